@@ -4,8 +4,9 @@
         [--picture FILE]
 
 Resumable: cases in the results file are not run again. Each case searches within the
-budget. Then all experts' strategies are simulated, without a limit of time, on the mesh of
-one axis and on the three meshes of two axes that the integer program ranks first.
+budget of counted work, with no safety net in real time, so that a busy machine finds the
+same plans. Then all experts' strategies are simulated, without a limit of time, on the mesh
+of one axis and on the three meshes of two axes that the integer program ranks first.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from meshwright.planner.driver.task import SearchTask, TimeBudget
 from meshwright.planner.solve.solver_process import SolverProcess
 from meshwright.planner.solve.space import Space
 from meshwright.planner.solve.work_rates import CAPTURE
+from meshwright.search.work import WorkMeter
 
 RESULTS = Path(__file__).parent / "results" / "autoplan.json"
 
@@ -68,7 +70,7 @@ def run_case(target: str, machine_name: str, budget_s: float) -> Row:
         task = SearchTask(
             Space(captured, machine), meshes, limit, lambda seconds, num_bytes: seconds
         )
-        budget = TimeBudget.of(budget_s)
+        budget = TimeBudget(budget_s, WorkMeter(budget_s))
         budget.count(CAPTURE, len(task.space.graph.nodes))
         state = SearchState(task, solver, budget)
         state = search_with_recomputation(state)

@@ -1,15 +1,15 @@
-"""The public face: partitioned functions, plans, reports, checks, and `autoplan`.
+"""The public interface: partitioned functions, plans, reports, checks, and `autoplan`.
 
-In: a JAX function, arguments, tactics or a machine. Out: a `Plan`, and a function that
-runs it. Begin reading at `partition.py`, then `plan.py`. Nothing is imported
-here, since the search brings SciPy and numba. The folders:
+In: a JAX function, arguments, and tactics or a machine. Out: a `Plan`, and a function
+that runs it. Begin reading at `partition.py`, then `plan.py`. Nothing is imported here,
+since the search imports SciPy and numba. The folders:
 
-    step     the stages of a partitioned function, and warnings about modules
-    record   the data of a plan, which the other folders read
-    explain  the effect of each tactic, and the reason for each collective
-    report   an HTML page and trace events about a simulated step
-    confirm  predicted figures compared with those of the real compiler
-    check    outputs of the partitioned program compared with those of the original
-    interop  plans for plain `jax.jit`, Flax and MaxText
-    output   numbers with units, files and progress
+step     the stages of a partitioned function, and warnings about modules
+record   the data of a plan, which the other folders read
+explain  the effect of each tactic, and the reason for each collective
+report   an HTML page and trace events about a simulated step
+confirm  predicted figures compared with those of the real compiler
+check    outputs of the partitioned program compared with those of the original
+interop  plans for plain `jax.jit`, Flax and MaxText
+output   numbers with units, files and progress
 """

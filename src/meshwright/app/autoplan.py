@@ -20,7 +20,7 @@ from meshwright.partitioner.decide import axes_of
 from meshwright.partitioner.lower import Gather
 from meshwright.partitioner.tactics import Tactic
 from meshwright.planner.candidates.candidate import Candidate
-from meshwright.planner.candidates.meshes import meshes_that_take, meshes_with
+from meshwright.planner.candidates.meshes import meshes_with, usable_meshes
 from meshwright.planner.candidates.proposal import OnProgress
 from meshwright.planner.candidates.search_result import SearchResult
 from meshwright.planner.driver.request import ResolvedRequest, SearchRequest
@@ -36,11 +36,12 @@ from meshwright.predict.energy import Location
 from meshwright.run.compilers.confirm import find_backend
 
 _WAIT_S, _WAIT = 3600.0, 20.0
-"""Seconds to wait for the plan of another process, and times its budget: for its search,
-which has a safety net in real time, and for compilations."""
+"""Seconds to wait for the plan of another process, plus so many times its budget: its
+search may take longer than the budget in real time, and it compiles plans."""
 
 _SEARCH_SHARE = 0.96
-"""Share of the budget for the search; the rest is for the plan and for late endings."""
+"""Share of the budget for the search; the rest is for building the plan and for solves
+that end late."""
 
 
 def autoplan(  # noqa: PLR0913  the options of a search
@@ -102,7 +103,7 @@ def find_plan(
 ) -> Plan:
     """The best plan found for `fn(*args)` under the options of `autoplan`.
 
-    compile_plan: takes the place of the machine's real compiler, if plans are compiled.
+    compile_plan: used instead of the machine's real compiler, if plans are compiled.
     """
     if not isinstance(args, tuple | list):
         raise PlanError(
@@ -158,7 +159,7 @@ def _rebuild(
     search: SearchResult,
     sent: Plan,
 ) -> Plan:
-    """The plan that another process found and sent, made again for this one's function."""
+    """The plan that another process has sent, rebuilt for this process's function."""
     best = search.candidates[0]
     captured = partition(fn, best.mesh).capture(*args)
     made = make_plan(captured, best.mesh, best.tactics, Gather.SHARED)
@@ -178,7 +179,7 @@ def _task(
     request: SearchRequest,
     resolved: ResolvedRequest,
 ) -> SearchTask:
-    """The captured program, and the meshes that take the given tactics."""
+    """The captured program, and the meshes on which the given tactics can be applied."""
     tactics, machine = tuple(request.tactics), resolved.machine
     meshes = (
         meshes_with(machine, axes_of(tactics), request.most_axes)
@@ -191,7 +192,7 @@ def _task(
     space = Space(captured, machine, request.seed, tactics)
     return SearchTask(
         space,
-        meshes_that_take(space, meshes),
+        usable_meshes(space, meshes),
         resolved.limit,
         resolved.objective,
         request.on_progress,
@@ -206,12 +207,12 @@ def _final_plan(
     place: Location | None,
     compile_plan: CompilePlan | None,
 ) -> Plan:
-    """The plan of the best candidate, or of the first one that compiles."""
+    """The plan of the best candidate; with `compile_plan`, of the best that compiles."""
     space, last = task.space, trials.lowered
     given = [tactic for tactic in space.given if tactic.rewrite is not None]
 
     def plan_of(best: Candidate) -> Plan:
-        """The plan of a candidate, simulated; a device program that is known is kept."""
+        """The simulated plan of a candidate; its device program is reused if known."""
         is_same = given == [t for t in best.tactics if t.rewrite is not None]
         made = make_plan(
             space.original,

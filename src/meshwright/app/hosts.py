@@ -1,6 +1,6 @@
 """One search for all processes of `jax.distributed`: one searches, the others receive.
 
-The result travels through the key-value store of JAX's coordination service, in pieces,
+The result is sent through the key-value store of JAX's coordination service, in pieces,
 since the service limits the size of a message. No device takes part.
 """
 
@@ -23,12 +23,12 @@ _PIECE_BYTES = 2**20
 """Bytes of one entry of the store; messages of more than 4 MiB may be refused."""
 
 _POLL_S = 0.2
-"""Seconds between looks into the store; between them, Ctrl-C is noticed."""
+"""Seconds between two looks into the store; Ctrl-C takes effect in between."""
 
 _OPTIONS = (
     "most_axes", "objective", "memory", "budget_s", "experts", "search", "seed", "confirm"
 )  # fmt: skip
-"""Options of a search that are compared as they are."""
+"""Options of a search that are compared between processes by their `repr`."""
 
 _calls = itertools.count()
 """Number of the next search; equal in all processes, which run one program."""
@@ -43,9 +43,9 @@ class Store(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Hosts:
-    """The processes that search one plan together.
+    """The processes that search for one plan together.
 
-    index, count: this process's number, and the number of all. number: of the search.
+    index, count: number of this process, and number of all. number: of the search.
     """
 
     store: Store
@@ -58,7 +58,7 @@ class Hosts:
         return f"meshwright/plan/{self.number}"
 
     def send(self, asked: Sequence[str], found: object) -> None:
-        """Send a result, or the exception in its place, to all other processes."""
+        """Send a result, or the exception that replaces it, to all other processes."""
         text = zlib.compress(pickle.dumps((tuple(asked), found)))
         pieces = range(0, len(text), _PIECE_BYTES)
         for number, start in enumerate(pieces):
@@ -67,10 +67,10 @@ class Hosts:
         self.store.key_value_set_bytes(f"{self._key}/sent/all", b"1")
 
     def receive(self, asked: Sequence[str], within_s: float) -> Any:
-        """The result of process 0; its error is raised here, too.
+        """The result of process 0; an error of process 0 is raised here, too.
 
         Raises `PlanError` if process 0 was asked for another plan, or sends nothing
-        within so many seconds.
+        within `within_s` seconds.
         """
         ends = time.monotonic() + within_s
         while not self.store.key_value_dir_get_bytes(f"{self._key}/sent/"):
@@ -99,7 +99,7 @@ class Hosts:
 
 
 def hosts_of_search() -> Hosts | None:
-    """The processes that take part in the next search; `None` for a process on its own."""
+    """The processes that take part in the next search; `None` if there is only this one."""
     group = process_group()
     if group is None:
         return None
@@ -113,7 +113,7 @@ def found_by_one[T](
     find: Callable[[], T],
     message: Callable[[T], Any],
 ) -> T:
-    """The result of `find`, called in process 0 alone, which sends a message about it.
+    """The result of `find`, which process 0 calls; it sends the others `message(result)`.
 
     asked: lines on what is to be found, for the check that all processes want the same.
     """
@@ -132,9 +132,10 @@ def asked_for(
     request: SearchRequest,
     resolved: ResolvedRequest,
 ) -> list[str]:
-    """Lines on a function, its arguments and the options of its search.
+    """Lines that describe a function, its arguments and the options of its search.
 
-    Equal in all processes that ask for the same, unlike `repr`, which has addresses.
+    They are equal in all processes that ask for the same, unlike `repr`, which contains
+    addresses.
     """
     machine, tactics = resolved.machine, [str(each) for each in request.tactics]
     lines = [

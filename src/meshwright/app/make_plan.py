@@ -1,4 +1,4 @@
-"""The making of a plan: tactics applied one after another, and what each of them did."""
+"""Making of a plan: apply tactics one after another, and record what each of them did."""
 
 from collections.abc import Sequence
 from math import prod
@@ -58,10 +58,11 @@ def make_plan(
 
 
 class _Observer:
-    """Lowers the program after each tactic, and describes what the tactic did.
+    """Lowers the program after each tactic, and records what the tactic did.
 
-    num_tactics: after so many tactics the program is `known`, if that is given.
-    lowered, counts: the device program after the latest tactic, and its collectives.
+    num_tactics: number of tactics. known: the device program after the last of them, if
+    it is known. lowered, counts: the device program after the latest tactic, and its
+    collectives.
     """
 
     def __init__(self, num_tactics: int, gather: Gather, known: Lowered | None) -> None:
@@ -75,9 +76,12 @@ class _Observer:
         self._version = -1  # of the state that is lowered
 
     def after_tactic(self, tactic: Tactic | None, work: Workspace) -> None:
-        """Describe a tactic that has been applied; `None` before the first."""
+        """Record the effect of the tactic just applied.
+
+        tactic: `None` for the constraints in the user's code, which come first.
+        """
         is_last = len(self.effects) == self.num_tactics
-        # A tactic may change nothing, and then needs no device program of its own.
+        # If the tactic has changed nothing, the last device program is still right.
         if work.state.version != self._version or (is_last and self.known is not None):
             known = self.known if is_last else None
             self.lowered = known or lower(work.state, self.gather, XLA_WORKAROUNDS)

@@ -1,9 +1,10 @@
-"""`mw.nnx.partition`: steps that change flax nnx modules in place, as `nnx.jit` does.
+"""`mw.nnx.partition`: steps that change flax nnx modules in place, as with `nnx.jit`.
 
-A step is made functional: outside, all modules of the arguments are split into a static
-graph and arrays; the arrays go through a partitioned function, inside which the modules are
-merged, the step is called and the modules are split again; outside, the given modules get
-the new arrays. Variables that several arguments share are one array throughout.
+A step is made functional. Outside, all modules of the arguments are split into a static
+graph and arrays. The arrays are passed to a partitioned function, in which the modules
+are merged, the step is called and the modules are split again. Outside, the given
+modules get the new arrays. Variables that several arguments share are one array
+throughout.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def partition(  # noqa: PLR0913  the options of `mw.partition`
 ) -> PartitionedModules:
     """A partitioned version of `fn`, a step that changes flax nnx modules in place.
 
-    fn: a function that `nnx.jit` could take, or one that `nnx.jit` returned; static and
+    fn: a function that `nnx.jit` accepts, or one that `nnx.jit` returned; static and
         donated arguments of the latter stay so. A call returns the results of `fn`, and
         updates the modules, optimizers, metrics and `nnx.Rngs` among its arguments as
         `fn` does, even if it adds or removes variables.
@@ -95,7 +96,7 @@ def _require_flax() -> None:
 class PartitionedModules:
     """A partitioned function that changes the modules among its arguments in place.
 
-    _steps: the partitioned functions of arrays, by the graphs of the modules.
+    _steps: by the graphs of the modules, the partitioned function of their arrays.
     """
 
     fn: Callable[..., Any]
@@ -116,9 +117,9 @@ class PartitionedModules:
     def init(self, init_fn: Callable[..., Any], *args: Any) -> Any:
         """The modules `init_fn(*args)`, built on the devices in the step's shardings.
 
-        The step must know its arguments. Plan it first, for which abstract modules are
-        enough: `step.plan(*nnx.eval_shape(init_fn, ...), batch)`. Otherwise it works as
-        `Partitioned.init`.
+        The step must have seen its arguments. Plan it first, for which abstract modules
+        are enough: `step.plan(*nnx.eval_shape(init_fn, ...), batch)`. Apart from that,
+        it works like `Partitioned.init`.
         """
         from flax import nnx
 
@@ -149,13 +150,13 @@ class PartitionedModules:
         return self._with_arrays(Partitioned.plan, args, kwargs)
 
     def lower(self, *args: Any, **kwargs: Any) -> Any:
-        """The lowered step, a function of the arrays of the modules."""
+        """The lowered step, as a function of the arrays of the modules."""
         return self._with_arrays(Partitioned.lower, args, kwargs)
 
     def check(self, *args: Any, **kwargs: Any) -> CheckReport:
         """Compare all results and changed variables with those of the original.
 
-        The modules are not changed.
+        The modules themselves are not changed.
         """
         return self._with_arrays(Partitioned.check, args, kwargs)
 
@@ -176,7 +177,7 @@ class PartitionedModules:
     def _with_arrays(
         self, use: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """The result of `use` on the partitioned function of arrays, and on the arrays."""
+        """The result of `use(step, *arrays)`, with the partitioned function of arrays."""
         from flax import nnx
 
         call = split_arguments(self.fn, self._static, args, kwargs)
@@ -230,7 +231,7 @@ class PartitionedModules:
 def _split(
     context: nnx.graph.SplitContext, values: Sequence[Any]
 ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """The graphs and states of values; a value without modules has no graph."""
+    """The graphs and states of values; the graph of a value without modules is `None`."""
     pairs = [
         context.split(value) if _has_module(value) else (None, value)
         for value in values

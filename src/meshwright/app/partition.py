@@ -53,12 +53,14 @@ def partition(  # noqa: PLR0913  the options of `jax.jit`
 
     fn: a function of pytrees, as for `jax.jit`, or a jitted function, whose static and
         donated arguments stay static and donated.
-    mesh: a `Mesh`, a `jax.sharding.Mesh`, or axis sizes by name. Or a `Plan`, made here or
-        loaded: its mesh, decisions and `gather` are used, and a call raises `TacticError`
-        if the function or the types of its arguments are not those that were planned.
-    tactics: are applied in order; each is propagated before the next is applied.
-    gather: "shared", the default, gathers a value once for all ops that need it whole;
-        "at_use" gathers it anew for each of them, so that the whole value is not kept.
+    mesh: a `Mesh`, a `jax.sharding.Mesh`, or axis sizes by name. Or a `Plan`, made here
+        or loaded: its mesh, decisions and `gather` are used, and a call raises
+        `TacticError` if the function or the types of its arguments are not those that
+        were planned.
+    tactics: applied in order; each is propagated before the next is applied.
+    gather: "shared", the default, gathers a value once for all ops that need it
+        unsharded; "at_use" gathers it again for each of them, so that the gathered
+        value is not kept.
     static_*, donate_*: as in `jax.jit`.
     """
     _require_function(fn)
@@ -96,7 +98,7 @@ def _require_function(fn: Any) -> None:
 
 
 def _plan_decisions(plan: Any) -> tuple[Mesh, Sequence[Tactic], Gather] | None:
-    """Mesh, tactics and `gather` of a plan; `None` for a mesh."""
+    """The mesh, tactics and `gather` of a plan; `None` if `plan` is a mesh."""
     if isinstance(plan, Mesh | jax.sharding.Mesh | Mapping):
         return None
     from meshwright.app.plan import Plan
@@ -134,7 +136,7 @@ class Partitioned:
     def plan(self, *args: Any, **kwargs: Any) -> Plan:
         """The plan for these arguments, which are arrays or `ShapeDtypeStruct`s.
 
-        Needs no devices, and no memory for the arguments.
+        It needs no devices, and no memory for the arguments.
         """
         from meshwright.app.make_plan import make_plan
 
@@ -146,7 +148,7 @@ class Partitioned:
         return plan
 
     def decide(self, *args: Any, **kwargs: Any) -> Decided:
-        """The decisions for these arguments and the device program, without a full plan."""
+        """The decisions and the device program for these arguments, without a full plan."""
         return self._specialize(args, kwargs)[0].decided
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -163,12 +165,13 @@ class Partitioned:
     ) -> Any:
         """The state `init_fn(*args)`, built on the devices in the step's shardings.
 
-        No device holds more than its part, and the numbers are those of one device. The
-        step must have seen its arguments: shapes are enough, as in
+        No device ever has more than its part, and the numbers are those of one device.
+        The step must have seen its arguments: shapes are enough, as in
         `step.plan(jax.eval_shape(init_fn, *args), batch)`.
         init_fn: returns an argument of the step, or a tuple of consecutive ones, which
-            are found by structure and shapes. argnum: their positions, if several fit.
-        Raises `PlanError` with the first difference if nothing fits.
+            are found by structure and shapes. argnum: their positions, if several
+            arguments fit.
+        Raises `PlanError` with the first difference if no argument fits.
         """
         if not callable(init_fn):
             raise PlanError(
@@ -188,14 +191,14 @@ class Partitioned:
     # -- the stages of `jax.jit` --------------------------------------------------------
 
     def trace(self, *args: Any, **kwargs: Any) -> Any:
-        """The traced step, as of `jax.jit(fn).trace`: its jaxpr is not lowered yet."""
+        """The traced step, as from `jax.jit(fn).trace`: a jaxpr, not lowered yet."""
         traced, keywords = self._call(args, kwargs).traced
         return self.jitted(*args, **kwargs).trace(*traced, **keywords)
 
     def lower(self, *args: Any, **kwargs: Any) -> Any:
-        """The lowered step, as of `jax.jit(fn).lower`; `.compile()` gives a function.
+        """The lowered step, as from `jax.jit(fn).lower`; `.compile()` makes a function.
 
-        Static arguments are bound: the compiled function does not take them.
+        Static arguments are bound, so that the compiled function does not take them.
         """
         return self.trace(*args, **kwargs).lower()
 
@@ -205,7 +208,10 @@ class Partitioned:
         return jax.tree_util.tree_unflatten(captured.out_tree, captured.out_avals)
 
     def jitted(self, *args: Any, **kwargs: Any) -> Any:
-        """The `jax.jit` function of such arguments, static ones bound, for `jax.export`."""
+        """The `jax.jit` function for such arguments, for use with `jax.export`.
+
+        Static arguments are bound.
+        """
         specialized, _ = self._specialize(args, kwargs)
         captured, run = specialized.captured, specialized.executable
 
@@ -255,7 +261,10 @@ class Partitioned:
     def _specialize(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Specialized, list[Any]]:
-        """The stages for a signature, which are kept, and the leaves of the arguments."""
+        """The stages for the arguments' signature, and the leaves of the arguments.
+
+        The stages are made once for each signature.
+        """
         call = self._call(args, kwargs)
         leaves, tree = jax.tree_util.tree_flatten(call.traced)
         try:

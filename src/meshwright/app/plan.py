@@ -1,4 +1,4 @@
-"""The plan: the record of what was decided about a program, with its verbs."""
+"""The plan: the record of what was decided about a program, and methods to use it."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ class Plan(PlanRecord):
 
     @property
     def tactics(self) -> tuple[Tactic, ...]:
-        """The tactics of the plan, which decide the same for the same program.
+        """The tactics of the plan, which give the same decisions for the same program.
 
-        What a search found is spelled as `mw.pin`. A plan that was read from JSON has its
-        decisions as one tactic; its `code` spells them.
+        What a search found is one `mw.pin`. A plan that was read from JSON has its
+        decisions as one tactic; its `code` writes them out.
         """
         return tactics_of(self)
 
@@ -62,9 +62,10 @@ class Plan(PlanRecord):
     def code(self) -> str:
         """Python code of a list of tactics that rebuild this plan exactly.
 
-        In `mw.partition(fn, plan.mesh, [...])` it gives every argument, result and value
-        in between the sharding that it has here. What a search found is one `mw.pin`,
-        which names each input and op, so that its lines can be read and changed.
+        In `mw.partition(fn, plan.mesh, [...])` it gives every argument, result and
+        value in between the sharding that it has here. What a search found is one
+        `mw.pin`, which names each input and op, so that its lines can be read and
+        changed.
         """
         return code_text(self)
 
@@ -78,14 +79,15 @@ class Plan(PlanRecord):
     ) -> Plan:
         """This plan with the time, memory, energy and cost of a step on a machine.
 
-        machine: has as many devices as the mesh. The name of a preset, or of a TOML file,
-            stands for that many of its devices; see `meshwright.machine`.
+        machine: a machine with as many devices as the mesh, or the name of a preset or
+            of a TOML file, of which that many devices are taken; see
+            `meshwright.machine`.
         place: location of the machine, for carbon; see
             `meshwright.predict.energy.LOCATIONS`.
-        donate_state: treat each input that the step returns in updated form as donated;
-            by default only what `donate_argnums` names is.
-        Raises `MachineError` if machine and mesh do not match, and `PlanError` for a plan
-        that was read from JSON, which has no program.
+        donate_state: treat each input whose updated value the step returns as donated;
+            by default only arguments in `donate_argnums` are.
+        Raises `MachineError` if machine and mesh do not match, and `PlanError` for a
+        plan that was read from JSON, which has no program.
         """
         if self.decided is None:
             raise PlanError("a plan read from JSON has no program to simulate")
@@ -97,7 +99,7 @@ class Plan(PlanRecord):
         return dataclasses.replace(self, figures=figures, estimate=simulated)
 
     def with_tokens(self, per_step: int) -> Plan:
-        """This plan with so many tokens in a step, whatever its inputs hold."""
+        """This plan with a given number of tokens per step, whatever its inputs contain."""
         if isinstance(per_step, bool) or not isinstance(per_step, int) or per_step < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise PlanError(f"{per_step!r} tokens per step; wanted 1 or more")
         return dataclasses.replace(self, tokens_per_step=per_step, token_input="")
@@ -114,7 +116,7 @@ class Plan(PlanRecord):
 
     @property
     def tokens_per_s(self) -> float | None:
-        """Tokens of all devices per second; `None` if the step has no tokens."""
+        """Tokens per second, over all devices; `None` if the step has no tokens."""
         tokens = self.tokens_per_step
         return None if tokens is None else tokens / self.step_time_s
 
@@ -125,7 +127,7 @@ class Plan(PlanRecord):
 
     @property
     def fits(self) -> bool:
-        """True if the peak memory is within what a device gives to programs."""
+        """Whether the peak memory is within what a device offers to programs."""
         return figures_of(self).fits
 
     @property
@@ -135,7 +137,7 @@ class Plan(PlanRecord):
 
     @property
     def energy_j(self) -> float | None:
-        """Joules of one step, all devices and the data centre's overhead included."""
+        """Joules of one step, for all devices, with the data centre's overhead."""
         return figures_of(self).energy_j
 
     @property
@@ -159,15 +161,16 @@ class Plan(PlanRecord):
     ) -> Confirmation:
         """Predicted figures of a step next to those of the machine's real compiler.
 
-        machine: "tpu" or "gpu" stand for the machine that `on` was given; otherwise a
+        machine: "tpu" or "gpu" for the machine that was given to `on`; otherwise a
             machine, or a name as for `mw.machine`. The compiler comes with the extras
             `meshwright[tpu]` and `meshwright[gpu]`.
-        full: let the TPU compiler generate code too, which takes a minute or more and
-            gives its estimate of the compute time.
-        folder: an empty or new folder that keeps the compiler's own files.
-        donate_state: as in `on`; for "tpu" and "gpu" the value given to `on` counts.
-        Raises the errors of `on`, and `CompilerError` if the machine has no such compiler,
-        or if the compiler is not installed, fails or exceeds the timeout.
+        full: let the TPU compiler generate code, too. It takes a minute or more and
+            adds the compiler's estimate of the compute time.
+        folder: an empty or new folder for the compiler's own files, which are then
+        kept.
+        donate_state: as in `on`; with "tpu" and "gpu" the value given to `on` is used.
+        Raises the errors of `on`, and `CompilerError` if the machine has no such
+        compiler, or if the compiler is not installed, fails or exceeds the timeout.
         """
         from meshwright.app.confirm import confirmation  # imported late: rarely used
 
@@ -177,18 +180,20 @@ class Plan(PlanRecord):
         return confirmation.confirm_placed(placed, full, timeout_s, kept)
 
     def trace(self, path: str | PathLike[str], others: Sequence[Plan] = ()) -> None:
-        """Write a step, and those of `others` below it, as trace events for Perfetto.
+        """Write a step as trace events for Perfetto, with the steps of `others` below it.
 
-        Raises `PlanError` for a plan without a machine, and if the file cannot be written.
+        Raises `PlanError` for a plan without a machine, and if the file cannot be
+        written.
         """
         from meshwright.app.report.trace_events import write_trace  # rarely used
 
         write_trace((self, *require_plans(others)), path)
 
     def report(self, path: str | PathLike[str], others: Sequence[Plan] = ()) -> None:
-        """Write an HTML page about a step into one file, with `others` in comparison.
+        """Write an HTML page about a step into one file, with a comparison to `others`.
 
-        Raises `PlanError` for a plan without a machine, and if the file cannot be written.
+        Raises `PlanError` for a plan without a machine, and if the file cannot be
+        written.
         """
         from meshwright.app.report.page import write_report  # rarely used
 
@@ -206,14 +211,14 @@ class Plan(PlanRecord):
     ) -> Callable[..., Any]:
         """The function `fn` with this plan's shardings as constraints, for `jax.jit`.
 
-        `jax.jit(plan.annotate(fn))` computes the same as `fn`. All values have a
-        `jax.lax.with_sharding_constraint`, inside of loops and checkpoints as well, so
-        that XLA's partitioner (Shardy or GSPMD) inserts the collectives. Only partial sums
+        `jax.jit(plan.annotate(fn))` computes the same as `fn`. All values, also inside
+        of loops and checkpoints, have a `jax.lax.with_sharding_constraint`, so that
+        XLA's partitioner (Shardy or GSPMD) inserts the collectives. Only partial sums
         have none, since a constraint cannot express them.
-        fn: the function that was planned. static_*: as in `jax.jit`, which has to be told
-            as well; those of a jitted function are known.
-        mesh: a JAX mesh with the axes of the plan; by default that of `jax.set_mesh`, or
-            else one over the plan's devices.
+        fn: the function that was planned. static_*: as in `jax.jit`, which needs them
+        as well; those of a jitted function are known.
+        mesh: a JAX mesh with the axes of the plan; by default that of `jax.set_mesh`,
+            or else one over the plan's devices.
         A call raises `TacticError` if the function is not the one that was planned, and
         `MeshError` if the mesh has other axes or axes that are not of type `Auto`. The
         derivative raises `CaptureError`: annotate the whole train step.
@@ -241,8 +246,8 @@ class Plan(PlanRecord):
     def in_shardings(self) -> Any:
         """Shardings for `jax.jit(fn, in_shardings=...)`: a tuple, one tree per argument.
 
-        Needs the mesh's devices. Keyword arguments are left out, as `jax.jit` wants. A
-        plan read from JSON gives a flat tuple in the order of `inputs`.
+        This needs the mesh's devices. Keyword arguments are left out, as `jax.jit`
+        requires. A plan read from JSON gives a flat tuple in the order of `inputs`.
         """
         return argument_shardings(self)
 
@@ -280,7 +285,10 @@ class Plan(PlanRecord):
         return self
 
     def describe(self, full: bool = False) -> str:
-        """The plan as a page of text, which `print` prints; full: with every layer."""
+        """The plan as a page of text, which `print` shows.
+
+        full: with a line for each of several equal layers.
+        """
         return show_plan(self, full)
 
     def __str__(self) -> str:
@@ -308,9 +316,9 @@ class Plan(PlanRecord):
         return Table(TITLES, self.recorded_candidates)
 
     def named(self, name: str) -> Plan:
-        """This plan under another name, which pages about it show."""
+        """This plan with another name, which appears on pages about it."""
         return dataclasses.replace(self, name=name)
 
     def spec(self, path: str) -> PartitionSpec:
-        """The `PartitionSpec` of one input or output leaf, by its path."""
+        """The `PartitionSpec` of the input or output leaf with this path."""
         return leaf_at(self, path).partition_spec

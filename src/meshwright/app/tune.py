@@ -30,16 +30,18 @@ def tune(  # noqa: PLR0913  the options of a search
 ) -> TunedLayouts:
     """The layouts of arguments, results and values in between that cost least.
 
-    fn: a function of pytrees, or a plan of `mw.partition` or `mw.autoplan`, whose device
-        program is then tuned on its local shapes. args: positional arguments of `fn`,
-        arrays or `jax.ShapeDtypeStruct`s; none for a plan.
+    fn: a function of pytrees, or a plan of `mw.partition` or `mw.autoplan`, whose
+        device program is then tuned on its local shapes. args: positional arguments of
+        `fn`, arrays or `jax.ShapeDtypeStruct`s; none for a plan.
     backend: "tpu-v5e" and other TPUs, whose compiler estimates cycles and needs no TPU
         (`meshwright[tpu]`), or "xla-cpu", which measures on this machine.
-    budget: programs to compile. The same seed gives the same result for the TPU.
-    resume: a file that keeps every verdict; a search that was interrupted goes on there.
+    budget: number of programs to compile. The same seed gives the same result for the
+    TPU.
+    resume: a file that stores the result of each trial; an interrupted search continues
+    there.
     timeout_s: seconds for one compilation.
-    The result is called like `fn`, and is never worse than the better of the default and of
-    `Layout.AUTO` arguments. Ctrl-C ends the search with the best layouts so far.
+    The result is called like `fn`, and is never worse than the better of the default
+    and of `Layout.AUTO` arguments. Ctrl-C ends the search with the best layouts so far.
     """
     decided = _decided(fn, args)
     path = None if resume is None else Path(resume)

@@ -1,4 +1,4 @@
-"""`meshwright check`: the original and the partitioned program, output by output."""
+"""`meshwright check`: compares original and partitioned program, output by output."""
 
 import json
 import os
@@ -53,7 +53,8 @@ def check_command(
 # -- memory ----------------------------------------------------------------------------
 
 _COPIES = 4
-"""Least memory in sizes of the arguments: inputs and outputs of both runs."""
+"""Memory that a check needs at least, as a multiple of the arguments' size: inputs and
+outputs of both runs."""
 
 
 def require_memory(target: Target, mesh: Mesh) -> None:
@@ -69,7 +70,7 @@ def require_memory(target: Target, mesh: Mesh) -> None:
 
 
 def free_bytes() -> int | None:
-    """Free memory of this machine in bytes; `None` if the system does not say."""
+    """Free memory of this machine in bytes; `None` if the system does not tell."""
     known = Path("/proc/meminfo")
     if known.is_file():
         for line in known.read_text(encoding="utf-8").splitlines():
@@ -84,7 +85,9 @@ def free_bytes() -> int | None:
 def _advise(target: Target, free: int) -> str:
     """Advice: targets of the same module that fit, or smaller arguments."""
     place = target.name.rpartition(":")[0]
-    sizes = {name: sample.result_bytes(make) for name, make in target.others.items()}
+    sizes = {
+        name: sample.traced_argument_bytes(make) for name, make in target.others.items()
+    }
     fitting = [
         f"{place}:{name}"
         for name, n in sizes.items()

@@ -44,10 +44,10 @@ def find_machines(names: str, num_devices: int) -> list[Machine]:
 def find_run_length(
     plan: Plan, tokens: float | None, samples: float | None
 ) -> RunLength | None:
-    """The length of a run of so many tokens or samples; `None` if neither is given.
+    """The length of a run over `tokens` or `samples`; `None` if neither is given.
 
     The tokens of a step are those of its plan. Its samples are the dims of the tokens
-    without the last, or else the first dim of the first input that is no state.
+    without the last, or else the first dim of the first input that is not state.
     """
     if tokens is None and samples is None:
         return None
@@ -86,7 +86,7 @@ def _samples_of(plan: Plan) -> tuple[int, str]:
 def comparison_rows(
     plans: Sequence[Plan], run: RunLength | None
 ) -> list[dict[str, Any]]:
-    """Plain data of one plan on each of several machines."""
+    """Plain data of one plan on several machines, one row for each."""
     rows: list[dict[str, Any]] = []
     for plan in plans:
         figures = figures_of(plan)

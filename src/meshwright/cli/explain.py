@@ -1,4 +1,4 @@
-"""`meshwright explain`: why each collective of a plan is there."""
+"""`meshwright explain`: the reason for each collective of a plan."""
 
 import json
 

@@ -53,7 +53,7 @@ COMMANDS = {
         "Solve a problem of the ASPLOS 2025 contest on intra-operator parallelism.",
     ),
 }
-"""The panel of each command in `meshwright --help`, and the first line of its help."""
+"""For each command its panel in `meshwright --help`, and the first line of its help."""
 
 
 class _LazyGroup(TyperGroup):
@@ -144,11 +144,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 _CLOSED = 141
-"""Exit status if nobody reads the output: that of a program that SIGPIPE ends."""
+"""Exit status if nobody reads the output: that of a program ended by SIGPIPE."""
 
 
 def _open_closed_streams() -> None:
-    """Let what is written to streams that the caller has closed (`>&-`) go nowhere."""
+    """Discard what is written to streams that the caller has closed (`>&-`)."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             stream = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  until exit

@@ -22,7 +22,7 @@ from meshwright.partitioner.lower import Gather
 from meshwright.planner.candidates.objective import OBJECTIVES
 
 _WIDE = 160
-"""Columns of a table that goes into a file or a pipe."""
+"""Width in columns of a table that is written to a file or a pipe."""
 
 # -- the step --------------------------------------------------------------------------
 
@@ -172,7 +172,7 @@ class StepOptions:
 
 
 def takes_step(command: Callable[..., None]) -> Callable[..., None]:
-    """A command with the options of a step, for a function that takes them first."""
+    """A command with the options of a step, which the function gets as first argument."""
 
     @wraps(command)
     def run(**values: Any) -> None:
@@ -188,5 +188,5 @@ def takes_step(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def make_console() -> Console:
-    """Standard output, wide where it is a file or a pipe."""
+    """Standard output, with a fixed width if it is a file or a pipe."""
     return Console(width=None if sys.stdout.isatty() else _WIDE)

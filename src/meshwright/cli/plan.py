@@ -18,7 +18,7 @@ from meshwright.predict.energy import find_location
 _OF_A_SEARCH = (
     "chips", "objective", "memory", "budget", "most_axes", "seed", "confirm"
 )  # fmt: skip
-"""Options that only a search has, next to `--search` itself."""
+"""Options that only a search uses, besides `--search` itself."""
 
 
 def plan_command(  # noqa: PLR0913  the options of a command

@@ -18,7 +18,7 @@ from meshwright.planner.candidates.search_result import SearchResult, Spelling
 from meshwright.planner.driver.request import SearchRequest
 
 _LINES = 24
-"""Lines of the tactics that are shown."""
+"""Number of lines of the tactics that are shown."""
 
 
 def search_plan(
@@ -81,7 +81,7 @@ def spelled_text(spelled: Spelling, best: Candidate) -> str:
 
 
 def search_text(search: SearchResult) -> str:
-    """The duration of a search, its lower bound, and the meshes that it left out."""
+    """The duration of a search, its lower bound, and the number of skipped meshes."""
     seen, known = search.num_meshes, search.all_meshes
     meshes = f"{seen}" if seen == known else f"{seen} of {known}"
     lines = [f"{search.seconds:.1f} s for {meshes} mesh{'es' * (known > 1)}"]

@@ -37,7 +37,7 @@ class Target:
 
     @cached_property
     def made(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        """The function and its arguments; a `TargetError` says what else was returned."""
+        """The function and its arguments; `TargetError` if something else was returned."""
         return _call(self.name, self.make)
 
     @property
@@ -171,7 +171,7 @@ def _candidates(module: ModuleType) -> dict[str, Callable[[], Any]]:
 
 
 def _only(found: Mapping[str, object], place: str) -> str:
-    """The name of the target of a module, if the command names none."""
+    """The name of the only target of a module, if the command names none."""
     if "target" in found:
         return "target"
     if len(found) == 1:

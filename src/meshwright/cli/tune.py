@@ -1,4 +1,4 @@
-"""`meshwright tune`: a program's layouts, as its compiler likes them best."""
+"""`meshwright tune`: the layouts of a program with which its compiler is fastest."""
 
 from collections.abc import Sequence
 from enum import Enum

@@ -134,7 +134,7 @@ def print_json(entries: Sequence[Entry]) -> None:
 _NUMBERS = ("parameters", "FLOPs a step", "  memory", "traced in")
 """Column headers, padded to the width of the numbers below them: `3.16 TiB`."""
 _GAP = 2
-"""Spaces between columns."""
+"""Number of spaces between columns."""
 
 
 def _chosen(names: Sequence[str]) -> list[Any]:

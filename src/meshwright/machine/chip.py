@@ -12,8 +12,8 @@ class Curve:
     """The share of a peak that work reaches, as a function of the work's size.
 
     points: (size, share) pairs, by ascending size. Between two points the share is
-        interpolated in the logarithm of the size; outside of all points it is the share
-        of the nearest point.
+        interpolated over the logarithm of the size; outside of all points it is the
+        share of the nearest point.
     """
 
     points: tuple[tuple[float, float], ...]
@@ -39,7 +39,7 @@ class Curve:
 
 
 _SHARE_FOR_VALUES = 0.75
-"""Share of on-chip memory that holds values; the rest holds windows of streamed data."""
+"""Share of on-chip memory for values; the rest is for windows of streamed data."""
 
 
 EFFICIENCY_CLASSES = ("convolution", "memory", "product", "reread", "vector")
@@ -142,12 +142,12 @@ class Chip:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """The streaming multiprocessors of a GPU; its compiler sizes kernels by them.
+    """The streaming multiprocessors of a GPU, whose numbers its compiler needs.
 
     capability: CUDA's compute capability, major and minor.
     num_cores: number of multiprocessors. lanes: float32 units of one multiprocessor.
-    shared_bytes: shared memory of one multiprocessor. block_shared_bytes: the most of it
-        that one thread block may use.
+    shared_bytes: shared memory of one multiprocessor. block_shared_bytes: its largest
+        part that one thread block may use.
     """
 
     capability: tuple[int, int]

@@ -4,8 +4,7 @@ A new chip is a new file in `machine/presets`. A number is written alone or with
 
     hbm_bytes_per_s = { value = 819e9, source = "Cloud TPU documentation, v5e" }
 
-Every number of a preset has a source. An entry with a unit names it, as
-`hbm_bytes_per_s` does.
+Every number of a preset has a source. The name of an entry ends with its unit.
 """
 
 import tomllib

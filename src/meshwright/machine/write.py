@@ -169,9 +169,10 @@ def _extent(group: Samples) -> str:
 
 
 def _cached_bytes(copies: Samples) -> int:
-    """Bytes of the largest copy with more than twice the rate of the largest of all.
+    """Bytes of the last-level cache, estimated from the rates of copies.
 
-    If there is none, the bytes of the smallest copy.
+    The size of the largest copy that has more than twice the rate of the largest copy
+    of all; if there is none, the size of the smallest.
     """
     by_size = sorted(copies, key=lambda s: s[0].size)
     (first, _), (last, last_s) = by_size[0], by_size[-1]

@@ -1,6 +1,6 @@
 """Shardings in the user's own code: sharding constraints, and inner `shard_map`s.
 
-They are applied before the first tactic, so they take precedence over all tactics.
+They are applied before the first tactic, so that no tactic can override them.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,8 @@ from meshwright.program.ops.movement.placement import manual_axes, spec_axes
 CONSTRAINT = "with_sharding_constraint"
 _SHARD_MAP = "shard_map in the code"
 CODE = frozenset({CONSTRAINT, _SHARD_MAP})
-"""What the causes of cuts call a sharding in the user's code, in place of a tactic."""
+"""The names that causes give to shardings in the user's code, in place of a tactic's
+name."""
 
 
 def manual_names(graph: Graph) -> frozenset[str]:
@@ -28,9 +29,10 @@ def manual_names(graph: Graph) -> frozenset[str]:
 
 
 def apply_constraints(work: Workspace) -> None:
-    """Apply constraints on axes of the mesh; constraints on other axes become refusals.
+    """Apply the user's sharding constraints and inner `shard_map`s to a workspace.
 
-    Raises `CaptureError` for a `shard_map` over axes that the mesh does not have.
+    A constraint on an axis that the mesh does not have becomes a refusal. Raises
+    `CaptureError` for a `shard_map` over such an axis.
     """
     seeds: list[tuple[str, Node, int, str]] = []
     for op, node in list(work.graph.op_node.items()):
@@ -43,7 +45,7 @@ def apply_constraints(work: Workspace) -> None:
         work.cut(chosen, axis, CONSTRAINT)
     for op, node in work.graph.op_node.items():
         if has_trait(op.kind, Trait.SHARDING_CONSTRAINT):
-            _close(work, op, node)
+            _block_unused_axes(work, op, node)
 
 
 def _constraint_seeds(
@@ -66,10 +68,10 @@ def _constraint_seeds(
     return seeds
 
 
-def _close(work: Workspace, op: Op, node: Node) -> None:
-    """Keep a value whole along the axes that its constraint does not name.
+def _block_unused_axes(work: Workspace, op: Op, node: Node) -> None:
+    """Forbid that axes which a value's constraint does not use cut the value.
 
-    If the constraint has an unconstrained dim, these axes stay open to tactics.
+    If the constraint has an unconstrained dim, all axes stay open to tactics.
     """
     if PartitionSpec.UNCONSTRAINED in _spec(op) or op.params.get("unconstrained_dims"):
         return
@@ -79,9 +81,9 @@ def _close(work: Workspace, op: Op, node: Node) -> None:
 
 
 def _axis_sizes(op: Op) -> Mapping[str, int]:
-    """The axis sizes of a constraint's own mesh; empty if it names none.
+    """The axis sizes of a constraint's own mesh; empty if it has none.
 
-    An axis of size 1 there decides nothing: the program was written for one device.
+    An axis of size 1 there is ignored, since the program was written for one device.
     """
     mesh: Any = getattr(op.params.get("sharding"), "mesh", None)
     return {} if mesh is None else dict(mesh.shape)
@@ -104,7 +106,7 @@ def _fix_manual(work: Workspace, op: Op, node: Node) -> None:
     ours = work.mesh.shape
     wrong = [f"{a}={n}" for a, n in sizes.items() if ours.get(a) != n]
     if wrong:
-        # JAX makes a pmap a shard_map without a line of the user's.
+        # JAX turns a pmap into a shard_map that has no source line.
         what = (
             f"the shard_map at {op.source}" if op.source else "a pmap in the function"
         )

@@ -1,4 +1,4 @@
-"""Capture, tactics, propagation, lowering: the way from a function to a device program."""
+"""Applying tactics and lowering: from a captured program to a device program."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ from meshwright.program.records import paused_collector
 
 @dataclass(frozen=True, eq=False)
 class Decided:
-    """A captured program with all decisions taken, lowered.
+    """A captured program with all decisions taken, and its device program.
 
     captured: the program before any tactic; `work` has the program after rewrites.
     """
@@ -53,10 +53,10 @@ def apply_tactics(
     after_tactic: Callable[[Tactic | None, Workspace], None] | None = None,
     graph: Graph | None = None,
 ) -> Workspace:
-    """Apply tactics in order, each propagated before the next.
+    """The workspace after all tactics, each propagated before the next.
 
-    after_tactic: called with each tactic after it is applied. The first call has None,
-        after the constraints in the user's own code.
+    after_tactic: called with each tactic after it is applied, and before that once with
+        `None`, after the constraints in the user's own code.
     graph: the graph of the program after the rewrites of all tactics, if it is known.
     """
     require_tactics(tactics)
@@ -88,7 +88,7 @@ def rewritten(captured: Captured, tactics: Sequence[Tactic]) -> Captured:
 
 
 def start_workspace(captured: Captured, mesh: Mesh, graph: Graph) -> Workspace:
-    """The workspace before the first tactic: only the user's own constraints applied."""
+    """The workspace before the first tactic, with the user's own constraints applied."""
     sub_axis_mesh, sub_axes = split_axes(graph, mesh, manual_names(graph))
     work = Workspace(
         Propagator(State(graph, sub_axis_mesh)), captured.paths, mesh, sub_axes
@@ -98,7 +98,7 @@ def start_workspace(captured: Captured, mesh: Mesh, graph: Graph) -> Workspace:
 
 
 def as_tactics(tactics: object) -> tuple[Tactic, ...]:
-    """A list of tactics as a tuple; `TacticError` for one tactic, a text, or no list."""
+    """A list of tactics as a tuple; `TacticError` for a single tactic or anything else."""
     if isinstance(tactics, str):
         raise TacticError(
             f"tactics are a list, such as [mw.{tactics}(axis)]; got {tactics!r}"
@@ -126,6 +126,6 @@ def require_tactics(tactics: Sequence[object]) -> None:
 
 
 def axes_of(tactics: Sequence[Tactic]) -> tuple[str, ...]:
-    """The mesh axes that tactics name, each once, in order."""
+    """The mesh axes that tactics name, without repetition, in order."""
     named = [axis for tactic in tactics for axis in tactic.axes or ()]
     return tuple(dict.fromkeys(axis for axis in named if isinstance(axis, str)))

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from meshwright.program.capture import Captured
 
 WAITING = "waiting"
-"""Key of a breakdown for the seconds that pauses of other groups of devices add."""
+"""Key of a breakdown for the seconds that a step waits for pauses of other devices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Estimate:
 
     @property
     def mfu(self) -> float:
-        """Share of the machine's 16-bit peak that the original's operations reach.
+        """The share of the machine's 16-bit peak that the original program's FLOPs reach.
 
         0 for a step that takes no time.
         """
@@ -94,7 +94,7 @@ class Estimate:
         return flops / (self.step_time_s * peak * num_devices)
 
     def energy_j(self, place: Location | None = None) -> float:
-        """Joules per step, the overhead of the data centre included."""
+        """Joules per step, including the overhead of the data centre."""
         chip = self.machine.chip
         watts = chip.mean_w or chip.peak_w
         if watts is None:
@@ -164,8 +164,8 @@ def estimate(
 _COMPILATIONS: WeakKeyDictionary[
     Lowered, dict[tuple[Compiler, tuple[int, int]], Compilation]
 ] = WeakKeyDictionary()
-"""Compilations of programs that are in use: another machine with an equal compiler needs
-only the times of its kernels."""
+"""Cache of compilations: another machine with an equal compiler needs only the times of
+its kernels."""
 
 
 def _compiled(
@@ -178,7 +178,7 @@ def _compiled(
 
 
 def _waiting_s(step_s: float, compilation: Compilation, placement: Placement) -> float:
-    """Seconds of pauses of other groups, on each level that a collective crosses."""
+    """Seconds of waiting for pauses, on each network level that a collective crosses."""
     segments, machine = placement.of(compilation.kernels.axes), placement.machine
     across = {segment.dim.level for segment in segments}
     return sum(
@@ -191,7 +191,7 @@ def _waiting_s(step_s: float, compilation: Compilation, placement: Placement) ->
 def _aliases(
     captured: Captured, program: Program, donated: Sequence[int]
 ) -> dict[int, int]:
-    """Position of the donated input whose memory an output takes, by output position.
+    """Position of the donated input whose memory each output takes, by output position.
 
     State is paired with its own next value; other inputs, as in JAX, with the first
     output of the same shape and dtype.

@@ -86,7 +86,7 @@ class Figures:
 
 
 def make_figures(decided: Decided, found: Estimate, place: Location | None) -> Figures:
-    """Figures of an estimate; `place` gives carbon intensity and the overhead of energy."""
+    """Figures of an estimate; place: gives the grid's carbon intensity and the overhead."""
     chip = found.machine.chip
     has_power = (chip.mean_w or chip.peak_w) is not None
     peak = found.memory.peak

@@ -1,9 +1,9 @@
-"""Generic search: knows no tensors, only problems, engines and integer programs.
+"""Generic search: knows no tensors, only search problems and integer programs.
 
-Comes in: a `Problem` (states, actions, costs) or an `Assignment` (an integer program).
-Goes out: a `Result` or a `Solution`. Begin reading at `loop/problem.py` and
-`loop/engine.py`; `engines` has one search algorithm per file; `assignment` is the solver
-of integer programs.
+Input: a `Problem` (states, actions, costs) or an `Assignment` (an integer program).
+Output: a `Result` or a `Solution`. Begin reading at `loop/problem.py` and
+`loop/engine.py`; `engines` has one search algorithm per file; `assignment` is the
+solver of integer programs.
 """
 
 from meshwright.search.engines.annealing import Annealing

@@ -11,16 +11,25 @@ type Bools = NDArray[np.bool_]
 
 
 def starts_of(lengths: Sequence[int] | Ints) -> Ints:
-    """Offsets of consecutive pieces of these lengths, and the end of the last."""
+    """Offsets of pieces that are stored one after another, and the end of the last.
+
+    lengths: length of each piece, [N]. Result: [N + 1].
+    """
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
 
 
 def owners_of(starts: Ints) -> Ints:
-    """Index of the piece that holds each element, by the offsets of the pieces."""
+    """The index of the piece that contains each element.
+
+    starts: offsets of the pieces, as from `starts_of`.
+    """
     return np.repeat(np.arange(len(starts) - 1), np.diff(starts))
 
 
 def ranges(firsts: Ints, lengths: Ints) -> Ints:
-    """Concatenated ranges of consecutive numbers, by their first numbers and lengths."""
+    """Ranges of consecutive integers, concatenated.
+
+    firsts, lengths: first number and length of each range, [N].
+    """
     within = np.arange(lengths.sum()) - np.repeat(starts_of(lengths)[:-1], lengths)
     return np.repeat(firsts, lengths) + within

@@ -6,14 +6,14 @@ import numba
 
 
 def compiled[**P, R](fn: Callable[P, R]) -> Callable[P, R]:
-    """Compile a function to machine code; its signature stays for the type checker."""
+    """Compile a function to machine code; the type checker still sees its signature."""
     return numba.njit(cache=True, nogil=True)(fn)
 
 
 def compiled_in_place[**P, R](fn: Callable[P, R]) -> Callable[P, R]:
     """Compile a function that allocates no arrays.
 
-    Numba then leaves out reference counts of the array arguments. If many short functions
+    Numba then omits reference counts of the array arguments. If many short functions
     pass on a record of twenty arrays, counting takes four fifths of the time.
     """
     # Numba itself has `_nrt`; its stubs do not.

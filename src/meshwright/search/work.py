@@ -1,8 +1,8 @@
-"""Meters of a search: counted work, which any machine counts alike, and real time.
+"""Meters of a search: counted work, which is equal on every machine, and real time.
 
-A search that ends by real time finds other results on a busy machine. One that counts its
-work, in seconds that this work takes on a usual machine, finds the same results on every
-machine; real time is only its safety net.
+A search that ends by real time may give other results on a busy machine. A search that
+counts its work, in seconds that the work takes on a typical machine, gives the same
+results on every machine; real time is only its safety net.
 """
 
 import math
@@ -12,16 +12,17 @@ from dataclasses import dataclass, field
 from typing import Protocol, Self
 
 _NET, _LEAST_NET_S = 8.0, 120.0
-"""Real seconds after which a search is cut short, as a multiple of its budget and at least.
-The first search on a host compiles the solver for up to a minute, which does not count."""
+"""Real seconds after which a search is cut short, as a multiple of its budget, and at
+least. The first search on a host compiles the solver for up to a minute, which counts
+as no work."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A kind of work, and the seconds that one unit takes on a usual machine.
+    """A kind of work, and the seconds that one unit of it takes on a typical machine.
 
-    `python -m benchmarks.work_rates` measures the seconds; they decide how long a search
-    takes, and need not be exact.
+    `python -m benchmarks.work_rates` measures the seconds. They determine how long a
+    search takes, and need not be exact.
     """
 
     name: str
@@ -29,7 +30,7 @@ class Work:
 
 
 class Meter(Protocol):
-    """A clock, which may count seconds of work instead of real seconds."""
+    """A clock, which may show seconds of counted work instead of real seconds."""
 
     def read(self) -> float:
         """Seconds since the meter's start."""
@@ -42,14 +43,14 @@ class Meter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WallMeter:
-    """Real time, which work that is counted does not change."""
+    """A clock of real time; counted work does not change its reading."""
 
     def read(self) -> float:
         """Seconds on the system's clock."""
         return time.perf_counter()
 
     def count(self, work: Work, units: float = 1.0) -> None:
-        """Does nothing, since real time moves on by itself."""
+        """Do nothing, since real time passes by itself."""
 
 
 REAL_TIME = WallMeter()
@@ -58,11 +59,11 @@ REAL_TIME = WallMeter()
 
 @dataclass(slots=True)
 class WorkMeter:
-    """Counted work, with a safety net in real time.
+    """Seconds of counted work, with a safety net in real time.
 
-    end_s: reading at which the search has to end. net_at: reading of `clock` from which
-    on the meter stands at `end_s` or later, since the search has taken too long. clock:
-    real seconds. is_cut: whether this has happened, so that the result of the search
+    end_s: reading at which the search has to end. clock: real seconds. net_at: reading
+    of `clock` at which the search has taken too long; from then on the meter shows at
+    least `end_s`. is_cut: whether this has happened, so that the result of the search
     depends on the speed of the machine.
     """
 
@@ -80,7 +81,7 @@ class WorkMeter:
     def for_budget(
         cls, end_s: float, clock: Callable[[], float] = time.monotonic
     ) -> Self:
-        """A meter for so many seconds of work, and a safety net in real time."""
+        """A meter for `end_s` seconds of work, with a safety net in real time."""
         return cls(end_s, clock() + max(_NET * end_s, _LEAST_NET_S), clock)
 
     @property
@@ -89,7 +90,7 @@ class WorkMeter:
         return self.clock() - self._started
 
     def read(self) -> float:
-        """Seconds of counted work; at least `end_s` once real time has run out."""
+        """Seconds of counted work; at least `end_s` once the safety net is reached."""
         if not self.is_cut and self.clock() >= self.net_at:
             self.is_cut = True
         if self.is_cut:
@@ -101,5 +102,5 @@ class WorkMeter:
         self._counted_s += work.seconds * units
 
     def advance(self, reading_s: float) -> None:
-        """Advance to the reading of a process that this one has waited for."""
+        """Advance to the reading of another process that this one has waited for."""
         self._counted_s = max(self._counted_s, reading_s)

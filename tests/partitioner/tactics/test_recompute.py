@@ -201,7 +201,7 @@ def test_wrong_names_are_said(keep, words):
 
 
 def test_a_program_that_keeps_nothing_is_said():
-    with pytest.raises(MeshwrightError, match="no value waits"):
+    with pytest.raises(MeshwrightError, match="has no value that a forward pass saves"):
         mw.partition(lambda x: x, MESH, [mw.recompute("add")]).plan(args()[1])
 
 

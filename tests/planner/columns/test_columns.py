@@ -12,7 +12,7 @@ import meshwright as mw
 from meshwright.errors import SearchError
 from meshwright.machine import Mesh
 from meshwright.partitioner.decide import start_workspace
-from meshwright.partitioner.propagate import Carrier, Graph
+from meshwright.partitioner.propagate import Graph, PartialSums
 from meshwright.planner.columns.graph_columns import columns_of
 from meshwright.planner.columns.propagation import cut, new_worklist
 from meshwright.planner.columns.state_cells import CellRows, start_cells
@@ -133,11 +133,11 @@ def test_reductions_are_placed_as_the_carrier_places_them(name):
         work.propagator.cut(node, axis, factor)
         priced = priced_on(space, work, single_nodes(work))
         single = CutProblem(priced, 1e12)
-        choices, carrier = single.choices(single.start()), Carrier(work.state)
+        choices, partial_sums = single.choices(single.start()), PartialSums(work.state)
         for own, choice, each in zip(
             priced.model.choices, choices, work.graph.nodes, strict=False
         ):
-            wanted = read_strategy(work.state, carrier, each)
+            wanted = read_strategy(work.state, partial_sums, each)
             differ += wanted in own and own[choice] != wanted
             total += 1
     assert differ <= 0.005 * total
@@ -190,5 +190,7 @@ def test_cells_hold_the_decisions_of_a_state():
 def test_too_many_axes_are_refused():
     space = space_of(MLP, devices=32)
     mesh = Mesh(dict.fromkeys("abcde", 2))
-    with pytest.raises(SearchError, match="needs 5 axes; tree search takes 4"):
+    with pytest.raises(
+        SearchError, match=r"needs 5 \(sub-\)axes; tree search allows 4"
+    ):
         make_problem(space, mesh)

@@ -51,7 +51,7 @@ def test_auto_prints_as_it_is_called():
         ({"axes": ["modle"]}, "modle"),
         ({"axes": "model", "budget_s": -1}, "above 0"),
         ({"axes": "model", "machine": "tpu-v99"}, "tpu-v99"),
-        ({"axes": "model", "memory": "1 KiB"}, "finds nothing that fits"),
+        ({"axes": "model", "memory": "1 KiB"}, "finds no plan that fits"),
     ],
 )
 def test_a_wrong_option_is_refused_with_its_reason(options, words):

@@ -156,7 +156,7 @@ WRONG = {
     "'params.upp' matches nothing; the program's leaves are: params.up": {
         "tactics": [mw.shard({"params.upp": 0}, axis="data")],
     },
-    "none of 3 meshes takes these tactics; for example, on model=8": {
+    "these tactics fit none of 3 meshes; for example, on model=8": {
         "tactics": [mw.shard({"x": 5}, axis="model")],
     },
     "cannot be kept: params.up along 'data': 3 parts do not divide extent 16": {

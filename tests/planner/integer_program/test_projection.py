@@ -9,7 +9,7 @@ from jax import lax
 
 import meshwright as mw
 from meshwright.machine import Mesh
-from meshwright.partitioner.propagate import Carrier
+from meshwright.partitioner.propagate import PartialSums
 from meshwright.planner.integer_program.projection import (
     ChosenStrategies,
     read_strategy,
@@ -37,8 +37,8 @@ def with_ends(end_of):
     """The tactic that data parallelism amounts to, with other ends of open sums."""
     partitioned = mw.partition(step, MESH, [mw.shard({"xs": 1}, "data")])
     work = partitioned.plan(W, XS).decided.work
-    carrier = Carrier(work.state)
-    strategies = [read_strategy(work.state, carrier, n) for n in work.graph.nodes]
+    partial_sums = PartialSums(work.state)
+    strategies = [read_strategy(work.state, partial_sums, n) for n in work.graph.nodes]
     changed = [
         replace(
             each,

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import meshwright as mw
 from meshwright.machine import Mesh
 from meshwright.partitioner.decide import start_workspace
-from meshwright.partitioner.propagate import Carrier
+from meshwright.partitioner.propagate import PartialSums
 from meshwright.planner.integer_program.projection import read_strategy
 from meshwright.planner.strategies.enumeration import Strategies
 from tests.planner.programs import MESH, MLP, shape, space_of
@@ -33,9 +33,9 @@ def test_strategies_of_tactics_are_enumerated():
     decided = work_of(space, MESH, tactics).state
     free = work_of(space, MESH).state
     strategies = Strategies(free, free.mesh.axes)
-    carrier = Carrier(decided)
+    partial_sums = PartialSums(decided)
     for node in space.graph.nodes:
-        assert read_strategy(decided, carrier, node) in strategies.of(node)
+        assert read_strategy(decided, partial_sums, node) in strategies.of(node)
 
 
 def test_every_strategy_keeps_the_decisions_of_the_state():

@@ -179,7 +179,7 @@ def test_the_tactic_says_its_progress():
     ("options", "words"),
     [
         ({"axes": ["modle"]}, "modle"),
-        ({"axes": "model", "memory": 1000.0}, "finds nothing that fits"),
+        ({"axes": "model", "memory": 1000.0}, "finds no plan that fits"),
     ],
 )
 def test_bad_options_are_said(options, words):

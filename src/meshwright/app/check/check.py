@@ -26,11 +26,13 @@ def check_outputs(
     leaves: Sequence[Any],
     rounding: Sequence[float] | None = None,
 ) -> CheckReport:
-    """The errors of the partitioned program on these inputs; wrong numbers do not raise.
+    """The errors of the partitioned program's outputs on these inputs.
 
+    A wrong output is part of the report and raises nothing.
     original: takes the leaves as arguments. partitioned: takes one sequence of leaves.
-    rounding: by output, the tolerance of the narrowest dtype from which it is computed. It
-        applies if the error exceeds the tolerance of the output's own dtype.
+    rounding: for each output, the tolerance of the narrowest dtype from which it is
+        computed. It is used if the error exceeds the tolerance of the output's own
+        dtype.
     """
     run = jax.jit(original)
     alone = [on_one_device(leaf) for leaf in leaves]
@@ -67,10 +69,11 @@ def _conditioned(
 ) -> list[OutputError]:
     """The errors with tolerances that allow for the effect of rounded inputs.
 
-    Some outputs are ill-conditioned. Adam's first step, for example, divides a gradient by
-    its own size, even if the gradient is zero except for rounding. The original's outputs
-    then change as much when its inputs change by one unit in the last place; that change
-    is measured here. A regression still finds an error in one direction of all elements.
+    Some outputs are ill-conditioned. Adam's first step, for example, divides a gradient
+    by its own size, even if the gradient is zero except for rounding. The original's
+    outputs then change as much when its inputs change by one unit in the last place;
+    that change is measured here. With so large a tolerance, an output that is too large
+    or too small as a whole is found by linear regression.
     """
     moves, biases = [0.0] * len(errors), [0.0] * len(errors)
     for seed in range(NUM_NUDGES):
@@ -98,16 +101,17 @@ def _conditioned(
 
 
 _NOISE = 0.5
-"""Tolerance from which on an output is all noise, and has no slope."""
+"""If the tolerance is above this, an output is all noise, and no regression is made."""
 
 _LEAST_ELEMENTS = 64
 _STANDARD_ERRORS = 5.0
 
 
 def _bias(wanted: np.ndarray, got: np.ndarray) -> float:
-    """Distance from 1 of the slope of `got` over `wanted`, less `_STANDARD_ERRORS`.
+    """How far the slope of `got` over `wanted` is from 1, beyond `_STANDARD_ERRORS`.
 
-    It is 0 for random keys, for arrays of few elements, and for values that are not finite.
+    It is 0 for random keys, for arrays of few elements, and for values that are not
+    finite.
     """
     is_real = wanted.dtype.kind == got.dtype.kind == "f"
     if not is_real or wanted.size < _LEAST_ELEMENTS or wanted.shape != got.shape:
@@ -124,11 +128,11 @@ def _bias(wanted: np.ndarray, got: np.ndarray) -> float:
 
 NUM_NUDGES = 3
 ALLOWANCE = 4.0
-"""Ratio of the effect of rounding inside a program to that of rounding its inputs."""
+"""Allowed effect of rounding inside a program, relative to that of rounding its inputs."""
 
 
 def _nudge(leaves: Sequence[Any], seed: int) -> list[Any]:
-    """The leaves with every float moved by at most one unit in the last place."""
+    """The leaves with every float changed by at most one unit in the last place."""
     rng = np.random.default_rng(seed)
 
     def move(leaf: Any) -> Any:
@@ -158,9 +162,10 @@ def _host(x: Any) -> np.ndarray:
 
 
 def _error(wanted: np.ndarray, got: np.ndarray) -> float:
-    """The error relative to the scale of `wanted`; equal infinities and two NaNs agree.
+    """The largest error relative to the scale of `wanted`.
 
-    NaN if all of `wanted` is NaN: then nothing can be said.
+    Equal infinities agree, and so do two NaNs. NaN if all of `wanted` is NaN: then
+    nothing is known.
     """
     if wanted.shape != got.shape:
         return float("inf")

@@ -1,4 +1,4 @@
-"""The errors of a check, output by output, and the tolerances that they are judged by."""
+"""The error of each output of a check, and the tolerances for these errors."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from meshwright.program.ir import show_type
 class OutputError:
     """The error of one output of the partitioned program.
 
-    error: largest absolute difference, divided by the output's scale (its largest finite
-        absolute value, or 1 if that is 0); for integers, bools and keys the share of
-        elements that differ.
+    error: largest absolute difference, divided by the output's scale (its largest
+        finite absolute value, or 1 if that is 0); for integers, bools and keys the
+        share of elements that differ.
     tolerance: the largest error that rounding explains at this dtype.
-    sensitivity: the error of the original itself if its inputs change by one unit in the
-        last place; measured only if some output exceeds the tolerance of its dtype.
-    is_ill_conditioned: the tolerance comes from the sensitivity, not from any dtype.
-    bias: by how much the output is too large or too small as a whole, relative to it and
-        beyond what chance explains; measured where the tolerance is large.
+    sensitivity: the error of the original itself if its inputs change by one unit in
+        the last place; measured only if some output exceeds the tolerance of its dtype.
+    is_ill_conditioned: whether the tolerance comes from the sensitivity, not from a
+    dtype.
+    bias: the share by which the output is too large or too small as a whole, beyond
+        what chance explains; measured if the tolerance is large.
     wide: the same output with both programs computed in float32; `None` if neither has
         narrower floats.
     """
@@ -41,7 +42,7 @@ class OutputError:
 
     @property
     def ok(self) -> bool:
-        """True if the error is within the tolerance, in float32 too; NaN never is."""
+        """Whether the error is within the tolerance, also in float32; never for NaN."""
         is_equal = self.error <= self.tolerance and self.bias <= MAX_BIAS
         return is_equal and (self.wide is None or self.wide.ok)
 
@@ -66,7 +67,7 @@ class CheckReport:
 
     @property
     def ok(self) -> bool:
-        """True if no output differs by more than rounding explains."""
+        """Whether no output differs by more than rounding explains."""
         return all(output.ok for output in self.outputs)
 
     @property
@@ -76,7 +77,10 @@ class CheckReport:
 
     @property
     def summary(self) -> str:
-        """Verdict, count and largest error; a second line for ill-conditioned outputs."""
+        """Verdict, number of outputs and largest error.
+
+        A second line gives the same for ill-conditioned outputs, if there are any.
+        """
         text = f"{'equal' if self.ok else 'NOT EQUAL'}: {len(self.outputs)} outputs"
         wide = [o.wide.error for o in self.outputs if o.wide is not None]
         in_float32 = f", in float32 {max(wide):.2e}" if wide else ""
@@ -97,9 +101,9 @@ class CheckReport:
         return "\n".join([*map(str, self.outputs), self.summary])
 
     def table(self, full: bool = False) -> Table:
-        """The errors as a table; outputs that differ only in a layer share a row.
+        """The errors as a table; outputs that differ only in the layer share a row.
 
-        full: a row for each output.
+        full: one row for each output.
         """
         has_wide = any(output.wide for output in self.outputs)
         more = (">in float32",) if has_wide else ()
@@ -151,4 +155,4 @@ def tolerance_of(dtype: str) -> float:
 
 
 MAX_BIAS = 2e-3
-"""Largest error of an output as a whole, beyond what chance explains."""
+"""Largest bias of an output that is accepted (see `OutputError`)."""

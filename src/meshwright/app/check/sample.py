@@ -16,7 +16,7 @@ _SCALE = 0.1
 """Standard deviation of random floats, small for deep programs without normalisation."""
 
 _SMALL = 8
-"""Upper bound of random integers that index nothing, such as counts and steps."""
+"""Exclusive upper bound of random integers that index nothing, such as counts and steps."""
 
 _KEYS = {"key<fry>": "threefry2x32", "key<rbg>": "rbg", "key<urbg>": "unsafe_rbg"}
 
@@ -27,8 +27,8 @@ def sample_arguments(
     """`args` with every `ShapeDtypeStruct` replaced by random numbers of its type.
 
     Floats are normal with standard deviation 0.1, and positive if a root or logarithm
-    needs them so; integers are valid indices of what they index; keys are real keys.
-    Arrays are kept as they are.
+    needs positive ones; integers are valid indices of the arrays that they index; keys
+    are real keys. Arrays are kept unchanged.
     """
     leaves, tree = jax.tree_util.tree_flatten(tuple(args))
     if not any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in leaves):
@@ -81,8 +81,11 @@ def argument_bytes(args: Sequence[Any]) -> int:
     return sum(math.prod(a.shape) * itemsize_bytes(str(a.dtype)) for a in avals)
 
 
-def result_bytes(make: Callable[[], Any]) -> int | None:
-    """Total bytes of the arguments of a target, by tracing; `None` if that fails."""
+def traced_argument_bytes(make: Callable[[], Any]) -> int | None:
+    """Total bytes of the arguments that a target's function makes, found by tracing it.
+
+    `None` if tracing fails.
+    """
     try:
         args = jax.eval_shape(lambda: make()[1])
     except Exception:  # noqa: BLE001  the user's code may raise anything
@@ -93,7 +96,8 @@ def result_bytes(make: Callable[[], Any]) -> int | None:
 def use_virtual_devices(count: int) -> None:
     """Make JAX run on `count` virtual CPU devices, unless it has started already.
 
-    JAX counts its devices at their first use; after that the number cannot change.
+    JAX counts its devices when they are first used; then the number cannot change any
+    more.
     """
     try:
         jax.config.update("jax_num_cpu_devices", count)

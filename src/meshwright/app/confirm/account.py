@@ -21,11 +21,11 @@ _OVERLAP = ("exposed", "hidden")
 
 @dataclass(frozen=True, slots=True)
 class CollectiveTotals:
-    """Totals over all collectives of one kind in a step, loops multiplied.
+    """Totals over all collectives of one kind in a step, with repetitions by loops.
 
-    num_bytes: of the whole values on one device: gathered results, reduced operands.
-    seconds: time on the links; `None` if it is not known of each collective.
-    scheduler_s: time as the compiler's scheduler estimates it; `None` likewise.
+    num_bytes: sum of sizes on one device: of gathered results and of reduced operands.
+    seconds: time on the links; `None` if it is unknown for one of them.
+    scheduler_s: time as the compiler's scheduler estimates it; `None` if unknown.
     """
 
     runs: int
@@ -36,7 +36,7 @@ class CollectiveTotals:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A step on one device; a field is `None` if its source does not give it.
+    """The figures of a step on one device; `None` for what the source does not give.
 
     peak_bytes: peak memory. fits: whether a device has that much.
     flops: operations; the body of a loop counts once, as in XLA's cost analysis.
@@ -91,7 +91,7 @@ def collective_totals(estimate: Estimate) -> dict[str, CollectiveTotals]:
 def _collectives(
     fusions: Iterable[Fusion], runs: int = 1
 ) -> Iterator[tuple[Fusion, int]]:
-    """Collectives with the number of their executions in a step, loops multiplied."""
+    """Each collective with the number of its executions in a step, loops multiplied."""
     for fusion in fusions:
         if fusion.kind is FusionKind.COLLECTIVE:
             yield fusion, runs
@@ -128,7 +128,7 @@ def _compiled_collectives(compiled: Compiled) -> dict[str, CollectiveTotals]:
 
 
 def sum_known(seconds: Iterable[float | None]) -> float | None:
-    """The sum; `None` if one of the values is not known."""
+    """The sum of the values; `None` if one of them is `None`."""
     values = list(seconds)
     known = [s for s in values if s is not None]
     return sum(known) if len(known) == len(values) else None

@@ -28,7 +28,7 @@ _NAME, _VALUE, _DIFFERENCE = 26, 18, 12
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """A step on one device, as predicted and as compiled.
+    """The figures of a step on one device, as predicted and as compiled.
 
     usable_bytes: memory that a device gives to programs.
     compile_s: seconds that the compiler took.
@@ -90,10 +90,10 @@ def _rows(
 
 
 def _groups(sides: Sequence[Account]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Titles and kinds of collectives that occur on either side.
+    """Titles and kinds of the collectives that occur on either side.
 
-    If both kinds of reductions occur, they are also compared as one: compilers turn
-    reduce-scatters into all-reduces and the reverse, to the same effect.
+    If both kinds of reductions occur, they are also compared as one, since compilers
+    turn reduce-scatters into all-reduces and the reverse, to the same effect.
     """
     kinds = {kind for side in sides for kind in side.collectives or ()}
     yield from ((kind, (kind,)) for kind in COLLECTIVES if kind in kinds)
@@ -129,9 +129,9 @@ def _row(
 
 
 def machine_to_place_on(plan: PlanRecord, machine: Machine | str) -> Machine | None:
-    """The machine that a plan has to be placed on before it is compiled.
+    """The machine on which a plan has to be placed before it is compiled.
 
-    `None` if `machine` is "tpu" or "gpu", which stand for the machine that the plan is on.
+    `None` if `machine` is "tpu" or "gpu", which mean the machine that the plan is on.
     Raises `CompilerError` if the compiler of the machine is not installed, and
     `MachineError` and `PlanError` like `Plan.confirm`.
     """

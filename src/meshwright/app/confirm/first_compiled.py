@@ -12,11 +12,12 @@ from meshwright.planner.candidates.candidate import Candidate
 from meshwright.planner.candidates.search_result import REJECTED, SearchResult
 
 _MOST = 5
-"""Plans that are compiled, each for up to some minutes, before the search has failed."""
+"""Number of plans that are compiled, each for up to some minutes, before the search
+fails."""
 
 
 class CompilePlan(Protocol):
-    """A compiler: its figures for a plan, or `CompilerError` if it fails."""
+    """A function from a plan to its compiled figures; may raise `CompilerError`."""
 
     def __call__(self, plan: PlanRecord) -> Confirmation: ...
 
@@ -34,9 +35,10 @@ def first_that_compiles[P: PlanRecord](
 ) -> tuple[P, SearchResult]:
     """The best plan that the compiler accepts, and the search with it as first candidate.
 
-    Plans are compiled in the order of the search. One for which the compiler fails, or
-    which needs more memory than it gives, gets the reason as `why_not`, and the next is
-    tried. Raises `PlanError` with all reasons if none of the best `_MOST` is accepted.
+    Plans are compiled in the order of the search. If the compiler fails for a plan, or
+    needs more memory than allowed, the plan gets the reason as `why_not`, and the next
+    one is tried. Raises `PlanError` with all reasons if none of the best `_MOST` is
+    accepted.
     """
     rejected: list[Candidate] = []
     fitting = [c for c in search.candidates if c.fits]
@@ -56,12 +58,12 @@ def first_that_compiles[P: PlanRecord](
 
 
 def _distinct(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """The candidates without those whose mesh and tactics an earlier one has."""
+    """The candidates, without those that have mesh and tactics of an earlier one."""
     return list({(c.mesh, c.tactics): c for c in reversed(candidates)}.values())[::-1]
 
 
 def _why_not(plan: PlanRecord, limit_bytes: float, compile_plan: CompilePlan) -> str:
-    """The reason why a plan cannot be used as compiled, or ""."""
+    """The reason why a compiled plan cannot be used; "" if it can."""
     try:
         compiled = compile_plan(plan).compiled
     except CompilerError as error:
@@ -77,7 +79,8 @@ def _moved_first(
 ) -> SearchResult:
     """The search with the accepted plan first and the rejected ones last.
 
-    The lower bound belongs to the plan that the search put first.
+    If plans were rejected, the lower bound is removed, since it belongs to the first of
+    them.
     """
     refused = [(c.name, c.mesh, c.tactics) for c in rejected]
     others = [

@@ -14,7 +14,7 @@ TITLES = ("plan", "mesh", ">step", ">times", ">memory", "compared with the first
 """Titles of the table of simulated plans."""
 
 _REASON = 76
-"""Letters of the reason why a plan is not possible."""
+"""Number of letters of the reason why a plan is not possible."""
 
 _MOST, _WORTH = 3, 0.1
 """Number of differences shown, and the share of the largest that each has to reach."""
@@ -44,7 +44,7 @@ def _cells(candidate: Candidate, best: Candidate) -> tuple[str, ...]:
 
 
 def _difference(candidate: Candidate, best: Candidate) -> str:
-    """The memory that a plan lacks, or the largest differences of its step's seconds."""
+    """The memory that a plan lacks, or the largest differences in its seconds."""
     num_bytes = candidate.peak_memory_bytes
     if not candidate.fits:
         over, allowed = (

@@ -15,10 +15,10 @@ from meshwright.program.ir import Atom, Sharding, num_bytes, show_type
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The state of the propagation before a tactic, for a comparison with the state after.
+    """What was known before a tactic, to be compared with what is known after it.
 
-    specs: shardings of the inputs.
-    num_refusals, num_conflicts, indivisible: messages that belong to earlier tactics.
+    specs: shardings of the inputs. num_refusals, num_conflicts: numbers of messages
+    from earlier tactics. indivisible: such messages about dims that do not divide.
     """
 
     specs: tuple[Sharding | None, ...] = ()
@@ -33,7 +33,7 @@ def describe_leaves(
     shardings: Sequence[Sharding],
     sub_axes: Mapping[str, tuple[str, ...]],
 ) -> tuple[Leaf, ...]:
-    """A `Leaf` for each path; sub_axes: the parts of each split mesh axis."""
+    """A `Leaf` for each path; sub_axes: the sub-axes of each mesh axis."""
     return tuple(
         Leaf(
             path,
@@ -104,7 +104,7 @@ def describe_tactic(
 
 
 def _indivisible_dims(names: ProgramNames) -> Iterator[str]:
-    """A line for each dim that a neighbour cuts, and that the parts do not divide."""
+    """A line for each dim that a neighbour cuts but that the axis does not divide."""
     state, graph = names.state, names.work.graph
     for axis in state.size:
         for node in graph.nodes:
@@ -128,7 +128,10 @@ def _indivisible_dims(names: ProgramNames) -> Iterator[str]:
 def _refusal(
     names: ProgramNames, node: Node, axis: str, factors: Collection[int], owner: str
 ) -> Iterator[str]:
-    """One line if none of the factors of a dim can take the axis."""
+    """One line if the axis can cut none of the factors of a dim.
+
+    owner: text about the neighbour.
+    """
     state, why = names.state, None
     for factor in factors:
         why = why_not(state, node, axis, factor)

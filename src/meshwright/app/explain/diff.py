@@ -16,16 +16,16 @@ _NONE = "-"
 
 @dataclass(frozen=True, slots=True)
 class PlanDiff:
-    """The differences of two plans, one line for each when printed.
+    """The differences of two plans, printed as one line each.
 
-    rows: what differs, and the text of it in the first and in the second plan.
+    rows: what differs, and its text in the first and in the second plan.
     """
 
     rows: tuple[tuple[str, str, str], ...]
 
     @property
     def is_equal(self) -> bool:
-        """True if the shardings of arguments and results, counts and figures are equal."""
+        """Whether shardings of arguments and results, counts and figures are all equal."""
         return not self.rows
 
     def __str__(self) -> str:

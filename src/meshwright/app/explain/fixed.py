@@ -12,9 +12,9 @@ from meshwright.program.ops import Trait, has_trait
 
 
 def find_fixed(work: Workspace) -> tuple[FixedSharding, ...]:
-    """The constraints and `shard_map`s of the code that cut a value or keep it whole.
+    """The constraints and `shard_map`s in the code that cut a value or forbid a cut of it.
 
-    Those over axes that the mesh lacks, or of size 1, decide nothing and are left out.
+    Those over axes that the mesh does not have, or of size 1, are left out.
     """
     found: list[FixedSharding] = []
     for op, node in work.graph.op_node.items():
@@ -33,7 +33,7 @@ def find_fixed(work: Workspace) -> tuple[FixedSharding, ...]:
 
 
 def _spec(work: Workspace, node: Node) -> tuple[tuple[str, ...], ...]:
-    """The axes along which the code cuts the first result, by dim."""
+    """The axes along which the code cuts each dim of the first result."""
     causes = work.state.causes
     fixed = {
         axis
@@ -48,7 +48,7 @@ def _spec(work: Workspace, node: Node) -> tuple[tuple[str, ...], ...]:
 
 
 def show_fixed(fixed: Sequence[FixedSharding]) -> list[str]:
-    """A title and a line for each sharding; no lines if the code fixes none."""
+    """A title and one line for each sharding; empty if the code fixes none."""
     if not fixed:
         return []
     lines = [

@@ -1,4 +1,4 @@
-"""Leaves of a plan in few lines: one for all layers, and for state that is stored alike."""
+"""Leaves of a plan in few lines: one for all layers, and for state with equal shardings."""
 
 from collections.abc import Sequence
 from itertools import takewhile
@@ -7,11 +7,11 @@ from meshwright.app.output.collapse import group_by, index_free, merge
 from meshwright.app.record.plan_record import Leaf
 
 _NAMES = 4
-"""Alternatives that are listed where the paths of a line differ."""
+"""Number of alternatives that are listed if the paths of a line differ."""
 
 
 def fold_leaves(leaves: Sequence[Leaf]) -> list[tuple[str, int]]:
-    """Lines about leaves, and the number of leaves of each.
+    """Lines about leaves, and the number of leaves in each line.
 
     Leaves of the same type and sharding share a line if their paths differ only in the
     index of a layer (`blocks.*.up`), or in their middle or beginning, as those of an
@@ -36,7 +36,7 @@ def fold_leaves(leaves: Sequence[Leaf]) -> list[tuple[str, int]]:
 
 
 def _braced(paths: Sequence[str]) -> str:
-    """One text for several paths: what they share, and what differs in braces."""
+    """One text for several paths: their common parts, with the differences in braces."""
     split = [path.split(".") for path in paths]
     if len(split) == 1:
         return paths[0]
@@ -52,6 +52,6 @@ def _braced(paths: Sequence[str]) -> str:
 
 
 def _num_shared(paths: Sequence[Sequence[str]]) -> int:
-    """The number of components with which all paths begin."""
+    """The number of components that all paths have in common at the beginning."""
     columns = zip(*paths, strict=False)
     return sum(1 for _ in takewhile(lambda column: len({*column}) == 1, columns))

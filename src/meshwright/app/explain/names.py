@@ -1,18 +1,18 @@
-"""Names of nodes, values and axes for the program's author, and the causes of cuts."""
+"""Names of nodes, values and axes in messages to the program's author; causes of cuts."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
 
-from meshwright.partitioner.propagate import Carrier, Node, State, user_axes
+from meshwright.partitioner.propagate import Node, PartialSums, State, user_axes
 from meshwright.partitioner.tactics import Workspace
 from meshwright.program.ir import Value
 
 
 @dataclass
 class ProgramNames:
-    """Names of the parts of one program in messages to its author.
+    """Names for the parts of one program, as its author knows them.
 
     out_paths: paths of the outputs, if they are known.
     """
@@ -27,9 +27,9 @@ class ProgramNames:
         return self.work.state
 
     @cached_property
-    def carrier(self) -> Carrier:
-        """The values that are partial, for a state that does not change any more."""
-        return Carrier(self.state)
+    def partial_sums(self) -> PartialSums:
+        """Which values are partial sums, in a state that does not change any more."""
+        return PartialSums(self.state)
 
     def source(self, node: Node) -> str:
         """`file:line` of a node; "" if it is unknown."""
@@ -47,11 +47,11 @@ class ProgramNames:
         return f"{node.op.kind} ({source})" if source else node.op.kind
 
     def maker(self, value: int) -> Node:
-        """The node that makes a value."""
+        """The node that computes a value."""
         return self.work.graph.nodes[self.work.graph.producer[value]]
 
     def value(self, value: int) -> str:
-        """The path of an input, or the op that makes the value, and the value's type."""
+        """A value as text: the input's path or the op that computes it, and its type."""
         maker = self.maker(value)
         name = self.node(maker)
         if maker.wire is not None:
@@ -61,7 +61,7 @@ class ProgramNames:
         return f"{name}, {self.work.graph.values[value]},"
 
     def place(self, node: Node, factor: int) -> str:
-        """The dim of a factor: `dim 0 of operand 1`, or `dim 2 of its result`."""
+        """The dim that has a factor: `dim 0 of operand 1`, or `dim 2 of its result`."""
         if node.rule is None:
             return f"dim {factor}"
         for side, values in (
@@ -96,7 +96,7 @@ class ProgramNames:
 
 
 def shorten(text: str, longest: int = 100) -> str:
-    """The text, without its middle part if it is longer than `longest` letters."""
+    """The text; if it is longer than `longest` letters, without its middle part."""
     if len(text) <= longest:
         return text
     head = (longest - 5) * 2 // 3
@@ -106,13 +106,13 @@ def shorten(text: str, longest: int = 100) -> str:
 # -- causes -----------------------------------------------------------------------------
 
 _NEAREST, _FARTHEST = 4, 3
-"""Hops shown at each end of a long chain; the hops between them are counted."""
+"""Hops shown at the two ends of a long chain; those in between are only counted."""
 
 
 def cause_chain(names: ProgramNames, node: Node, axis: str) -> tuple[str, ...]:
-    """Lines that say why an axis cuts a node, the last one naming the tactic.
+    """Lines that say why an axis cuts a node; the last line names the tactic.
 
-    Ops of one source line are one line; the middle of a long chain is left out.
+    Ops of one source line share a line; the middle of a long chain is left out.
     """
     hops: list[tuple[str, str, str]] = []
     last = ""
@@ -144,7 +144,7 @@ def cause_chain(names: ProgramNames, node: Node, axis: str) -> tuple[str, ...]:
 
 
 def origin_of(names: ProgramNames, node: Node, axis: str) -> str:
-    """The tactic and the node that a cut goes back to: `zero(...) cut state.params.w`.
+    """The tactic and the node that first led to a cut: `zero(...) cut state.params.w`.
 
     "" if the axis does not cut the node.
     """
@@ -167,7 +167,7 @@ def _by(tactic: str) -> str:
 
 
 def _kinds(kinds: Iterable[str]) -> str:
-    """At most five kinds of ops; neighbours alike are listed once."""
+    """At most five kinds of ops; equal neighbours are listed once."""
     listed = [kind for kind, _ in groupby(kinds)]
     return ", ".join(listed if len(listed) <= 4 else (*listed[:3], "...", listed[-1]))
 

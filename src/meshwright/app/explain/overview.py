@@ -1,4 +1,4 @@
-"""The head of a printed plan: size, time, memory, where time goes, and uncut work."""
+"""The first part of a printed plan: size, time, memory, activities, and uncut work."""
 
 from collections.abc import Iterator
 
@@ -15,11 +15,12 @@ from meshwright.machine.memory_size import show_bytes
 from meshwright.predict.figures import Figures
 
 _LINES = 4
-"""Source lines, and reasons for uncut work, that are shown."""
+"""Number of source lines, and of reasons for uncut work, that are shown."""
 _TITLE = 14
-"""Columns of a title."""
+"""Width of a title, in columns."""
 _LEAST = 0.005
-"""Share of the step below which an activity, or uncut work, is not shown."""
+"""Smallest share of the step that an activity must have to be shown, or uncut work of
+the FLOPs."""
 
 BOUNDS = {
     "matrix": "matrix unit",
@@ -27,7 +28,7 @@ BOUNDS = {
     "memory": "memory",
     "launch": "launches",
 }
-"""Names of what limits a kernel."""
+"""Names of the resources that limit a kernel."""
 
 
 def show_overview(plan: PlanRecord, full: bool = False) -> list[str]:
@@ -58,11 +59,11 @@ NO_MACHINE = (
     'for time and memory of a step, name a machine: plan.on("tpu-v5e"), or '
     "--machine tpu-v5e"
 )
-"""Advice for a plan without figures."""
+"""What to do to get figures, for a plan that has none."""
 
 
 def figure_rows(plan: PlanRecord, figures: Figures) -> Iterator[tuple[str, str]]:
-    """Title and text of each figure of a step."""
+    """Title and text for each figure of a step."""
     speed = f"{show_seconds(figures.step_time_s)}, MFU {show_share(figures.mfu)}"
     tokens = show_tokens(plan, figures)
     yield "step", f"{speed}, {tokens}" if tokens else speed
@@ -86,14 +87,14 @@ def figure_rows(plan: PlanRecord, figures: Figures) -> Iterator[tuple[str, str]]
 
 
 def show_tokens(plan: PlanRecord, figures: Figures) -> str:
-    """`1.2 k tokens/s`, of all devices; "" for a step without tokens or without time."""
+    """`1.2 k tokens/s`, over all devices; "" for a step without tokens or without time."""
     if not plan.tokens_per_step or not figures.step_time_s:
         return ""
     return f"{show_count(plan.tokens_per_step / figures.step_time_s)} tokens/s"
 
 
 def activity_rows(figures: Figures) -> Iterator[tuple[str, str]]:
-    """Title and text of computation, collectives and idle time, with their shares."""
+    """Title and text for computation, collectives and idle time, with their shares."""
     step_s, parts = figures.step_time_s or 1.0, figures.breakdown
 
     def with_share(seconds: float) -> str:
@@ -129,7 +130,7 @@ LINE_TITLES = (">of step", "source line", ">computing", ">collectives")
 
 
 def line_rows(figures: Figures) -> list[tuple[str, ...]]:
-    """Cells under `LINE_TITLES` of the source lines that take most of the step."""
+    """The source lines that take most of the step, as cells under `LINE_TITLES`."""
     step_s = figures.step_time_s or 1.0
     return [
         (
@@ -160,9 +161,9 @@ def _longest(figures: Figures) -> list[str]:
 def uncut_sections(
     plan: PlanRecord, full: bool = False
 ) -> list[tuple[str, list[tuple[str, str]]]]:
-    """A title for each axis, and rows of a share of the FLOPs and the reason for it.
+    """A title for each axis, and rows of (share of the FLOPs, reason).
 
-    full: also for the smallest shares.
+    full: also the smallest shares.
     """
     sections: list[tuple[str, list[tuple[str, str]]]] = []
     for axis, work in group_by(plan.uncut, lambda each: each.axis).items():

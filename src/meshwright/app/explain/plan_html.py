@@ -1,4 +1,4 @@
-"""A plan as HTML for a notebook: what matters first, the rest in parts that open."""
+"""A plan as HTML for a notebook: the figures, and parts that open."""
 
 from meshwright.app.explain.fold import fold_leaves
 from meshwright.app.explain.overview import (
@@ -15,7 +15,7 @@ from meshwright.app.record.plan_record import PlanRecord
 
 
 def plan_html(plan: PlanRecord) -> str:
-    """HTML with a plan's figures, and parts that open: its shardings and its whole page."""
+    """HTML with a plan's figures; its shardings and its printed page open on a click."""
     figures = plan.figures
     if figures is None:
         parts = [notebook.table(("",), [(NO_MACHINE,)])]

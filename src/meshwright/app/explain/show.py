@@ -20,13 +20,13 @@ from meshwright.machine.memory_size import show_bytes
 
 _LARGEST = 10
 _NAME, _COUNT, _LINE = 20, 12, 78
-"""Columns of a tactic's name, of a count, and of a whole line."""
+"""Widths in columns: of a tactic's name, of a count, and of a whole line."""
 
 
 def show_plan(plan: PlanRecord, full: bool = False) -> str:
     """One page: figures, uncut work, input shardings, collectives, and refused requests.
 
-    full: with a line for every leaf, collective and message, also if layers are alike.
+    full: one line for every leaf, collective and message, even if layers are equal.
     """
     lines = [*show_overview(plan, full), "", *_counts(plan), "", *_inputs(plan, full)]
     groups = _groups(plan)
@@ -46,7 +46,7 @@ def show_plan(plan: PlanRecord, full: bool = False) -> str:
 
 
 def _inputs(plan: PlanRecord, full: bool) -> list[str]:
-    """The shardings of the inputs, and what is not partitioned."""
+    """Lines on the shardings of the inputs, and on inputs that are not partitioned."""
     cut = [leaf for leaf in plan.inputs if any(leaf.spec)]
     whole = [leaf for leaf in plan.inputs if not any(leaf.spec)]
     lines = ["shardings of the inputs"]
@@ -63,10 +63,10 @@ def _inputs(plan: PlanRecord, full: bool) -> list[str]:
 
 
 def show_explanation(plan: PlanRecord, expand: bool = False) -> str:
-    """Each collective with its reason and chain of decisions, and the ops left whole.
+    """Each collective with its reason and chain of decisions, and the replicated ops.
 
-    Collectives that differ only in the index of a layer are shown once, with the chain of
-    the first; with `expand` each is shown.
+    Collectives that differ only in the index of a layer are shown once, with the chain
+    of the first; expand: show each of them.
     """
     lines = [f"mesh {plan.mesh}, gather {plan.gather.value}"]
     alone = [[pair] for pair in enumerate(plan.collectives)]
@@ -83,7 +83,7 @@ def show_explanation(plan: PlanRecord, expand: bool = False) -> str:
 
 
 def _at_the_peak(plan: PlanRecord) -> list[str]:
-    """The largest values at peak memory, if the plan is on a machine."""
+    """Lines on the largest values at peak memory; none if the plan names no machine."""
     figures = plan.figures
     if figures is None:
         return []
@@ -104,7 +104,7 @@ def _at_the_peak(plan: PlanRecord) -> list[str]:
 
 
 Group = list[tuple[int, Collective]]
-"""Collectives that are shown as one, with their positions among the plan's."""
+"""Collectives that are shown as one, each with its position in the plan."""
 
 
 def _counts(plan: PlanRecord) -> list[str]:
@@ -129,7 +129,7 @@ def _counts(plan: PlanRecord) -> list[str]:
 
 
 def _groups(plan: PlanRecord) -> list[Group]:
-    """Collectives alike up to the index of a layer; the most bytes in a step first."""
+    """Groups of collectives that differ only in the index of a layer, most bytes first."""
 
     def key(pair: tuple[int, Collective]) -> tuple[object, ...]:
         c = pair[1]
@@ -177,7 +177,7 @@ def _runs(plan: PlanRecord, group: Group) -> str:
 
 
 def _problems(plan: PlanRecord, expand: bool) -> list[str]:
-    """Refusals, conflicts and stops of the propagation, and the ops without a rule."""
+    """Lines on refusals, conflicts, where propagation stopped, and ops without a rule."""
     lines: list[str] = []
     for title, messages_of in _PROBLEMS:
         found = [line for step in plan.steps for line in messages_of(step)]
@@ -189,7 +189,7 @@ def _problems(plan: PlanRecord, expand: bool) -> list[str]:
 
 
 def show_refusals(steps: Sequence[TacticEffect]) -> list[str]:
-    """Requests of tactics that were refused, below a title; no lines if none was."""
+    """Requests of tactics that were refused, below a title; empty if there are none."""
     messages = [line for step in steps for line in _refused(step)]
     return _section(_PROBLEMS[0][0], messages, expand=False) if messages else []
 

@@ -1,4 +1,4 @@
-"""The work that a mesh axis leaves uncut, which all devices along it repeat, and why."""
+"""The work that a mesh axis does not cut, so that all devices along it repeat it."""
 
 from collections import defaultdict
 
@@ -10,10 +10,10 @@ from meshwright.program.analysis.executions import op_executions
 from meshwright.program.ops import work_of
 
 _LEAST = 0.001
-"""Share of all FLOPs below which uncut work is not listed."""
+"""Smallest share of all FLOPs at which uncut work is listed."""
 
 _DIMS = 2
-"""Dims that a reason names."""
+"""Number of dims that a reason names."""
 
 
 def describe_uncut(decided: Decided) -> tuple[UncutWork, ...]:
@@ -67,7 +67,7 @@ def _why(names: ProgramNames, node: Node, axis: str) -> str:
 
 
 def _odd_dims(names: ProgramNames, node: Node, parts: int) -> str:
-    """The dims of an op that cannot be cut into so many parts, the largest first."""
+    """The dims of an op that this number of parts does not divide, the largest first."""
     sizes = sorted(enumerate(node.sizes), key=lambda each: -each[1])
     odd = [(f, n) for f, n in sizes if n > 1 and n % parts]
     if not odd:

@@ -6,7 +6,7 @@ from meshwright.partitioner.propagate import Conflict, Node, why_not
 from meshwright.program.ir import Op, Value
 
 Why = tuple[str, tuple[str, ...]]
-"""A sentence, and the chain of decisions, the nearest first."""
+"""A sentence, and the chain of decisions that led to it, the nearest decision first."""
 
 
 def explain_collective(names: ProgramNames, op: Op, origin: Origin) -> Why:
@@ -66,15 +66,15 @@ def _operand(names: ProgramNames, origin: Origin, node: Node) -> tuple[int, int]
 
 
 def _since(names: ProgramNames, node: Node, axis: str) -> str:
-    """` (since zero(...) cut state.params.w)`; "" if nothing cuts the node."""
+    """When a cut was decided: ` (since zero(...) cut state.params.w)`; "" if never."""
     origin = origin_of(names, node, axis)
     return f" (since {origin})" if origin else ""
 
 
 def _need(names: ProgramNames, node: Node, operand: tuple[int, int], axis: str) -> str:
-    """The sharding that a node needs of an operand along an axis, and why.
+    """The sharding in which a node needs an operand along an axis, and the reason.
 
-    operand: (position, dim) of the dim that the axis cuts.
+    operand: (position, dim) of the operand's dim that the axis cuts.
     """
     state, quoted = names.state, names.axes((axis,))
     factor = state.factor_of[node.index].get(axis)
@@ -98,7 +98,7 @@ def _need(names: ProgramNames, node: Node, operand: tuple[int, int], axis: str) 
 def _need_other(
     names: ProgramNames, node: Node, operand: tuple[int, int], factor: int
 ) -> str:
-    """The sharding that a node needs if the axis cuts another of its factors."""
+    """The sharding that a node needs if the axis cuts another of the node's factors."""
     position, dim = operand
     if factor in _factors(node, position, dim):
         return "with its axes in another order"
@@ -120,7 +120,7 @@ def _factors(node: Node, position: int, dim: int) -> tuple[int, ...]:
 
 
 def _explain_output(names: ProgramNames, origin: Origin, node: Node) -> Why:
-    """The reason for resharding a result on its way to where it is stored."""
+    """The reason for resharding a result before it is stored or leaves a region."""
     axis = origin.axes[0]
     quoted = names.axes(origin.axes)
     chain = [f"made: {line}" for line in cause_chain(names, node, axis)]
@@ -132,7 +132,7 @@ def _explain_output(names: ProgramNames, origin: Origin, node: Node) -> Why:
 
 
 def _destination(names: ProgramNames, origin: Origin) -> tuple[Node | None, str, str]:
-    """The node that a value goes to, the value's name, and the sharding needed there."""
+    """The node that receives a value, the value's name, and the sharding needed there."""
     graph = names.work.graph
     position = names.output(origin.value)
     if position is not None and position in graph.ties:
@@ -158,7 +158,7 @@ def _destination(names: ProgramNames, origin: Origin) -> tuple[Node | None, str,
 
 
 def _special_cuts(names: ProgramNames, node: Node, origin: Origin) -> list[int]:
-    """Factors of an op whose cut needs this collective inside of the op."""
+    """Factors of an op that need this collective inside of the op if they are cut."""
     if node.rule is None or all(value != origin.value for value, _ in node.outs):
         return []
     cuts = names.state.axes_of[node.index]
@@ -166,7 +166,7 @@ def _special_cuts(names: ProgramNames, node: Node, origin: Origin) -> list[int]:
 
 
 def _explain_inside(names: ProgramNames, op: Op, node: Node, special: list[int]) -> Why:
-    """The reason for a collective inside an op: halos, or elements of other shards."""
+    """The reason for a collective inside an op: halos, or elements of other devices."""
     cuts = names.state.axes_of[node.index]
     axes = [axis for f in special for axis in cuts[f]]
     places = ", ".join(names.place(node, f) for f in special)
@@ -214,13 +214,13 @@ def _partial_source(
         if axis in names.state.factor_of[current.index]:
             return current, path
         for value, _ in reversed(current.ins):
-            if names.carrier.is_partial(value, axis):
+            if names.partial_sums.is_partial(value, axis):
                 todo.append((names.maker(value), [*path, current]))
     return node, []
 
 
 def _readers(names: ProgramNames, op: Op, origin: Origin) -> str:
-    """The readers that need the reduced value."""
+    """The readers that need the value reduced."""
     graph = names.work.graph
     nodes = [graph.nodes[i] for i in graph.consumers[origin.value]]
     readers = list(dict.fromkeys(names.node(n) for n in nodes))

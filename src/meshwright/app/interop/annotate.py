@@ -66,9 +66,10 @@ def annotated(
 
 
 def _undifferentiated(program: Program) -> Callable[..., list[Any]]:
-    """The program as a function of flat leaves, whose derivative is an error.
+    """The program as a function of flat leaves, whose derivative raises an error.
 
-    The program has no `custom_vjp` of the user's any more, so its derivative could differ.
+    Custom derivatives of the user are lost in the program, so that its derivative could
+    be another one.
     """
 
     @jax.custom_jvp
@@ -98,7 +99,7 @@ def _constrained(work: Workspace, mesh: Any, gather: Gather) -> Program:
 
 
 def _mesh_here(plan_mesh: Mesh) -> Any:
-    """The mesh of `jax.set_mesh`, or else that of the plan's devices."""
+    """The mesh of `jax.set_mesh`, or else one over the plan's devices."""
     here = jax.sharding.get_abstract_mesh()
     if here.empty:
         return jax_mesh(plan_mesh)

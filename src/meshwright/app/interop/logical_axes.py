@@ -30,7 +30,7 @@ from meshwright.program.capture.mesh import as_mesh
 
 @dataclass(frozen=True, slots=True)
 class NamedArray:
-    """An array whose dims have logical names; path: pattern of its leaves."""
+    """An array whose dims have logical names; path: a pattern that matches its leaves."""
 
     path: str
     names: Names
@@ -42,24 +42,25 @@ def from_logical_axes(
     path: str = "",
     mesh: Mesh | jax.sharding.Mesh | Mapping[str, int] | None = None,
 ) -> list[Tactic]:
-    """Tactics that shard arguments as Flax's and MaxText's logical axis rules say.
+    """Tactics that shard arguments according to logical axis rules of Flax or MaxText.
 
-    rules: pairs of a logical name and a mesh axis, several or None, in order of
+    rules: pairs of a logical name and a mesh axis, several axes or None, in order of
         precedence, as for `flax.linen.logical_axis_rules` or as `logical_axis_rules` of
-        MaxText's configuration; None for those of the `nn.logical_axis_rules` around the
-        call.
-    logical_axes: a tree with the names of the dims of each array: `LogicallyPartitioned`
-        or `Partitioned` boxes of Flax, variables of nnx with sharding metadata, or
-        `PartitionSpec`s and tuples of names, as `nn.get_partition_spec` gives them.
-        Keys with a "." are patterns of paths. Arrays without names are left open.
-    path: the argument, or the part of one, whose tree it is, such as "state.params"; with
-        none, the tree is a mapping from the names of arguments.
-    mesh: axes of rules that it lacks, or has with size 1, are left out.
-    A named array stays whole along each axis that splits another named array but not this
-    one; with `mesh`, along every axis of the mesh that does not split it.
-    The tactic that splits the batch comes before these, unless the batch is in the tree:
-    the first of two decisions about one op stands.
-    Raises `TacticError` for a name that no rule has, naming the array.
+        MaxText's configuration; None for those of the `nn.logical_axis_rules` around
+        the call.
+    logical_axes: a tree with the names of the dims of each array:
+        `LogicallyPartitioned` or `Partitioned` boxes of Flax, variables of nnx with
+        sharding metadata, or `PartitionSpec`s and tuples of names, as from
+        `nn.get_partition_spec`. Keys with a "." are patterns of paths. Arrays without
+        names are left open.
+    path: the argument, or part of one, to which the tree belongs, such as
+        "state.params"; without it, the tree is a mapping from the names of arguments.
+    mesh: axes of rules that it does not have, or has with size 1, are ignored.
+    No axis may cut a named array if it cuts another named array but not this one; with
+    `mesh`, also no other axis of the mesh.
+    A tactic that splits the batch must come before these, unless the batch is in the
+    tree, since the first of two decisions about one op counts.
+    Raises `TacticError` for a name without a rule, and names the array.
     """
     read = read_rules(_context_rules() if rules is None else rules)
     sizes = None if mesh is None else as_mesh(mesh).shape
@@ -77,7 +78,7 @@ def from_logical_axes(
 
 
 def _context_rules() -> Sequence[Any]:
-    """The rules of `flax.linen.logical_axis_rules` around the call."""
+    """The rules of the `flax.linen.logical_axis_rules` around the call."""
     spmd = sys.modules.get("flax.core.spmd")
     rules = spmd.get_logical_axis_rules() if spmd is not None else ()
     if not rules:
@@ -91,9 +92,9 @@ def _context_rules() -> Sequence[Any]:
 def _tactics(
     specs: Mapping[str, tuple[Axes, ...]], others: Sequence[str]
 ) -> Iterator[Tactic]:
-    """A `shard` for each axis; axes of one dim come from the major to the minor one.
+    """One `shard` per axis; the axes of one dim come from the major to the minor one.
 
-    others: axes along which arrays stay whole, even if no array is split along them.
+    others: axes that must not cut any array, even if no array is split along them.
     """
     left = {
         (path, dim): list(axes)
@@ -123,7 +124,7 @@ def _tactics(
 
 
 def _leaves(path: str) -> str:
-    """The pattern of an array's leaves: a box of Flax around it adds a component."""
+    """The pattern of an array's leaves; a Flax box around the array adds a component."""
     return path if "*" in path else f"{path}.**"
 
 
@@ -156,7 +157,7 @@ def _shape_of(leaf: Any) -> tuple[int, ...] | None:
 
 
 def _component(key: Any) -> str:
-    """A part of a path; a key of the user's own with a "." is a pattern."""
+    """A component of a path; a key that the user has given with a "." is a pattern."""
     text = getattr(key, "key", None)
     return text if isinstance(text, str) and "." in text else path_component(key)
 
@@ -251,7 +252,7 @@ def _order(
     chosen: Mapping[str, Axes],
     wanted: Mapping[str, Mapping[Axes, str]],
 ) -> list[str]:
-    """The names in an order in which no rule takes an axis that another needs."""
+    """The names in an order in which no rule takes an axis that another one needs."""
     before: dict[str, set[str]] = {name: set() for name in wanted}
     for leaf, names in arrays:
         for name, axes in zip(names, leaf.spec, strict=True):

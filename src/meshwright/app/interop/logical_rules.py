@@ -1,8 +1,8 @@
-"""Logical axis rules as Flax and MaxText write them: names of dims to axes of a mesh.
+"""Logical axis rules as in Flax and MaxText: from names of dims to axes of a mesh.
 
-Rules are in order of precedence. A rule applies to an array if the array has a dim of that
-name without axes, and if no axis of the rule splits another dim of the array already
-(`flax.linen.logical_to_mesh_axes`).
+Rules are in order of precedence. A rule applies to an array if the array has a dim of
+that name without axes, and if none of the rule's axes already splits another dim of the
+array (`flax.linen.logical_to_mesh_axes`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -52,7 +52,7 @@ def axes_of_names(names: Names, rules: Rules) -> tuple[Axes, ...]:
 
 
 def require_known(path: str, names: Names, rules: Rules) -> None:
-    """Raise `TacticError` for a name that stands twice in an array, or in no rule."""
+    """Raise `TacticError` for a name that an array has twice, or that no rule has."""
     known = list(dict.fromkeys(name for name, _ in rules))
     for name in filter(None, names):
         if names.count(name) > 1:

@@ -14,7 +14,10 @@ from meshwright.run.local import jax_mesh, named_shardings
 
 
 def argument_shardings(plan: PlanRecord) -> tuple[Any, ...]:
-    """The shardings of the positional arguments, one tree each; flat without a program."""
+    """The shardings of the positional arguments, one tree for each.
+
+    Without a program, a flat tuple.
+    """
     flat = _named_leaves(plan, plan.inputs)
     if plan.decided is None:
         return flat
@@ -23,7 +26,7 @@ def argument_shardings(plan: PlanRecord) -> tuple[Any, ...]:
 
 
 def result_shardings(plan: PlanRecord) -> Any:
-    """The shardings of the result, in its tree; flat without a program."""
+    """The shardings of the result, as a tree of its structure; flat without a program."""
     flat = _named_leaves(plan, plan.outputs)
     if plan.decided is None:
         return flat

@@ -7,10 +7,10 @@ _INDEX = re.compile(r"((?<=[._])\d+(?!\w))")
 
 
 def collapse(lines: Iterable[str]) -> list[tuple[str, int]]:
-    """Groups of lines that are equal up to indices: the merged line and its count.
+    """Groups of lines that are equal except for indices: the merged line and its count.
 
-    An index is a component of a dotted path, or the number at its end (`Dense_3`). If the
-    lines of a group differ in an index, the merged line has `*` instead.
+    An index is a component of a dotted path, or the number at its end (`Dense_3`). If
+    the lines of a group differ in an index, the merged line has `*` in its place.
 
     >>> collapse(["blocks.0.up", "blocks.0.down", "blocks.1.up"])
     [('blocks.*.up', 2), ('blocks.0.down', 1)]
@@ -20,7 +20,7 @@ def collapse(lines: Iterable[str]) -> list[tuple[str, int]]:
 
 
 def collapsed(lines: Iterable[str]) -> list[str]:
-    """The merged line of each group, with the number of its lines behind it."""
+    """The merged line of each group, followed by the number of its lines."""
     return [counted(line, count) for line, count in collapse(lines)]
 
 
@@ -32,7 +32,7 @@ def counted(line: str, count: int) -> str:
 def group_by[T, K: Hashable](
     items: Iterable[T], key_fn: Callable[[T], K]
 ) -> dict[K, list[T]]:
-    """The items by key, keys and items in the order in which they first occur."""
+    """The items by key; keys and items are in the order in which they first occur."""
     groups: dict[K, list[T]] = {}
     for item in items:
         groups.setdefault(key_fn(item), []).append(item)
@@ -40,7 +40,7 @@ def group_by[T, K: Hashable](
 
 
 def index_free(line: str) -> str:
-    """The line with `*` for every index, which is the same for all lines of a group."""
+    """The line with `*` for every index, which is equal for all lines of a group."""
     return _INDEX.sub("*", line)
 
 

@@ -1,4 +1,4 @@
-"""Files of plans, reports and traces: what is written into them, and read back."""
+"""Files of plans, reports and traces: checked paths, writing and reading."""
 
 from os import PathLike
 from os.path import isdir  # which does not raise, whatever the name
@@ -10,7 +10,7 @@ from meshwright.errors import PlanError
 def output_file(path: str | PathLike[str]) -> Path:
     """The path of a file to write; `PlanError` if it cannot be written.
 
-    Callers check the path first, before the work that the file will hold.
+    Callers check the path before they do the work whose result the file will hold.
     """
     if not isinstance(path, str | PathLike):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise PlanError(f"path is {path!r}; wanted the path of a file to write")

@@ -1,6 +1,7 @@
 """HTML for notebooks: plain headings, tables and parts that open, without scripts.
 
-All text is escaped. Styles stand in the elements, since notebooks strip style sheets.
+All text is escaped. Styles are attributes of the elements, since notebooks remove style
+sheets.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,15 +11,18 @@ _CELL = "padding:2px 10px 2px 0;white-space:nowrap;text-align:"
 
 
 def block(title: str, *parts: str) -> str:
-    """A heading, whose lines are kept, above parts in HTML; empty parts are left out."""
+    """A heading, which may have several lines, above parts in HTML.
+
+    Empty parts are left out.
+    """
     lines = "<br>".join(escape(line) for line in title.splitlines())
     return f"<div><b>{lines}</b>{''.join(parts)}</div>"
 
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of text; a title begins with `>` above a column of numbers.
+    """A table of text; a title that begins with `>` is above a column of numbers.
 
-    There is no head if no title has a text.
+    If no title has a text, the table has no head.
     """
     sides = ["right" if title.startswith(">") else "left" for title in titles]
     head = _row("th", [title.removeprefix(">") for title in titles], sides)
@@ -39,10 +43,10 @@ def _row(tag: str, cells: Sequence[str], sides: Sequence[str]) -> str:
 
 
 def folded(title: str, body: str) -> str:
-    """A line that opens to show a body in HTML."""
+    """A line of text that opens on a click to show a body in HTML."""
     return f"<details><summary>{escape(title)}</summary>{body}</details>"
 
 
 def preformatted(text: str) -> str:
-    """Text as it is, in letters of equal width."""
+    """Text with its spaces and line breaks, in letters of equal width."""
     return f'<pre style="overflow-x:auto">{escape(text)}</pre>'

@@ -1,4 +1,4 @@
-"""Warnings of Meshwright, which point at the user's line and not at ours."""
+"""Warnings of Meshwright, which point at a line of the user's code."""
 
 import warnings
 from collections.abc import Iterable

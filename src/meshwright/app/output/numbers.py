@@ -35,7 +35,7 @@ def show_seconds(value: float) -> str:
 
 
 def show_count(value: float) -> str:
-    """A number of things: `5.54 G`; whole below a thousand."""
+    """A number of things: `5.54 G`; without digits after the point below a thousand."""
     return f"{value:.0f}" if abs(value) < 999.5 else show_si(value, "")
 
 
@@ -45,7 +45,7 @@ def show_share(value: float) -> str:
 
 
 def show_dollars(value: float) -> str:
-    """A price: `$0.00309`; less than a millionth of a millionth is nothing."""
+    """A price: `$0.00309`; `$0` below a millionth of a millionth."""
     if value < 1e-12:
         return "$0"
     return f"${value:,.2f}" if value >= 100 else f"${value:#.3g}"
@@ -66,7 +66,7 @@ def nice_ticks(end: float, wanted: int) -> list[float]:
 
 
 def nice_byte_ticks(end: float, wanted: int) -> list[float]:
-    """Sizes from 0 to `end` for an axis, which are round in the unit of `end`.
+    """Sizes in bytes from 0 to `end` for an axis, round in the unit of `end`.
 
     >>> from meshwright.machine.memory_size import show_bytes
     >>> [show_bytes(at) for at in nice_byte_ticks(16 * 2**30, 4)]

@@ -8,9 +8,9 @@ from rich.console import Console
 
 @contextmanager
 def show_progress(what: str) -> Generator[Callable[[str], None]]:
-    """A line on stderr while the body runs; no line if stderr is not a terminal.
+    """A line on stderr while the body runs; nothing if stderr is not a terminal.
 
-    The body gets a function that shows a text after `what`.
+    The body gets a function that shows a text behind `what`.
     """
     console = Console(stderr=True)
     if not console.is_terminal:

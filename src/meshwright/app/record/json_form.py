@@ -31,7 +31,7 @@ from meshwright.partitioner.tactics import (
 from meshwright.predict.figures import Figures
 
 FORMAT = 4
-"""Version of the JSON form; a plan of another version is refused."""
+"""Version of the JSON form; plans of other versions are refused."""
 
 _ROWS = {
     "collectives": Collective, "inputs": Leaf, "outputs": Leaf, "steps": TacticEffect,
@@ -54,7 +54,7 @@ _HINTS: dict[str, Any] = {
     "candidates": tuple[tuple[str, str, str, str, str, str], ...],
     "code": tuple[str, ...],
 }
-"""Types of the fields in JSON, without `format` and `decisions`."""
+"""Types of the fields in JSON, except for `format` and `decisions`."""
 
 
 def record_to_json(plan: PlanRecord, candidates: Sequence[Sequence[str]]) -> str:
@@ -112,10 +112,10 @@ def fields_from_json(text: str) -> dict[str, Any]:
 
 
 def repeating_tactics(plan: PlanRecord) -> tuple[Tactic, ...]:
-    """The tactics that take a plan's decisions again for the same program.
+    """The tactics that make a plan's decisions again for the same program.
 
-    These are `Recorded` decisions: they check that the program is the same, and JSON can
-    hold them. There are none if a tactic of the user's own rewrites the program.
+    These are `Recorded` decisions: they check that the program is the same, and fit
+    into JSON. Empty if a tactic of the user's own rewrites the program.
     """
     decided = plan.decided
     if decided is None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Collective:
-    """A collective op of the device program, and why it is there.
+    """A collective op of the device program, and the reason for it.
 
     bytes: size on one device of the larger of operand and result.
     executions: number of times that it runs in a step, loops multiplied.
@@ -48,7 +48,7 @@ class Collective:
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """An input or output; `spec` has, per dim, its mesh axes, major to minor."""
+    """An input or output; spec: for each dim its mesh axes, major to minor."""
 
     path: str
     shape: tuple[int, ...]
@@ -71,10 +71,10 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class TacticEffect:
-    """The effect of one tactic, its propagation included.
+    """The effect of one tactic, with its propagation.
 
     cut: inputs that it partitioned, with their shardings.
-    refused: requests of the tactic that were not granted, with the reason.
+    refused: requests of the tactic that were refused, with the reason.
     conflicts: ops at which two dims wanted the same axis, with both sides.
     indivisible: dims at which propagation stopped, because the number of parts does not
         divide their size or does not line up with it.
@@ -90,18 +90,18 @@ class TacticEffect:
 
     @property
     def is_idle(self) -> bool:
-        """True if the tactic changed nothing and nothing was refused."""
+        """Whether the tactic changed nothing, and nothing was refused."""
         messages = (self.cut, self.refused, self.conflicts, self.indivisible)
         return not any(messages) and not any(self.counts.values())
 
 
 @dataclass(frozen=True, slots=True)
 class FixedSharding:
-    """A sharding in the user's own code, which all tactics leave as it is.
+    """A sharding in the user's own code, which no tactic can change.
 
     kind: "with_sharding_constraint" or "shard_map". source: `file:line` of the code.
-    value: type of the first result. spec: its axes by dim. whole: axes along which it is
-    kept whole.
+    value: type of the first result. spec: for each dim its axes. whole: axes that must
+    not cut it.
     """
 
     kind: str
@@ -117,7 +117,8 @@ class UncutWork:
 
     All devices along the axis repeat them.
 
-    share: of all FLOPs of the program. why: the reason, with the sizes that matter.
+    share: their share of all FLOPs of the program. why: the reason, with relevant
+    sizes.
     """
 
     axis: str
@@ -136,20 +137,20 @@ class PlanRecord:
     collectives: the collective ops of the device program, in order.
     inputs, outputs: the sharding of each leaf. steps: the effect of each tactic.
     whole: ops that are replicated because they have no sharding rule, with the reason.
-    uncut: the work that axes of the mesh leave uncut, the largest share of each first.
-    name: of the function.
+    uncut: for each mesh axis the work that it does not cut, the largest share first.
+    name: name of the function.
     figures: time, memory and energy on a machine; `None` if the plan names no machine.
     decided: the program itself; `None` for a plan that was read from JSON.
-    estimate: the simulated step behind `figures`; `None` where either is.
-    recorded, recorded_code: for a plan that was read from JSON, the tactics that decide
-        the same again, and Python code of such tactics.
-    recorded_candidates: for a searched plan that was read from JSON, the rows of the table
-        of simulated plans.
-    search: how `autoplan` found the plan; `None` for a plan made of given tactics, or read
-        from JSON.
-    fixed: shardings in the user's own code that cut a value, or keep it whole.
-    tokens_per_step: tokens of a step, of all devices; `None` if the program has none.
-    token_input: path of the input that holds them, "" if the number was given.
+    estimate: the simulated step behind `figures`; `None` without figures or program.
+    recorded, recorded_code: for a plan that was read from JSON, the tactics that make
+        the same decisions again, and Python code of such tactics.
+    recorded_candidates: for a searched plan that was read from JSON, the rows of the
+        table of simulated plans.
+    search: the search by which `autoplan` found the plan; `None` for a plan made from
+        given tactics, or read from JSON.
+    fixed: shardings in the user's own code that cut a value, or forbid that it is cut.
+    tokens_per_step: tokens of a step, over all devices; `None` if the program has none.
+    token_input: path of the input that contains them, "" if the number was given.
     """
 
     mesh: Mesh
@@ -218,7 +219,7 @@ def estimate_of(plan: PlanRecord) -> Estimate:
 
 
 def tactics_of(plan: PlanRecord) -> tuple[Tactic, ...]:
-    """Tactics that decide the same; `PlanError` if JSON could not hold them."""
+    """Tactics that make the same decisions; `PlanError` if JSON could not hold them."""
     if plan.decided is not None:
         return public_tactics(plan.decided)
     if not plan.recorded:
@@ -230,7 +231,7 @@ def tactics_of(plan: PlanRecord) -> tuple[Tactic, ...]:
 
 
 def code_text(plan: PlanRecord) -> str:
-    """Python code of tactics that rebuild a plan; as it was saved for a plan from JSON."""
+    """Python code of tactics that rebuild a plan; for a plan from JSON, the saved code."""
     return plan.recorded_code if plan.decided is None else code_of(plan.decided)
 
 

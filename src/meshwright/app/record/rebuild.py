@@ -1,4 +1,4 @@
-"""The tactics of a plan as a person can paste them, which rebuild the same decisions."""
+"""The tactics of a plan in a form that a person can paste, with the same decisions."""
 
 import ast
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from meshwright.partitioner.tactics import Pin, Tactic, TacticKind, pin_all
 
 @lru_cache(maxsize=1)  # readers of `plan.tactics` ask again
 def public_tactics(decided: Decided) -> tuple[Tactic, ...]:
-    """The tactics of a program, with what a search found spelled as `mw.pin`."""
+    """The tactics of a program, with what a search found written as `mw.pin`."""
     # Imported here, since the integer program brings SciPy.
     from meshwright.planner.integer_program.projection import ChosenStrategies
 
@@ -20,14 +20,15 @@ def public_tactics(decided: Decided) -> tuple[Tactic, ...]:
 def code_of(decided: Decided) -> str:
     """Python code of a list of tactics that rebuild all decisions exactly.
 
-    Tactics that search, and those whose `repr` is no Python code, are spelled as `mw.pin`.
+    Tactics that search, and those whose `repr` is not Python code, are written as
+    `mw.pin`.
     """
     tactics = _rebuilding(decided, _is_no_code)
     return "\n".join(["[", *(f"    {_code(tactic)}," for tactic in tactics), "]"])
 
 
 def _code(tactic: Tactic) -> str:
-    """The code of a tactic; that of a pin has a line for each entry."""
+    """The code of a tactic; a pin has one line for each entry."""
     if not isinstance(tactic, Pin):
         return repr(tactic)
     entries = (f"\n        {name!r}: {text!r}," for name, text in tactic.pins)
@@ -47,7 +48,7 @@ def _is_no_code(tactic: Tactic) -> bool:
 def _rebuilding(
     decided: Decided, is_replaced: Callable[[Tactic], bool]
 ) -> tuple[Tactic, ...]:
-    """The tactics up to the first that is replaced, then the rest as one pin."""
+    """The tactics up to the first that has to be replaced, then the rest as one pin."""
     tactics, work = decided.tactics, decided.work
     found = [i for i, t in enumerate(tactics) if t.rewrite is None and is_replaced(t)]
     if not found:

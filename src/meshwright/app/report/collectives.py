@@ -25,7 +25,7 @@ _SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class LineCollectives:
-    """Collectives of one kind along the same mesh axes, for one source line.
+    """Collectives of one kind along the same mesh axes, on one source line.
 
     executions, num_bytes, seconds: totals of a step.
     hidden_s: the seconds that overlap with computation.
@@ -74,7 +74,7 @@ def collectives_by_line(plan: PlanRecord) -> list[LineCollectives]:
 
 
 def draw_collectives(plan: PlanRecord, tips: Tooltips) -> str:
-    """A table with a bar for each line: solid for exposed time, pale for hidden time."""
+    """A table with one bar per row: solid for exposed time, pale for hidden time."""
     rows = collectives_by_line(plan)
     if not rows:
         lead = "The step has no collectives."
@@ -116,7 +116,7 @@ def _row(row: LineCollectives, longest: float, tips: Tooltips) -> str:
 
 
 def _reasons(reasons: Sequence[str]) -> list[str]:
-    """At most three reasons; reasons alike up to the index of a layer count as one."""
+    """At most three reasons; reasons that differ only in a layer's index count as one."""
     merged = [line for line, _ in collapse(reasons)]
     rest = [f"and {len(merged) - 3} more reasons"] if len(merged) > 3 else []
     return merged[:3] + rest
@@ -125,11 +125,11 @@ def _reasons(reasons: Sequence[str]) -> list[str]:
 # -- tactic by tactic -------------------------------------------------------------------
 
 _NAME = 110
-"""Letters of a tactic that are shown."""
+"""Largest number of letters of a tactic that are shown."""
 
 
 def draw_waterfall(plan: PlanRecord, tips: Tooltips) -> str:
-    """A row for each tactic: a bar of executions by kind, and the change in each."""
+    """A row for each tactic: a bar of executions by kind, and the change of each kind."""
     steps = [s for i, s in enumerate(plan.steps) if i or not s.is_idle]
     most = max((sum(s.counts.values()) for s in steps), default=0)
     if not most:

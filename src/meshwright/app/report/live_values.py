@@ -1,6 +1,6 @@
 """Live values of a step: the largest groups of them while each fusion runs.
 
-`timeline.py` shows them beside the memory curve that it draws.
+`timeline.py` shows them at the memory curve that it draws.
 """
 
 import heapq
@@ -16,12 +16,12 @@ from meshwright.program.analysis.live_ranges import live_ranges
 from meshwright.program.ir import Atom, Op, Value, show_type
 
 Label = tuple[str, str, str]
-"""Name, type and source line of a value; its name is an input's path, or an op."""
+"""Name, type and source line of a value; the name is an input's path, or the op's kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class ValueGroup:
-    """Values with the same label: their number, and their bytes together."""
+    """Values with the same label: how many, and the sum of their bytes."""
 
     label: Label
     count: int
@@ -29,10 +29,11 @@ class ValueGroup:
 
 
 def live_groups(plan: PlanRecord, most: int) -> list[tuple[ValueGroup, ...]]:
-    """The `most` largest groups at each point of the memory curve.
+    """The `most` largest groups of live values at each point of the memory curve.
 
-    The first point is before any fusion. All groups of a point add up to the curve, except
-    for copies of donated inputs, and for values of loop bodies beyond the largest ones.
+    The first point is before any fusion. All groups of a point add up to the curve,
+    except for copies of donated inputs, and for all but the largest values of loop
+    bodies.
     """
     estimate = estimate_of(plan)
     changes = _changes(plan, estimate)
@@ -52,9 +53,9 @@ def live_groups(plan: PlanRecord, most: int) -> list[tuple[ValueGroup, ...]]:
 
 
 def _changes(plan: PlanRecord, estimate: Estimate) -> Mapping[int, list[ValueGroup]]:
-    """Values that become live or die, by the index of the fusion; -1 is before all.
+    """Values that become live or die, by index of the fusion; -1 is before all fusions.
 
-    Numbers and bytes of values that die are negative.
+    For values that die, count and bytes are negative.
     """
     decided, size = program_of(plan), estimate.layouts.size
     program = decided.lowered.program
@@ -77,9 +78,9 @@ def _changes(plan: PlanRecord, estimate: Estimate) -> Mapping[int, list[ValueGro
 def _ranges(
     fusions: Sequence[Fusion], outputs: set[Value], aliased: Collection[Atom] = ()
 ) -> Iterator[tuple[Value, Op, int, int]]:
-    """Each value that a fusion writes, the fusion's root, and its live range.
+    """Each value that a fusion writes, the fusion's root, and the value's live range.
 
-    aliased: outputs in the memory of donated inputs, which need none of their own.
+    aliased: outputs that are stored in donated inputs; they are left out.
     """
     ranges = live_ranges((fusion.reads, fusion.writes) for fusion in fusions)
     for value, start in ranges.definitions.items():

@@ -23,7 +23,7 @@ KINDS = {
     "idle": "idle",
     "waiting": "waiting for others",
 }
-"""Names in legends by the CSS class that gives the colour, in the order of legends."""
+"""Names in legends, by the CSS class of the colour, in the order of legends."""
 
 
 def text(value: object) -> str:
@@ -39,7 +39,7 @@ def kind_of_span(span: Span) -> str:
 
 
 def chip(look: str, body: str) -> str:
-    """Markup behind a square in the colour of a CSS class."""
+    """Markup preceded by a square in the colour of a CSS class."""
     return f'<span class="chip"><i class="{look}"></i>{body}</span>'
 
 
@@ -49,12 +49,12 @@ def legend(chips: Iterable[str]) -> str:
 
 
 def legend_of(kinds: set[str]) -> str:
-    """A legend of these kinds, in the order of `KINDS`."""
+    """A legend for these kinds, in the order of `KINDS`."""
     return legend(chip(f"k-{k}", text(KINDS[k])) for k in KINDS if k in kinds)
 
 
 def table(titles: Sequence[str], rows: Iterable[str]) -> str:
-    """A table of rows in markup; a title begins with `>` above a column of numbers."""
+    """A table of rows in markup; a title that begins with `>` is for numbers."""
     head = "".join(
         f'<th class="n">{title[1:]}</th>' if title[:1] == ">" else f"<th>{title}</th>"
         for title in titles
@@ -80,12 +80,12 @@ def numbers(*cells: str) -> str:
 
 
 def bar(look: str, width: float) -> str:
-    """A cell of a table with a bar as wide as a percentage."""
+    """A table cell with a bar; width: in percent."""
     return f'<td class="bar"><i class="{look}" style="width:{width:.2f}%"></i></td>'
 
 
 def more(count: int, body: str) -> str:
-    """A line `count more`, which opens to show the body; "" for none."""
+    """A line `count more`, which opens to show the body; "" if `count` is 0."""
     if count <= 0:
         return ""
     return f"<details><summary>{count} more</summary>{body}</details>"
@@ -102,7 +102,7 @@ def section(name: str, title: str, lead: str, body: str) -> str:
 class Tooltips:
     """Lines of text that the page shows while the pointer is over a mark.
 
-    Equal lines are stored once. A mark has the numbers of its lines in the attribute
+    Equal lines are stored once. A mark lists the numbers of its lines in the attribute
     `data-tip`.
     """
 
@@ -110,7 +110,7 @@ class Tooltips:
         self._numbers: dict[str, int] = {}
 
     def add(self, *lines: str) -> str:
-        """The attribute of a mark with these lines; empty lines are left out."""
+        """The attribute for a mark with these lines; empty lines are left out."""
         numbers = [
             self._numbers.setdefault(line, len(self._numbers)) for line in lines if line
         ]

@@ -1,4 +1,4 @@
-"""The roofline plot: operations per second of kernels by their arithmetic intensity.
+"""The roofline plot: operations per second of kernels over their arithmetic intensity.
 
 Williams, Waterman, Patterson, "Roofline" (CACM 2009).
 """
@@ -22,7 +22,7 @@ from meshwright.predict.simulate.timeline import kernel_runs
 
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP, _RIGHT = 640, 430, 78, 46, 14, 14
 _LINES = 14
-"""Source lines in the table."""
+"""Number of source lines in the table."""
 
 
 def draw_roofline(plan: PlanRecord, tips: Tooltips) -> str:
@@ -74,7 +74,7 @@ class _Scale:
     end: float
 
     def at(self, value: float) -> float:
-        """The coordinate of a value; values outside the scale are moved to its edge."""
+        """The coordinate of a value; outside the scale, that of the nearest end."""
         inside = min(max(value, self.low), self.high)
         share = math.log(inside / self.low) / math.log(self.high / self.low)
         return self.begin + (self.end - self.begin) * share
@@ -117,7 +117,7 @@ def _plot(estimate: Estimate, points: list[RooflinePoint], tips: Tooltips) -> st
 
 
 def _round_down(value: float) -> float:
-    """The largest power of ten that is not above a value."""
+    """The largest power of ten that is at most `value`."""
     return 10.0 ** math.floor(math.log10(value))
 
 
@@ -145,7 +145,7 @@ def _grid(x: _Scale, y: _Scale) -> str:
 
 
 def _prefixed(decade: float) -> str:
-    """`100 G` for 1e11."""
+    """A power of ten with a prefix: `100 G` for 1e11."""
     number, _, prefix = show_si(decade, "").partition(" ")
     return f"{float(number):g} {prefix}"
 
@@ -193,7 +193,7 @@ class RooflinePoint:
 
     Operations are counted as in the cost model: a transcendental counts as several.
 
-    flops, num_bytes: of one execution. times, seconds: of all executions in a step.
+    flops, num_bytes: of one execution. times, seconds: sums over a step.
     """
 
     source: str

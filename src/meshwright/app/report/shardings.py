@@ -14,7 +14,8 @@ from meshwright.partitioner.propagate.sub_axes import SUB_AXIS
 from meshwright.program.ir import show_type
 
 _SIDE, _BAR, _MOST = 84, 9, 16
-"""Longest side of a picture, width of a bar, and most parts drawn along a side."""
+"""Longest side of a picture and width of a bar, in pixels; most parts drawn along a
+side."""
 _SHOWN, _COLOURS, _PATHS = 24, 6, 4
 """Cards shown at once, colours of axes, and paths listed on a card."""
 
@@ -48,7 +49,7 @@ def draw_shardings(plan: PlanRecord, tips: Tooltips) -> str:
 
 
 def _colour(axes: Mesh, axis: str) -> str:
-    """The CSS class of an axis, or of the axis that a sub-axis belongs to."""
+    """The CSS class of an axis; for a sub-axis that of the axis it belongs to."""
     return f"a{axes.axes.index(axis.partition(SUB_AXIS)[0]) % _COLOURS}"
 
 
@@ -82,7 +83,7 @@ def _breakable(path: str) -> str:
 
 
 def _whole(leaves: Sequence[Leaf]) -> str:
-    """A line for the inputs that are not partitioned, which opens to list them."""
+    """A line on the inputs that are not partitioned, which opens to list them."""
     if not leaves:
         return ""
     size = show_bytes(sum(leaf.num_bytes for leaf in leaves))
@@ -139,7 +140,7 @@ def _parts(width: int, height: int, across: int, along: int) -> str:
 
 
 def _sides(leaf: Leaf) -> tuple[int | None, int | None]:
-    """The dims drawn downwards and to the right; `None` for a dim not partitioned."""
+    """The dims drawn downwards and to the right; `None` if there is no such dim."""
     cut = [dim for dim, axes in enumerate(leaf.spec) if axes]
     if len(cut) > 1:
         return cut[0], cut[1]
@@ -148,7 +149,7 @@ def _sides(leaf: Leaf) -> tuple[int | None, int | None]:
 
 
 def _extent(leaf: Leaf, down: int | None, right: int | None) -> tuple[int, int]:
-    """Width and height of the drawing, closer to a square than the tensor's."""
+    """Width and height of the drawing, which is closer to a square than the tensor."""
     others = [n for d, n in enumerate(leaf.shape) if d not in (down, right)]
     rest = max(others, default=max(leaf.shape))
     tall = rest if down is None else leaf.shape[down]
@@ -163,7 +164,10 @@ def _extent(leaf: Leaf, down: int | None, right: int | None) -> tuple[int, int]:
 def _strip(
     axes: Mesh, names: Sequence[str], index: int, length: int
 ) -> list[tuple[float, float, str]]:
-    """Start, length and CSS class of the parts of a side, down to axis number `index`."""
+    """Start, length and CSS class of the parts along a side.
+
+    The parts are those of all axes in `names` up to number `index`.
+    """
     outer, size = axes.size(names[:index]), axes.size(names[index : index + 1])
     if outer * size > 2 * _MOST:
         return [(0.0, float(length), "")]

@@ -18,9 +18,9 @@ from meshwright.machine.memory_size import show_bytes
 from meshwright.predict.figures import Figures
 
 _SMALLEST = 1e-6
-"""Share of the step below which an activity is left out."""
+"""Smallest share of the step that an activity must have to be shown."""
 _CANDIDATES = 12
-"""Candidates of a search that are shown at once."""
+"""Number of candidates of a search that are shown at once."""
 
 
 def draw_summary(plan: PlanRecord, tips: Tooltips) -> str:
@@ -32,7 +32,7 @@ def draw_summary(plan: PlanRecord, tips: Tooltips) -> str:
 
 
 def _cards(plan: PlanRecord, figures: Figures) -> list[tuple[str, str, str]]:
-    """Title, number and remark of each card."""
+    """Title, number and remark for each card."""
     share = figures.peak_memory_bytes / figures.usable_bytes
     fits = "fits" if figures.fits else "does not fit"
     power = "the power of this machine is unknown"
@@ -98,7 +98,7 @@ def exposed_s(figures: Figures) -> float:
 
 
 def _breakdown(figures: Figures, tips: Tooltips) -> str:
-    """A bar of the step's time; communication hidden behind computation is left out."""
+    """A bar of the step's time, without communication that is hidden behind computation."""
     parts: list[tuple[str, str, float]] = []
     for name, seconds in _filled(figures):
         kind, _, how = name.partition(" ")
@@ -109,7 +109,7 @@ def _breakdown(figures: Figures, tips: Tooltips) -> str:
 
 
 def _bounds(figures: Figures, tips: Tooltips) -> str:
-    """A bar of the seconds of computation by what limits the kernels."""
+    """A bar of the seconds of computation, by the resource that limits the kernels."""
     total = sum(figures.compute_bounds.values())
     parts = [
         (f"b-{name}", f"limited by {BOUNDS.get(name, name)}", seconds)
@@ -121,7 +121,7 @@ def _bounds(figures: Figures, tips: Tooltips) -> str:
 
 
 def _bar(parts: Sequence[tuple[str, str, float]], total: float, tips: Tooltips) -> str:
-    """A bar in parts, and a legend; each part has a CSS class, a name and seconds."""
+    """A bar in parts, and its legend; each part has a CSS class, a name and seconds."""
     marks: list[str] = []
     chips: list[str] = []
     for look, shown, seconds in parts:
@@ -134,7 +134,7 @@ def _bar(parts: Sequence[tuple[str, str, float]], total: float, tips: Tooltips) 
 
 
 def _filled(figures: Figures) -> list[tuple[str, float]]:
-    """Activities of the step: computation first, the longest next, waiting last."""
+    """Activities of the step: computation first, then the longest, waiting last."""
     named = [
         (name, s)
         for name, s in figures.breakdown.items()

@@ -14,11 +14,13 @@ WIDTH, LEFT, RIGHT = 1120, 84, 12
 PLOT = WIDTH - LEFT - RIGHT
 _LANE, _GAP, _AXIS, _CURVE, _TOP = 46, 10, 30, 210, 22
 _MARKS = 4000
-"""Approximate limit of drawn spans; beyond it only the first iterations of loops are."""
+"""Approximate largest number of spans; if there are more, only the first iterations of
+loops are drawn."""
 _LARGEST = 4
-"""Groups of live values that a tooltip lists."""
+"""Number of groups of live values that a tooltip lists."""
 _FAR = 3.0
-"""Ratio of limit to peak above which the limit is a text, not a line, to save height."""
+"""If the memory limit is more than this many times the peak, it is a text instead of a
+line, to save height."""
 
 
 def draw_timeline(plan: PlanRecord, tips: Tooltips) -> str:
@@ -89,7 +91,7 @@ def _lane(stream: str) -> int:
 
 
 def _mark(placed: trace.PlacedSpan, estimate: Estimate, tips: Tooltips) -> str:
-    """A rectangle; a loop covers both lanes, behind the spans of its body."""
+    """A rectangle for a span; a loop covers both lanes, behind the spans of its body."""
     span, is_region = placed.span, placed.span.fusion.kind is FusionKind.REGION
     start, end = _x(placed.start_s, estimate), _x(placed.end_s, estimate)
     y = 0 if is_region else _lane(span.stream)
@@ -171,7 +173,7 @@ def _hover_areas(
 
 
 def _show_group(group: ValueGroup) -> str:
-    """`12.9 GB  4 x dot_general f32[12, 16]  zoo/layers.py:52`."""
+    """A group as text: `12.9 GB: 4 x dot_general f32[12, 16] at zoo/layers.py:52`."""
     times = f"{group.count} {TIMES} " if group.count > 1 else ""
     name, shape, source = group.label
     at = f" at {source}" if source else ""

@@ -1,8 +1,8 @@
 """A step as trace events, which Perfetto and Chrome's tracing page draw.
 
-The format is Google's "Trace Event Format" (Duca and Sinclair, 2016): complete events on
-a thread for each stream, loops as spans around the spans of their first iteration, and a
-counter for the live memory.
+The format is Google's "Trace Event Format" (Duca and Sinclair, 2016): complete events
+on one thread per stream, loops as spans around the spans of their first iteration, and
+a counter for the live memory.
 """
 
 import json
@@ -18,7 +18,7 @@ from meshwright.predict.estimate import Estimate
 from meshwright.predict.simulate.timeline import COMPUTE, LINKS, Span, Timeline
 
 STREAMS = (COMPUTE, LINKS)
-"""Streams in the order of their threads, which are numbered from 1."""
+"""Streams in the order of their threads, whose numbers start from 1."""
 
 Event = dict[str, Any]
 
@@ -37,7 +37,7 @@ def lay_out(
 ) -> Iterator[PlacedSpan]:
     """The spans of a step, each loop followed by the spans of its body.
 
-    most: iterations of a loop that are laid out; the others are like them.
+    most: number of iterations of a loop that are laid out; the others are like them.
     """
     for span in timeline.spans:
         start = start_s + span.start_s
@@ -48,10 +48,10 @@ def lay_out(
 
 
 def memory_over_time(estimate: Estimate) -> list[tuple[float, float, int, int]]:
-    """The memory curve: start and end in seconds, live bytes, the fusion that runs then.
+    """Points of the memory curve: (start_s, end_s, live bytes, index of the fusion).
 
-    Fusions are numbered in order; -1 is the time before the first. If several start at
-    once, the one with the most bytes counts.
+    The index is -1 before the first fusion. If several fusions start at the same time,
+    the one with the most bytes counts.
     """
     spans = estimate.timeline.spans
     starts = {part: span.start_s for span in spans for part in span.fusion.parts}
@@ -84,7 +84,7 @@ def bound_of(span: Span) -> str:
 
 
 def trace_events(plans: Sequence[PlanRecord]) -> list[Event]:
-    """Events of plans on machines, a process for each plan; times in microseconds."""
+    """Events of plans on machines, one process per plan; times are in microseconds."""
     events: list[Event] = []
     for pid, plan in enumerate(plans, 1):
         estimate = estimate_of(plan)

@@ -1,4 +1,4 @@
-"""The arguments of a step that an initial state is for."""
+"""Matching an initial state with the arguments of a step to which it belongs."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,12 +36,12 @@ def list_arguments(
 def find_state(
     arguments: Sequence[Argument], state: Any, chosen: Sequence[str] | None
 ) -> list[Argument]:
-    """The arguments that `state` is for: one, or one for each element of a tuple.
+    """The arguments to which `state` belongs: one, or one for each element of a tuple.
 
     state: the pytree of `ShapeDtypeStruct`s that the initial function returns.
     chosen: names of the arguments; by default those of the same structure and shapes,
         which for a tuple are consecutive.
-    Raises `PlanError` if there are none, or several.
+    Raises `PlanError` if there are none, or several possibilities.
     """
     if chosen is not None:
         wanted = [a for name in chosen for a in arguments if a.name == name]
@@ -67,7 +67,7 @@ def find_state(
 def _runs(
     arguments: Sequence[Argument], parts: Sequence[Any]
 ) -> Iterator[list[Argument]]:
-    """Consecutive arguments that fit the parts of a state one by one; each such run."""
+    """Each run of consecutive arguments that match the parts of a state one by one."""
     for first in range(len(arguments) - len(parts) + 1):
         run = list(arguments[first : first + len(parts)])
         pairs = zip(run, parts, strict=True)
@@ -95,7 +95,7 @@ def _difference(argument: Argument, part: Any) -> str:
 
 
 def _by_path(tree: Any) -> Mapping[str, Any]:
-    """The leaves of a tree by `.blocks.0.up`; "" is the path of a tree of one leaf."""
+    """The leaves of a tree by paths such as `.blocks.0.up`; "" if the tree is a leaf."""
     return {
         "".join(f".{path_component(key)}" for key in path): leaf
         for path, leaf in jax.tree_util.tree_leaves_with_path(tree)

@@ -1,7 +1,8 @@
 """Warnings about flax nnx modules that a partitioned function would not train.
 
-JAX sees a module that a function does not take as an argument as constants, and loses
-changes of an argument that the function does not return. `jax.jit` is silent about both.
+To JAX, a module that a function does not take as an argument is a constant, and changes
+of an argument that the function does not return are lost. `jax.jit` is silent about
+both.
 """
 
 import dis
@@ -85,7 +86,7 @@ def _modules_in(tree: Any) -> Iterator[Any]:
 
 
 def _captured(fn: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
-    """Modules with parameters that a function reads from its surroundings, by name."""
+    """Modules with parameters that a function reads but does not take, with their names."""
     nnx = _nnx()
     if nnx is None:
         return
@@ -104,7 +105,7 @@ def _captured(fn: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _surroundings(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Values that a function reads besides its arguments, by name."""
+    """Values that a function reads besides its arguments, with their names."""
     if inspect.ismethod(value):
         yield f"the object of the method {value.__name__}", value.__self__
         yield name, value.__func__
@@ -122,7 +123,7 @@ def _surroundings(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _globals(fn: FunctionType) -> Iterator[tuple[str, Any]]:
-    """Modules among the globals that a function reads, and functions of its own file."""
+    """Global modules that a function reads, and functions of its own file that it calls."""
     nnx = _nnx()
     for name in _global_names(fn.__code__):
         value = fn.__globals__.get(name)
@@ -132,7 +133,7 @@ def _globals(fn: FunctionType) -> Iterator[tuple[str, Any]]:
 
 
 def _global_names(code: CodeType) -> Iterator[str]:
-    """Names of the globals that a function and the functions in it read."""
+    """Names of the globals that a function, or a function nested in it, reads."""
     for instruction in dis.get_instructions(code):
         if instruction.opname == "LOAD_GLOBAL":
             yield instruction.argval

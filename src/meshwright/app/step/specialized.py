@@ -32,7 +32,7 @@ from meshwright.run.local.execute import run_program
 
 @dataclass(frozen=True, eq=False)
 class Specialized:
-    """The stages of one signature; each is made when it is first used, and kept.
+    """The stages for one signature; each is made when it is first used, and kept.
 
     fn: the original as a function of the traced arguments.
     names: of the traced positional arguments.
@@ -47,7 +47,7 @@ class Specialized:
 
     @cached_property
     def decided(self) -> Decided:
-        """The device program."""
+        """The decisions and the device program."""
         how = self.mesh, self.tactics, self.gather
         decided = decide(self.captured, *how, workarounds=XLA_WORKAROUNDS)
         warn_each(decided.work.warnings)
@@ -77,7 +77,7 @@ class Specialized:
         return jax.tree_util.tree_unflatten(self.captured.out_tree, outputs)
 
     def state_shardings(self, state: Any, chosen: Sequence[str] | None) -> Any:
-        """The shardings of a state that is an argument, or a tuple of arguments.
+        """The shardings of a state that is one argument of the step, or a tuple of them.
 
         The parameters are those of `find_state`.
         """
@@ -93,7 +93,7 @@ class Specialized:
     def original(self) -> Callable[..., list[Any]]:
         """The original as a function from flat leaves to flat outputs.
 
-        One object, so that JAX compiles it once for all checks.
+        It is made once, so that JAX compiles it once for all checks.
         """
         fn, tree = self.fn, self.captured.in_tree
 
@@ -105,9 +105,10 @@ class Specialized:
 
     @cached_property
     def wide(self) -> "Specialized | None":
-        """The stages of the program in float32, with the same decisions taken.
+        """The stages of the program in float32, with the same decisions.
 
-        `None` for a program without narrower floats, or with a `shard_map` of the user's.
+        `None` for a program without narrower floats, or with a `shard_map` of the
+        user's.
         """
         work = self.decided.work
         program = work.graph.program  # tactics have rewritten it already
@@ -123,7 +124,7 @@ class Specialized:
         return replace(self, fn=original, captured=captured, tactics=(same,))
 
     def check(self, leaves: Sequence[Any]) -> CheckReport:
-        """The errors of all outputs, in float32 too if the program has narrower floats."""
+        """The errors of all outputs, also in float32 if the program has narrower floats."""
         _require_one_process(self.mesh)
         captured = self.captured
         rounding = narrowest_floats(captured.program, tolerance_of)

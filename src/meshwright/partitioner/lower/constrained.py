@@ -1,9 +1,9 @@
 """A program with sharding constraints, for a compiler that inserts the collectives itself.
 
 In: a program, a state, and the sharding in which each value is stored. Out: the same
-program, still over global values, with an op `constrain` where a value is made or is read
-in another sharding. A partial sum has no constraint, since none can express it: the
-compiler reduces it where it likes.
+program, still over global values, with an op `constrain` where a value is computed, and
+where it is read in another sharding. A partial sum gets no constraint, since none can
+express it: the compiler chooses where to reduce it.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ from meshwright.partitioner.propagate.state import cut_by
 from meshwright.program.ir import Atom, Op, Program, Sharding, Value, Wire
 
 CONSTRAIN = "constrain"
-"""Kind of the ops that constrain a value; their parameter is `sharding`."""
+"""Kind of the ops that constrain a value; they have a parameter `sharding`."""
 
 USER_SHARD_MAP = "user_shard_map"
 """Kind of a `shard_map` in the user's code, in a program over global values."""
@@ -26,7 +26,8 @@ type Named = Callable[[Sharding], object]
 def constrained_program(state: State, lowered: Lowered, named: Named) -> Program:
     """The state's program with constraints on arguments, results and values in between.
 
-    named: the parameter of a constraint for a sharding, such as JAX's `NamedSharding`.
+    named: makes the parameter of a constraint from a sharding, such as JAX's
+    `NamedSharding`.
     """
     program = state.graph.program
     scope = _Scope(state, lowered.stored, named)
@@ -39,9 +40,9 @@ def constrained_program(state: State, lowered: Lowered, named: Named) -> Program
 
 
 class _Scope:
-    """The program of one body while it is written.
+    """The program of one body while it is being written.
 
-    stored: the sharding in which each value is stored. now: by value, the
+    stored: the sharding in which each value is stored. now: for each value, the
     constrained value that replaces it. known: constraints by value and sharding.
     """
 
@@ -65,7 +66,7 @@ class _Scope:
                 self._settle(value)
 
     def constrain(self, atom: Atom, sharding: Sharding) -> Atom:
-        """The value with a constraint to a sharding, unless it is stored so or partial."""
+        """The value with a constraint, unless it is stored that way or is partial."""
         if not isinstance(atom, Value):
             return atom
         have = self.stored[atom]
@@ -76,7 +77,7 @@ class _Scope:
         return self.known[atom, sharding]
 
     def _settle(self, value: Value) -> None:
-        """Constrain a value where it is made; scalars and partial sums are left alone."""
+        """Constrain a value where it is computed; not a scalar or a partial sum."""
         sharding = self.stored[value]
         if value.shape and not sharding.partial:
             self.now[value] = self._emit(value, sharding)
@@ -100,7 +101,7 @@ class _Scope:
         return replace(op, operands=operands)
 
     def _region(self, op: Op) -> Op:
-        """A loop, branch or remat; its wires tell the shardings of all its ends."""
+        """A loop, branch or remat, with constraints on what it reads and returns."""
         operands: list[Atom] = list(op.operands)
         outputs = [list(body.outputs) for body in op.bodies]
         scopes = [_Scope(self.state, self.stored, self.named) for _ in op.bodies]
@@ -120,7 +121,7 @@ class _Scope:
         return replace(op, operands=tuple(operands), bodies=bodies)
 
     def _inside(self, op: Op, wire: Wire) -> Sharding:
-        """The sharding of a wire's value in the bodies; if none reads it, that outside."""
+        """The sharding of a wire's value in the bodies, or outside if no body reads it."""
         for body, i in wire.inputs:
             return self.stored[op.bodies[body].inputs[i]]
         if wire.result is None:

@@ -1,6 +1,6 @@
-"""The device program that lowering returns, and the number of its collectives.
+"""The device program that lowering returns, and counts of its collectives.
 
-`lowering.lower` makes it; `Scope.read` in `scope.py` does what `Gather` says.
+`lowering.lower` makes it; `Scope.read` in `scope.py` implements `Gather`.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -14,7 +14,7 @@ from meshwright.program.ops import COLLECTIVES
 
 
 class Gather(Enum):
-    """How often a value that several ops need whole is gathered."""
+    """How often a value is gathered that several ops need unsharded."""
 
     AT_USE = "at_use"  # anew for each op, so that it need not be kept (PartIR)
     SHARED = "shared"  # once, then kept
@@ -23,17 +23,17 @@ class Gather(Enum):
 type Workaround = Callable[[Op], Op]
 """Rewrites one loop, branch or rematted region of a device program for a compiler.
 
-Called once for each, inner ones first; the result computes the same.
-"""
+It is called once for each region, inner ones first; the result computes the same."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Why a collective is there: the node that reads or makes the value, and the value.
+    """The reason for a collective: the value, and the node that reads or computes it.
 
-    value: its number in the graph. axes: those that move. is_read: the collective
-    prepares an operand of the node; otherwise it completes a result. num_scalars: values
-    that the collective reduces together; the origin is that of the first.
+    value: its number in the graph. axes: the mesh axes of the collective. is_read:
+    whether the collective prepares an operand of the node; otherwise it completes a
+    result. num_scalars: number of values that the collective reduces together; the
+    origin is that of the first.
     """
 
     node: int
@@ -47,8 +47,8 @@ class Origin:
 class Lowered:
     """A device program, with the shardings of its inputs and outputs.
 
-    origins: by collective op of the program, nested ones included.
-    stored: the sharding in which each global value is stored, those of bodies included.
+    origins: for each collective, also in nested programs.
+    stored: the sharding in which each global value is stored, also in bodies.
     """
 
     program: Program
@@ -60,12 +60,12 @@ class Lowered:
 
 
 def executions(program: Program) -> Iterator[tuple[Op, int]]:
-    """Every collective with the number of times that it runs, as `op_executions` counts."""
+    """Each collective, with the number of times that it runs; see `op_executions`."""
     return (pair for pair in op_executions(program) if pair[0].kind in COLLECTIVES)
 
 
 def count_collectives(program: Program) -> dict[str, int]:
-    """Executions by kind of collective; a `cond` counts as its busiest branch."""
+    """Executions in a step by kind of collective; a `cond` counts as its busiest branch."""
     counts: dict[str, int] = dict.fromkeys(COLLECTIVES, 0)
     for op in program.ops:
         if op.kind in COLLECTIVES:

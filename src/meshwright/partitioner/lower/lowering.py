@@ -4,7 +4,7 @@ For each operand, *need* is the sharding that the op's factors ask for, and *hav
 sharding in which the operand is stored; `reshard` chooses the collectives between them.
 `Scope.read` (`scope.py`) writes them: with `Gather.SHARED` it keeps what it gathered for
 later readers, with `Gather.AT_USE` it gathers again at each use, behind a barrier. A
-partial sum is reduced where `Carrier` says that it cannot stay partial: by a
+partial sum is reduced where `PartialSums` says that it cannot stay partial: by a
 reduce-scatter if all consumers want the same dim cut, otherwise by an all-reduce.
 """
 
@@ -27,8 +27,8 @@ def lower(
 ) -> Lowered:
     """The device program of a state's decisions.
 
-    workarounds: what the compiler that will compile it needs, such as
-        `predict.compilers.xla.workarounds.XLA_WORKAROUNDS`; each is applied in order.
+    workarounds: rewrites that the later compiler needs, such as
+        `predict.compilers.xla.workarounds.XLA_WORKAROUNDS`; applied in order.
     """
     graph = state.graph
     shared = Shared(state, gather)
@@ -71,7 +71,7 @@ _REPLACED = "an output that must be stored as the input it replaces"
 def _store_output(
     scope: Scope, atom: Atom, need: Sharding | None, what: str
 ) -> tuple[Atom, Sharding]:
-    """The local value and the sharding of one output, resharded if `need` is given."""
+    """The local value of an output and its sharding, which is `need` if that is given."""
     if isinstance(atom, Literal):
         return atom, Sharding(())
     if need is None:
@@ -91,7 +91,7 @@ def _lower_ops(scope: Scope) -> None:
 
 
 def _lower_op(scope: Scope, op: Op) -> None:
-    """Reshard the operands, write this device's part of the op, reduce the results."""
+    """Reshard the operands, write the local part of the op, and reduce its results."""
     node = scope.graph.op_node[op]
     rule = node.rule
     assert rule is not None
@@ -101,20 +101,20 @@ def _lower_op(scope: Scope, op: Op) -> None:
         [scope.read(atom, need, node, i) for i, (atom, need) in enumerate(needs)]
     )
     have = scope.have
-    carried = {
+    read_partial = {
         axis
         for atom in op.operands
         if isinstance(atom, Value)
         for axis in have[atom][1].partial
     }
-    if carried:
-        operands = _level(scope, op, operands, carried)
+    if read_partial:
+        operands = _as_addends(scope, op, operands, read_partial)
     scope.builder.source = op.source
     results = _apply(scope, op, operands, ends.shapes)
     factor_of = scope.state.factor_of[node.index]
     left = {axis for axis, factor in factor_of.items() if factor in rule.reductions}
-    partial = tuple([a for a in scope.mesh.axes if a in carried or a in left])
-    monoid = "sum" if carried else rule.monoid
+    partial = tuple([a for a in scope.mesh.axes if a in read_partial or a in left])
+    monoid = "sum" if read_partial else rule.monoid
     for value, local, sharding in zip(op.results, results, ends.results, strict=True):
         if partial:
             have[value] = (local, Sharding(sharding.dims, partial, monoid))
@@ -129,7 +129,7 @@ def _apply(
     operands: tuple[Atom, ...],
     shapes: tuple[tuple[int, ...], ...],
 ) -> tuple[Value, ...]:
-    """The local results of an op: the same primitive, or its rule's expansion."""
+    """The local results of an op: by the same primitive, or by its rule's own lowering."""
     node = scope.graph.op_node[op]
     rule = node.rule
     assert rule is not None
@@ -147,7 +147,7 @@ def _apply(
         tuple(axes_of.get(f, ()) for f in every),
         tuple(scope.state.parts(node, f) for f in every),
     )
-    scope.builder.reason = f"{op.kind} cut where it needs its neighbours"
+    scope.builder.reason = f"{op.kind} cut where it needs elements of other devices"
     value = node.outs[0][0] if node.outs else -1
     axes = tuple(scope.state.factor_of[node.index])
     return scope.tracked(
@@ -156,18 +156,21 @@ def _apply(
     )
 
 
-def _level(
+def _as_addends(
     scope: Scope, op: Op, operands: tuple[Atom, ...], axes: Collection[str]
 ) -> tuple[Atom, ...]:
-    """The operands of a sum whose result stays partial; whole addends become partial."""
+    """The operands of a sum whose result stays partial; complete addends become partial.
+
+    axes: those along which some operand is partial.
+    """
     node = scope.graph.op_node[op]
-    carrier = scope.shared.carrier
+    partial_sums = scope.shared.partial_sums
     level = list(operands)
     for axis in sorted(axes):
-        for position in carrier.addends(node, axis):
+        for position in partial_sums.addends(node, axis):
             atom = op.operands[position]
             have = scope.have[atom][1].partial if isinstance(atom, Value) else ()
-            if axis not in have and not carrier.routes.is_zero(atom):
+            if axis not in have and not partial_sums.routes.is_zero(atom):
                 level[position] = scope.as_partial(level[position], (axis,))
     return tuple(level)
 
@@ -176,7 +179,7 @@ def _level(
 
 
 def _lower_region(scope: Scope, op: Op) -> None:
-    """Lower a loop, branch or remat; its wires tell the shardings of all its ends."""
+    """Lower a loop, branch or remat; its wires have the shardings of all its ends."""
     operands: list[Atom] = list(op.operands)
     inputs: list[dict[int, Sharding]] = [{} for _ in op.bodies]
     outputs: list[dict[int, Sharding]] = [{} for _ in op.bodies]
@@ -213,9 +216,10 @@ def _lower_region(scope: Scope, op: Op) -> None:
 
 
 def _wire_sharding(scope: Scope, node: Node) -> Sharding:
-    """The sharding of a wire's value inside the region; what leaves it may be partial.
+    """The sharding of a wire's value inside a region, with partial axes if it leaves it so.
 
-    A loop-invariant value may be gathered before the loop, and for a remat inside it.
+    A loop-invariant value may be gathered before the loop, and an operand of a remat
+    inside.
     """
     if scope.shared.gather is Gather.SHARED and (
         node.is_loop_constant or (node.is_remat_constant and _is_gathered(scope, node))
@@ -223,32 +227,32 @@ def _wire_sharding(scope: Scope, node: Node) -> Sharding:
         return Sharding(scope.shared.form_inside(node))
     dims = tuple((d,) for d in range(len(node.sizes)))
     inner = cut_by(scope.state.axes_of[node.index], dims)
-    carrier = scope.shared.carrier
+    partial_sums = scope.shared.partial_sums
     partial = tuple(
         a
         for a in scope.mesh.axes
-        if carrier.loop_partial(node, a) or carrier.leaves_partial(node, a)
+        if partial_sums.loop_partial(node, a) or partial_sums.leaves_partial(node, a)
     )
     return Sharding(inner.dims, partial)
 
 
 def _is_gathered(scope: Scope, node: Node) -> bool:
-    """Whether an operand is stored in the sharding that a body receives it in."""
+    """Whether a body receives its operand in the sharding in which it is stored."""
     operand = scope.graph.values[node.ins[0][0]]
     return scope.have[operand][1].dims == scope.shared.form_inside(node)
 
 
 def _region_operand(scope: Scope, atom: Atom, need: Sharding, node: Node) -> Atom:
-    """A region's operand; the whole initial value of a partial carry is made partial."""
+    """A region's operand; the initial value of a partial carry is made partial, too."""
     local = scope.read(atom, Sharding(need.dims), node, f"an operand of {node.label}")
     return _as_addend(scope, atom, local, need)
 
 
 def _as_addend(scope: Scope, atom: Atom, local: Atom, need: Sharding) -> Atom:
-    """The value as a partial sum along all axes of `need`; it is one along some already."""
+    """The value as a partial sum along all partial axes of `need`."""
     have = scope.have[atom][1].partial if isinstance(atom, Value) else ()
     missing = tuple(a for a in need.partial if a not in have)
-    if not missing or scope.shared.carrier.routes.is_zero(atom):
+    if not missing or scope.shared.partial_sums.routes.is_zero(atom):
         return local
     return scope.as_partial(local, missing)
 

@@ -1,9 +1,10 @@
 """Resharding: the collectives that bring a value from one sharding to another.
 
-The order is greedy. Dims that need more cuts are sliced first, which is free. Axes that
-move between dims go by all-to-all. Other axes are gathered, one all-gather per dim, and
-dims that still need cuts are sliced last. A dim whose axes only change their order goes
-by permute. `scope.py` calls this for each operand, once or at each use.
+The order is greedy. First, dims that need more axes are sliced, which is free. Then
+axes that move from one dim to another go by all-to-all. A dim whose axes only change
+their order goes by permute. All other axes are gathered, with one all-gather per dim,
+and dims that still need axes are sliced last. `scope.py` calls this for each operand,
+once or at each use.
 """
 
 from dataclasses import dataclass
@@ -20,7 +21,8 @@ class ReshardStep:
     """One slice or collective of a resharding.
 
     kind: "all_slice" or the kind of the collective. dim: the dim that grows or shrinks.
-    other: the dim that an all_to_all splits. to: the new order of axes of a permute.
+    axes: the mesh axes involved. other: the dim that an all_to_all splits. to: the new
+    order of axes of a permute.
     """
 
     kind: str
@@ -49,7 +51,7 @@ def reshard_steps(have: Sharding, need: Sharding) -> tuple[ReshardStep, ...]:
 
 
 def _common(now: list[str], goal: list[str]) -> int:
-    """The length of the common prefix."""
+    """The length of the common prefix of two lists of axes."""
     count = 0
     for a, b in zip(now, goal, strict=False):
         if a != b:
@@ -79,7 +81,7 @@ def _slice(
 def _swap(
     now: list[list[str]], goal: list[list[str]], steps: list[ReshardStep]
 ) -> None:
-    """Move a minor run of axes from one dim to the end of another by all-to-all."""
+    """Move the last axes of one dim to the end of another dim by all-to-all."""
     for i, axes in enumerate(now):
         extra = axes[_common(axes, goal[i]) :]
         for j in range(len(now)):
@@ -91,12 +93,12 @@ def _swap(
                 steps.append(ReshardStep("all_to_all", i, run, j))
                 del axes[len(axes) - count :]
                 now[j].extend(run)
-                _swap(now, goal, steps)  # what has moved may let others move
+                _swap(now, goal, steps)  # this move may make others possible
                 return
 
 
 def _overlap(extra: list[str], wanted: list[str]) -> int:
-    """The length of the longest run that ends `extra` and begins `wanted`."""
+    """Length of the longest run that is a suffix of `extra` and a prefix of `wanted`."""
     counts = range(min(len(extra), len(wanted)), 0, -1)
     return next((n for n in counts if extra[-n:] == wanted[:n]), 0)
 
@@ -104,7 +106,7 @@ def _overlap(extra: list[str], wanted: list[str]) -> int:
 def _permute(
     now: list[list[str]], goal: list[list[str]], steps: list[ReshardStep]
 ) -> None:
-    """Permute so that the axes that stay are major to the axes that are gathered."""
+    """Permute axes of a dim so that those that stay come before those that are gathered."""
     for dim, axes in enumerate(now):
         keep = _common(axes, goal[dim])
         extra, wanted = axes[keep:], goal[dim][keep:]

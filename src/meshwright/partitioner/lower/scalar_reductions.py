@@ -1,8 +1,8 @@
 """Reductions of scalars over the same devices, combined into one all-reduce.
 
-A step that takes the norm of each tensor would otherwise wait for one collective of a few
-bytes per tensor. XLA combines all-reduces too (`AllReduceCombiner`), so that the plan
-counts what runs.
+A step that takes the norm of each tensor would otherwise wait for one collective of a
+few bytes per tensor. XLA also combines all-reduces (`AllReduceCombiner`), so that the
+plan counts the collectives that really run.
 """
 
 import math
@@ -18,11 +18,11 @@ from meshwright.program.ops import COLLECTIVES, Builder
 def combine_scalar_reductions(
     ops: Iterable[Op], mesh: Mesh, origins: dict[Op, Origin]
 ) -> tuple[Op, ...]:
-    """The ops with all-reduces of scalars combined that do not depend on each other.
+    """The ops, with all-reduces of scalars combined if none depends on another.
 
-    Only ops on scalars move: they wait behind the reductions that they depend on, which
-    wait for the first other op that depends on one. A combined all-reduce has the origin
-    of its first part.
+    Only ops on scalars change their place: they are written after the reductions that
+    they depend on, and all of them before the first other op that depends on one. A
+    combined all-reduce has the origin of its first part.
     """
     pending = _Pending(mesh, origins)
     for op in ops:
@@ -41,7 +41,7 @@ def combine_scalar_reductions(
 
 
 def _is_scalar(op: Op) -> bool:
-    """Whether an op only computes a scalar of scalars on the device itself."""
+    """Whether an op only computes scalars from scalars, without communication."""
     if op.bodies or op.has_effect or op.kind in COLLECTIVES or not op.results:
         return False
     return all(map(_is_one_element, (*op.operands, *op.results)))
@@ -53,10 +53,11 @@ def _is_one_element(value: Atom) -> bool:
 
 @dataclass
 class _Pending:
-    """Ops in their new order, and those that wait.
+    """Ops in their new order, and ops that wait to be written.
 
-    values: results of the ops that wait. reductions: all-reduces by axes, monoid and
-    dtype. readers: ops on scalars that depend on them, in order.
+    done: ops in their new order. values: results of the waiting ops. reductions:
+    waiting all-reduces, by axes, monoid and dtype. readers: waiting ops on scalars that
+    depend on them, in order.
     """
 
     mesh: Mesh
@@ -67,19 +68,19 @@ class _Pending:
     readers: list[Op] = field(default_factory=list)
 
     def reduce(self, op: Op) -> None:
-        """Hold back an all-reduce, to combine it with later ones."""
+        """Let an all-reduce wait, to be combined with later ones."""
         (value,) = op.results
         key = op.params["axes"], op.params["monoid"], value.dtype
         self.reductions.setdefault(key, []).append(op)
         self.values.add(value)
 
     def wait(self, op: Op) -> None:
-        """Hold back an op that depends on a waiting op."""
+        """Let an op wait that depends on a waiting op."""
         self.readers.append(op)
         self.values |= set(op.results)
 
     def flush(self) -> None:
-        """Write all ops that wait."""
+        """Write all waiting ops."""
         for group in self.reductions.values():
             self.done += group if len(group) == 1 else self._combined(group)
         self.done += self.readers
@@ -88,7 +89,7 @@ class _Pending:
         self.readers.clear()
 
     def _combined(self, group: list[Op]) -> list[Op]:
-        """One all-reduce of the scalars of a group, which keep their results."""
+        """One all-reduce of a group's scalars, and slices that give the ops' results."""
         first = group[0]
         builder = Builder(self.mesh, source=first.source)
         rows = [builder.reshape(op.operands[0], (1,)) for op in group]

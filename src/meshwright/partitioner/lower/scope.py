@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from meshwright.partitioner.lower.lowered import Gather, Origin
 from meshwright.partitioner.lower.reshard import emit_step, local_shape, reshard_steps
 from meshwright.partitioner.lower.scalar_reductions import combine_scalar_reductions
-from meshwright.partitioner.propagate import Carrier, Node, State
+from meshwright.partitioner.propagate import Node, PartialSums, State
 from meshwright.partitioner.propagate.state import cut_by
 from meshwright.program.ir import Atom, Literal, Op, Program, Sharding, Value, whole
 from meshwright.program.ops import COLLECTIVES, Builder
@@ -16,7 +16,7 @@ Cuts = tuple[tuple[str, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """The shardings in which an op reads operands and makes results.
+    """The shardings in which an op reads its operands and computes its results.
 
     shapes: the local shapes of the results.
     """
@@ -29,22 +29,22 @@ class Ends:
 class Shared:
     """The state that all scopes of one lowering share.
 
-    needs: by (value, axis) of reduce-scattered values, the dims on which consumers want
-        the axis; `None` stands for a consumer that wants the value whole.
+    needs: for each reduce-scattered (value, axis) the dims that consumers want cut
+        along the axis; `None` stands for a consumer that wants the value uncut.
     """
 
     def __init__(self, state: State, gather: Gather) -> None:
         self.state = state
         self.graph = state.graph
         self.gather = gather
-        self.carrier = Carrier(state)
+        self.partial_sums = PartialSums(state)
         self.origins: dict[Op, Origin] = {}
         self.stored: dict[Value, Sharding] = {}
         self.needs = _collect_needs(state)
         self._ends: dict[object, Ends] = {}
 
     def ends_of(self, node: Node) -> Ends:
-        """The shardings at an op's node; ops with equal rules and cuts share the result."""
+        """The shardings at an op's node; cached for ops with equal rules and cuts."""
         axes = self.state.axes_of[node.index]
         key = (node.signature, tuple(sorted(axes.items())) if axes else None)
         if key not in self._ends:
@@ -62,8 +62,9 @@ class Shared:
     def form_inside(self, node: Node) -> Cuts:
         """The sharding, by dims, in which a loop or remat body receives a constant.
 
-        It is the stored sharding, unless all consumers want the value gathered in the
-        same way: then the value is gathered once before the loop, not in each iteration.
+        It is the stored sharding, unless all consumers want the same sharding with
+        fewer axes: then the value is gathered once before the loop, not in each
+        iteration.
         """
         state, graph = self.state, self.graph
         stored = state.sharding_at(node, node.outs[0]).dims
@@ -82,7 +83,7 @@ class Shared:
 
 
 def _is_within(need: Cuts, form: Cuts) -> bool:
-    """Whether `need` can be sliced out of `form`, without a collective."""
+    """Whether `form` can be sliced to `need`, without a collective."""
     return all(n[: len(f)] == f for n, f in zip(need, form, strict=True))
 
 
@@ -97,10 +98,10 @@ def _collect_needs(state: State) -> dict[tuple[int, str], set[int | None]]:
 
 
 class Scope:
-    """The device program of one body while it is written.
+    """The device program of one body while it is being written.
 
-    have: by global value, the local value and its sharding. inputs: the global values
-    that the body receives, with their shardings.
+    have: for each global value, the local value and its sharding. inputs: the global
+    values that the body receives, with their shardings.
     """
 
     def __init__(
@@ -150,7 +151,8 @@ class Scope:
     def read(self, atom: Atom, need: Sharding, node: Node, what: str | int) -> Atom:
         """The local value in the sharding that a node needs; partial sums stay partial.
 
-        what: what the value is to the node, for messages; a number is an operand's.
+        what: number of the node's operand, or the value's part in the node, for
+        messages.
         """
         if isinstance(atom, Literal):
             return atom
@@ -186,12 +188,14 @@ class Scope:
         return local
 
     def settle(self, value: Value, node: Node) -> None:
-        """Reduce a partial value along the axes along which it cannot stay partial."""
+        """Reduce a value along its partial axes, except those where it stays partial."""
         local, have = self.have[value]
         number = self.graph.number[value]
         is_sum = have.monoid == "sum"
-        carrier = self.shared.carrier
-        kept = tuple(a for a in have.partial if is_sum and carrier.can_carry(number, a))
+        partial_sums = self.shared.partial_sums
+        kept = tuple(
+            a for a in have.partial if is_sum and partial_sums.is_passed_on(number, a)
+        )
         axes = tuple(a for a in have.partial if a not in kept)
         if not axes:
             return
@@ -223,7 +227,7 @@ class Scope:
         self.have[value] = (local, Sharding(tuple(dims), kept))
 
     def _as_read(self, value: int) -> list[str]:
-        """The axes that cut a value, in the order of its first consumer."""
+        """The axes that cut a value where its first consumer reads it, in that order."""
         readers = self.graph.consumers[value]
         if not readers:
             return []
@@ -231,7 +235,7 @@ class Scope:
         return [axis for cut in first.dims for axis in cut]
 
     def as_partial(self, local: Atom, axes: tuple[str, ...]) -> Atom:
-        """A whole value as a partial sum: itself on the first device, zero on others."""
+        """A complete value as a partial sum: itself on the first device, zero elsewhere."""
         builder = self.builder
         first = builder.compare("eq", builder.axis_index(axes), 0)
         return builder.select(first, builder.full(local.shape, 0, local.dtype), local)

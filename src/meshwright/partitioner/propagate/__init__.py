@@ -4,9 +4,9 @@ Begin reading at `propagator.py`. `legality.py` says why a cut is not possible, 
 instance of a dim that an axis does not divide.
 """
 
-from meshwright.partitioner.propagate.carry import Carrier
 from meshwright.partitioner.propagate.graph import Graph, Node
 from meshwright.partitioner.propagate.legality import why_not
+from meshwright.partitioner.propagate.partial_sums import PartialSums
 from meshwright.partitioner.propagate.propagator import Propagator
 from meshwright.partitioner.propagate.state import Cause, Conflict, State
 from meshwright.partitioner.propagate.sub_axes import (
@@ -19,11 +19,11 @@ from meshwright.partitioner.propagate.sub_axes import (
 from meshwright.partitioner.propagate.sum_routes import SumRoutes
 
 __all__ = [
-    "Carrier",
     "Cause",
     "Conflict",
     "Graph",
     "Node",
+    "PartialSums",
     "Propagator",
     "State",
     "SumRoutes",

@@ -2,7 +2,7 @@
 
 Every op, every wire of a region op and every input is a node with factors. A value has
 one producing node and any number of consuming ones. Bodies of loops and branches are in
-the same graph, so that one fixed point covers a loop and its body.
+the same graph, so that propagation reaches one fixed point for a loop and its body.
 """
 
 from collections.abc import Mapping
@@ -13,17 +13,17 @@ from meshwright.program.ops import FactorRule, Trait, has_trait, rule_of
 from meshwright.program.rules.rule import Dims
 
 Port = tuple[int, Dims]
-"""A value's number, and the factors of its dims, as one node sees it."""
+"""A value's number, and the factors of its dims from the point of view of one node."""
 
 
 @dataclass(slots=True, eq=False)
 class Node:
     """One op, wire, or input.
 
-    sizes: extent of each factor. ins, outs: the values read and made. has_products:
-    whether some dim is a product of factors. rule: the factor rule; only ops have one.
-    signature: a number that ops of equal kind, shapes and parameters share, as they
-    share one rule.
+    sizes: extent of each factor. ins, outs: the values that it reads and computes.
+    has_products: whether some dim is a product of factors. rule: the factor rule; only
+    ops have one. signature: a number that ops of equal kind, shapes and parameters
+    share; they also share one rule.
     """
 
     index: int
@@ -39,7 +39,7 @@ class Node:
 
     @property
     def label(self) -> str:
-        """The op's kind, or what kind of node it is, as messages print it."""
+        """The op's kind, "input", or that of a wire, for messages."""
         if self.wire is not None and self.op is not None:
             return f"{self.op.kind} (wire)"
         return self.op.kind if self.op is not None else "input"
@@ -52,7 +52,7 @@ class Node:
 
     @property
     def is_loop_constant(self) -> bool:
-        """Whether the node passes a loop-invariant value into a loop."""
+        """Whether the node is the wire of a loop-invariant value into a loop."""
         return (
             self._is_handed_in
             and self.op is not None
@@ -61,7 +61,7 @@ class Node:
 
     @property
     def is_remat_constant(self) -> bool:
-        """Whether the node passes a value into a rematted region."""
+        """Whether the node is the wire of an operand of a rematted region."""
         return self._is_handed_in and self.op is not None and self.op.kind == "remat"
 
     @property
@@ -80,8 +80,8 @@ class Node:
 class Graph:
     """Nodes and values of a program and its nested programs, numbered in program order.
 
-    ties: output position -> input position, for state that a step returns updated. The
-    input's node then also consumes that output.
+    ties: from positions of outputs to positions of inputs, for state that a step
+    returns updated. The input's node then also consumes that output.
     """
 
     def __init__(self, program: Program, ties: Mapping[int, int] | None = None) -> None:
@@ -119,7 +119,7 @@ class Graph:
                 node.ins += ((self._number(value), node.outs[0][1]),)
 
     def _source_node(self, value: Value, position: int | None) -> Node:
-        """The node of an input or constant: every dim a factor of its own."""
+        """The node of an input or constant, in which each dim is a factor of its own."""
         dims: Dims = tuple((d,) for d in range(len(value.shape)))
         node = self._node(value.shape, (), ((self._number(value), dims),))
         node.input_position = position
@@ -146,7 +146,10 @@ class Graph:
         self.op_node[op] = node
 
     def _signature(self, op: Op) -> int:
-        """The number of the op's rule; ops of equal kind, shapes, parameters share it."""
+        """The number of the op's rule.
+
+        Ops of equal kind, shapes and parameters have the same number.
+        """
         key = (
             op.kind,
             tuple((a.shape, a.dtype, getattr(a, "value", None)) for a in op.operands),

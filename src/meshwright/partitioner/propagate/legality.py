@@ -1,8 +1,8 @@
 """Legality of one cut: the reason why an axis cannot cut a factor of a node, if any.
 
-A dim that an axis does not divide is never padded: it stays whole along that axis. A cut
-that a tactic asked for then becomes a refusal with this reason (`Workspace.cut`), and
-propagation leaves the dim out.
+A dim that an axis does not divide is never padded; it is not cut along that axis. If a
+tactic asked for the cut, it becomes a refusal with this reason (`Workspace.cut`);
+propagation just does not cut the dim.
 """
 
 from meshwright.partitioner.propagate.graph import Node
@@ -11,7 +11,7 @@ from meshwright.partitioner.propagate.sub_axes import show_axis
 
 
 def why_not(state: State, node: Node, axis: str, factor: int) -> str | None:
-    """One sentence why an axis cannot cut a factor of a node; `None` if it can."""
+    """Why an axis cannot cut a factor of a node, in one sentence; `None` if it can."""
     if axis in state.blocked[node.index]:
         return f"{node.label} is kept whole along {show_axis(axis, state.size)}"
     taken = state.factor_of[node.index].get(axis)
@@ -37,7 +37,10 @@ def why_not(state: State, node: Node, axis: str, factor: int) -> str | None:
 
 
 def _why_not_product(state: State, node: Node, factor: int) -> str | None:
-    """The refusal of a minor factor while its major factors are not fully cut."""
+    """Why a factor in a product of factors cannot be cut; `None` if it can.
+
+    All more major factors must be cut completely, and all more minor ones be uncut.
+    """
     for _, dims in (*node.ins, *node.outs):
         for factors in dims:
             if factor not in factors or len(factors) == 1:

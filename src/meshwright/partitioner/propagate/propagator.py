@@ -1,10 +1,10 @@
 """Propagation: one axis at a time, forward and backward, to a fixed point.
 
-A node takes an axis on the factor that its cut operands name (forward), else on the one
-that its consumers ask for (backward). Cutting a node asks the producers of its whole
-operands to cut them too, which is free. Two different factors asked for at once are a
-conflict: the node stays whole along the axis, and the conflict is recorded. No cut is
-undone, as in PartIR (Alabed et al., ASPLOS 2025).
+Forward: a node is cut along the factor that is cut in its operands. Backward:
+otherwise, along the factor that its consumers request. When a node is cut, it requests
+that the producers of its uncut operands cut them too, which is free. If two different
+factors are claimed at once, that is a conflict: it is recorded, and the node is not cut
+along the axis. No cut is undone, as in PartIR (Alabed et al., ASPLOS 2025).
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable
 
-from meshwright.partitioner.propagate.carry import Carrier
 from meshwright.partitioner.propagate.graph import Node
 from meshwright.partitioner.propagate.legality import why_not
+from meshwright.partitioner.propagate.partial_sums import PartialSums
 from meshwright.partitioner.propagate.state import Cause, Conflict, State
 
 
@@ -24,10 +24,10 @@ class Propagator:
     def __init__(self, state: State) -> None:
         self.state = state
         self.graph = state.graph
-        self.carrier = Carrier(state, may_cut=True)
+        self.partial_sums = PartialSums(state, may_cut=True)
 
     def cut(self, node: Node, axis: str, factor: int, tactic: str = "") -> str | None:
-        """Cut one factor of one node and propagate; returns the reason if it cannot."""
+        """Cut one factor of one node and propagate; returns why not if it is illegal."""
         refusal = why_not(self.state, node, axis, factor)
         if refusal is None:
             self.cut_all([(node, factor)], axis, tactic)
@@ -36,7 +36,7 @@ class Propagator:
     def cut_all(
         self, seeds: Iterable[tuple[Node, int]], axis: str, tactic: str = ""
     ) -> None:
-        """Cut those of the given factors that can be cut, then propagate all together."""
+        """Cut those (node, factor) pairs that can be cut, then propagate them together."""
         self.state.tactic = tactic
         work = _Work()
         for node, factor in seeds:
@@ -76,9 +76,10 @@ class Propagator:
             return
 
     def _claims(self, node: Node, axis: str, how: str) -> dict[int, int]:
-        """Factors that operands (forward) or consumers (backward) ask for, with the value.
+        """Factors that operands (forward) or consumers (backward) want, with the value.
 
-        A factor that cannot be cut, for example since it does not divide, is left out.
+        A factor that cannot be cut, for example since the axis does not divide it, is
+        left out.
         """
         claims: dict[int, int] = {}
         for value, dims in node.ins if how == "forward" else node.outs:
@@ -102,11 +103,11 @@ class Propagator:
         return next(iter(self.state.requests[value, axis].values()), None)
 
     def _scatter_result(self, node: Node, axis: str, work: _Work) -> bool:
-        """Reduce-scatter a partial sum here if consumers want it cut; true if one was."""
+        """Reduce-scatter the node's partial sums that consumers want cut; True if any."""
         found = False
         for value, _ in node.outs:
             for dim in self.state.requests.get((value, axis), ()):
-                if self.carrier.is_partial(value, axis):
+                if self.partial_sums.is_partial(value, axis):
                     self._scatter(value, axis, dim, work)
                     found = True
         return found
@@ -118,7 +119,7 @@ class Propagator:
         self._notify(node, axis, factor, work)
 
     def _notify(self, node: Node, axis: str, factor: int, work: _Work) -> None:
-        """Queue consumers of the results and producers of the operands after a cut."""
+        """After a cut, queue consumers of the results and request cuts of the operands."""
         for value, dims in node.outs:
             if any(factor in factors for factors in dims):
                 work.forward(self.graph.consumers[value])
@@ -128,7 +129,7 @@ class Propagator:
                     self._want(value, axis, dim, node, work)
 
     def _want(self, value: int, axis: str, dim: int, node: Node, work: _Work) -> None:
-        """Ask the producer of a whole or partial value to cut it."""
+        """Request that the producer of an uncut or partial value cut it."""
         state = self.state
         producer = self.graph.producer[value]
         if axis not in state.factor_of[producer]:
@@ -146,7 +147,7 @@ class Propagator:
 
 
 class _Work:
-    """Queue of nodes to visit: forward ones first, in order of arrival, none twice."""
+    """Queue of nodes to visit: forward ones first, in order of arrival, each once."""
 
     def __init__(self) -> None:
         self._forward: OrderedDict[int, None] = OrderedDict()

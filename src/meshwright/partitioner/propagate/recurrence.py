@@ -1,8 +1,8 @@
-"""Accumulators of recurrent loops: loops whose iterations need what others computed.
+"""Accumulators of recurrent loops, in which an iteration needs results of the one before.
 
 The backward pass of a recurrent network is such a loop: it carries the gradient of the
-network's state, and adds up those of its weights. A loop over microbatches is not: its
-iterations are independent, apart from totals and random keys.
+network's state, and adds up the gradients of its weights. A loop over microbatches is
+not: its iterations are independent, except for accumulators and random keys.
 """
 
 from meshwright.partitioner.propagate.graph import Graph, Node
@@ -12,9 +12,9 @@ from meshwright.program.rules.factors import is_inexact
 
 
 def recurrent_totals(graph: Graph, routes: SumRoutes) -> frozenset[int]:
-    """Results of scans that add up values which depend on another carried value.
+    """Results of scans that accumulate values which depend on another carried value.
 
-    Only carried values of a floating-point dtype count, and none that is itself a total.
+    That value must be floating-point, and no accumulator itself.
     """
     found: set[int] = set()
     for op, nodes in graph.wire_nodes.items():
@@ -40,7 +40,10 @@ def _position(node: Node) -> int:
 def _totals_from(
     graph: Graph, op: Op, states: list[int], totals: list[Node]
 ) -> set[int]:
-    """Results of the accumulators that depend, within an iteration, on a carried state."""
+    """Results of the accumulators that depend, within an iteration, on a carried state.
+
+    states: numbers of the carried values. totals: wires of the accumulators.
+    """
     own = {node.index for node in graph.wire_nodes[op]}
     seen, todo, ends = set(states), list(states), set[int]()
     while todo:

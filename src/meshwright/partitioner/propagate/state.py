@@ -1,6 +1,7 @@
 """The state of a partitioning: which axis cuts which factor of which node.
 
-Tactics and searches only add decisions; a journal lets a search roll back a trial.
+Tactics and searches only add decisions; with the journal, a search can roll back a
+trial.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,8 +18,9 @@ from meshwright.program.rules.rule import Dims
 class Cause:
     """Why a node was cut: by a tactic, or because of a value shared with another node.
 
-    how: "tactic" (then `tactic` names it), "forward" (an operand was cut), "backward"
-    (a consumer wants the result cut), "scatter" (a consumer wants a partial sum cut).
+    how: "tactic" (`tactic` is its name), "forward" (an operand was cut), "backward" (a
+    consumer wants the result cut), "scatter" (a consumer wants a partial sum cut).
+    node, value: the other node and the shared value.
     """
 
     how: str
@@ -29,7 +31,7 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Two factors of one node that ask for the same axis; the node stays whole along it.
+    """Two factors of one node that claim the same axis, which then cuts neither.
 
     sides: (factor, value number, "operand" or "result") for each claim.
     """
@@ -41,7 +43,10 @@ class Conflict:
 
 
 def cut_by(axes: Mapping[int, tuple[str, ...]], dims: Dims) -> Sharding:
-    """The sharding of a value with these factors, if these axes cut the factors."""
+    """A value's sharding, given the axes that cut each factor.
+
+    dims: the factors of each of its dims.
+    """
     if not axes:
         return whole(len(dims))
     return Sharding(tuple(tuple(a for f in fs for a in axes.get(f, ())) for fs in dims))
@@ -50,11 +55,15 @@ def cut_by(axes: Mapping[int, tuple[str, ...]], dims: Dims) -> Sharding:
 class State:
     """The decisions taken so far on one graph and mesh.
 
-    settled: (value, axis) of partial sums that are reduced or reduce-scattered where they
-        are made, whatever their consumers ask for.
-    kept: by value, the one sharding, by dims, in which it is kept for all consumers; a
-        consumer that needs another sharding makes it for itself. A value that is not
-        here is kept in every sharding that some consumer needs.
+    For each node `factor_of` has the factor that an axis cuts, and `axes_of` the axes
+    that cut a factor; `blocked` has the axes that must not cut it.
+    scattered: by (value, axis), the dim on which a partial sum is reduce-scattered.
+    requests: by (value, axis), the dims that consumers want cut, each with a consumer.
+    settled: (value, axis) of partial sums that are reduced or reduce-scattered where
+        they are computed, whatever their consumers request.
+    kept: for a value, the one sharding, by dims, in which it is kept for all consumers;
+        a consumer that needs another sharding reshards it for itself. A value without
+        an entry is kept in every sharding that some consumer needs.
     """
 
     def __init__(self, graph: Graph, mesh: Mesh) -> None:
@@ -85,14 +94,14 @@ class State:
         return parts
 
     def next_factor(self, node: Node, factors: tuple[int, ...]) -> int | None:
-        """The most major factor of a dim that is not yet cut into parts of extent one."""
+        """The most major factor of a dim that can still be cut; `None` if none can."""
         for factor in factors:
             if self.parts(node, factor) < node.sizes[factor]:
                 return factor
         return None
 
     def dim_on(self, value: int, axis: str) -> int | None:
-        """The dim of a value that an axis cuts where it is made; -1 for a partial value."""
+        """The dim of a value that an axis cuts where it is computed; -1 if partial."""
         producer = self.graph.producer[value]
         factor = self.factor_of[producer].get(axis)
         if factor is None:
@@ -107,7 +116,7 @@ class State:
         return self.scattered.get((value, axis), -1) if is_open else None
 
     def sharding_at(self, node: Node, port: Port) -> Sharding:
-        """The sharding in which a node reads or makes a value, partial axes left out."""
+        """The sharding in which a node reads or computes a value, without partial axes."""
         return cut_by(self.axes_of[node.index], port[1])
 
     def reads(self, node: Node, value: int) -> Iterator[Sharding]:
@@ -115,7 +124,7 @@ class State:
         return (self.sharding_at(node, port) for port in node.ins if port[0] == value)
 
     def is_available(self, value: int, dim: int, axis: str) -> bool:
-        """Whether a partial value can be reduce-scattered: the axis divides `dim`."""
+        """Whether a partial value can be reduce-scattered on `dim`: the axis divides it."""
         shape = self.graph.values[value].shape
         producer = self.graph.nodes[self.graph.producer[value]]
         parts = self.size[axis]
@@ -131,7 +140,7 @@ class State:
     # -- writing --------------------------------------------------------------------
 
     def assign(self, node: Node, axis: str, factor: int, cause: Cause) -> None:
-        """Cut a factor; the caller has checked `legality.why_not`."""
+        """Cut a factor along an axis; the caller has checked `legality.why_not`."""
         axes = self.axes_of[node.index]
         self._set(self.factor_of[node.index], axis, factor)
         self._set(axes, factor, (*axes.setdefault(factor, ()), axis))
@@ -142,13 +151,13 @@ class State:
         self._set(self.scattered, (value, axis), dim)
 
     def request(self, value: int, axis: str, dim: int, node: int) -> None:
-        """Record that a consumer wants a whole value cut."""
+        """Record that a consumer, `node`, wants an uncut value cut on `dim`."""
         wanted = self.requests.setdefault((value, axis), {})
         if dim not in wanted:
             self._set(wanted, dim, node)
 
     def retract(self, node: Node, axis: str) -> None:
-        """Remove one decision, for a tactic that replaces it."""
+        """Remove the cut of a node along an axis, for a tactic that replaces it."""
         axes = self.axes_of[node.index]
         factor = self.factor_of[node.index][axis]
         self._set(self.factor_of[node.index], axis, None)
@@ -161,22 +170,22 @@ class State:
             self._set(self.settled, (value, axis), True)
 
     def keep(self, value: int, form: tuple[tuple[str, ...], ...]) -> None:
-        """Keep a value in one sharding for all its consumers."""
+        """Keep a value in the sharding `form` for all its consumers."""
         self._set(self.kept, value, form)
 
     def block(self, node: Node, axis: str) -> None:
-        """Keep a node whole along an axis; later tactics cannot cut it."""
+        """Forbid that an axis cuts a node; later tactics cannot cut it."""
         self._note(self.blocked, node.index, self.blocked[node.index])
         self.blocked[node.index] |= {axis}
 
     def add_conflict(self, conflict: Conflict) -> None:
-        """Record a conflict; the first one of a node and axis stands."""
+        """Record a conflict, unless the node already has one along the axis."""
         key = (conflict.node, conflict.axis)
         if key not in self.conflicts:
             self._set(self.conflicts, key, conflict)
 
     def _set(self, table: dict[Any, Any], key: object, entry: object) -> None:
-        """Write an entry of a table, or delete the entry if the new one is `None`."""
+        """Write an entry of a table; `None` deletes it."""
         self._note(table, key, table.get(key))
         if entry is None:
             del table[key]
@@ -188,7 +197,7 @@ class State:
         self._journal.append((table, key, before))
 
     def mark(self) -> int:
-        """The current point, to which `rollback` can return."""
+        """The current position in the journal, to which `rollback` can return."""
         return len(self._journal)
 
     def rollback(self, mark: int) -> None:

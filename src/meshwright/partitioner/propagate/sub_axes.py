@@ -1,9 +1,9 @@
 """Splits mesh axes into sub-axes, so that a reshape can use the part of an axis that fits.
 
-Example: a dim of 4 heads times 64 is cut along an axis of 8. The cut is 4 ways over heads
-and 2 ways within a head: the axis spills over to the next factor. Propagation knows only
-whole axes, so the axis is replaced by two sub-axes, of sizes 4 and 2, which together mean
-the same (Shardy's sub-axes).
+Example: a dim of 4 heads times 64 is cut along an axis of 8. The axis cuts the heads 4
+ways, and each head 2 ways. Propagation knows only complete axes, so the axis is
+replaced by two sub-axes, of sizes 4 and 2, which together mean the same (Shardy's
+sub-axes).
 """
 
 import math
@@ -17,8 +17,7 @@ from meshwright.program.ir import Sharding
 SUB_AXIS = ":"
 """The character between an axis and the number of its sub-axis, as in `model:0`.
 
-ASCII, since names of axes travel through exported programs.
-"""
+ASCII, since exported programs contain names of axes."""
 
 
 def split_axes(
@@ -26,9 +25,9 @@ def split_axes(
 ) -> tuple[Mesh, Mapping[str, tuple[str, ...]]]:
     """The mesh over sub-axes, and the sub-axes of each axis, major to minor.
 
-    An axis that fits every reshape is its own only sub-axis. So is an axis in `kept`: a
-    cut along it stops at the major part of a reshape if it does not fit. Raises
-    `MeshError` for an axis whose name could be the name of a sub-axis.
+    An axis that fits every reshape has itself as its only sub-axis. So has an axis in
+    `kept`: if it does not fit a reshape, a cut along it stops there at the major
+    factor. Raises `MeshError` for an axis whose name could be the name of a sub-axis.
     """
     taken = [axis for axis in mesh.axes if SUB_AXIS in axis]
     if taken:
@@ -58,9 +57,10 @@ def split_axes(
 
 
 def _split(size: int, majors: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
-    """Factors of `size` that fill the major extents of each product, one after another.
+    """Sizes of the sub-axes of an axis of `size` devices.
 
-    majors: for each dim that is a product of factors, all extents but the last.
+    They fill the major extents of each product, one after another. majors: for each dim
+    that is a product of factors, all extents but the last.
     """
     parts = [size]
     for extents in majors:
@@ -73,9 +73,10 @@ def _split(size: int, majors: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
 
 
 def _fill(parts: list[int], position: int, extent: int) -> tuple[int, bool]:
-    """Take parts from `position` on to fill an extent, splitting the last one taken.
+    """Use parts from `position` on to fill an extent; the last one used may be split.
 
-    Returns the first part not taken, and whether the extent is filled exactly.
+    Returns the position of the first unused part, and whether the extent is filled
+    exactly.
     """
     while extent > 1 and position < len(parts):
         common = math.gcd(extent, parts[position])
@@ -89,7 +90,7 @@ def _fill(parts: list[int], position: int, extent: int) -> tuple[int, bool]:
 
 
 def whole_axes(sharding: Sharding, sub_axes: Sequence[str]) -> Sharding | None:
-    """The sharding in the user's axes; `None` if part of an axis cuts some dim.
+    """The sharding in the user's axes; `None` if only part of an axis cuts some dim.
 
     sub_axes: all axes of the mesh over sub-axes, major to minor.
     """
@@ -106,7 +107,7 @@ def whole_axes(sharding: Sharding, sub_axes: Sequence[str]) -> Sharding | None:
 def join_sub_axes(
     axes: tuple[str, ...], sub_axes: Mapping[str, tuple[str, ...]]
 ) -> tuple[str, ...]:
-    """The axes of one dim, with complete runs of sub-axes replaced by their axis."""
+    """The axes of one dim, with each complete run of sub-axes replaced by its axis."""
     for axis, parts in sub_axes.items():
         for i in range(len(axes) - len(parts) + 1):
             if axes[i : i + len(parts)] == parts:
@@ -116,12 +117,12 @@ def join_sub_axes(
 
 
 def user_axes(axes: Iterable[str]) -> tuple[str, ...]:
-    """The user's axes that sub-axes are part of, each once, in order."""
+    """The user's axes to which sub-axes belong, without repetition, in order."""
     return tuple(dict.fromkeys(axis.partition(SUB_AXIS)[0] for axis in axes))
 
 
 def show_axis(axis: str, sizes: Mapping[str, int]) -> str:
-    """The quoted name of an axis; of a sub-axis with the sizes that it is a factor of.
+    """The quoted name of an axis; for a sub-axis also its position and the axis's sizes.
 
     sizes: of all sub-axes, major to minor.
 

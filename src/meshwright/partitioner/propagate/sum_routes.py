@@ -1,11 +1,11 @@
 """Routes of partial sums through a graph: which ops may read a sum before it is reduced.
 
-The answers depend on the program alone, not on what a state cuts. Two rules let a partial
-sum pass. It is *cheap* if all readers are linear in it and their results together are no
-larger. It is *delayed* if its only route leads to an accumulator of a loop, and one
-reduction after the loop moves fewer bytes than a reduction of this value each time that
-it is made. A delayed sum may be converted to a wider dtype, be padded or stacked, and
-leave a rematted region or a branch.
+The answers depend only on the program, not on a state's cuts. A partial sum may be
+passed on for two reasons. It is *cheap* if all readers are linear in it and their
+results together are no larger. It is *delayed* if its only route leads to an
+accumulator of a loop, and one reduction after the loop moves fewer bytes than a
+reduction of this value each time that it is computed. A delayed sum may be converted to
+a wider dtype, be padded or stacked, and leave a rematted region or a branch.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from meshwright.program.ir import Atom, Literal, Op, Value, num_bytes
 
 
 class SumRoutes:
-    """Finds routes on demand, and keeps the answers."""
+    """Answers questions about routes of partial sums, and remembers the answers."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -25,8 +25,8 @@ class SumRoutes:
         }
         self._cheap: dict[int, bool] = {}
         self._accumulators: dict[int, Node | None] = {}
-        self._before: dict[int, float] = {}
-        self._after: dict[int, float] = {}
+        self._upstream: dict[int, float] = {}
+        self._downstream: dict[int, float] = {}
         self._delayed: dict[int, bool] = {}
         self._numbers: dict[Op, list[int | None]] = {}
         self._sources: dict[int, list[int]] = {}
@@ -37,7 +37,7 @@ class SumRoutes:
         }
 
     def numbers(self, op: Op) -> list[int | None]:
-        """The number of each operand; `None` for a literal."""
+        """The value number of each operand of an op; `None` for a literal."""
         found = self._numbers.get(op)
         if found is None:
             known = self.graph.number
@@ -55,13 +55,13 @@ class SumRoutes:
     # -- cheap ----------------------------------------------------------------------
 
     def is_cheap(self, value: int) -> bool:
-        """Whether all uses of a value are linear, and their results together no larger."""
+        """Whether all readers of a value are linear, and their results no larger."""
         known = self._cheap.get(value)
         if known is None:
-            known = self._cheap[value] = self._weigh(value)
+            known = self._cheap[value] = self._has_cheap_readers(value)
         return known
 
-    def _weigh(self, value: int) -> bool:
+    def _has_cheap_readers(self, value: int) -> bool:
         consumers = self.graph.consumers[value]
         if not consumers or value in self.outputs:
             return False
@@ -79,7 +79,7 @@ class SumRoutes:
         return made <= num_bytes(self.graph.values[value])
 
     def _equal_share(self, node: Node, value: int, num_consumers: int) -> float | None:
-        """The share of a linear op's result bytes that counts for one operand value."""
+        """The share of a linear op's result bytes that is charged to one operand value."""
         group = self._group_of(node, value)
         if group is None or (len(group) > 1 and num_consumers > 1):
             return None
@@ -87,7 +87,7 @@ class SumRoutes:
         return self.numbers(node.op).count(value) / len(group)
 
     def _group_of(self, node: Node, value: int) -> frozenset[int] | None:
-        """Operands in which a node is jointly linear, with all uses of a value."""
+        """The linear set of a node's operands that contains all uses of a value, if any."""
         if node.op is None:
             return None
         places = {p for p, n in enumerate(self.numbers(node.op)) if n == value}
@@ -96,9 +96,9 @@ class SumRoutes:
     # -- delayed --------------------------------------------------------------------
 
     def accumulator_of(self, value: int) -> Node | None:
-        """The wire of the loop that adds up a value, which has no other readers.
+        """The wire of the loop that accumulates a value; `None` if it has other readers.
 
-        Between the value and the addition are linear ops and ends of regions.
+        Only linear ops and ends of regions lie between the value and the addition.
         """
         passed: list[int] = []
         found: Node | None = None
@@ -115,7 +115,7 @@ class SumRoutes:
         return found
 
     def is_delayed(self, value: int) -> bool:
-        """Whether reducing a sum after its accumulator's loop moves fewer bytes."""
+        """Whether to reduce a sum after its accumulator's loop, which moves fewer bytes."""
         known = self._delayed.get(value)
         if known is None:
             known = self._delayed[value] = self._saves_bytes(value)
@@ -125,15 +125,15 @@ class SumRoutes:
         step = self._step(value)
         if step is None or self.accumulator_of(value) is None:
             return False
-        self._find_after(value)
-        return self._later(value, *step) < self._here(value) * (1 - 1e-9)
+        self._record_downstream(value)
+        return self._bytes_later(value, *step) < self._bytes_here(value) * (1 - 1e-9)
 
     def has_sum(self, value: int) -> bool:
-        """Whether the partial sum of some op upstream may reach a value unreduced."""
-        return self._find_before(value) > 0
+        """Whether a partial sum of some op upstream may reach a value unreduced."""
+        return self._bytes_upstream(value) > 0
 
     def sources(self, node: Node) -> list[int]:
-        """The values that may make a node's results partial, if it has no sum itself."""
+        """The values that may make a node's results partial, if it sums nothing itself."""
         found = self._sources.get(node.index)
         if found is None:
             found = self._sources[node.index] = self._find_sources(node)
@@ -169,7 +169,7 @@ class SumRoutes:
         return node, self.graph.number[op.results[wire.result]]
 
     def _ends(self, node: Node) -> Iterator[int]:
-        """The values that bodies of a region hand on through a wire."""
+        """The values that the bodies of a region pass on through a wire."""
         op, wire = node.op, node.wire
         assert op is not None
         assert wire is not None
@@ -178,35 +178,40 @@ class SumRoutes:
             if isinstance(atom, Value):
                 yield self.graph.number[atom]
 
-    def _here(self, value: int) -> float:
-        """Bytes of a value, times the number of times that a step makes it."""
+    def _bytes_here(self, value: int) -> float:
+        """Bytes of a value, times the number of times per step that it is computed."""
         times = self._executions.get(value, 1)
         return float(num_bytes(self.graph.values[value]) * times)
 
-    def _later(self, value: int, reader: Node, result: int) -> float:
+    def _bytes_later(self, value: int, reader: Node, result: int) -> float:
         """A value's share of the bytes reduced later, if its reader takes it partial."""
-        addends = self._addends(reader, result, value)
-        total = sum(map(self._find_before, addends))
-        own = addends.count(value) * self._find_before(value)
-        return self._after[result] * (own / total if total else 1 / len(addends))
+        addends = self._summed_values(reader, result, value)
+        total = sum(map(self._bytes_upstream, addends))
+        own = addends.count(value) * self._bytes_upstream(value)
+        return self._downstream[result] * (own / total if total else 1 / len(addends))
 
-    def _find_after(self, value: int) -> None:
-        """Record the fewest bytes to reduce for a value, either at the value or later."""
+    def _record_downstream(self, value: int) -> None:
+        """Record the fewest bytes to reduce for a value, there or downstream of it."""
         passed: list[int] = []
-        while value not in self._after:
+        while value not in self._downstream:
             passed.append(value)
             step = self._step(value)
             if step is None:
                 break
             value = step[1]
         for each in reversed(passed):
-            self._after[each] = self._here(each)
+            self._downstream[each] = self._bytes_here(each)
             if (step := self._step(each)) is not None:
-                later = self._later(each, *step)
-                self._after[each] = min(self._after[each], later)
+                later = self._bytes_later(each, *step)
+                self._downstream[each] = min(self._downstream[each], later)
 
-    def _addends(self, node: Node, result: int, value: int | None = None) -> list[int]:
-        """The values that a node adds up or hands on as a result, for one operand."""
+    def _summed_values(
+        self, node: Node, result: int, value: int | None = None
+    ) -> list[int]:
+        """The values that a node adds up or passes on to a result.
+
+        value: only the operands that are added to this one, itself included.
+        """
         if node.wire is not None:
             is_handed_on = is_exit(node) or (
                 is_carry(node) and not self.is_start(result)
@@ -221,29 +226,31 @@ class SumRoutes:
         return [n for g in groups for p in g if (n := numbers[p]) is not None]
 
     def is_start(self, value: int) -> bool:
-        """Whether a wire's value is an input of a body, rather than a result."""
+        """Whether a wire's value is an input of a body rather than a result."""
         node = self.graph.nodes[self.graph.producer[value]]
         assert node.op is not None
         return self.graph.values[value] not in node.op.results
 
-    def _find_before(self, value: int) -> float:
-        """The fewest bytes to reduce all sums upstream, at a value or before it."""
-        waiting = [] if value in self._before else [value]
+    def _bytes_upstream(self, value: int) -> float:
+        """The fewest bytes to reduce for a value, at the value or upstream of it."""
+        waiting = [] if value in self._upstream else [value]
         while waiting:
             last = waiting[-1]
             node = self.graph.nodes[self.graph.producer[last]]
             is_sum = node.rule is not None and node.rule.reductions
-            addends = [] if is_sum else self._addends(node, last)
-            missing = [n for n in addends if n not in self._before]
-            if missing and last not in self._before:
+            addends = [] if is_sum else self._summed_values(node, last)
+            missing = [n for n in addends if n not in self._upstream]
+            if missing and last not in self._upstream:
                 waiting += missing
                 continue
             waiting.pop()
             before = (
-                self._here(last) if is_sum else sum(self._before[n] for n in addends)
+                self._bytes_here(last)
+                if is_sum
+                else sum(self._upstream[n] for n in addends)
             )
-            self._before[last] = min(self._here(last), before)
-        return self._before[value]
+            self._upstream[last] = min(self._bytes_here(last), before)
+        return self._upstream[value]
 
 
 def linear_sets(node: Node) -> tuple[frozenset[int], ...]:
@@ -252,7 +259,7 @@ def linear_sets(node: Node) -> tuple[frozenset[int], ...]:
 
 
 def is_carry(node: Node) -> bool:
-    """Whether a node is the wire of a value that a scan hands to its next iteration."""
+    """Whether a node is the wire of a value that a scan passes to its next iteration."""
     wire = node.wire
     if wire is None or not _is_scan(node) or wire.is_stacked:
         return False
@@ -262,7 +269,7 @@ def is_carry(node: Node) -> bool:
 def is_exit(node: Node) -> bool:
     """Whether a node is the wire of a value that only leaves a region.
 
-    A scan stacks such values, a rematted region or branch returns them.
+    A scan stacks such a value; a rematted region or branch returns it.
     """
     op, wire = node.op, node.wire
     if op is None or wire is None or op.kind not in ("scan", "remat", "cond"):

@@ -1,7 +1,7 @@
-"""Share of a step's work that is cut along an axis, in FLOPs of matrix products.
+"""Share of a step's work that an axis cuts, in FLOPs of matrix products.
 
-A program without products counts the FLOPs of all of its ops. Optimizer steps and
-norms are left out otherwise: they are cheap, and no cut of the batch divides the first.
+If a program has no products, the FLOPs of all ops count. Otherwise optimizer steps and
+norms are ignored: they are cheap, and no cut of the batch divides the optimizer steps.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from meshwright.program.ops import Trait, has_trait, work_of
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Task:
-    """An op, and its operations in a step, over all iterations of loops."""
+    """An op, and its FLOPs in a step over all iterations of loops."""
 
     node: Node
     flops: int
@@ -44,7 +44,7 @@ def cut_share(work: Workspace, axis: str) -> float:
 
 
 def uncut_places(work: Workspace, axis: str, most: int = 3) -> list[str]:
-    """Kind and source line of the ops with most of the uncut work, most work first."""
+    """The ops with most of the uncut work, as kind and source line, most work first."""
     flops: dict[str, int] = {}
     for task in tasks_of(work.graph):
         if not _is_cut(work, task.node, axis):
@@ -54,14 +54,13 @@ def uncut_places(work: Workspace, axis: str, most: int = 3) -> list[str]:
 
 
 MOST_UNCUT = 0.25
-"""Share of the work above which a tactic that leaves it whole warns.
+"""Largest share of the work that a tactic may leave uncut without a warning.
 
-Megatron alone leaves 2 % to 13 % of decoders whole, and 24 % of a mixture of experts.
-"""
+Megatron alone leaves 2 % to 13 % of decoders uncut, and 24 % of a mixture of experts."""
 
 
 def note_uncut_work(work: Workspace, axis: str, tactic: str, advice: str) -> None:
-    """Refuse and warn if a tactic has left a large part of the work whole.
+    """Add a refusal and a warning if a tactic has left a large part of the work uncut.
 
     advice: what the user can do.
     """
@@ -80,9 +79,10 @@ def note_uncut_work(work: Workspace, axis: str, tactic: str, advice: str) -> Non
 
 
 def first_cut_sums(work: Workspace, axis: str) -> bool:
-    """Whether the first op with work that an axis cuts sums over the dim that is cut.
+    """Whether the first op that an axis cuts sums over the dim that is cut.
 
-    A batch is summed only in the backward pass, and in the loss.
+    For an axis over the batch it does not: only the backward pass and the loss sum over
+    it.
     """
     for task in tasks_of(work.graph):
         if _is_cut(work, task.node, axis):
@@ -95,9 +95,9 @@ def first_cut_sums(work: Workspace, axis: str) -> bool:
 
 
 def gathers(work: Workspace, axis: str) -> bool:
-    """Whether an axis cuts some value that an op reads whole or with another cut.
+    """Whether an axis cuts some value that an op needs uncut or cut on another dim.
 
-    A cut of the batch needs no such gather: up to sums, examples are independent.
+    A cut of the batch needs no such gather, since examples are independent up to sums.
     """
     return any(
         reads_otherwise(work, work.graph.nodes[index], value, sub_axis)
@@ -108,7 +108,7 @@ def gathers(work: Workspace, axis: str) -> bool:
 
 
 def reads_otherwise(work: Workspace, reader: Node, value: int, sub_axis: str) -> bool:
-    """Whether an op reads a value, which a sub-axis cuts, whole or cut on another dim."""
+    """Whether an op needs a value uncut, or cut on another dim than a sub-axis cuts."""
     dim = work.state.dim_on(value, sub_axis)
     if dim is None or dim < 0 or reader.input_position is not None:
         return False

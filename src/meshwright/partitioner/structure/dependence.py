@@ -1,4 +1,4 @@
-"""Dependence of values on a program's inputs, as sets of bits; bit `i` is input `i`."""
+"""Dependence of values on a program's inputs, as bit sets: bit `i` stands for input `i`."""
 
 from meshwright.partitioner.propagate import Graph, Node
 from meshwright.program.ir import Op, Program
@@ -6,30 +6,31 @@ from meshwright.program.ops import Trait, has_trait
 
 
 def find_dependence(graph: Graph) -> list[int]:
-    """The inputs that each value depends on, by value number."""
+    """The bit set of inputs that each value depends on, by the value's number."""
     bits = _start(graph)
     _visit(graph, graph.program, bits)
     return bits
 
 
 def find_first_dependence(graph: Graph) -> list[int]:
-    """The inputs that each value depends on before the program has updated its state.
+    """The inputs that each value depends on before the program updates its state.
 
     A program may train in a loop, or several times in a row. What comes after the first
-    update of a parameter depends on all of the state, and tells nothing about roles. So
-    loops count as one iteration, and an updated value depends on data only. A value is the
-    update of a state input if elementwise ops of one shape lead from it to the output that
-    replaces the input, and if it is the first such value that depends on data.
+    update of a parameter depends on all of the state, and says nothing about the roles
+    of inputs. So loops count as one iteration, and an updated value depends only on
+    data. A value is the update of a state input if elementwise ops of one shape lead
+    from it to the output that replaces the input, and if it is the first such value
+    that depends on data.
     """
-    lines = _lines(graph)
+    on_path = _find_update_paths(graph)
     state = sum(1 << i for i in set(graph.ties.values()))
     bits = _start(graph)
-    _visit_once(graph, graph.program, bits, lines, state)
+    _visit_once(graph, graph.program, bits, on_path, state)
     return bits
 
 
 def members(bits: int) -> list[int]:
-    """The positions in a bit set, in order."""
+    """The positions of the bits that are set, in increasing order."""
     found: list[int] = []
     while bits:
         low = bits & -bits
@@ -47,7 +48,7 @@ def _visit(graph: Graph, program: Program, bits: list[int]) -> None:
 
 
 def _visit_region(graph: Graph, op: Op, bits: list[int]) -> None:
-    """Propagate through a region's bodies until nothing changes."""
+    """Propagate bits through a region's bodies until nothing changes."""
     wires = graph.wire_nodes[op]
     for node in wires:
         _flow(node, bits)
@@ -60,7 +61,7 @@ def _visit_region(graph: Graph, op: Op, bits: list[int]) -> None:
 
 
 def _flow(node: Node, bits: list[int]) -> bool:
-    """Add the operands' bits to a node's results; true if a result changed."""
+    """Add the bits of a node's operands to its results; True if a result changed."""
     found = 0
     for value, _ in node.ins:
         found |= bits[value]
@@ -79,60 +80,66 @@ def _start(graph: Graph) -> list[int]:
     return bits
 
 
-def _lines(graph: Graph) -> list[int]:
-    """By value, the state inputs (as bits) that it may be on the way to replace.
+def _find_update_paths(graph: Graph) -> list[int]:
+    """For each value, the state inputs, as bits, of whose updates it may be a part.
 
-    They are found from the outputs backwards, through elementwise ops and loop wires, as
-    long as the shape stays that of the output.
+    They are found from the outputs backwards, through elementwise ops and loop wires,
+    as long as the shape stays that of the output.
     """
-    lines = [0] * len(graph.values)
+    on_path = [0] * len(graph.values)
     for output, position in graph.ties.items():
         atom, bit = graph.program.outputs[output], 1 << position
         todo = [graph.number[atom]] if atom in graph.number else []
         while todo:
             value = todo.pop()
-            if lines[value] & bit:
+            if on_path[value] & bit:
                 continue
-            lines[value] |= bit
+            on_path[value] |= bit
             node = graph.nodes[graph.producer[value]]
             shape = graph.values[value].shape
             if _keeps_shape(node):
                 todo += [v for v, _ in node.ins if graph.values[v].shape == shape]
-    return lines
+    return on_path
 
 
 def _keeps_shape(node: Node) -> bool:
-    """Whether a node is elementwise, or hands a value into or out of a region."""
+    """Whether a node is elementwise, or a wire into or out of a region."""
     if node.op is None:
         return False
     return node.wire is not None or has_trait(node.op.kind, Trait.ELEMENTWISE)
 
 
 def _visit_once(
-    graph: Graph, program: Program, bits: list[int], lines: list[int], state: int
+    graph: Graph, program: Program, bits: list[int], on_path: list[int], state: int
 ) -> None:
-    """Propagate bits through a program with loops run once; forget updated state."""
+    """Propagate bits with each loop run once; remove the bits of state that was updated.
+
+    state: bits of all state inputs. on_path: the result of `_find_update_paths`.
+    """
     for op in program.ops:
         if not op.bodies:
             _flow(graph.op_node[op], bits)
-            _forget(graph.op_node[op], bits, lines, state)
+            _forget(graph.op_node[op], bits, on_path, state)
             continue
         wires = graph.wire_nodes[op]
         for node in wires:
             _flow(node, bits)
         for body in op.bodies:
-            _visit_once(graph, body, bits, lines, state)
+            _visit_once(graph, body, bits, on_path, state)
         inner = [graph.number[v] for body in op.bodies for v in body.inputs]
         before = [bits[value] for value in inner]
         for node in wires:
             _flow(node, bits)
-            _forget(node, bits, lines, state)
+            _forget(node, bits, on_path, state)
         for value, old in zip(inner, before, strict=True):  # no second iteration
             bits[value] = old
 
 
-def _forget(node: Node, bits: list[int], lines: list[int], state: int) -> None:
-    """Remove the state's bits from results that depend on data and lead to an update."""
+def _forget(node: Node, bits: list[int], on_path: list[int], state: int) -> None:
+    """Remove the bits of state from a node's results that are updates of state.
+
+    on_path: the result of `_find_update_paths`.
+    """
     for value, _ in node.outs:
-        if bits[value] & ~state and bits[value] & lines[value]:
+        if bits[value] & ~state and bits[value] & on_path[value]:
             bits[value] &= ~state

@@ -1,4 +1,4 @@
-"""Products of weights with activations, and the parameter that each reads."""
+"""Products of weights with activations, and the parameter dims that they read."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ from meshwright.program.rules.rule import Dims
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Product:
-    """The first product, in program order, that has some weight as an operand.
+    """The first product, in program order, that has a given weight as an operand.
 
     weight: the operand that depends on parameters only. activation: the other one.
     """
@@ -24,17 +24,17 @@ class Product:
 
     @property
     def free(self) -> list[int]:
-        """Factors that weight and result share and the activation lacks."""
+        """Factors of the weight and the result, but not of the activation."""
         return self._factors(self.weight[1], self._made - _all(self.activation[1]))
 
     @property
     def summed(self) -> list[int]:
-        """Factors that weight and activation share and the result lacks."""
+        """Factors of the weight and the activation, but not of the result."""
         return self._factors(self.weight[1], _all(self.activation[1]) - self._made)
 
     @property
     def batch(self) -> list[int]:
-        """Factors that weight, activation and result share."""
+        """Factors of the weight, the activation and the result."""
         return self._factors(self.weight[1], _all(self.activation[1]) & self._made)
 
     @property
@@ -47,12 +47,12 @@ class Product:
 
     @property
     def rows(self) -> list[int]:
-        """Factors that activation and result share and the weight lacks."""
+        """Factors of the activation and the result, but not of the weight."""
         return self._factors(self.activation[1], self._made - _all(self.weight[1]))
 
     @property
     def result(self) -> Port:
-        """The value that the product makes."""
+        """The value that the product computes."""
         return self.node.outs[0]
 
     @property
@@ -63,7 +63,7 @@ class Product:
         return [f for factors in dims for f in factors if f in wanted]
 
     def leaf(self, work: Workspace, factor: int) -> tuple[str, Node, int] | None:
-        """(path, node, dim) of the parameter dim that a weight's factor comes from."""
+        """(path, node, dim) of the parameter dim that becomes a factor of the weight."""
         value, dims = self.weight
         dim = next(d for d, fs in enumerate(dims) if factor in fs)
         found = leaf_dim(work.graph, value, dim)
@@ -74,9 +74,9 @@ class Product:
 
 
 def find_products(work: Workspace, structure: Structure) -> list[Product]:
-    """The first product of every parameter with an operand that depends on other inputs.
+    """For every parameter the first product of it with an operand that is not a parameter.
 
-    The first one in program order is in the forward pass; gradients come later.
+    The first product in program order is in the forward pass; gradients come later.
     """
     params = sum(1 << i for i in structure.params)
     seen = 0

@@ -1,10 +1,11 @@
 """Names of ops that a person can read and type: `gpt3.py:96 dot_general f32[8,24]`.
 
-A site is all ops of one kind on one source line whose results have one type, in all
-layers that the line writes. Ops of a site that have different neighbours in the graph,
-such as a product and the gradient of another, are told apart by `#1`, `#2`, and so on.
-`@2-4,7` selects some of these, counted from 1 in program order. The values that enter,
-run through and leave a loop or branch have the kinds `scan.in`, `scan.carry`, `scan.out`.
+A site consists of all ops of one kind on one source line whose results have one type,
+in all layers to which the line belongs. Ops of a site that have different neighbours in
+the graph, such as a product and the gradient of another, are distinguished by `#1`,
+`#2`, and so on. `@2-4,7` selects some of these, counted from 1 in program order. Values
+that enter, run through or leave a loop or branch have the kinds `scan.in`,
+`scan.carry`, `scan.out`.
 """
 
 import re
@@ -22,15 +23,17 @@ _SITE = re.compile(
     r"(?: @(?P<some>\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*))?"
 )
 _ROUNDS = 2
-"""Rounds of colour refinement: neighbours of neighbours tell a query from a key.
+"""Rounds of colour refinement. Two suffice to tell a query from a key in attention.
 
-With more rounds the first layer would differ from the second.
-"""
+With more rounds the first layer would differ from the second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an op is written, and what it makes. An op without a line is in file "?"."""
+    """Where an op is written, and the type of its result.
+
+    An op without a source line is in file "?".
+    """
 
     file: str
     line: int
@@ -43,9 +46,13 @@ class Place:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sites:
-    """The ops of a program by place; each place's kinds of surroundings, in order.
+    """The ops of a program by place.
 
-    on_line: the places of one kind of op on one line.
+    At each place the ops are in tuples, one for each kind of neighbourhood in the graph
+    (`#1`, `#2` in names).
+
+    place_of: for each node its place, and the position of its tuple there. on_line:
+    places by line and kind of op.
     """
 
     of: Mapping[Place, tuple[tuple[Node, ...], ...]]
@@ -53,7 +60,7 @@ class Sites:
     on_line: Mapping[tuple[int, str], Sequence[Place]]
 
     def name(self, place: Place, number: int | None = None) -> str:
-        """The text that `find` reads back: all ops of a place, or those of one number."""
+        """The name of all ops of a place, or of those in its tuple `number`, for `find`."""
         files = {p.file for p in self.of}
         short = Place(_short(place.file, files), place.line, place.kind, place.type)
         if number is None or len(self.of[place]) == 1:
@@ -61,7 +68,7 @@ class Sites:
         return f"{short} #{number + 1}"
 
     def names(self, nodes: Collection[Node]) -> Iterator[str]:
-        """Names that together select exactly the given ops."""
+        """Names that together select exactly these ops."""
         wanted = {node.index for node in nodes}
         for place in dict.fromkeys(self.place_of[i][0] for i in sorted(wanted)):
             alike = self.of[place]
@@ -75,7 +82,7 @@ class Sites:
                     yield self.name(place, number) + some
 
     def find(self, text: str) -> list[Node]:
-        """The ops that a name selects; `TacticError` for no site, or for several."""
+        """The ops that a name selects; `TacticError` if it fits no site, or several."""
         read = _SITE.fullmatch(" ".join(text.split()))
         if read is None:
             raise TacticError(
@@ -89,7 +96,7 @@ class Sites:
             raise TacticError(self._unknown(text, read))
         if len(found) > 1:
             names = ", ".join(repr(self.name(p)) for p in found[:8])
-            raise TacticError(f"{text!r} could be any of {names}; say more of it")
+            raise TacticError(f"{text!r} could be any of {names}; give one of these")
         nodes = self._numbered(text, read["number"], self.of[found[0]])
         return nodes if read["some"] is None else self._some(text, read["some"], nodes)
 
@@ -159,7 +166,7 @@ def _sites(graph: Graph, nodes: Sequence[Node]) -> Sites:
 
 
 def _kind(node: Node) -> str:
-    """The text "constant", or the part that a wire plays in a loop or branch."""
+    """The kind of a constant, "constant", or of a wire, such as "scan.carry"."""
     wire = node.wire
     if node.op is None or wire is None:
         return "constant"
@@ -178,10 +185,10 @@ def _place(graph: Graph, node: Node) -> Place:
 
 
 def refined_labels(graph: Graph, first: Sequence[object], rounds: int) -> list[int]:
-    """A label for each node, equal for nodes that colour refinement cannot tell apart.
+    """A label for each node; equal if colour refinement cannot tell the nodes apart.
 
-    first: each node's label before any round. Each round adds the labels of neighbours
-    (Weisfeiler and Lehman, 1968).
+    first: each node's label before the first round. Each round adds the labels of
+    neighbours (Weisfeiler and Lehman, 1968).
     """
     labels = _number(first)
     for _ in range(rounds):
@@ -208,7 +215,7 @@ def _number(labels: Sequence[object]) -> list[int]:
 
 
 def _ranges(numbers: Sequence[int]) -> str:
-    """`1-3,7` of numbers in order."""
+    """Increasing numbers as ranges: `1-3,7` for 1, 2, 3, 7."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][1] + 1:
@@ -229,7 +236,7 @@ def _is_file(said: str, file: str) -> bool:
 
 
 def _short(file: str, files: set[str]) -> str:
-    """The shortest end of a path that no other file shares."""
+    """The shortest suffix of a path that no other file ends with."""
     parts = file.split("/")
     for start in range(len(parts) - 1, 0, -1):
         short = "/".join(parts[start:])

@@ -1,10 +1,10 @@
 """Roles of a step's inputs, found by data dependence and never by names.
 
 State is every input whose updated value the step returns (`graph.ties`). Parameters are
-the state that the loss depends on. Other state is optimizer state, which includes the
-statistics of a batch norm. All other inputs with dims are data, except for PRNG keys and
-for weights that the step reads and does not return. Such weights are floats, or integers
-of 8 bits or less: quantized weights.
+the state on which the loss depends. Other state is optimizer state, which includes the
+statistics of a batch norm. All other inputs with dims are data, except for PRNG keys
+and for weights that the step reads and does not return. Such weights are floats, or
+integers of 8 bits or less: quantized weights.
 """
 
 from collections.abc import Sequence
@@ -29,8 +29,9 @@ class Structure:
     """Input positions by role, and for each value the inputs that it depends on, as bits.
 
     carried: state that is neither parameter nor optimizer state, such as a cache.
-    owner: by optimizer leaf, the parameters whose updated values depend on it.
-    first: as `depends`, before the step has updated any state.
+    owner: for each optimizer leaf, the parameters whose updated values depend on it.
+    depends: for each value, by number. first: the same before the step has updated any
+    state.
     """
 
     params: tuple[int, ...]
@@ -91,11 +92,11 @@ def _is_array(graph: Graph, node: Node) -> bool:
 def _trained(
     graph: Graph, depends: Sequence[int], first: Sequence[int], state: set[int]
 ) -> set[int]:
-    """The state that outputs other than state depend on, such as a loss.
+    """The state on which outputs other than state depend, such as a loss.
 
     An output that depends on all of the state, such as the norm of the new parameters,
-    tells nothing, unless only part of the state acts on it before the first update. If
-    no output tells anything, `_influential` decides.
+    says nothing, unless before the first update it depends on only part of the state.
+    If no output says anything, `_influential` decides.
     """
     everything = sum(1 << i for i in state)
     told = {o for o, _ in _outputs(graph, depends)} - graph.ties.keys()
@@ -116,8 +117,8 @@ def _trained(
 def _influential(graph: Graph, depends: Sequence[int], state: set[int]) -> set[int]:
     """State leaves on which many updated leaves depend, as on a parameter.
 
-    A parameter acts on every gradient. Optimizer state acts on itself and on its
-    parameter, which are fewer than five leaves.
+    Every gradient depends on a parameter. On a leaf of optimizer state depend only
+    itself and its parameter, fewer than five leaves.
     """
     count = dict.fromkeys(state, 0)
     for position, bits in _outputs(graph, depends):
@@ -138,10 +139,11 @@ def _outputs(graph: Graph, depends: Sequence[int]) -> list[tuple[int, int]]:
 def _weights(
     graph: Graph, depends: Sequence[int], leaves: set[int], trained: set[int]
 ) -> tuple[set[int], set[int]]:
-    """(weights, data) among the leaves, by the first product that each is an operand of.
+    """(weights, data) among the leaves, by the first product that has each as an operand.
 
-    In that product a weight is multiplied with something that depends on data, and data
-    with a weight. If both operands are leaves, the second is the weight, as in `x @ w`.
+    In that product a weight is multiplied with a value that depends on data, and data
+    with one that depends on a weight. If both operands are leaves, the second is the
+    weight, as in `x @ w`.
     """
     weights: set[int] = set()
     data: set[int] = set()
@@ -194,7 +196,7 @@ def _is_in(path: str, group: str | None) -> bool:
 def _owners(
     graph: Graph, depends: Sequence[int], params: list[int], optimizer: list[int]
 ) -> dict[int, tuple[int, ...]]:
-    """The parameters of each optimizer leaf; those of the leaf's own shape come first."""
+    """The parameters of each optimizer leaf, those of the leaf's own shape first."""
     found: dict[int, list[int]] = {i: [] for i in optimizer}
     mask = sum(1 << i for i in optimizer)
     outputs = {

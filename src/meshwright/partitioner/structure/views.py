@@ -1,7 +1,7 @@
 """Tracing of one dim of a value: back to its leaf, or forward to its readers.
 
-Both pass through nodes that keep a dim: casts, transposes, reshapes, slices of other
-dims, and the wires of loops and branches.
+Both pass through nodes that preserve a dim: casts, transposes, reshapes, slices of
+other dims, and the wires of loops and branches.
 """
 
 from meshwright.partitioner.propagate import Graph, Node
@@ -10,7 +10,10 @@ from meshwright.program.rules.rule import Dims
 
 
 def leaf_dim(graph: Graph, value: int, dim: int) -> tuple[Node, int] | None:
-    """The input that a dim of a value comes from, and its dim there; `None` if none."""
+    """The input that a dim of a value comes from, and its dim there.
+
+    `None` if the dim comes from no input.
+    """
     seen: set[int] = set()
     while value not in seen:
         seen.add(value)
@@ -31,11 +34,11 @@ def leaf_dim(graph: Graph, value: int, dim: int) -> tuple[Node, int] | None:
 
 
 def is_open(graph: Graph, node: Node, dim: int) -> bool:
-    """Whether no reader of a node's result needs one of its dims whole.
+    """Whether no reader of a node's result needs a given dim of it uncut.
 
     The dim of stacked layers is not open, since a scan over layers, or an index into
-    them, needs it whole. A concatenation along the dim is open if its result is. The
-    search for readers passes through concatenations and views only.
+    them, needs it uncut. A concatenation along the dim is open if its result is.
+    Readers are searched only through concatenations and views.
     """
     todo = [(node.outs[0][0], dim)]
     seen: set[tuple[int, int]] = set()
@@ -84,17 +87,17 @@ def is_key(graph: Graph, node: Node) -> bool:
 
 
 def dims_of(ports: tuple[Port, ...], value: int) -> Dims:
-    """The factors of each dim of a value, read from a node's ports (`ins` or `outs`)."""
+    """The factors of each dim of a value, taken from a node's ports (`ins` or `outs`)."""
     return next(dims for number, dims in ports if number == value)
 
 
 def dim_of(dims: Dims, factor: int) -> int | None:
-    """The dim that has this factor as its major one; `None` if there is none."""
+    """The dim whose major factor is `factor`; `None` if there is none."""
     return next((d for d, fs in enumerate(dims) if fs and fs[0] == factor), None)
 
 
 def major(factors: tuple[int, ...]) -> int | None:
-    """The factor of a dim that is cut first; `None` if the dim cannot be cut."""
+    """The major factor of a dim, which is cut first; `None` if the dim cannot be cut."""
     return factors[0] if factors else None
 
 

@@ -1,7 +1,7 @@
 """The workspace of a tactic: the graph, the decisions so far, the names of the leaves.
 
-Patterns select leaves by globs over their names, or values by tags. `Workspace.cut` words
-the refusal of a cut that is not possible.
+Patterns select leaves by globs over their names, or values by tags. `Workspace.cut`
+words the refusal of a cut that is not possible.
 """
 
 import math
@@ -20,7 +20,7 @@ from meshwright.program.ir import Value
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """A contracted dim of an op, by its number, for use in place of a dim of its result."""
+    """A dim that an op sums over, by its number, in place of a dim of the op's result."""
 
     index: int
 
@@ -64,13 +64,13 @@ class Workspace:
         ]
 
     def value(self, node: Node) -> Value:
-        """The value that a node makes."""
+        """The value that a node computes."""
         return self.graph.values[node.outs[0][0]]
 
     def cut(
         self, seeds: Iterable[tuple[str, Node, int | Sum]], axis: str, tactic: str
     ) -> None:
-        """Cut dims that nodes make or sum over, all together, then propagate.
+        """Cut dims of nodes' results, or dims that they sum over, then propagate once.
 
         seeds: (path, node, dim or sum). Cuts that are not possible go to `refusals`.
         """
@@ -108,7 +108,7 @@ class Workspace:
         return True
 
     def block(self, nodes: Iterable[tuple[str, Node]], axes: Iterable[str]) -> None:
-        """Keep the results of nodes whole along axes; later tactics cannot cut them."""
+        """Forbid that axes cut the results of nodes; later tactics cannot cut them."""
         for axis in axes:
             for sub_axis in self.sub_axes[self.mesh.require(axis)]:
                 for path, node in nodes:
@@ -119,7 +119,7 @@ class Workspace:
                         self.state.block(node, sub_axis)
 
     def mark(self) -> tuple[int, int, int]:
-        """A mark of the decisions so far, to which `rollback` can return."""
+        """The current point, to which `rollback` can return."""
         return self.state.mark(), len(self.refusals), len(self.warnings)
 
     def rollback(self, mark: tuple[int, int, int]) -> None:
@@ -140,7 +140,7 @@ class Workspace:
         return self.value(node).shape[dim] // parts
 
     def divisible_dims(self, node: Node, axis: str) -> list[int]:
-        """The dims of a node's result that an axis divides; none if it cuts the result."""
+        """The dims of a node's result that an axis divides; empty if it cuts one."""
         if self.is_cut(node, axis):
             return []
         size, dims = self.mesh.size(axis), range(len(self.value(node).shape))
@@ -172,7 +172,7 @@ class Workspace:
 
 @cache
 def pattern_regex(pattern: str) -> re.Pattern[str]:
-    """`state.**.kernel` as a regular expression: `*` one component, `**` any number."""
+    """A pattern as a regular expression: `*` is one component, `**` any number of them."""
     parts: list[str] = []
     for component in pattern.split("."):
         if component == "**":
@@ -184,7 +184,7 @@ def pattern_regex(pattern: str) -> re.Pattern[str]:
 
 
 def matches(pattern: str, path: str) -> bool:
-    """True when the glob covers the whole path."""
+    """Whether a pattern matches a complete path."""
     return pattern_regex(pattern).match(path) is not None
 
 
@@ -204,7 +204,7 @@ def require_patterns(tactic: str, patterns: Iterable[object]) -> None:
 
 
 def find_nodes(work: Workspace, pattern: str) -> list[tuple[str, Node]]:
-    """(path, node) of every leaf or tag that a pattern matches; an error if none does."""
+    """(path, node) of each leaf or tag that a pattern matches; an error if none does."""
     if pattern.startswith("tag:"):
         name = pattern[len("tag:") :]
         found = [(f"tag:{n}", node) for n, node in work.tags if n == name]
@@ -243,8 +243,8 @@ def _no_match(pattern: str, known: list[str]) -> str:
 def list_groups(work: Workspace, most: int = 6) -> str:
     """A line that lists patterns over the inputs, with the number of elements of each.
 
-    There is a pattern for each argument and first component of a path. The ones with most
-    elements come first; `most` of them are listed.
+    There is one pattern for each argument and first component of a path. Only the
+    `most` patterns with most elements are listed.
     """
     elements: dict[str, int] = {}
     for path, node in zip(work.paths, work.graph.input_nodes, strict=True):

@@ -1,9 +1,9 @@
 """Candidates for the batch of a program: dims of its data, and rows of a product.
 
-The first guess is the dim of the data that a training loop would call its batch. It can
-be wrong: a history of 1,024 numbers is no batch, and time comes first in some recurrent
-nets. So the guess is propagated, and what it cuts is compared with what the other dims
-cut (`data_parallel`).
+The first guess is the dim of the data that a training loop would call its batch. The
+guess can be wrong: a history of 1,024 numbers is no batch, and time comes first in some
+recurrent nets. So it is propagated, and what it cuts is compared with what the other
+dims cut (`data_parallel`).
 """
 
 from collections import Counter
@@ -18,13 +18,14 @@ from meshwright.partitioner.structure.workspace import Workspace
 
 type Leaves = list[tuple[str, Node]]
 type Seeds = list[tuple[str, Node, int]]
-"""(path or source line, node, dim of the value that it makes)."""
+"""(path or source line, node, dim of the value that the node computes)."""
 
 
 def guessed_batch(work: Workspace, leaves: Leaves, axis: str) -> Seeds:
-    """The batch dims of the commonest extent.
+    """The batch dims of those leaves whose batch has the most common extent.
 
-    The batch dim is dim 0, or dim 1 if readers need all of dim 0 and not all of dim 1.
+    The batch dim of a leaf is dim 0, or dim 1 if readers need all of dim 0 and not of
+    dim 1.
     """
     seeds = [(path, node, _batch_dim(work, node)) for path, node in leaves]
     extents = [work.value(node).shape[dim] for _, node, dim in seeds]
@@ -42,7 +43,10 @@ def guessed_batch(work: Workspace, leaves: Leaves, axis: str) -> Seeds:
 
 
 def data_dims(work: Workspace, leaves: Leaves, axis: str) -> Iterator[Seeds]:
-    """The dims of the data that an axis divides: one dim and extent at a time."""
+    """Candidate cuts of the data: all dims of one position and extent, one pair at a time.
+
+    Only extents that the axis divides.
+    """
     size = work.mesh.size(axis)
     shapes = [work.value(node).shape for _, node in leaves]
     dims = dict.fromkeys(
@@ -65,10 +69,10 @@ def data_dims(work: Workspace, leaves: Leaves, axis: str) -> Iterator[Seeds]:
 
 
 def product_rows(work: Workspace, leaves: Leaves, axis: str) -> Iterator[Seeds]:
-    """Each dim of the largest product's result that its weight lacks.
+    """Candidate cuts: each dim of the largest product's result that its weight lacks.
 
-    No input has this dim where a step divides its data into minibatches. Products of the
-    same source line and form, as an unrolled loop over minibatches has, are cut alike.
+    No input has this dim if a step divides its data into minibatches. Products of the
+    same source line and form, as in an unrolled loop over minibatches, are cut alike.
     """
     del leaves  # they are cut only as propagation finds
     size = work.mesh.size(axis)
@@ -91,7 +95,7 @@ def product_rows(work: Workspace, leaves: Leaves, axis: str) -> Iterator[Seeds]:
 
 
 def _batch_dim(work: Workspace, node: Node) -> int:
-    """The batch dim: 0, or 1 if readers need all of dim 0 and not all of dim 1."""
+    """The batch dim of a leaf: 0, or 1 if readers need all of dim 0 and not of dim 1."""
     if len(work.value(node).shape) < 2 or is_open(work.graph, node, 0):
         return 0
     return 1 if is_open(work.graph, node, 1) else 0

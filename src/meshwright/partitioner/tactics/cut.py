@@ -1,4 +1,4 @@
-"""The `cut` tactic: cut ops named by their place in the source."""
+"""The `cut` tactic: cut ops that are named by their place in the source."""
 
 import re
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from meshwright.partitioner.tactics.primitives import Choice, show_dim
 from meshwright.partitioner.tactics.tactic import TacticKind, as_code
 
 Where = int | str | Choice
-"""A dim of an op's first result, "sum" or "sum 1" for a dim it sums over, or
+"""A dim of an op's first result; "sum" or "sum 1" for a dim that the op sums over; or
 `REPLICATED`."""
 
 _SUM = re.compile(r"sum(?: (\d+))?")
@@ -22,7 +22,7 @@ _SUM = re.compile(r"sum(?: (\d+))?")
 class CutOps:
     """Cut ops along one axis, all ops of a place together, then propagate.
 
-    before: y = x @ w, whole        after `{"mlp.py:7 dot_general": 1}`: its columns
+    before: y = x @ w, uncut        after `{"mlp.py:7 dot_general": 1}`: its columns
     """
 
     sites: tuple[tuple[str, Where], ...]
@@ -35,7 +35,7 @@ class CutOps:
         return (self.axis,)
 
     def apply(self, work: Workspace) -> None:
-        """Block ops that stay whole, then cut all others together."""
+        """Block ops that must not be cut, then cut all others together."""
         work.mesh.require(self.axis)
         known = sites_of(work.graph)
         seeds: list[tuple[str, Node, int | Sum]] = []
@@ -56,18 +56,18 @@ class CutOps:
 
 
 def cut(sites: Mapping[str, Where], axis: str) -> CutOps:
-    """Cut ops inside: `cut({"model.py:96 dot_general f32[16,2048,24,96]": 2}, "model")`.
+    """Cut some ops: `cut({"model.py:96 dot_general f32[16,2048,24,96]": 2}, "model")`.
 
     sites: from places to what to cut there. A place is `file:line kind`, as the plan
         prints it; the last components of the path suffice. If a line has several ops of
         a kind, the type of the first result selects one. If such ops have different
         neighbours, `#1`, `#2` and so on at the end selects. All ops of a place, such as
         those of all layers, are cut together. What to cut is a dim of the first result
-        (negative counts from the back), "sum" or "sum 1" for the first or second dim that
-        the op sums over, or `REPLICATED` to keep it whole along the axis.
-    When the tactic is applied, it raises `TacticError` for a place that names no ops or is
-    ambiguous and for a dim out of range, and `MeshError` for an axis that is not in the
-    mesh.
+        (negative counts from the back), "sum" or "sum 1" for the first or second dim
+        that the op sums over, or `REPLICATED`: the op must not be cut along the axis.
+    When the tactic is applied, it raises `TacticError` for a place that names no ops or
+    is ambiguous and for a dim out of range, and `MeshError` for an axis that is not in
+    the mesh.
     """
     if not isinstance(sites, Mapping):
         raise TacticError(f"cut wants a mapping from places to dims, got {sites!r}")
@@ -83,7 +83,7 @@ def cut(sites: Mapping[str, Where], axis: str) -> CutOps:
 
 
 def _seed(work: Workspace, site: str, node: Node, where: Where) -> int | Sum:
-    """The dim or sum of one op that is cut; `TacticError` if the op has none."""
+    """The dim or sum of one op to cut; `TacticError` if the op does not have it."""
     if isinstance(where, str):
         read = _SUM.fullmatch(where)
         place = Sum(int(read[1] or 0) if read else 0)

@@ -30,7 +30,7 @@ from meshwright.partitioner.tactics.tactic import AxisTactic
 
 @dataclass(frozen=True, slots=True)
 class _BatchCut:
-    """The cut of the leaves that some patterns select, or of all data if there are none."""
+    """The cut of the batch of those leaves that match some patterns, or of all data."""
 
     inputs: tuple[str, ...]
 
@@ -62,17 +62,17 @@ class _BatchCut:
 def data_parallel(axis: str, inputs: str | Sequence[str] | None = None) -> AxisTactic:
     """Cut the batch along a mesh axis: `data_parallel("data")`.
 
-    before: f32[32, 8], whole        after: f32[32, 8], dim 0 along the axis
+    before: f32[32, 8], uncut        after: f32[32, 8], dim 0 along the axis
 
-    inputs: pattern, or several, of the leaves that carry the batch; by default those
-        that are neither state nor weights nor PRNG keys nor scalars.
-    The batch is dim 0 of the data, or dim 1 if a scan runs over dim 0. If that leaves
-    part of the matrix products whole, cuts weights, or needs values gathered, the other
-    dims are tried. If they are no better, the rows of the largest product are: minibatches
-    may be made inside the step. The dim that
-    cuts most of the work is taken. A warning says what even that leaves whole.
-    Raises `TacticError` for what is no pattern, and where there is nothing to cut, when
-    the tactic is applied.
+    inputs: pattern, or several, of the leaves that contain the batch; by default all
+        except state, weights, PRNG keys and scalars.
+    The batch is dim 0 of the data, or dim 1 if a scan runs over dim 0. If this cut
+    leaves part of the matrix products uncut, cuts weights, or needs values gathered,
+    the other dims of the data are tried. If none is better, the rows of the largest
+    product are tried, since minibatches may be made inside the step. The dim that cuts
+    most of the work is taken. A warning says what even this dim leaves uncut.
+    When the tactic is applied, it raises `TacticError` for an invalid pattern, and if
+    there is nothing to cut.
     """
     given: Any = () if inputs is None else inputs
     patterns = tuple(given) if isinstance(given, tuple | list) else (given,)
@@ -91,7 +91,8 @@ def data_leaves(work: Workspace) -> Leaves:
 def _cut_batch(work: Workspace, leaves: Leaves, axis: str, tactic: str) -> Seeds:
     """Cut the dim of the data along which most work is independent; returns its seeds.
 
-    The guess stands if it cuts nearly all, or nothing: the batch is not divisible then.
+    First `guessed_batch` is cut. Other dims are tried only if that cuts some work, but
+    not nearly all of it; if it cuts nothing, the axis does not divide the batch.
     """
     trials = _Trials(work, axis, tactic)
     best = guessed_batch(work, leaves, axis)
@@ -110,21 +111,23 @@ def _cut_batch(work: Workspace, leaves: Leaves, axis: str, tactic: str) -> Seeds
 
 
 _ENOUGH = 0.95
-"""Share of the work from which no other dim is tried; a batch cuts 1.0 of most steps."""
+"""If a dim cuts this share of the work, no other is tried; a batch cuts 1.0 of most
+steps."""
 _MORE = 0.1
 """Share of the work that another dim must cut beyond the guess to be taken instead."""
 _LITTLE = 0.2
-"""Share of the work up to which rows of a product are tried even if a clean cut of the data
-was found: cuts of rows leave inputs whole."""
+"""If a clean cut of the data cuts at most this share of the work, rows of a product are
+tried as well. They are not tried otherwise, since inputs then stay uncut."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """A summary of the cuts of one candidate.
+    """The effect of the cuts of one candidate.
 
-    share: the share of the work that is cut. is_clean: the candidate cuts no weight and no
-    dim over which the first product sums, as tensor parallelism does, and needs no
-    gather, as a cut of time before a loop does. is_empty: it cuts nothing.
+    share: the share of the work that is cut. is_clean: whether the candidate looks like
+    a batch: it cuts no weight, and no dim over which the first product sums, as tensor
+    parallelism does, and needs no gather, as a cut of time before a loop does.
+    is_empty: whether it cuts nothing.
     """
 
     share: float
@@ -140,7 +143,7 @@ class _Trial:
 
 
 class _Trials:
-    """Cuts that are measured, and undone before the next one."""
+    """Cuts that are made, measured, and undone before the next one."""
 
     def __init__(self, work: Workspace, axis: str, tactic: str) -> None:
         self.work, self.axis, self.tactic = work, axis, tactic
@@ -150,7 +153,7 @@ class _Trials:
         self.whole = [node for node in params if not work.is_cut(node, axis)]
 
     def cut(self, seeds: Seeds) -> _Trial:
-        """Undo the trial before, cut some seeds, and measure."""
+        """Undo the previous trial, make some cuts, and measure them."""
         work, axis = self.work, self.axis
         work.rollback(self.start)
         work.cut(seeds, axis, self.tactic)
@@ -165,9 +168,10 @@ class _Trials:
 
 
 def _advice(work: Workspace, leaves: Leaves, seeds: Seeds, axis: str) -> str:
-    """The tactic to try in place of a cut, for a leaf that the step does not update.
+    """What to try instead: `shard` for a leaf that the step does not update, or else `cut`.
 
-    A leaf of the type of a result may be a parameter in a step without `donate_argnums`.
+    A leaf of the type of a result may be a parameter, in a step without
+    `donate_argnums`.
     """
     program = work.graph.program
     results = {(atom.shape, atom.dtype) for atom in program.outputs}
@@ -184,7 +188,7 @@ def _advice(work: Workspace, leaves: Leaves, seeds: Seeds, axis: str) -> str:
 
 
 def _note_whole(work: Workspace, leaves: Leaves, seeds: Seeds, axis: str) -> None:
-    """A refusal for each leaf that the axis leaves whole, with the reason."""
+    """Add a refusal for each leaf that the axis leaves uncut, with the reason."""
     first, node, dim = seeds[0]
     batch, asked = work.value(node).shape[dim], {path for path, _, _ in seeds}
     for path, leaf in leaves:

@@ -1,4 +1,4 @@
-"""Expert parallelism: every device holds some experts of each mixture.
+"""Expert parallelism: every device has some experts of each mixture of experts.
 
 Lepikhin et al., "GShard", ICLR 2021. An expert weight is a batch of matrices,
 multiplied with a batch of activations; tokens travel to their experts and back.
@@ -18,15 +18,15 @@ def expert_parallel(axis: str) -> AxisTactic:
 
     before: tokens[E, C, D] x up[E, D, F]        after: both cut on E
 
-    If an earlier tactic has cut the tokens along the same axis, all ops that run expert
-    by expert are cut by expert instead, with an all-to-all of the tokens before and
-    after. Raises `TacticError` where there are no experts, when the tactic is applied.
+    If an earlier tactic has cut the tokens along the same axis, all ops with a dim of
+    experts are cut on that dim instead, with an all-to-all of the tokens before and
+    after. When the tactic is applied, it raises `TacticError` if there are no experts.
     """
     return AxisTactic(f"expert_parallel({axis!r})", axis, _cut_experts)
 
 
 def _cut_experts(work: Workspace, axis: str, tactic: str) -> None:
-    """Cut all expert weights, and all ops that run expert by expert."""
+    """Cut all expert weights, and all ops with a dim of experts, on that dim."""
     products = find_products(work, find_structure(work))
     size = work.mesh.size(axis)
     seeds: dict[int, tuple[str, Node, int]] = {}
@@ -55,14 +55,16 @@ def _cut_experts(work: Workspace, axis: str, tactic: str) -> None:
         )
         raise TacticError(f"{tactic} finds no experts to cut: {why}")
     for sub_axis in work.sub_axes[axis]:
-        _claim(work, region, sub_axis, tactic)
+        _cut_by_expert(work, region, sub_axis, tactic)
     work.cut(seeds.values(), axis, tactic)
 
 
-def _claim(work: Workspace, region: dict[int, int], sub_axis: str, tactic: str) -> None:
+def _cut_by_expert(
+    work: Workspace, region: dict[int, int], sub_axis: str, tactic: str
+) -> None:
     """Cut all nodes of `region` by expert, if some of them are cut on another dim.
 
-    Otherwise nothing is done: propagation cuts them.
+    Otherwise nothing is done, since propagation then cuts them.
     """
     cuts = work.state.factor_of
     other = [
@@ -76,10 +78,10 @@ def _claim(work: Workspace, region: dict[int, int], sub_axis: str, tactic: str) 
 
 
 def _expert_region(work: Workspace, product: Product, factor: int) -> dict[int, int]:
-    """The factor of the experts, by node, for all ops that run expert by expert.
+    """The factor of the experts for each node that has a dim of experts throughout.
 
-    These are the ops around the product, before and after it, whose operands and results
-    all have a dim of experts. Dispatch and combination are not among them: their
+    These are the ops around the product, before and after it, whose operands and
+    results all have that dim. Dispatch and combination do not belong to them: their
     tokens have no such dim.
     """
     graph = work.graph
@@ -101,7 +103,7 @@ def _expert_region(work: Workspace, product: Product, factor: int) -> dict[int, 
 
 
 def _expert_factor(work: Workspace, node: Node, value: int, dim: int) -> int | None:
-    """The factor of one dim of a value, if it stands in all arrays of a node."""
+    """The factor of one dim of a value, if all arrays of a node have it."""
     factor = major(dims_of((*node.ins, *node.outs), value)[dim])
     arrays = [dims for v, dims in node.ins if work.graph.values[v].shape]
     arrays += [dims for _, dims in node.outs]

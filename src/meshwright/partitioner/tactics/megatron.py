@@ -2,7 +2,7 @@
 
 Shoeybi et al., "Megatron-LM: Training Multi-Billion Parameter Language Models Using
 Model Parallelism", 2019. Activations between the two are cut and need no communication;
-the second product leaves a partial sum.
+the second product gives a partial sum.
 """
 
 from collections.abc import Iterator
@@ -27,11 +27,11 @@ def megatron(axis: str) -> AxisTactic:
     before: x[B, D] @ up[D, F], gelu, @ down[F, D]
     after: up by dim 1 and down by dim 0, one all-reduce of [B, D]
 
-    Weights are tried in program order, dim by dim. A cut is propagated, and undone unless
-    it makes some later weight cut by rows, needs no gather in between, and leaves partial
-    sums no larger than the results that it cuts. This also finds attention heads, with
-    fused weights or not. Raises `TacticError` if there is no such pair, when the tactic is
-    applied.
+    Weights are tried in program order, dim by dim. A cut is propagated, and undone
+    unless it makes some later weight cut by rows, needs no gather in between, and leads
+    to partial sums no larger than the results that it cuts. This also finds attention
+    heads, with fused weights or not. When the tactic is applied, it raises
+    `TacticError` if there is no such pair.
     """
     return AxisTactic(f"megatron({axis!r})", axis, _cut_pairs)
 
@@ -40,12 +40,12 @@ _MATMULS = ("dot_general", "ragged_dot_general")
 
 
 def _cut_pairs(work: Workspace, axis: str, tactic: str) -> None:
-    """Cut all pairs, each propagated before the next is tried."""
+    """Cut all pairs; each is propagated before the next is tried."""
     products = find_products(work, find_structure(work))
     products = [p for p in products if p.node.op and p.node.op.kind in _MATMULS]
     search = _Search(work, axis, products, tactic)
     pairs = [product for product in products if search.attempt(product)]
-    torn = [r for p in products for r in _taken_apart(work, p, axis)]
+    torn = [r for p in products for r in _sliced_across_cuts(work, p, axis)]
     if not pairs:
         ops = ", ".join(dict.fromkeys(str(p.node.source) for p in products[:4]))
         raise TacticError(
@@ -66,8 +66,10 @@ def _cut_pairs(work: Workspace, axis: str, tactic: str) -> None:
     )
 
 
-def _taken_apart(work: Workspace, product: Product, axis: str) -> Iterator[Refusal]:
-    """Refusals for a weight that stays whole because its product is sliced across cuts."""
+def _sliced_across_cuts(
+    work: Workspace, product: Product, axis: str
+) -> Iterator[Refusal]:
+    """A refusal for a weight that stays uncut since its product is sliced across cuts."""
     if work.is_cut(product.node, axis):
         return
     value, dims = product.result
@@ -92,12 +94,13 @@ def _taken_apart(work: Workspace, product: Product, axis: str) -> Iterator[Refus
 
 @dataclass(frozen=True, slots=True)
 class _TrialBytes:
-    """Bytes of the forward pass that one trial concerns; a heuristic, no cost model.
+    """Bytes in the forward pass that one trial affects; a heuristic, not a cost model.
 
-    The tactic has no machine, so that it compares bytes and never predicts seconds.
-    All are bytes of whole values.
-    made: results of the matmuls cut by columns. closed: of those cut by rows.
-    summed: other partial sums. gathered: values read whole, or cut elsewhere.
+    The tactic has no machine, so that it compares bytes instead of seconds. All are
+    bytes of unsharded values.
+    made: results of the matmuls cut by columns. closed: results of those cut by rows.
+    summed: other partial sums. gathered: values that some op needs uncut, or cut on
+    another dim.
     """
 
     made: int
@@ -113,7 +116,7 @@ class _TrialBytes:
 
 
 class _Search:
-    """Trials over one workspace; what failed once is not tried again."""
+    """Trials on one workspace; a cut that failed once is not tried again."""
 
     def __init__(
         self, work: Workspace, axis: str, products: list[Product], tactic: str
@@ -127,7 +130,7 @@ class _Search:
         self.refused: set[tuple[int, int]] = set()
 
     def attempt(self, product: Product) -> bool:
-        """Cut the best free dim of a weight, if there is a good one."""
+        """Cut the best free dim of a weight; returns False if there is no good one."""
         if self.work.state.factor_of[product.node.index].keys() & set(self.sub_axes):
             return False
         best: tuple[int, tuple[str, Node, int]] | None = None
@@ -151,7 +154,10 @@ class _Search:
     def _try(
         self, seed: tuple[str, Node, int]
     ) -> tuple[_TrialBytes | None, set[tuple[int, int]]]:
-        """Take a cut; returns the bytes that it affects, and the matmuls cut by columns."""
+        """Make a cut; returns the bytes that it affects, and the matmuls cut by columns.
+
+        `None` in place of the bytes if the cut is not possible.
+        """
         state = self.work.state
         before = len(state.causes)
         self.work.cut([seed], self.axis, self.tactic)

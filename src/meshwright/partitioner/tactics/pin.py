@@ -1,4 +1,4 @@
-"""The `pin` tactic: shardings of inputs and ops, exactly as given, without propagation."""
+"""The `pin` tactic: shardings of inputs and ops exactly as given, without propagation."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -14,10 +14,12 @@ from meshwright.partitioner.tactics.tactic import TacticKind, as_code
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Pin:
-    """Shard inputs and ops exactly as said, and propagate nothing.
+    """Shard inputs and ops exactly as given, and propagate nothing.
 
-    before: y = x @ w, whole        after `{"mlp.py:7 dot_general": "[data, -]"}`: its rows
-    name: of the tactic whose decisions these are, for plans to show in place of them.
+    before: y = x @ w, uncut        after `{"mlp.py:7 dot_general": "[data, -]"}`: its
+    rows
+    name: text for plans to show instead of the pins, such as the name of the tactic
+    that made these decisions.
     """
 
     pins: tuple[tuple[str, str], ...]
@@ -27,7 +29,7 @@ class Pin:
     rewrite = None
 
     def apply(self, work: Workspace) -> None:
-        """Write the cuts of all nodes, then what happens to each of their results."""
+        """Write the cuts of all nodes, then the decisions about each of their results."""
         found = [each for name, text in self.pins for each in _read(work, name, text)]
         cause = Cause("tactic", self.name or "pin")
         for name, node, pin in found:
@@ -51,20 +53,22 @@ class Pin:
 
 
 def pin(shardings: Mapping[str, str]) -> Pin:
-    """Shard inputs and ops exactly so, and nothing else: `pin({"x": "[data, -]"})`.
+    """Shard inputs and ops exactly as given, and nothing else: `pin({"x": "[data, -]"})`.
 
     shardings: from names to texts. A name is a pattern as in `shard`, or a place as in
         `cut`; loops have places as well, such as `model.py:40 scan.carry f32[16,64]`. A
-        text has, per dim, the axes that split it, major to minor, `-` for none. After
-        it, separated by "; ", may come, for an op:
+        text has, per dim, the axes that split it, major to minor, or `-` for none. For
+        an op there may follow, separated by "; ":
         "sum [model]": axes that split the dims that it sums over;
-        "reduce model": the devices along the axis add their partial sums here;
-        "reduce-scatter model 1": they do, and each keeps its part of dim 1;
-        "scatter model 1": the same, if all readers want that;
-        "keep [data, -]": the value is kept so for all readers;
-        "factor 3 [data]": axes that split a dim that no text above can name. The texts
-        about a value other than the first result begin with "result 1: ".
-    Nothing is propagated, so that a plan that is written in this form is rebuilt exactly.
+        "reduce model": the devices along the axis all-reduce their partial sums here;
+        "reduce-scatter model 1": they reduce-scatter them on dim 1;
+        "scatter model 1": the same, but only if all readers want dim 1 cut;
+        "keep [data, -]": the sharding in which the value is kept for all readers;
+        "factor 3 [data]": axes that split a factor of the op's rule that no text above
+        can name.
+        Texts about a value other than the first result begin with "result 1: ".
+    Nothing is propagated, so that a plan that is written in this form is rebuilt
+    exactly.
     When the tactic is applied, it raises `TacticError` for a name that matches nothing,
     a text that cannot be read, or a split that is not possible.
     """
@@ -79,7 +83,7 @@ def pin(shardings: Mapping[str, str]) -> Pin:
 
 
 def _read(work: Workspace, name: str, text: str) -> Iterator[tuple[str, Node, NodePin]]:
-    """The nodes that a name means, each with what the text says about it."""
+    """The nodes that a name selects, each with the decisions in the text."""
     if " " in name:
         found = [(name, node) for node in all_sites_of(work.graph).find(name)]
     else:

@@ -23,8 +23,9 @@ class PinnedValue:
     """The decisions about one result of a node.
 
     scattered: axes along which a partial sum is reduce-scattered, each with the dim.
-    settled: axes along which it is reduced here, whatever its readers ask for.
-    kept: the sharding, by dims, in which it is kept for all readers, if there is one.
+    settled: axes along which it is reduced here, whatever its readers request.
+    kept: the sharding, by dims, in which it is kept for all readers; `None` if
+    undecided.
     """
 
     scattered: tuple[tuple[str, int], ...] = ()
@@ -34,7 +35,7 @@ class PinnedValue:
 
 @dataclass(frozen=True, slots=True)
 class NodePin:
-    """All decisions about one node: its axes by factor, and those about its results."""
+    """All decisions about one node: axes by factor, and decisions about its results."""
 
     axes: Mapping[int, Axes]
     values: Mapping[int, PinnedValue]
@@ -44,7 +45,7 @@ class NodePin:
 
 
 def show_pin(work: Workspace, node: Node) -> str:
-    """The text of all decisions about a node, which `read_pin` reads; "" if none."""
+    """All decisions about a node as text, which `read_pin` reads; "" if there are none."""
     state = work.state
     axes = {f: a for f, a in state.axes_of[node.index].items() if a}
     parts = _show_axes(work, node, axes)
@@ -67,7 +68,10 @@ def _show_axes(work: Workspace, node: Node, axes: Mapping[int, Axes]) -> list[st
     parts += [f"sum {_show_dims(work, sums)}"] if any(sums) else []
     pairs = zip(dims, shown, strict=True)
     if any(_fill(work, node, fs, a) != _own(axes, fs) for fs, a in pairs):
-        parts, named = [], set()  # the axes of a dim do not tell those of its factors
+        parts, named = (
+            [],
+            set(),
+        )  # the axes of a dim do not determine those of its factors
     parts += [
         f"factor {f} {_show_dims(work, [a])}" for f, a in axes.items() if f not in named
     ]
@@ -94,7 +98,10 @@ def _show_value(work: Workspace, value: int) -> list[str]:
 
 
 def _show_dims(work: Workspace, dims: Iterable[Axes]) -> str:
-    """`[data.model, -]`, where the sub-axes of an axis in a row are shown as the axis."""
+    """The axes of dims as text, such as `[data.model, -]`.
+
+    All sub-axes of an axis in a row are shown as the axis.
+    """
     joined = (join_sub_axes(axes, work.sub_axes) for axes in dims)
     return f"[{', '.join('.'.join(axes) or '-' for axes in joined)}]"
 
@@ -103,7 +110,7 @@ def _show_dims(work: Workspace, dims: Iterable[Axes]) -> str:
 
 
 def read_pin(work: Workspace, name: str, node: Node, text: str) -> NodePin:
-    """The decisions about a node that a text means; `TacticError` for any other text.
+    """The decisions about a node that a text describes; `TacticError` for any other text.
 
     name: of the node, for messages.
     """
@@ -137,7 +144,7 @@ def _prefix(clause: str) -> str:
 def _factors(
     work: Workspace, name: str, node: Node, clause: str, count: int
 ) -> Sequence[tuple[int, ...]]:
-    """The factors of each dim that a clause names axes for."""
+    """The factors of each dim for which a clause gives axes."""
     if clause.startswith("factor "):
         number = int(clause.split()[1])
         if number >= len(node.sizes):
@@ -160,7 +167,7 @@ def _factors(
 def _fill(
     work: Workspace, node: Node, factors: Iterable[int], axes: Axes
 ) -> dict[int, Axes]:
-    """The axes of each factor of a dim: each axis splits the first that is not full."""
+    """The axes of each factor of a dim: axes split the first factor with room left."""
     filled: dict[int, Axes] = {}
     left = list(axes)
     order = list(factors)
@@ -212,7 +219,7 @@ def _read_dims(work: Workspace, name: str, text: str) -> list[Axes]:
 
 
 def _sub_axes(work: Workspace, name: str, axis: str) -> Axes:
-    """The sub-axes of an axis of the mesh; a sub-axis itself if `axis` names one."""
+    """The sub-axes of an axis of the mesh; a sub-axis itself if `axis` is one."""
     if axis in work.state.size:
         return (axis,)
     if axis in work.sub_axes:

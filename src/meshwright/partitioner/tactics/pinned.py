@@ -1,4 +1,4 @@
-"""The `pin` tactic that holds all decisions of a workspace, by readable names."""
+"""The `pin` tactic that contains all decisions of a workspace, by readable names."""
 
 from collections.abc import Iterator, Mapping
 
@@ -14,12 +14,12 @@ from meshwright.partitioner.tactics.pin_text import show_pin
 
 
 def pin_all(work: Workspace, start: Workspace, name: str = "") -> Pin:
-    """The tactic that makes the decisions of `work` in `start`, a workspace before them.
+    """The tactic that turns `start`, a workspace before some decisions, into `work`.
 
     name: as in `Pin`.
 
-    Inputs come first, then ops in the order of the program. Inputs of equal layers are one
-    entry if they are sharded alike, and so are the ops of one line.
+    Inputs come first, then ops in the order of the program. Inputs of equal layers are
+    one entry if they are sharded alike, and so are the ops of one line.
     """
     texts = {
         node.index: text
@@ -30,7 +30,7 @@ def pin_all(work: Workspace, start: Workspace, name: str = "") -> Pin:
 
 
 def _decided(work: Workspace) -> Iterator[Node]:
-    """The nodes about which, or about whose results, something has been decided."""
+    """The nodes with a decision about them or about one of their results."""
     state = work.state
     values = {v for v, _ in (*state.scattered, *state.settled)} | {*state.kept}
     for node in work.graph.nodes:

@@ -1,4 +1,4 @@
-"""The two basic tactics: `shard` cuts inputs or tagged values, `replicate` keeps them."""
+"""The two basic tactics: `shard` cuts inputs or tagged values, `replicate` forbids it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -16,9 +16,9 @@ from meshwright.program.ir import Value
 
 
 class Choice(Enum):
-    """Values that a pattern may have in place of the number of a dim."""
+    """Special values in place of the number of a dim."""
 
-    REPLICATED = "replicated"  # keep it whole along the axis, whatever comes
+    REPLICATED = "replicated"  # no tactic may cut it along the axis
     FIRST_DIVISIBLE = "first divisible"  # the first dim that the axis divides
 
 
@@ -27,14 +27,15 @@ FIRST_DIVISIBLE = Choice.FIRST_DIVISIBLE
 
 Dim = int | Choice | None
 DimOf = Callable[[str, Value], Dim]
-"""(path, value with shape and dtype) -> the dim to cut, or None to leave it alone."""
+"""A function from (path, value with shape and dtype) to the dim to cut, or None for no
+cut."""
 
 
 @dataclass(frozen=True, repr=False)
 class Shard:
     """Cut inputs or tagged values along one axis, then propagate.
 
-    before: f32[8, 6], whole        after `{"x": 0}`: f32[8, 6], dim 0 along the axis
+    before: f32[8, 6], uncut        after `{"x": 0}`: f32[8, 6], dim 0 along the axis
     """
 
     dims: tuple[tuple[str, Dim | DimOf], ...]
@@ -61,7 +62,7 @@ class Shard:
     def _seed(
         self, work: Workspace, path: str, node: Node, dim: Dim | DimOf
     ) -> int | None:
-        """The dim to cut of one leaf; None where there is none to cut."""
+        """The dim of one leaf to cut; None if it is not to be cut."""
         value = work.value(node)
         if callable(dim):
             dim = dim(path, value)
@@ -86,7 +87,7 @@ class Shard:
 
 @dataclass(frozen=True, repr=False)
 class Replicate:
-    """Keep inputs or tagged values whole along axes (all of them if None)."""
+    """Forbid that axes (all of them if None) cut some inputs or tagged values."""
 
     patterns: tuple[str, ...]
     axes: tuple[str, ...] | None = None
@@ -94,7 +95,7 @@ class Replicate:
     rewrite = None
 
     def apply(self, work: Workspace) -> None:
-        """Keep every leaf that matches the patterns whole."""
+        """Forbid cuts of every leaf that matches the patterns."""
         axes = work.mesh.axes if self.axes is None else self.axes
         for axis in axes:
             work.mesh.require(axis)
@@ -118,9 +119,9 @@ def shard(dims: Mapping[str, Dim | DimOf] | DimOf, axis: str) -> Shard:
         starts with the function's parameter name (`*` is one component, `**` any
         number), or `tag:name`. A dim is a number (negative counts from the back),
         `REPLICATED`, `FIRST_DIVISIBLE`, None, or a function of (path, value). A
-        function in place of the mapping is asked for every leaf.
-    Raises `TacticError` for a pattern that matches nothing or a dim out of range,
-    `MeshError` for an axis that is not in the mesh, when the tactic is applied.
+        function in place of the mapping is called for every leaf.
+    When the tactic is applied, it raises `TacticError` for a pattern that matches
+    nothing or a dim out of range, and `MeshError` for an axis that is not in the mesh.
     """
     if callable(dims):
         return Shard((("**", dims),), axis)
@@ -133,7 +134,10 @@ def shard(dims: Mapping[str, Dim | DimOf] | DimOf, axis: str) -> Shard:
 
 
 def replicate(*patterns: str, axis: str | tuple[str, ...] | None = None) -> Replicate:
-    """Keep inputs whole along one axis, several, or all: `replicate("state.params.**")`."""
+    """Replicate inputs along one axis, several, or all: `replicate("state.params.**")`.
+
+    Later tactics and propagation cannot cut them along these axes.
+    """
     if not patterns:
         raise TacticError("replicate wants at least one pattern")
     require_patterns("replicate", patterns)

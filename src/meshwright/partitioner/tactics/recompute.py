@@ -1,4 +1,4 @@
-"""The `recompute` tactic: rematerialization, except for the results of some ops."""
+"""The `recompute` tactic: rematerialization of all but the results of some ops."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ class Recompute:
     """Save the results of some ops for the backward pass, and recompute the rest.
 
     before: the backward pass reads h = f(x)        after: it reads x and computes f(x)
-    It rewrites the program, so it comes before all other tactics.
+    The tactic rewrites the program, so that it takes effect before all other tactics.
     """
 
     keep: tuple[str, ...]
@@ -34,7 +34,10 @@ class Recompute:
         boundary = backward_start(program)
         before = residuals(program, boundary)
         if not before:
-            raise TacticError(f"{self}: no value waits here for a backward pass")
+            raise TacticError(
+                f"{self}: the program has no value that a forward pass saves for a "
+                "backward pass; leave recompute out"
+            )
         return rematerialize(program, self._kept(program), boundary)
 
     def _kept(self, program: Program) -> set[Value]:
@@ -55,7 +58,7 @@ class Recompute:
         return kept
 
     def apply(self, work: Workspace) -> None:
-        """Does nothing: `rewrite` has changed the program already."""
+        """Do nothing, since `rewrite` has changed the program already."""
 
     def __str__(self) -> str:
         return f"recompute(keep={list(self.keep)!r})"
@@ -67,14 +70,15 @@ class Recompute:
 def recompute(keep: str | Sequence[str]) -> Recompute:
     """Save only the results of some ops for the backward pass, and recompute the rest.
 
-    keep: names of ops as `mw.cut` reads them (`"mlp.py:7 dot_general"`), kinds of ops
-        (`"dot_general"`), or names given by `mw.tag`; a name stands for all of its ops.
-    Other residuals are recomputed from these and from the step's inputs, just before they
-    are read. Residuals that a loop stacks are recomputed in the iteration of the backward
-    loop that reads them, from the saved carries. Loops are not run a second time: their
-    final results are saved, and with "scan" in `keep` all that they stack.
-    When it is applied, it raises `TacticError` for a name without ops, or if the program
-    has no residuals.
+    keep: names of ops as in `mw.cut` (`"mlp.py:7 dot_general"`), kinds of ops
+        (`"dot_general"`), or names given by `mw.tag`; a name selects all of its ops.
+    Other residuals are recomputed from the saved results and the step's inputs, just
+    before they are read. Residuals that a loop stacks are recomputed in the iteration
+    of the backward loop that reads them, from the saved carries. Loops are not run a
+    second time: their final results are saved, and with "scan" in `keep` all that they
+    stack.
+    When it is applied, it raises `TacticError` for a name without ops, or if the
+    program has no residuals.
     """
     names = (keep,) if isinstance(keep, str) else keep
     if not isinstance(names, Sequence) or not all(isinstance(n, str) for n in names):  # pyright: ignore[reportUnnecessaryIsInstance]

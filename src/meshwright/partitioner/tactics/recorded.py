@@ -1,8 +1,8 @@
 """The decisions of a finished plan as data, and the tactic that applies them again.
 
-Decisions are numbered by the nodes and values of the program's graph, so they fit only
-the program that they were taken for. A fingerprint of the graph says whether a program is
-that one, and where it first differs.
+Decisions are stored by number of node and value of the program's graph, so that they
+fit only the program for which they were made. A fingerprint of the graph shows whether
+a program is that one, and where it first differs.
 """
 
 from __future__ import annotations
@@ -21,18 +21,19 @@ from meshwright.partitioner.tactics.tactic import TacticKind
 from meshwright.program.ir import show_type
 
 type Cut = tuple[tuple[str, int], ...]
-"""Axis and factor of each cut of a node, by factor, then from major to minor axis."""
+"""(axis, factor) for each cut of a node, ordered by factor, then major to minor."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decisions:
     """All decisions about one program on one mesh, as plain data.
 
-    kinds: the distinct kinds of nodes, with the types that they make. nodes: the number of
-        each node's kind. digest: a hash of the nodes, their operands and dims.
+    kinds: the distinct kinds of nodes, with the types of their results. nodes: the
+        number of each node's kind. digest: a hash of the nodes, their operands and
+        dims.
     cuts: the distinct cuts. cut_of: the number of each node's cut.
     scattered, settled, kept: as in `State`.
-    sub_axes: the sub-axes of each mesh axis.
+    sub_axes: the sub-axes of each mesh axis, with their sizes.
     """
 
     kinds: tuple[str, ...]
@@ -61,7 +62,7 @@ class Decisions:
             )
 
     def to_json(self) -> dict[str, Any]:
-        """Fields that JSON can hold; long lists of numbers are one text each."""
+        """All fields as JSON values; each long list of numbers becomes one text."""
         fields = asdict(self)
         for name in LONG:
             fields[name] = " ".join(map(str, fields[name]))
@@ -69,11 +70,11 @@ class Decisions:
 
 
 LONG = ("nodes", "cut_of")
-"""The fields of decisions that JSON has as texts."""
+"""The fields of `Decisions` that are texts in JSON."""
 
 
 def decisions_of(work: Workspace) -> Decisions:
-    """The decisions that a workspace holds."""
+    """All decisions in a workspace."""
     state = work.state
     kinds, nodes, digest = _fingerprint(work.graph)
     cuts, cut_of = _numbered(map(_cut, state.axes_of))
@@ -126,7 +127,7 @@ def _numbered[T](items: Iterable[T]) -> tuple[tuple[T, ...], tuple[int, ...]]:
 class Recorded:
     """A tactic that repeats the decisions of an earlier plan for the same program.
 
-    any_types: apply them also to a program with other dtypes, but the same ops.
+    any_types: whether to accept a program with other dtypes, but the same ops.
     """
 
     decisions: Decisions
@@ -136,7 +137,7 @@ class Recorded:
     rewrite = None
 
     def apply(self, work: Workspace) -> None:
-        """Write all decisions; `TacticError` if they are of another program or mesh."""
+        """Write all decisions; `TacticError` if the program or the mesh is another one."""
         if not self.any_types:
             _require_same(self.decisions, work)
         _require_known(self.decisions, work.state)
@@ -166,7 +167,7 @@ def _write(decisions: Decisions, state: State, cause: Cause) -> None:
 
 
 def _require_known(decisions: Decisions, state: State) -> None:
-    """Raise `TacticError` for an axis, a factor, a value or a dim that there is not."""
+    """Raise `TacticError` for an axis, factor, value or dim that does not exist."""
     graph = state.graph
     for node, number in zip(graph.nodes, decisions.cut_of, strict=True):
         for axis, factor in decisions.cuts[number]:

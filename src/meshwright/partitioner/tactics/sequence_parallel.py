@@ -20,15 +20,15 @@ def sequence_parallel(axis: str) -> AxisTactic:
     before: x[B, S, D] + partial[B, S, D], all-reduced
     after: both cut on S; the sum is a reduce-scatter, and gathered for the next matmul
 
-    The sequence is the last dim of an activation that is neither contracted nor cut yet;
-    if all are cut, the last one that the axis still divides. Raises `TacticError` where
-    no such pair is cut, when the tactic is applied.
+    The sequence is the last dim of an activation that is neither contracted nor cut
+    yet; if all are cut, the last one that the axis still divides. When the tactic is
+    applied, it raises `TacticError` if no such pair is cut.
     """
     return AxisTactic(f"sequence_parallel({axis!r})", axis, _cut_sums)
 
 
 def _cut_sums(work: Workspace, axis: str, tactic: str) -> None:
-    """Cut the first consumer of each sum of a matmul that is cut by rows."""
+    """For each matmul that is cut by rows, cut the first consumer of its partial sum."""
     products = find_products(work, find_structure(work))
     seeds = [
         seed
@@ -52,7 +52,7 @@ def _is_row(work: Workspace, product: Product, axis: str) -> bool:
 
 
 def _seed(work: Workspace, product: Product, axis: str) -> tuple[str, Node, int] | None:
-    """(source, consumer, dim) to cut; `None` if no consumer can be cut there."""
+    """(source, consumer, dim) to cut; `None` if no consumer can be cut."""
     value, dims = product.result
     size = work.mesh.size(axis)
     found = [dim_of(dims, f) for f in reversed(product.rows)]
@@ -70,7 +70,10 @@ def _seed(work: Workspace, product: Product, axis: str) -> tuple[str, Node, int]
 
 
 def _cut_of(reader: Node, value: int, dim: int) -> tuple[str, Node, int] | None:
-    """(source, reader, dim of its result) for a dim of an operand; `None` if it is lost."""
+    """(source, reader, dim of its result) for a dim of an operand.
+
+    `None` if the result does not have the dim.
+    """
     factors = dims_of(reader.ins, value)[dim]
     if not factors or not reader.outs:
         return None

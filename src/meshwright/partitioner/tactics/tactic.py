@@ -1,4 +1,4 @@
-"""The protocol of a tactic: what every decision about a program has to offer.
+"""The interface of a tactic: what every decision about a program provides.
 
 `apply` cuts dims by `Workspace.cut` (`partitioner/structure/workspace.py`), which words
 the refusal of a dim that cannot be cut.
@@ -15,7 +15,7 @@ from meshwright.program.ir import Program
 
 
 class TacticKind(Enum):
-    """How a tactic chooses what it shards, which a search has to know beforehand."""
+    """How a tactic chooses what it shards; a search has to know this in advance."""
 
     PIN = "names each input or op; a search that starts from it may refuse none of them"
     STRATEGY = "finds what to shard by itself, and skips what an axis does not divide"
@@ -24,28 +24,29 @@ class TacticKind(Enum):
 
 @runtime_checkable
 class Tactic(Protocol):
-    """One decision about a program; `str` shows the call that makes it."""
+    """One decision about a program; `str` gives the call that makes the tactic."""
 
     @property
     def kind(self) -> TacticKind:
-        """The way in which it chooses the values that it shards."""
+        """The way in which the tactic chooses what it shards."""
         ...
 
     @property
     def axes(self) -> tuple[str, ...] | None:
-        """Mesh axes that it names; `None` if it means all axes of the mesh."""
+        """The mesh axes that the tactic names; `None` if it uses all axes of the mesh."""
         ...
 
     @property
     def rewrite(self) -> Callable[[Program], Program] | None:
-        """The change of the program before any sharding; `None` if there is none.
+        """A function that changes the program before any sharding; `None` if there is none.
 
-        Rewrites run before `apply` of all tactics, so that all of them see one program.
+        The rewrites of all tactics run before the first `apply`, so that all tactics
+        see one program.
         """
         ...
 
     def apply(self, work: Workspace) -> None:
-        """Shard what the tactic says, on top of all decisions before it, and propagate."""
+        """Add the tactic's decisions to those before it, and propagate."""
         ...
 
 
@@ -60,8 +61,8 @@ def as_code(tactic: Tactic) -> str:
 class AxisTactic:
     """A tactic that finds by itself what to cut along one axis.
 
-    call: the call that makes it, as plans print it. cut_fn: cuts along an axis, for the
-    tactic that its last argument names.
+    call: the call that makes it, as plans print it. cut_fn: makes the cuts; its
+    arguments are a workspace, the axis, and the name of the tactic.
     """
 
     call: str

@@ -25,23 +25,23 @@ Leaves = list[tuple[str, Node]]
 
 
 LEAST_ELEMENTS = 16_384
-"""Elements of a leaf below which a cut saves too little memory for a collective.
+"""A leaf with fewer elements saves too little memory, when cut, for the time of a
+collective.
 
-They are 64 KiB in float32. An all-gather of these over a ring of 8 TPU v5p takes 7 us
-for 7 hops of 1 us, and 0.6 us for the bytes at 90 GB/s.
-"""
+16,384 elements are 64 KiB in float32. Their all-gather over a ring of 8 TPU v5p takes 7
+us for 7 hops of 1 us, and 0.6 us for the bytes at 90 GB/s."""
 SMALL_SHARE = 0.01
-"""Share of all elements that leaves kept whole by default may have: biases and norms of
-large models have less, and in a model of small arrays every leaf is cut."""
+"""Largest share of all elements in leaves that stay uncut by default. Biases and norms
+of large models have less; in a model of only small arrays every leaf is cut."""
 
 
 @dataclass(frozen=True, slots=True)
 class _StateCut:
-    """The cut of optimizer state (stage 2), or of parameters as well (stage 3).
+    """The cut of optimizer state (stage 2), or also of parameters (stage 3).
 
-    The cut dim of a leaf is the first that the axis divides, other than a dim of stacked
-    layers. Optimizer state is cut as its parameter is. Stage 2 keeps the parameters
-    whole along the axis. A leaf without a divisible dim stays whole.
+    The cut dim of a leaf is the first that the axis divides, other than a dim of
+    stacked layers. Optimizer state is cut as its parameter is. Stage 2 forbids that the
+    axis cuts parameters. A leaf without a divisible dim stays uncut.
     """
 
     stage: int
@@ -109,12 +109,12 @@ def zero(
     Data parallelism along the same axis comes first: gradients are then
     reduce-scattered.
     params, state: patterns of parameters and of optimizer state; found by default.
-    min_elements: leaves with fewer elements stay whole; 0 cuts all. By default leaves of
-        fewer than 16,384 elements do, such as biases, as long as they have at most 1 %
-        of all elements: a collective for each would cost its latency, and the cuts would
-        save no memory to speak of.
-    Raises `TacticError` for another stage or what is no pattern, and where there is
-    nothing to cut when the tactic is applied.
+    min_elements: leaves with fewer elements stay uncut; 0 cuts all. By default leaves
+        of fewer than 16,384 elements, such as biases, stay uncut if they have at most 1
+        % of all elements: a collective for each would cost its latency, and cutting
+        them would save hardly any memory.
+    Raises `TacticError` for another stage or an invalid pattern and, when the tactic is
+    applied, if there is nothing to cut.
     """
     if stage not in (2, 3):
         raise TacticError(f"zero has stages 2 and 3, not {stage!r}")
@@ -168,7 +168,10 @@ def _require_count(name: str, count: object) -> None:
 
 
 def _small(work: Workspace, leaves: Leaves, least: int | None) -> set[int]:
-    """The nodes of leaves that have too few elements to be cut."""
+    """The nodes of leaves that have too few elements to be cut.
+
+    least: the user's number of elements, or `None` for the default.
+    """
     elements = {node.index: math.prod(work.value(node).shape) for _, node in leaves}
     if least is not None:
         return {index for index, count in elements.items() if count < least}
@@ -192,10 +195,10 @@ def _leaves(work: Workspace, pattern: str | None, found: tuple[int, ...]) -> Lea
 def _one_factor_each(
     work: Workspace, structure: Structure, state: Leaves, axis: str
 ) -> Leaves:
-    """Optimizer state with one factored moment per parameter, the row moment if possible.
+    """Optimizer state with only one factored moment per parameter, by rows if possible.
 
-    A gradient is cut on one dim. Cutting both its row and its column moments would
-    reshard it. Propagation cuts the moments that are left out, where it can.
+    A gradient is cut on one dim, so that cutting both its row and its column moments
+    would reshard it. Propagation cuts the moments that are left out, if it can.
     """
     nodes = work.graph.input_nodes
     owners: dict[int, tuple[Node, ...]] = {}
@@ -225,14 +228,17 @@ def _rank(work: Workspace, node: Node) -> int:
 
 
 def _alike(work: Workspace, param: Node, leaf: Node) -> bool:
-    """Whether a leaf has as many rows as a parameter, as moments of its rows have."""
+    """Whether a leaf has as many rows as a parameter, as row moments of it have."""
     return work.value(param).shape[:1] == work.value(leaf).shape[:1]
 
 
 def _first_open(
     work: Workspace, node: Node, axis: str, like: Node | None
 ) -> int | None:
-    """The first dim that an axis divides, preferably one that is open in `like`."""
+    """The first dim that an axis divides, preferably one that is open in `like`.
+
+    A dim is open if no reader needs it uncut (`is_open`).
+    """
     found = work.divisible_dims(node, axis)
     rank = 0 if like is None else _rank(work, like)
     for dim in found:
@@ -244,7 +250,7 @@ def _first_open(
 def _dims(
     work: Workspace, structure: Structure, params: Leaves, state: Leaves, axis: str
 ) -> dict[int, int | None]:
-    """By node, the dim to cut; `None` if it is cut already or no dim is divisible."""
+    """For each node the dim to cut; `None` if it is cut already or no dim is divisible."""
     nodes = work.graph.input_nodes
     dims = {n.index: _first_open(work, n, axis, n) for _, n in params}
     for _, node in state:

@@ -1,4 +1,4 @@
-"""A plan that was simulated, and how two of them differ."""
+"""A candidate plan with its simulated figures, and how two candidates differ."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,10 +11,11 @@ from meshwright.partitioner.tactics import Tactic
 class Candidate:
     """A simulated plan, or one that could not be made.
 
-    name: of the strategy. why_not: the reason why the plan could not be made, else "".
-    step_time_s, peak_memory_bytes: as simulated. breakdown: seconds of the step by cause,
-    as in `Estimate` but without hidden communication; they add up to the step time.
-    limit_bytes: memory of a device that a plan may take.
+    name: name of its strategy. why_not: why the plan could not be made, else "".
+    step_time_s, peak_memory_bytes: as simulated. breakdown: seconds of the step by
+    cause, without communication that is hidden behind computation; they add up to the
+    step time.
+    limit_bytes: bytes of each device's memory that the plan may use.
     """
 
     name: str
@@ -28,14 +29,14 @@ class Candidate:
 
     @property
     def fits(self) -> bool:
-        """Whether the plan could be made and needs at most the bytes of the limit."""
+        """Whether the plan could be made and its peak memory is within `limit_bytes`."""
         return not self.why_not and self.peak_memory_bytes <= self.limit_bytes
 
 
 def visible_parts(breakdown: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
-    """The parts of a breakdown that add up to the step time.
+    """The parts of a time breakdown that add up to the step time.
 
-    Left out are parts of 0 s and communication that is hidden behind computation.
+    Parts of 0 s and communication that is hidden behind computation are left out.
     """
     return tuple(
         (name, seconds)
@@ -47,7 +48,8 @@ def visible_parts(breakdown: Mapping[str, float]) -> tuple[tuple[str, float], ..
 def differences(one: Candidate, other: Candidate) -> tuple[tuple[str, float], ...]:
     """Seconds by which `one` takes longer than `other`, by cause, the largest first.
 
-    Negative where it takes less; they add up to the difference of the step times.
+    A number is negative where `one` takes less time. The numbers add up to the
+    difference of the step times.
     """
     own, others = dict(one.breakdown), dict(other.breakdown)
     found = [

@@ -26,11 +26,12 @@ AS_GIVEN = "as given"
 """Name of the plan of the user's own tactics, with nothing added."""
 
 type ExpertChoices = tuple[str, tuple[Tactic, ...], Choices]
-"""Name and tactics of a strategy, and the choices nearest to what they decide."""
+"""An expert strategy: its name, its tactics, and the choices of the integer program
+that are nearest to what the tactics decide."""
 
 
 def expert_strategies(mesh: Mesh) -> Mapping[str, tuple[Tactic, ...]]:
-    """Tactics that experts use on a mesh, by name of the strategy."""
+    """Lists of tactics that experts use on a mesh, by name of the strategy."""
     data = data_parallel(mesh.axes[0])
     match mesh.axes:
         case (axis,):
@@ -66,7 +67,7 @@ def expert_strategies(mesh: Mesh) -> Mapping[str, tuple[Tactic, ...]]:
 
 
 class ExpertPlans:
-    """The experts' strategies, applied once on each mesh and remembered.
+    """The expert strategies, each applied once per mesh and remembered.
 
     candidates: list to which strategies that raise an error are added, with the reason.
     """
@@ -77,12 +78,12 @@ class ExpertPlans:
         self._read: dict[Mesh, list[ExpertChoices]] = {}
 
     def choices_on(self, mesh: Mesh) -> list[Choices]:
-        """Choices of the strategies that `on` has applied on a mesh; none before that."""
+        """Choices of the expert strategies on a mesh; empty before `on` is called."""
         return [choices for _, _, choices in self._read.get(mesh, ())]
 
     @paused_collector()
     def on(self, mesh: Mesh, priced: Priced) -> list[Proposal]:
-        """A proposal for each expert strategy that applies without an error on a mesh."""
+        """A proposal for each expert strategy that applies to a mesh without an error."""
         known = self._read.get(mesh)
         if known is None:
             known = self._read[mesh] = list(self._read_on(mesh, priced.model))
@@ -115,7 +116,11 @@ class ExpertPlans:
 
 
 class _AppliedTactics:
-    """A workspace that switches between strategies; tactics that both start with stay."""
+    """A workspace to which one list of tactics after another is applied.
+
+    From one list to the next, tactics that both lists begin with stay applied, and the
+    others are rolled back.
+    """
 
     def __init__(self, work: Workspace) -> None:
         self._work = work
@@ -143,10 +148,11 @@ class _AppliedTactics:
 
 
 def spread_over_axes(flat: Choices, source: Priced, target: Priced) -> Choices | None:
-    """Choices `flat` of a mesh of one axis, with all axes of another mesh in its place.
+    """The choices `flat` of a one-axis mesh, carried over to the mesh of `target`.
 
-    `None` if the two integer programs have different classes of nodes, since the user's
-    tactics may decide differently on different meshes.
+    What the one axis cuts is cut by all axes of the other mesh together. `None` if the
+    two integer programs have different node classes, since the user's tactics may
+    decide differently on different meshes.
     """
     if source.model.reduced_graph.class_of != target.model.reduced_graph.class_of:
         return None

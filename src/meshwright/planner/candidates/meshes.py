@@ -1,4 +1,4 @@
-"""The meshes that are worth trying on a machine, and those that tactics take."""
+"""Meshes to try on a machine, and those among them on which the user's tactics work."""
 
 import math
 from collections.abc import Sequence
@@ -18,12 +18,12 @@ MOST_AXES = len(NAMES)
 def meshes_of(
     machine: Machine, most_axes: int = 2, named: Sequence[str] = ()
 ) -> tuple[Mesh, ...]:
-    """All meshes that use a whole machine, those of fewer axes first.
+    """All meshes that use the whole machine, those of fewer axes first.
 
-    Among meshes of as many axes those come first whose last axis is about as long as the
-    fastest links reach. Of meshes that map onto the same links under other axis names
-    only the first is kept, unless the names are given.
-    named: axes that every mesh has.
+    Among meshes with the same number of axes, those come first whose last axis has
+    about as many devices as the fastest links join. Meshes that map onto the same links
+    and differ only in axis names count as one, unless the user gave the names.
+    named: axes that every mesh must have.
     """
     names = _names(named)
     found: dict[object, Mesh] = {}
@@ -53,7 +53,7 @@ def meshes_of(
 def meshes_with(
     machine: Machine, named: Sequence[str], most_axes: int
 ) -> tuple[Mesh, ...]:
-    """All meshes of a machine with the named axes; `PlanError` if there are none."""
+    """All meshes of a machine that have the named axes; `PlanError` if there are none."""
     if len(named) > most_axes:
         raise PlanError(
             f"the tactics name {len(named)} axes, {', '.join(named)}, and most_axes is "
@@ -70,10 +70,11 @@ def meshes_with(
     return found
 
 
-def meshes_that_take(space: Space, meshes: Sequence[Mesh]) -> Sequence[Mesh]:
+def usable_meshes(space: Space, meshes: Sequence[Mesh]) -> Sequence[Mesh]:
     """The meshes on which the user's tactics can be applied; `PlanError` if none.
 
-    A single mesh is returned unchecked, so that the search raises the tactic's error.
+    A single mesh is returned unchecked, so that the search raises the tactic's own
+    error.
     """
     if not space.given or len(meshes) == 1:
         return meshes
@@ -88,7 +89,7 @@ def meshes_that_take(space: Space, meshes: Sequence[Mesh]) -> Sequence[Mesh]:
             found.append(mesh)
     if not found:
         raise PlanError(
-            f"none of {len(meshes)} meshes takes these tactics; for example, {why}"
+            f"these tactics fit none of {len(meshes)} meshes; for example, {why}"
         )
     return found
 
@@ -102,7 +103,7 @@ def _inner_devices(machine: Machine) -> int:
 
 
 def _names(named: Sequence[str]) -> list[str]:
-    """Names of mesh axes: `NAMES`, with names of the user's in place of unused ones."""
+    """`NAMES`, with the user's other axis names in place of names that are not in use."""
     free = [name for name in NAMES if name not in named]
     foreign = [name for name in named if name not in NAMES]
     instead = dict(zip(free, foreign, strict=False))

@@ -11,20 +11,20 @@ from meshwright.errors import PlanError
 OBJECTIVES = ("step_time", "memory", "cost", "energy", "carbon")
 """Names of the figures that an objective may contain.
 
-The last three are multiples of the step time on a given number of chips, so that they order
-plans as it does."""
+On a given number of chips, cost, energy and carbon are proportional to the step time,
+so that they rank plans as the step time does."""
 
 _LEAST = 1e-300
-"""Stands in for a figure of 0, which has no logarithm."""
+"""Replaces a figure of 0, which has no logarithm."""
 
 
 @dataclass(frozen=True, slots=True)
 class Objective:
     """The weighted geometric mean of figures of a plan; smaller is better.
 
-    weights: by name; none is below 0, at least one is above. Only their ratios count,
-    and units do not: with `step_time=1,memory=0.3`, 0.3 % less time is worth as much as
-    1 % less memory.
+    weights: by name of the figure; none is below 0, at least one is above. Only their
+    ratios count, and units do not: with `step_time=1,memory=0.3`, 0.3 % less time is
+    worth as much as 1 % less memory.
     """
 
     weights: tuple[tuple[str, float], ...]
@@ -63,7 +63,10 @@ class Objective:
         return cls(tuple(asked.items()))
 
     def __call__(self, seconds: float, num_bytes: float) -> float:
-        """The value of a plan's step time and memory, of which whole bytes count."""
+        """The objective of a plan with this step time and peak memory.
+
+        Bytes are rounded down. All figures but memory are represented by the step time.
+        """
         total, memory = sum(weight for _, weight in self.weights), float(int(num_bytes))
         mean = sum(
             weight

@@ -9,26 +9,30 @@ from meshwright.partitioner.tactics import Tactic
 from meshwright.planner.solve.optimum import Choices
 
 FOUND = "auto"
-"""Name of the plans that integer programs find."""
+"""Name of every plan that an integer program finds."""
 
 _TOLERANCE = 1.1
-"""Predicted memory, relative to the limit, up to which a plan may fit when simulated."""
+"""Largest predicted memory, relative to the limit, of a plan that may still fit when it
+is simulated."""
 
 type OnProgress = Callable[[str], None]
-"""A function that is called with a line of text whenever a search got on."""
+"""A function that receives a line of text whenever the search makes progress."""
 
 type ValueOf = Callable[[float, float], float]
-"""The objective of seconds and bytes, to be small; it rises with them or ignores them."""
+"""The objective as a function of step seconds and peak bytes; smaller is better. It
+never falls when one of them rises."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
     """A plan with the time and peak memory that the integer program predicts.
 
-    choices: the plan as choices of the model's variables; for an expert's plan the
-    nearest ones. bound: lower bound of the seconds of all plans that fit, at the same
-    prices; 0 if unknown, as for expert plans and for plans of less memory than allowed.
-    unlimited: the optimum regardless of memory, if it is known and does not fit.
+    seconds, bytes: predicted step time and peak bytes of a device. choices: the plan as
+    choices of the integer program's variables; for an expert's plan, the nearest ones.
+    bound: lower bound on the predicted seconds of every plan that fits; 0 if unknown,
+    as for expert plans and for plans that were limited to less memory than the user
+    allows. unlimited: choices of the fastest plan regardless of memory, if it is known
+    and does not fit.
     """
 
     name: str
@@ -47,7 +51,7 @@ class Proposal:
 
 
 def counts_memory(value_of: ValueOf, proposal: Proposal) -> bool:
-    """Whether the objective prefers a plan of half the memory and the same time."""
+    """Whether the objective depends on memory: whether half of a plan's bytes lowers it."""
     seconds, num_bytes = proposal.seconds, proposal.bytes
     return value_of(seconds, 0.5 * num_bytes) < value_of(seconds, num_bytes)
 
@@ -55,11 +59,11 @@ def counts_memory(value_of: ValueOf, proposal: Proposal) -> bool:
 def interleave(
     proposals: Sequence[Proposal], limit: float, value_of: ValueOf
 ) -> Iterator[Proposal]:
-    """Proposals in the order of simulation: a found one, an expert's, and so on.
+    """Proposals in the order of simulation: found plans and expert plans in turn.
 
-    Each kind is in the order of `Proposal.rank`, but no expert strategy is repeated on
-    another mesh before all strategies have come once, and of strategies with the same
-    choices only one comes before the others.
+    Both kinds are sorted by `Proposal.rank`. Each expert strategy comes once before any
+    comes again on another mesh. Of strategies with equal choices on a mesh, only the
+    first comes in that first round.
     """
     ranked = sorted(proposals, key=lambda p: p.rank(limit, value_of))
     own = [p for p in ranked if p.name == FOUND]

@@ -7,7 +7,7 @@ from meshwright.partitioner.tactics import Tactic
 from meshwright.planner.candidates.candidate import Candidate, differences
 
 REJECTED = "by the compiler: "
-"""Beginning of the reason why a plan that was simulated cannot be compiled."""
+"""Beginning of `Candidate.why_not` if the compiler rejects a plan that was simulated."""
 
 SEARCHES = ("program", "tree")
 """Names of the searches: an integer program, or a tree search over cuts of inputs."""
@@ -15,7 +15,7 @@ SEARCHES = ("program", "tree")
 
 @dataclass(frozen=True, slots=True)
 class Spelling:
-    """A found plan written as ordinary tactics, with their simulated figures.
+    """A found plan written as ordinary tactics, with the simulated figures of those.
 
     text: the tactics as Python code, one per line, after `import meshwright as mw`.
     """
@@ -30,19 +30,22 @@ class Spelling:
 class SearchResult:
     """The record of one search.
 
-    candidates: all simulated plans, the best first. limit_bytes: memory of a device that
-    plans may take. model_s: step time of the best plan as predicted by the integer
-    program. bound_s: lower bound of the predicted step time of every plan on its mesh.
-    seconds: real duration of the search. work_s: its counted work, in seconds on a usual
-    machine, which is what a budget limits. is_cut: whether the search was cut short since
-    it took far longer in real time than by its work; another run may then find another
-    plan, while otherwise each run finds the same one. num_meshes, all_meshes: meshes that
-    were solved, and that there are; others were skipped for lack of time or after an
-    interrupt.
-    spelled: the best plan of the integer program as ordinary tactics, if there was time.
-    is_compiled: whether the machine's real compiler accepted the first candidate; plans
-    that it rejected say why. method: one of `SEARCHES`. A tree search leaves model_s and
-    bound_s 0, since it proves nothing; num_states says how many states it priced.
+    candidates: all simulated plans, the best first. limit_bytes: bytes of each device's
+    memory that plans may use. model_s: step time of the best plan as predicted by the
+    integer program. bound_s: lower bound on the predicted step time of every plan on
+    its mesh.
+    seconds: real duration of the search. work_s: its counted work, in seconds on a
+    typical machine; a budget limits this figure. is_cut: whether the search was cut
+    short since its real time was far above its counted work. Only a search that was cut
+    short may find another plan when it is repeated.
+    num_meshes, all_meshes: number of meshes that were solved, and of all meshes. Meshes
+    are skipped for lack of time or after an interrupt.
+    spelled: the best plan of the integer program as ordinary tactics, if there was
+    time.
+    is_compiled: whether the machine's real compiler accepted the first candidate. A
+    plan that it rejected says so in `why_not`. method: one of `SEARCHES`. A tree search
+    has no bound, so that its model_s and bound_s are 0. num_states: number of states
+    that it priced.
     """
 
     candidates: tuple[Candidate, ...]
@@ -62,7 +65,7 @@ class SearchResult:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences on what a reader must know of this search; mostly none."""
+        """Warnings about this search, one sentence each; mostly none."""
         found: list[str] = []
         if self.is_cut:
             found.append(
@@ -91,7 +94,7 @@ class SearchResult:
 
     @property
     def gap(self) -> float:
-        """Relative optimality gap: share of the predicted time that may still be saved."""
+        """Relative optimality gap: the largest share of the predicted time to be saved."""
         return max(0.0, 1 - self.bound_s / self.model_s) if self.model_s else 0.0
 
     def to_json(self) -> dict[str, Any]:

@@ -1,9 +1,10 @@
 """Evaluation of a state: seconds of a step and peak memory, looked up in a model's tables.
 
-The first step is to decide which partial sums are passed on to readers; the others are
-reduced where they are made. The decisions about each group then make a code, which is
-looked up among the codes of its strategies. A value with several readers is kept in the
-form (a sharding) that is cheapest for all together.
+First, `place_reductions` decides which partial sums stay partial until their readers;
+the others are reduced where they are computed. Then the decisions about each group are
+packed into an integer code, which is looked up among the codes of the group's
+strategies. A value with several readers is kept in the form (a sharding) that is
+cheapest for all of them together.
 """
 
 from typing import NamedTuple
@@ -11,22 +12,13 @@ from typing import NamedTuple
 import numpy as np
 
 from meshwright.planner.columns.graph_columns import (
-    COUNT,
     FACTORS_AT,
     IS_REDUCED,
-    MASK,
-    OPERANDS_AT,
-    READERS_AT,
-    SOURCES_AT,
     VALUES_AT,
     Columns,
 )
-from meshwright.planner.columns.partial_values import (
-    PartialCache,
-    carried_set,
-    invalidate,
-    is_partial,
-)
+from meshwright.planner.columns.partial_reads import place_reductions
+from meshwright.planner.columns.partial_values import PartialCache
 from meshwright.planner.columns.price_tables import (
     CUT_BITS,
     NO_SUM,
@@ -34,12 +26,7 @@ from meshwright.planner.columns.price_tables import (
     SUM_BITS,
     PriceTables,
 )
-from meshwright.planner.columns.state_cells import (
-    Cells,
-    leaves_partial,
-    num_groups,
-    span,
-)
+from meshwright.planner.columns.state_cells import Cells, num_groups, span
 from meshwright.planner.strategies.strategy import ALL_REDUCE, KEEP_PARTIAL
 from meshwright.search.arrays import Bools, Floats, Ints
 from meshwright.search.compiled import compiled_in_place
@@ -48,13 +35,13 @@ from meshwright.search.compiled import compiled_in_place
 class EvaluationBuffers(NamedTuple):
     """Scratch arrays, and the choices of the last evaluation.
 
-    carried, left: the results of `place_reductions`, [G, A] and [V, A].
+    partial_sets, left: the results of `place_reductions`, [G, A] and [V, A].
     codes: code of each group's decisions, [G].
-    choices: numbers of each group's strategy and each shared value's form, [G + K].
+    choices: number of each group's strategy, then of each shared value's form, [G + K].
     curve: bytes at each moment, [T]. totals: seconds of each form of one shared value.
     """
 
-    carried: Ints
+    partial_sets: Ints
     left: Bools
     codes: Ints
     choices: Ints
@@ -83,11 +70,11 @@ def evaluate(
     cache: PartialCache,
     buffers: EvaluationBuffers,
 ) -> tuple[float, float]:
-    """Seconds of a step, and its peak memory in bytes.
+    """Seconds of a step and its peak memory in bytes.
 
-    `buffers.choices` then has the choices with these seconds and bytes.
+    The choices that have these seconds and bytes are written into `buffers.choices`.
     """
-    place_reductions(columns, cells, cache, buffers.carried, buffers.left)
+    place_reductions(columns, cells, cache, buffers.partial_sets, buffers.left)
     groups = num_groups(columns)
     choices = buffers.choices
     total = 0.0
@@ -110,14 +97,14 @@ def evaluate(
 def code_at(
     columns: Columns, cells: Cells, buffers: EvaluationBuffers, group: int
 ) -> int:
-    """The code of what a state decides about a group; `code_of` is that of a strategy."""
+    """The code of a state's decisions about a group; equal to `code_of` of its strategy."""
     code, groups = 0, num_groups(columns)
     has_value = len(span(columns.groups, group, VALUES_AT)) > 0
     value = columns.groups[group, VALUES_AT]
     for axis in range(len(columns.axis_sizes)):
         factor, rank, end = cells[group, axis], 0, NO_SUM
-        is_carried = buffers.carried[group, axis] >= 0
-        is_summed = is_carried
+        reads_partial = buffers.partial_sets[group, axis] >= 0
+        is_summed = reads_partial
         if factor >= 0:
             rank = cells[groups + group, axis]
             place = columns.groups[group, FACTORS_AT] + factor
@@ -127,15 +114,15 @@ def code_at(
             if end < 0:
                 end = KEEP_PARTIAL if buffers.left[value, axis] else ALL_REDUCE
         code |= (4 * (factor + 1) + rank) << (SHIFT + CUT_BITS * axis)
-        code |= (2 * (end - NO_SUM) + is_carried) << (SUM_BITS * axis)
+        code |= (2 * (end - NO_SUM) + reads_partial) << (SUM_BITS * axis)
     return code
 
 
 @compiled_in_place
 def choice_of(prices: PriceTables, kind: int, code: int) -> int:
-    """The number of the strategy with a code.
+    """The number of the strategy whose code is `code`, among the strategies of a kind.
 
-    If there is none: the first strategy that cuts the same factors, else the first of all.
+    If there is none: the first strategy that cuts the same factors, else number 0.
     """
     codes = prices.codes[prices.codes_at[kind] : prices.codes_at[kind + 1]]
     numbers = prices.numbers[prices.codes_at[kind] : prices.codes_at[kind + 1]]
@@ -155,7 +142,10 @@ def choice_of(prices: PriceTables, kind: int, code: int) -> int:
 def add_shared_value(
     prices: PriceTables, buffers: EvaluationBuffers, groups: int, view: int
 ) -> float:
-    """Seconds of the cheapest form of a shared value, over its maker and its readers."""
+    """Choose the cheapest form of a shared value, and return its seconds.
+
+    The seconds include resharding from the producer and to every reader.
+    """
     width = prices.forms[view]
     totals = buffers.totals
     totals[:width] = 0.0
@@ -174,7 +164,7 @@ def add_shared_value(
 
 @compiled_in_place
 def peak_bytes(prices: PriceTables, buffers: EvaluationBuffers) -> float:
-    """Bytes at the moment at which most are alive."""
+    """Live bytes at the moment that has the most."""
     curve, choices = buffers.curve, buffers.choices
     curve[:] = 0.0
     for i in range(len(prices.held_at)):
@@ -192,105 +182,3 @@ def peak_bytes(prices: PriceTables, buffers: EvaluationBuffers) -> float:
     for size in curve:
         highest = max(highest, size)
     return highest
-
-
-@compiled_in_place
-def place_reductions(
-    columns: Columns, cells: Cells, cache: PartialCache, carried: Ints, left: Bools
-) -> None:
-    """Decide which partial sums are passed on to their readers instead of reduced.
-
-    carried: by group, the linear set of operands that it reads partial, or -1, [G, A].
-    left: whether a value is not reduced where it is made, [V, A].
-    Both agree in the end: every value that a group reads partial is left partial, and all
-    readers of a value that is left partial read it so.
-    """
-    invalidate(cache)
-    carried[:] = -1
-    left[:] = False
-    sums = 2 * num_groups(columns)
-    for axis in range(len(columns.axis_sizes)):
-        if not has_partial_sum(columns, cells, axis):
-            continue
-        for value in columns.travellers:
-            if cells[sums + value, axis] < 0:
-                left[value, axis] = is_partial(columns, cells, cache, value, axis)
-        for group in columns.carriers:
-            value = columns.groups[group, VALUES_AT]
-            if cells[group, axis] < 0 and (
-                cells[sums + value, axis] >= 0
-                or is_partial(columns, cells, cache, value, axis)
-            ):
-                carried[group, axis] = carried_set(columns, cells, cache, group, axis)
-        while drop_unmatched(columns, axis, carried, left):
-            pass
-
-
-@compiled_in_place
-def has_partial_sum(columns: Columns, cells: Cells, axis: int) -> bool:
-    """Whether some op leaves a partial sum along an axis that may be passed on."""
-    for value in columns.travellers:
-        if leaves_partial(columns, cells, value, axis) > 0:
-            return True
-    return False
-
-
-@compiled_in_place
-def drop_unmatched(columns: Columns, axis: int, carried: Ints, left: Bools) -> bool:
-    """Undo partial sums that not all readers accept or that do not arrive; True if any."""
-    is_changed = False
-    for value in columns.travellers:
-        if left[value, axis]:
-            readers = span(columns.values, value, READERS_AT)
-            is_accepted = len(readers) > 0
-            for at in readers:
-                reader = columns.readers[at]
-                at_reader = accepts(columns, reader, value, carried[reader, axis])
-                is_accepted = is_accepted and at_reader
-            if not is_accepted:
-                left[value, axis] = False
-                is_changed = True
-    for group in columns.carriers:
-        if carried[group, axis] >= 0 and not arrives(
-            columns, group, axis, carried, left
-        ):
-            carried[group, axis] = -1
-            is_changed = True
-            for value in span(columns.groups, group, VALUES_AT):
-                left[value, axis] = False
-    return is_changed
-
-
-@compiled_in_place
-def accepts(columns: Columns, group: int, value: int, at: int) -> bool:
-    """Whether a group can read a value partial: only through operands of its linear set."""
-    if at < 0:
-        return False
-    first = columns.groups[group, OPERANDS_AT]
-    for operand in span(columns.groups, group, OPERANDS_AT):
-        for source in span(columns.operands, operand, SOURCES_AT):
-            is_in = (columns.linear[at, MASK] >> (operand - first)) & 1
-            if columns.sources[source] == value and not is_in:
-                return False
-    return True
-
-
-@compiled_in_place
-def arrives(
-    columns: Columns, group: int, axis: int, carried: Ints, left: Bools
-) -> bool:
-    """Whether a partial value reaches an operand of a group's linear set.
-
-    If the set has one operand, all sources of the operand have to be partial.
-    """
-    at = carried[group, axis]
-    mask = columns.linear[at, MASK]
-    first = columns.groups[group, OPERANDS_AT]
-    has_any, has_all = False, True
-    for operand in span(columns.groups, group, OPERANDS_AT):
-        if (mask >> (operand - first)) & 1:
-            for i in span(columns.operands, operand, SOURCES_AT):
-                is_left = left[columns.sources[i], axis]
-                has_any = has_any or is_left
-                has_all = has_all and is_left
-    return has_any and (has_all or columns.linear[at, COUNT] > 1)

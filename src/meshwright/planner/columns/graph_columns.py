@@ -1,9 +1,9 @@
 """The symmetry-reduced graph as a struct of arrays of integers, for compiled loops.
 
-A group is a class of nodes of the reduced graph; it takes the place of a node, and each of
-its results that of a value. An operand of a group has several sources where members read
-values of different groups: the first of equal layers reads the input, the others read the
-layer before.
+A group is a class of equal nodes, treated as one node; each of its results is treated
+as one value. An operand of a group has several sources if the members of the group read
+values of different groups: the first of several equal layers reads the input, the
+others read the layer before.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,32 +17,34 @@ from meshwright.program.ir import Value
 from meshwright.search.arrays import Ints, owners_of, starts_of
 
 MOST_OPERANDS = 62
-"""Operands that fit into the bit mask of a linear set; an op with more carries no partial
-sums on."""
+"""Number of operands that fit into the bit mask of a linear set. An op with more
+operands always reduces partial operands before it."""
 
 
 class Columns(NamedTuple):
     """Tables with one row for each of A axes, G groups, F factors, V values, and so on.
 
-    O operands, D dims, L linear sets. A column whose name ends in `_AT` holds the offset
-    of a row's entries in another table; one more row at the end holds the total.
+    O: operands, D: dims, L: linear sets (operands in which a group is jointly linear).
+    A column whose name ends in `_AT` holds the offset of a row's entries in another
+    table; one more row at the end holds the total.
 
     axis_sizes: [A]
-    groups: [G + 1, 8], FACTORS_AT, VALUES_AT, OPERANDS_AT, LINEAR_AT, HAS_PRODUCTS: some
-        dim is a product of factors, IS_SUM: reduces by addition, MAY_CARRY: an operand
-        can be partial, BLOCKED: bit mask of the axes that must not cut the group
+    groups: [G + 1, 8], FACTORS_AT, VALUES_AT, OPERANDS_AT, LINEAR_AT, HAS_PRODUCTS:
+        some dim is a product of factors, IS_SUM: reduces by addition, MAY_READ_PARTIAL:
+        may read an operand as a partial sum, BLOCKED: bit mask of the axes that must
+        not cut the group
     factors: [F, 3], SIZE, LEAST: the smallest extent of a part, IS_REDUCED
-    values: [V + 1, 5], MAKER: the group, READERS_AT, TRAVELS: can be partial and may be
-        handed on so, NEXT_READER, NEXT_OPERAND: the only reading group and the operand's
-        position there, or -1
+    values: [V + 1, 5], MAKER: the group that computes it, READERS_AT, MAY_STAY_PARTIAL:
+        may be a partial sum that readers take as such, NEXT_READER, NEXT_OPERAND: the
+        only reading group and the operand's position there, or -1
     operands: [O + 1, 2], SOURCES_AT, IS_ZERO
     ports: offset of the dims of each value, then of each operand, [V + O + 1]
     dims: [D + 1, 2], NAMES_AT, EXTENT
     names: factors of dims. sources: values that operands read. readers: groups
-    travellers, carriers: values that TRAVEL, groups that MAY_CARRY
-    linear: [L, 3], MASK: bit mask of the operands in which a group is jointly linear,
-        COUNT: their number, literals included, IS_WHOLE: a literal other than 0 is
-        among them
+    partial_values: values with MAY_STAY_PARTIAL. partial_readers: groups with
+    MAY_READ_PARTIAL
+    linear: [L, 3], MASK: bit mask of the operands in the set, COUNT: their number,
+        literals included, IS_WHOLE: a literal other than 0 is among them
     """
 
     axis_sizes: Ints
@@ -55,22 +57,22 @@ class Columns(NamedTuple):
     names: Ints
     sources: Ints
     readers: Ints
-    travellers: Ints
-    carriers: Ints
+    partial_values: Ints
+    partial_readers: Ints
     linear: Ints
 
 
 FACTORS_AT, VALUES_AT, OPERANDS_AT, LINEAR_AT = range(4)
-HAS_PRODUCTS, IS_SUM, MAY_CARRY, BLOCKED = range(4, 8)
+HAS_PRODUCTS, IS_SUM, MAY_READ_PARTIAL, BLOCKED = range(4, 8)
 SIZE, LEAST, IS_REDUCED = range(3)
-MAKER, READERS_AT, TRAVELS, NEXT_READER, NEXT_OPERAND = range(5)
+MAKER, READERS_AT, MAY_STAY_PARTIAL, NEXT_READER, NEXT_OPERAND = range(5)
 SOURCES_AT, IS_ZERO = range(2)
 NAMES_AT, EXTENT = range(2)
 MASK, COUNT, IS_WHOLE = range(3)
 
 
 def columns_of(state: State, reduced: ReducedGraph) -> Columns:
-    """The columns of a symmetry reduction of a state's graph."""
+    """The columns of a state's graph after symmetry reduction."""
     return _Writer(state, reduced).write()
 
 
@@ -100,14 +102,14 @@ class _Writer:
         dims = [factors for _, port in ports for factors in port]
         sources, readers = self._edges()
         linear = [list(self._linear(node)) for node in nodes]
-        carriers, travellers = self._travels(linear, sources)
+        partial_readers, partial_values = self._find_partial(linear, sources)
         operands = [self.graph.values[v] for node in nodes for v, _ in node.ins]
         factors = [each for node in nodes for each in _factors(node)]
         return Columns(
             axis_sizes=ints(self.state.size.values()),
-            groups=self._groups(linear, carriers),
+            groups=self._groups(linear, partial_readers),
             factors=ints(x for each in factors for x in each).reshape(-1, 3),
-            values=self._values(readers, travellers),
+            values=self._values(readers, partial_values),
             operands=_table(
                 starts_of([*map(len, sources)]),
                 ints(self.routes.is_zero(value) for value in operands),
@@ -120,14 +122,14 @@ class _Writer:
             names=ints(f for factors in dims for f in factors),
             sources=ints(v for own in sources for v in own),
             readers=ints(g for own in readers for g in own),
-            travellers=ints(sorted(travellers)),
-            carriers=ints(sorted(carriers)),
+            partial_values=ints(sorted(partial_values)),
+            partial_readers=ints(sorted(partial_readers)),
             linear=ints(x for own in linear for each in own for x in each).reshape(
                 -1, 3
             ),
         )
 
-    def _groups(self, linear: list[list[Linear]], carriers: set[int]) -> Ints:
+    def _groups(self, linear: list[list[Linear]], partial_readers: set[int]) -> Ints:
         nodes, axes = self.nodes, tuple(self.state.size)
         rules = [node.rule for node in nodes]
         blocked = [self.state.blocked[node.index] for node in nodes]
@@ -138,11 +140,11 @@ class _Writer:
             starts_of([*map(len, linear)]),
             ints(node.has_products for node in nodes),
             ints(rule is not None and rule.monoid == "sum" for rule in rules),
-            ints(group in carriers for group in range(len(nodes))),
+            ints(group in partial_readers for group in range(len(nodes))),
             ints(sum((a in own) << i for i, a in enumerate(axes)) for own in blocked),
         )
 
-    def _values(self, readers: list[list[int]], travellers: set[int]) -> Ints:
+    def _values(self, readers: list[list[int]], partial_values: set[int]) -> Ints:
         following = [
             self._only_reader(self.nodes[maker], value)
             for maker, (value, _) in zip(self.makers, self.results, strict=True)
@@ -150,31 +152,31 @@ class _Writer:
         return _table(
             ints(self.makers),
             starts_of([*map(len, readers)]),
-            ints(value in travellers for value in range(len(self.results))),
+            ints(value in partial_values for value in range(len(self.results))),
             ints(reader for reader, _ in following),
             ints(operand for _, operand in following),
         )
 
-    def _travels(
+    def _find_partial(
         self, linear: list[list[Linear]], sources: list[list[int]]
     ) -> tuple[set[int], set[int]]:
-        """Groups that may carry partial sums on, and values that may be left partial."""
+        """Groups that may read partial sums, and values that may stay partial sums."""
         sums = {g for g, n in enumerate(self.nodes) if n.rule and n.rule.reductions}
         cheap = [self.routes.is_cheap(number) for number, _ in self.results]
-        carriers: set[int] = set()
-        travellers: set[int] = set()
+        partial_readers: set[int] = set()
+        partial_values: set[int] = set()
         size = -1
-        while size < len(travellers) + len(carriers):
-            size = len(travellers) + len(carriers)
+        while size < len(partial_values) + len(partial_readers):
+            size = len(partial_values) + len(partial_readers)
             for value, maker in enumerate(self.makers):
-                if cheap[value] and (maker in sums or maker in carriers):
-                    travellers.add(value)
+                if cheap[value] and (maker in sums or maker in partial_readers):
+                    partial_values.add(value)
             for group, sets in enumerate(linear):
                 first, last = self.operands_at[group : group + 2]
                 read = (v for own in sources[first:last] for v in own)
-                if sets and any(v in travellers for v in read):
-                    carriers.add(group)
-        return carriers, travellers
+                if sets and any(v in partial_values for v in read):
+                    partial_readers.add(group)
+        return partial_readers, partial_values
 
     def _edges(self) -> tuple[list[list[int]], list[list[int]]]:
         """Sorted values that each operand reads, and sorted groups that read each value."""
@@ -189,7 +191,8 @@ class _Writer:
     def _linear(self, node: Node) -> Iterator[Linear]:
         """The sets of operands in which a node is jointly linear.
 
-        For each its bit mask, its size, and whether a literal other than 0 is in it.
+        Each is given by its bit mask, its size, and whether it contains a literal other
+        than 0.
         """
         op, rule = node.op, node.rule
         if op is None or rule is None or len(node.ins) > MOST_OPERANDS:
@@ -202,9 +205,9 @@ class _Writer:
             yield mask, len(group), is_whole
 
     def _only_reader(self, maker: Node, value: int) -> tuple[int, int]:
-        """The one group that reads a value, and as which operand; -1, -1 if there is none.
+        """The group that alone reads a value, and the operand's position; else (-1, -1).
 
-        A value that has several readers, is read twice by one, or is an output, has none.
+        A value that is an output, or is read more than once, has no such group.
         """
         readers = self.graph.consumers[value]
         is_output = self.graph.values[value] in self.output_values
@@ -218,7 +221,7 @@ class _Writer:
 
 
 def _factors(node: Node) -> Iterator[tuple[int, int, int]]:
-    """Extent, smallest part, and whether it is reduced over, of each factor."""
+    """For each factor its extent, its least extent in a part, and whether it is reduced."""
     least = (node.rule.least or {}) if node.rule else {}
     reductions = node.rule.reductions if node.rule else ()
     for factor, size in enumerate(node.sizes):
@@ -226,7 +229,7 @@ def _factors(node: Node) -> Iterator[tuple[int, int, int]]:
 
 
 def _table(*columns: Ints) -> Ints:
-    """A table of these columns; shorter columns are padded with 0."""
+    """A table with these columns; shorter columns are padded with 0."""
     table = np.zeros((max(map(len, columns)), len(columns)), np.int64)
     for position, column in enumerate(columns):
         table[: len(column), position] = column

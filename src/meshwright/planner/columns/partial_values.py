@@ -1,9 +1,9 @@
-"""Which values are partial under a state: the answers of `Carrier`, over columns.
+"""Values that are partial sums under a state: what `PartialSums` finds, over columns.
 
-A value is partial along an axis if each device holds an addend of it (Shardy: unreduced).
-An operand with several sources is partial if all of them are. Values that equal layers
-hand on in a circle are partial where the first of them has to be. In contrast to
-`Carrier`, sums that a loop carries are taken in each iteration.
+A value is partial along an axis if each device holds an addend (Shardy: unreduced).
+An operand with several sources is partial if all of them are. Where equal layers pass a
+value on in a cycle, it is partial if the first of them makes it so. Unlike
+`PartialSums`, this code reduces sums that a loop carries in each iteration.
 """
 
 from typing import NamedTuple
@@ -17,12 +17,12 @@ from meshwright.planner.columns.graph_columns import (
     LINEAR_AT,
     MAKER,
     MASK,
-    MAY_CARRY,
+    MAY_READ_PARTIAL,
+    MAY_STAY_PARTIAL,
     NEXT_OPERAND,
     NEXT_READER,
     OPERANDS_AT,
     SOURCES_AT,
-    TRAVELS,
     VALUES_AT,
     Columns,
 )
@@ -30,22 +30,23 @@ from meshwright.planner.columns.state_cells import Cells, leaves_partial, span
 from meshwright.search.arrays import Ints
 from meshwright.search.compiled import compiled_in_place
 
-MOST_ADDENDS = 64
-"""Length up to which a chain of additions is searched for another partial addend."""
+MAX_ADDENDS = 64
+"""Longest chain of additions that is searched for another partial addend."""
 
 QUEUE, FOUND, MARKS = range(3)
 """Rows of `PartialCache.lists`."""
 
 NO, SOME, MOST, ALL = range(4)
-"""Results of `partial_operands`."""
+"""Number of partial operands of a linear set, as `partial_operands` returns it."""
 
 
 class PartialCache(NamedTuple):
-    """Answers for one state, and scratch space to find more.
+    """Known answers for one state, and scratch space to find more.
 
-    stamp: number of the state, [1]. known: per strictness, axis and value, twice the stamp
-    of the state for which the answer holds, plus the answer, [2, A, V]. lists: scratch
-    space per strictness, [2, 3, V + 1]
+    Index 0 of the first dim belongs to `is_partial`, index 1 to `is_strictly_partial`.
+    stamp: number of the state, [1]. known: for each axis and value twice the stamp of
+    the state for which the answer holds, plus the answer, [2, A, V]. lists: scratch
+    space, [2, 3, V + 1]
     """
 
     stamp: Ints
@@ -65,7 +66,7 @@ def new_partial_cache(columns: Columns) -> PartialCache:
 
 @compiled_in_place
 def invalidate(cache: PartialCache) -> None:
-    """Drop all answers, because the state has changed."""
+    """Forget all answers, because the state has changed."""
     cache.stamp[0] += 1
 
 
@@ -78,9 +79,10 @@ def write_dependencies(
     axis: int,
     strict: int,
 ) -> int:
-    """The number of values on which an answer may depend, which are written in order.
+    """Write the values on which the answer for `value` may depend, and return their number.
 
-    They go into the row FOUND of `lists`; values with known answers are left out.
+    They are written in order into row FOUND of `lists`, without those of known answer.
+    strict: index of the question in `PartialCache`.
     """
     known, stamp = cache.known[strict, axis], cache.stamp[0]
     lists = cache.lists[strict]
@@ -89,12 +91,12 @@ def write_dependencies(
     while waiting:
         waiting -= 1
         group = columns.values[lists[QUEUE, waiting], MAKER]
-        if cells[group, axis] >= 0 or not columns.groups[group, MAY_CARRY]:
+        if cells[group, axis] >= 0 or not columns.groups[group, MAY_READ_PARTIAL]:
             continue
         for operand in span(columns.groups, group, OPERANDS_AT):
             for at in span(columns.operands, operand, SOURCES_AT):
                 number = columns.sources[at]
-                if lists[MARKS, number] or not columns.values[number, TRAVELS]:
+                if lists[MARKS, number] or not columns.values[number, MAY_STAY_PARTIAL]:
                     continue
                 if known[number] // 2 != stamp:
                     lists[MARKS, number] = 1
@@ -116,8 +118,8 @@ def partial_operands(
 ) -> int:
     """How many operands of a linear set are partial: NO, SOME, MOST or ALL.
 
-    NO also if an operand outside of the set is partial. MOST if a concatenation of the
-    operands is worth one sum (`is_mostly_partial`).
+    at: index of the linear set. NO also if an operand outside of the set is partial.
+    MOST if at least half of several operands are: one sum of the result is cheaper.
     """
     mask, first = columns.linear[at, MASK], columns.groups[group, OPERANDS_AT]
     num_partial, has_whole = 0, columns.linear[at, IS_WHOLE] == 1
@@ -142,7 +144,10 @@ def arrives_partial(columns: Columns, known: Ints, stamp: int, operand: int) -> 
     sources = span(columns.operands, operand, SOURCES_AT)
     for at in sources:
         number = columns.sources[at]
-        if not columns.values[number, TRAVELS] or known[number] != 2 * stamp + 1:
+        if (
+            not columns.values[number, MAY_STAY_PARTIAL]
+            or known[number] != 2 * stamp + 1
+        ):
             return False
     return len(sources) > 0
 
@@ -151,7 +156,7 @@ def arrives_partial(columns: Columns, known: Ints, stamp: int, operand: int) -> 
 def is_partial(
     columns: Columns, cells: Cells, cache: PartialCache, value: int, axis: int
 ) -> bool:
-    """True if a value, as made, is partial along an axis."""
+    """Whether a value is partial along an axis before any reduction of it."""
     stamp, known = cache.stamp[0], cache.known[0, axis]
     if known[value] // 2 != stamp:
         count = write_dependencies(columns, cells, cache, value, axis, 0)
@@ -171,19 +176,22 @@ def is_partial(
 def find_partial(
     columns: Columns, cells: Cells, cache: PartialCache, value: int, axis: int
 ) -> bool:
-    """Whether a value is partial, given the same for the values that it depends on."""
+    """Whether a value is partial, given the answers for the values that it depends on."""
     answer = leaves_partial(columns, cells, value, axis)
     if answer >= 0:
         return answer == 1
     group = columns.values[value, MAKER]
-    return carried_set(columns, cells, cache, group, axis) >= 0
+    return partial_set(columns, cells, cache, group, axis) >= 0
 
 
 @compiled_in_place
 def is_strictly_partial(
     columns: Columns, cells: Cells, cache: PartialCache, value: int, axis: int
 ) -> bool:
-    """True if a value is partial although no whole addend is made partial for it."""
+    """Whether a value is partial without turning any complete addend into a partial one.
+
+    (A complete value becomes partial if all devices but one replace it by 0.)
+    """
     stamp, known = cache.stamp[0], cache.known[1, axis]
     if known[value] // 2 != stamp:
         count = write_dependencies(columns, cells, cache, value, axis, 1)
@@ -203,7 +211,7 @@ def is_strictly_partial(
 def find_strictly_partial(
     columns: Columns, cells: Cells, cache: PartialCache, value: int, axis: int
 ) -> bool:
-    """`is_strictly_partial`, given the answers for the values that it depends on."""
+    """`is_strictly_partial`, given the answers for the values that the value depends on."""
     answer = leaves_partial(columns, cells, value, axis)
     if answer >= 0:
         return answer == 1
@@ -216,12 +224,13 @@ def find_strictly_partial(
 
 
 @compiled_in_place
-def carried_set(
+def partial_set(
     columns: Columns, cells: Cells, cache: PartialCache, group: int, axis: int
 ) -> int:
-    """The linear set of a group whose operands, and no others, are partial; or -1.
+    """Index of the linear set of operands that a group reads as partial sums, or -1.
 
-    Whole addends of a sum are made partial where the result is added to a partial value.
+    No operand outside of the set is partial. A complete addend may be turned into a
+    partial one if the result is added to a partial value later (`joins_sum`).
     """
     known, stamp = cache.known[0, axis], cache.stamp[0]
     for at in span(columns.groups, group, LINEAR_AT):
@@ -238,8 +247,11 @@ def carried_set(
 def joins_sum(
     columns: Columns, cells: Cells, cache: PartialCache, group: int, axis: int
 ) -> bool:
-    """True if the result only enters a chain of additions with another partial addend."""
-    for _ in range(MOST_ADDENDS):
+    """Whether a group's result only enters a chain of additions with a partial addend.
+
+    That addend has to be strictly partial.
+    """
+    for _ in range(MAX_ADDENDS):
         value = columns.groups[group, VALUES_AT]
         if len(span(columns.groups, group, VALUES_AT)) != 1:
             return False
@@ -269,7 +281,7 @@ def has_strictly_partial(
     mask: int,
     axis: int,
 ) -> bool:
-    """Whether an operand in a bit mask is strictly partial."""
+    """Whether one of the operands in a bit mask is strictly partial."""
     first = columns.groups[group, OPERANDS_AT]
     for operand in span(columns.groups, group, OPERANDS_AT):
         if not (mask >> (operand - first)) & 1:
@@ -280,7 +292,7 @@ def has_strictly_partial(
             number = columns.sources[at]
             answer = (
                 answer
-                and columns.values[number, TRAVELS]
+                and columns.values[number, MAY_STAY_PARTIAL]
                 and is_strictly_partial(columns, cells, cache, number, axis)
             )
         if answer:

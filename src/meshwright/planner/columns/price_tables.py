@@ -1,4 +1,4 @@
-"""The tables of a model in flat arrays, and a code for each strategy as its key."""
+"""The tables of a model in flat arrays, with an integer code for each strategy."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ from meshwright.search.arrays import Floats, Ints, starts_of
 MOST_AXES, MOST_FACTORS, MOST_DIMS = 4, 30, 12
 """Largest numbers of axes, factors of an op and dims of a value whose code fits 64 bits."""
 
-CUT_BITS, SUM_BITS = 7, 5
+CUT_BITS, SUM_BITS = 7, 5  # bits per axis: for the factor that it cuts, for its sum
 SHIFT = SUM_BITS * MOST_AXES
 
 
@@ -69,7 +69,7 @@ class PriceTables(NamedTuple):
 def price_tables_of(
     model: IntegerProgram, lives: LiveCounts, axes: Sequence[str]
 ) -> PriceTables:
-    """The tables of a model whose strategies use these axes."""
+    """The tables of a model whose strategies use these mesh axes."""
     return _Writer(model, lives, tuple(axes)).write()
 
 
@@ -132,7 +132,7 @@ class _Writer:
         return [(code_of(s, self.axes), number) for number, s in enumerate(own)]
 
     def _add(self, table: Floats) -> int:
-        """The offset at which a table is appended."""
+        """Append a table, and return its offset."""
         self.tables.append(np.ascontiguousarray(table))
         start, self.end = self.end, self.end + table.size
         return start
@@ -144,7 +144,8 @@ class _Writer:
 def code_of(strategy: Strategy, axes: Sequence[str]) -> int:
     """The code of a strategy: 7 bits per axis for its cut, 5 bits per axis for its sum.
 
-    A cut is the factor and the rank of the axis among those that cut the factor.
+    A cut is the factor that the axis cuts, and the position of the axis among the axes
+    that cut this factor.
     """
     code, sums = 0, dict(strategy.reductions)
     places = {
@@ -165,4 +166,5 @@ def code_of(strategy: Strategy, axes: Sequence[str]) -> int:
 
 
 NO_SUM = -3
-"""In a code: nothing is summed along the axis. KEEP_PARTIAL and ALL_REDUCE follow it."""
+"""End of a sum in a code, if nothing is summed along the axis. KEEP_PARTIAL and
+ALL_REDUCE are the next numbers."""

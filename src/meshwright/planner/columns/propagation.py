@@ -1,6 +1,6 @@
 """Propagation to the fixed point of one axis: the algorithm of `Propagator`, over columns.
 
-It asks the same questions in the same order as `Propagator`, so that both end in the same
+It makes the same checks in the same order as `Propagator`, so that both end in the same
 state if each group is one node (tests/planner/columns/test_propagation.py). On a
 transformer of 32 layers it reaches 12 times as many states per second, and 500 times as
 many on the symmetry-reduced graph (benchmarks/propagation_speed.py).
@@ -14,7 +14,7 @@ from meshwright.planner.columns.graph_columns import (
     BLOCKED,
     FACTORS_AT,
     MAKER,
-    MAY_CARRY,
+    MAY_READ_PARTIAL,
     NAMES_AT,
     OPERANDS_AT,
     READERS_AT,
@@ -46,10 +46,10 @@ from meshwright.search.arrays import Ints
 from meshwright.search.compiled import compiled_in_place
 
 CONFLICT, NO_CLAIM = -2, -1
-"""Results of a claim: two factors are named, or none is."""
+"""Results of a claim instead of a factor: two different factors are claimed, or none is."""
 
 FORWARD, BACKWARD = 0, 1
-"""The two queues: groups whose operands, or whose results, have changed."""
+"""The two queues: groups whose operands have changed, and groups whose results have."""
 
 
 class Worklist(NamedTuple):
@@ -95,7 +95,10 @@ def cut(
 def visit(
     columns: Columns, cells: Cells, work: Worklist, group: int, axis: int
 ) -> None:
-    """Cut a group as its operands, or else its readers, claim, unless claims conflict."""
+    """Cut a group along the factor that its operands, or else its readers, claim.
+
+    Nothing happens if the claims conflict.
+    """
     if cells[group, axis] >= 0 or (columns.groups[group, BLOCKED] >> axis) & 1:
         return
     factor = claim_forward(columns, cells, group, axis)
@@ -109,7 +112,10 @@ def visit(
 
 @compiled_in_place
 def claim_forward(columns: Columns, cells: Cells, group: int, axis: int) -> int:
-    """The factor that cut operands name; NO_CLAIM, or CONFLICT for several."""
+    """The factor of a group that its cut operands imply.
+
+    NO_CLAIM if there is none, CONFLICT if there are several.
+    """
     claimed, values = NO_CLAIM, num_values(columns)
     for operand in span(columns.groups, group, OPERANDS_AT):
         for at in span(columns.operands, operand, SOURCES_AT):
@@ -122,7 +128,10 @@ def claim_forward(columns: Columns, cells: Cells, group: int, axis: int) -> int:
 
 @compiled_in_place
 def claim_backward(columns: Columns, cells: Cells, group: int, axis: int) -> int:
-    """The factor that requests on results name; NO_CLAIM, or CONFLICT for several."""
+    """The factor of a group that readers of its results request.
+
+    NO_CLAIM if there is none, CONFLICT if there are several.
+    """
     claimed, groups = NO_CLAIM, num_groups(columns)
     requests = 2 * groups + num_values(columns)
     for value in span(columns.groups, group, VALUES_AT):
@@ -138,7 +147,11 @@ def claim_backward(columns: Columns, cells: Cells, group: int, axis: int) -> int
 def add_claim(
     columns: Columns, cells: Cells, group: int, axis: int, place: int, claimed: int
 ) -> int:
-    """The claim after one more dim is to be cut; dims that cannot be cut claim nothing."""
+    """Combine a claim with the factor that a cut of one more dim would need.
+
+    A dim that cannot be cut leaves the claim as it is. place: row of the dim in
+    `columns.dims`. claimed: the claim so far.
+    """
     if claimed == CONFLICT:
         return CONFLICT
     for at in span(columns.dims, place, NAMES_AT):
@@ -155,11 +168,12 @@ def add_claim(
 def scatter_result(
     columns: Columns, cells: Cells, work: Worklist, group: int, axis: int
 ) -> bool:
-    """Scatter partial results as readers request, so that operands stay as they are.
+    """Reduce-scatter partial results as readers request; True if a result is partial.
 
-    True if a result is partial, and the request is thereby answered.
+    The request is thereby answered without cutting the group, so that its operands stay
+    as they are.
     """
-    if not columns.groups[group, MAY_CARRY]:
+    if not columns.groups[group, MAY_READ_PARTIAL]:
         return False
     is_found = False
     requests = 2 * num_groups(columns) + num_values(columns)
@@ -178,7 +192,7 @@ def scatter_result(
 def assign(
     columns: Columns, cells: Cells, work: Worklist, group: int, axis: int, factor: int
 ) -> None:
-    """Cut a factor; queue the readers of results, send requests to makers of operands."""
+    """Cut a factor; queue the readers of its results, and request cuts of its operands."""
     groups, values = num_groups(columns), num_values(columns)
     cells[groups + group, axis] = num_cuts(columns, cells, group, factor)
     cells[group, axis] = factor
@@ -208,7 +222,10 @@ def push_readers(columns: Columns, work: Worklist, value: int) -> None:
 def request(
     columns: Columns, cells: Cells, work: Worklist, value: int, axis: int, dim: int
 ) -> None:
-    """Request that a whole or partial value be cut on a dim where it is made."""
+    """Request that a value be cut on a dim by the op that computes it.
+
+    If that op leaves the value as a partial sum, the sum is reduce-scattered instead.
+    """
     groups = num_groups(columns)
     maker = columns.values[value, MAKER]
     if cells[maker, axis] < 0:

@@ -1,7 +1,7 @@
 """A partitioning state as one array of integers, which compiled loops read and write.
 
 The array (its cells) has a row for each decision and a column for each mesh axis. The
-functions are those of `State.dim_on` and `why_not`, over such an array.
+functions do what `State.dim_on` and `why_not` do for a `State`.
 """
 
 from __future__ import annotations
@@ -38,10 +38,11 @@ type Cells = NDArray[np.int16]
 class CellRows(NamedTuple):
     """First row of each part of the cells of a state.
 
-    From 0: the factor of each group that an axis cuts, or -1. From `ranks`: the position
-    of the axis among the axes that cut this factor. From `sums`: the dim on which the
-    partial sum of a value is scattered, or -1. From `requests`: bit mask of the dims on
-    which readers want a value cut. At `total`: the number of scattered sums.
+    Rows from 0 hold, for each group, the factor that an axis cuts, or -1. From `ranks`:
+    the position of the axis among the axes that cut this factor. From `sums`: for each
+    value the dim on which its partial sum is reduce-scattered, or -1. From `requests`:
+    bit mask of the dims on which readers want the value cut. Row `total`: the number of
+    reduce-scattered sums.
     """
 
     ranks: int
@@ -52,7 +53,7 @@ class CellRows(NamedTuple):
 
     @classmethod
     def of(cls, columns: Columns) -> CellRows:
-        """The layout for the states of these columns."""
+        """The rows for states of these columns."""
         groups, values = len(columns.groups) - 1, len(columns.values) - 1
         total = 2 * groups + 2 * values
         return cls(groups, 2 * groups, 2 * groups + values, total, total + 1)
@@ -61,7 +62,7 @@ class CellRows(NamedTuple):
 def start_cells(columns: Columns, state: State, reduced: ReducedGraph) -> Cells:
     """The cells of a propagation state.
 
-    The first member of each group speaks for the group; requests are those of all members.
+    Cuts are those of the first member of each group; requests are those of all members.
     """
     rows, axes = CellRows.of(columns), tuple(state.size)
     cells = np.full((rows.end, len(axes)), -1, np.int16)
@@ -87,14 +88,14 @@ def start_cells(columns: Columns, state: State, reduced: ReducedGraph) -> Cells:
     return cells
 
 
-PARTIAL, NOWHERE = -1, -2
-"""Results of `dim_on` for a value that an axis does not cut: partial along the axis, or
-whole."""
+PARTIAL, UNCUT = -1, -2
+"""Results of `dim_on` for a value that an axis does not cut: the value is partial along
+the axis, or the same on all of its devices."""
 
 
 @compiled_in_place
 def span(table: Ints, row: int, column: int) -> range:
-    """Positions of a row's entries in the table that a column of offsets points into."""
+    """Positions of a row's entries in the table into which a column of offsets points."""
     return range(table[row, column], table[row + 1, column])
 
 
@@ -112,7 +113,7 @@ def num_values(columns: Columns) -> int:
 
 @compiled_in_place
 def dim_on(columns: Columns, cells: Cells, value: int, axis: int) -> int:
-    """The dim of a value that an axis cuts where it is made; else PARTIAL or NOWHERE."""
+    """The dim of a value that an axis cuts where it is computed, or PARTIAL or UNCUT."""
     group = columns.values[value, MAKER]
     factor = cells[group, axis]
     if factor >= 0:
@@ -120,19 +121,19 @@ def dim_on(columns: Columns, cells: Cells, value: int, axis: int) -> int:
         if dim >= 0:
             return dim
         if not columns.factors[columns.groups[group, FACTORS_AT] + factor, IS_REDUCED]:
-            return NOWHERE
+            return UNCUT
     scattered = cells[2 * num_groups(columns) + value, axis]
     if scattered >= 0:
         return scattered
-    return PARTIAL if factor >= 0 else NOWHERE
+    return PARTIAL if factor >= 0 else UNCUT
 
 
 @compiled_in_place
 def leaves_partial(columns: Columns, cells: Cells, value: int, axis: int) -> int:
     """1 if an op leaves a value as a partial sum along an axis, else 0; -1 if it is uncut.
 
-    The value is partial if the axis cuts a factor that the op sums over, and the sum is not
-    reduce-scattered.
+    The value is partial if the axis cuts a factor that the op sums over, and the sum is
+    not reduce-scattered.
     """
     if cells[2 * num_groups(columns) + value, axis] >= 0:
         return 0
@@ -145,7 +146,10 @@ def leaves_partial(columns: Columns, cells: Cells, value: int, axis: int) -> int
 
 @compiled_in_place
 def dim_of(columns: Columns, port: int, factor: int) -> int:
-    """The first dim of a value or operand that contains a factor, or -1."""
+    """The first dim of a value or operand that contains a factor, or -1.
+
+    port: row of the value or operand in `columns.ports`.
+    """
     first = columns.ports[port]
     for dim in range(first, columns.ports[port + 1]):
         if has_factor(columns, dim, factor):
@@ -204,7 +208,10 @@ def may_cut(columns: Columns, cells: Cells, group: int, axis: int, factor: int) 
 def divides_scattered(
     columns: Columns, cells: Cells, value: int, axis: int, factor: int
 ) -> bool:
-    """Whether an axis divides a value's dims with a factor, also after reduce-scatters."""
+    """Whether an axis still divides the dims of a value that contain a factor.
+
+    Reduce-scatters have split some of these dims further.
+    """
     first = columns.ports[value]
     for dim in range(first, columns.ports[value + 1]):
         if has_factor(columns, dim, factor) and not can_scatter(
@@ -232,7 +239,10 @@ def can_scatter(
 
 @compiled_in_place
 def lines_up(columns: Columns, cells: Cells, group: int, factor: int) -> bool:
-    """Whether a cut keeps all dims that are products of factors in contiguous parts."""
+    """Whether a group's dims that are products of factors stay in contiguous parts.
+
+    This is checked for one more cut of `factor`.
+    """
     values = num_values(columns)
     for value in span(columns.groups, group, VALUES_AT):
         if not port_lines_up(columns, cells, group, value, factor):
@@ -249,7 +259,8 @@ def port_lines_up(
 ) -> bool:
     """`lines_up` for one value or operand.
 
-    A minor factor can be cut only after the major ones are cut into parts of one.
+    A minor factor can be cut only if each device has one element of all more major
+    factors.
     """
     for dim in range(columns.ports[port], columns.ports[port + 1]):
         is_major = has_factor(columns, dim, factor)

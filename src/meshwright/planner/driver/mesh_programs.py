@@ -29,43 +29,47 @@ from meshwright.planner.solve.space import Priced, solving_s
 from meshwright.planner.solve.work_rates import PRICE, REPRICE, num_entries
 
 WHOLE_S, SHORTEST_S = 3.0, 2.0
-"""Least seconds of a solve: of a mesh without a memory limit of its own, and of any."""
+"""Least seconds of a solve: with the memory limit of the task, and in any other case."""
 
 FIRST_ROUNDS, ROUNDS, _PROOF_ROUNDS = 60, 200, 2_000
-"""Rounds of the solver: in a first solve, for the best meshes, and for a tighter bound
-while plans are simulated."""
+"""Rounds of the solver: for first solutions, for the best meshes at corrected prices,
+and for a tighter bound while plans are simulated."""
 
 _ROUNDING = 1e-9
 """Relative error of a sum of seconds."""
 
 _ALIKE = 0.02
-"""Relative difference of the objective within which first solutions count as equal."""
+"""Relative difference of the objective below which meshes count as equally good."""
 
 MAX_RATIO = 1.2
-"""Times the best plan's seconds from which on a plan is not pursued."""
+"""A plan that is predicted to take more than this many times the best plan's seconds is
+not pursued."""
 
 _PRICING_GROWTH = {2: 3.0, 3: 7.0}
-"""By number of axes: time to price a mesh, relative to one of an axis less. Measured
-from one axis to two: 1.5 to 5."""
+"""By number of axes: time to price a mesh, relative to a mesh with one axis less.
+Measured for two axes: 1.5 to 5."""
 
 _FOR_EXPERTS = 1.5
-"""Time to read and simulate expert plans on the first mesh, in pricings of that mesh.
-Measured: 0.3 to 1.7."""
+"""Time to apply and simulate expert plans on the first mesh, relative to the time to
+price that mesh. Measured: 0.3 to 1.7."""
 
 _FEW = 3
-"""Meshes that are solved at the expense of better solutions of other meshes: a program
-that cannot be sharded along one axis is far from its best on the mesh of one axis."""
+"""Number of meshes that are solved even if this leaves less time for better solutions
+of other meshes: a program that cannot be sharded along one axis is far from its best on
+the mesh of one axis."""
 
 
 @dataclass
 class MeshPrograms:
-    """The priced programs of a task's meshes and their solutions.
+    """The integer programs of a task's meshes and their solutions.
 
-    earlier: those of the program before a rewrite, whose search this one continues.
-    priced: by mesh, the program with its latest prices. solutions: by mesh, the best so
-    far. solved_at: the prices that it was found with. spread: by mesh, the solution of
-    the mesh of one axis, carried over to all axes of this mesh. proof: a mesh and
-    the solver's job that raises its lower bound while other work goes on.
+    earlier: the `MeshPrograms` of the program before a rewrite, whose search this one
+    continues.
+    priced: by mesh, the integer program with its latest prices. solutions: by mesh, the
+    best so far. solved_at: by mesh, the prices with which its solution was found.
+    spread: by mesh, the solution of the mesh of one axis, carried over to all axes of
+    this mesh. proof: a mesh, and the solver's job that raises its lower bound while
+    plans are simulated.
     """
 
     task: SearchTask
@@ -82,7 +86,7 @@ class MeshPrograms:
 
     @property
     def limit(self) -> float:
-        """Bytes of a device that the plans of integer programs may take."""
+        """Bytes of each device's memory that plans of integer programs may use."""
         return self.task.memory_share * self.task.limit
 
     @property
@@ -93,10 +97,12 @@ class MeshPrograms:
     # -- first solutions ----------------------------------------------------------------
 
     def solve(self, soon: float, late: float, meanwhile: Callable[[], object]) -> None:
-        """Solve each unsolved mesh whose solution can be expected in time.
+        """Solve the unsolved meshes that can be priced and solved in time.
 
-        The first mesh is solved in any case, `_FEW` meshes until the clock reads `late`,
-        the others until `soon`. meanwhile: called while the last solves are under way.
+        The first mesh is solved in any case. A mesh is solved if it can be done before
+        `late` while fewer than `_FEW` are solved, and before `soon` after that; both
+        are readings of the clock in seconds. meanwhile: called while the last solves
+        are running.
         """
         clock, meshes, unsolved = self.budget.clock, self.task.meshes, self.unsolved
         jobs: list[tuple[Mesh, SolveJob]] = []
@@ -112,7 +118,7 @@ class MeshPrograms:
             if not is_first and clock() + solving_s(priced) >= ends:
                 continue
             if jobs:
-                # Wait for the first job, and for all but the last, which may take long.
+                # All jobs but the latest; also that one if it is the first.
                 self._collect(jobs, max(1, len(jobs) - 1))
             share = (soon - clock()) / (len(unsolved) - number)
             starts, stop_bound = self._starts(priced), self.stop_bound()
@@ -139,7 +145,7 @@ class MeshPrograms:
         return self._pricing_s.get(count, _PRICING_GROWTH.get(count, 1.0) * fewer)
 
     def _starts(self, priced: Priced) -> list[Choices]:
-        """Solutions of the mesh of one axis, and of an earlier search, carried over."""
+        """Start solutions, carried over from the one-axis mesh and an earlier search."""
         first, earlier, starts = self.task.meshes[0], self.earlier, list[Choices]()
         if len(first.axes) == 1 and first in self.solutions:
             choices = self.solutions[first].choices
@@ -154,7 +160,7 @@ class MeshPrograms:
         return starts
 
     def _collect(self, jobs: Sequence[tuple[Mesh, SolveJob]], most: int) -> None:
-        """Wait for the first so many jobs, and note each solution once."""
+        """Wait for the first `most` jobs, and record their solutions."""
         for mesh, job in jobs[:most]:
             if mesh not in self.solutions:
                 self.note(mesh, job.result())
@@ -162,12 +168,12 @@ class MeshPrograms:
     # -- solving ------------------------------------------------------------------------
 
     def reprice(self, mesh: Mesh, shares: Mapping[Role, float]) -> None:
-        """Price a program again with the shares of collectives that a plan waited for.
+        """Price a program again with the exposed shares of collectives in a simulated plan.
 
-        shares: by role, from a simulation. If any is above what was assumed, all are
-        taken as they are but never below the assumption: other plans with more
-        collectives wait for more of them. If all are below, the geometric mean of the
-        share and the assumption is tried.
+        shares: by role, the share of the collectives' time that the step waited for. If
+        any is above the assumption `EXPOSED`, each role gets the larger of share and
+        assumption, since plans with more collectives wait for more of them. If none is,
+        each role gets their geometric mean.
         """
         is_more = any(share > EXPOSED[role] for role, share in shares.items())
         exposed = {
@@ -183,7 +189,7 @@ class MeshPrograms:
         self, priced: Priced, seconds: float, rounds: int, starts: Sequence[Choices],
         stop_bound: float = math.inf, limit: float | None = None,
     ) -> SolveJob:  # fmt: skip
-        """The future best choices at a mesh's prices; see `SolveRequest`."""
+        """Start a solve at a mesh's prices in the solver process; see `SolveRequest`."""
         limit, meter = self.limit if limit is None else limit, self.budget.meter
         request = SolveRequest(
             priced.pricer, limit, seconds, rounds, tuple(starts), stop_bound,
@@ -192,7 +198,7 @@ class MeshPrograms:
         return SolveJob(self.solver.submit(request), meter)
 
     def note(self, mesh: Mesh, optimum: Optimum) -> None:
-        """Keep a solution that was found with the latest prices of a mesh."""
+        """Record a solution that was found with the latest prices of a mesh."""
         self.solutions[mesh] = self.proposal(mesh, optimum, optimum.bound)
         self.solved_at[mesh] = self.priced[mesh]
         self.task.on_progress(
@@ -203,7 +209,8 @@ class MeshPrograms:
     def proposal(self, mesh: Mesh, optimum: Optimum, bound: float = 0.0) -> Proposal:
         """The plan of an optimum at the latest prices of a mesh.
 
-        bound: of all plans that fit; unknown if the optimum had less memory than allowed.
+        bound: lower bound on the seconds of all plans that fit; 0 if the optimum was
+        limited to less memory than the user allows.
         """
         return Proposal(
             FOUND, mesh, (self.priced[mesh].tactic(optimum, FOUND),), optimum.seconds,
@@ -211,7 +218,7 @@ class MeshPrograms:
         )  # fmt: skip
 
     def stop_bound(self) -> float:
-        """Seconds of a step from which on no plan is wanted.
+        """Predicted seconds above which no plan is of interest.
 
         Infinite if the objective counts memory, since slow plans may be small.
         """
@@ -232,14 +239,14 @@ class MeshPrograms:
         return sorted(solved, key=self._rank_mesh)
 
     def _rank_mesh(self, mesh: Mesh) -> tuple[bool, float]:
-        """A rank in steps of `_ALIKE`, so that near-equal meshes keep their order."""
+        """A sort key in steps of `_ALIKE`, so that near-equal meshes keep their order."""
         is_large, value, _ = self.rank(self.solutions[mesh])
         return is_large, round(math.log(value) / _ALIKE) if value > 0 else -math.inf
 
     def smallest(self) -> Proposal:
-        """The fastest of the smallest proposals, for when no proposal fits.
+        """The fastest of the proposals with the least memory, for when no proposal fits.
 
-        Of near-equal ones the first in the order of the meshes.
+        Of near-equal ones it is the first in the order of the meshes.
         """
         own = [self.solutions[m] for m in self.task.meshes if m in self.solutions]
         seconds = (1 + _ALIKE) * best_within(own, 0.0).seconds
@@ -249,7 +256,10 @@ class MeshPrograms:
     # -- lower bounds -----------------------------------------------------------------
 
     def start_proof(self, mesh: Mesh, seconds: float) -> None:
-        """Solve a mesh's program longer, while plans are simulated, for a tighter bound."""
+        """Start a longer solve of a mesh's program, whose bound is tighter.
+
+        It runs while plans are simulated.
+        """
         if mesh not in self.solutions:
             return
         known = self.solutions[mesh]
@@ -260,7 +270,7 @@ class MeshPrograms:
             self.proof = mesh, job
 
     def finish_proof(self) -> None:
-        """Take the bound of the job of `start_proof`, which is nearly done by now."""
+        """Wait for the nearly finished job of `start_proof`, and take its bound."""
         if self.proof is None:
             return
         mesh, job = self.proof
@@ -272,10 +282,11 @@ class MeshPrograms:
         self.solutions[mesh] = replace(known, bound=max(known.bound, bound))
 
     def proofs(self, proposal: Proposal) -> list[tuple[float, float]]:
-        """Seconds of a plan, and the lower bound of all plans, at the same prices.
+        """Pairs of a plan's seconds and a lower bound for all plans, at the same prices.
 
-        There may be two pairs, since prices change after a simulation: those that the
-        plan was found with, and the latest, whose bound may have been tightened.
+        There may be two pairs, since prices change after a simulation: at the prices
+        with which the plan was found, and at the latest ones, where the bound may be
+        tighter.
         """
         proofs = [(proposal.seconds, proposal.bound)]
         if proposal.mesh in self.solutions:

@@ -27,23 +27,24 @@ from meshwright.planner.solve.space import solving_s
 from meshwright.predict.compilers.targets import compiler_of
 
 _FIRST_END, _REFINED_END, _SMALLER_END = 0.35, 0.65, 0.8
-"""Shares of the time at which first solutions, refined solutions of the best meshes and,
-where the objective counts memory, smaller plans have to be found; the rest is for
-simulations."""
+"""Shares of the time after which these have to be found: first solutions, better
+solutions of the best meshes at corrected prices, and smaller plans if the objective
+counts memory. The rest of the time is for simulations."""
 
 _REFINED = 3
-"""Number of meshes on which experts' plans are priced and the program is solved again."""
+"""Number of meshes on which the program is solved again at corrected prices, and on
+which expert plans are priced."""
 
 _REFINING = 3
-"""Least time to price and solve a mesh again, in simulations."""
+"""Least time to price and solve a mesh again, as a multiple of a simulation's time."""
 
 _LAST = 2
-"""If less time is left than this many simulations take, the first refined plan is
-simulated at once."""
+"""If less time is left than for this many simulations, the first plan at corrected
+prices is simulated at once."""
 
 _NEXT_SHARE = 0.5
-"""Share of the time for smaller plans that the next mesh gets of what is left, and that the
-next solve gets of the mesh's time."""
+"""Share of the remaining time for smaller plans that the next mesh gets, and share of
+the mesh's remaining time that its next solve gets."""
 
 
 def propose(state: SearchState) -> list[Proposal]:
@@ -68,7 +69,10 @@ def propose(state: SearchState) -> list[Proposal]:
 
 
 def experts_that_may_fit(state: SearchState) -> list[Proposal]:
-    """Expert plans that may fit, on meshes whose solution may fit, for when nothing did."""
+    """Expert plans that may fit, on meshes whose solution may fit.
+
+    They are tried if no simulated plan fits.
+    """
     programs, known = state.programs, list[Proposal]()
     most = _most_bytes(state)
     for mesh in programs.ranked_meshes():
@@ -80,8 +84,8 @@ def experts_that_may_fit(state: SearchState) -> list[Proposal]:
 def _most_bytes(state: SearchState) -> float:
     """Predicted bytes above which no plan can fit.
 
-    The prediction counts buffers that a compiler may place in on-chip memory, where they
-    take none of the limit.
+    They include the on-chip memory, since the prediction also counts buffers that a
+    compiler may place there.
     """
     machine = state.task.space.machine
     on_chip = compiler_of(machine).assigns_memory_spaces * machine.chip.room_bytes
@@ -125,9 +129,9 @@ def _refine(state: SearchState, ends: float) -> list[Proposal]:
 
 
 def _experts_of_best(state: SearchState, otherwise: Mesh) -> list[Proposal]:
-    """Expert plans on the mesh of the best plan, or else on the given mesh.
+    """Expert plans on the mesh of the best simulated plan, or else on `otherwise`.
 
-    A plan of an earlier search may lie on a mesh that has no prices here.
+    The best plan may stem from an earlier search, on a mesh that has no prices here.
     """
     best = state.trials.best()
     if best is None or best.mesh not in state.programs.priced:
@@ -138,14 +142,18 @@ def _experts_of_best(state: SearchState, otherwise: Mesh) -> list[Proposal]:
 def _is_worthwhile(
     state: SearchState, own: Proposal, is_solving: bool, ends: float
 ) -> bool:
-    """Whether to simulate the solution of one more mesh before plans of experts."""
+    """Whether the solution `own` of one more mesh is worth a simulation at this point.
+
+    is_solving: whether other solves are running. ends: clock reading at which these
+    end.
+    """
     if is_solving and state.budget.clock() >= ends:
         return False
     return state.budget.has_time(1) and own.seconds <= state.programs.stop_bound()
 
 
 def _has_time_to_refine(state: SearchState, mesh: Mesh, ends: float) -> bool:
-    """Whether a mesh's program can be priced and solved once more."""
+    """Whether a mesh's program can be priced and solved once more before `ends`."""
     budget = state.budget
     ready = budget.clock() + _REFINING * budget.simulation_s
     ready += solving_s(state.programs.priced[mesh])
@@ -155,7 +163,11 @@ def _has_time_to_refine(state: SearchState, mesh: Mesh, ends: float) -> bool:
 def _note_refined(
     state: SearchState, jobs: Sequence[tuple[Proposal, SolveJob]]
 ) -> None:
-    """Keep the refined solutions; simulate one at once if the time is running out."""
+    """Wait for the jobs and record their solutions.
+
+    If the time is running out, the next solution is simulated at once and the rest
+    dropped.
+    """
     programs = state.programs
     for own, job in jobs:
         optimum = job.result()

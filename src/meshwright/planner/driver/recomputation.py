@@ -1,8 +1,9 @@
-"""Rewritten programs that recompute more in the backward pass, for searches that follow.
+"""Rewritten programs that recompute more in the backward pass, and their searches.
 
-If the fastest plan does not fit, the program is rewritten to keep less for the backward
-pass (rematerialization), and is searched again on the mesh of that plan. If no plan fits,
-the program is rewritten to keep less and less.
+If the fastest plan does not fit, the program is rewritten so that its forward pass
+saves less for the backward pass (rematerialization). The new program is searched on the
+mesh of that plan. If no plan fits at all, the program is rewritten to save less and
+less.
 """
 
 from dataclasses import replace
@@ -19,26 +20,26 @@ from meshwright.planner.solve.space import Space
 from meshwright.planner.solve.work_rates import PREPARE, REWRITE
 
 _STRETCH = 1 / 32
-"""Share of the memory that values recomputed together may take."""
+"""Largest share of the memory for values that are recomputed at the same time."""
 
 _MEMORY_SHARE = 0.97
-"""Share of the memory that plans of a rewritten program may take by prediction."""
+"""Share of the memory that plans of a rewritten program may use by prediction."""
 
 KEPT_SHARE = _MEMORY_SHARE - _STRETCH
-"""Share of the memory for all but the values that are being recomputed."""
+"""Share of the memory for all values except those that are being recomputed."""
 
 _WORTHWHILE = 0.01
-"""Share of the step time that a rewrite has to save if plans fit without it."""
+"""Least share of the step time that a rewrite has to save if a plan fits without it."""
 
 SIMULATIONS = 4
-"""Least time to search a rewritten program, in simulations."""
+"""Least time to search a rewritten program, as a multiple of a simulation's time."""
 
 _RESERVED = 0.3
-"""Share of the time for the search of a rewritten program, if it is worthwhile."""
+"""Share of the remaining time that is reserved for the search of a rewritten program."""
 
 
 def reserve_rewrite(state: SearchState) -> None:
-    """Note a rewrite that is worthwhile, if any, and set time aside for its search."""
+    """Store a worthwhile rewrite in the state, if any, and reserve time for its search."""
     budget = state.budget
     left = budget.until - budget.clock()
     if _RESERVED * left >= SIMULATIONS * budget.simulation_s:
@@ -48,7 +49,10 @@ def reserve_rewrite(state: SearchState) -> None:
 
 
 def _worthwhile_rewrite(state: SearchState) -> tuple[Mesh, Recompute] | None:
-    """The mesh and the rewrite that make the fastest plan fit, if it stays the fastest."""
+    """The mesh of the fastest plan, and a rewrite with which it fits and stays fastest.
+
+    `None` if there is no such rewrite, or if the best plan that fits is about as fast.
+    """
     programs, limit = state.programs, state.task.limit
     best = min(programs.solutions.values(), key=programs.rank)
     fastest = {
@@ -73,7 +77,7 @@ def _worthwhile_rewrite(state: SearchState) -> tuple[Mesh, Recompute] | None:
 def rewrite(
     state: SearchState, mesh: Mesh, choices: Choices, excess_bytes: float
 ) -> tuple[Recompute, float] | None:
-    """A rewrite that saves so many bytes of a plan, and the seconds that it costs.
+    """A rewrite that saves `excess_bytes` of a plan per device, and the seconds it costs.
 
     `None` if there is none: no value waits for a backward pass, or the source lines of
     ops do not tell them apart.
@@ -89,7 +93,10 @@ def rewrite(
 
 
 def following(first: SearchState, mesh: Mesh, tactic: Recompute) -> SearchState:
-    """The search of a rewritten program on one mesh, with the candidates of the first."""
+    """The state of a search of the rewritten program on one mesh.
+
+    It adds to the candidates of the first search.
+    """
     space, programs = first.task.space, first.programs
     rewritten = replace(
         first.task,

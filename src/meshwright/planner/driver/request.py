@@ -1,4 +1,4 @@
-"""The options of a search as a user gives them, and checked, with names looked up."""
+"""The options of a search as the user gives them, and the same options checked."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,10 @@ from meshwright.program.capture.mesh import as_mesh
 
 
 class ResolvedRequest(NamedTuple):
-    """The options with all names looked up; a plan may take `limit` bytes of a device."""
+    """The checked options, with all names looked up.
+
+    limit: bytes of each device's memory that a plan may use.
+    """
 
     objective: Objective
     machine: Machine
@@ -48,7 +51,7 @@ class SearchRequest:
     confirm: bool = False
 
     def resolve(self) -> ResolvedRequest:
-        """The checked options; an error says which is wrong and what is allowed."""
+        """The options checked; an error says which one is wrong and what is allowed."""
         wrong = wrong_option(self.search, self.budget_s, self.seed, self.on_progress)
         if wrong is not None:
             raise PlanError(wrong)

@@ -1,10 +1,11 @@
 """A search: from a task to simulated plans, the best of which is the answer.
 
-Each mesh's program is priced and solved (`mesh_programs`); the best solutions are
-simulated and solved again at corrected prices (`proposing`); solutions and expert plans
-are simulated, the most promising first (`simulation`); what time is left goes to meshes
-that were skipped and to the search for ordinary tactics (`planner.spelling`). Programs
-that recompute more in the backward pass are searched last (`recomputation`).
+Each mesh's program is priced and solved (`mesh_programs`). The best solutions are
+simulated and their programs solved again at corrected prices (`proposing`). Solutions
+and expert plans are simulated, the most promising first (`simulation`). The remaining
+time goes to meshes that were skipped and to the search for ordinary tactics
+(`planner.spelling`). Programs that recompute more in the backward pass are searched
+last (`recomputation`).
 """
 
 from functools import partial
@@ -29,31 +30,36 @@ from meshwright.planner.spelling.spelling import spellings
 from meshwright.planner.spelling.tactic_patterns import tactics_as_code
 
 SPELLED = "auto, as tactics"
-"""Name of a found plan that was written as ordinary tactics, such as `mw.megatron`."""
+"""Name of the candidate that is a found plan written as ordinary tactics."""
 
 _READING = 4
-"""Least time to read the expert plans of a mesh and simulate one, in simulations."""
+"""Least time to apply the expert strategies on a mesh and simulate one, as a multiple
+of a simulation's time."""
 
 _LAST = 2
-"""Simulations for which time is kept when skipped meshes are solved."""
+"""Number of simulations for which time is kept while skipped meshes are solved."""
 
 _SPELLING = 3
-"""Least time to find tactics for a plan, in simulations."""
+"""Least time to find tactics for a plan, as a multiple of a simulation's time."""
 
 _AS_GOOD = 1.01
-"""Time and memory, relative to the found plan, at which no other list is tried."""
+"""A list of tactics is good enough if its time and its memory are at most this many
+times those of the found plan; then no other list is tried."""
 
 _MOST_SPELLED = 1.2
-"""Step time, relative to the found plan, up to which its tactics are reported."""
+"""Largest step time of a list of tactics, relative to the found plan, at which it is
+reported."""
 
 _MOST_REWRITES = 4
-"""Rewrites that are tried, each keeping less, where nothing fits."""
+"""Number of rewrites that are tried if nothing fits; each saves less than the one
+before."""
 
 
 def search_with_recomputation(first: SearchState) -> SearchState:
-    """Run a search and the searches of rewritten programs that follow it.
+    """Run a search, then the searches of rewritten programs if they are needed.
 
-    Returns the state of the search with the best plan. All share the list of candidates.
+    Returns the state of the search with the best plan. All searches share one list of
+    candidates.
     """
     budget = first.budget
     ends = budget.until
@@ -74,7 +80,10 @@ def search_with_recomputation(first: SearchState) -> SearchState:
 
 
 def _rewrite_until_fitting(first: SearchState) -> SearchState:
-    """Search rewritten programs that keep less and less, until a plan fits."""
+    """Search rewritten programs that save less and less for the backward pass.
+
+    Returns the state of the last search, which ends with the first plan that fits.
+    """
     last = first
     saved_bytes = 0.0
     tried: set[Recompute] = set()
@@ -103,7 +112,7 @@ def _rewrite_until_fitting(first: SearchState) -> SearchState:
 
 
 def run_search(state: SearchState) -> None:
-    """Run all phases while there is time; after Ctrl-C keep the best plan so far.
+    """Run all phases while there is time; after Ctrl-C, simulate the best solution so far.
 
     A `KeyboardInterrupt` before anything was solved is raised.
     """
@@ -138,7 +147,7 @@ def _run_phases(state: SearchState) -> None:
 
 
 def _solve_skipped(state: SearchState) -> None:
-    """Solve meshes that were skipped for lack of time, while there is time after all."""
+    """Solve meshes that were skipped for lack of time, if there is time left at the end."""
     programs, budget = state.programs, state.budget
     while programs.unsolved and budget.has_time(_READING):
         known = set(programs.solutions)
@@ -153,7 +162,7 @@ def _solve_skipped(state: SearchState) -> None:
 
 
 def _simulate_unread(state: SearchState) -> None:
-    """Simulate expert plans on priced meshes where none was read, while there is time."""
+    """Simulate expert plans on priced meshes where no expert strategy was applied yet."""
     programs = state.programs
     for mesh in [*programs.ranked_meshes(), *programs.unsolved]:
         if mesh in programs.priced and not state.experts.choices_on(mesh):
@@ -163,15 +172,13 @@ def _simulate_unread(state: SearchState) -> None:
 
 
 def _spell(state: SearchState) -> None:
-    """Look for ordinary tactics that amount to the best found plan, or to a better one."""
+    """Search for ordinary tactics that give the best found plan, or a better one."""
     trials, budget, space = state.trials, state.budget, state.task.space
     found = trials.best()
     if found is None or found.name != FOUND or not budget.has_time(_SPELLING):
         return
-    is_earlier = (
-        found.mesh not in state.task.meshes
-    )  # or of the program before a rewrite
-    if is_earlier or found.tactics[:-1] != space.given:
+    # A plan of the program before a rewrite has other given tactics.
+    if found.mesh not in state.task.meshes or found.tactics[:-1] != space.given:
         return
     state.task.on_progress(f"writing {FOUND} on {found.mesh} as tactics")
     ends, count = budget.clock() + budget.left_s(1), len(trials.candidates)
@@ -181,7 +188,7 @@ def _spell(state: SearchState) -> None:
     best: Candidate | None = None
 
     for tactics in spellings(work, start, lambda: budget.clock() >= ends, note):
-        if budget.clock() >= ends:  # a list that was cut short is unlike the plan
+        if budget.clock() >= ends:  # the list may lack tactics
             break
         tried = trials.simulate(SPELLED, found.mesh, tactics)
         if tried.why_not:
@@ -193,7 +200,7 @@ def _spell(state: SearchState) -> None:
             break
     if best is not None and best.step_time_s > _MOST_SPELLED * found.step_time_s:
         best = None
-    # Attempts on the way to the final tactics are of no interest to a reader.
+    # The report lists only the final tactics, not the attempts before them.
     tactics = () if best is None else best.tactics
     trials.candidates[count:] = [
         c for c in trials.candidates[count:] if c.tactics == tactics

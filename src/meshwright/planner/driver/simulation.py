@@ -1,4 +1,4 @@
-"""Simulating proposals: in which order, and which are skipped."""
+"""Simulation of proposals: their order, and which of them are skipped."""
 
 from collections.abc import Sequence
 
@@ -8,18 +8,19 @@ from meshwright.planner.driver.mesh_programs import FIRST_ROUNDS, MAX_RATIO, SHO
 from meshwright.planner.driver.state import SearchState
 
 _TOO_LARGE = 1.1
-"""Predicted memory, relative to the limit, from which on a plan is not worth the time."""
+"""Predicted memory, relative to the limit, above which a plan is not worth a simulation."""
 
 RETRIES = 3
-"""Times that the memory limit is tightened if a simulation needs more than predicted."""
+"""Number of times that the memory limit is lowered if a simulated plan needs more
+memory than predicted."""
 
 RETRY_MARGIN, _RETRY_SHARE = 0.98, 0.25
-"""Factor by which a tightened limit stays below the predicted need, and share of the time
-left for its solve."""
+"""Safety factor on a lowered memory limit, and share of the remaining time that its
+solve gets."""
 
 
 def simulate_all(state: SearchState, proposals: Sequence[Proposal]) -> None:
-    """Simulate the most promising proposals first, while there is time.
+    """Simulate proposals while there is time, the most promising first.
 
     Solutions carried over from the mesh of one axis come last, since they differ from a
     simulated plan only in the links that their collectives use.
@@ -42,7 +43,7 @@ def simulate_all(state: SearchState, proposals: Sequence[Proposal]) -> None:
 
 
 def is_spread(state: SearchState, proposal: Proposal) -> bool:
-    """Whether a plan is the simulated one of one axis, spread over several axes.
+    """Whether a plan is the simulated plan of the one-axis mesh, carried over to more axes.
 
     Only the links of its collectives differ: steps of the zoo took up to 3 % less.
     """
@@ -53,10 +54,10 @@ def is_spread(state: SearchState, proposal: Proposal) -> bool:
 
 
 def is_too_large(state: SearchState, proposal: Proposal) -> bool:
-    """Whether a plan is predicted not to fit, and there is no time for surprises.
+    """Whether to skip a plan because its predicted memory is too large.
 
-    Before the time is over, a plan that is predicted to be too large is simulated all
-    the same, unless an earlier search has done so.
+    It is skipped if the time is over, or if an earlier search has simulated it.
+    Otherwise it is simulated, since the prediction may be wrong.
     """
     is_late = bool(state.simulated) and state.budget.clock() >= state.budget.until
     is_continued = state.programs.earlier is not None
@@ -65,10 +66,10 @@ def is_too_large(state: SearchState, proposal: Proposal) -> bool:
 
 
 def _is_too_slow(state: SearchState, proposal: Proposal, best: Candidate) -> bool:
-    """Whether a plan is predicted to be far from the best.
+    """Whether a plan's predicted objective is far above that of the best plan.
 
-    The best is the simulated one, or the best prediction if that is worse, since all
-    predictions may be too high.
+    The best plan's figure is the larger of its simulated one and the lowest prediction,
+    since all predictions may be too high.
     """
     value_of = state.task.value_of
     predicted = [value_of(p.seconds, p.bytes) for p in state.simulated]
@@ -78,7 +79,7 @@ def _is_too_slow(state: SearchState, proposal: Proposal, best: Candidate) -> boo
 
 
 def simulate_one(state: SearchState, proposal: Proposal) -> None:
-    """Simulate a proposal; solve again with less memory if a found plan does not fit."""
+    """Simulate a proposal; if a found plan does not fit, solve again with a lower limit."""
     state.simulated.append(proposal)
     found = state.trials.simulate(proposal.name, proposal.mesh, proposal.tactics)
     limit = state.task.limit

@@ -1,4 +1,4 @@
-"""The state of one search, shared by its phases, and the result when it has ended."""
+"""The state of one search, which its phases share, and its result at the end."""
 
 from meshwright.machine import Mesh
 from meshwright.partitioner.tactics import Recompute
@@ -17,9 +17,10 @@ class SearchState:
     """One search under way.
 
     simulated: the proposals that have been simulated, in order. rewrite: the mesh and
-    tactic of a rewritten program that is worth a search of its own. spelled: the best plan
-    of an integer program as ordinary tactics, if they were looked for and found.
-    candidates: plans of earlier searches, to be shared. earlier: as in `MeshPrograms`.
+    tactic of a rewritten program that is worth a search of its own. spelled: the best
+    plan of an integer program as ordinary tactics, if they were looked for and found.
+    candidates: the list of plans that an earlier search started, if any. earlier: as in
+    `MeshPrograms`.
     """
 
     def __init__(
@@ -42,7 +43,7 @@ class SearchState:
         self.is_interrupted = False
 
     def experts_on(self, mesh: Mesh) -> list[Proposal]:
-        """Expert plans on a mesh at its latest prices; none if the task wants none."""
+        """Expert plans on a mesh at its latest prices; empty if the task wants none."""
         if not self.task.with_experts:
             return []
         is_read = bool(self.experts.choices_on(mesh))
@@ -53,7 +54,7 @@ class SearchState:
         return found
 
     def result(self) -> SearchResult:
-        """All candidates, the best first, and its lower bound; `PlanError` if none fits."""
+        """The record of this search; `PlanError` if no candidate fits."""
         num_solved, num_meshes = len(self.programs.solutions), len(self.task.meshes)
         earlier = self.programs.earlier
         if earlier is not None:
@@ -80,9 +81,10 @@ class SearchState:
         )
 
     def _proof(self, plan: Candidate) -> tuple[float, float]:
-        """Predicted seconds of a plan and a lower bound, at the prices with the least gap.
+        """A plan's predicted seconds and a lower bound, at the prices of the smallest gap.
 
-        A plan given as tactics has no prices of its own; its mesh's solution stands in.
+        A plan that is given as tactics has no predicted seconds; those of its mesh's
+        solution are returned.
         """
         own = plan.tactics[len(self.task.space.given) :]
         proofs = [

@@ -1,7 +1,7 @@
 """The task of one search: a program, the meshes to try, and the limits.
 
-Time is counted work (`search.work`). It is compared with that of simulations, the largest
-indivisible work of a search.
+Time is counted work (`search.work`). Several limits are multiples of the time of one
+simulation, the largest indivisible work of a search.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from meshwright.planner.solve.space import Space
 from meshwright.search.work import Work, WorkMeter
 
 _FINAL_PLAN = 0.9
-"""Time to build the returned plan at the end, in simulations."""
+"""Time to build the returned plan at the end, as a multiple of a simulation's time."""
 
 
 def ignore_progress(text: str) -> None:
@@ -25,9 +25,9 @@ def ignore_progress(text: str) -> None:
 class SearchTask:
     """One program, the meshes to try, and the objective.
 
-    limit: bytes of a device. value_of: the objective; smaller is better.
-    memory_share: share of the limit that the plans of integer programs may take.
-    with_experts: whether plans of expert strategies are tried, too.
+    limit: bytes of each device's memory. value_of: the objective; smaller is better.
+    memory_share: share of the limit that plans of integer programs may use.
+    with_experts: whether expert strategies are tried, too.
     """
 
     space: Space
@@ -41,9 +41,10 @@ class SearchTask:
 
 @dataclass
 class TimeBudget:
-    """A meter, and its reading at which the search has to return its best plan.
+    """A meter of counted work, and its reading at which the search must end.
 
-    until: seconds. simulation_s: the longest simulation so far.
+    until: that reading, in seconds; the search then returns its best plan.
+    simulation_s: the longest simulation so far.
     """
 
     until: float
@@ -52,7 +53,7 @@ class TimeBudget:
 
     @classmethod
     def of(cls, seconds: float) -> Self:
-        """A budget of so many seconds of counted work, and its safety net."""
+        """A budget of `seconds` of counted work, with a safety net in real time."""
         return cls(seconds, WorkMeter.for_budget(seconds))
 
     def clock(self) -> float:
@@ -60,14 +61,14 @@ class TimeBudget:
         return self.meter.read()
 
     def count(self, work: Work, units: float = 1.0) -> None:
-        """Note work of the search."""
+        """Add work of the search to the meter."""
         self.meter.count(work, units)
 
     def left_s(self, simulations: float) -> float:
-        """Seconds left after so many simulations and the building of the final plan."""
+        """Seconds left after a number of simulations and the building of the final plan."""
         needed = (simulations + _FINAL_PLAN) * self.simulation_s
         return self.until - self.clock() - needed
 
     def has_time(self, simulations: float) -> bool:
-        """Whether time is left for so many simulations and the final plan."""
+        """Whether time is left for a number of simulations and the final plan."""
         return self.left_s(simulations) > 0

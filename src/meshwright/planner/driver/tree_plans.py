@@ -1,6 +1,7 @@
-"""Plans by tree search: search the cuts on each mesh, then simulate what was found.
+"""Plans by tree search: search the cuts on each mesh, then simulate the plans found.
 
-The plan in which nothing more is cut is simulated first, so that the answer is never worse.
+The plan with no cuts beyond the user's tactics is simulated first, so that the answer
+is never worse.
 """
 
 from dataclasses import dataclass, field
@@ -24,24 +25,24 @@ from meshwright.planner.tree.search import (
 from meshwright.search import Budget, Improvement
 
 TREE_FOUND = "tree search"
-"""Name of the plans that tree search finds."""
+"""Name of every plan that tree search finds."""
 
 UNCUT = "nothing cut"
-"""Name of the plan in which all devices hold and compute everything."""
+"""Name of the plan in which every device holds and computes everything."""
 
 _SEARCH_SHARE = 0.7
-"""Share of the time for searches; the rest is for simulations."""
+"""Share of the time for tree searches; the rest is for simulations."""
 
 _SIMULATIONS = 3
-"""Simulations for which time is left after the searches, if it is short."""
+"""Number of simulations for which time is kept, even if less is left for tree searches."""
 
 _SHORTEST_S = 0.2
-"""Seconds that a search gets at least: some dozen trajectories on a transformer."""
+"""Least seconds of a tree search: some dozen trajectories on a transformer."""
 
 
 @dataclass(frozen=True, slots=True)
 class TreePlan:
-    """The problem and the result of the search on one mesh."""
+    """The problem and the result of the tree search on one mesh."""
 
     mesh: Mesh
     problem: CutProblem
@@ -49,16 +50,16 @@ class TreePlan:
 
     @property
     def rank(self) -> tuple[bool, float]:
-        """Sort key: plans that fit first, then the cheapest by the model."""
+        """A sort key: plans that fit first, then the lowest predicted objective."""
         state = self.problem.follow(self.result.cuts)
         return not self.result.fits, self.problem.cost(state)
 
 
 def search_trees(task: SearchTask, trials: Trials) -> SearchResult:
-    """The best plan that tree searches on the meshes of a task find within the budget.
+    """The result of tree searches on the meshes of a task, within the budget.
 
-    After Ctrl-C the best plan found so far is simulated, and no other. Raises `PlanError`
-    if nothing fits.
+    After Ctrl-C only the best plan found so far is simulated. Raises `PlanError` if
+    nothing fits.
     """
     run, is_interrupted = _TreeRun(task, trials), False
     try:
@@ -93,8 +94,8 @@ def search_trees(task: SearchTask, trials: Trials) -> SearchResult:
 class _TreeRun:
     """Tree searches under way, one mesh after another, and simulations of their plans.
 
-    num_states: states that all searches have priced. plans: the latest of each mesh.
-    refused: meshes that tree search does not take, and why.
+    num_states: number of states that all searches have priced. plans: the latest of
+    each mesh. refused: meshes that tree search cannot handle, and why.
     """
 
     task: SearchTask
@@ -108,7 +109,7 @@ class _TreeRun:
     def search_all(self) -> None:
         """Search each mesh; each gets an equal share of the time that is left.
 
-        Raises `SearchError` if tree search takes none of them.
+        Raises `SearchError` if tree search can handle none of them.
         """
         task, budget, meshes = self.task, self.trials.budget, self.task.meshes
         left = budget.until - budget.clock()
@@ -133,12 +134,12 @@ class _TreeRun:
             raise self.refused[meshes[0]]
 
     def _search(self, mesh: Mesh, problem: CutProblem, seconds: float) -> TreePlan:
-        """Search one mesh for so many seconds and note what was found."""
+        """Search one mesh for so many seconds and record its plan."""
         task = self.task
 
         def show(improvement: Improvement, state: CutState) -> None:
             if improvement.evaluation == 1:
-                return  # the start, which is no find
+                return  # the start, which is not a found plan
             cost, states = problem.measure(state), self.num_states
             task.on_progress(
                 f"{TREE_FOUND} on {mesh}: {cost.seconds * 1e3:.1f} ms by the "
@@ -158,7 +159,7 @@ class _TreeRun:
     # -- simulations ------------------------------------------------------------------
 
     def simulate_all(self) -> None:
-        """Simulate what was found, the best by the model first, while there is time."""
+        """Simulate the plans found, the best by prediction first, while there is time."""
         for number, plan in enumerate(self.ranked()):
             if number and not self.trials.budget.has_time(1):
                 return
@@ -184,7 +185,7 @@ class _TreeRun:
             self.trials.simulate(name, mesh, tactics)
 
     def simulate(self, plan: TreePlan) -> Candidate:
-        """Simulate one plan, unless its tactics have been simulated on its mesh."""
+        """Simulate one plan, unless its tactics have been simulated on its mesh already."""
         tactics = (*self.task.space.given, *plan.result.tactics)
         for known in self.trials.candidates:
             if (known.mesh, known.tactics) == (plan.mesh, tactics):
@@ -192,5 +193,5 @@ class _TreeRun:
         return self.trials.simulate(TREE_FOUND, plan.mesh, plan.result.tactics)
 
     def ranked(self) -> list[TreePlan]:
-        """The latest plan of each mesh, the best by the model first."""
+        """The latest plan of each mesh, the best by prediction first."""
         return sorted(self.plans.values(), key=lambda plan: plan.rank)

@@ -1,4 +1,4 @@
-"""Simulations of plans, and what they showed."""
+"""Simulated plans of a search, and the device program of the best one."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -24,10 +24,10 @@ from meshwright.predict.estimate import estimate
 class Trials:
     """Simulated plans of one program on one machine.
 
-    candidates: all plans simulated so far, those of earlier searches included.
-    exposed: by mesh, for the last plan found there by the integer program, the share of
-    each role's collectives that the step waited for. lowered: the best plan that fits,
-    and its device program.
+    candidates: all plans simulated so far, also by earlier searches. exposed: for each
+    mesh the share of each role's collectives that the step waited for, in the latest
+    simulated plan of an integer program. lowered: the best plan that fits, and its
+    device program.
     """
 
     task: SearchTask
@@ -39,7 +39,7 @@ class Trials:
     lowered: tuple[Candidate, Lowered] | None = None
 
     def simulate(self, name: str, mesh: Mesh, tactics: Sequence[Tactic]) -> Candidate:
-        """Simulate a plan: the user's tactics, then `tactics`; record it as a candidate."""
+        """Simulate the user's tactics followed by `tactics`, and record the candidate."""
         space = self.task.space
         tactics = (*space.given, *tactics)
         began = self.budget.clock()
@@ -86,7 +86,7 @@ class Trials:
         return self.best() is not None
 
     def smallest(self) -> Candidate | None:
-        """The smallest plan that an integer program found, if any.
+        """The plan of least memory that an integer program found; `None` if there is none.
 
         Only plans of this task's program count, not those of earlier searches.
         """
@@ -99,7 +99,7 @@ class Trials:
         return min(own, key=lambda c: c.peak_memory_bytes, default=None)
 
     def best(self) -> Candidate | None:
-        """The best plan that fits, if any."""
+        """The best plan that fits; `None` if none fits."""
         fitting = (c for c in self.candidates if c.fits)
         return min(fitting, key=self.order, default=None)
 
@@ -114,7 +114,7 @@ class Trials:
     def ranked(self, hint: str = "") -> tuple[Candidate, ...]:
         """All candidates, the best that fits first, then the others in order.
 
-        Raises `PlanError` if nothing fits; hint: the end of its message.
+        Raises `PlanError` if nothing fits; hint: text added to its message.
         """
         best = self.best()
         if best is None:
@@ -123,7 +123,7 @@ class Trials:
         return best, *sorted(others, key=self.order)
 
     def _nothing_fits(self) -> str:
-        """A message: how far the smallest plan is from fitting, and what would help."""
+        """The error message if nothing fits: the memory that is missing, and remedies."""
         run = [c for c in self.candidates if not c.why_not]
         if not run:
             return "no plan was found: nothing in this program can be sharded this way"

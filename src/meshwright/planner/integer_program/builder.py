@@ -2,15 +2,15 @@
 
 Alpa's formulation (Zheng et al., OSDI 2022, section 4.2), over classes of nodes:
 
-- A variable for each node class; its choices are the class's strategies, its cost the
-  seconds to compute and to reduce partial results, over all executions in a step.
-- A variable for each value with several readers (`SharedValue`); its choices are the
-  shardings in which the value can be kept. The way from the producer to the kept sharding
-  is paid once, the way from there by each reader: so gathering once or at every use is a
-  choice like any other.
-- A cost for each pair of choices of two variables that a value connects: the seconds of
-  resharding it, and the bytes of the copy (`PairCost`).
-- Bytes of each result by choice; `live_counts` says when they count.
+- A variable for each node class. Its choices are the class's strategies. The cost of a
+  choice is its seconds in a step, to compute and to reduce partial results.
+- A variable for each value with several readers (`SharedValue`). Its choices are the
+  shardings in which the value can be kept. Resharding from the producer to the kept
+  sharding is paid once, and from there by each reader. So whether to gather once or
+  at every use is a choice like any other.
+- A pair cost for two variables that a value connects (`PairCost`): for each pair of
+  choices the seconds of resharding the value, and the bytes of the copy.
+- The bytes of each result by choice; `live_counts` says when they count.
 
 `IntegerProgramBuilder.build` builds the program, `planner.solve` solves it.
 """
@@ -44,7 +44,7 @@ from meshwright.search.arrays import Floats
 
 
 class IntegerProgramBuilder:
-    """Builds the integer program of one mesh from the prices of its parts."""
+    """Builds the integer program of one mesh from the prices of ops and of resharding."""
 
     prices: ReshardingPrices  # of the latest `build`
 
@@ -67,7 +67,7 @@ class IntegerProgramBuilder:
         self._reduction_lines = cache(self._lines_of_reductions)
 
     def build(self, prices: ReshardingPrices) -> IntegerProgram:
-        """The program at these prices of collectives; a second call reuses tables."""
+        """The program at these prices of collectives; other tables are built once."""
         self.prices = prices
         self._lines.cache_clear()
         self._reduction_lines.cache_clear()
@@ -115,7 +115,7 @@ class IntegerProgramBuilder:
         return each.runs * (seconds + self._collective_s(each.node, choices))
 
     def _collective_s(self, node: Node, choices: StrategySet) -> Floats:
-        """Seconds by choice of the collectives of a node itself, reductions included."""
+        """Seconds of a node's own collectives by choice, with reductions of its results."""
         seconds = np.zeros(len(choices))
         if node.rule is not None and node.rule.expand is not None:
             for index, strategy in enumerate(choices):
@@ -138,7 +138,7 @@ class IntegerProgramBuilder:
     def _reduction_line(
         self, strategy: Strategy, dims: Dims, role: Role
     ) -> tuple[float, float]:
-        """Seconds to reduce a partial result, as a line over bytes of the whole value."""
+        """Latency, and seconds per byte of the whole value, to reduce a partial result."""
         if not strategy.reductions:
             return 0.0, 0.0
         share = 1 / self.compute.parts(strategy.dim_axes(dims))
@@ -171,7 +171,7 @@ class IntegerProgramBuilder:
     # -- two variables ----------------------------------------------------------------
 
     def _expected(self, edge: ClassEdge, choices: StrategySet) -> OperandShardings:
-        """Shardings in which a consumer expects an operand, by its choice."""
+        """The shardings in which a consumer reads an operand, one per strategy."""
         node = self.reduced_graph.classes[edge.consumer].node
         dims = node.ins[edge.operand][1]
         partial = self.strategies.partial_operands(node)
@@ -185,7 +185,7 @@ class IntegerProgramBuilder:
         edge: ClassEdge,
         choices: Sequence[StrategySet],
     ) -> PairCost:
-        """The cost between a class or shared value and a consumer of its value."""
+        """The pair cost of a value's variable, `first`, and a class that reads it."""
         expected = self._expected(edge, choices[edge.consumer])
         number = self.reduced_graph.classes[edge.producer].node.outs[edge.result][0]
         seconds, share = self._resharding(sources, expected, number)
@@ -202,7 +202,7 @@ class IntegerProgramBuilder:
         produced: ResultShardings,
         kept: ResultShardings,
     ) -> PairCost:
-        """The cost between a class and the variable of its shared value."""
+        """The pair cost between the producer of a shared value and the value's variable."""
         each = self.reduced_graph.classes[shared.producer]
         number = each.node.outs[shared.result][0]
         targets = self._tables.as_expected(kept)
@@ -218,7 +218,11 @@ class IntegerProgramBuilder:
         targets: OperandShardings,
         number: int,
     ) -> tuple[Floats, Floats]:
-        """Seconds, and shares of a copy, for each pair of shardings of a value."""
+        """Two tables over pairs of shardings: seconds to reshard a value, and copy shares.
+
+        The copy share is the part of the whole value that the resharded copy takes on a
+        device.
+        """
         role = self._role(number)
         start, per_byte, copied = self._lines(self.prices, sources, targets, role)
         return start + self._num_bytes(number) * per_byte, copied

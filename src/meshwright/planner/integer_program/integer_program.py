@@ -11,7 +11,11 @@ from meshwright.search.arrays import Floats
 
 @dataclass(frozen=True, slots=True)
 class SharedValue:
-    """A result of a class with several readers; its choices are `shardings`."""
+    """A value with several readers, as a variable of the integer program.
+
+    producer, result: the node class that computes it, and the number of the result.
+    shardings: the variable's choices, in which the value can be kept.
+    """
 
     producer: int
     result: int
@@ -20,11 +24,12 @@ class SharedValue:
 
 @dataclass(frozen=True, slots=True)
 class PairCost:
-    """Seconds, and bytes of a copy, over the choices of two variables.
+    """Seconds of resharding, and bytes of the copy, over the choices of two variables.
 
-    copy_key: names the copy of the first variable's value that the second makes, in
-    `LiveCounts.copies`. The copy takes the shares `copy_share` [A, B] of `num_bytes`, the
-    bytes of the whole value.
+    first, second: numbers of the variables, with A and B choices. seconds: [A, B].
+    copy_key: key in `LiveCounts.copies` of the copy that the second variable makes of
+    the first one's value. num_bytes: bytes of the whole value. copy_share: the share of
+    them that the copy takes on a device, [A, B].
     """
 
     first: int
@@ -37,11 +42,12 @@ class PairCost:
 
 @dataclass(frozen=True, slots=True)
 class IntegerProgram:
-    """Variables: the node classes in order, then the shared values.
+    """The integer program. Its variables are the node classes, then the shared values.
 
-    choices: strategies of each class. costs: seconds per choice, of each variable.
-    result_bytes: of each class, for each result, bytes of one value by choice; if the op
-    reduces, then also bytes of the partial result that is reduce-scattered.
+    choices: strategies of each class. costs: seconds per choice, for each variable.
+    result_bytes: for each class, for each of its results, bytes of one value by choice;
+    one more entry for an op that reduces: bytes of its partial result if that is
+    reduce-scattered.
     """
 
     reduced_graph: ReducedGraph

@@ -26,24 +26,27 @@ from meshwright.program.ir import Op, Program, Value
 from meshwright.search.arrays import Floats, Ints
 
 NUM_TIMES = 48
-"""Sampled moments: of each of so many stretches of the program the fullest one."""
+"""Number of sampled moments. The program is divided into as many stretches of equal
+length, and the moment with the most live bytes is taken from each."""
 
 type Span = tuple[int, int]
 """A first and a last moment."""
 
 type BufferKey = tuple[int, ...]
-"""(class, result) names a value, or its copy for several readers; (class, result, reader's
-class, operand) the copy for one reader; (class, number of results) the partial result that
-is reduce-scattered."""
+"""The key of a buffer: (class, result) for a value, or for its copy that several
+readers share; (class, result, reader's class, operand) for the copy of one reader;
+(class, number of results) for a partial result that is reduce-scattered."""
 
 
 @dataclass(frozen=True, slots=True)
 class LiveCounts:
-    """Number of live values at each sampled moment, [T].
+    """For each buffer, how many are live at each of the T sampled moments.
 
-    counts: of each result that is stored, and of partial results that are reduce-scattered.
-    copies: of resharded copies, live while their readers run; also of values that are fused
-    into their readers and not stored themselves.
+    counts: by key, for results that are stored and for partial results that are
+    reduce-scattered, [T].
+    copies: by key, for resharded copies, which are live while their readers run, [T].
+    Values that are fused into their readers have copies, too, though they are not
+    stored.
     """
 
     counts: Mapping[BufferKey, Floats]
@@ -57,7 +60,7 @@ def live_counts(
     prices: OpPrices,
     reused: Collection[int] = (),
 ) -> LiveCounts:
-    """Counts of all stored values and all copies, from live ranges of the fused program.
+    """Live counts of all stored values and all copies, by live ranges of the fused program.
 
     reused: positions of outputs that are written into the buffer of an input.
     """
@@ -93,9 +96,9 @@ def live_counts(
 
 
 def _running_spans(graph: Graph, ranges: _LiveSpans) -> dict[int, Span]:
-    """First and last moment at which each node runs, by its index.
+    """First and last moment at which each node runs, by index of the node.
 
-    An op that is fused into its readers runs whenever they do.
+    An op that is fused into its readers runs when they run.
     """
     runs: dict[int, Span] = {}
     for node in reversed(graph.nodes):
@@ -109,17 +112,18 @@ def _running_spans(graph: Graph, ranges: _LiveSpans) -> dict[int, Span]:
 
 
 def _enclosing_span(spans: Mapping[int, Span], keys: Iterable[int]) -> Span | None:
-    """The shortest span around those of `keys`; `None` if none of them has one."""
+    """The shortest span that contains the spans of `keys`; `None` if no key has a span."""
     own = [spans[key] for key in keys if key in spans]
     return (min(a for a, _ in own), max(b for _, b in own)) if own else None
 
 
 class _LiveSpans:
-    """Live ranges of stored values, in moments; bodies of loops lie within their loops.
+    """First and last moments at which values are live and fusions run, loops included.
 
-    A fusion takes one moment. A region takes one before its bodies and one behind them,
-    since its operands stay live until it ends. Moment 0 is the start of the program.
-    of: first and last moment of each value. runs: of each fusion, by its root.
+    The moments of a loop's body lie within the loop's span, as if it ran once. A fusion
+    takes one moment. A region takes one more before its bodies, since its operands stay
+    live until it ends. Moment 0 is the start of the program.
+    of: span of each value. runs: span of each fusion, by its root.
     """
 
     def __init__(
@@ -137,12 +141,13 @@ class _LiveSpans:
         for value, made in ranges.definitions.items():
             if value not in in_place:
                 last = self.end if value in lasting else ranges.end(value)
-                # Its last reader writes into its buffer, and is counted from there on.
+                # The last reader writes its result into the value's buffer: from then
+                # on the result is counted instead.
                 last -= value in prices.overwritten and last > made
                 self.of[value] = made, last
 
     def _append(self, fusions: Sequence[Fusion], steps: list[Uses]) -> None:
-        """Append the moments of fusions to `steps`."""
+        """Append one step for each fusion, and one more before the bodies of a region."""
         for fusion in fusions:
             start = len(steps)
             if fusion.bodies:

@@ -1,4 +1,4 @@
-"""Choices of an integer program: read from a state or another program, and applied."""
+"""Choices of an integer program: read from a state or another program, and as a tactic."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,10 +7,10 @@ import numpy as np
 
 from meshwright.errors import TacticError
 from meshwright.partitioner.propagate import (
-    Carrier,
     Cause,
     Graph,
     Node,
+    PartialSums,
     State,
     SumRoutes,
 )
@@ -25,36 +25,41 @@ from meshwright.planner.strategies.strategy import (
 )
 
 
-def read_strategy(state: State, carrier: Carrier, node: Node) -> Strategy:
-    """The strategy that a state's decisions make of a node."""
+def read_strategy(state: State, partial_sums: PartialSums, node: Node) -> Strategy:
+    """The strategy that a state's decisions give a node."""
     axes = tuple(sorted((f, a) for f, a in state.axes_of[node.index].items() if a))
     rule = node.rule
     if rule is None or not node.outs:
         return Strategy(axes)
-    partial = tuple(a for a in state.size if carrier.addends(node, a))
+    partial = tuple(a for a in state.size if partial_sums.addends(node, a))
     value = node.outs[0][0]
     opened = [
         axis
         for axis in state.size
         if axis in partial or state.factor_of[node.index].get(axis) in rule.reductions
     ]
-    reductions = tuple((axis, _end(state, carrier, value, axis)) for axis in opened)
+    reductions = tuple(
+        (axis, _end(state, partial_sums, value, axis)) for axis in opened
+    )
     return Strategy(axes, partial, reductions)
 
 
-def _end(state: State, carrier: Carrier, value: int, axis: str) -> int:
+def _end(state: State, partial_sums: PartialSums, value: int, axis: str) -> int:
     dim = state.scattered.get((value, axis))
     if dim is not None:
         return dim
-    return KEEP_PARTIAL if carrier.can_carry(value, axis) else ALL_REDUCE
+    return KEEP_PARTIAL if partial_sums.is_passed_on(value, axis) else ALL_REDUCE
 
 
 def read_choices(program: IntegerProgram, state: State) -> tuple[int, ...]:
-    """The choices nearest to a state's decisions; shared values take their cheapest."""
-    carrier = Carrier(state)
+    """The choices nearest to a state's decisions.
+
+    Each shared value gets its cheapest sharding, given the strategies of the classes.
+    """
+    partial_sums = PartialSums(state)
     chosen: list[int] = []
     for each, own in zip(program.reduced_graph.classes, program.choices, strict=True):
-        wanted = read_strategy(state, carrier, each.node)
+        wanted = read_strategy(state, partial_sums, each.node)
         chosen.append(_nearest(own, wanted))
     return (*chosen, *_cheapest_shardings(program, chosen))
 
@@ -66,9 +71,10 @@ def spread_choices(
     sub_axes: Sequence[str],
     all_sub_axes: Sequence[str],
 ) -> tuple[int, ...]:
-    """Choices of a mesh with one axis, with all axes of the target's mesh in its place.
+    """Choices of a one-axis mesh, carried over to the mesh of `target`.
 
-    sub_axes: of the one axis. all_sub_axes: of the target's mesh.
+    sub_axes: all of the one axis. all_sub_axes: those of all axes of the target's mesh,
+    which together take the one axis's place.
     """
     chosen: list[int] = []
     run, whole = tuple(sub_axes), tuple(all_sub_axes)
@@ -86,7 +92,7 @@ def spread_choices(
 def carry_over(
     source: IntegerProgram, choices: Sequence[int], target: IntegerProgram
 ) -> tuple[int, ...]:
-    """Choices of a program for a similar one, matched by nodes' ops and source lines."""
+    """Choices of one program for a similar one; nodes are matched by op and source line."""
     known = {
         _identity(each.node): own[choice]
         for each, own, choice in zip(
@@ -113,7 +119,7 @@ def _nearest(own: StrategySet, wanted: Strategy) -> int:
 
 
 def _cheapest_shardings(program: IntegerProgram, chosen: Sequence[int]) -> list[int]:
-    """The cheapest choice of each shared value for given choices of the classes."""
+    """The cheapest choice of each shared value, given the choices of the classes."""
     first = len(program.choices)
     totals = [np.zeros(len(shared.shardings)) for shared in program.shared_values]
     for pair in program.pair_costs:
@@ -126,10 +132,10 @@ def _cheapest_shardings(program: IntegerProgram, chosen: Sequence[int]) -> list[
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ChosenStrategies:
-    """A search's decisions, node by node; they fit only the program that was searched.
+    """The decisions of a search, node by node; a tactic for the searched program only.
 
-    strategies: by node. kept: per value with several readers, the axes that split it for
-    them. shape: numbers of nodes and values of the program.
+    strategies: one per node. kept: for values with several readers, the axes that split
+    the copy that the readers share. shape: numbers of nodes and values of the program.
     """
 
     strategies: tuple[Strategy, ...]
@@ -143,8 +149,9 @@ class ChosenStrategies:
     def apply(self, work: Workspace) -> None:
         """Write all decisions that the state lacks; nothing is left to propagate.
 
-        A sum over devices on its way to a loop's accumulator is left open, since a search
-        prices each iteration alone and does not see that one sum after the loop is cheaper.
+        If a loop adds all-reduced sums to an accumulator, the all-reduce is not decided
+        here: a search prices each iteration alone, and does not see that one all-reduce
+        after the loop is cheaper.
         """
         shape = shape_of(work.graph)
         if self.shape != shape:
@@ -179,9 +186,10 @@ class ChosenStrategies:
 
 
 def _matters(state: State, value: int, split: DimAxes) -> bool:
-    """Whether keeping a value in a sharding changes anything.
+    """Whether it changes anything to keep a value in the sharding `split`.
 
-    It does not if every reader reads that sharding, or the one in which the value is made.
+    It does not if every reader reads that sharding, or the one in which the value is
+    computed.
     """
     graph = state.graph
     producer = graph.nodes[graph.producer[value]]
@@ -203,7 +211,7 @@ def shape_of(graph: Graph) -> tuple[int, int]:
 def chosen_strategies(
     program: IntegerProgram, choices: tuple[int, ...], state: State, name: str
 ) -> ChosenStrategies:
-    """The tactic that choices of an integer program's variables mean."""
+    """The tactic that applies choices of an integer program."""
     reduced = program.reduced_graph
     strategies = tuple(program.choices[c][choices[c]] for c in reduced.class_of)
     kept: dict[int, DimAxes] = {}

@@ -1,6 +1,6 @@
-"""Tables of resharding prices, from each sharding of a value that is made to each expected.
+"""Tables of resharding prices, from each sharding that is produced to each expected one.
 
-Nodes with equal ops share a `StrategySet`, and so the shardings that they produce and
+Nodes with equal ops share a `StrategySet`, and thus the shardings that they produce and
 expect. Each distinct list of shardings has a number, by which tables are cached.
 """
 
@@ -21,8 +21,8 @@ type ResultSharding = tuple[DimAxes, frozenset[str]]
 """Axes that split each dim of a value, and axes along which it is partial."""
 
 type OperandSharding = tuple[DimAxes, frozenset[str], bool]
-"""Axes that split each dim, axes along which the operand may be partial, and whether it may
-also arrive reduced along these."""
+"""Axes that split each dim; axes along which the operand may be partial; and whether
+the operand may also arrive reduced along these axes."""
 
 FORBIDDEN = np.inf
 
@@ -31,7 +31,7 @@ _NO_AXES: frozenset[str] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Shardings[S]:
-    """Shardings of a value, one for each choice; lists with equal numbers are equal."""
+    """Shardings of a value, one for each choice; compared by `number` alone."""
 
     number: int
     by_choice: tuple[S, ...] = field(compare=False)
@@ -45,10 +45,10 @@ type OperandShardings = Shardings[OperandSharding]
 
 
 class ReshardingTables:
-    """Shardings and price tables of one mesh.
+    """Lists of shardings with their numbers, and tables over them, for one mesh.
 
-    Shardings that methods take must come from the same `ReshardingTables`: numbers that
-    identify them mean nothing to another one.
+    Shardings that are passed to methods must come from the same `ReshardingTables`,
+    since numbers are not valid elsewhere.
     """
 
     def __init__(self, compute: ComputeTimes) -> None:
@@ -62,7 +62,7 @@ class ReshardingTables:
         self.copy_shares = cache(self._copy_shares)
 
     def _produced(self, choices: StrategySet, dims: Dims) -> ResultShardings:
-        """The shardings in which the strategies make a result; `dims` has its factors."""
+        """The shardings of a result, one per strategy; dims: the result's factors."""
         return _numbered(
             self._results, tuple((s.result_axes(dims), s.partial) for s in choices)
         )
@@ -70,11 +70,12 @@ class ReshardingTables:
     def _expected(
         self, choices: StrategySet, dims: Dims, may_be_partial: bool, is_one: bool
     ) -> OperandShardings:
-        """The shardings in which the strategies expect an operand; `dims` has its factors.
+        """The shardings in which an operand is read, one per strategy; dims: its factors.
 
-        may_be_partial: whether it may be partial along a strategy's `partial_inputs`.
-        is_one: whether it is one of several operands that may be partial; it may then
-            also arrive reduced.
+        may_be_partial: whether the operand may be partial along a strategy's
+        `partial_inputs`.
+        is_one: whether several operands may be partial; this one may then also arrive
+        reduced.
         """
         by_choice = tuple(
             (s.dim_axes(dims), frozenset(s.partial_inputs), is_one)
@@ -95,18 +96,21 @@ class ReshardingTables:
         return _numbered(self._results, tuple(every))
 
     def as_expected(self, kept: ResultShardings) -> OperandShardings:
-        """The shardings in which a value can be kept, as targets of its producer."""
+        """The shardings in which a value can be kept, as targets of resharding."""
         return _numbered(
             self._operands,
             tuple((axes, partial, not partial) for axes, partial in kept.by_choice),
         )
 
     def _num_parts(self, shardings: ResultShardings) -> Floats:
-        """Number of parts of a value, by choice."""
+        """The number of parts of a value, for each choice."""
         return np.array([float(self.compute.parts(a)) for a, _ in shardings.by_choice])
 
     def _copy_shares(self, produced: ResultShardings, kept: ResultShardings) -> Floats:
-        """Share of a value that its kept copy takes, [P, K]; 0 if kept as produced."""
+        """Share of a value that its kept copy takes on a device, [P, K].
+
+        It is 0 if the value is kept as produced, without a copy.
+        """
         numbers = {axes: i for i, (axes, _) in enumerate(kept.by_choice)}
         rows, columns = (
             np.array([numbers[axes] for axes, _ in each.by_choice])
@@ -134,7 +138,10 @@ def resharding_lines(
     expected: OperandShardings,
     role: Role,
 ) -> tuple[Floats, Floats, Floats]:
-    """A `ReshardingLine` for each pair of choices: three tables [S, T]."""
+    """The three parts of a `ReshardingLine`, each as a table over pairs of choices, [S, T].
+
+    The latency is infinite for pairs that exclude each other.
+    """
     sources, targets = produced.by_choice, expected.by_choice
     from_axes, rows = _distinct([axes for axes, _ in sources])
     to_axes, columns = _distinct([axes for axes, _, _ in targets])
@@ -150,7 +157,11 @@ def resharding_lines(
 def _accepts(
     partial: frozenset[str], expected: frozenset[str], may_be_reduced: bool
 ) -> bool:
-    """Whether a reader takes a value that is partial along the axes `partial`."""
+    """Whether a reader accepts a value that is partial along the axes `partial`.
+
+    expected: axes along which the reader can take partial sums. may_be_reduced: whether
+    it also takes the value reduced along these.
+    """
     if not partial <= expected:
         return False
     return may_be_reduced or partial == expected

@@ -41,10 +41,10 @@ type _Collective = tuple[str, tuple[str, ...], float]
 
 @dataclass(slots=True)
 class _LocalWork:
-    """Work of equal ops on one device, by cut; many choices share a cut.
+    """Work of an op on one device, for each of its cuts; several strategies share a cut.
 
     vector_flops: operations in the vector unit. matrix_s: seconds in the matrix unit.
-    cut_of: the number of each choice's cut.
+    cut_of: the number of each strategy's cut.
     """
 
     cuts: tuple[OpCut, ...]
@@ -54,7 +54,7 @@ class _LocalWork:
     _shares: dict[Dims, Floats] = field(default_factory=dict[Dims, Floats])
 
     def share(self, dims: Dims) -> Floats:
-        """Share that one device has of a value with these factors, by cut."""
+        """The share of a value with these factors that one device has, for each cut."""
         known = self._shares.get(dims)
         if known is None:
             factors = [f for fs in dims for f in fs]
@@ -67,7 +67,11 @@ class _LocalWork:
 def _op_seconds(
     op: Op, node: Node, work: _LocalWork, prices: OpPrices, chip: Chip
 ) -> Floats:
-    """Seconds of an op by cut, linear in its shares, at least the roofline's."""
+    """Seconds of an op, for each cut: a sum over its work and the values that it accesses.
+
+    The sum is linear in the device's shares, and is raised to the roofline if it is
+    below.
+    """
     flop_s = prices.vector_s.get(op, 0.0)
     seconds = prices.launch_s.get(op, 0.0) + flop_s * work.vector_flops
     seconds += prices.matrix.get(op, 0.0) * work.matrix_s
@@ -80,15 +84,15 @@ def _op_seconds(
             memory_s += price.memory_s * share
             vector_s += price.vector_s * share
     if op not in prices.hidden:
-        # Less the time at the uniform partition, up to which the roofline of the fusion
-        # may be that of its other ops.
+        # The other ops of the fusion may hide this op's time up to its time at the
+        # uniform partition, which is therefore subtracted.
         alone_s = roofline_s(work.matrix_s, memory_s, vector_s)
         seconds = np.maximum(seconds, alone_s - _uniform_partition_s(op, prices, chip))
     return seconds
 
 
 def _uniform_partition_s(op: Op, prices: OpPrices, chip: Chip) -> float:
-    """Seconds of an op by itself at the uniform partition."""
+    """Seconds of an op alone, without its fusion, at the uniform partition."""
     accesses = prices.accesses.get(op, {}).values()
     vector_s = vector_flops(op, work_of(op)) / chip.vector_flops_per_s
     vector_s += sum(price.vector_s for price in accesses)
@@ -98,7 +102,7 @@ def _uniform_partition_s(op: Op, prices: OpPrices, chip: Chip) -> float:
 
 
 class ComputeTimes:
-    """Seconds of nodes on one chip of a mesh."""
+    """Seconds that nodes compute on one chip of a mesh."""
 
     def __init__(self, chip: Chip, mesh: Mesh, prices: OpPrices) -> None:
         self.chip = chip
@@ -109,7 +113,7 @@ class ComputeTimes:
         self._expanded: dict[tuple[int | None, _FactorAxes], list[_Collective]] = {}
 
     def seconds(self, node: Node, choices: StrategySet) -> Floats:
-        """Seconds of one execution by choice, without collectives."""
+        """Seconds of one execution of a node by choice, without collectives."""
         op, rule = node.op, node.rule
         if op is None or rule is None or has_trait(op.kind, Trait.ALIASES_OPERAND):
             return np.zeros(len(choices))
@@ -130,7 +134,7 @@ class ComputeTimes:
         return seconds[work.cut_of]
 
     def collectives(self, node: Node, strategy: Strategy) -> list[_Collective]:
-        """The collectives that a rule's own lowering writes for its special factors."""
+        """Collectives of a node that its rule's own lowering of split factors writes."""
         key = node.signature, strategy.axes
         known = self._expanded.get(key)
         if known is None:
@@ -153,7 +157,7 @@ class ComputeTimes:
         ]
 
     def _num_parts(self, split: DimAxes) -> int:
-        """Number of parts of a value whose dims these axes split."""
+        """The number of parts of a value whose dims are split by these axes."""
         return math.prod(self.mesh.size(axes) for axes in split)
 
     def _cut(self, rule: FactorRule, axes: _FactorAxes) -> OpCut:
@@ -177,13 +181,14 @@ class ComputeTimes:
     def _count_work(self, node: Node, choices: StrategySet) -> _LocalWork:
         rule = node.rule
         assert rule is not None
-        cut_of = {s.axes: 0 for s in choices}  # ends of partial results change no work
+        cut_of = {s.axes: 0 for s in choices}  # reductions of results change no work
         cut_of = {axes: number for number, axes in enumerate(cut_of)}
         cuts = tuple(self._cut(rule, axes) for axes in cut_of)
         flops: list[float] = []
         in_matrix_s: list[float] = []
         for cut in cuts:
-            # A rule's own lowering is not the op on smaller shapes: it takes a share.
+            # An op's own lowering is not the op on smaller shapes: its work is taken as
+            # the device's share of the whole op.
             is_special = _splits_special(rule, cut)
             local = _local_op(node, self._cut(rule, ()) if is_special else cut)
             share = 1 / math.prod(cut.parts) if is_special else 1.0
@@ -203,7 +208,7 @@ def _larger_bytes(op: Op, prices: OpPrices) -> float:
 
 
 def _local_op(node: Node, cut: OpCut) -> Op:
-    """The op of a node on the shapes of one device."""
+    """The op of a node with the shapes that one device has."""
     op, rule = node.op, node.rule
     assert op is not None
     assert rule is not None
@@ -221,7 +226,7 @@ def _local_op(node: Node, cut: OpCut) -> Op:
 def _local_atoms(
     atoms: Sequence[Atom], sides: Sequence[Dims], cut: OpCut
 ) -> tuple[Atom, ...]:
-    """New values with the shapes of one device; literals stay as they are."""
+    """New values with the shapes that one device has; literals are unchanged."""
     return tuple(
         Value(local_shape(a.shape, dims, cut), a.dtype) if isinstance(a, Value) else a
         for a, dims in zip(atoms, sides, strict=True)

@@ -1,9 +1,10 @@
-"""Prices of ops, read from the fusions that they are part of.
+"""Prices of single ops, derived from the times of the fusions that contain them.
 
-A fusion takes as long as the resource that binds it: matrix unit, vector unit, memory, or
-its launch. Around the uniform partition its time is taken as a sum over its ops and values,
-so that choices of each can be priced alone: the slopes are those of a smooth maximum over
-the bounds, which at the uniform partition is the time itself.
+A fusion takes as long as the resource that is its bottleneck: matrix unit, vector unit,
+memory, or its launch. Near the uniform partition that time is approximated by a sum
+over the ops and values of the fusion, so that each can be priced alone. The slopes of
+the sum are those of a smooth maximum over the resources, which equals the fusion's time
+at the uniform partition.
 """
 
 import math
@@ -37,13 +38,13 @@ from meshwright.program.ir import Atom, Op, Program, Value
 from meshwright.program.ops import OpWork
 
 _SHARPNESS = 4
-"""Power of the norm that stands for the maximum over the bounds of a fusion."""
+"""Exponent p of the p-norm that approximates the maximum over the resources of a fusion."""
 
 
 class FusionPriceReader:
     """Adds up the prices of ops over the fusions of a program, loop bodies included.
 
-    The results are named as in `OpPrices`.
+    The fields with results have the names of those of `OpPrices`.
     """
 
     def __init__(self, layouts: Layouts, chip: Chip, num_devices: int) -> None:
@@ -57,7 +58,7 @@ class FusionPriceReader:
         self.launch_s: dict[Op, float] = {}
 
     def read(self, program: Program, sequence: KernelSequence) -> None:
-        """Add the prices of the ops of a program or body."""
+        """Add the prices of all ops of a program or loop body."""
         # Not `sequence.on_chip`, which leaves out values that alias an output: that would
         # change the prices of programs that reshape what they return.
         fusions = [kernel.fusion for kernel in sequence.kernels]
@@ -84,7 +85,8 @@ class FusionPriceReader:
         """Split the time of a kernel between its ops and the values that they access."""
         fusion = kernel.fusion
         moved, elements = self._traffic_by_value(fusion, on_chip)
-        # As if rows were split: what a tile of a part reads again is a part of it.
+        # Traffic is divided by the number of devices, as if rows were split: then each
+        # tile that is read again is smaller, too.
         streams = None if kernel.streams is None else kernel.streams.outside(on_chip)
         traffic = KernelTraffic(
             sum(moved.values()), int(sum(elements.values())), streams
@@ -113,7 +115,7 @@ class FusionPriceReader:
     def _traffic_by_value(
         self, fusion: Fusion, on_chip: frozenset[Value]
     ) -> tuple[dict[Value, float], dict[Value, float]]:
-        """Bytes through main memory, and elements through registers, of each value."""
+        """Bytes of each value through main memory, and its elements through registers."""
         fed = matrix_unit_operands(fusion)
         moved: dict[Value, float] = defaultdict(float)
         through: dict[Value, float] = defaultdict(float)
@@ -132,7 +134,11 @@ class FusionPriceReader:
         num_users: int,
         slopes: Mapping[Bound, float],
     ) -> AccessPrice:
-        """The price for each of the ops of a fusion that access a value."""
+        """The price of one access to a value, if `num_users` ops of the fusion access it.
+
+        moved: bytes of the value through main memory. elements: its elements through
+        registers.
+        """
         flops = MOVE_FLOPS * elements / num_users
         seconds = moved / num_users * slopes[Bound.MEMORY]
         return AccessPrice(
@@ -144,11 +150,11 @@ class FusionPriceReader:
     def _add_remade_operands(
         self, region: Op, producers: Mapping[Value, Op], aliases: Mapping[Value, Value]
     ) -> None:
-        """Price operands that a loop computes itself as if they were written.
+        """Price operands that a loop recomputes inside as if they were written to memory.
 
-        A loop does not compute an operand inside if its device slices it, so a plan has to
-        split the operand as the loop does, or it is written. If a plan does split it so,
-        the price is too high by the time to write a device's part once a step.
+        A compiler recomputes such an operand only if no device has to slice it.
+        Otherwise it is written, unless the plan splits it as the loop does. If the plan
+        does, the price is too high by the time to write a device's part once a step.
         """
         for wire in region.wires:
             inside = [region.bodies[body].inputs[i] for body, i in wire.inputs]
@@ -163,7 +169,11 @@ class FusionPriceReader:
     def _slopes(
         self, root: Op, work: OpWork, traffic: KernelTraffic
     ) -> dict[Bound, float]:
-        """Seconds for a second in the matrix unit, a vector operation, a byte, a launch."""
+        """Seconds of a step per unit of each resource that a fusion uses.
+
+        The units are a second in the matrix unit, a vector operation, a byte and a
+        launch.
+        """
         whole = bound_times(root, work, traffic, self.chip)
         uniform = {b: t / self.num_devices for b, t in whole.items()}
         uniform[Bound.LAUNCH] = whole[Bound.LAUNCH]
@@ -184,9 +194,9 @@ class FusionPriceReader:
 def _members(
     fusion: Fusion, producers: Mapping[Value, Op], aliases: Mapping[Value, Value]
 ) -> Iterator[tuple[Op, Value | None, Value]]:
-    """The ops of a fusion, each once as (op, None, its result), and what they access.
+    """Each op of a fusion as (op, None, its first result), and each of its accesses.
 
-    An access is (op, the value in memory, the name by which the op knows it).
+    An access is (op, the value in memory, the op's own operand or result).
     """
     reads = {aliases.get(v, v): v for v in reversed(fusion.reads)}
     reads |= {v: v for v in fusion.reads if v not in aliases}

@@ -1,4 +1,4 @@
-"""The seconds that each op of a program adds to the fusions it is part of."""
+"""Prices: the seconds that each op of a program adds to the fusions it is part of."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from meshwright.program.ir import Op, Value
 
 
 class AccessPrice(NamedTuple):
-    """Seconds that an op pays to read or write the whole of a value.
+    """Seconds that an op adds to a step when it reads or writes the whole of a value.
 
-    seconds: its part of the fusion's time. memory_s, vector_s: time in memory and in the
-    vector unit if nothing else ran.
+    seconds: the access's part of the fusion's time. memory_s, vector_s: time in memory
+    and in the vector unit if nothing else ran.
     """
 
     seconds: float
@@ -32,12 +32,13 @@ class OpPrices:
     """Prices of the ops of a program at its uniform partition over `num_devices`.
 
     layouts: how values are stored. fusions: those before multi-output fusion.
-    overwritten: values in whose buffers later values are written. hidden: ops that run in
-    the vector unit while the matrix unit computes the product that they are fused into.
-    matrix: seconds that a second in the matrix unit adds to a step. vector_s: seconds per
-    vector operation. accesses: prices of the values that an op reads and writes. launch_s:
-    seconds of the launch, whatever the partition. small_batch: prices where each device
-    has few images, if there are such.
+    overwritten: values whose buffers later values reuse. hidden: ops that run in the
+    vector unit while the matrix unit computes the product with which they are fused.
+    matrix: seconds of a step per second in the matrix unit. vector_s: seconds per
+    vector operation. accesses: prices of the values that an op reads and writes.
+    launch_s: seconds of the launch, which no partition changes. small_batch: other
+    prices for devices with few images; `None` if the program has no images that this
+    changes.
     """
 
     layouts: Layouts
@@ -54,10 +55,11 @@ class OpPrices:
 
 @dataclass(frozen=True, slots=True)
 class SmallBatchPrices:
-    """Prices of ops on devices with few images, which space-to-batch cuts in space.
+    """Prices of ops on devices with few images, which space-to-batch splits in space.
 
-    The pass fuses less and adds copies. images: by op, one of its images and the dim that
-    counts them. max_images: the most images on a device that are few.
+    The pass adds copies, and less is fused. images: for each op one of its images and
+    the dim that counts images. max_images: largest number of images on a device that
+    the pass splits.
     """
 
     images: Mapping[Op, tuple[Value, int]]

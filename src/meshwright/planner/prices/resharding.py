@@ -1,4 +1,4 @@
-"""Seconds to bring values from one sharding to another, as lines over their bytes."""
+"""Seconds to reshard values and of single collectives, as linear functions of bytes."""
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -19,25 +19,26 @@ Line = tuple[float, float]
 """Seconds for zero bytes (latency), and seconds per byte."""
 
 SLICE_SHARE = 0.01
-"""Price of an all_slice, as a share of the time to read the part from memory. The slice is
-fused into its readers and costs next to nothing, but of two equal plans the one that had
-only this part from the start is better."""
+"""Price of an all_slice, relative to reading the part from memory. The slice is fused
+into its readers and is nearly free, but of two plans that are otherwise equal, the one
+without the slice is better."""
 
 type ReshardingLine = tuple[float, float, float]
-"""A line over the bytes of the whole value, and the share of these bytes that the new copy
-takes in a device's memory: 0 if the device only slices what it has."""
+"""A `Line` over the bytes of the whole value, and the share of these bytes that the new
+copy takes in a device's memory: 0 if the device only slices what it has."""
 
 type CollectiveLine = Callable[[str, tuple[str, ...], Role], Line]
-"""(kind, axes, role of the value) -> a line over the bytes of the larger side."""
+"""A function from (kind, axes, role of the value) to a `Line` over the bytes of the
+collective's larger side, operand or result."""
 
 
 def collective_lines(
     placement: Placement, asynchronous: Collection[str], exposed: Mapping[Role, float]
 ) -> CollectiveLine:
-    """The lines of collectives on a machine's links.
+    """The function that prices collectives on a machine's links.
 
-    asynchronous: kinds that run concurrently with computation. exposed: share of the time
-    of such a collective that it adds to a step, by the role of its value.
+    asynchronous: kinds that run concurrently with computation. exposed: by role of the
+    value, the share of such a collective's time that a step waits for.
     """
     chip = placement.machine.chip
 
@@ -75,7 +76,7 @@ class ReshardingPrices:
     def lines(
         self, sources: Sequence[DimAxes], targets: Sequence[DimAxes], role: Role
     ) -> Floats:
-        """A `ReshardingLine` from each source sharding to each target, [S, T, 3]."""
+        """The `ReshardingLine` from each source sharding to each target, [S, T, 3]."""
         number = self._number
         numbers = [
             [number.setdefault(sharding, len(number)) for sharding in each]
@@ -89,7 +90,7 @@ class ReshardingPrices:
         return found
 
     def _matrix(self, role: Role) -> Floats:
-        """Known lines by numbers of shardings, NaN for the rest, large enough for all."""
+        """Known lines by numbers of source and target, [N, N, 3]; NaN if unknown."""
         known = self._known.get(role)
         size = len(self._number)
         if known is None or len(known) < size:

@@ -1,13 +1,13 @@
 """Prices of the ops of a program at its uniform partition.
 
-The program is compiled before it is partitioned, since partitioning seldom changes what a
-compiler fuses, and its kernels are timed as if every device computed an equal part.
+The program is compiled before it is partitioned, since partitioning seldom changes what
+a compiler fuses. Its kernels are timed as if every device computed an equal part.
 
-Where each device has few images, XLA's SpaceToBatchConverter cuts them in space. It adds
-copies, and less is fused (`predict.compilers.tpu.space_to_batch`). Which images are cut
-depends on their shapes and hardly on their number: so a program is priced twice, with and
-without the pass, and a strategy takes the prices for the number of images that it leaves
-on a device.
+If each device has few images, XLA's SpaceToBatchConverter splits them in space, which
+adds copies and fuses less (`predict.compilers.tpu.space_to_batch`). Which images can be
+split depends on their shapes and hardly on their number. So a program is priced twice,
+with and without the pass, and a strategy takes the prices for the number of images that
+it leaves on a device.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -38,11 +38,11 @@ type Access = tuple[Op, Value]
 
 
 def price_ops(program: Program, machine: Machine, num_devices: int) -> OpPrices:
-    """The prices of a program's ops, as the machine's compiler fuses them.
+    """Prices of a program's ops, with the fusions of the machine's compiler.
 
-    Unlike in a simulation, calls of `jax.checkpoint` stay regions, since their ops decide
-    together, and so do branches by platform, all of them: the passes that rewrite ops of a
-    device program do not run.
+    Passes that rewrite ops of a device program do not run. So, unlike in a simulation,
+    calls of `jax.checkpoint` stay regions, since their ops are partitioned together,
+    and a branch by platform keeps all its alternatives.
     """
     chip = machine.chip
     start = start_compilation(program, compiler_of(machine), chip.tile, num_devices)
@@ -52,7 +52,7 @@ def price_ops(program: Program, machine: Machine, num_devices: int) -> OpPrices:
 
 
 def _small_batch(start: Compilation, chip: Chip) -> SmallBatchPrices | None:
-    """Prices with images cut in space; `None` if the uniform partition cuts none."""
+    """Prices with images split in space; `None` if the uniform partition splits none."""
     program = start.program
     split = start.after(Stage.LAYOUTS)
     if split.program is program:
@@ -93,7 +93,10 @@ def _read_prices(
 
 
 def _images_of(program: Program, max_images: int) -> dict[Op, tuple[Value, int]]:
-    """By op one of its images and the dim that counts them, if `max_images` were cut."""
+    """An image of each op, and the dim that counts images.
+
+    Only images that are split if a device has up to `max_images` of them.
+    """
     found: dict[Op, tuple[Value, int]] = {}
     splits = ImageSplits(program, max_images)
     for op in program.ops:
@@ -111,10 +114,11 @@ def credit_original_ops(
     origins: Mapping[Op, Op],
     priced: Collection[Op],
 ) -> OpPrices:
-    """The prices of a changed program, by the ops of the original program.
+    """Prices of a changed program, assigned to the ops of the original program.
 
-    The seconds of a copy become an access of the op among `priced` that reads it, else of
-    the op that produces what is copied.
+    origins: the original op of each changed op. The seconds of an added copy are
+    assigned to the op in `priced` that reads the copy, or else to the op that produces
+    the copied value.
     """
     owners = _owners(changed, origins, priced)
     launch_s: dict[Op, float] = {}
@@ -148,7 +152,7 @@ def credit_original_ops(
 def _owners(
     changed: Program, origins: Mapping[Op, Op], priced: Collection[Op]
 ) -> dict[Op, Access]:
-    """The access of the original program that pays for each copy."""
+    """The op and value of the original program that pay for each added copy."""
     owners: dict[Op, Access] = {}
     read: dict[Value, Access] = {}
     produced: dict[Value, Access] = {}
@@ -180,7 +184,7 @@ def _source(copy: Op) -> Value:
 
 
 def _paired_values(op: Op, origin: Op) -> Iterator[tuple[Value, Value]]:
-    """Each value that an op accesses, with the value of its origin in the same place."""
+    """Each value that an op accesses, with the original op's value in the same position."""
     new, old = (*op.operands, *op.results), (*origin.operands, *origin.results)
     for one, other in zip(new, old, strict=True):
         if isinstance(one, Value) and isinstance(other, Value):

@@ -1,8 +1,8 @@
 """Roles of values in a training step, and how much of their collectives is exposed.
 
-Weights are there from the start, only the optimizer needs gradients, and nothing needs new
-weights before the next step: collectives on these values overlap with computation. All
-other values are needed at once, so that a step waits for collectives on them.
+Weights are known from the start, only the optimizer needs gradients, and new weights
+are needed only in the next step. So collectives on these values overlap with
+computation. A step waits for collectives on all other values.
 """
 
 from collections.abc import Collection, Mapping
@@ -29,11 +29,11 @@ EXPOSED: Mapping[Role, float] = {
     Role.UPDATE: 0.8,
     Role.OTHER: 1.0,
 }
-"""Share of an asynchronous collective's time that a step waits for: about the mean of
-simulated steps of transformers and ResNets under ZeRO and sequence parallelism."""
+"""Share of an asynchronous collective's time that a step waits for, by role: about the
+mean of simulated steps of transformers and ResNets under ZeRO and sequence parallelism."""
 
 LEAST_EXPOSED = 0.05
-"""Least share that is assumed, even if a simulated step hides all of a role's time."""
+"""Lowest share that is assumed, even if a simulated step hides all of a role's time."""
 
 _LIGHT = frozenset({FusionKind.LOOP, FusionKind.REDUCTION, FusionKind.COLLECTIVE})
 
@@ -73,7 +73,7 @@ def exposed_by_role(
 
 
 def _roles(program: Program) -> dict[Value, Role]:
-    """Roles of the values of one program or body, its own inputs being weights."""
+    """Roles of the values of one program or body; its inputs count as weights."""
     light = {  # ops that take little time: no product, convolution or region
         op
         for op in program.ops

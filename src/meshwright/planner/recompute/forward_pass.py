@@ -1,9 +1,9 @@
 """The forward pass of a step under a plan: seconds and bytes of each op, and residuals.
 
 The boundary between forward and backward pass is where most bytes are live
-(`program.rewrite.rematerialization.backward_start`). Cut points of rematerialization are
-program points with nearly one live value only, which is kept, so that it ends every chain
-of recomputation.
+(`program.rewrite.rematerialization.backward_start`). Cut points of rematerialization
+are program points at which one value has nearly all live bytes. That value is kept, so
+that no chain of recomputation passes the point.
 """
 
 import math
@@ -22,7 +22,7 @@ from meshwright.program.rewrite.rematerialization import (
 )
 
 _NEARLY_ALL = 1.25
-"""At a cut point all live bytes together are at most so many times those of one value."""
+"""Largest ratio at a cut point of all live bytes to the bytes of the kept value."""
 
 
 class _PlanCosts:
@@ -40,19 +40,19 @@ class _PlanCosts:
         return value in self._stored
 
     def seconds(self, op: Op) -> float:
-        """Seconds of all executions of an op; infinite if it cannot run twice."""
+        """Seconds of all runs of an op in a step; infinite if it must not run twice."""
         node = self.graph.op_node.get(op)
         if node is None or op.bodies or op.has_effect:
             return math.inf
         if not any(map(self.is_stored, op.results)):
-            return 0.0  # its readers compute it anyway, as they do now
+            return 0.0  # it is fused into its readers, which compute it in any case
         reduced = self.program.reduced_graph
         number = reduced.class_of[node.index]
         members = len(reduced.classes[number].members)
         return float(self.program.costs[number][self.choices[number]]) / members
 
     def num_bytes(self, value: Value) -> float:
-        """Bytes of one device's part."""
+        """Bytes of one device's part of a value."""
         index = self.graph.number[value]
         producer = self.graph.nodes[self.graph.producer[index]]
         result = [v for v, _ in producer.outs].index(index)
@@ -68,12 +68,12 @@ def _written_values(fusions: Iterable[Fusion]) -> Iterator[Value]:
 
 
 class ForwardPass:
-    """Ops of the forward pass, with loops opened whose iterations can be recomputed.
+    """Ops of the forward pass; loops whose iterations can be recomputed are opened.
 
-    seconds, num_bytes, needed: as in `Residuals`. An opened loop stands for its body's ops,
-    with the bytes of all iterations. Ops "slice" before them bring in what an iteration
-    reads, ops "carry" what the iteration before left, and an op "loop" behind them has the
-    results that the loop produces once.
+    seconds, num_bytes, needed: as in `Residuals`. An opened loop is replaced by the ops
+    of its body, with the bytes of all iterations. Before them come ops named "slice",
+    for what an iteration reads, and ops named "carry", for what the iteration before it
+    passes on. An op named "loop" follows them, whose results the loop produces once.
     """
 
     def __init__(
@@ -83,10 +83,10 @@ class ForwardPass:
         prices: OpPrices,
         spacing: float,
     ) -> None:
-        """Read the forward pass of the plan that `choices` mean.
+        """Read the forward pass of the plan with these choices.
 
-        spacing: bytes that may be recomputed at once; values about so far apart are always
-        kept, so that no chain of recomputation leads past them.
+        spacing: bytes that may be recomputed at once. Values about so far apart are
+        always kept, so that no chain of recomputation passes them.
         """
         program = priced.work.graph.program
         start = backward_start(program)
@@ -119,10 +119,10 @@ class ForwardPass:
         program: Program,
         pairs: Sequence[tuple[Op, Mapping[Value, Value]]],
     ) -> None:
-        """Add a loop's body.
+        """Add the ops of a loop's body.
 
-        pairs: each backward loop that reads what this one stacks, and which values of an
-        iteration it reads.
+        pairs: each backward loop that reads stacked results of this loop, with the
+        values of the body that it reads in each iteration.
         """
         (body,) = loop.bodies
         iterations = int(str(loop.params["length"]))
@@ -151,7 +151,7 @@ class ForwardPass:
 
 
 def _read_by_iteration(loop: Op, program: Program, scans: Sequence[Op]) -> set[Value]:
-    """Stacked results of a loop that are read only iteration by iteration, by `scans`."""
+    """Stacked results of a loop that are read only slice by slice, by the loops `scans`."""
     stacked = {
         loop.results[w.result]
         for w in loop.wires
@@ -167,9 +167,9 @@ def _read_by_iteration(loop: Op, program: Program, scans: Sequence[Op]) -> set[V
 
 
 class _CutPoint(NamedTuple):
-    """An op whose result is nearly all that later ops read of earlier results.
+    """An op whose result is nearly all that is live after it.
 
-    stored_bytes: of all results up to there. num_bytes: of its result.
+    stored_bytes: bytes of all results up to this op. num_bytes: bytes of its result.
     """
 
     stored_bytes: float
@@ -177,9 +177,10 @@ class _CutPoint(NamedTuple):
     op: Op
 
     def is_far(self, start_bytes: float, spacing: float) -> bool:
-        """Whether the point is far enough from the last one, to be worth keeping.
+        """Whether the point is far enough behind the last one to be worth keeping.
 
-        A value of half of all bytes since the last point saves little.
+        It is not worth it if the result has more than half of all bytes stored since
+        then.
         """
         return self.stored_bytes - start_bytes >= max(spacing, 2 * self.num_bytes)
 
@@ -187,8 +188,8 @@ class _CutPoint(NamedTuple):
 def cut_points(ops: Sequence[Op], sizes: _PlanCosts, spacing: float) -> Iterator[Op]:
     """Ops at cut points about `spacing` stored bytes apart.
 
-    Each is the smallest of those within another `spacing`. The rest at the end gets none:
-    the smallest point of its layer may lie behind it.
+    Each is the one with the smallest result within another `spacing`. The last stretch
+    of ops gets none, since a smaller result may lie behind its end.
     """
     start_bytes, window = 0.0, list[_CutPoint]()
     for point in _all_cut_points(ops, sizes):

@@ -1,10 +1,11 @@
 """Residuals to save for the backward pass under a plan; the others are recomputed.
 
-With a price per byte of a saved residual, the cheapest selection is a minimum cut. An op on
-the sink's side is recomputed and costs its seconds. A value between an op on the source's
-side and one on the sink's is saved and costs the price of its bytes. (Partitioners of
-traced graphs do the same without seconds: He and Yu, "Transcending runtime-memory
-tradeoffs in checkpointing by being fusion aware", MLSys 2023.)
+At a given price per byte of a saved residual, the cheapest selection is a minimum cut
+of a flow network. An op on the sink's side is recomputed and costs its seconds. A value
+between an op on the source's side and one on the sink's side is saved and costs the
+price of its bytes. (Partitioners of traced graphs do the same without seconds: He and
+Yu, "Transcending runtime-memory tradeoffs in checkpointing by being fusion aware",
+MLSys 2023.)
 """
 
 from __future__ import annotations
@@ -31,19 +32,21 @@ _UNCUTTABLE = 2**30
 """Capacity of arcs that are not to be cut; all others together stay below it."""
 
 _HALVINGS = 12
-"""Halvings of the range of prices: to 1 % of a price."""
+"""Number of halvings of the range of prices, which determine a price to 1 %."""
 
 _PRICE_RANGE = (1e-15, 1e-6)
-"""Seconds per byte: from next to nothing to more than any op takes for its results."""
+"""Lowest and highest price, in seconds per saved byte: one at which everything is
+saved, and one that is more than any op takes for its results."""
 
 
 @dataclass(frozen=True)
 class Residuals:
     """The values that the forward pass can save, and what it costs to recompute them.
 
-    seconds: by op of the forward pass, the time to run it again; infinite if it must not.
-    num_bytes: by result of these ops, the size of one device's part. It is infinite for a
-        result that no fusion stores, since its readers compute it anyway.
+    seconds: for each op of the forward pass, the time to run it again; infinite if it
+    must not.
+    num_bytes: for each result of these ops, the bytes of one device's part. Infinite
+        for a result that no fusion stores, since its readers compute it in any case.
     needed: values that the backward pass reads.
     """
 
@@ -55,7 +58,7 @@ class Residuals:
     def under_plan(
         cls, priced: Priced, choices: tuple[int, ...], prices: OpPrices, spacing: float
     ) -> Residuals:
-        """The residuals of a plan; the arguments are those of `ForwardPass`."""
+        """The residuals of a plan; `ForwardPass` has the same arguments."""
         found = ForwardPass(priced, choices, prices, spacing)
         return cls(found.seconds, found.num_bytes, frozenset(found.needed))
 
@@ -65,7 +68,7 @@ class Residuals:
         return self.cheapest(_PRICE_RANGE[0])
 
     def recompute_s(self, saved: frozenset[Value]) -> float:
-        """Seconds to recompute what the backward pass needs beyond the saved values."""
+        """Seconds to recompute the needed values that are not among the saved ones."""
         producer = {result: op for op in self.seconds for result in op.results}
         repeated: set[Op] = set()
         waiting = [v for v in self.needed if v not in saved]
@@ -131,9 +134,10 @@ class Residuals:
     def within(self, num_bytes: float) -> frozenset[Value]:
         """A cheap selection of values to save, of at most `num_bytes`.
 
-        If none is that small, it is the smallest. Bisection finds the lowest price per byte
-        at which the cheapest selection fits. Equal layers drop their values at the same
-        price, which may leave room: values of the last layers then fill it.
+        If none is that small, the smallest selection is returned. Bisection finds the
+        lowest price per byte at which the cheapest selection fits. Equal layers stop
+        saving a value at the same price, which may leave room: values of the last
+        layers then fill it.
         """
         low, high = map(math.log, _PRICE_RANGE)
         best, larger = self.cheapest(_PRICE_RANGE[1]), self.saved_by_default
@@ -161,10 +165,10 @@ def recompute_within(
     excess_bytes: float,
     spacing: float,
 ) -> tuple[Recompute, float] | None:
-    """A tactic that saves `excess_bytes` fewer for the backward pass, and its seconds.
+    """A tactic that saves `excess_bytes` less for the backward pass, and its seconds.
 
-    If that many cannot be spared, the tactic spares as many as it can; `None` if it can
-    spare none. spacing: as for `ForwardPass`.
+    If that is not possible, the tactic saves as little as it can; `None` if it cannot
+    save less at all. spacing: as for `ForwardPass`.
     """
     residuals = Residuals.under_plan(priced, choices, prices, spacing)
     before = residuals.saved_by_default
@@ -176,7 +180,7 @@ def recompute_within(
 
 
 def _tactic(residuals: Residuals, saved: frozenset[Value], graph: Graph) -> Recompute:
-    """The tactic that keeps the saved values, and the results of branches and calls."""
+    """The tactic that keeps the saved values, and also results of branches and calls."""
     sites = sites_of(graph)
     producers = {graph.producer[graph.number[value]] for value in saved}
     names = sites.names([graph.nodes[i] for i in producers if i in sites.place_of])

@@ -1,8 +1,8 @@
-"""Plans between the fastest and the smallest, where an objective counts memory.
+"""Plans between the fastest and the smallest, for objectives that count memory.
 
-Between two known plans no plan is faster than the larger one, nor smaller than the
-smaller one. The objective's value at these two figures is thus a lower bound for the
-interval between them; the interval of the lowest bound is bisected first.
+Between two known plans, no plan is faster than the larger one or smaller than the
+smaller one. So the objective at that time and that memory is a lower bound for the
+interval between the two plans. The interval with the lowest bound is bisected first.
 """
 
 import math
@@ -13,13 +13,14 @@ from itertools import count
 from meshwright.planner.solve.optimum import Optimum
 
 _LOWEST = 0.1
-"""Memory of the first smaller plan that is tried, relative to the known plan."""
+"""Memory limit of the first smaller plan that is tried, relative to the known plan."""
 
 _CLOSE = 0.97
-"""Memory, relative to a known plan, above which a smaller plan is not looked for."""
+"""Memory, relative to a known plan, above which no smaller plan is looked for."""
 
 _BETTER = 0.99
-"""An interval is skipped if its lower bound is above this share of the best value."""
+"""An interval is skipped if its lower bound is above this share of the best value so
+far."""
 
 
 def frontier(
@@ -30,8 +31,9 @@ def frontier(
 ) -> Iterator[Optimum]:
     """Plans that take less memory than `first`, each as soon as it is found.
 
-    solve_within: the cheapest plan within so many bytes, or about the smallest if none
-    fits; it starts from a known plan. value_of: the objective of seconds and bytes.
+    solve_within: returns the fastest plan within a number of bytes, or nearly the
+    smallest plan if none fits; its second argument is a plan to start from. value_of:
+    the objective as a function of seconds and bytes. is_over: whether to stop.
     """
     best = value_of(first.seconds, first.bytes)
     intervals: list[tuple[float, int, Optimum, float]] = []

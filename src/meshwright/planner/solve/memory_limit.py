@@ -1,11 +1,11 @@
-"""The cheapest choices that fit into memory, and a lower bound of their time.
+"""The fastest choices that fit into memory, and a lower bound on their time.
 
 The memory limit couples all groups of ops at each of many moments of a step. Lagrangian
-relaxation replaces it by a price per byte at each moment: at fixed prices the groups are
-coupled only in pairs, and the cost of the cheapest choices, less the price of all memory
-that there is, is a lower bound of every plan that fits. The prices follow the subgradient
-(Held and Karp, "The traveling-salesman problem and minimum spanning trees: Part II",
-Math. Programming 1, 1971) with step lengths after Polyak (1969).
+relaxation replaces it by a price per byte at each moment. At fixed prices the groups
+are coupled only in pairs. The cost of the cheapest choices, minus the price of all
+available memory, is then a lower bound for every plan that fits. The prices follow the
+subgradient (Held and Karp, "The traveling-salesman problem and minimum spanning trees:
+Part II", Math. Programming 1, 1971) with step lengths after Polyak (1969).
 """
 
 import math
@@ -20,36 +20,39 @@ from meshwright.search.arrays import Floats
 from meshwright.search.work import Meter
 
 MOST_PRICE_STEPS = 24
-"""Steps of the subgradient method once a plan fits; each solves the whole program."""
+"""Largest number of steps of the subgradient method; each solves the whole program."""
 
 _LAST_PRICE_STEPS = 4
-"""Steps of the subgradient method if even the smallest plan known does not fit."""
+"""The same if not even the smallest known plan fits."""
 
 _FREE_SHARE = 0.6
 """Share of the time for the solve without a memory limit, if memory may be scarce."""
 
 _AMPLE = 0.5
-"""Share of the memory below which the fastest known plan shows that memory is ample. The
-optimum may take more; if it then does not fit, less time is left for smaller plans."""
+"""If the fastest known plan takes less than this share of the memory, memory counts as
+ample. The optimum may take more; if it then does not fit, less time is left for smaller
+plans."""
 
 _SHORTEST_S, _STEPS_LEFT = 0.3, 6
-"""Least seconds of one solve with prices, and into how many the time left is divided."""
+"""Least seconds of one solve with prices of memory, and the number of solves into which
+the time left is divided."""
 
-_DEAR, _FULL = 30.0, 0.9
-"""To find the smallest plans: the price of all memory, in steps' worth of time, and the
-share of the peak from which on a moment has this price."""
+_HIGH_PRICE, _PEAK_SHARE = 30.0, 0.9
+"""To find the smallest plans: the price of all memory, as a multiple of the step time,
+and the share of the peak above which a moment has this price."""
 
-_DEAR_SOLVES = 3
-"""Solves for the smallest plan; shrinking one peak may raise memory at other moments."""
+_SMALLEST_SOLVES = 3
+"""Number of solves for the smallest plan. There are several, since a lower peak may
+raise memory at other moments."""
 
 
 @dataclass(frozen=True, slots=True)
 class SolveBudget:
-    """Conditions that end the search of `find_optimum`.
+    """Conditions that end `find_optimum`.
 
-    rounds: limit of the solver's rounds in each solve. until: reading of `meter`, in
-    seconds, at which the search ends. stop_bound: seconds of a step; a lower bound that
-    reaches them ends it, since no plan of that time is of interest.
+    rounds: largest number of the solver's rounds in each solve. until: reading of
+    `meter`, in seconds, at which the search ends. stop_bound: seconds of a step; the
+    search ends if its lower bound reaches them, since no slower plan is of interest.
     """
 
     rounds: int
@@ -63,7 +66,7 @@ class SolveBudget:
 
     @property
     def next_solve_s(self) -> float:
-        """Seconds of the next of several solves."""
+        """Seconds for the next one of several solves."""
         return max(_SHORTEST_S, self.left_s / _STEPS_LEFT)
 
 
@@ -73,9 +76,9 @@ def find_optimum(
     budget: SolveBudget,
     starts: Sequence[Choices] = (),
 ) -> Optimum:
-    """The cheapest choices found within `limit` bytes; see `best_within` if none fits.
+    """The fastest choices found within `limit` bytes; if none fits, as `best_within` says.
 
-    starts: known choices, which the solves start from.
+    starts: known choices, from which the solves start.
     """
     free = np.zeros(pricer.live_counts.num_times)
     seconds = budget.left_s
@@ -94,7 +97,7 @@ def find_optimum(
 def _may_be_scarce(
     pricer: Pricer, limit: float | None, starts: Sequence[Choices]
 ) -> bool:
-    """Whether memory may limit the optimum, judged by the fastest known plan."""
+    """Whether the memory limit may matter, judged by the fastest known plan."""
     if limit is None:
         return False
     fastest = min(starts, key=pricer.finite_seconds, default=None)
@@ -108,15 +111,15 @@ def _smallest_plans(
     starts: Sequence[Choices],
     messages: Floats | None,
 ) -> list[Choices]:
-    """Solutions at prices per byte so high that the smallest plans win.
+    """Solutions at such high prices per byte that the smallest plans are the cheapest.
 
-    starts: known choices; the first of them is the fastest.
+    starts: known choices, the fastest of them first.
     """
     found: list[Choices] = []
     curve = pricer.memory_curve(starts[0])
-    fullest = curve > _FULL * curve.max()
-    scale = _DEAR * pricer.seconds(starts[0]) / limit
-    while len(found) < _DEAR_SOLVES and not (found and budget.left_s <= 0):
+    fullest = curve > _PEAK_SHARE * curve.max()
+    scale = _HIGH_PRICE * pricer.seconds(starts[0]) / limit
+    while len(found) < _SMALLEST_SOLVES and not (found and budget.left_s <= 0):
         prices = scale * fullest / fullest.sum()
         limits = Limits(budget.next_solve_s, budget.rounds, math.inf, budget.meter)
         small, _, messages = pricer.cheapest(
@@ -124,7 +127,7 @@ def _smallest_plans(
         )
         found.append(small)
         curve = pricer.memory_curve(small)
-        fuller = fullest | (curve > _FULL * curve.max())
+        fuller = fullest | (curve > _PEAK_SHARE * curve.max())
         if curve.max() <= limit or np.all(fuller == fullest):
             break
         fullest = fuller
@@ -139,9 +142,9 @@ def _relax_limit(
     starts: Sequence[Choices],
     messages: Floats | None,
 ) -> Optimum:
-    """The best of `found` and of the plans that the subgradient method meets.
+    """The best of `found` and of the plans that the subgradient method finds.
 
-    found: the first is the optimum without a limit.
+    found: known plans; the first is the optimum without a memory limit.
     """
     first, best = found[0], best_within(found, limit)
     choices, bound = first.choices, first.bound

@@ -1,23 +1,23 @@
-"""A solution of a mesh's integer program, and how solutions are compared."""
+"""The solution of a mesh's integer program, and the comparison of such solutions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 NEAR_SMALLEST = 1.01
-"""Bytes of a plan relative to the smallest up to which it counts as equally small."""
+"""A plan counts as smallest if its bytes are at most this many times the fewest bytes."""
 
 
 type Choices = tuple[int, ...]
-"""One choice per variable of a model."""
+"""One choice for each variable of an integer program, by number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Optimum:
-    """The best choices found for all variables of a model.
+    """The best choices found for all variables of an integer program.
 
     seconds: predicted time of a step. bytes: predicted peak memory of a device.
-    bound: lower bound of the seconds of every choice that fits into memory.
+    bound: lower bound on the seconds of every choice that fits into memory.
     unlimited: the best choices regardless of memory, if these do not fit.
     """
 
@@ -29,12 +29,12 @@ class Optimum:
 
     @property
     def gap(self) -> float:
-        """Relative optimality gap: the share of `seconds` that may still be saved."""
+        """Relative optimality gap: at most this share of `seconds` can be saved."""
         return max(0.0, 1 - self.bound / self.seconds) if self.seconds else 0.0
 
 
 class TimeAndMemory(Protocol):
-    """Anything with a time in seconds and a memory in bytes."""
+    """A plan with a time in seconds and a memory in bytes."""
 
     @property
     def seconds(self) -> float: ...
@@ -45,8 +45,8 @@ class TimeAndMemory(Protocol):
 def best_within[S: TimeAndMemory](plans: Sequence[S], limit: float) -> S:
     """The fastest plan of at most `limit` bytes.
 
-    If none fits, the fastest of the plans that are within `NEAR_SMALLEST` of the
-    smallest.
+    If none fits, the fastest of the plans whose bytes are within `NEAR_SMALLEST` of the
+    fewest.
     """
     smallest = min(plan.bytes for plan in plans)
     most = limit if smallest <= limit else NEAR_SMALLEST * smallest

@@ -1,4 +1,4 @@
-"""Time and memory of choices of one model, and the solve at given prices of memory."""
+"""Time and memory of choices of one integer program, and the solve at prices of memory."""
 
 from __future__ import annotations
 
@@ -20,23 +20,24 @@ from meshwright.search.assignment import Assignment, Solution, SolveOptions, sol
 from meshwright.search.work import Meter, Work
 
 GOOD_ENOUGH = 0.003
-"""Relative optimality gap at which the solver stops."""
+"""The solver stops at this relative optimality gap."""
 
 _BUILD = Work("build", 2e-5)
-"""A pair of an integer program, when the problem is built for the solver."""
+"""Work to build the problem for the solver, per pair cost."""
 
 _SHORTEST_S = 0.3
-"""Least seconds of a solve, also where no time is left."""
+"""Least seconds of a solve, even if no time is left."""
 
 _MAX_EXTENSIONS = 3
-"""Times that a solve which found no solution is repeated with three times the seconds."""
+"""Number of times that a solve without any solution is repeated with three times the
+seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Conditions that end one solve.
 
-    seconds: on `meter`; a solve takes longer only if it has found no solution. rounds,
+    seconds: time by `meter`; exceeded only as long as there is no solution. rounds,
     stop_bound: as in `SolveOptions`.
     """
 
@@ -48,11 +49,12 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Pricer:
-    """The parts of a model that give the seconds and bytes of choices.
+    """The parts of an integer program that determine the seconds and bytes of choices.
 
-    Small enough to be sent to the solver process, unlike an `IntegerProgram` with its
-    graph. costs, pair_costs, result_bytes: as in `IntegerProgram`. live_counts: when each
-    value is in memory. gap: relative optimality gap at which the solver stops.
+    It is small enough to be sent to the solver process, unlike an `IntegerProgram` with
+    its graph. costs, pair_costs, result_bytes: as in `IntegerProgram`. live_counts:
+    when each value is in memory. gap: relative optimality gap at which the solver
+    stops.
     """
 
     costs: tuple[Floats, ...]
@@ -64,7 +66,7 @@ class Pricer:
 
     @classmethod
     def of(cls, model: IntegerProgram, lives: LiveCounts, seed: int = 0) -> Pricer:
-        """The pricer of a model; seed: of the solver's random numbers."""
+        """The pricer of a model; seed: for the solver's random numbers."""
         return cls(model.costs, model.pair_costs, model.result_bytes, lives, seed)
 
     def seconds(self, choices: Sequence[int]) -> float:
@@ -75,10 +77,10 @@ class Pricer:
         return self._node_seconds(choices) + float(sum(pairs))
 
     def finite_seconds(self, choices: Sequence[int]) -> float:
-        """Seconds of a step without the pairs of choices that exclude each other.
+        """Seconds of a step, pairs of choices that exclude each other counted as 0.
 
         Choices read from an expert's plan may contain such pairs, since the model does
-        not have every form of a value.
+        not have every sharding of a shared value.
         """
         pairs = (
             e.seconds[choices[e.first], choices[e.second]] for e in self.pair_costs
@@ -86,7 +88,7 @@ class Pricer:
         return self._node_seconds(choices) + float(sum(s for s in pairs if s < np.inf))
 
     def memory_curve(self, choices: Sequence[int]) -> Floats:
-        """Bytes of a device at each watched time, [T]."""
+        """Bytes of a device at each sampled moment, [T]."""
         total = np.zeros(self.live_counts.num_times)
         for (group, result), counts in self.live_counts.counts.items():
             total += counts * self.result_bytes[group][result][choices[group]]
@@ -97,7 +99,7 @@ class Pricer:
         return total
 
     def peak_bytes(self, choices: Sequence[int]) -> float:
-        """Bytes of a device at the watched time at which most is in memory."""
+        """Bytes of a device at the sampled moment with the most."""
         return float(self.memory_curve(choices).max())
 
     def _node_seconds(self, choices: Sequence[int]) -> float:
@@ -110,10 +112,10 @@ class Pricer:
         starts: Sequence[Choices] = (),
         messages: Floats | None = None,
     ) -> tuple[Choices, float, Floats | None]:
-        """The cheapest choices, a lower bound of the cost, and the solver's dual messages.
+        """The cheapest choices, a lower bound on the cost, and the solver's dual messages.
 
-        prices: of a byte at each time, [T]. starts: known choices, of which the cheapest
-        starts the solve. messages: as in `SolveOptions`.
+        prices: seconds per byte at each sampled moment, [T]. starts: known choices; the
+        solve starts from the cheapest of them. messages: as in `SolveOptions`.
         """
         problem = self.program(prices)
         start = min(starts, key=lambda s: problem.cost(np.array(s)), default=None)
@@ -126,9 +128,9 @@ class Pricer:
         return choices, float(found.bound), found.messages
 
     def program(self, prices: Floats) -> Assignment:
-        """The assignment problem whose costs are seconds, and bytes times their price.
+        """The assignment problem with costs of seconds plus bytes times their price.
 
-        prices: seconds per byte at each time, [T].
+        prices: seconds per byte at each sampled moment, [T].
         """
         paid = {
             key: float(prices @ row) for key, row in self.live_counts.counts.items()
@@ -156,7 +158,7 @@ class Pricer:
 def _solve(
     problem: Assignment, limits: Limits, options: SolveOptions, seed: int
 ) -> Solution:
-    """The best solution within so many seconds, or else the first one after them.
+    """The best solution within `limits`, or the first one if none is found in time.
 
     A solution always exists: everything replicated.
     """
@@ -166,13 +168,13 @@ def _solve(
             return solve(problem, seconds, seed, options=options, meter=meter)
         except AssignmentError:
             seconds *= 3
-            # The bound may have been reached before any solution was found.
+            # The solver may have stopped at the bound before it had a solution.
             options = replace(options, stop_bound=math.inf)
     return solve(problem, seconds, seed, options=options, meter=meter)
 
 
 def _priced_link(link: PairCost, price: float) -> Floats:
-    """Seconds of a link's pairs of choices, the price of its copy's bytes included."""
+    """Seconds over a pair cost's choices, plus the price of the copy's bytes."""
     if not price:
         return link.seconds
     return link.seconds + price * link.num_bytes * link.copy_share

@@ -1,6 +1,6 @@
 """The search space of one program: its integer program on any mesh of a machine.
 
-`planner/integer_program/builder.py` builds the program of one mesh.
+`planner/integer_program/builder.py` builds the integer program of one mesh.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from meshwright.program.records import paused_collector
 class Priced:
     """A program on one mesh, with the integer program that prices its strategies.
 
-    work: the decisions that stand. pricer: seconds and bytes of choices. builder: builds
-    the integer program again at other prices of collectives.
+    work: the decisions already taken. pricer: gives seconds and bytes of choices.
+    builder: builds the integer program again if prices of collectives change.
     """
 
     work: Workspace
@@ -49,7 +49,7 @@ class Priced:
     builder: IntegerProgramBuilder
 
     def tactic(self, optimum: Optimum, name: str) -> ChosenStrategies:
-        """The tactic, of this name, that applies the strategies of an optimum."""
+        """A tactic named `name` that applies the strategies of an optimum."""
         return chosen_strategies(self.model, optimum.choices, self.work.state, name)
 
 
@@ -58,7 +58,7 @@ _ENTRIES_PER_S = 2e5
 
 
 def solving_s(priced: Priced) -> float:
-    """Least seconds of a solve, whatever its limits, or 0 if negligible.
+    """Least seconds of a solve, whatever its limits; 0 if negligible.
 
     They are negligible with up to two mesh axes; with three, each op has hundreds of
     strategies.
@@ -69,12 +69,12 @@ def solving_s(priced: Priced) -> float:
 
 
 class Space:
-    """A program and what its prices need that is the same on every mesh.
+    """A program and all that is needed for its prices on any mesh of a machine.
 
-    original: the program as captured. tactics: the user's, which every plan keeps. given:
-    these tactics and the rewrites of a search, in the order in which they are applied:
-    rewrites first. captured, graph: the program after all rewrites. op_prices: prices of
-    its ops.
+    original: the program as captured. tactics: the user's, which every plan keeps.
+    given: these tactics and the search's rewrites, in the order in which they are
+    applied: rewrites first. captured, graph: the program after all rewrites. op_prices:
+    prices of its ops.
     """
 
     def __init__(
@@ -99,10 +99,10 @@ class Space:
         self._undecided: ReducedGraph | None = None  # of a state without decisions
 
     def start(self, mesh: Mesh) -> Workspace:
-        """The program on a mesh, with the given tactics applied and nothing else.
+        """The program on a mesh, with only the given tactics applied.
 
         Raises `TacticError` if an input or op that a tactic names cannot be sharded or
-        replicated as it says, `MeshError` if the mesh lacks an axis.
+        replicated as it says, and `MeshError` if the mesh lacks an axis.
         """
         mesh.require_all(axes_of(self.given))
         work = start_workspace(self.captured, mesh, self.graph)
@@ -114,29 +114,29 @@ class Space:
         return work
 
     def pricing(self, exposed: Mapping[Role, float] = EXPOSED) -> Pricing:
-        """What pricing needs; roles that `exposed` leaves out have their default."""
+        """The inputs of pricing; roles that are not in `exposed` have their default."""
         exposed = {**EXPOSED, **exposed}
         return Pricing(self.machine, self.op_prices, exposed, self.seed)
 
     @paused_collector()
     def price(self, mesh: Mesh, exposed: Mapping[Role, float] = EXPOSED) -> Priced:
-        """The program priced on a mesh, all axes of which the search decides."""
+        """The program priced on a mesh; the search may use all axes of it."""
         work = self.start(mesh)
         reduced = self.reduced_graph(work.state)
         return price(self.pricing(exposed), work, reduced, tuple(work.state.size))
 
     @paused_collector()
     def reprice(self, priced: Priced, exposed: Mapping[Role, float]) -> Priced:
-        """The program with other prices of collectives; takes half the time of `price`."""
+        """The program at other prices of collectives; takes half the time of `price`."""
         prices = self.pricing(exposed).resharding(priced.work.state.mesh)
         model = priced.builder.build(prices)
         pricer = Pricer.of(model, priced.pricer.live_counts, self.seed)
         return replace(priced, model=model, pricer=pricer)
 
     def reduced_graph(self, state: State) -> ReducedGraph:
-        """The symmetry reduction under a state.
+        """The graph after symmetry reduction, given a state's decisions.
 
-        Without any decision it is the same on every mesh and computed once.
+        Without decisions it is the same on every mesh and is computed once.
         """
         if state.scattered or any(state.axes_of) or any(state.blocked):
             return reduce_by_symmetry(state)
@@ -149,8 +149,8 @@ class Space:
 class Pricing:
     """The inputs of pricing that do not depend on the mesh.
 
-    exposed: by role of a value, the share of its collectives that a step waits for. seed:
-    of the solver.
+    exposed: by role of a value, the share of its collectives' time that a step waits
+    for. seed: for the solver.
     """
 
     machine: Machine
@@ -172,7 +172,8 @@ def price(
 ) -> Priced:
     """The integer program over all strategies that extend a workspace's decisions.
 
-    reduced: the symmetry reduction under these decisions. free: sub-axes to decide.
+    reduced: the graph after symmetry reduction under these decisions. free: the
+    sub-axes that are still to be decided.
     """
     state, op_prices = work.state, pricing.op_prices
     compute = ComputeTimes(pricing.machine.chip, state.mesh, op_prices)

@@ -11,19 +11,20 @@ from meshwright.partitioner.tactics.primitives import Choice
 from meshwright.planner.spelling.site_graph import build_site_graph, start_on
 
 _OVERCUT = 0.5
-"""Penalty for sharding what the plan replicates, relative to a wrong dim."""
+"""Penalty for sharding what the plan replicates, relative to sharding a wrong dim."""
 _ORDER = 0.3
-"""Penalty for another order of axes on a dim than the plan has."""
+"""Penalty for axes in another order than the plan's on a dim, relative to a wrong dim."""
 _MOST_SITES = 60
-"""Number of sites that are tried, those of largest weight."""
+"""Largest number of sites that are tried; those of largest weight are."""
 
 Key = str | tuple[Place, int | None]
-"""A leaf's path without indices; or a site, and the number of one kind of its ops."""
+"""A leaf's path without indices; or a site and the number of a kind of its ops, `None`
+for all kinds."""
 
 
 @dataclass(frozen=True, slots=True)
 class CutEntry:
-    """One line of a tactic: leaves or ops, and the dim of them to shard.
+    """One line of a tactic: leaves or ops, and which of their dims to shard.
 
     where: a dim, a reduced dim, or `REPLICATED`. nodes: indices in the site graph.
     """
@@ -40,17 +41,17 @@ class CutEntry:
 
 @dataclass(frozen=True, slots=True)
 class CutStep:
-    """One tactic: entries that are sharded together along an axis, then propagated."""
+    """One tactic: entries that are sharded together along an axis, and then propagated."""
 
     axis: str
     entries: tuple[CutEntry, ...]
 
 
 class PlanMatcher:
-    """A found plan as target, and the site graph on which lists of cuts are tried.
+    """The found plan, and the site graph on which lists of cuts are compared with it.
 
     leaves: nodes of the site graph, by path. is_over: whether the search has to end.
-    count: is told the number of nodes whenever all are scored.
+    count: called with the number of nodes each time that a list is scored.
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class PlanMatcher:
     # -- scoring ----------------------------------------------------------------------
 
     def score(self) -> tuple[float, float]:
-        """Weights of the state's decisions that agree with the plan, and that do not."""
+        """Total weights of the state's decisions that agree with the plan, and do not."""
         right = wrong = 0.0
         state = self.state
         for index, (weight, target) in enumerate(
@@ -110,7 +111,7 @@ class PlanMatcher:
         return right, wrong
 
     def apply(self, step: CutStep, name: str = "") -> None:
-        """Apply one step on top of the state; name: of the tactic, for `causes`."""
+        """Apply one more step to the state; name: of the tactic, as `causes` records it."""
         nodes = self.sites.graph.nodes
         seeds: list[tuple[str, Node, int | Sum]] = []
         for entry in step.entries:
@@ -123,7 +124,10 @@ class PlanMatcher:
         self.work.refusals.clear()
 
     def score_list(self, steps: Sequence[CutStep]) -> tuple[float, float]:
-        """The score after a list of steps; a prefix shared with the last list is kept."""
+        """The score of a list of steps.
+
+        Steps with which the last list began, too, stay applied.
+        """
         same = 0
         for step, other in zip(self._applied, steps, strict=False):
             if step is not other:
@@ -138,9 +142,9 @@ class PlanMatcher:
         return self.score()
 
     def oversharded_leaves(self, axis: str) -> tuple[int, list[CutEntry]]:
-        """Leaves that an axis shards though the plan replicates them, as entries.
+        """Entries that replicate leaves which an axis shards although the plan does not.
 
-        Also returns the number of the first step that shards any of them.
+        They follow the number of the first step that shards any of them.
         """
         first, found = len(self.leaves), dict[str, set[int]]()
         sub_axis = self.found.sub_axes[axis][0]
@@ -158,7 +162,7 @@ class PlanMatcher:
     # -- candidates for steps ------------------------------------------------------------
 
     def leaf_steps(self) -> list[CutStep]:
-        """A step for each family of leaves and each dim that the plan shards."""
+        """One step for each family of leaves and each dim of it that the plan shards."""
         found: dict[tuple[str, str, int | Sum], set[int]] = {}
         for path, node in self.leaves.items():
             for axis, where in self.planned_cuts(node):
@@ -170,7 +174,7 @@ class PlanMatcher:
         ]
 
     def op_steps(self) -> list[CutStep]:
-        """A step for each site; one for each kind of its ops if the plan differs there."""
+        """One step for each site; several if the plan shards its ops differently."""
         known = sites_of(self.found.graph)
         found: dict[tuple[str, Place], dict[int | Sum, dict[int, set[int]]]] = {}
         for node, own in zip(self.sites.graph.nodes, self.sites.members, strict=True):
@@ -196,7 +200,7 @@ class PlanMatcher:
         return sorted(steps, key=weight, reverse=True)[:_MOST_SITES]
 
     def planned_cuts(self, node: Node) -> Iterator[tuple[str, int | Sum]]:
-        """Mesh axes that shard a node in the plan, each with the dim that it shards."""
+        """The mesh axes that shard a node in the plan, each with the dim that it shards."""
         factors = {axis: factor for axis, factor, _ in self._target[node.index]}
         for axis in self.found.mesh.axes:
             for sub_axis in self.found.sub_axes[axis][:1]:

@@ -1,6 +1,6 @@
 """A graph with one node for all nodes of one source site that are sharded alike.
 
-Equal layers coincide, so that propagation takes as long as over two or three of them,
+Equal layers become one, so that propagation takes as long as over two or three layers,
 however many there are.
 """
 
@@ -20,19 +20,21 @@ from meshwright.program.ir import num_bytes
 from meshwright.program.ops import work_of
 
 _FLOPS_PER_BYTE = 128
-"""Operations in the time of moving one byte, within a factor of 2 on most accelerators."""
+"""Operations in the time of moving one byte; right within a factor of 2 for most
+accelerators."""
 _START = 2**18
-"""Bytes that could be moved while an op or a collective starts."""
+"""Bytes that could be moved in the time in which an op or a collective starts."""
 _STORED = 4
 """Weight of sharding a stored input, relative to a value that is read once."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SiteGraph:
-    """The reduced graph; per node of it, the original nodes and their weight.
+    """The reduced graph; for each of its nodes, the original nodes and their weight.
 
-    members: indices of the nodes that a node stands for. weights: of all members of a
-    node, in bytes moved, or in bytes that could be moved in the time of its operations.
+    members: indices of the original nodes that a node represents. weights: sum over
+    these nodes of the bytes that they move, plus the bytes that could be moved in the
+    time of their operations.
     """
 
     graph: Graph
@@ -43,8 +45,8 @@ class SiteGraph:
 def build_site_graph(work: Workspace) -> SiteGraph:
     """The reduced graph of a workspace with all decisions of a plan.
 
-    Nodes are merged if they are symmetric under these decisions, belong to the same site
-    of the source or the same family of input leaves, and depend on the same leaves.
+    Nodes are merged if they are symmetric under these decisions, belong to the same
+    source site or the same family of input leaves, and depend on the same leaves.
     """
     graph = work.graph
     folded = reduce_by_symmetry(work.state)
@@ -73,10 +75,11 @@ def build_site_graph(work: Workspace) -> SiteGraph:
 
 
 def _dependences(work: Workspace) -> list[tuple[int, int]]:
-    """Bit sets per node: the input leaves that it reads, and those that it updates.
+    """Bit sets of the input leaves that each node depends on, and that it updates.
 
-    Both are transitive, with one bit for a leaf of all layers. They tell ops of one
-    source line apart, such as the updates of a query's and of a key's moments.
+    Dependences are transitive; corresponding leaves of all layers share a bit. The bits
+    tell ops of one source line apart, such as the updates of a query's and of a key's
+    moments.
     """
     graph = work.graph
     numbers: dict[str, int] = {}
@@ -109,7 +112,7 @@ def _dependences(work: Workspace) -> list[tuple[int, int]]:
 
 
 def _spread(marks: list[int], ins: Sequence[Port], outs: Sequence[Port]) -> None:
-    """Add the bits of all values in `ins` to every value in `outs`."""
+    """Add the bits of all values in `ins` to each value in `outs`."""
     mark = 0
     for value, _ in ins:
         mark |= marks[value]
@@ -118,7 +121,7 @@ def _spread(marks: list[int], ins: Sequence[Port], outs: Sequence[Port]) -> None
 
 
 def start_on(sites: SiteGraph, start: Workspace) -> Workspace:
-    """A workspace over the reduced graph with the decisions of another workspace."""
+    """A workspace over the reduced graph, with the decisions of the workspace `start`."""
     state = State(sites.graph, start.state.mesh)
     cause = Cause("tactic", "")
     for small, own in zip(sites.graph.nodes, sites.members, strict=True):
@@ -135,10 +138,10 @@ def start_on(sites: SiteGraph, start: Workspace) -> Workspace:
 
 
 def _heuristic_weight(graph: Graph, node: Node) -> float:
-    """Bytes that stand for how much a node matters; no prediction of its time.
+    """The weight of a node, in bytes; not a prediction of its time.
 
-    Spelling only needs to know which decisions to match first, on any machine. Times of
-    the planner's cost model would bind the words of a plan to one machine.
+    Spelling only needs to know which decisions to match first. With times of the
+    planner's cost model, the tactics found would depend on the machine.
     """
     values = dict.fromkeys(v for v, _ in (*node.ins, *node.outs))
     moved = float(_START + sum(num_bytes(graph.values[v]) for v in values))

@@ -1,11 +1,11 @@
-"""A found plan written as people would write it: a short list of ordinary tactics.
+"""Spelling: a found plan as people would write it, a short list of ordinary tactics.
 
-Most of a plan follows by propagation from a few cuts. The search for them is greedy, on a
-graph in which equal layers are one, over all leaves and ops that the plan shards: first
-cuts whose propagation agrees with the plan most and hardly ever disagrees, then cuts that
-also disagree. Leaves that propagation shards against the plan are then replicated from the
-start, steps that change nothing are dropped, and steps that can be taken together are
-merged into one tactic.
+Most of a plan follows by propagation from a few cuts. The search for these is greedy,
+over all leaves and ops that the plan shards, on a graph in which equal layers are one.
+It first takes cuts whose propagation agrees with the plan most and hardly ever
+disagrees, then also cuts that disagree. Then leaves that propagation shards against the
+plan are replicated beforehand, steps that change nothing are dropped, and steps that
+can be taken together become one tactic.
 """
 
 import heapq
@@ -17,12 +17,12 @@ from meshwright.planner.spelling.plan_matcher import CutEntry, CutStep, PlanMatc
 from meshwright.planner.spelling.tactic_patterns import write_tactics
 
 _PASSES = ((False, 8.0, 1e-4), (True, 8.0, 1e-3), (True, 2.0, 1e-3), (True, 1.0, 1e-3))
-"""Greedy passes: whether ops are tried as well as leaves; the weight of a decision that
-disagrees with the plan, relative to one that agrees; and the share of all decisions that
-a cut must bring about to be worth a line."""
+"""Greedy passes: whether ops are tried as well as leaves; the penalty of a decision
+that disagrees with the plan, relative to one that agrees; and the least share of all
+decisions that a cut must add."""
 
 _NEEDLESS = 2e-6
-"""Share of all decisions up to which a line is dropped as needless."""
+"""A line is dropped if this share of all decisions, or less, is lost without it."""
 
 
 def spellings(
@@ -34,9 +34,9 @@ def spellings(
     """Lists of tactics that propagate to nearly all decisions of a found plan.
 
     Where they differ, propagation is more regular than the plan; a simulation shows
-    whether that costs anything. start: the same graph before any decision of the search.
-    is_over: whether the time is over; the best list so far is then taken. count: is told
-    the number of nodes whenever all are scored.
+    whether that costs time. start: the same graph before any decision of the search.
+    is_over: whether the time is over; the best list so far is then taken. count: called
+    with the number of nodes each time that a list is scored.
     """
     matcher = PlanMatcher(found, start, is_over, count)
     for steps in _CutSearch(matcher).run():
@@ -49,7 +49,7 @@ class _CutSearch:
         self._needless = _NEEDLESS * matcher.total
 
     def run(self) -> Iterator[list[CutStep]]:
-        """Lists of steps: one without replicated leaves, and perhaps one with them."""
+        """Lists of steps: one without replicated leaves, then one with them if better."""
         leaves = self.matcher.leaf_steps()
         entries = [*leaves, *self.matcher.op_steps()]
         self.matcher.score_list(())
@@ -71,10 +71,10 @@ class _CutSearch:
     def _greedy(
         self, entries: Sequence[CutStep], penalty: float, least: float
     ) -> Iterator[CutStep]:
-        """Entries worth their line, the best first.
+        """The entries that add enough to the score, the best first.
 
-        Lazy greedy (Minoux, 1978): the gain of a cut when last tried serves as an upper
-        bound of its gain now, so that few cuts are tried again.
+        Lazy greedy (Minoux, 1978): the gain of a cut when last tried is an upper bound
+        of its gain now, so that few cuts are tried again.
         """
         score, state = self.matcher.score, self.matcher.state
         queue = [(-self.matcher.total, i) for i in range(len(entries))]  # is a heap
@@ -98,7 +98,7 @@ class _CutSearch:
     def _with_replicated(self, steps: list[CutStep]) -> list[CutStep]:
         """The steps, with leaves replicated before the first step that shards them.
 
-        Only leaves whose sharding disagrees with the plan, and where that helps.
+        Only leaves that the plan replicates, and only if this raises the score.
         """
         best = self._value(steps)
         for axis in self.matcher.found.mesh.axes:
@@ -113,7 +113,7 @@ class _CutSearch:
         return steps
 
     def _pruned(self, steps: list[CutStep]) -> list[CutStep]:
-        """The steps without those that the others make needless, the last tried first."""
+        """The steps without those that are needless, of which the last is tried first."""
         best = self._value(steps)
         for step in reversed(list(steps)):
             if self.matcher.is_over():
@@ -125,7 +125,10 @@ class _CutSearch:
         return steps
 
     def _joined(self, steps: list[CutStep]) -> list[CutStep]:
-        """Steps of one axis merged where the result allows: neighbours first, then any."""
+        """The steps, merged where the score allows.
+
+        Neighbouring steps are merged first, then any steps along one axis.
+        """
         best = self._value(steps)
         done: list[CutStep] = []
         for _, own in groupby(steps, key=_kind):
@@ -151,7 +154,10 @@ class _CutSearch:
         left: list[CutStep],
         best: float,
     ) -> list[CutStep]:
-        """Neighbouring steps merged into one, or else each half into as few as possible."""
+        """Neighbouring steps merged into one if the score allows, else each half by itself.
+
+        before, left: the steps before and after these. best: the score to keep.
+        """
         if len(run) == 1 or self.matcher.is_over():
             return run
         union = _union(run)
@@ -174,5 +180,5 @@ def _readability(entry: CutEntry) -> float:
 
 
 def _kind(step: CutStep) -> tuple[bool, str]:
-    """Steps of one kind could be one tactic: all leaves or all ops, along one axis."""
+    """A key that is equal for steps that may become one tactic."""
     return step.entries[0].is_leaf, step.axis

@@ -25,7 +25,8 @@ from meshwright.planner.spelling.plan_matcher import CutStep, PlanMatcher
 class _Pattern:
     """A possible line of a `shard` tactic.
 
-    cuts: paths that it shards as wanted. num_matched: number of paths that it matches.
+    cuts: the paths that it shards as wanted. num_matched: the number of paths that it
+    matches.
     """
 
     text: str
@@ -41,7 +42,10 @@ class _Pattern:
 
 
 def write_tactics(matcher: PlanMatcher, steps: Sequence[CutStep]) -> tuple[Tactic, ...]:
-    """The steps as tactics; general patterns shard more than a step, as the plan does."""
+    """The steps as tactics.
+
+    A general pattern may shard more leaves than its step, if the plan shards them, too.
+    """
     matcher.score_list(())
     tactics: list[Tactic] = []
     for step in steps:
@@ -52,7 +56,7 @@ def write_tactics(matcher: PlanMatcher, steps: Sequence[CutStep]) -> tuple[Tacti
 
 
 def tactics_as_code(tactics: Sequence[Tactic]) -> str:
-    """Python code of tactics, one a line, after `import meshwright as mw`."""
+    """Python code of tactics, one per line, after `import meshwright as mw`."""
     return "\n".join(f"{as_code(tactic)}," for tactic in tactics)
 
 
@@ -73,7 +77,7 @@ def _cut(matcher: PlanMatcher, step: CutStep) -> CutOps:
 
 
 def _shard(matcher: PlanMatcher, step: CutStep) -> Shard:
-    """Patterns that cover the leaves of a step, each as general as the plan allows."""
+    """A `shard` tactic for the leaves of a step, with patterns as general as possible."""
     left: dict[str, int | Choice] = {}  # leaves to shard, each with its dim
     for entry in step.entries:
         assert not isinstance(entry.where, Sum), "inputs have no reduced dims"
@@ -95,7 +99,7 @@ def _shard(matcher: PlanMatcher, step: CutStep) -> Shard:
 def _patterns(
     matcher: PlanMatcher, axis: str, wanted: Mapping[str, int | Choice]
 ) -> Iterator[_Pattern]:
-    """All lines that shard some wanted leaves, and no leaf otherwise than the plan."""
+    """All lines that shard some wanted leaf, and shard no leaf unlike the plan."""
     families: dict[str, list[str]] = {}
     for path in matcher.leaves:
         families.setdefault(without_indices(path), []).append(path)
@@ -134,9 +138,9 @@ def _patterns(
 def _texts(
     families: Mapping[str, Sequence[str]], wanted: Mapping[str, int | Choice]
 ) -> Iterator[str]:
-    """Globs over the wanted leaves: their families, and prefixes and suffixes of these.
+    """Globs that match wanted leaves: their families, and prefixes and suffixes of these.
 
-    Leaves of a family whose members are sharded differently are also named one by one.
+    If members of a family are sharded differently, their own paths are included.
     """
     found: dict[str, None] = {}
     for path in wanted:
@@ -152,7 +156,7 @@ def _texts(
 
 
 def _effect(matcher: PlanMatcher, axis: str, node: Node, where: int | Choice) -> str:
-    """Effect of a line on a leaf: "right" if as in the plan, "wrong", or "" if none."""
+    """The effect of a line on a leaf: "right" if as in the plan, "wrong", or "" if none."""
     planned = dict(matcher.planned_cuts(node)).get(axis)
     work = matcher.work
     if where is REPLICATED:

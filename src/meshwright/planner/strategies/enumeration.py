@@ -20,20 +20,21 @@ from meshwright.planner.strategies.strategy import (
 from meshwright.planner.strategies.symmetry import scattered_dims
 
 type _FactorAxes = dict[int, tuple[str, ...]]
-"""Per factor that is split, the sub-axes, major to minor."""
+"""For each factor that is split, its sub-axes, major to minor."""
 
 _AUTO = Cause("tactic", "auto")
 
 _MAX_EXHAUSTIVE_AXES = 2
-"""Mesh axes up to which each order of axes and each mix of ends is a strategy. With three
-axes a matrix product has 2,057 strategies; 419 if axes of a dim keep their order and all
-partial results of a node have the same end."""
+"""Up to this many mesh axes, each order of axes and each combination of ends of partial
+results is a strategy. With three axes a matrix product would have 2,057 strategies; it
+has 419 if axes of a dim keep their order and all partial results of a node have the
+same end."""
 
 
 class Strategies:
-    """All strategies of the nodes of a graph, on top of a state's decisions.
+    """All strategies of each node of a graph that keep a state's decisions.
 
-    free: the sub-axes that may still be assigned.
+    free: the sub-axes that strategies may use.
     """
 
     def __init__(self, state: State, free: Sequence[str]) -> None:
@@ -46,7 +47,7 @@ class Strategies:
         self._sets: dict[object, StrategySet] = {}
 
     def of(self, node: Node) -> StrategySet:
-        """The strategies of a node; the first adds nothing to the state's decisions."""
+        """The strategies of a node; the first one adds nothing to the state's decisions."""
         key = self._key(node)
         found = self._sets.get(key)
         if found is None:
@@ -55,7 +56,7 @@ class Strategies:
         return found
 
     def _key(self, node: Node) -> object:
-        """All that the strategies of a node depend on, equal for nodes with equal ones."""
+        """All that a node's strategies depend on; equal keys mean equal strategies."""
         state = self.state
         op = node.sizes if node.signature is None else node.signature
         decided = tuple(state.axes_of[node.index].items())
@@ -76,10 +77,10 @@ class Strategies:
     def _splits(
         self, node: Node, position: int
     ) -> Iterator[tuple[_FactorAxes, tuple[str, ...]]]:
-        """Each way to assign the mesh axes from `position` on: splits, partial inputs.
+        """Each way to use the mesh axes from `position` on: split factors, partial inputs.
 
-        A mesh axis splits one factor with all its sub-axes, or operands are partial along
-        it, or the node ignores it.
+        A mesh axis either splits one factor with all its sub-axes, or operands are
+        partial along it, or the node does not use it.
         """
         state = self.state
         if position == len(self._mesh_axes):
@@ -100,7 +101,11 @@ class Strategies:
             state.rollback(mark)
 
     def _assign(self, node: Node, sub_axes: Sequence[str], factor: int) -> bool:
-        """Split a factor by sub-axes; those that do not divide it split the next one."""
+        """Split a factor by sub-axes in order; True if all of them could be used.
+
+        A sub-axis that does not divide the factor splits the next minor factor of its
+        dim.
+        """
         for number, axis in enumerate(sub_axes):
             while why_not(self.state, node, axis, factor) is not None:
                 after = _next_factor(node, factor) if number else None
@@ -113,7 +118,7 @@ class Strategies:
     def _reductions(
         self, node: Node, axes: _FactorAxes, partial: tuple[str, ...]
     ) -> Iterator[tuple[tuple[str, int], ...]]:
-        """Each choice of ends for the axes along which the result is partial."""
+        """Each combination of ends for the axes along which the result is partial."""
         rule = node.rule
         if rule is None:
             yield ()
@@ -134,7 +139,7 @@ class Strategies:
                 yield reductions
 
     def _is_uniform(self, node: Node, reductions: tuple[tuple[str, int], ...]) -> bool:
-        """Whether all ends are the same, apart from those that the state decides."""
+        """Whether all ends are equal, except those that the state has decided."""
         value = node.outs[0][0] if node.outs else -1
         decided = self.state.scattered
         ends = {end for axis, end in reductions if (value, axis) not in decided}
@@ -156,10 +161,10 @@ class Strategies:
         return _has_one_result(node) and self._routes.is_cheap(node.outs[0][0])
 
     def partial_operands(self, node: Node) -> frozenset[int]:
-        """The operands that are partial together, if any operand is.
+        """The operands that may be partial sums together; empty if none may.
 
-        A product is linear in either side, not in both at once: the side is the first that
-        has an operand which can be partial.
+        A product is linear in either operand, but not in both at once: its first linear
+        set with an operand that may be partial is returned.
         """
         for group, values in _linear_groups(node):
             if any(map(self._may_be_partial, values)):
@@ -167,9 +172,10 @@ class Strategies:
         return frozenset()
 
     def _may_be_partial(self, value: int) -> bool:
-        """Whether some producer upstream reduces, with cheap linear ops up to the value.
+        """Whether an op reduces upstream of a value, with only cheap linear ops in between.
 
-        Iterative, since a sum over layers is a chain longer than Python's recursion limit.
+        Iterative, since a sum over layers is a chain longer than Python's recursion
+        limit.
         """
         known, graph = self._can_be_partial, self.state.graph
         waiting, seen = [value], set[int]()
@@ -193,7 +199,7 @@ class Strategies:
     def _divides(
         self, node: Node, axes: _FactorAxes, reductions: tuple[tuple[str, int], ...]
     ) -> bool:
-        """Whether each reduce-scatter divides what the splits leave of its dim."""
+        """Whether the axis of each reduce-scatter divides the local part of its dim."""
         scattered = [(axis, end) for axis, end in reductions if end >= 0]
         if not scattered:
             return True
@@ -210,7 +216,7 @@ class Strategies:
 
 
 def _linear_groups(node: Node) -> Iterator[tuple[frozenset[int], list[int]]]:
-    """Each set of operands in which a node is linear, with the values of these operands."""
+    """Each set of operands in which a node is jointly linear, with their values."""
     if node.rule is None or not node.rule.linear or not _has_one_result(node):
         return
     numbered = list(zip(node.operand_places, node.ins, strict=True))
@@ -219,13 +225,13 @@ def _linear_groups(node: Node) -> Iterator[tuple[frozenset[int], list[int]]]:
 
 
 def _by_mesh_axis(sub_axes: Iterable[str]) -> Iterator[tuple[str, ...]]:
-    """The sub-axes of each axis of the user's mesh, in order."""
+    """The sub-axes, one tuple for each axis of the user's mesh, in order."""
     for _, run in groupby(sub_axes, key=lambda axis: user_axes((axis,))):
         yield tuple(run)
 
 
 def _next_factor(node: Node, factor: int) -> int | None:
-    """The next minor factor of a dim that is a product of factors."""
+    """The next minor factor in a dim that is a product of factors; `None` at the end."""
     for _, dims in (*node.ins, *node.outs):
         for factors in dims:
             if factor in factors[:-1]:
@@ -238,7 +244,7 @@ def _has_one_result(node: Node) -> bool:
 
 
 def _orders(split: _FactorAxes, decided: _FactorAxes) -> Iterator[_FactorAxes]:
-    """The split with the axes of each factor in each order; decided axes stay first."""
+    """The split with its axes in each order per factor; decided axes stay first."""
     factors = list(split)
     orders_of: list[list[tuple[str, ...]]] = []
     for factor in factors:

@@ -1,4 +1,4 @@
-"""One way to partition a node: axes that split its factors, ends of its partial results."""
+"""A strategy: axes that split a node's factors, and the ends of its partial results."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -6,21 +6,21 @@ from dataclasses import dataclass, field
 from meshwright.program.rules.rule import Dims
 
 ALL_REDUCE, KEEP_PARTIAL = -1, -2
-"""Ends of a partial result: devices all-reduce it, or readers take it as partial sums. A
-number from 0 on stands for a reduce-scatter along that dim of the result."""
+"""Ends of a partial result: it is all-reduced, or readers take it as partial sums. A
+number from 0 on is the dim of the result along which it is reduce-scattered."""
 
 DimAxes = tuple[tuple[str, ...], ...]
-"""Per dim of a value the mesh axes that split it, major to minor."""
+"""For each dim of a value the mesh axes that split it, major to minor."""
 
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
     """One way to partition a node.
 
-    axes: per factor that is split, the axes, major to minor. partial_inputs: axes along
-    which operands arrive as partial sums. reductions: for each axis along which
-    the result is partial, what becomes of it: `ALL_REDUCE`, `KEEP_PARTIAL`, or the dim
-    that is reduce-scattered.
+    axes: (factor, axes that split it, major to minor) for each factor that is split.
+    partial_inputs: axes along which operands arrive as partial sums. reductions: (axis,
+    end) for each axis along which the result is partial; the end is `ALL_REDUCE`,
+    `KEEP_PARTIAL`, or the dim along which it is reduce-scattered.
     """
 
     axes: tuple[tuple[int, tuple[str, ...]], ...] = ()
@@ -28,7 +28,7 @@ class Strategy:
     reductions: tuple[tuple[str, int], ...] = ()
 
     def dim_axes(self, dims: Dims) -> DimAxes:
-        """Axes that split each dim of a value with these factors."""
+        """Axes that split each dim of a value; dims: the factors of its dims."""
         if not self.axes:
             return ((),) * len(dims)
         axes = dict(self.axes)
@@ -42,7 +42,7 @@ class Strategy:
         )
 
     def result_axes(self, dims: Dims) -> DimAxes:
-        """Axes that split each dim of a result, after its reduce-scatters."""
+        """Axes that split each dim of a result after its reduce-scatters."""
         split = list(self.dim_axes(dims))
         for axis, end in self.reductions:
             if 0 <= end < len(split):
@@ -57,10 +57,10 @@ class Strategy:
 
 @dataclass(frozen=True, slots=True)
 class StrategySet:
-    """All strategies of a node; equal to another set if it has the same number.
+    """All strategies of a node; sets are equal if their numbers are.
 
-    Nodes with equal ops have equal sets, so that tables over them are built once. Numbers
-    are given by one `Strategies` and mean nothing outside of it.
+    Nodes with equal ops share a set, so that tables over it are built once. One
+    `Strategies` gives the numbers, which are not valid elsewhere.
     """
 
     number: int

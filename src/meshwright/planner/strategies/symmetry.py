@@ -1,15 +1,15 @@
 """Symmetry reduction: nodes in equal positions of a program form one class.
 
 Nodes get the same label if their op, its shapes and its neighbourhood are the same,
-neighbours of neighbours included (colour refinement; Weisfeiler and Lehman, 1968), so that
-repeated layers become one. A strategy chosen for a class holds for all its nodes. The cost
-of choices over classes is exactly that of the same choices over nodes, however few classes
-there are; fewer classes only allow fewer plans.
+neighbours of neighbours included (colour refinement; Weisfeiler and Lehman, 1968), so
+that repeated layers become one. A strategy chosen for a class holds for all its nodes.
+Choices over classes cost exactly as much as the same choices over nodes; with fewer
+classes there are only fewer plans.
 
-`split_by_inputs` is finer: each input of a layer decides for itself. The state of an
-optimizer looks alike for all parameters of one shape, so that `reduce_by_symmetry` puts
-different parameters into one class. Values that are tied dim by dim, such as a parameter,
-its gradient and its moments, make a family. Nodes whose families have different inputs are
+`reduce_by_symmetry` may put different parameters of one shape into one class, since an
+optimizer treats them alike. `split_by_inputs` keeps them apart, so that each input of a
+layer is decided alone. Values that are tied dim by dim, such as a parameter, its
+gradient and its moments, form a family; nodes whose families have different inputs are
 put into different classes.
 """
 
@@ -29,15 +29,15 @@ from meshwright.program.analysis.executions import num_iterations
 from meshwright.program.ir import Program
 
 _ROUNDS = 3
-"""Rounds of refinement: three hops are enough to tell a query from a value."""
+"""Rounds of refinement. Three suffice to tell a query from a value in attention."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeClass:
-    """Nodes that decide alike.
+    """Nodes that get the same strategy.
 
-    node: one of them, which stands for all. members: indices of all. runs: executions in
-    a step, summed over the members.
+    node: one of them, which represents all. members: indices of all. runs: executions
+    in a step, summed over the members.
     """
 
     index: int
@@ -50,8 +50,8 @@ class NodeClass:
 class ClassEdge:
     """A result of one class that is an operand of another.
 
-    result, operand: their numbers at the producer and the consumer. runs: how often in a
-    step the value is brought from the one to the other.
+    result, operand: number of the result at the producer, and of the operand at the
+    consumer. runs: how often in a step the value is resharded from one to the other.
     """
 
     producer: int
@@ -63,7 +63,7 @@ class ClassEdge:
 
 @dataclass(frozen=True, slots=True)
 class ReducedGraph:
-    """A dataflow graph reduced by symmetry; class_of: the class of each node, by index."""
+    """A dataflow graph after symmetry reduction; class_of: class of each node, by index."""
 
     classes: tuple[NodeClass, ...]
     edges: tuple[ClassEdge, ...]
@@ -71,7 +71,7 @@ class ReducedGraph:
 
 
 def reduce_by_symmetry(state: State) -> ReducedGraph:
-    """The classes of a state's graph; nodes with different decisions are kept apart."""
+    """The reduced graph of a state; differently decided nodes are in different classes."""
     runs = Runs(state.graph)
     nodes = state.graph.nodes
     first = [(*_first_label(state, node), runs.of_node(node)) for node in nodes]
@@ -79,7 +79,11 @@ def reduce_by_symmetry(state: State) -> ReducedGraph:
 
 
 def split_by_inputs(graph: Graph, coarse: ReducedGraph) -> ReducedGraph:
-    """The reduction with groups split by the inputs of their members' families."""
+    """The reduced graph `coarse`, with members of a class apart if their inputs differ.
+
+    The inputs of a node are those of the values of one shape that elementwise ops tie
+    to its first result (`_families`).
+    """
     families = _families(graph)
     inputs: dict[int, set[int]] = {}
     for node in graph.input_nodes:
@@ -93,7 +97,10 @@ def split_by_inputs(graph: Graph, coarse: ReducedGraph) -> ReducedGraph:
 
 
 def _families(graph: Graph) -> list[int]:
-    """The number of the family of each value."""
+    """The number of each value's family.
+
+    A family is the values of one shape that elementwise ops tie to each other.
+    """
     tied: list[tuple[int, int]] = []
     for node in graph.nodes:
         first, own = node.outs[0] if node.outs else (-1, ())
@@ -111,7 +118,7 @@ def _families(graph: Graph) -> list[int]:
 
 
 def group_nodes(runs: Runs, labels: Sequence[Hashable]) -> ReducedGraph:
-    """The reduction of a graph whose classes are nodes with equal labels, [N]."""
+    """The reduced graph in which nodes with equal labels form a class; labels: [N]."""
     nodes = runs.graph.nodes
     members: dict[Hashable, list[int]] = {}
     for index, label in enumerate(labels):
@@ -139,7 +146,7 @@ def _class_edges(runs: Runs, class_of: tuple[int, ...]) -> tuple[ClassEdge, ...]
 
 
 def producers_of(graph: Graph) -> dict[int, tuple[int, int]]:
-    """Per value the node that produces it, and the number of the result."""
+    """The node that produces each value, and the number of the result."""
     return {
         value: (node.index, result)
         for node in graph.nodes
@@ -148,7 +155,7 @@ def producers_of(graph: Graph) -> dict[int, tuple[int, int]]:
 
 
 def loop_invariants(graph: Graph) -> dict[int, Node]:
-    """Per value that is invariant in a loop, the wire into the outermost such loop."""
+    """For each value that is invariant in a loop, the wire into the outermost such loop."""
     found: dict[int, Node] = {}
     for node in graph.nodes:  # outer loops before those in them
         wire = found.get(node.ins[0][0]) if node.ins else None
@@ -162,7 +169,7 @@ def loop_invariants(graph: Graph) -> dict[int, Node]:
 class Runs:
     """Executions of nodes in a step: a loop's body runs once per iteration.
 
-    A loop invariant is brought to its readers once, before the loop.
+    A loop-invariant value is resharded once, before the loop.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -183,16 +190,17 @@ class Runs:
         return self._of_value.get(value, 1.0)
 
     def of_node(self, node: Node) -> float:
-        """The number of times that a node runs, and makes its results, in a step."""
+        """The number of times in a step that a node runs and computes its results."""
         if node.outs and node.outs[0][0] in self._of_invariant:
             return self._of_invariant[node.outs[0][0]]
         return max((self.of_value(v) for v, _ in (*node.outs, *node.ins)), default=1.0)
 
     def of_reading(self, node: Node, value: int) -> float:
-        """The number of times that a value is brought to a node in a step.
+        """The number of times in a step that a value is resharded for a node.
 
-        If the node is a wire of a region, this happens each time that the value is made;
-        otherwise, each time that the node runs. A loop invariant is brought once.
+        If the node is a wire of a region, this happens each time that the value is
+        computed; otherwise, each time that the node runs. A loop-invariant value is
+        resharded once.
         """
         if value in self._of_invariant:
             return self._of_invariant[value]
@@ -211,7 +219,7 @@ def _nested_programs(
 
 
 def _first_label(state: State, node: Node) -> tuple[object, ...]:
-    """The node's op, shapes and dtypes, and what the state decides about it."""
+    """The node's op, shapes and dtypes, and the state's decisions about it."""
     dtypes = tuple(state.graph.values[v].dtype for v, _ in (*node.ins, *node.outs))
     wire = node.wire
     shape = None if wire is None else (wire.is_stacked, len(wire.inputs))
@@ -230,7 +238,7 @@ def _first_label(state: State, node: Node) -> tuple[object, ...]:
 
 
 def scattered_dims(state: State, node: Node) -> tuple[tuple[str, int], ...]:
-    """The axes along which partial results of a node are scattered, with the dims."""
+    """The (axis, dim) pairs along which partial results of a node are reduce-scattered."""
     return tuple(
         (axis, state.scattered[value, axis])
         for value, _ in (node.outs if state.scattered else ())

@@ -1,1 +1,1 @@
-"""Tactics that search for what the tactics before them leave open."""
+"""Tactics that decide by a search what earlier tactics leave open."""

@@ -1,4 +1,4 @@
-"""`auto`: a tactic that searches for what the tactics before it leave open."""
+"""`auto`: a tactic that decides by a search what the tactics before it leave open."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -26,18 +26,18 @@ from meshwright.search import Budget, Improvement
 from meshwright.search.work import WorkMeter
 
 _ROUNDS = 200
-"""Rounds of the solver at most."""
+"""Largest number of rounds of the solver."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Auto:
-    """Cut whatever saves time along some axes, on top of the decisions before.
+    """Shard along some axes whatever saves time, and keep the decisions of earlier tactics.
 
-    machine: the machine whose times count; a name means one of as many devices as the mesh
-    has. memory: bytes of a device, by default what the chip lets a program have. budget_s:
-    seconds of counted work, as in `autoplan`.
-    search: "program" or "tree", as in `autoplan`. on_progress: called with one line of text
-    per improvement of a tree search, and at the end.
+    machine: the machine whose step time is minimized; a name means one with as many
+    devices as the mesh. memory: bytes of each device, by default all that the chip lets
+    a program use. budget_s: seconds of counted work, as in `autoplan`.
+    search: "program" or "tree", as in `autoplan`. on_progress: called with one line of
+    text per improvement of a tree search, and at the end.
     """
 
     axes: tuple[str, ...]
@@ -51,7 +51,7 @@ class Auto:
     rewrite = None
 
     def apply(self, work: Workspace) -> None:
-        """Search over what is open along the axes, and apply what was found.
+        """Search over what is open along the axes, and apply the best decisions.
 
         Raises `TacticError` if nothing fits into memory.
         """
@@ -70,7 +70,7 @@ class Auto:
         num_refusals = len(work.refusals)
         for tactic in tactics:
             tactic.apply(work)
-        del work.refusals[num_refusals:]  # they are for what a person asks for
+        del work.refusals[num_refusals:]  # only the user's own tactics report refusals
         if meter.is_cut:
             why = (
                 f"cut short after {meter.real_s:.0f} s, since this machine was too slow or "
@@ -90,10 +90,11 @@ class Auto:
         return f"mw.{str(self)[:-1]}{''.join(more)})"
 
     def report(self, seconds: float, num_bytes: float, limit: float) -> None:
-        """Report the price of what was found; `TacticError` if it does not fit."""
+        """Report the predicted time and memory; `TacticError` if it does not fit."""
         if num_bytes > limit:
             raise TacticError(
-                f"{self} finds nothing that fits into {show_bytes(limit)} a device"
+                f"{self} finds no plan that fits into {show_bytes(limit)} per device; "
+                "use more devices, or raise memory if you gave it"
             )
         if self.on_progress is not None:
             self.on_progress(
@@ -111,19 +112,19 @@ def auto(  # noqa: PLR0913  the options of a search
     seed: int = 0,
     on_progress: OnProgress | None = None,
 ) -> Auto:
-    """A tactic that decides for some axes, among others that a person chose.
+    """A tactic that decides for some axes, and goes with tactics that a person chose.
 
-    In `[data_parallel("data"), auto(["model"], machine="h100")]` everything that the
-    tactics before it cut stays as it is; what they leave open is chosen by an integer
-    program, as `autoplan` does for a whole mesh. `search="tree"` chooses cuts of inputs by
-    tree search instead, and applies them as `shard` tactics. See `Auto` for the options.
+    In `[data_parallel("data"), auto(["model"], machine="h100")]` all decisions of the
+    tactics before it stay. What they leave open is chosen by an integer program, as
+    `autoplan` does for a whole mesh. `search="tree"` chooses cuts of inputs by tree
+    search instead, and applies them as `shard` tactics. See `Auto` for the options.
     memory: "80GiB", or a number of bytes, as in `autoplan`.
     Raises `TacticError` for wrong options or, when it is applied, if nothing fits, and
     `PlanError` for a memory that is no size.
     """
     chosen = (axes,) if isinstance(axes, str) else tuple(axes)
     if not chosen:
-        raise TacticError("auto wants at least one axis")
+        raise TacticError("auto got no axis; name at least one axis of the mesh")
     wrong = wrong_option(search, budget_s, seed, on_progress)
     if wrong is not None:
         raise TacticError(f"auto: {wrong}")
@@ -134,7 +135,7 @@ def auto(  # noqa: PLR0913  the options of a search
 def _by_program(
     auto: Auto, work: Workspace, pricing: Pricing, limit: float, meter: WorkMeter
 ) -> Sequence[Tactic]:
-    """The best strategies that the integer program over open decisions gives."""
+    """A tactic with the best strategies by the integer program over open decisions."""
     free = [sub_axis for axis in auto.axes for sub_axis in work.sub_axes[axis]]
     priced = price(pricing, work, reduce_by_symmetry(work.state), free)
     budget = SolveBudget(_ROUNDS, meter, auto.budget_s)
@@ -148,7 +149,7 @@ def _by_tree(
 ) -> Sequence[Tactic]:
     """The `shard` tactics that a tree search finds; Ctrl-C ends it with the best so far.
 
-    Their names say which search found them, and after how many states.
+    Their names include the search that found them and its number of states.
     """
     problem = problem_on(work, pricing, auto.axes, limit, meter=meter)
     engine = make_engine(problem, auto.seed)

@@ -1,9 +1,9 @@
 """Partitioning as a search problem: which input to cut, on what dim, along what axis.
 
-The inputs are those of the symmetry-reduced graph, so that all equal layers are decided at
-once. A state is what propagation makes of the cuts so far. Cuts that lead to the same
-decisions lead to one state, and inputs that propagation cuts need no decision any more (the
-worklist of automap; Alabed et al., arXiv 2210.06352).
+The inputs are those of the symmetry-reduced graph, so that all equal layers are decided
+at once. A state is the result of propagating the cuts so far. Different cuts that lead
+to the same decisions lead to one state, and inputs that propagation has cut need no
+decision any more (the worklist of automap; Alabed et al., arXiv 2210.06352).
 """
 
 from __future__ import annotations
@@ -40,29 +40,29 @@ class InputCut(NamedTuple):
 
 
 _CUT = Work("cut", 6.5e-8)
-"""Work to copy one cell of a state and to propagate a cut to it."""
+"""To copy a state and propagate a cut in it, per cell."""
 
 _EVALUATE = Work("evaluate", 1e-7)
-"""Work to price one cell of a state."""
+"""To price a state, per cell."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CutState:
-    """A state: the cells that propagation filled, and a digest of its decisions."""
+    """A state: its cells after propagation, and a digest of its decisions."""
 
     cells: Cells
     key: bytes
 
 
 class StateCost(NamedTuple):
-    """Price of a state by the model: seconds of a step, and its peak memory in bytes."""
+    """Predicted cost of a state: seconds of a step, and its peak memory in bytes."""
 
     seconds: float
     bytes: float
 
 
 type StateValue = Callable[[StateCost], float]
-"""The number to minimize over states that fit."""
+"""The objective over states that fit; smaller is better."""
 
 
 def step_seconds(cost: StateCost) -> float:
@@ -71,12 +71,13 @@ def step_seconds(cost: StateCost) -> float:
 
 
 class CutProblem:
-    """A `Problem` (meshwright.search) over the columns of one priced program.
+    """A `search.Problem` over the columns of one priced program.
 
     limit: bytes of a device. A state that does not fit costs more than every state that
-        does: its value times its excess, plus the value of the start.
+        does: its value times its bytes relative to the limit, plus the value of the
+        start.
     axes: mesh axes along which inputs may be cut, all by default.
-    value_of: the number to minimize. meter: counts states that are made and priced.
+    value_of: the objective to minimize. meter: counts states that are made and priced.
     """
 
     def __init__(
@@ -124,7 +125,7 @@ class CutProblem:
     # -- the protocol of `search.Problem` ---------------------------------------------
 
     def start(self) -> CutState:
-        """The state of the workspace: what constraints and earlier tactics decided."""
+        """The state of the workspace, with all decisions of earlier tactics."""
         return self._start
 
     def actions(self, state: CutState) -> Sequence[InputCut]:
@@ -142,7 +143,7 @@ class CutProblem:
         return self._state(cells)
 
     def cost(self, state: CutState) -> float:
-        """The value of a state, with a penalty if it does not fit."""
+        """The objective of a state, with a penalty if it does not fit."""
         cost = self.measure(state)
         excess = cost.bytes / self.limit
         value = self.value_of(cost)
@@ -155,7 +156,7 @@ class CutProblem:
     # -- more about states ------------------------------------------------------------
 
     def within(self, limit: float) -> CutProblem:
-        """The same problem with another limit of memory; known costs are shared."""
+        """The same problem with another memory limit; costs that are known are shared."""
         other = copy(self)
         other.limit = limit
         return other
@@ -178,20 +179,20 @@ class CutProblem:
         return tuple(self._buffers.choices.tolist())
 
     def state_from(self, state: State) -> CutState:
-        """The search state of a propagation state, read off each group's first member."""
+        """The search state of a propagation state, taken from each group's first member."""
         return self._state(
             np.array(start_cells(self.columns, state, self.reduced_graph))
         )
 
     def follow(self, cuts: Iterable[InputCut]) -> CutState:
-        """The state after cuts in this order; cuts that are not legal change nothing."""
+        """The state after these cuts in order; cuts that are not legal change nothing."""
         state = self._start
         for each in cuts:
             state = self.apply(state, each)
         return state
 
     def without(self, state: CutState, axis: str) -> CutState:
-        """A state with the decisions along one axis reset to those of the start."""
+        """A state whose decisions along one axis are reset to those of the start."""
         rows, cells = CellRows.of(self.columns), self._start.cells.copy()
         for other, sub_axes in self.sub_axes.items():
             if other != axis:

@@ -1,8 +1,8 @@
 """Features of cuts for the learned prior: numbers that do not depend on names or shapes.
 
-The cuts along an axis are described in two states: before any cut along the axis, and after
-the best cut along it that reaches data. In each state one cut of each kind is made and
-priced, so that all features of an axis take as long as a few trajectories.
+The cuts along an axis are described in two states: without any cut along the axis, and
+after the best cut along it that reaches data. In each of the two, one cut of each kind
+is made and priced, so that all features of an axis take as long as a few trajectories.
 """
 
 import math
@@ -18,7 +18,7 @@ from meshwright.search.arrays import Floats, Ints
 
 
 class Phase(IntEnum):
-    """The inputs that an axis cuts: none, some data, or only training state.
+    """The inputs that an axis cuts so far: none, some data, or only training state.
 
     Training state is what a step returns as its next state; all other inputs are data.
     """
@@ -41,7 +41,7 @@ KIND_FEATURES = (
     "data reached",  # whether the axis newly cuts some data
     "all data reached",  # whether it newly cuts all of it
 )
-"""Names of the features that all cuts of a kind share."""
+"""Names of the features that all cuts of one kind have in common."""
 
 OWN_FEATURES = (
     "own bytes",  # of the cut group of inputs: logarithm of its share of all inputs
@@ -66,8 +66,8 @@ _MOST_LOG = 3.0
 def kinds_of(problem: CutProblem) -> Mapping[InputCut, int]:
     """The number of the kind of each cut that is legal at the start.
 
-    Two cuts are of one kind if both lead from the start to the same state. (TOAST, arXiv
-    2508.15010, groups dims that must be sharded alike.)
+    Two cuts are of one kind if they lead from the start to the same state. (TOAST,
+    arXiv 2508.15010, groups dims that must be sharded alike.)
     """
     start = problem.start()
     numbers: dict[bytes, int] = {}
@@ -80,8 +80,8 @@ def kinds_of(problem: CutProblem) -> Mapping[InputCut, int]:
 class CutFeatures:
     """The C cuts of a problem that are legal at its start, and their features.
 
-    number: position of each cut. kinds: its kind, [C]. rows: positions of the cuts along
-    each axis.
+    number: position of each cut. kinds: number of its kind, [C]. rows: positions of the
+    cuts along each axis.
     """
 
     def __init__(self, problem: CutProblem) -> None:
@@ -120,7 +120,7 @@ class CutFeatures:
         return Phase.DATA if is_cut[self._is_data].any() else Phase.STATE
 
     def others(self, state: CutState, axis: str) -> bytes:
-        """A key for how all other axes cut the inputs."""
+        """A key of how all axes but this one cut the inputs."""
         others = [
             sub_axis
             for other, sub_axes in self.problem.sub_axes.items()
@@ -130,10 +130,10 @@ class CutFeatures:
         return state.cells[self._inputs][:, others].tobytes()
 
     def along(self, state: CutState, axis: str) -> Floats:
-        """Features of the cuts along an axis by phase, [3, C, F].
+        """Features of the cuts along an axis, for each phase, [3, C, F].
 
-        Cuts along other axes stay as they are in the state. All features are 0 if the
-        state without cuts along the axis has no finite price.
+        Cuts along other axes stay as in `state`. All features are 0 if the state
+        without cuts along the axis has no finite price.
         """
         uncut = self.problem.without(state, axis)
         of_uncut, best = self._in_state(uncut, axis)
@@ -144,7 +144,10 @@ class CutFeatures:
         return state.cells[self._inputs, self.problem.sub_axes[axis][0]] >= 0
 
     def _in_state(self, state: CutState, axis: str) -> tuple[Floats, CutState]:
-        """Features in a state, and the cheapest state after a cut that reaches data."""
+        """Features [C, F] in a state, and the cheapest state after a cut that reaches data.
+
+        C counts the cuts along the axis.
+        """
         problem, rows = self.problem, self.rows[axis]
         found = np.zeros((len(rows), len(FEATURES)))
         best, least = state, math.inf
@@ -166,7 +169,7 @@ class CutFeatures:
         return found, best
 
     def _one_cut_per_kind(self, state: CutState, axis: str) -> dict[int, CutState]:
-        """The state after the first legal cut of each kind."""
+        """The state after the first legal cut of each kind along an axis, by kind."""
         states: dict[int, CutState] = {}
         for cut in self.problem.actions(state):
             number = self.number.get(cut)
@@ -179,7 +182,11 @@ class CutFeatures:
     def _kind_features(
         self, before: CutState, after: CutState, axis: str
     ) -> Sequence[float]:
-        """`KIND_FEATURES` of the step between two states, with 0 for the two ranks."""
+        """`KIND_FEATURES` of the step between two states.
+
+        The features "is cheapest" and "costs more than the median" are 0; the caller
+        sets them.
+        """
         problem = self.problem
         old, new = problem.measure(before), problem.measure(after)
         reached = self._is_cut(after, axis) & ~self._is_cut(before, axis)
@@ -217,7 +224,7 @@ class CutFeatures:
 
 
 def _log_ratio(before: float, after: float) -> float:
-    """The logarithm of after / before, -3 to 3."""
+    """The logarithm of after / before, clipped to -3 to 3."""
     if not math.isfinite(after):
         return _MOST_LOG
     if min(before, after) <= 0:

@@ -1,7 +1,8 @@
 """Tree search over cuts of inputs, whose result is a list of `shard` tactics.
 
-Goals follow one another, as in Alabed et al., arXiv 2210.06352: the time of a step is made
-small by cuts along one mesh axis, then along the next, and last along all of them.
+Several searches follow one another, as in Alabed et al., arXiv 2210.06352: each
+minimizes the step time, first by cuts along one mesh axis, then along the next, and
+last along all.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,22 +37,23 @@ from meshwright.search.loop.engine import OnImprovement
 from meshwright.search.work import REAL_TIME, Meter
 
 TRAJECTORIES = 500
-"""Trajectories of one search, unless its seconds end earlier.
+"""Largest number of trajectories of one search.
 
 50 suffice on a transformer of 24 layers (docs/autoplan.md). A search that reaches this
-count does not depend on the clock, so that one seed finds one plan."""
+number does not depend on the clock, so that one seed always finds the same plan."""
 
 MIN_SAVING = 2e-4
-"""Share of a step's time that a cut must save to be kept."""
+"""Least share of a step's time that a cut must save; other cuts are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class TreeSearchResult:
     """The best state of a tree search, and the cuts that lead to it.
 
-    cuts: without those that save less than `MIN_SAVING`. tactics: what makes these cuts.
-    cost: of the state, by the model. fits: whether it fits into the limit of the problem.
-    trials, evaluations: trajectories, and states that were priced.
+    cuts: without those that save less than `MIN_SAVING`. tactics: `shard` tactics that
+    make these cuts. cost: predicted cost of the state. fits: whether it is within the
+    memory limit of the problem. trials: number of trajectories. evaluations: number of
+    states that were priced.
     """
 
     cuts: tuple[InputCut, ...]
@@ -66,7 +68,7 @@ class TreeSearchResult:
 def make_engine(problem: CutProblem, seed: int) -> Engine:
     """Monte Carlo tree search with the learned prior.
 
-    With a prior, a smaller exploration constant ends in plans that cut the sequence
+    With a smaller exploration constant it ends in plans that cut the sequence dim
     (docs/autoplan.md).
     """
     return Mcts(seed, exploration=1.0, prior_fn=learned_prior(problem))
@@ -79,10 +81,10 @@ def make_problem(
     value_of: StateValue = step_seconds,
     meter: Meter = REAL_TIME,
 ) -> CutProblem:
-    """The search problem of a program on a mesh, on top of the tactics that are given.
+    """The search problem of a program on a mesh, with the given tactics applied.
 
-    limit: bytes of a device, by default what the chip lets a program have. value_of: what
-    is to be small, as in `CutProblem`. meter: counts the work of the search.
+    limit: bytes of each device, by default all that the chip lets a program use.
+    value_of: the objective, as in `CutProblem`. meter: counts the work of the search.
     """
     work = space.start(mesh)
     usable = space.machine.chip.usable_bytes
@@ -98,14 +100,15 @@ def problem_on(
     value_of: StateValue = step_seconds,
     meter: Meter = REAL_TIME,
 ) -> CutProblem:
-    """The search problem of cuts along some axes, on top of a workspace's decisions.
+    """The search problem of cuts along some axes that keep a workspace's decisions.
 
-    Raises `SearchError` if the mesh has more (sub-)axes than a strategy's code can hold.
+    Raises `SearchError` if the mesh has more (sub-)axes than a strategy's code can
+    hold.
     """
     if len(work.state.size) > MOST_AXES:
         raise SearchError(
-            f"{work.mesh} needs {len(work.state.size)} axes; tree search takes "
-            f"{MOST_AXES}"
+            f"{work.mesh} needs {len(work.state.size)} (sub-)axes; tree search allows "
+            f"{MOST_AXES}; use search='program'"
         )
     own = {sub_axis for axis in axes for sub_axis in work.sub_axes[axis]}
     free = tuple(sub_axis for sub_axis in work.state.size if sub_axis in own)
@@ -121,10 +124,10 @@ def search_cuts(
     budget: Budget,
     on_improvement: OnImprovement[CutState] | None = None,
 ) -> TreeSearchResult:
-    """The best state found, one goal after another, and the cuts that it needs.
+    """The best state found by searching for one goal after another, and its cuts.
 
-    If the state, or the tactics that spell it, cost more than the start by the model, the
-    result is the start. Ctrl-C ends the search with the best so far.
+    The result is the start if the state, or the tactics that write it, have a higher
+    predicted cost. Ctrl-C ends the search with the best state so far.
     """
     results = search_goals(
         problem, goals_of(problem), engine, budget, on_improvement=on_improvement
@@ -147,9 +150,9 @@ def search_cuts(
 
 
 def goals_of(problem: CutProblem) -> list[Goal[CutState, InputCut]]:
-    """One goal per axis, served by cuts along it, and a last goal, served by all cuts.
+    """One goal per axis, reached by cuts along it, and a last goal, reached by all cuts.
 
-    The last goal gets a tenth of the others' share of the budget: little is left to do.
+    The last goal gets a tenth of another goal's budget, since little is left to do.
     """
     goals = [
         Goal(f"time along {axis}", problem.cost, cuts_along(axis))
@@ -161,7 +164,7 @@ def goals_of(problem: CutProblem) -> list[Goal[CutState, InputCut]]:
 def cuts_along(
     axis: str,
 ) -> Callable[[CutState, Sequence[InputCut]], Sequence[InputCut]]:
-    """A filter that keeps the cuts along one axis."""
+    """A filter of actions that keeps the cuts along one axis."""
 
     def keep(state: CutState, actions: Sequence[InputCut]) -> Sequence[InputCut]:
         return [action for action in actions if action.axis == axis]
@@ -170,7 +173,7 @@ def cuts_along(
 
 
 def drop_useless(problem: CutProblem, cuts: Sequence[InputCut]) -> tuple[InputCut, ...]:
-    """The cuts without those that save less than `MIN_SAVING`, tried from the last."""
+    """The cuts without those that save less than `MIN_SAVING`; the last is tried first."""
     kept = tuple(cuts)
     cost = problem.cost(problem.follow(kept))
     for position in reversed(range(len(kept))):
@@ -184,11 +187,11 @@ def drop_useless(problem: CutProblem, cuts: Sequence[InputCut]) -> tuple[InputCu
 def _spell_cuts(
     problem: CutProblem, cuts: Sequence[InputCut]
 ) -> tuple[tuple[Shard, ...], CutState]:
-    """A `shard` tactic for each cut, in order, and the state that these lead to.
+    """One or two `shard` tactics for each cut, and the state to which all of them lead.
 
-    The symmetry-reduced graph may propagate a cut further than the program does, because
-    its groups can end at different layers. Inputs that only the reduced graph cuts get a
-    second tactic after the cut that reached them, so that all inputs end up cut as in the
+    The symmetry-reduced graph may propagate a cut further than the program does,
+    because its groups can end at different layers. Inputs that only the reduced graph
+    cuts get a second tactic after the cut, so that all inputs end up cut as in the
     search.
     """
     work = problem.work
@@ -217,7 +220,7 @@ def _spell_cuts(
 
 
 def _cut_dims(problem: CutProblem, state: CutState, axis: str) -> dict[str, int]:
-    """The dim along which an axis cuts each input, by path; uncut inputs left out."""
+    """The dim on which an axis cuts each input, by path; uncut inputs are left out."""
     sub_axis = problem.sub_axes[axis][0]
     dims = {
         path: int(state.cells[problem.reduced_graph.class_of[node.index], sub_axis])
@@ -229,7 +232,7 @@ def _cut_dims(problem: CutProblem, state: CutState, axis: str) -> dict[str, int]
 def _not_cut_yet(
     problem: CutProblem, dims: Mapping[str, int], axis: str
 ) -> dict[str, int]:
-    """The entries of `dims` whose inputs the workspace does not cut along the axis."""
+    """The entries of `dims` whose inputs the axis does not cut in the workspace yet."""
     work = problem.work
     return {
         path: dims[path]
@@ -246,9 +249,9 @@ def _leaves(problem: CutProblem) -> Iterator[tuple[str, Node]]:
 def _patterns(
     dims: Mapping[str, int], allowed: Mapping[str, int], every: Sequence[str]
 ) -> dict[str, int]:
-    """Patterns, with their dims, that match all paths of `dims`.
+    """Patterns, with a dim for each, that together match all paths of `dims`.
 
-    No pattern matches a path whose dim in `allowed` is missing or another one.
+    No pattern matches a path to which `allowed` gives another dim or none.
     """
     found: dict[str, int] = {}
     for path, dim in dims.items():

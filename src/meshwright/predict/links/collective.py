@@ -1,9 +1,9 @@
 """Seconds of a collective over the links on which its mesh axes lie.
 
-On each dim of a torus a bidirectional ring runs, on all dims at the same time; a group
-with a stride along a dim shares the links of the dim with as many other groups. Levels of
-the network run one after another (hierarchical collectives), each with the bytes that the
-levels before it left to move.
+On each dim of a torus a bidirectional ring runs, on all dims at the same time. A group
+with a stride along a dim shares the dim's links with as many other groups. Levels of
+the network run one after another (hierarchical collectives), each with the bytes that
+are left after the levels before it.
 """
 
 import math
@@ -15,9 +15,9 @@ from meshwright.machine.placement import Segment
 
 
 def all_gather_s(num_bytes: float, segments: Sequence[Segment]) -> float:
-    """Seconds until every device has all `num_bytes`, of which each held an equal share.
+    """Seconds until every device has all `num_bytes`, of which each had an equal share.
 
-    Outer levels go first, since each device holds least then.
+    Outer levels go first, when each device has least.
     """
     total, held = 0.0, num_bytes / _devices(segments)
     for level, parts in reversed(_by_level(segments)):
@@ -42,11 +42,11 @@ def all_reduce_s(num_bytes: float, segments: Sequence[Segment]) -> float:
 
 
 def all_to_all_s(num_bytes: float, segments: Sequence[Segment]) -> float:
-    """Seconds until each device has sent a share of its `num_bytes` to every other.
+    """Seconds until each device has sent a share of its `num_bytes` to every other device.
 
-    On a torus the links across the middle of a dim are the bottleneck: on a line each of
-    them carries a quarter of the dim's bytes, on a ring half as much. At a switch a device
-    sends all bytes but its own share.
+    On a torus the links across the middle of a dim are the bottleneck: on a line each
+    of them carries a quarter of the dim's bytes, on a ring half as much. At a switch a
+    device sends all bytes except its own share.
     """
     total = 0.0
     for level, parts in _by_level(segments):
@@ -60,7 +60,7 @@ def all_to_all_s(num_bytes: float, segments: Sequence[Segment]) -> float:
 
 
 def permute_s(num_bytes: float, segments: Sequence[Segment]) -> float:
-    """Seconds until each device has sent `num_bytes` to one other."""
+    """Seconds until each device has sent `num_bytes` to one other device."""
     if not segments:
         return 0.0
     slowest = min(segments, key=lambda s: s.dim.level.link_bytes_per_s / s.stride)
@@ -75,8 +75,8 @@ COLLECTIVE_S: Mapping[str, Callable[[float, Sequence[Segment]], float]] = {
     "permute": permute_s,
     "reduce_scatter": reduce_scatter_s,
 }
-"""Functions by kind of collective. Bytes are those of the whole value on one device: the
-gathered result, the reduced operand, or the operand of an exchange."""
+"""Functions by kind of collective. Bytes are those of the whole value on one device:
+the gathered result, the reduced operand, or the operand of an exchange."""
 
 
 def _devices(segments: Sequence[Segment]) -> int:

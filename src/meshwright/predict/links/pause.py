@@ -14,7 +14,7 @@ from meshwright.machine import Level, Machine
 
 
 def waiting_s(step_s: float, level: Level, num_groups: int) -> float:
-    """Seconds that pauses of other groups add to a step that synchronizes across a level.
+    """Seconds per step that a group waits for pauses of other groups across a level.
 
     A group's own pauses are part of `step_s`; a single group waits for nobody.
     """
@@ -22,5 +22,5 @@ def waiting_s(step_s: float, level: Level, num_groups: int) -> float:
 
 
 def num_groups(machine: Machine, level: Level) -> int:
-    """Number of groups of devices that a level connects in a machine."""
+    """The number of groups of devices that a level of a machine connects."""
     return math.prod(dim.extent for dim in machine.grid if dim.level == level)

@@ -18,7 +18,7 @@ class SchedulerRates:
 
     link_bytes_per_s: rate of one link in one direction.
     counts_own_share: whether the bytes of an all-gather include the device's own share.
-    exchange_links: half links that an all-to-all fills.
+    exchange_links: number of half links that an all-to-all uses.
     """
 
     link_bytes_per_s: float

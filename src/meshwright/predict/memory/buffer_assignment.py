@@ -44,7 +44,8 @@ def memory_of(
     """The memory of one run of a compiled device program.
 
     aliases: output position -> position of the donated input whose buffer it takes.
-    layouts: instead of the compilation's, such as those with values in scratch memory.
+    layouts: used instead of the compilation's, such as those with values in scratch
+    memory.
     """
     program, policy = compilation.program, compilation.compiler.buffers
     layouts = layouts or compilation.layouts
@@ -68,9 +69,10 @@ def memory_of(
 class Heap:
     """The buffers of one program or body, as intervals over its fusions.
 
-    together: values that a kernel writes with others; nothing takes their buffers.
-    bodies: by fusion that is control flow, the heaps of its bodies. body_totals: numbers
-        of the intervals that stand for all buffers of the largest body.
+    together: values that a kernel writes together with others; nothing takes their
+    buffers.
+    bodies: for control-flow fusions, the heaps of their bodies. body_totals: numbers of
+    the intervals that represent all buffers of the largest body.
     """
 
     def __init__(
@@ -113,8 +115,8 @@ class Heap:
         """The memory of a run, without fragmentation.
 
         fixed: values that live from beginning to end. inputs: from the beginning.
-        aliases: by value that is fixed, or counted outside, the output that takes its
-        buffer; the value is copied before if that cannot be written in place.
+        aliases: for values that are fixed, or counted outside, the output that takes
+            the buffer; the value is copied first if this cannot happen in place.
         """
         for value, output in aliases.items():
             if value in self.first_use and not self._is_in_place(value, output):
@@ -134,7 +136,7 @@ class Heap:
         return self._memory(fixed)
 
     def with_fragmentation(self, memory: MemoryCurve) -> MemoryCurve:
-        """The memory of a run whose buffers are packed by themselves."""
+        """The memory of a run with fragmentation: its buffers are packed into a heap."""
         gaps = self._packed_bytes() - (max(memory.curve) - memory.curve[0])
         return replace(memory, fragmentation_bytes=max(0, gaps))
 
@@ -146,7 +148,7 @@ class Heap:
             self.owners.append((value,))
 
     def _takes_buffer(self, fusion: Fusion, index: int, value: Value) -> bool:
-        """Whether a result takes an operand's buffer; if so, it owns that from now on."""
+        """Give a result the buffer of an operand that dies here; False if none fits."""
         size = self.layouts.size
         operands = [v for v in fusion.overwrites if self._may_alias(v, value)]
         if value in fusion.replaces:
@@ -169,8 +171,9 @@ class Heap:
     def _may_alias(self, operand: Value, result: Value) -> bool:
         """Whether an elementwise result may take an operand's buffer.
 
-        A reduction of an array is computed in the kernel that writes the array, which
-        then writes several values, even if a fusion stands between the two here.
+        Not if the operand is also reduced: the reduction is computed in the kernel that
+        writes the operand, which then writes several values, even if a fusion lies
+        between the two here.
         """
         size = self.layouts.size
         is_busy = operand in self.together or operand in self.reduced
@@ -201,7 +204,7 @@ class Heap:
         return in_step and output in fusion.writes
 
     def _add_bodies(self, fusion: Fusion, index: int) -> None:
-        """Add what the largest body needs besides what is live outside."""
+        """Add an interval for what a region's largest body needs beyond outside values."""
         op, policy = fusion.root, self.policy
         most: tuple[int, tuple[Value, ...]] = 0, ()
         heaps = self.bodies[index] = []
@@ -238,7 +241,7 @@ class Heap:
         return MemoryCurve(tuple(curve), peak, tuple(ordered), overwritten)
 
     def _in_time(self, clock: int = 0) -> tuple[list[BufferInterval], int]:
-        """Intervals, those of bodies included, and the step after the last.
+        """Intervals, with those of bodies, and the step after the last.
 
         Steps are counted from `clock` on; those of bodies lie within their loop's.
         """

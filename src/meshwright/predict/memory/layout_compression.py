@@ -16,10 +16,11 @@ from meshwright.predict.memory.memory_curve import MemoryCurve
 from meshwright.program.ir import Value
 
 _NUM_ROUNDS = 4
-"""Times that the peak of memory is looked up, which moves as values shrink."""
+"""Number of times that the peak of memory is determined again, since it moves as values
+shrink."""
 
 _LEAST_SHARE = 0.1
-"""Share of a value that its padding must exceed to be worth the copies."""
+"""The padding of a value must exceed this share of the value to be worth the copies."""
 
 
 def compressed(
@@ -29,12 +30,14 @@ def compressed(
     compilation: Compilation,
     measure: Callable[[Layouts], MemoryCurve],
 ) -> tuple[MemoryCurve, Layouts]:
-    """The memory with the most padded values stored without padding, until it fits.
+    """Memory and layouts after values lose their padding, the most padded first.
 
-    memory: under `layouts`; `measure` returns it for others. limit_bytes: of a device.
-    Values are returned as they are if the compiler does not compress, or if memory does
-    not fit after it. A fusion reads and writes values with padding; inputs, outputs and
-    what loops carry always have it.
+    memory: the curve with `layouts`. measure: computes the curve with other layouts.
+    limit_bytes: memory of a device.
+
+    Values are compressed until memory fits. If it never does, or if the compiler does
+    not compress, memory and layouts are returned unchanged. A fusion reads and writes
+    values with padding; inputs, outputs and what loops carry always have it.
     """
     if not compilation.compiler.buffers.compresses_layouts:
         return memory, layouts
@@ -80,7 +83,7 @@ def _candidates(compilation: Compilation) -> set[Value]:
 
 
 def _padding(value: Value, layouts: Layouts) -> int:
-    """Bytes of padding; a value within another one has none."""
+    """Bytes of padding of a value; 0 for a value within another one."""
     return max(0, layouts.size(value) - layouts.num_bytes(value))
 
 

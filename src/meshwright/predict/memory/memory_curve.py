@@ -12,16 +12,17 @@ from meshwright.program.ir import Value
 class MemoryCurve:
     """Live bytes of one run of a device program, and the values that are live at the peak.
 
-    curve: bytes by fusion; the first entry is before any fusion runs.
+    curve: bytes during each fusion; the first entry is before any fusion runs.
     peak: number of the fusion at which the curve is largest, -1 for before the first.
-    alive: values that are live there, those of loops' bodies included, largest first.
-    fragmentation_bytes: bytes that the heap needs beyond the largest sum of live buffers.
-        Buffers that die leave gaps into which others do not fit, and offsets are aligned.
-    overwritten: values whose memory another value takes while they are read last.
+    alive: values that are live at the peak, also those of loop bodies, largest first.
+    fragmentation_bytes: bytes that the heap needs beyond the largest sum of live
+        buffers. Buffers that die leave gaps into which others do not fit, and offsets
+        are aligned.
+    overwritten: values whose memory another value takes at their last read.
     extra_bytes: memory outside of the heap, which is the sum of
-        - tables of addresses: for each argument that is prefetched and each kernel with
-          several results. Compilers have one to four times as many, up to nine times
-          where the prefetched arguments are partitioned;
+        - address tables, for each argument that is prefetched and each kernel with
+        several results. Compilers have one to four times as many, up to nine times if
+        the prefetched arguments are partitioned;
         - copies of arguments that are returned unchanged and were not donated;
         - the largest padding that one fusion adds to values that are stored compacted.
     """

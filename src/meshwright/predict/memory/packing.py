@@ -1,10 +1,10 @@
-"""Heap sizes: how much address space buffers need that come and go.
+"""Heap sizes: the address space that buffers with different live ranges need.
 
-XLA's global decreasing-size best-fit heap places buffers from the largest to the smallest,
-or from the longest-lived to the shortest, each into the smallest gap that stays free for
-its whole live range, and takes the better of the two. The TPU compiler places buffers in
-the order of time instead, so that a buffer which stays behind fragments the space below
-it for larger ones.
+XLA's global decreasing-size best-fit heap places buffers from the largest to the
+smallest, or from the longest-lived to the shortest, each into the smallest gap that
+stays free for its whole live range, and takes the better of the two. The TPU compiler
+places buffers in the order of time instead, so that a buffer which stays longer
+fragments the space below it for larger ones.
 """
 
 from bisect import bisect_left, insort
@@ -14,15 +14,15 @@ from operator import itemgetter
 from meshwright.program.analysis.live_ranges import BufferInterval
 
 _MAX_PLACED = 160
-"""Buffers that are placed one by one; smaller ones are taken to fill the gaps."""
+"""Largest number of buffers that are placed one by one; smaller buffers are assumed to
+fill the gaps."""
 
 _MAX_PLACED_IN_TIME = 300
-"""Buffers that are placed where one pass is enough; it takes a millisecond.
+"""The same if one pass over the buffers is enough; it takes a millisecond.
 
-Measured on 18 steps of 37 to 3,240 buffers: all heaps but one (12 %) come out within 1 %
-of the size that placing every buffer gives. With half as many, five do not, by up to
-22 %.
-"""
+Measured on 18 steps of 37 to 3,240 buffers: all heaps but one (12 %) come out within 1
+% of the size that placing every buffer gives. With half as many, five do not, by up to
+22 %."""
 
 _Placed = tuple[int, int, int, int]
 """Offset, top, start and end of a buffer in a heap; heaps are sorted by offset."""
@@ -33,8 +33,8 @@ def packed_with_results(
 ) -> int:
     """Heap size if every result has a buffer of its own from the start.
 
-    Largest first, a buffer goes to the place of the smallest result that is large enough
-    and free for its whole live range, else to the heap.
+    Largest first, a buffer takes the place of the smallest result that is large enough
+    and free for its whole live range, or else goes to the heap.
     """
     places = [(r.size, [r]) for r in sorted(results, key=lambda r: r.size)]
     sizes = [size for size, _ in places]
@@ -50,7 +50,7 @@ def packed_with_results(
 
 
 def packed_bytes(buffers: Sequence[BufferInterval]) -> int:
-    """Heap size of XLA's best-fit heaps, the better of the two orders."""
+    """Heap size of XLA's best-fit heap, in the better of its two orders."""
     largest = sorted(buffers, key=lambda b: -b.size)[:_MAX_PLACED]
     by_length = sorted(largest, key=lambda b: (b.start - b.end, -b.size))
     by_size = sorted(largest, key=lambda b: (-b.size, b.start - b.end))
@@ -58,10 +58,10 @@ def packed_bytes(buffers: Sequence[BufferInterval]) -> int:
 
 
 def packed_in_time(buffers: Sequence[BufferInterval]) -> int:
-    """Heap size if each buffer is placed before all buffers that start after it.
+    """Heap size if buffers are placed in the order in which they start.
 
-    It goes to the smallest gap between the buffers that are live when it starts, else on
-    top of them all.
+    A buffer goes to the smallest gap between the buffers that are live at its start, or
+    else on top of them.
     """
     largest = sorted(buffers, key=itemgetter(0), reverse=True)[:_MAX_PLACED_IN_TIME]
     placed: list[_Placed] = []
@@ -86,7 +86,7 @@ def _height(buffers: Sequence[BufferInterval]) -> int:
 
 
 def _best_fit(size: int, placed: Sequence[_Placed]) -> int:
-    """The bottom of the smallest gap between buffers of that size, else their top."""
+    """The bottom of the smallest gap for `size` bytes; if there is none, the top."""
     best = bottom = 0
     best_gap = None
     for offset, top, _, _ in placed:

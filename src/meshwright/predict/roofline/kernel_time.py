@@ -35,16 +35,16 @@ from meshwright.program.rules.pallas_kernel import (
 )
 
 TRANSCENDENTAL_FLOPS = 16
-"""Vector operations of one exponential, logarithm or the like: a polynomial, scaled."""
+"""Vector operations of one exponential, logarithm or the like: a polynomial and scaling."""
 
 MOVE_FLOPS = 8
 """Vector operations in the time in which one element is loaded into a register, or
 stored from one."""
 
 ALUS = 4
-"""Arithmetic units of the vector unit. One unit for transcendentals and one for stores
-stand beside them; each takes one register a cycle. These are the slots of an instruction
-on v5e and v5p, as libtpu 0.0.50 prints them."""
+"""Number of arithmetic units of the vector unit. Besides them there is one unit for
+transcendentals and one for stores; each processes one register per cycle. These are the
+slots of an instruction on v5e and v5p, as libtpu 0.0.50 prints them."""
 
 STEP_CYCLES = 160
 """Cycles of a grid step outside of its bodies. libtpu 0.0.50 makes 219, 100 and 158
@@ -62,7 +62,7 @@ class Bound(Enum):
 
 @dataclass(frozen=True, slots=True)
 class KernelTime:
-    """Seconds of a kernel, and what bounds it."""
+    """Seconds of a kernel, and the resource that limits it."""
 
     seconds: float
     bound: Bound
@@ -71,9 +71,9 @@ class KernelTime:
 class KernelTraffic(NamedTuple):
     """Bytes and elements that a kernel reads and writes.
 
-    num_bytes: from and to main memory, each array once. elements: those that pass through
-    registers, not directly to the matrix unit. streams: the arrays that a product may have
-    to read more than once.
+    num_bytes: from and to main memory, each array once. elements: those that pass
+    through registers, not directly to the matrix unit. streams: the arrays that a
+    product may have to read more than once.
     """
 
     num_bytes: float
@@ -82,7 +82,7 @@ class KernelTraffic(NamedTuple):
 
 
 def binding_time(times: Mapping[Bound, float]) -> KernelTime:
-    """The longest of the times and its bound; the first one where several are equal."""
+    """The longest time and its resource; of equal times, the first."""
     bound = max(times, key=lambda b: times[b])
     return KernelTime(times[bound], bound)
 
@@ -93,15 +93,15 @@ def roofline_s(*times: float | NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def calibrated_efficiency(chip: Chip, name: str, size: float) -> float:
-    """Share of a peak that work reaches; `name` is its class, `size` its amount."""
+    """The share of a peak that work reaches; name: class of the work, size: its amount."""
     curve = chip.efficiency.get(name)
     return 1.0 if curve is None or size <= 0 else curve.share(size)
 
 
 def kernel_time(op: Op, work: OpWork, traffic: KernelTraffic, chip: Chip) -> KernelTime:
-    """The time of a kernel with `op` at its root; `work` is that of all its ops.
+    """The time of a kernel with `op` at its root; work: of all ops of the kernel.
 
-    Pallas kernels state their own work and traffic.
+    For Pallas kernels, work and traffic are those that `PallasKernel` has.
     """
     kernel = kernel_of(op)
     if kernel is not None:

@@ -1,4 +1,4 @@
-"""Products on the matrix unit, which pads their dims to multiples of its own.
+"""Products on the matrix unit, which pads their dims to multiples of its own size.
 
 Padding of arrays in memory to tiles is in `predict/compilers/hlo/layouts.py`.
 """
@@ -15,7 +15,8 @@ from meshwright.program.ops import work_of
 def uses_matrix_unit(op: Op) -> bool:
     """Whether the matrix unit computes an op.
 
-    It computes no product with a vector: compilers multiply and sum element by element.
+    It computes no product with a vector: compilers multiply and sum those element by
+    element.
     """
     if op.kind != "dot_general":
         return op.kind in PADDED
@@ -91,4 +92,5 @@ PADDED = {
     "dot_general": _padded_product,
     "ragged_dot_general": lambda op, chip: work_of(op).flops,
 }
-"""Padded operations by kind of op; these are the ops of the matrix unit."""
+"""Functions that count padded operations, by kind of op; only these ops use the matrix
+unit."""

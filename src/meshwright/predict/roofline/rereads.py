@@ -17,15 +17,15 @@ from meshwright.predict.roofline.matrix_unit import product_extents, uses_matrix
 from meshwright.program.ir import Op
 
 _TILE_SHARE = 0.5
-"""Share of the memory of windows that holds a tile of the result; the rest holds stripes
-of the operands. The windows that libtpu 0.0.52 chooses for products alone leave 0.3 to
-0.7 to the tile, docs/tpu.md."""
+"""Share of window memory for a tile of the result; the rest holds stripes of the
+operands. The windows that libtpu 0.0.52 chooses for products alone leave 0.3 to 0.7 of
+it to the tile (docs/tpu.md)."""
 
 SUM_BYTES = 4
 """Bytes of an element of a tile while it is summed, in float32."""
 
 _BUFFERS = 2
-"""Windows of each array of the epilogue: one in use, one in transfer."""
+"""Number of windows per array of the epilogue: one in use, one in transfer."""
 
 
 class Streams(NamedTuple):
@@ -33,7 +33,7 @@ class Streams(NamedTuple):
 
     left, right: bytes of all arrays from which an operand is computed; for a batch of
         products, of all products.
-    epilogue: bytes for each element of the result, written or read to finish it.
+    epilogue: bytes per element of the result, written or read to finish it.
     has_sums: whether the result is written in 32 bits, so that sums need no buffer of
         their own.
     """
@@ -45,16 +45,16 @@ class Streams(NamedTuple):
 
     @property
     def tile_bytes(self) -> float:
-        """Bytes of scratch memory for one element of a tile."""
+        """Bytes of scratch memory per element of a tile."""
         sums = 0 if self.has_sums else SUM_BYTES
         return max(_BUFFERS * self.epilogue + sums, SUM_BYTES)
 
 
 def reread_bytes(op: Op, streams: Streams, chip: Chip) -> float:
-    """Bytes that a product moves beyond each of its arrays once.
+    """Bytes that a product moves beyond reading and writing each of its arrays once.
 
-    0 if the smaller operand fits beside the tiles or is in scratch memory already, or if
-    the machine does not state its memory for windows.
+    0 if the smaller operand fits next to the tiles or is already in scratch memory, or
+    if the machine does not state its window memory.
     """
     left, right = streams.left, streams.right
     room = _TILE_SHARE * chip.window_bytes

@@ -8,8 +8,8 @@ from meshwright.program.ops import OpWork, work_of
 def program_work(program: Program) -> OpWork:
     """Operations of one run.
 
-    A scan's body counts `length` times, the body of a `while` once, since its trip count
-    is not known, and a `cond` as its largest branch.
+    A scan's body counts `length` times, the body of a `while` once, since its trip
+    count is unknown, and a `cond` like its largest branch.
     """
     total = OpWork()
     for op in program.ops:

@@ -1,4 +1,4 @@
-"""Shares of a step: seconds by source line, and by the resource that limits kernels."""
+"""Shares of a step's seconds, by source line and by the resource that limits kernels."""
 
 from collections import defaultdict
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class LineTime:
 
     @property
     def seconds(self) -> float:
-        """Seconds of the step that the line takes in all."""
+        """Total seconds of the step on this line."""
         return self.compute_s + self.exposed_s
 
 

@@ -1,10 +1,10 @@
 """Timeline of a device program: one stream of kernels, one of collectives.
 
-Kernels run in their order on the compute stream, and values that scratch memory can hold
-never pass through main memory. An asynchronous collective starts when its operands are
-ready and the links are free, and overlaps with kernels until one of them needs its result.
-Other collectives, and loops, block both streams. All devices run the same program at the
-same time, so that one device stands for all.
+Kernels run in their order on the compute stream, and values that fit into scratch
+memory never pass through main memory. An asynchronous collective starts when its
+operands are ready and the links are free, and overlaps with kernels until one of them
+needs its result. Other collectives, and loops, block both streams. All devices run the
+same program at the same time, so that one device represents all.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ COMPUTE, LINKS = "compute", "links"
 class Span:
     """One fusion on one stream.
 
-    num_bytes: bytes from and to main memory, each array once; for a collective, bytes of
-        its whole value.
+    num_bytes: bytes from and to main memory, each array once; for a collective, bytes
+        of its whole value.
     bound: the resource that limits a kernel. inner: the timeline of one iteration of a
-    loop. repeats: iterations of the loop, all of which the span covers.
+    loop. repeats: number of iterations of the loop, all of which the span covers.
     """
 
     fusion: Fusion
@@ -70,9 +70,9 @@ class Timeline:
 
 
 class Setting:
-    """A placed mesh, and the kinds of collectives that run asynchronously there.
+    """A placed mesh, and the kinds of collectives that run asynchronously on it.
 
-    Times are memoised by work and traffic: layers of one model have kernels in common.
+    Times are cached by work and traffic, since layers of one model have equal kernels.
     """
 
     def __init__(self, placement: Placement, async_kinds: frozenset[str]) -> None:
@@ -82,7 +82,7 @@ class Setting:
         self._collectives: dict[Hashable, float] = {}
 
     def kernel_time(self, each: Kernel, traffic: KernelTraffic) -> KernelTime:
-        """The time of a kernel that is no collective, and what bounds it."""
+        """The time of a kernel other than a collective, and the resource that limits it."""
         key = each.work, traffic
         known = self._kernels.get(key)
         if known is None:
@@ -180,8 +180,8 @@ def kernel_runs(timeline: Timeline, times: int = 1) -> Iterator[tuple[Span, int]
 def collective_overlaps(timeline: Timeline) -> Iterator[tuple[Fusion, float, float]]:
     """Exposed and hidden seconds of each collective, as (fusion, exposed, hidden).
 
-    A collective is hidden while the compute stream is busy. One in a loop comes once,
-    with the seconds of all iterations.
+    A collective is hidden while the compute stream is busy. A collective in a loop is
+    listed once, with the seconds of all iterations.
     """
     # Spans of one stream do not overlap, so that both lists are sorted.
     computing = [s for s in timeline.spans if s.stream == COMPUTE]

@@ -1,4 +1,4 @@
-"""Accumulators of loops: sums over devices and iterations that only the loop's end reads.
+"""Accumulators of loops: values to which each iteration adds a sum over devices.
 
 XLA moves the all-reduce of such a sum out of the loop (while-loop all-reduce code
 motion), since the sum over devices of a total is the total of the sums.
@@ -28,20 +28,20 @@ class Accumulator:
 
     @property
     def is_rounded(self) -> bool:
-        """Whether the addend was converted, and back to the dtype of the collective."""
+        """Whether the sum is converted to another dtype and back before it is added."""
         ends = (self.between or (self.reduction,))[-1].results[0]
         return bool(self.between) and ends.dtype == self.reduction.results[0].dtype
 
 
 def loop_carries(op: Op) -> Iterator[tuple[int, int, Wire]]:
-    """Positions of operand and result, and the wire, of each value that a loop carries."""
+    """(operand position, result position, wire) for each value that a loop carries."""
     for wire in op.wires:
         if wire.operand is not None and wire.result is not None and not wire.is_stacked:
             yield wire.operand, wire.result, wire
 
 
 def accumulators(loop: Op) -> list[Accumulator]:
-    """The accumulators of a scan; an op of another kind has none."""
+    """The accumulators of a scan; empty for an op of another kind."""
     if loop.kind != "scan":
         return []
     (body,) = loop.bodies
@@ -56,7 +56,10 @@ def accumulators(loop: Op) -> list[Accumulator]:
 def _accumulator(
     wire: Wire, body: Program, producers: Mapping[Value, Op], reads: Mapping[Atom, int]
 ) -> Accumulator | None:
-    """The accumulator that a wire carries; `None` if the value or an addend has readers."""
+    """The accumulator that a wire carries, if it is one.
+
+    `None` if something else reads the carried value or an addend.
+    """
     (_, i), (_, o) = wire.inputs[0], wire.outputs[0]
     carried, handed_on = body.inputs[i], body.outputs[o]
 

@@ -6,10 +6,10 @@ from meshwright.program.ir import Op, Program
 
 
 def op_executions(program: Program, times: int = 1) -> Iterator[tuple[Op, int]]:
-    """Every op, nested ones included, with the number of times that it runs in a step.
+    """Every op, also in nested programs, with the number of times that it runs in a step.
 
-    A scan's body runs `length` times. A `while` counts once, since its trip count is not
-    known. Every branch of a `cond` counts.
+    A scan's body runs `length` times. A `while` counts once, since its trip count is
+    unknown. Every branch of a `cond` counts.
     """
     for op in program.ops:
         yield op, times
@@ -18,7 +18,7 @@ def op_executions(program: Program, times: int = 1) -> Iterator[tuple[Op, int]]:
 
 
 def num_iterations(op: Op) -> int:
-    """The number of times that the bodies of an op run; 1 if it is no scan."""
+    """The number of times that the bodies of an op run; 1 if it is not a scan."""
     if op.kind != "scan":
         return 1
     length = op.params["length"]

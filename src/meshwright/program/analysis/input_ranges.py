@@ -19,7 +19,8 @@ _PASS_ON = frozenset(
         "reduce_precision",
     }
 )  # fmt: skip
-"""Ops whose results have numbers of their operands; a gather's has none of its indices."""
+"""Ops whose results consist of numbers of their operands (but not of a gather's
+indices)."""
 
 _INDEX_KINDS = _PASS_ON | {"add", "sub", "rem", "sort", "reduce_max"}
 _POSITIVE_KINDS = _PASS_ON | {"add", "mul", "div", "reduce_sum", "reduce_max"}
@@ -29,9 +30,9 @@ _NEEDS_POSITIVE = frozenset({"sqrt", "rsqrt", "log", "log1p", "pow", "lgamma"})
 
 @dataclass
 class InputRanges:
-    """The limits of inputs by position.
+    """The allowed numbers of inputs, by position of the input.
 
-    bounds: the smallest extent that an input indexes, exclusive.
+    bounds: exclusive upper bounds: the smallest extent that an input indexes.
     positive: inputs that must not be negative.
     """
 
@@ -51,7 +52,7 @@ Origins = dict[Value, frozenset[int]]
 
 
 class _Walk:
-    """A forward walk that knows, per value, the inputs whose numbers it may have."""
+    """A forward walk that knows for each value the inputs whose numbers it may contain."""
 
     def __init__(self) -> None:
         self.ranges = InputRanges()
@@ -77,7 +78,7 @@ class _Walk:
                         iotas[result] = max(extents)
 
     def _region(self, op: Op, origins: Origins, iotas: dict[Value, int]) -> None:
-        """Walk the bodies twice, so that the second pass knows what loops carry."""
+        """Walk the bodies twice, so that the second walk knows what loops carry."""
         for _ in range(2):
             for wire in op.wires:
                 outer = None if wire.operand is None else op.operands[wire.operand]

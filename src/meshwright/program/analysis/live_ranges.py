@@ -32,8 +32,8 @@ class BufferInterval(NamedTuple):
 class LiveRanges:
     """Positions of the steps that define and use each value.
 
-    definitions: by value, the step that writes it; steps write each value once.
-    first_uses, last_uses: by value that is read, the first and the last reader.
+    definitions: for each value, the step that writes it; steps write each value once.
+    first_uses, last_uses: for each value that is read, its first and its last reader.
     num_steps: length of the sequence.
     """
 
@@ -43,9 +43,9 @@ class LiveRanges:
     num_steps: int
 
     def end(self, value: Value) -> int:
-        """Position of the last step that needs a value of the sequence.
+        """Position of the last step at which a value of the sequence is needed.
 
-        A value that nobody reads is live during its definition alone.
+        A value without a reader is live only while it is computed.
         """
         last_use = self.last_uses.get(value)
         return self.definitions[value] if last_use is None else last_use
@@ -69,7 +69,10 @@ def live_ranges(steps: Iterable[Uses]) -> LiveRanges:
 
 
 def live_bytes(intervals: Iterable[BufferInterval], num_steps: int) -> list[int]:
-    """Bytes that are live during each step, [num_steps]; later steps are left out."""
+    """Bytes that are live during each step, [num_steps].
+
+    Parts of intervals after the last step are ignored.
+    """
     changes = [0] * (num_steps + 2)
     for size, start, end in intervals:
         changes[start] += size
@@ -106,7 +109,7 @@ def peak_bytes(program: Program, reused: Collection[int] = ()) -> int:
 
 
 def _inner_bytes(op: Op) -> int:
-    """Bytes that the largest body of a region needs beyond those alive outside of it.
+    """Bytes that the largest body of a region needs, besides those live outside of it.
 
     A slice of a scanned array takes new memory; all other inputs are the operands.
     """

@@ -8,7 +8,7 @@ from meshwright.program.ir import Atom, Op, Program, Value
 def narrowest_floats[T: (int, float)](
     program: Program, coarseness: Callable[[str], T]
 ) -> tuple[T, ...]:
-    """The coarseness of the coarsest dtype that each output of a program depends on.
+    """For each output, the largest `coarseness` of the dtypes that it is computed from.
 
     coarseness: a number for each dtype, larger for those with fewer bits.
     """

@@ -1,4 +1,4 @@
-"""The input of a program that holds its tokens, if it has one."""
+"""The input of a program that contains its tokens, if it has one."""
 
 import math
 from collections.abc import Collection
@@ -7,19 +7,19 @@ from meshwright.program.analysis.input_ranges import find_ranges
 from meshwright.program.ir import Program, is_small_integer
 
 _RANKS_WITHOUT_TABLE = (2, 3)
-"""Dims of tokens that index nothing: [batch, length], or microbatches of it. Integers of
-more dims are images."""
+"""Numbers of dims of tokens that index nothing: [batch, length], or microbatches of
+that. Integers of more dims are images."""
 
 
 def find_token_input(program: Program, state: Collection[int]) -> int | None:
-    """The position of the input that holds the tokens of a step; `None` if there is none.
+    """The position of the input with the tokens of a step; `None` if there is none.
 
-    state: positions of inputs that the step returns in updated form, which are no data.
+    state: positions of inputs whose updated value the step returns; these are not data.
     Tokens are integers of two dims or more, such as [accumulation, batch, length], that
-    index a table: an embedding, or the classes of a loss. The largest such input counts,
-    and the first of equals. Sequence lengths and masks index nothing. If no input indexes
-    a table, the first one of two or three dims counts, unless it has 8 bits or less:
-    such are quantized weights, or images.
+    index a table: an embedding, or the classes of a loss. The largest such input is
+    taken, and the first of equal ones. Sequence lengths and masks index nothing. If no
+    input indexes a table, the first one of two or three dims is taken, unless it has 8
+    bits or less: such inputs are quantized weights, or images.
     """
     integers = [
         i

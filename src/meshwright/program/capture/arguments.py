@@ -81,7 +81,7 @@ def leaf_signature(leaf: Any) -> Any:
 
 
 def list_names(fn: Callable[..., Any], numbers: int | Sequence[int]) -> list[str]:
-    """Names of the parameters at positions, in their order."""
+    """Names of the parameters at the positions `numbers`, in their order."""
     each = _listed(numbers, int | np.integer, "numbers")
     return [name for number in each for name in argument_names(fn, number, None)]
 
@@ -117,7 +117,7 @@ def argument_names(
 
 
 def _listed(given: Any, kind: Any, what: str) -> tuple[Any, ...]:
-    """The given parameters as a tuple; `PlanError` for what is no list of that kind."""
+    """The given numbers or names as a tuple; `PlanError` if they are anything else."""
     if given is None or isinstance(given, kind):
         return () if given is None else (given,)
     listed = tuple(given) if isinstance(given, Sequence | Set) else (None,)
@@ -129,10 +129,10 @@ def _listed(given: Any, kind: Any, what: str) -> tuple[Any, ...]:
 def require_separate(
     paths: Sequence[str], leaves: Sequence[Any], donated: Sequence[int]
 ) -> None:
-    """Raise `PlanError` if a donated array is a second leaf, too.
+    """Raise `PlanError` if a donated array is passed twice.
 
-    XLA would refuse it on the device that holds the array, and let the others wait for
-    that device forever.
+    XLA would refuse it on the device that has the array, and let the other devices wait
+    forever.
     """
     by_array = {id(leaves[i]): i for i in donated if _is_array(leaves[i])}
     for i, leaf in enumerate(leaves if by_array else ()):
@@ -153,8 +153,8 @@ def require_own_memory(
 ) -> None:
     """Raise `PlanError` if a donated JAX array shares memory with another one.
 
-    `jax.device_put` to the device where an array lies gives such an array. NumPy arrays
-    may share memory, which JAX never donates.
+    It may: `jax.device_put` to a device where the array already is returns an array in
+    the same memory. NumPy arrays may share memory, since JAX never donates it.
 
     placed: the leaves on the devices of the mesh.
     """
@@ -174,9 +174,9 @@ def require_own_memory(
 
 
 def _buffers(leaf: Any) -> list[tuple[Any, int]]:
-    """The device and the address of each part of an array in this process.
+    """The device and the memory address of each part of an array in this process.
 
-    None of PRNG keys, which have no address, and of arrays without elements.
+    Empty for PRNG keys, which have no address, and for arrays without elements.
     """
     if not _is_array(leaf) or leaf.is_deleted() or not leaf.size:
         return []
@@ -188,12 +188,12 @@ def _buffers(leaf: Any) -> list[tuple[Any, int]]:
 
 
 def _is_array(leaf: Any) -> bool:
-    """True for a JAX array with numbers, which a tracer has not."""
+    """Whether a leaf is a JAX array with data, not a tracer."""
     return isinstance(leaf, jax.Array) and not isinstance(leaf, Tracer)
 
 
 def require_arrays(paths: Sequence[str], leaves: Sequence[Any]) -> None:
-    """Raise `PlanError` if a leaf has no numbers, which a step that runs needs."""
+    """Raise `PlanError` if a leaf has no data, which a step needs to run."""
     for path, leaf in zip(paths, leaves, strict=True):
         if isinstance(leaf, jax.ShapeDtypeStruct):
             raise PlanError(

@@ -1,6 +1,7 @@
 """Capture: traces a JAX function into a program, and names its inputs and outputs.
 
-Outputs that a step's next call takes in, such as trained weights, are tied to inputs.
+An output that is an input of the next call, such as trained weights, is tied to that
+input.
 """
 
 import inspect
@@ -34,13 +35,15 @@ _PACKAGE = str(Path(__file__).parents[2])
 class Captured:
     """A captured program, and the pytrees to which its inputs and outputs belong.
 
-    paths: by input leaf, a path from the parameter's name: `state.params.0.kernel`.
-    out_paths: by output leaf, a path from `out`.
+    paths: for each input leaf, a path from the parameter's name:
+    `state.params.0.kernel`.
+    out_paths: for each output leaf, a path from `out`.
     in_tree, out_tree: pytree structures of `(args, kwargs)` and of the result.
     avals, out_avals: `jax.ShapeDtypeStruct`s of the leaves.
-    ties: input position by output position, for outputs that the next call takes in.
+    ties: from positions of outputs to positions of the inputs that they are in the next
+    call.
     donated: positions of input leaves whose buffers the caller gives up.
-    name: of the function.
+    name: name of the function.
     """
 
     program: Program
@@ -103,9 +106,9 @@ def capture(
 def _trace(
     fn: Callable[..., Any], in_tree: Any, leaves: Sequence[Any], paths: Sequence[str]
 ) -> tuple[Program, list[Any], Any, Sequence[Any]]:
-    """The program of `fn`; the paths, the structure and the avals of its result.
+    """The program of `fn`; and the paths, the structure and the avals of its result.
 
-    paths: of the leaves, by which JAX's own messages name them.
+    paths: of the leaves, for JAX's own messages.
     """
     out_paths: list[Any] = []
     out_trees: list[Any] = []
@@ -215,7 +218,10 @@ def path_component(key: Any) -> str:
 
 
 def _refuse_unpartitionable(program: Program) -> None:
-    """Refuse random bits that depend on an array's shape: sharding would change them."""
+    """Raise an error for random bits that depend on an array's shape.
+
+    Sharding would change them.
+    """
     if jax.config.jax_threefry_partitionable:  # pyright: ignore[reportAttributeAccessIssue]
         return
     if any(op.kind == "random_bits" for op in program.walk()):
@@ -239,9 +245,9 @@ def find_ties(
 ) -> dict[int, int]:
     """The input that each output becomes in the next call: output -> input position.
 
-    A subtree of the result and a subtree of the arguments are taken to be the same state
-    if their structure, shapes and dtypes are equal. Subtrees are searched through tuples
-    and lists, and the first match wins. A single array must be donated as well, since its
+    A subtree of the result and a subtree of the arguments count as the same state if
+    their structure, shapes and dtypes are equal. Subtrees are searched through tuples
+    and lists, and the first match wins. A single array must also be donated, since its
     shape alone proves too little.
     """
     inputs = [

@@ -153,7 +153,7 @@ class _Converter:
 
 
 def _reverses_nothing(eqn: Any) -> bool:
-    """Whether a `rev` is an identity, as the gradient of a 1x1 convolution has it."""
+    """Whether a `rev` is an identity, as in the gradient of a 1x1 convolution."""
     (aval,) = (var.aval for var in eqn.invars)
     return all(aval.shape[dim] < 2 for dim in eqn.params["dimensions"])
 
@@ -182,7 +182,7 @@ def _has_effect(eqn: Any) -> bool:
 
 
 def _region_op(region: Region, eqn: Any, source: Source, single: frozenset[str]) -> Op:
-    """The op of a region; the ops of its bodies fall back on the region's source."""
+    """The op for a region. Ops of its bodies without a source line get the region's."""
     return Op(
         region.kind,
         region.operands,
@@ -221,7 +221,7 @@ def _plain(
 
 
 def _constraint(eqn: Any, op: Op) -> Op | None:
-    """The sharding constraint that an op's `out_sharding` amounts to, if it names axes."""
+    """The sharding constraint that an op's `out_sharding` implies, if it names axes."""
     if eqn.primitive.name in _PLACED or len(op.results) != 1:
         return None
     sharding = next((eqn.params[k] for k in _SHARDINGS if eqn.params.get(k)), None)

@@ -77,8 +77,8 @@ def _with_kernels(op: Op, tables: Tables) -> Op:
 def _read_kernel(op: Op, given: Sequence[Known]) -> PallasKernel | None:
     """The kernel of a `pallas_call`; `None` if its grid is known only at run time.
 
-    The author's `cost_estimate`, if there is one, is taken instead of counts.
-    given: operands that are constants; a kernel may look up in them which steps to skip.
+    The author's `cost_estimate`, if there is one, is used instead of counts.
+    given: operands that are constants; a kernel may read from them which steps to skip.
     """
     params: Any = op.params
     mapping = params["grid_mapping"]
@@ -117,10 +117,10 @@ _SCALAR = (
 class _Grid:
     """All steps of a kernel, evaluated together.
 
-    shape: the grid's shape, with the dims that `vmap` added.
+    shape: the grid's shape, including the dims that `vmap` added.
     axes: the grid dims that the kernel itself knows, in its order.
     sections: the sections that `run` has evaluated so far.
-    once: ones in the rank of the grid: the executions per step of unconditional code.
+    once: executions per step of unconditional code: ones, of the grid's rank.
     """
 
     def __init__(self, shape: tuple[int, ...], axes: Sequence[int]) -> None:
@@ -141,7 +141,7 @@ class _Grid:
         return np.arange(self.shape[dim], dtype=np.int32).reshape(sizes)
 
     def run(self, closed: Any, args: Sequence[Known], times: np.ndarray) -> list[Known]:
-        """The results of a jaxpr, whose ops run `times` times at each step."""
+        """The results of a jaxpr; times: how often its ops run at each step."""
         jaxpr, consts = open_jaxpr(closed)
         names: dict[Any, Known] = dict(zip(jaxpr.invars, args, strict=True))
         names.update(zip(jaxpr.constvars, map(_known, consts), strict=False))
@@ -224,7 +224,7 @@ class _Grid:
 
 
 def _differs(index: np.ndarray, dim: int) -> np.ndarray:
-    """Whether an index changes when `dim` advances and the dims inside return to 0."""
+    """Whether an index changes when `dim` advances and all dims inside it return to 0."""
     inside = index.ndim - dim - 1
     outside = (slice(None),) * dim
     goes_on = index.shape[dim] > 1

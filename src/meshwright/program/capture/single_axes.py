@@ -1,9 +1,9 @@
-"""Collectives over mesh axes of size 1 in a user's `shard_map`, as the ops they equal.
+"""Collectives over mesh axes of size 1 in a user's `shard_map`, as equivalent plain ops.
 
 On one device a collective returns the elements of its operand in their order, and the
-device's index is 0. So a program that was written for one device, with a mesh of size 1,
-can be partitioned as if its `shard_map` were not there. Of a mesh with other axes too,
-those of size 1 are left out.
+device's index is 0. So a program that was written for one device, with a mesh of size
+1, can be partitioned as if it had no `shard_map`. If the mesh also has larger axes,
+only those of size 1 are removed.
 """
 
 from collections.abc import Collection, Mapping

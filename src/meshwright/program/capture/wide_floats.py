@@ -1,8 +1,8 @@
 """A program with its 16-bit and 8-bit floats as float32, for checks of its numbers.
 
 Rounding hides errors: a gradient in bfloat16 that is 1 % too large looks like a rounded
-one. Computed in float32, the same program and its partitioned form agree to some units in
-the last place, or one of them is wrong.
+one. Computed in float32, the program and its partitioned form agree to some units in
+the last place, unless one of them is wrong.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def has_low_precision(program: Program) -> bool:
 
 
 def can_widen(program: Program) -> bool:
-    """Whether all floats can be widened: not those of a user's `shard_map`."""
+    """Whether all floats can be widened; False if some are in a user's `shard_map`."""
     return not any(op.kind == "shard_map" for op in program.walk())
 
 

@@ -31,7 +31,7 @@ class Sharding:
 
     @property
     def is_whole(self) -> bool:
-        """True when every device holds the complete value."""
+        """Whether every device has the complete value."""
         return not self.partial and not any(self.dims)
 
     def dim_of(self, axis: str) -> int | None:
@@ -51,5 +51,5 @@ class Sharding:
 
 
 def whole(rank: int) -> Sharding:
-    """The sharding of a value of that rank that every device holds completely."""
+    """The sharding of a value of this rank that every device has completely."""
     return Sharding(((),) * rank)

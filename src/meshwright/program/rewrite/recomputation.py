@@ -1,4 +1,4 @@
-"""The ops that compute values a second time, from values that are kept until then."""
+"""The ops that compute values a second time, from values that were kept."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
@@ -7,11 +7,12 @@ from meshwright.program.ir import Atom, Op, Program, Value
 from meshwright.program.ops import Trait, has_trait
 
 Fetch = Callable[[Value], tuple[Value, tuple[Op, ...]]]
-"""A kept value -> the value to read in its place, and the ops to run before that."""
+"""A function from a kept value to the value to read instead of it, and the ops to run
+before."""
 
 
 def behind_barrier(value: Value) -> tuple[Value, tuple[Op, ...]]:
-    """The value behind a barrier, so that no compiler merges both computations."""
+    """The value behind a barrier, so that no compiler merges its recomputation with it."""
     fenced = Value(value.shape, value.dtype)
     return fenced, (Op("optimization_barrier", (value,), (fenced,)),)
 
@@ -19,9 +20,9 @@ def behind_barrier(value: Value) -> tuple[Value, tuple[Op, ...]]:
 class Recomputation:
     """Values of one program or body that have been computed a second time so far.
 
-    copies: by value its second copy. Values are fetched, not computed again, if they are
-    to be kept, if no op makes them, or if an op with effects or a loop does: a loop's
-    results are computed again in other loops (`rematerialize_scans`).
+    copies: for each value its second copy. Values are fetched, not computed again, if
+    they are to be kept, if no op computes them, or if an op with effects or a loop
+    does: a loop's results are computed again in other loops (`rematerialize_scans`).
     """
 
     def __init__(

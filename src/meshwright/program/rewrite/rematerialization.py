@@ -26,8 +26,8 @@ from meshwright.program.rewrite.recomputation import Recomputation, behind_barri
 def backward_start(program: Program) -> int:
     """The index of the first op of the backward pass.
 
-    It is taken to be where most bytes of op results are live; a program's inputs do not
-    count, since they are live throughout.
+    It is taken to be where most bytes of ops' results are live. A program's inputs do
+    not count, since they are live throughout.
     """
     end = len(program.ops)
     ranges = live_ranges((op.operands, op.results) for op in program.ops)
@@ -231,7 +231,7 @@ class _Scan:
         return inner
 
     def add_constant(self, array: object, value: Value) -> Value:
-        """A new constant of the body, with this array; typed as `value`."""
+        """Add `array` as a constant of the body, in a new value of the type of `value`."""
         made = Value(value.shape, value.dtype)
         self.constants[made] = array
         return made

@@ -14,7 +14,7 @@ Factor = tuple[int, ...]
 
 @dataclass
 class RuleFactors:
-    """Numbers the factors of a rule while it is written, and makes the rule of them."""
+    """Numbers the factors of a rule while it is being written, then makes the rule."""
 
     sizes: list[int] = field(default_factory=list)
     least: dict[int, int] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class RuleFactors:
 
 
 def no_dims(value: Atom) -> Dims:
-    """The dims of a value none of whose dims can be split."""
+    """The factors of a value's dims if none of them can be split."""
     return ((),) * len(value.shape)
 
 

@@ -85,5 +85,5 @@ def kernel_of(op: Op) -> PallasKernel | None:
 
 
 def without_kernel(params: Mapping[str, object]) -> dict[str, object]:
-    """The parameters that the primitive itself has."""
+    """The parameters of an op without the one that JAX does not know."""
     return {key: value for key, value in params.items() if key != KERNEL_PARAM}

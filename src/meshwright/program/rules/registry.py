@@ -23,7 +23,7 @@ from meshwright.program.rules.rule import FactorRule, einsum_rule, opaque_rule
 
 
 class Trait(Enum):
-    """A property that some kinds of op share; the value says what holds of them."""
+    """A property that some kinds of op share; each member's value says what it means."""
 
     ELEMENTWISE = "an element of the result depends on operands at its position alone"
     TRANSCENDENTAL = "elementwise, and evaluates an exponential, a root or their like"

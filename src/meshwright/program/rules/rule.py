@@ -47,12 +47,12 @@ class OpCut:
 
 
 LocalParams = Callable[[Op, tuple[Shape, ...], tuple[Shape, ...]], Mapping[str, object]]
-"""(op, local operand shapes, local result shapes) -> the primitive's parameters on one
-device. Rules of primitives whose parameters contain shapes need it."""
+"""A function from (op, local operand shapes, local result shapes) to the primitive's
+parameters on one device. Rules of primitives whose parameters contain shapes need one."""
 
 Expand = Callable[["Builder", Op, tuple[Any, ...], OpCut], tuple[Value, ...]]
-"""(builder, op, local operands, cut) -> local results. Rules of ops whose part on one
-device is not the same primitive on smaller shapes need it."""
+"""A function from (builder, op, local operands, cut) to the local results. Rules of ops
+whose part on one device is not the same primitive on smaller shapes need one."""
 
 
 @dataclass(frozen=True)

@@ -18,15 +18,16 @@ class Compiled:
     """A compiler's report on a step, per device.
 
     peak_bytes: largest sum of arguments, results and temporary buffers.
-    fits: false if the compiler ran out of memory, in which case peak_bytes is what it
-        says it needs, or if the peak exceeds the memory that programs may use.
+    fits: whether the peak is within the memory that programs may use; False if the
+        compiler ran out of memory, and peak_bytes is then what it reports to need.
     compile_s: seconds that the compiler ran. hlo: the optimised, scheduled program.
-    flops: XLA's count in that program; a loop's body counts once. `None` if the compiler
-        ran out of memory, or if a library computes products.
+    flops: XLA's count in that program; a loop's body counts once. `None` if the
+        compiler ran out of memory, or if a library computes products.
     collectives: collectives of the program, with the scheduler's estimates.
     cycles: sum of the compiler's estimates for fusions, loops multiplied; `None` if the
         process was stopped early or the compiler estimates none.
-    memory: XLA's `CompiledMemoryStats` by name; `None` if the process was stopped early.
+    memory: XLA's `CompiledMemoryStats` by name; `None` if the process was stopped
+    early.
     """
 
     peak_bytes: int
@@ -45,10 +46,10 @@ _TOTAL = re.compile(r"\(color=0\)\s*Total bytes: (\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A process of a compiler that has ended, with the folder of its files.
+    """The ended process of a compiler, and the folder of its files.
 
-    log: all that it printed. elapsed_s: seconds that it ran. full: whether it was allowed
-    to finish.
+    log: everything that it printed. elapsed_s: seconds that it ran. full: whether it
+    was allowed to finish.
     """
 
     backend: Backend
@@ -85,9 +86,9 @@ class Ended:
         return hlo, int(total[1])
 
     def dumped(self, pattern: str) -> str | None:
-        """Text of the largest file of that pattern, `None` if there is none.
+        """The text of the largest file that matches a pattern; `None` if there is none.
 
-        Smaller files are of helper modules that XLA compiles along with the program.
+        Smaller files belong to helper modules that XLA compiles along with the program.
         """
         paths = (self.folder / "dump").glob(pattern)
         largest = max(paths, key=lambda path: path.stat().st_size, default=None)

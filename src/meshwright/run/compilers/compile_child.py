@@ -1,8 +1,8 @@
 """Compiles one exported step ahead of time, in a process of its own.
 
-`meshwright.run.compilers.confirm` starts it with the path of a request in JSON, which says
-where to write the result. The process may be killed once XLA's dump has what the request
-is for.
+`meshwright.run.compilers.confirm` starts it with the path of a request in JSON, which
+says where to write the result. The process may be killed as soon as XLA's dump contains
+what the request needs.
 """
 
 import json
@@ -85,7 +85,7 @@ def _mesh(request: dict[str, Any]) -> Mesh:
 
 
 def format_of(layout: Any, sharding: Any) -> Any:
-    """The format of an argument or result whose layout is the request's.
+    """The format of an argument or result with the layout that a request asks for.
 
     layout: dims major to minor, "auto" if the compiler chooses, `None` for the default.
     """

@@ -36,7 +36,7 @@ BACKENDS = {"tpu": TPU, "gpu": GPU}
 _CHILD = "meshwright.run.compilers.compile_child"
 _POLL_S = 0.1
 _SETTLE_S = 0.3
-"""Seconds until the dump's last file, which may still be growing, is complete."""
+"""Seconds until the dump's last file, which may still be growing, counts as complete."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,7 +77,7 @@ def confirm(
 
 
 def find_backend(machine: Machine) -> Backend:
-    """The compiler of a machine; `CompilerError` if it has none or it is not installed."""
+    """The compiler of a machine; `CompilerError` if it has none, or none installed."""
     backend = BACKENDS.get(machine.compiler)
     if backend is None:
         raise CompilerError(

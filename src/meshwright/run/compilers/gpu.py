@@ -1,4 +1,4 @@
-"""XLA's compiler for CUDA, which receives the numbers of a GPU instead of its name."""
+"""XLA's compiler for CUDA, which is given the numbers of a GPU instead of its name."""
 
 import re
 
@@ -89,10 +89,10 @@ _LIBRARY = re.compile(r'custom_call_target="__cu(?:blas|dnn)')
 
 
 def _read(ended: Ended, machine: Machine) -> Compiled:
-    """The report of the dump; generated code would add nothing to it.
+    """The report, from the compiler's dump without the generated code.
 
-    So `ptxas`, which generates code, need not be installed. The compiler applies no limit
-    of memory, so that the machine's `usable_bytes` decide whether a step fits.
+    So `ptxas`, which generates code, need not be installed. The compiler applies no
+    limit of memory, so that the machine's `usable_bytes` decide whether a step fits.
     """
     hlo, num_bytes = ended.memory()
     return Compiled(

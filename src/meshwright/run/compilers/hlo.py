@@ -24,7 +24,8 @@ _TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"')
 _CONSTANT = re.compile(r"\((\d+)\)")
 _CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
 _FASTEST = 1e12
-"""Bytes per second beyond every link: a shorter estimate is of a part of a fusion."""
+"""Bytes per second that no link reaches: a shorter estimate covers only part of a
+fusion."""
 
 _ARRAY = re.compile(r"(\w+)\[([\d,]*)\]")
 
@@ -69,8 +70,8 @@ class HloCollective:
     """A collective in compiled code.
 
     num_bytes: bytes of the whole value on one device, as in `predict.links.collective`.
-    runs: executions a step. seconds: the compiler's estimate for one; `None` if it has
-        none.
+    runs: executions per step. seconds: the compiler's estimate for one execution;
+    `None` if there is none.
     """
 
     name: str
@@ -180,7 +181,7 @@ class Unestimated:
 
 
 def unestimated(text: str) -> Unestimated:
-    """What scheduled HLO does beside the instructions that `estimated_cycles` adds up."""
+    """The work in scheduled HLO that `estimated_cycles` does not count."""
     module = parse_hlo(text)
     copies = total = 0
     for name, runs in control_runs(module).items():
@@ -301,9 +302,9 @@ _ESTIMATE = re.compile(
 def scheduler_report(log: str) -> tuple[str, dict[str, float]]:
     """The program in the log of the TPU compiler's scheduler, and cycles by instruction.
 
-    For a pair of start and done instructions, the latency between them stands under the
-    name of the start. The log has no documented format; both results are empty if it is
-    not recognised.
+    For a pair of start and done instructions, the latency between them is listed under
+    the name of the start. The log has no documented format; both results are empty if
+    it is not recognised.
     """
     lines = [m[1] for m in _LOGGED.finditer(log)]
     starts = [i for i, line in enumerate(lines) if line.startswith("HloModule")]

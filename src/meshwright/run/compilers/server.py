@@ -1,7 +1,7 @@
-"""A compiler in a process that lives on, for many programs one after another.
+"""A compiler in a long-running process, for many programs one after another.
 
-Unlike `confirm`, whose process is stopped as soon as memory is assigned, every program is
-compiled to the end: only then does the TPU compiler estimate cycles.
+Unlike `confirm`, whose process is stopped as soon as memory is assigned, it compiles
+every program to the end: only then does the TPU compiler estimate cycles.
 """
 
 import contextlib
@@ -107,7 +107,7 @@ class CompilerServer:
     def compile(self, key: str, step: DeviceStep, entry: Entry) -> dict[str, Any]:
         """Figures of a compiled step, with the text of its program under "hlo".
 
-        key: name under which it can be measured.
+        key: name under which the step can be measured.
         Raises `CompilerError` if the compiler fails, or takes longer than `timeout_s`.
         """
         request = self._request(step, entry)
@@ -115,9 +115,9 @@ class CompilerServer:
         return {**answer, "hlo": Path(request["hlo"]).read_text(encoding="utf-8")}
 
     def screen(self, step: DeviceStep, entry: Entry) -> str:
-        """The optimised program of a step, of which no code is generated.
+        """The optimised program of a step, without generating code for it.
 
-        It takes a small part of the time of `compile`: most of it goes into code.
+        It takes a small part of the time of `compile`, most of which goes into code.
         """
         return self._ask({**self._request(step, entry), "do": "screen"})["optimized"]
 
@@ -211,7 +211,7 @@ class CompilerServer:
         return Path(self._folder.name) / "log"
 
     def _last(self) -> str:
-        """The end of what the process printed."""
+        """The end of the text that the process has printed."""
         if not self._log.exists():
             return "it printed nothing"
         return self._log.read_text(encoding="utf-8", errors="replace").strip()[-500:]

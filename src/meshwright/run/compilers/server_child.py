@@ -43,9 +43,9 @@ _NO_CODE = "meshwright_no_code"
 
 
 def screen(request: dict[str, Any]) -> dict[str, Any]:
-    """The optimised program of a step, of which no code is generated.
+    """The optimised program of a step, for which no code is generated.
 
-    It is what the compiler dumps; all passes over HLO have run on it.
+    It is what the compiler dumps after all passes over HLO.
     """
     try:
         compile_request(request, last=_NO_CODE)
@@ -59,7 +59,7 @@ def screen(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _dumped(request: dict[str, Any]) -> str:
-    """Text of the largest optimised program in the dump, which is emptied."""
+    """The text of the largest optimised program in the dump, which is then emptied."""
     folder, pattern = Path(request["dump"]), request["pattern"]
     found = sorted(folder.glob(pattern), key=lambda path: path.stat().st_size)
     text = found[-1].read_text(encoding="utf-8") if found else ""
@@ -69,7 +69,7 @@ def _dumped(request: dict[str, Any]) -> str:
 
 
 def _layouts(formats: Any) -> list[list[int] | None]:
-    """Dims major to minor; `None` where the compiler has no use for an argument."""
+    """For each format its dims major to minor; `None` if the argument is unused."""
     return [
         None if each.layout is None else list(each.layout.major_to_minor)
         for each in formats
@@ -106,7 +106,7 @@ def _cpu_s(step: Callable[..., Any], inputs: list[Any], least_s: float) -> float
 
 
 def _inputs(step: Any) -> list[Any]:
-    """Numbers for the arguments of a compiled step, the same for every layout."""
+    """Numbers for the arguments of a compiled step, equal for every layout."""
     rng = np.random.default_rng(0)
     made: list[Any] = []
     avals = jax.tree.leaves(step.args_info)

@@ -1,4 +1,4 @@
-"""The TPU compiler `libtpu`, which has every TPU by name."""
+"""The TPU compiler `libtpu`, which knows every TPU by name."""
 
 import re
 from dataclasses import replace
@@ -23,7 +23,7 @@ _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 def _target(machine: Machine) -> Target:
-    """Topology such as `v5e:2x4`, with several slices if a network connects them."""
+    """A topology such as `v5e:2x4`, with several slices if a network connects them."""
     if not machine.topology:
         raise CompilerError(
             f"the description of {machine.name} lacks topology, which is what the TPU "

@@ -1,8 +1,9 @@
 """Calibration: measurements of this process's devices, described as a machine.
 
-An op is timed as a chain of copies of itself in one program, less the time of starting a
-program, so that the result is its time in the middle of a step. All devices run the chain
-at once, as in a step, so that virtual devices which share cores are measured sharing them.
+An op is timed as a chain of copies of itself in one program, minus the time to start a
+program, so that the result is its time in the middle of a step. All devices run the
+chain at once, as in a step, so that virtual devices which share cores are measured
+while they share them.
 """
 
 import math
@@ -43,7 +44,8 @@ _SHORT_S = 10.0  # shorter budgets have fewer repetitions
 _MIN_REPEATED_S = 0.02  # a program is repeated at least this long
 
 ProgramTimer = Callable[[Probe, int], float]
-"""Function that returns the seconds of a program: a chain of a probe's op, so many long."""
+"""A function from a probe and a number n to the seconds of a program that is a chain of
+n of the probe's ops."""
 
 
 def calibrate(
@@ -107,9 +109,9 @@ def survey(
     budget_s: float,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Samples:
-    """Seconds of one op of each probe that fits the budget; the first is a tiny op.
+    """Seconds of one op for each probe that fits into the budget; the first is a tiny op.
 
-    Time that a kind of probe leaves of its share goes to the next kinds.
+    Time that one kind of probe leaves unused goes to the next kinds.
     """
     end_s = clock() + budget_s
     one_s, many_s = program_s(TINY, 1), program_s(TINY, _TINY_OPS)

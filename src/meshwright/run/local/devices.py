@@ -1,4 +1,4 @@
-"""The devices of this process, or why JAX has none."""
+"""The devices of this process, or the reason why JAX has none."""
 
 import os
 from typing import Any

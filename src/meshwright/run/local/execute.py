@@ -160,7 +160,7 @@ def _cond(op: Op, operands: list[Any]) -> Sequence[Any]:
 
 
 def _branch_here(platforms: Any) -> int | None:
-    """The branch of `lax.platform_dependent` for this platform, `None` for other conds."""
+    """The branch of `lax.platform_dependent` for this platform; `None` for other conds."""
     for index, names in enumerate(platforms or ()):
         if names is None or _platform_here() in names:
             return index
@@ -190,14 +190,14 @@ def _remat(op: Op, operands: list[Any]) -> Sequence[Any]:
 
 
 def _given(wires: Sequence[Wire], operands: Sequence[Any]) -> list[Any]:
-    """The operands that wires take."""
+    """The operands that enter by wires."""
     return [operands[w.operand] for w in wires]  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
 def _run_body(
     op: Op, which: int, wires: Sequence[Wire], values: Sequence[Any]
 ) -> list[Any]:
-    """The outputs of one of an op's bodies, whose inputs are the values on wires."""
+    """The outputs of one of an op's bodies, whose inputs are the values on the wires."""
     inputs: list[Any] = [None] * len(op.bodies[which].inputs)
     for wire, value in zip(wires, values, strict=True):
         for body, i in wire.inputs:

@@ -1,10 +1,10 @@
-"""Windows of random bits: one device's part of an array that no device holds whole.
+"""Windows of random bits: one device's part of an array that no device has completely.
 
 Threefry with `jax_threefry_partitionable` hashes, for each element, the key and the
-element's position in row-major order as a 64-bit counter (Salmon et al., "Parallel Random
-Numbers: As Easy as 1, 2, 3", SC 2011). A window is hashed from the counters that its
-elements have in the whole array. Counters are pairs of uint32, because uint64 needs
-`jax_enable_x64`.
+element's position in row-major order as a 64-bit counter (Salmon et al., "Parallel
+Random Numbers: As Easy as 1, 2, 3", SC 2011). A window is computed from the counters
+that its elements have in the whole array. Counters are pairs of uint32, because uint64
+needs `jax_enable_x64`.
 """
 
 import math

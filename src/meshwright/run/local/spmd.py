@@ -69,7 +69,7 @@ def spmd_function(
 ) -> Callable[..., tuple[Any, ...]]:
     """The device program as a function of flat global arrays over a mesh.
 
-    weak: positions of the outputs that are weakly typed, as those of the function are.
+    weak: positions of the outputs that are weakly typed, as in the original function.
     """
 
     def on_device(*inputs: Any) -> tuple[Any, ...]:
@@ -154,14 +154,14 @@ def make_executable(
 
 
 def _calls_back(lowered: Lowered) -> bool:
-    """Whether a program calls Python; JAX then wants one mesh in all of the program."""
+    """Whether a program calls Python; JAX then requires one mesh throughout the program."""
     return any("callback" in op.kind for op in lowered.program.walk())
 
 
 def outermost_sharding(
     sharding: Sharding, outer: jax.sharding.Mesh, inner: jax.sharding.Mesh
 ) -> NamedSharding:
-    """A sharding over the user's mesh if its sub-axes form whole axes, else over theirs."""
+    """A sharding over the user's mesh if it uses only whole axes, else over sub-axes."""
     named = None if outer is inner else whole_axes(sharding, inner.axis_names)
     if named is None:
         return NamedSharding(inner, partition_spec(sharding))

@@ -1,8 +1,9 @@
-"""Phases of a solve: message passing, a search of the core, then of all that is left.
+"""Phases of a solve: message passing, a search of the core, then of all remaining choices.
 
-The core is the few choices that messages say may be in the best solutions (core problems:
-Balas and Zemel, Operations Research 28, 1980). The last phase searches all choices that
-may still be in a better solution than the best one found (reduced-cost fixing).
+The core is the few choices that are likely in the best solutions, according to the
+messages (core problems: Balas and Zemel, Operations Research 28, 1980). The last phase
+searches all choices that a better solution than the best one so far may contain
+(reduced-cost fixing).
 """
 
 from collections.abc import Callable
@@ -34,32 +35,35 @@ from meshwright.search.assignment.problem.work_rates import (
 )
 
 _SWEEPS, _MAX_ROUNDS = 10, 200
-"""Sweeps of a round, and limit on rounds where `SolveOptions.rounds` gives none."""
+"""Sweeps of messages per round, and the limit on rounds if `SolveOptions.rounds` is
+`None`."""
 
 _MESSAGE_SHARE, _MESSAGE_SHARE_BY_ROUNDS = 0.2, 0.5
-"""Share of the time left for message passing, without and with a limit on rounds."""
+"""Share of the remaining time for message passing: without and with a limit on rounds."""
 
 _DIVE_STEPS, _DIVE_SHARE = 300, 0.6
-"""Steps of a dive, and the share of the time left after which it hurries. With 100 steps
-EfficientNet on 16 by 4 H100 comes out 5 to 76 % slower, after 10 to 40 rounds."""
+"""Number of steps of a dive, and the share of the remaining time after which the dive
+hurries. With 100 steps EfficientNet on 16 by 4 H100 gets 5 to 76 % slower plans, after
+10 to 40 rounds."""
 
 _DIVE_PASSES = 3
-"""Passes of messages that one step of a dive counts as: two, and the nodes' margins."""
+"""Work of one step of a dive, in passes of messages: two passes, and one to compute
+margins."""
 
 _EARLY_ROUNDS = 6
 """Rounds of messages before a first dive into the core, if the bound is still rising.
-With three, in the same 2 s, EfficientNet on 8 by 4 TPU v3 came to 10.5 ms, with six to
-7.1."""
+EfficientNet on 8 by 4 TPU v3 came to 10.5 ms after three rounds and to 7.1 ms after
+six, in the same 2 s."""
 
 _CORE_EXCESS = 3e-4
-"""Min-marginal excess, as a share of the bound, up to which a choice is in the core. At
+"""Largest min-marginal excess of a choice of the core, as a share of the bound. With
 three times as much, programs of the zoo are not eliminated exactly any more."""
 
 _CORE_ROUNDS = 20
-"""Limit on the rounds of search in the core."""
+"""Largest number of rounds of search in the core."""
 
 _CORE_SHARE, _CORE_SHARE_BY_ROUNDS = 0.3, 0.7
-"""Share of the time left for the core, without and with a limit on rounds."""
+"""Share of the remaining time for the core: without and with a limit on rounds."""
 
 
 def run(
@@ -71,7 +75,7 @@ def run(
 ) -> tuple[Incumbent, Floats | None]:
     """The incumbent at the end of a solve, and the messages of the first phase.
 
-    The solve ends when its time is up, the optimum is proven, or Ctrl-C comes.
+    The solve ends when its time is up, the optimum is proven, or Ctrl-C is pressed.
     """
     incumbent = Incumbent(*merge(problem), clock, options, on_progress)
     clock.count(MERGE, len(problem.tables))
@@ -109,7 +113,7 @@ def _search_core(
 ) -> None:
     """Look for solutions among the choices of the core, by a dive and then a search.
 
-    rounds: limit on the rounds of the search; with 0 there is only the dive.
+    rounds: largest number of rounds of the search; with 0 there is only the dive.
     """
     if incumbent.is_over or incumbent.memory.num_rows:
         return
@@ -143,10 +147,10 @@ def _search_core(
 
 
 def _restricted(incumbent: Incumbent, problem: Assignment, kept: Bools) -> Incumbent:
-    """The same solve, restricted to the choices that are kept.
+    """The incumbent of the same solve with only the kept choices.
 
-    With a limit on rounds nothing more is presolved: once the core is known, looking for
-    dominated choices takes longer than the rest of most solves.
+    Presolve looks for dominated choices only without a limit on rounds: once the core
+    is known, this would take longer than the rest of most solves.
     """
     reduced = merge_followers(incumbent.reduced, kept)
     incumbent.clock.count(RESTRICT, len(incumbent.reduced.graph.tables))
@@ -161,21 +165,24 @@ def _restricted(incumbent: Incumbent, problem: Assignment, kept: Bools) -> Incum
 
 
 def messages_of(incumbent: Incumbent, values: Floats | None = None) -> Messages:
-    """Message passing on the problem of an incumbent, from given messages if any."""
+    """Message passing on the problem of an incumbent.
+
+    values: messages to start from, zero by default.
+    """
     graph = finite_graph(incumbent.reduced)
     return Messages(graph, incumbent.reduced.costs, values)
 
 
 def num_message_rounds(options: SolveOptions) -> int:
-    """Limit on the rounds of message passing."""
+    """The largest number of rounds of message passing."""
     return _MAX_ROUNDS if options.rounds is None else options.rounds
 
 
 def pass_messages(incumbent: Incumbent, messages: Messages, rounds: int) -> bool:
-    """Pass messages in rounds while they raise the bound, and offer what they decode to.
+    """Pass messages in rounds, as long as the bound rises and a share of the time lasts.
 
-    A share of the time ends this too. Returns whether the bound was still rising at the
-    end of the last round.
+    The choices decoded from the messages are offered after each round. Returns whether
+    the bound was still rising at the end.
     """
     clock = incumbent.clock
     by_rounds = incumbent.options.rounds is not None
@@ -194,7 +201,10 @@ def pass_messages(incumbent: Incumbent, messages: Messages, rounds: int) -> bool
 
 
 def offer_dive(incumbent: Incumbent, messages: Messages) -> None:
-    """Offer the solution of a dive, unless memory binds, which messages do not count."""
+    """Offer the solution of a dive; do nothing if there is a memory limit.
+
+    The messages that guide a dive ignore memory.
+    """
     if incumbent.is_over or incumbent.memory.num_rows:
         return
     clock = incumbent.clock

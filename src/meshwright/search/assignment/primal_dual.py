@@ -13,34 +13,38 @@ from meshwright.search.assignment.primal.improve import NeighbourhoodSearch
 from meshwright.search.assignment.solvers.proofs import CpSatProof, HighsProof
 
 _SMALL = 20_000
-"""Pairs of choices up to which the search alternates on one thread, then runs CP-SAT."""
+"""With at most this many pairs of choices, the search alternates on one thread, and
+then runs CP-SAT."""
 
 _MEDIUM = 1_000_000
-"""Pairs of choices up to which HiGHS runs in a process of its own."""
+"""With at most this many pairs of choices, HiGHS runs in a process of its own."""
 
 _FEW_ROWS = 2000
-"""Memory rows up to which CP-SAT and HiGHS run."""
+"""With at most this many memory rows, CP-SAT and HiGHS run."""
 
 _ALTERNATIONS, _MAX_STALE = 40, 4
-"""Limit on alternations on one thread, and on rounds in a row without gain."""
+"""Largest number of alternations on one thread, and of consecutive ones without gain."""
 
 _LEAST_WORK = 1e6
 _WORK = {_LEAST_WORK: 0.4, 5e6: 0.7, 3e7: 1.0}
-"""Entries of all elimination messages behind a bound, coarse to fine, and the share of
-the time up to which each is used."""
+"""Limits on the entries of all elimination messages of a dual bound, coarse to fine,
+each with the share of the time until which it is used."""
 
 _LEAST_FACTOR = 0.005
-"""Factor of Polyak's step at which a relaxation has converged."""
+"""A relaxation has converged if its factor on Polyak's step is below this."""
 
 _FIRST_SHARE = 0.3
-"""Share of the time, at most, in which only the primal search runs, until the first
-feasible solution."""
+"""Largest share of the time in which only the primal search runs, until it finds a
+first feasible solution."""
 
 
 def search_primal_dual(
     incumbent: Incumbent, messages: Messages, seed: int, rounds: int | None
 ) -> None:
-    """Improve solution and bound for a number of rounds, or for the rest of the time."""
+    """Improve solution and bound for a number of rounds, or for the rest of the time.
+
+    rounds: `None` for the rest of the time.
+    """
     if incumbent.is_over:
         return
     graph = messages.graph
@@ -64,7 +68,7 @@ def search_primal_dual(
 def _search_by_time(
     incumbent: Incumbent, primal: NeighbourhoodSearch, dual: DualBound, seed: int
 ) -> None:
-    """Search until the time is up: alternating if the problem is small, then on threads."""
+    """Search until the time is up; a small problem first on one thread, then on several."""
     graph, plan = primal.graph, primal.plan
     has_few_rows = incumbent.memory.num_rows <= _FEW_ROWS
     is_small = len(graph.tables) <= _SMALL and has_few_rows
@@ -99,7 +103,7 @@ def _search_by_time(
 def _alternate(
     incumbent: Incumbent, primal: NeighbourhoodSearch, dual: DualBound
 ) -> None:
-    """Alternate dual and primal steps on one thread while either gains anything.
+    """Alternate dual and primal steps on one thread, as long as either gains anything.
 
     The result is the same on each run.
     """
@@ -120,7 +124,10 @@ def _alternate(
 def _search_by_rounds(
     incumbent: Incumbent, primal: NeighbourhoodSearch, dual: DualBound, rounds: int
 ) -> None:
-    """Alternate for a number of rounds; a converged relaxation gets larger messages."""
+    """Alternate dual and primal steps for a number of rounds.
+
+    A relaxation that has converged is replaced by one with larger messages.
+    """
     works, stale = iter(_WORK), 0
     next(works)
     for _ in range(rounds):
@@ -141,7 +148,7 @@ def _search_by_rounds(
 
 
 def _suits_cp_sat(incumbent: Incumbent) -> bool:
-    """Whether CP-SAT can count memory: in whole numbers, and in few rows."""
+    """Whether CP-SAT can handle the memory rows: integer numbers in few rows."""
     excess = incumbent.memory.segments.excess
     return bool(
         np.all(excess == np.round(excess)) and incumbent.memory.num_rows <= _FEW_ROWS
@@ -181,7 +188,10 @@ def _run_threads(incumbent: Incumbent, works: Sequence[Callable[[], None]]) -> N
 def _raise_bounds(
     incumbent: Incumbent, dual: DualBound, primal: NeighbourhoodSearch
 ) -> None:
-    """Ascend with messages of growing size; suggest each result to the primal search."""
+    """Raise the bound with messages of growing size.
+
+    Each result is suggested to the primal search.
+    """
     for work, part in _WORK.items():
         tighter = dual if work == _LEAST_WORK else dual.tightened(work)
         if tighter is not dual and tighter.num_kept == dual.num_kept:

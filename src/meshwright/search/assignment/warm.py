@@ -1,7 +1,7 @@
-"""Compilation of the solver ahead of its first use: `python -m` this module.
+"""Compilation of the solver before its first use: `python -m` this module.
 
 Numba caches its machine code in `__pycache__`, so compilation takes time only once.
-Without this the first solve compiles, at the expense of its budget.
+Otherwise the first solve compiles within its budget.
 """
 
 from contextlib import suppress
@@ -13,13 +13,15 @@ from meshwright.search.assignment.problem.assignment import Assignment
 from meshwright.search.assignment.solve import SolveOptions, solve
 
 _SIZES = ((12, 3), (120, 12), (400, 24))
-"""Nodes and choices of problems that end in presolve, on one thread, and on two."""
+"""Nodes and choices of three problems: presolve solves the first, one thread the
+second, two threads the third."""
 
 
 def warm(rounds: int | None = None) -> None:
     """Solve small problems of each kind, with and without a memory limit.
 
-    rounds: as in `SolveOptions`; with a limit, compiled code is loaded in no time.
+    rounds: as in `SolveOptions`. With a limit and code compiled earlier this takes no
+    time.
     """
     for num_nodes, num_choices in _SIZES:
         for limit in (None, 0.6 * num_nodes):
@@ -34,14 +36,14 @@ def warm(rounds: int | None = None) -> None:
 
 
 def _clique() -> Assignment:
-    """A clique of four nodes that must differ, with three choices: infeasible."""
+    """A clique of four nodes that must all differ, with three choices: infeasible."""
     unlike = np.where(np.eye(3, dtype=bool), np.inf, 0.0)
     edges = [(i, j, unlike) for j in range(4) for i in range(j)]
     return Assignment.of([[0.0, 1.0, 2.0]] * 4, edges)
 
 
 def _problem(num_nodes: int, num_choices: int, limit: float | None) -> Assignment:
-    """A chain with loops, in which the first choices of all nodes are always allowed."""
+    """A random chain with extra edges; choice 0 of all nodes is always feasible."""
     rng = np.random.default_rng(0)
     costs = rng.uniform(0, 1, (num_nodes, num_choices))
     edges: list[tuple[int, int, np.ndarray]] = []

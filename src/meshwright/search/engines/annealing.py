@@ -15,13 +15,13 @@ from meshwright.search.loop.walk import Trajectory, Walker, mutate
 class Annealing:
     """Simulated annealing (Kirkpatrick, Gelatt and Vecchi, Science 220, 1983) in rounds.
 
-    The first round begins at the start, each later one at a random walk. In each round
-    the temperature falls from `hot` to `cold`. Each round is twice as long as the one
-    before, so the engine needs no budget in advance.
+    The first round begins at the start of the problem, each later one at the end of a
+    random walk. In each round the temperature falls from `hot` to `cold`. Each round is
+    twice as long as the one before, so that the engine need not know the budget.
 
-    hot, cold: temperatures, as multiples of the mean change of the cost seen so far.
-    first_round: trials of the first round.
-    longest: limit on the actions of a trajectory.
+    hot, cold: temperatures, as multiples of the mean change of the cost so far.
+    first_round: number of trials of the first round.
+    longest: largest number of actions of a trajectory.
     """
 
     seed: int
@@ -59,14 +59,14 @@ class Annealing:
 
 
 class _Scale:
-    """Mean absolute change of the cost seen so far: the unit of temperature."""
+    """The mean absolute change of the cost so far: the unit of temperature."""
 
     def __init__(self) -> None:
         self.total = 0.0
         self.count = 0
 
     def accepts(self, new: float, old: float, heat: float, rng: random.Random) -> bool:
-        """Whether to accept a change of the cost, by the rule of Metropolis."""
+        """Whether to accept a change of the cost (Metropolis's rule); updates the mean."""
         if new == old or old == math.inf:
             return True
         if new == math.inf:

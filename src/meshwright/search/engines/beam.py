@@ -1,4 +1,4 @@
-"""Beam search: the best few states of each depth."""
+"""Beam search: the best few states at each depth."""
 
 import math
 from collections.abc import Hashable
@@ -14,12 +14,13 @@ from meshwright.search.loop.walk import order
 class Beam:
     """Beam search with a width that doubles until no state is dropped.
 
-    A level holds the `width` best states of one depth; all their successors are priced.
-    When a width is done the search restarts with twice the width; states that were priced
-    before cost nothing. Once no state is dropped, every state has been seen.
+    A level consists of the `width` best states of one depth; all their successors are
+    priced. When a search of one width has ended, it restarts with twice the width;
+    states that were priced before cost nothing. Once no state is dropped, every state
+    has been seen.
 
-    slack: levels in a row without a new best after which a width ends; doubles with the
-        width. Levels before the first feasible state do not count.
+    slack: number of consecutive levels without a new best state that ends a width;
+        doubles with the width. Levels before the first feasible state do not count.
     """
 
     width: int = 8
@@ -40,7 +41,7 @@ class Beam:
     def _sweep[S, A: Hashable](
         self, problem: Problem[S, A], width: int, slack: int
     ) -> Exploration[S, A]:
-        """One search level by level; returns whether every state was seen."""
+        """One search, level by level; returns whether every state was seen."""
         start = problem.start()
         seen = {problem.key(start)}
         beam: list[tuple[float, S, tuple[A, ...]]] = [(math.inf, start, ())]

@@ -1,4 +1,4 @@
-"""Evolutionary search: trajectories are mutated and crossed, the worst replaced."""
+"""Evolutionary search: trajectories are mutated and crossed, and the worst are replaced."""
 
 import random
 from bisect import bisect_left
@@ -16,11 +16,12 @@ class Evolution:
     """Steady-state evolution: one child at a time, with tournament selection.
 
     A child has its parents' actions in order, without those that are impossible. It
-    replaces the worst of the population if it is no worse. No state joins twice.
+    replaces the worst trajectory of the population if its cost is no higher. No state
+    joins twice.
 
     crossing: share of children with two parents.
     strangers: share of children that are random walks.
-    longest: limit on the actions of a trajectory.
+    longest: largest number of actions of a trajectory.
     """
 
     seed: int
@@ -42,7 +43,7 @@ class Evolution:
         living: list[tuple[float, Trajectory[S, A]]] = []
         born: set[Hashable] = set()
         while True:
-            # Half are random walks until all places are full.
+            # Until the population is complete, half of the children are random walks.
             share = 0.5 if len(living) < self.population else self.strangers
             if len(living) < 2 or rng.random() < share:
                 states, actions = [start], list[A]()
@@ -63,7 +64,7 @@ class Evolution:
     def _breed[S, A: Hashable](
         self, walker: Walker[S, A], living: list[tuple[float, Trajectory[S, A]]]
     ) -> Trajectory[S, A]:
-        """A child of one or two parents; each parent is the better of two random draws."""
+        """A child of one or two parents; each parent is the better of two random ones."""
         rng = walker.rng
 
         def parent() -> Trajectory[S, A]:

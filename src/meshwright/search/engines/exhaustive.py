@@ -13,9 +13,9 @@ from meshwright.search.loop.walk import order
 
 @dataclass(frozen=True, slots=True)
 class Exhaustive:
-    """Breadth-first or depth-first search; complete if there are finitely many states.
+    """Breadth-first or depth-first search; complete if the number of states is finite.
 
-    first: "breadth" prices states of few actions first; "depth" takes less memory.
+    first: "breadth" prices states with few actions first; "depth" takes less memory.
     """
 
     first: Literal["breadth", "depth"] = "breadth"

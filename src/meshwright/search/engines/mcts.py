@@ -1,10 +1,11 @@
 """Monte Carlo tree search over states, not over sequences of actions.
 
-UCT (Kocsis and Szepesvari, ECML 2006) on a graph. A state that is reached in two ways is
-one node (transpositions). Actions of a state that lead to the same state are one edge
-(groups). Statistics are so shared between all ways (Childs, Brodeur and Kocsis, CIG 2008;
-for partitioning: Alabed et al., arXiv 2210.06352). The reward of a cost is its rank among
-the costs seen. Solved nodes, below which no state is new, are not visited any more.
+UCT (Kocsis and Szepesvari, ECML 2006) on a graph. A state that is reached in two ways
+is one node (transpositions). Actions of a state that lead to the same state are one
+edge (groups). So all ways to a state share its statistics (Childs, Brodeur and Kocsis,
+CIG 2008; for partitioning: Alabed et al., arXiv 2210.06352). The reward of a cost is
+its rank among the costs seen. A node is solved if no new state lies below it; it is
+then not visited any more.
 """
 
 from __future__ import annotations
@@ -27,12 +28,13 @@ class Mcts:
     """Monte Carlo tree search: each trajectory adds one state to the tree.
 
     exploration: weight of rarely tried actions against successful ones, UCT's constant.
-    widening: a state visited n times has about n ** widening edges (progressive widening);
-        with 1 every action of a state is tried before any child is expanded.
-    greed: weight of the best cost below a state in its value; the mean has the rest.
-    num_draws: limit on the actions drawn for one random action, of which the one of the
-        largest merit is taken; 1 is UCT's uniform random walk.
-    longest: limit on the actions of a random walk beyond the tree.
+    widening: a state visited n times has about n ** widening edges (progressive
+        widening); with 1 every action of a state is tried before any child is expanded.
+    greed: weight of the best cost below a state in the state's value; the mean reward
+        has the rest.
+    num_draws: a random action is the one of largest merit among up to this many drawn
+        actions; 1 is UCT's uniform random walk.
+    longest: largest number of actions of a random walk beyond the tree.
     """
 
     seed: int
@@ -58,7 +60,7 @@ class Mcts:
 
 
 class Stop(Enum):
-    """The option of every state, beside its actions, to end the trajectory there."""
+    """The option in every state, besides its actions, to end the trajectory there."""
 
     HERE = "here"
 
@@ -68,7 +70,8 @@ class TreeNode[S, A]:
     """A state, and the statistics of all trajectories through it.
 
     untried: options not tried yet, the next one last; `None` before the first visit.
-    serial: number of the last trajectory that came through.
+    total, best: sum of rewards, and lowest cost. is_priced: whether the state's own
+    cost is known. serial: number of the last trajectory through this node.
     """
 
     state: S
@@ -92,19 +95,20 @@ class Edge[S, A]:
 
 
 class Scale:
-    """The costs seen so far, sorted, and ranks of other costs among them.
+    """The costs seen so far, sorted; gives each cost a reward by its rank among them.
 
-    Ranks, not values, because costs have long tails: a plan that exceeds memory may cost a
-    hundred times a good one. On a linear scale all good plans would get the same reward.
+    Ranks are used since costs have long tails: a plan that exceeds memory may cost a
+    hundred times as much as a good one. On a linear scale all good plans would get the
+    same reward.
     """
 
     def __init__(self) -> None:
         self._costs: list[float] = []
 
     def reward(self, cost: float) -> float:
-        """Reward of a cost: the share of higher costs seen so far, to the power of three.
+        """The reward of a cost: the cube of the share of higher costs among those seen.
 
-        The cost is added to those seen. An infinite cost has reward 0.
+        The cost is then added to those seen. An infinite cost has reward 0.
         """
         if cost == math.inf:
             return 0.0
@@ -115,7 +119,7 @@ class Scale:
         return share**3
 
     def bounds(self) -> tuple[float, float]:
-        """Median of the costs seen, and its distance to the lowest."""
+        """The median of the costs seen, and the difference between it and the lowest."""
         costs = self._costs
         if not costs:
             return 0.0, 1.0
@@ -124,7 +128,7 @@ class Scale:
 
 
 class _Tree[S, A: Hashable]:
-    """The nodes by key, and statistics that they share."""
+    """All nodes by key, and the statistics that they share."""
 
     def __init__(self, options: Mcts, problem: Problem[S, A]) -> None:
         self.options = options
@@ -168,7 +172,7 @@ class _Tree[S, A: Hashable]:
     def _descend(self) -> tuple[list[TreeNode[S, A]], list[Edge[S, A]], bool]:
         """Nodes and edges from the root to a leaf, and whether the leaf is new.
 
-        From a new leaf the trajectory continues at random; otherwise it ends there.
+        A trajectory continues at random from a new leaf, and ends in an old one.
         """
         node, path, edges = self.root, [self.root], list[Edge[S, A]]()
         while True:
@@ -187,7 +191,7 @@ class _Tree[S, A: Hashable]:
                 edges.append(edge)
 
     def _choose(self, node: TreeNode[S, A]) -> Edge[S, A] | None:
-        """The edge to follow; `None` to end the trajectory here, or if it is solved."""
+        """The edge to follow; `None` if the trajectory ends here or the node is solved."""
         if node.untried is None:
             node.untried = self._open(node)
         while node.untried:
@@ -209,7 +213,7 @@ class _Tree[S, A: Hashable]:
         return edge
 
     def _open(self, node: TreeNode[S, A]) -> list[A | Stop]:
-        """Untried options of a node, next one last: its actions by prior, and to stop."""
+        """Untried options of a node, the next one last: actions by prior, and `Stop`."""
         actions = self.problem.actions(node.state)
         ordered = order(self.options.prior_fn, node.state, actions)
         untried: list[A | Stop] = [*reversed(ordered)]
@@ -219,7 +223,7 @@ class _Tree[S, A: Hashable]:
         return untried
 
     def _pop(self, untried: list[A | Stop]) -> A | Stop:
-        """The next option by the prior; without a prior, the best of some random draws."""
+        """Remove the next option: by the prior, or else the best of some random draws."""
         if self.options.prior_fn is None:
             rng, size = self.rng.random, len(untried)
             best, chosen = -math.inf, -1
@@ -233,7 +237,11 @@ class _Tree[S, A: Hashable]:
         return untried.pop()
 
     def _expand(self, node: TreeNode[S, A], action: A) -> Edge[S, A] | None:
-        """A new edge; `None` if its child has an edge already, is solved or on the path."""
+        """A new edge of a node for an action.
+
+        `None` if the node already has an edge to that child, or if the child is solved
+        or on the path.
+        """
         state = self.problem.apply(node.state, action)
         key = self.problem.key(state)
         child = self.nodes.get(key)
@@ -249,7 +257,7 @@ class _Tree[S, A: Hashable]:
         return edge
 
     def _select(self, node: TreeNode[S, A]) -> Edge[S, A] | None:
-        """The edge of the largest upper confidence bound among unsolved children."""
+        """The edge with the largest upper confidence bound among unsolved children."""
         middle, span = self.scale.bounds()
         greed, log_visits = self.options.greed, math.log(node.visits)
         best, chosen = -math.inf, None

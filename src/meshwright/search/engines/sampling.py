@@ -13,7 +13,7 @@ from meshwright.search.loop.walk import Walker
 class Sampling:
     """Independent random walks from the start.
 
-    longest: limit on the actions of a walk; the length of each walk is random.
+    longest: largest number of actions of a walk; each walk has a random length.
     """
 
     seed: int

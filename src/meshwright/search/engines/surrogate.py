@@ -1,7 +1,7 @@
-"""Search by a model of the costs: the most promising neighbour of the best state next.
+"""Search by a model of the costs, which chooses the most promising neighbour to try next.
 
-For costs that take seconds to find, such as a compilation: each is told to the model,
-which then proposes the next state ("model proposes, hardware disposes").
+For costs that take seconds to find, such as a compilation: the model learns from each
+cost, and then proposes the next state ("model proposes, hardware disposes").
 """
 
 import math
@@ -17,32 +17,35 @@ from meshwright.search.loop.walk import Walker
 
 
 class Model(Protocol):
-    """A model of gains: learns from each new cost, and weighs what may be tried next."""
+    """A model of gains: learns from each new cost, and weighs the actions to try next."""
 
     def weights(self, state: Any, actions: Sequence[Any]) -> Sequence[float]:
-        """One weight per action of a state, the promise of a gain; falling order."""
+        """One weight per action of a state; larger weights promise larger gains."""
         ...
 
     def learn(self, added: Sequence[Any], before: float, after: float) -> None:
-        """Take note of the cost before and after actions were added to a state."""
+        """Learn from the cost before and after the actions `added` were taken."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Surrogate:
-    """Steps from the best state to neighbours in the order of the model's weights.
+    """Steps from the best state to neighbours, in the order of the model's weights.
 
-    A step adds the action of the largest weight that was not tried in this state, or, with
-    probability `jumps`, two or three actions at once, each of a large weight. A gain makes
-    the new state the best one; near misses are tried again there. Every gain is followed by
-    trials without one of the earlier actions, so that the path loses what no longer pays.
-    When every action was tried, the search starts again from a random state.
+    A step adds the action of largest weight that was not tried in this state, or, with
+    probability `jumps`, two or three actions of large weight at once. If the cost
+    falls, the new state is the best one, and actions that failed narrowly are tried
+    again from it. After every gain each earlier action is removed on trial, and stays
+    out if the cost does not rise. When all actions have been tried, the search starts
+    again from a random state.
 
-    model: weighs actions; without one `prior_fn` does, or all weigh the same.
-    near: relative loss up to which an action is tried again after the next gain.
-    least_gain: relative gain below which a state is not better.
-    losses: steps in a row without a gain that end the search; `None` is no limit.
-    longest: limit on the actions of the random walk to a new start.
+    model: weighs actions; without one `prior_fn` does, or all have equal weight.
+    near: largest relative loss after which an action is tried again after the next
+    gain.
+    least_gain: a state is better only if its cost is lower by this share.
+    losses: number of consecutive steps without a gain that ends the search; `None` is
+    no limit.
+    longest: largest number of actions of the random walk to a new start.
     """
 
     seed: int
@@ -74,7 +77,7 @@ class Surrogate:
 
 
 class _Climb[S, A: Hashable]:
-    """The state of one search: the state it climbs from, and what was tried from it."""
+    """One search under way: its best state, and the actions tried from there."""
 
     def __init__(
         self, engine: Surrogate, problem: Problem[S, A], rng: random.Random
@@ -88,7 +91,7 @@ class _Climb[S, A: Hashable]:
         self.losses = 0
 
     def begin(self, path: tuple[A, ...]) -> Exploration[S, A]:
-        """Climb from the end of a path."""
+        """Make the end of a path the best state."""
         self.path, self.tried = path, {}
         self.losses += bool(path)
         self.best = yield self._candidate(path)
@@ -103,7 +106,7 @@ class _Climb[S, A: Hashable]:
         return tuple(actions)
 
     def propose(self) -> tuple[A, ...]:
-        """Actions to add to the best state; empty if all single ones were tried."""
+        """Actions to add to the best state; empty if every single action was tried."""
         state = self._state(self.path)
         actions = list(self.problem.actions(state))
         weights = self._weights(state, actions)
@@ -123,7 +126,7 @@ class _Climb[S, A: Hashable]:
         return [0.0] * len(actions) if prior_fn is None else prior_fn(state, actions)
 
     def _several(self, state: S, ranked: Sequence[A]) -> tuple[A, ...]:
-        """Two or three actions that can follow one another, drawn from the best ones."""
+        """Two or three actions that are possible one after another, drawn from the best."""
         chosen: list[A] = []
         count = self.rng.choice((2, 2, 3))
         pool = list(ranked[:_POOL])
@@ -154,7 +157,7 @@ class _Climb[S, A: Hashable]:
         return cost < self.best - self.engine.least_gain * abs(self.best)
 
     def _try_without(self, action: A) -> Exploration[S, A]:
-        """Drop an action of the best state if the rest is possible and costs no more."""
+        """Remove an action of the best state if the rest is possible and costs no more."""
         path: list[A] = []
         state = self.problem.start()
         for each in self.path:
@@ -185,4 +188,4 @@ class _Climb[S, A: Hashable]:
 
 
 _POOL = 24
-"""Best actions among which several at once are drawn."""
+"""Number of best actions from which several at once are drawn."""

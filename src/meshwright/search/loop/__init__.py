@@ -1,1 +1,1 @@
-"""The loop that all searches share: problems, nodes, budgets, trajectories."""
+"""The loop that all searches share: problems, budgets, trajectories, results."""

@@ -1,8 +1,8 @@
 """The search loop around every engine: prices candidates, enforces the budget, reports.
 
-An engine is a generator: it yields candidates and receives their costs. It never sees the
-budget, the clock or the cache of costs, and returns only when no candidate is left. All
-engines therefore keep the same promises about budgets, interrupts and repeated states.
+An engine is a generator: it yields candidates and receives their costs. It never sees
+the budget, the clock or the cache of costs, and returns only when no candidate is left.
+So all engines treat budgets, interrupts and repeated states in the same way.
 """
 
 import math
@@ -18,23 +18,24 @@ type Candidate[S, A] = tuple[Hashable, S, Sequence[A]]
 """Key of a state, the state, and the actions that lead from the start to it."""
 
 type Exploration[S, A] = Generator[Candidate[S, A], float, bool]
-"""Generator that yields candidates, receives their costs, and returns whether it was
-complete: whether every state was among them."""
+"""A generator that yields candidates and receives their costs. It returns whether it
+was complete: whether it has yielded every state."""
 
 type Stopped = Literal[
     "exhausted", "stalled", "evaluations", "trials", "seconds", "interrupted"
 ]
-"""Reason for the end of a search: no state left, no new state for long (patience), one of
-the three limits of the budget, or Ctrl-C."""
+"""Why a search ended: all states seen; no new state for long (patience); one of the
+three limits of the budget; or Ctrl-C."""
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Limits of a search; the first one reached ends it, `None` is no limit.
+    """Limits of a search; the first one reached ends it, and `None` is no limit.
 
-    seconds: wall time on `clock`.
-    evaluations: states priced for the first time.
-    trials: candidates looked at, new or not; in a tree search, trajectories.
+    seconds: time by `clock`, real time by default.
+    evaluations: number of states that are priced for the first time.
+    trials: number of candidates, priced before or not; in a tree search, of
+    trajectories.
     """
 
     seconds: float | None = None
@@ -54,7 +55,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Improvement:
-    """A new lowest cost, and when it was found; both counts start at one."""
+    """A new lowest cost, and when it was found; evaluations and trials count from one."""
 
     cost: float
     evaluation: int
@@ -64,13 +65,13 @@ class Improvement:
 
 @dataclass(frozen=True, slots=True)
 class Result[S, A]:
-    """The best state found, and the actions that lead there from the start.
+    """The best state found, and the actions that lead to it from the start.
 
-    cost: cost of `state`; infinite if no feasible state was found, and `state` is then
-        the start.
-    evaluations: number of distinct states priced.
-    trials: number of candidates looked at, those priced before included.
-    is_complete: whether every reachable state was priced, so none costs less.
+    cost: cost of `state`. If no feasible state was found, `state` is the start and the
+        cost is infinite.
+    evaluations: number of distinct states that were priced.
+    trials: number of candidates, including those priced before.
+    is_complete: whether every reachable state was priced, so that none costs less.
     improvements: each new lowest cost, in order.
     """
 
@@ -105,11 +106,14 @@ class Engine(Protocol):
 
     @property
     def patience(self) -> int | None:
-        """Candidates in a row, all priced before, that end a search; `None`: no limit."""
+        """Number of consecutive candidates, all priced before, that ends a search.
+
+        `None` is no limit.
+        """
         ...
 
     def explore[S, A: Hashable](self, problem: Problem[S, A]) -> Exploration[S, A]:
-        """Generator of candidates of a problem; each call yields the same ones."""
+        """The candidates of a problem, as a generator; each call yields the same ones."""
         ...
 
 
@@ -122,9 +126,9 @@ def search[S, A: Hashable](
 ) -> Result[S, A]:
     """The best state that the engine finds within the budget.
 
-    The start is always priced, and no key is priced twice. Ctrl-C ends the search like a
-    limit. A limit in seconds does not cut an evaluation short: the search ends before a
-    trial whose expected end is more than half a trial after the limit.
+    The start is always priced, and no key is priced twice. Ctrl-C ends the search like
+    a limit. An evaluation is never cut short by the limit in seconds: the search ends
+    before a trial that is expected to end more than half a trial after the limit.
     """
     run = _Run(problem, budget, on_improvement)
     is_complete = False
@@ -137,7 +141,7 @@ def search[S, A: Hashable](
 
 
 class _Run[S, A: Hashable]:
-    """State of one search: costs by key, the best candidate, counts."""
+    """One search under way: costs by key, the best candidate, counts."""
 
     def __init__(
         self,
@@ -181,7 +185,10 @@ class _Run[S, A: Hashable]:
         return "trials"
 
     def _is_late(self) -> bool:
-        """Whether half a trial, as long as the last one, would end after the limit."""
+        """Whether half of one more trial would already end after the limit.
+
+        A trial is expected to take as long as the last one.
+        """
         if self.budget.seconds is None:
             return False
         now = self.budget.clock()
@@ -189,7 +196,7 @@ class _Run[S, A: Hashable]:
         return now - self.started + half >= self.budget.seconds
 
     def _look(self, candidate: Candidate[S, A]) -> float | None:
-        """Cost of a candidate; `None` if it is new and no evaluation is left."""
+        """The cost of a candidate; `None` if it is new and no evaluation is left."""
         self.trials += 1
         cost = self.costs.get(candidate[0])
         if cost is not None:

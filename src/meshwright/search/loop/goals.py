@@ -1,8 +1,8 @@
 """Searches for several goals in sequence: each starts from the result of the one before.
 
-A sequence of objectives can guide a search where their sum does not: first time along one
-mesh axis, then along the next, then memory (the meta-controller of Alabed et al., arXiv
-2210.06352).
+A sequence of goals can guide a search better than the sum of their costs: first the
+time along one mesh axis, then along the next, then memory (the meta-controller of
+Alabed et al., arXiv 2210.06352).
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -21,10 +21,11 @@ from meshwright.search.loop.problem import Problem
 
 @dataclass(frozen=True, slots=True)
 class Goal[S, A]:
-    """One objective, with the actions that may serve it.
+    """A cost to minimize, and the actions that may be used for it.
 
-    actions_fn: filter of a state's actions for this goal; keeps all by default.
-    share: weight of this goal when the remaining budget is divided among the goals left.
+    actions_fn: filter of a state's actions for this goal; all by default.
+    share: weight of this goal when the remaining budget is divided among the remaining
+    goals.
     """
 
     name: str
@@ -34,7 +35,9 @@ class Goal[S, A]:
 
     def __post_init__(self) -> None:
         if not self.share > 0:
-            raise SearchError(f"goal {self.name!r} has no share in the budget")
+            raise SearchError(
+                f"goal {self.name!r} has share {self.share}; wanted a number above 0"
+            )
 
 
 def search_goals[S, A: Hashable](
@@ -47,10 +50,10 @@ def search_goals[S, A: Hashable](
 ) -> tuple[Result[S, A], ...]:
     """One result per goal, in order; the state of the last one is the overall result.
 
-    A goal begins in the state of the result before. Its result is that state unless it
-    finds one of less cost by its own objective. `actions` of each result lead from the
-    start of the problem. Budget that a goal leaves unused goes to the next goals. Ctrl-C
-    ends the sequence.
+    Each search starts in the state of the result before, and returns that state unless
+    it finds one of lower cost for its own goal. The `actions` of each result lead from
+    the start of the problem. Budget that a goal does not use goes to the next goals.
+    Ctrl-C ends the sequence.
     """
     results: list[Result[S, A]] = []
     state, path = problem.start(), ()
@@ -72,7 +75,7 @@ def search_goals[S, A: Hashable](
 
 @dataclass(frozen=True, slots=True)
 class _GoalProblem[S, A: Hashable]:
-    """The problem of one goal: its start, its actions and its cost."""
+    """The problem of one goal, with its own start, actions and cost."""
 
     problem: Problem[S, A]
     goal: Goal[S, A]
@@ -97,7 +100,7 @@ class _GoalProblem[S, A: Hashable]:
 
 
 def _share_of(budget: Budget, share: float) -> Budget:
-    """A share of each limit, at least one evaluation and one trial."""
+    """A budget with a share of each limit, at least one evaluation and one trial."""
     return replace(
         budget,
         seconds=None if budget.seconds is None else budget.seconds * share,
@@ -110,8 +113,8 @@ def _count(limit: int | None, share: float) -> int | None:
     return None if limit is None else max(round(limit * share), 1)
 
 
-def _remaining(budget: Budget, spent: Result[object, object]) -> Budget:
-    """The rest of each limit; the least valid limit where nothing is left."""
+def _remaining[S, A](budget: Budget, spent: Result[S, A]) -> Budget:
+    """A budget with what is left of each limit, or the least valid limit if nothing is."""
     seconds, evaluations, trials = budget.seconds, budget.evaluations, budget.trials
     return replace(
         budget,

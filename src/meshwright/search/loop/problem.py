@@ -1,18 +1,17 @@
-"""The search problem: states, actions and costs, all that a search knows.
+"""The interface of a search problem: states, actions and costs.
 
-Two states with equal keys are the same state, however they were reached (transpositions);
-only the first of them is priced.
+Two states with equal keys count as the same state, however they were reached
+(transpositions); only the first of them is priced.
 """
 
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Protocol
 
 type Prior = Callable[[Any, Sequence[Any]], Sequence[float]]
-"""Function from a state and its actions to one weight per action.
+"""A function from a state and its actions to one weight per action.
 
-Actions are tried by falling weight. They exclude none: actions of weight
-zero come last.
-"""
+Actions of larger weight are tried first. None is excluded: actions of weight zero come
+last."""
 
 
 class Problem[S, A: Hashable](Protocol):
@@ -34,9 +33,9 @@ class Problem[S, A: Hashable](Protocol):
         ...
 
     def cost(self, state: S) -> float:
-        """Cost of a state, to be minimised; infinite if the state is infeasible."""
+        """The cost of a state, to be minimized; infinite if the state is infeasible."""
         ...
 
     def key(self, state: S) -> Hashable:
-        """Identity of a state: equal for two states exactly if they are interchangeable."""
+        """The identity of a state; equal for two states if they are interchangeable."""
         ...

@@ -1,4 +1,4 @@
-"""Random walks through a problem, and trajectories, which are mutated and crossed."""
+"""Random walks through a problem, and mutation and crossover of trajectories."""
 
 import math
 import random
@@ -12,7 +12,7 @@ from meshwright.search.loop.problem import Prior, Problem
 def order[A](
     prior_fn: Prior | None, state: object, actions: Sequence[A]
 ) -> Sequence[A]:
-    """Actions by falling weight; equal weights keep their order."""
+    """Actions by falling weight; actions of equal weight keep their order."""
     if prior_fn is None:
         return actions
     weights = prior_fn(state, actions)
@@ -21,10 +21,11 @@ def order[A](
 
 
 class Merits[A: Hashable]:
-    """Mean reward of all trajectories that contain an action, for each action.
+    """The mean reward of all trajectories that contain an action, for each action.
 
-    If the order of decisions matters little, the merit of an action in one state is a good
-    estimate in most others (move averages: Finnsson and Bjornsson, AAAI 2008).
+    If the order of decisions matters little, the merit of an action in one state is a
+    good estimate of it in most other states (move averages: Finnsson and Bjornsson,
+    AAAI 2008).
     """
 
     def __init__(self) -> None:
@@ -50,9 +51,9 @@ _EVEN = 0.1
 class Walker[S, A: Hashable]:
     """Random walks through a problem, of at most `longest` actions.
 
-    Up to `num_draws` actions are drawn by the weights of the prior, and the one of the
-    largest merit is taken. A tenth of the walks ignores the prior, so that weights exclude
-    no action.
+    For each step up to `num_draws` actions are drawn with the weights of the prior, and
+    the one of largest merit is taken. A tenth of the walks ignores the prior, so that
+    every action can be drawn.
     """
 
     problem: Problem[S, A]
@@ -67,7 +68,10 @@ class Walker[S, A: Hashable]:
         return self._draw(state, actions, self._maybe_prior())
 
     def walk(self, states: list[S], actions: list[A], length: int) -> bool:
-        """Append states and actions in place; returns whether the walk may continue."""
+        """Append up to `length` random steps to `states` and `actions`, in place.
+
+        Returns False if the walk has ended in a state without actions.
+        """
         problem, prior_fn = self.problem, self._maybe_prior()
         state = states[-1]
         for _ in range(length):
@@ -81,7 +85,7 @@ class Walker[S, A: Hashable]:
         return True
 
     def _maybe_prior(self) -> Prior | None:
-        """The prior for the next draw or walk; `None` if it is to be uniform."""
+        """The prior for the next draw or walk; `None` if all actions get equal weight."""
         is_even = self.prior_fn is None or self.rng.random() < _EVEN
         return None if is_even else self.prior_fn
 
@@ -100,11 +104,11 @@ class Walker[S, A: Hashable]:
     ) -> Generator[Candidate[S, A], float, float]:
         """Extend a trajectory at random in place, and return the cost of its end.
 
-        While the end is infeasible the walk continues, twice as far each time. It so finds
-        feasible states whether these need many decisions or few.
+        While the end is infeasible the walk continues, each time by twice as many
+        actions. So it finds feasible states whether they need many decisions or few.
         """
         problem, begin = self.problem, len(actions)
-        # Log-uniform: 0, 1 to 2, 3 to 6, 7 to 14 alike.
+        # Log-uniform: lengths of 0, 1 to 2, 3 to 6, 7 to 14 are equally likely.
         length = int((self.longest + 2) ** self.rng.random()) - 1
         while True:
             goes_on = self.walk(states, actions, length)
@@ -117,20 +121,20 @@ class Walker[S, A: Hashable]:
 
 @dataclass(frozen=True, slots=True)
 class Trajectory[S, A]:
-    """A sequence of actions, where action `i` leads from state `i` to state `i + 1`."""
+    """A sequence of actions; action `i` leads from state `i` to state `i + 1`."""
 
     states: tuple[S, ...]
     actions: tuple[A, ...]
 
 
 _ONE_MORE = 0.25
-"""Probability of a further mutation, so that every local optimum can be left."""
+"""Probability of one more mutation, so that every local optimum can be left."""
 
 
 def mutate[S, A: Hashable](
     walker: Walker[S, A], old: Trajectory[S, A]
 ) -> Trajectory[S, A]:
-    """A mutation: one action inserted, removed, replaced or moved; at times several."""
+    """The trajectory with one action, or several, inserted, removed, replaced or moved."""
     new = _mutate_once(walker, old)
     while walker.rng.random() < _ONE_MORE:
         new = _mutate_once(walker, new)
@@ -140,7 +144,7 @@ def mutate[S, A: Hashable](
 def cross[S, A: Hashable](
     walker: Walker[S, A], first: Trajectory[S, A], second: Trajectory[S, A]
 ) -> Trajectory[S, A]:
-    """Crossover: a prefix of the first, then all of the second or a suffix of it."""
+    """Crossover: a prefix of the first trajectory, then the second or a suffix of it."""
     rng = walker.rng
     begin = rng.randint(0, len(first.actions))
     rest = rng.randint(0, len(second.actions)) if rng.random() < 0.5 else 0
@@ -169,7 +173,7 @@ def _mutate_once[S, A: Hashable](
 def _insert[S, A: Hashable](
     walker: Walker[S, A], old: Trajectory[S, A], index: int, rest: Iterable[A]
 ) -> Trajectory[S, A]:
-    """A trajectory up to `index`, then a random possible action, then `rest`."""
+    """The trajectory up to `index`, then a random action, then the actions `rest`."""
     options = walker.problem.actions(old.states[index])
     if not options:
         return _continue(walker, old, index, rest)
@@ -180,7 +184,7 @@ def _insert[S, A: Hashable](
 def _continue[S, A: Hashable](
     walker: Walker[S, A], old: Trajectory[S, A], index: int, rest: Iterable[A]
 ) -> Trajectory[S, A]:
-    """The first `index` actions of a trajectory, then the possible ones of the rest."""
+    """The first `index` actions of a trajectory, then those of `rest` that are possible."""
     states, done = list(old.states[: index + 1]), list(old.actions[:index])
     for action in rest:
         if action in walker.problem.actions(states[-1]):

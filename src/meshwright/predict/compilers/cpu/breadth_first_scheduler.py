@@ -1,7 +1,7 @@
 """Breadth-first schedule: the order in which XLA's CPU compiler runs fusions.
 
-XLA: `BFScheduler`. Independent fusions come next to each other, so that threads can share
-them. That takes more memory: what depends on arguments alone is computed at the start.
+XLA: `BFScheduler`. Independent fusions become neighbours, so that threads can share
+them. That takes more memory: what depends only on arguments is computed at the start.
 """
 
 from collections import deque
@@ -13,7 +13,7 @@ from meshwright.program.ir import Program, Value
 
 
 def breadth_first(fusions: Sequence[Fusion], program: Program) -> list[Fusion]:
-    """The fusions, each queued when the last of its operands is available.
+    """The fusions in the order in which the last of their operands becomes available.
 
     All-reduces over the same devices that do not need each other are launched together.
     """
@@ -53,7 +53,7 @@ def breadth_first(fusions: Sequence[Fusion], program: Program) -> list[Fusion]:
 
 
 def _launch_groups(fusions: Sequence[Fusion]) -> list[int]:
-    """By fusion, the index of the first fusion that it is launched with.
+    """For each fusion, the index of the first fusion that is launched together with it.
 
     All-reduces form a group if they have equal dtypes and parameters, and equally many
     all-reduces in the longest chain before them.

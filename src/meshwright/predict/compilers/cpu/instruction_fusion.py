@@ -1,10 +1,10 @@
 """Fusion decisions of XLA's CPU compiler: what is recomputed, and what a library computes.
 
-Products, convolutions and large reductions are library calls (YNNPACK, Eigen): they read
-their operands from memory, in one order of dims, and write their results. All else is
-fused into loops. Consumers recompute an op if that reads no more than its result, or if
-none of them needs it stored (XLA's `InstructionFusion`, `CpuInstructionFusion` and
-`LibraryRewriter`; jaxlib 0.12).
+Products, convolutions and large reductions are library calls (YNNPACK, Eigen): they
+read their operands from memory, in one order of dims, and write their results.
+Everything else is fused into loops. Consumers recompute an op if it reads no more than
+its result, or if none of them needs the result stored (XLA's `InstructionFusion`,
+`CpuInstructionFusion` and `LibraryRewriter`; jaxlib 0.12).
 """
 
 import math
@@ -26,7 +26,7 @@ _EXPENSIVE = frozenset(
         "tan", "tanh",
     }
 )  # fmt: skip
-"""Ops that are computed once, however many read them."""
+"""Ops that are computed only once, even if several ops read them."""
 
 _LIBRARY_REDUCTIONS = frozenset({"reduce_max", "reduce_min", "reduce_sum"})
 
@@ -41,16 +41,16 @@ _LIBRARY_OPS = frozenset(
 """Ops that a library's reduction computes itself, for floats."""
 
 _MIN_LIBRARY_ELEMENTS = 4096
-"""Elements from which a reduction is the library's."""
+"""Least number of elements of a reduction that a library computes."""
 
 _MIN_ROW_BYTES, _MIN_JOINED_BYTES = 64, 2048
-"""Bytes of a row, and in all, from which a concatenation is a loop of its own."""
+"""Least bytes of a row, and in total, of a concatenation that is a loop of its own."""
 
 _MAX_JOINED_OPERANDS = 8
 
 
 def decide(producer: FusedOp) -> list[Decision]:
-    """The fate of each result of an op."""
+    """For each result of an op, whether it is stored, recomputed by consumers, or both."""
     op, producers, flow, _ = producer
     found: list[Decision] = []
     for value in op.results:
@@ -90,9 +90,9 @@ def is_loop(op: Op) -> bool:
 
 
 def _reads_no_more(op: Op, flow: Flow) -> bool:
-    """Whether an op reads one large operand, or no more elements than it makes.
+    """Whether an op reads one large operand, or no more elements than it computes.
 
-    Operands that only repeat a smaller value are not large.
+    Operands that only repeat a smaller value do not count as large.
     """
     operands, producers = flow.operands[op], flow.producers
     (result, *_) = op.results
@@ -127,9 +127,10 @@ def _fusing_consumers(
 
 
 def _is_for_library(op: Op, producers: Collection[Op], flow: Flow) -> bool:
-    """Whether a library computes an op and its producers of at least as many elements.
+    """Whether a library computes an op together with its large producers.
 
-    It does not if ops outside the fusion read the result of such a producer.
+    Those have at least as many elements as the op. If ops outside the fusion read the
+    result of one of them, the library does not.
     """
     size, fused = math.prod(op.results[0].shape), {op, *producers}
     large = [

@@ -1,9 +1,9 @@
-"""Library rewriter: the operand layouts and fused results that CPU libraries work with.
+"""Library rewriter: the operand layouts and fused results of CPU libraries.
 
 XLA: `LibraryRewriter`, with the copies of `LayoutAssignment`. Products and convolutions
 read operands in one order of dims, so other operands are copied first. They write the
-result of a following transpose or conversion directly. A scatter into zeros that is then
-added to something scatters into that instead.
+result of a following transpose or conversion directly. A scatter into zeros whose
+result is added to a value scatters into that value instead.
 """
 
 from collections import Counter
@@ -43,7 +43,7 @@ def rewrite_for_libraries(program: Program, origins: Origins) -> Program:
 def _fused_results(
     program: Program, producers: Mapping[Atom, Op]
 ) -> tuple[dict[Op, Op], set[Op]]:
-    """Each op that takes in a producer, with its replacement; and those producers.
+    """Replacements of ops that take in their producer, by op; and these producers.
 
     The op is the only reader of the producer.
     """
@@ -76,7 +76,7 @@ def _scatters(op: Op, producers: Mapping[Atom, Op]) -> bool:
 
 
 def _can_write(product: Op, transpose: Op) -> bool:
-    """Whether a product with its operands exchanged writes its own transpose."""
+    """Whether a product writes its own transpose if its operands are exchanged."""
     if product.kind != "dot_general":
         return False
     order: Any = transpose.params["permutation"]
@@ -86,7 +86,10 @@ def _can_write(product: Op, transpose: Op) -> bool:
 
 
 def _misplaced(op: Op, producers: Mapping[Atom, Op]) -> list[int]:
-    """Positions of operands in another order than a library reads, to be copied."""
+    """Positions of operands whose dims are in another order than a library reads.
+
+    They are copied.
+    """
     if op.kind == "conv_general_dilated":
         numbers: Any = op.params["dimension_numbers"]
         return [
@@ -105,9 +108,10 @@ def _misplaced(op: Op, producers: Mapping[Atom, Op]) -> list[int]:
 
 
 def _is_image(shape: tuple[int, ...], spec: Sequence[int], is_kernel: bool) -> bool:
-    """Whether dims are in the order that convolutions read.
+    """Whether dims are in the order in which convolutions read them.
 
-    Images have the order batch, space, features; kernels space, input and output features.
+    Images have the order batch, space, features; kernels space, input and output
+    features.
     spec: the dims of batch and features, or of output and input features; then space.
     """
     first, second, *space = spec
@@ -130,11 +134,11 @@ def reads_through(product: Op, op: Op | None) -> bool:
 
 
 def _is_in_order(op: Op, position: int, order: tuple[int, ...] | None = None) -> bool:
-    """Whether an operand of a product is in the order that libraries read.
+    """Whether the dims of a product's operand are in the order that libraries read.
 
-    In order, a left operand has batch, free, contracted dims, and a right operand batch,
-    contracted, free dims. order: positions of the dims in memory, from the outermost;
-    `None` for row-major order.
+    For a left operand that is batch, free, contracted dims, and for a right operand
+    batch, contracted, free dims. order: positions of the dims in memory, from the
+    outermost; `None` for row-major order.
     """
     contracted, batch = _dims(op)
     shape = op.operands[position].shape
@@ -159,6 +163,6 @@ def _is_stack(op: Op) -> bool:
 
 
 def _dims(op: Op) -> tuple[Any, Any]:
-    """Contracted dims and batch dims, each of both operands."""
+    """Contracted dims of both operands, then batch dims of both."""
     numbers: Any = op.params["dimension_numbers"]
     return numbers

@@ -43,9 +43,9 @@ PASSES = (
 def all_inputs_counted(
     op: Op, number: int, fusions: Sequence[Fusion], layouts: Layouts
 ) -> BodyBuffers:
-    """Body buffers that count every input of the body, shared with an operand or not.
+    """Body buffers of a compiler that counts all inputs, even those in operands' buffers.
 
-    Nothing is updated in place. What a loop stacks is written to the stack.
+    Nothing is updated in place. What a loop stacks is written into the stack.
     """
     del fusions, layouts
     body = op.bodies[number]

@@ -1,9 +1,10 @@
 """Collective pipeliner: loops whose first iteration runs before the loop.
 
-XLA: `CollectivePipeliner`, forward, for reduce-scatters. If a loop stacks what it
-reduce-scatters, such as the gradients of each layer, an iteration starts the collective
-and the next one ends it. So the first iteration is peeled off. It reads its slices of
-stacked operands from the arrays that were passed to the loop, which live until then.
+XLA: `CollectivePipeliner`, forward, for reduce-scatters. If a loop stacks the results
+of a reduce-scatter, such as the gradients of each layer, one iteration starts the
+collective and the next one ends it. For this the first iteration is peeled off. It
+reads its slices of stacked operands from the arrays that were passed to the loop, which
+stay live until then.
 """
 
 from collections.abc import Mapping
@@ -40,7 +41,7 @@ def _is_pipelined(op: Op) -> bool:
 
 
 def _is_scattered(atom: Atom, makers: Mapping[Value, Op]) -> bool:
-    """Whether an atom has the elements of a reduce-scatter's result, perhaps converted."""
+    """Whether an atom is the result of a reduce-scatter, perhaps converted or reshaped."""
     while isinstance(atom, Value) and atom in makers:
         op = makers[atom]
         if op.kind == "reduce_scatter":
@@ -58,8 +59,8 @@ _FORMATS = (Trait.ALIASES_OPERAND, Trait.MOVES)
 def _peeled(loop: Op, origins: Origins) -> list[Op]:
     """The slices that the first iteration reads, that iteration, and the loop without it.
 
-    The loop keeps the results of the first iteration that it stacks: it writes the
-    others beside them.
+    The loop keeps the results that the first iteration stacks, and writes the others
+    next to them.
     """
     (body,), length = loop.bodies, loop.params["length"]
     assert isinstance(length, int), f"a scan of length {length!r}"

@@ -1,10 +1,10 @@
 """Latency-hiding scheduler: the order in which the GPU compiler runs fusions.
 
-XLA: `LatencyHidingScheduler` with `GpuLatencyEstimator`. It orders a program from its end.
-While a collective waits for the fusions that hide it, other fusions whose consumers are
-all in place come before those consumers. So the gradients of weights, which only the
-optimizer reads, are computed late in the backward pass, and what they read lives until
-then.
+XLA: `LatencyHidingScheduler` with `GpuLatencyEstimator`. It orders a program from its
+end. While a collective waits for the fusions that hide it, other fusions whose
+consumers are all placed come before those consumers. So the gradients of weights, which
+only the optimizer reads, are computed late in the backward pass, and their operands
+stay live until then.
 """
 
 from collections.abc import Collection, Sequence
@@ -15,20 +15,20 @@ from meshwright.predict.compilers.hlo.fusion import Fusion, FusionKind
 from meshwright.program.ir import Program, Value
 
 _LATENCY = 5000
-"""XLA's units of time between the start and the end of any collective."""
+"""Time between the start and the end of any collective, in XLA's units."""
 
 _LIBRARY_CALL = 1000
-"""XLA's units of time of a convolution, which cuDNN computes."""
+"""Time of a convolution, which cuDNN computes, in XLA's units."""
 
 
 @dataclass(frozen=True, slots=True)
 class LatencyHidingScheduler:
-    """The pass; `async_collectives` are kinds that run beside kernels."""
+    """The pass; async_collectives: kinds of collectives that run beside kernels."""
 
     async_collectives: Collection[str]
 
     def __call__(self, fusions: Sequence[Fusion], program: Program) -> list[Fusion]:
-        """The fusions in an order in which others hide collectives."""
+        """The fusions in an order in which other fusions hide collectives."""
         del program
         if not any(self._is_async(fusion) for fusion in fusions):
             return list(fusions)
@@ -67,10 +67,10 @@ class LatencyHidingScheduler:
 
 
 def _cost(fusion: Fusion) -> int:
-    """XLA's units of time of a fusion, in which all others can be neglected.
+    """Time of a fusion in XLA's units.
 
-    One matrix product or loop hides a collective: XLA estimates its time, which it does
-    not for libraries.
+    XLA estimates the time of a matrix product or loop, but not of library calls: one
+    product or loop hides a collective.
     """
     if fusion.kind is FusionKind.REGION:
         return _LATENCY
@@ -83,7 +83,7 @@ def _cost(fusion: Fusion) -> int:
 def _dependencies(
     fusions: Sequence[Fusion], makers: dict[Value, int]
 ) -> list[list[int]]:
-    """The fusions that each one waits for: those that make what it reads.
+    """The fusions that each fusion waits for: those that compute what it reads.
 
     Fusions with an effect keep their order.
     """

@@ -1,10 +1,11 @@
-"""Layout assignment: loops that want the dims of a stacked array in other orders.
+"""Layout assignment: copies of stacked arrays whose loops need different orders of dims.
 
-XLA: `GpuLayoutAssignment`. A matrix product writes its dims in the order of its result. It
-reads batched matrices only if batch, contracted and other dims are each side by side.
-Values keep the order that a product gives them or asks of them, through transposes and
-elementwise ops. If the loop of the forward pass stacks a value in one order, and the loop
-of the backward pass reads it in another, the whole stack is copied in between.
+XLA: `GpuLayoutAssignment`. A matrix product writes its dims in the order of its result.
+It reads batched matrices only if the batch, the contracted and the other dims are each
+adjacent. Values keep the order in which a product writes or reads them, through
+transposes and elementwise ops. If the loop of the forward pass stacks a value in one
+order, and the loop of the backward pass reads it in another, the whole stack is copied
+in between.
 """
 
 from collections.abc import Sequence
@@ -22,14 +23,14 @@ from meshwright.program.ir import Atom, Op, Program, Value
 from meshwright.program.ops import Trait, has_trait
 
 Order = tuple[int, ...]
-"""Dims from the outermost to the innermost in memory, as numbers among those that have
-more than one element. Dims of one element may be anywhere."""
+"""Dims from the outermost to the innermost in memory, as numbers among the dims that
+have more than one element. Dims of one element may be anywhere."""
 
 COPY = "copy_p"
 
 
 def assign_gpu_layouts(compilation: Compilation) -> Compilation:
-    """The compilation with those copies, and with the minor dims of its values."""
+    """The compilation after `copy_between_orders`, with the minor dims of its values."""
     return assign_layouts(Rewrite(copy_between_orders)(compilation))
 
 
@@ -73,9 +74,9 @@ def _stacked_orders(op: Op, is_result: bool) -> list[tuple[int, Order]]:
 
 
 def dim_orders(body: Program) -> dict[Value, Order]:
-    """Orders that the matrix products of a program decide on, by value.
+    """The order of dims of each value that the matrix products of a program require.
 
-    What a product asks for counts before what the product that makes a value gives.
+    An order that a product needs to read has precedence over one that a product writes.
     """
     orders: dict[Value, Order] = {}
     for op in reversed(body.ops):
@@ -106,7 +107,7 @@ def dim_orders(body: Program) -> dict[Value, Order]:
 
 
 def _add(orders: dict[Value, Order], found: Any) -> None:
-    """Adds orders of values that have none so far."""
+    """Add the orders of values that have none so far."""
     for value, order in found:
         if isinstance(value, Value) and order is not None:
             orders.setdefault(value, order)
@@ -123,7 +124,7 @@ def _extents(value: Atom) -> tuple[int, ...]:
 def _through(
     op: Op, order: Order, operand: Atom, is_forward: bool = False
 ) -> Order | None:
-    """The order of an operand from that of the result, or the reverse.
+    """The order of an operand, given that of the result, or the reverse.
 
     `None` if the op moves elements in another way than a transpose does.
     """
@@ -143,9 +144,9 @@ def _through(
 
 
 def _operand_order(op: Op, position: int) -> Order | None:
-    """The order in which a product asks for an operand; `None` if it reads any.
+    """The order in which a product needs an operand; `None` if it can read any.
 
-    Without batch dims, or if each kind of dims is side by side, it takes what it gets.
+    It can read any order without batch dims, or if each kind of dims is adjacent.
     """
     numbers: Any = op.params["dimension_numbers"]
     contracted, batch = (tuple(pair[position]) for pair in numbers)
@@ -161,5 +162,5 @@ def _operand_order(op: Op, position: int) -> Order | None:
 
 
 def _is_run(dims: Sequence[int]) -> bool:
-    """Whether dims are side by side, in rising order."""
+    """Whether dims are consecutive and ascending."""
     return list(dims) == list(range(dims[0], dims[0] + len(dims))) if dims else True

@@ -1,8 +1,9 @@
 """Priority fusion: which results XLA's GPU compiler recomputes instead of storing them.
 
 XLA: `PriorityFusion`, after `GemmFusion`. An elementwise op is computed by all of its
-consumers or by none. A kernel for a matrix product computes no elementwise op that another
-consumer needs too, and a convolution, which a library computes, none at all.
+consumers or by none. A kernel for a matrix product does not compute elementwise ops
+that another consumer also needs, and a convolution, which a library computes, computes
+none.
 """
 
 import math
@@ -28,14 +29,14 @@ _EXPENSIVE = frozenset(
     {"acos", "asin", "atan2", "cos", "digamma", "erf", "erf_inv", "erfc", "lgamma", "pow",
      "sin", "tan", "tanh"}
 )  # fmt: skip
-"""Ops that take a GPU longer to compute than to read: more than ten cycles an element."""
+"""Ops that a GPU computes more slowly than it reads: more than ten cycles per element."""
 
 _EMITTED = frozenset({FusionKind.LOOP, FusionKind.REDUCTION})
 """Kinds of fusions that XLA emits itself, element by element."""
 
 
 def decide(producer: FusedOp) -> Sequence[Decision]:
-    """The fate of each result of an op."""
+    """For each result of an op, whether it is stored, recomputed by consumers, or both."""
     op, _, flow, _ = producer
     carried = recomputed_carries(op) if op.bodies else ()
     found: list[Decision] = []
@@ -77,9 +78,9 @@ def _can_fuse(consumer: Op, producer: FusedOp, value: Value) -> bool:
 
 
 def _is_operand(producer: FusedOp, value: Value) -> bool:
-    """Whether a product computes a value as its operand (XLA: `IsInputWorthFusing`).
+    """Whether a product's kernel also computes its operand (XLA: `IsInputWorthFusing`).
 
-    It does for a value that nothing else needs, if it then reads no more.
+    It does if nothing else needs the value and the product then reads no more.
     """
     reads = producer.producers.reads
     is_single = len(producer.flow.consumers[value]) == 1
@@ -89,7 +90,8 @@ def _is_operand(producer: FusedOp, value: Value) -> bool:
 def _saves_time(producer: FusedOp, value: Value, consumers: Sequence[Op]) -> bool:
     """Whether several consumers read less if each of them computes a value.
 
-    Otherwise the value is written once and read by each, and its operands are read once.
+    Otherwise the value is written once and read by each, and its operands are read
+    once.
     """
     op, flow, reads = producer.op, producer.flow, producer.producers.reads
     if any(each.kind in _EXPENSIVE for each in (op, *producer.producers.ops)):

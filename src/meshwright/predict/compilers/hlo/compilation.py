@@ -56,32 +56,33 @@ class Compiler:
 
     @property
     def assigns_memory_spaces(self) -> bool:
-        """Whether the compiler places values in scratch memory, which is then no cache."""
+        """Whether the compiler places values in scratch memory; if not, it is a cache."""
         return any(each.stage is Stage.MEMORY for each in self.passes)
 
 
 class Origins(dict[Op, Op]):
-    """The op of the input program, by op that a pass made in its place."""
+    """For each op that a pass has added, the op of the input program that it replaces."""
 
     def replace(self, op: Op, **fields: Any) -> Op:
-        """An op with other fields, which stands for the same op of the input program."""
+        """An op with other fields, which counts as the same op of the input program."""
         made = replace(op, **fields)
         self[made] = self.get(op, op)
         return made
 
     def with_bodies(self, op: Op, rewrite: RewriteFn) -> Op:
-        """An op with its bodies rewritten; itself if they stay themselves."""
+        """An op with its bodies rewritten; the same op if no body changes."""
         bodies = tuple([rewrite(body, self) for body in op.bodies])
         return op if bodies == op.bodies else self.replace(op, bodies=bodies)
 
 
 RewriteFn = Callable[[Program, Origins], Program]
-"""The program rewritten, itself if nothing changes; adds the origins of new ops."""
+"""A function from a program to the rewritten program, or to the same one if nothing
+changes. It also records the origins of new ops."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """A pass that looks at nothing but the program, and changes nothing else."""
+    """A pass that reads and changes only the program."""
 
     rewrite: RewriteFn
 

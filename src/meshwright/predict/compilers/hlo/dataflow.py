@@ -1,7 +1,7 @@
-"""Producers and consumers of each value of a program, with bitcasts looked through.
+"""Producers and consumers of each value of a program; bitcasts are looked through.
 
-A bitcast (a reshape and its like) is the same memory under another name, so it produces
-nothing: its result stands for the operand.
+A bitcast (such as a reshape) gives the same memory another name, so it produces
+nothing: its result is replaced by its operand.
 """
 
 from collections import defaultdict
@@ -20,20 +20,20 @@ from meshwright.program.ir import Atom, Op, Program, Value
 from meshwright.program.ops import Trait, has_trait
 
 _MOST_STEPS = 8
-"""Elementwise ops within which paths that part must join again."""
+"""Largest number of elementwise ops after which paths that split must join again."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Flow:
     """The dataflow of one program or body.
 
-    kinds, operands: by op that computes something, in the order of the program; an
-        operand that the bodies of a loop keep as bfloat16 is the cast of the value.
-    producers: the op that makes a value. consumers: by value, once for each time that
-        an op reads it.
+    kinds, operands: for each op that computes something, in the order of the program;
+        an operand that the bodies of a loop keep as bfloat16 is the cast of the value.
+    producers: the op that computes a value. consumers: for each value, one entry for
+        each time that an op reads it.
     stored: values that are in memory: outputs, operands of barriers and of `casts`.
     casts: by result, conversions that a loop would otherwise do in every iteration.
-    sources: by result of a bitcast, the value whose memory it is.
+    sources: for each result of a bitcast, the value whose memory it is.
     """
 
     kinds: Mapping[Op, FusionKind]
@@ -52,7 +52,7 @@ class Flow:
         return self.operands[op][before] if is_value else None
 
     def chain_links(self) -> dict[Value, Op]:
-        """The producer of each value that passes between two elementwise ops alone."""
+        """The producer of each value that leads from one elementwise op only to another."""
         kinds, stored, loop = self.kinds, self.stored, FusionKind.LOOP
         producer_of = self.producers.get
         return {
@@ -69,8 +69,8 @@ class Flow:
     def paths_join(self, value: Value) -> bool:
         """Whether all paths from a value join in one op whose result is stored.
 
-        True of `x` in `x * logistic(x)` if the product is written. A result that several
-        ops read counts as stored, as most such results are.
+        True of `x` in `x * logistic(x)` if the product is written. A result that
+        several ops read counts as stored, as most such results are.
         """
         ops = set(self.consumers.get(value, ()))
         for _ in range(_MOST_STEPS):
@@ -89,7 +89,7 @@ class Flow:
         return False
 
     def is_reshaped_for(self, consumer: Op, value: Value) -> bool:
-        """Whether a convolution reads an operand in another shape than it was made in."""
+        """Whether a convolution reads an operand in a shape other than its producer's."""
         if consumer.kind != "conv_general_dilated":
             return False
         pairs = zip(consumer.operands, self.operands[consumer], strict=True)
@@ -97,7 +97,7 @@ class Flow:
 
 
 def body_inputs(op: Op, value: Value, sources: Mapping[Value, Value]) -> list[Value]:
-    """The inputs of an op's bodies that stand for a value it reads."""
+    """The inputs of an op's bodies through which they get `value`, one of its operands."""
     return [
         op.bodies[body].inputs[i]
         for wire in op.wires
@@ -142,9 +142,9 @@ def _round_loop_operands(
     bfloat16: Collection[Value],
     sources: Mapping[Value, Value],
 ) -> dict[Value, Op]:
-    """Casts in front of loops, by value that the bodies keep as bfloat16.
+    """Replace operands that a loop's bodies keep as bfloat16 by casts before the loop.
 
-    operands: of each op; those of loops are replaced, those of casts added.
+    Returns each cast by the value that it reads. operands: by op; changed in place.
     """
     casts: dict[Value, Op] = {}
     for op in [op for op in operands if op.bodies]:
@@ -164,7 +164,7 @@ def _round_loop_operands(
 
 
 def stored_outputs(program: Program) -> tuple[Atom, ...]:
-    """The outputs of a program, each bitcast replaced by the value it renames."""
+    """The outputs of a program, with each bitcast replaced by its source."""
     known = _OUTPUTS.get(program)
     if known is None:
         sources = bitcast_sources(program)
@@ -175,7 +175,7 @@ def stored_outputs(program: Program) -> tuple[Atom, ...]:
 
 
 _OUTPUTS: WeakKeyDictionary[Program, tuple[Atom, ...]] = WeakKeyDictionary()
-"""Outputs of programs that are in use: every analysis of live ranges asks for them."""
+"""Cache of the outputs of programs, which every analysis of live ranges needs."""
 
 
 def stacked_ends(op: Op) -> list[tuple[Program, Value]]:
@@ -190,7 +190,7 @@ def stacked_ends(op: Op) -> list[tuple[Program, Value]]:
 
 
 def bitcast_sources(program: Program) -> dict[Value, Value]:
-    """The value whose memory a bitcast's result is, by result."""
+    """Results of bitcasts, each with the value whose memory it shares."""
     found: dict[Value, Value] = {}
     for op in filter(_only_renames, program.ops):
         for result, operand in zip(op.results, op.operands, strict=False):

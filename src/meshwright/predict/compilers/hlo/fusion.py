@@ -1,4 +1,4 @@
-"""Fusions: ops that a compiler emits as one, their roots and fused producers."""
+"""Fusions: ops that a compiler emits as one, with a root and fused producers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from meshwright.program.records import fast_frozen
 
 
 class FusionKind(Enum):
-    """Kind of the root of a fusion, which decides what bounds its time."""
+    """The kind of a fusion's root op, which decides what limits the fusion's time."""
 
     PRODUCT = "product"  # the matrix unit
     REDUCTION = "reduction"
@@ -29,13 +29,13 @@ class FusionKind(Enum):
 
 
 BARRIER = "optimization_barrier"
-"""An op that nothing is fused across, so that its operands are in memory."""
+"""An op across which nothing is fused, so that its operands are in memory."""
 
 SLICE_OF_DEVICE = "all_slice"
 """An op that slices the device's own part out of a value that every device has whole."""
 
 SPACE_TO_BATCH_COPY = "space_to_batch"
-"""An op that copies images split in space to another layout; it is in no input program."""
+"""An op that copies images split in space to another layout; no input program has it."""
 
 _KIND_OF = {
     **dict.fromkeys(ops_with(Trait.REGION), FusionKind.REGION),
@@ -91,13 +91,15 @@ class Fusion:
     reads, writes: values in memory. work: of all ops, also those that other fusions
         compute as well.
     in_place: the operand whose memory the result may take if nothing reads it later.
-    bodies: of control flow, the fusions of each body.
+    bodies: for control flow, the fusions of each body.
     merged: the fusions that multi-output fusion merged into this one.
     overwrites: operands whose buffer the result may take if this is their last use.
-    replaces: by result of a loop, the operand whose buffer it takes: what it carries.
-    is_joined: whether it is launched with the fusion before it; buffers are its own.
-    shares: by operand of which only the device's own slice is read, the share of it.
-    sides: of a matrix product, by operand, the values in `reads` it is computed from.
+    replaces: for results of a loop, the operand (a carry) whose buffer they take.
+    is_joined: whether it is launched together with the fusion before it; it keeps
+    its own buffers.
+    shares: for operands of which only the device's own slice is read, that share.
+    sides: for a matrix product, the values in `reads` from which each operand is
+    computed.
     """
 
     root: Op
@@ -121,7 +123,7 @@ class Fusion:
 
 
 def read_shares(fusions: Iterable[Fusion]) -> dict[Value, float]:
-    """The share of each value that several fusions read together, if below 1."""
+    """The share of each value that the fusions read, taken together, if it is below 1."""
     shares: dict[Value, float] = {}
     for fusion in fusions:
         for value in fusion.reads:
@@ -131,7 +133,7 @@ def read_shares(fusions: Iterable[Fusion]) -> dict[Value, float]:
 
 
 def launch_groups(fusions: Sequence[Fusion]) -> list[tuple[int, int]]:
-    """By fusion, the first and the last index of those that are launched with it."""
+    """For each fusion, the first and last index of those that are launched with it."""
     if not any(fusion.is_joined for fusion in fusions):
         return [(i, i) for i in range(len(fusions))]
     starts = [i for i, fusion in enumerate(fusions) if not fusion.is_joined]
@@ -151,7 +153,8 @@ def widening_bytes(op: Op) -> int:
 class FusedProducers:
     """Ops that a consumer computes itself, with their work.
 
-    ops: each after those whose results it reads. reads: stored values that they read.
+    ops: each after the ops whose results it reads. reads: the stored values that they
+    read.
     """
 
     ops: dict[Op, OpWork]
@@ -160,9 +163,10 @@ class FusedProducers:
     def shares(
         self, root: Op, operands: Mapping[Op, Sequence[Value]]
     ) -> dict[Value, float]:
-        """The share of each value that is needed; empty if all are needed whole.
+        """The share of each value that is needed; empty if all values are needed in full.
 
-        root: the op that the producers are fused into. operands: of each op, as stored.
+        root: the op into which the producers are fused. operands: of each op, as
+        stored.
         """
         shares: dict[Value, float] = {}
         if SLICE_OF_DEVICE not in [root.kind, *(op.kind for op in self.ops)]:

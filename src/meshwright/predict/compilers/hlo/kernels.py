@@ -1,7 +1,7 @@
 """Kernels of a device program: their work and traffic, before a chip gives them times.
 
 Fusions that multi-output fusion merges are one kernel. The traffic of a kernel is found
-once; another machine only has to say which values stay in its scratch memory.
+once; for another machine only the values in its scratch memory change.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from meshwright.program.ops import Trait, has_trait
 from meshwright.program.records import fast_frozen
 
 _MAX_RATIO = 2.0
-"""Times that an array besides the operands may be larger or smaller than the result: of
-a vector or a sum nothing is read for each tile."""
+"""An array besides the operands that is more than this many times larger or smaller
+than the result is not read for each tile, such as a vector or a sum."""
 
 _Sizes = tuple[tuple[Value, float], ...]
 
@@ -42,15 +42,15 @@ class OnChipRange(NamedTuple):
 class OnChipCandidates:
     """Values of one program or body that may stay in scratch memory.
 
-    ranges: shortest live range first: it takes scratch memory for the shortest time.
-    num_fusions: of the program.
+    ranges: sorted from the shortest live range, which takes scratch memory for the
+    shortest time. num_fusions: number of fusions of the program.
     """
 
     ranges: tuple[OnChipRange, ...]
     num_fusions: int
 
     def fitting(self, scratch_bytes: float) -> frozenset[Value]:
-        """The values that scratch memory holds throughout their live ranges."""
+        """The values that fit into scratch memory throughout their live ranges."""
         used = np.zeros(self.num_fusions, np.int64)
         kept: list[Value] = []
         for value, start, end, size in self.ranges:
@@ -64,15 +64,17 @@ class OnChipCandidates:
 
 
 Access = tuple[Value, int, int, int]
-"""A value that a kernel reads or writes and that scratch memory may hold: its elements,
-those that pass through registers, and bytes of traffic if main memory holds it."""
+"""A value that a kernel reads or writes and that may be in scratch memory; its
+elements; those that pass through registers; and bytes of traffic if it is in main
+memory."""
 
 
 class StreamedOperands(NamedTuple):
-    """Arrays that may stream through a product, each with its bytes.
+    """Arrays that a product may read repeatedly while it runs, each with its bytes.
 
-    left, right: what an operand is computed from. others: what is read or written
-    besides. elements: of the result. widest: bytes of an element that is written.
+    left, right: arrays from which an operand is computed. others: what is read or
+    written besides. elements: of the result. widest: bytes of the widest element that
+    is written.
     """
 
     left: _Sizes
@@ -97,11 +99,11 @@ class Kernel:
     """A fusion, or several merged by multi-output fusion, that is launched once.
 
     accesses: reads and writes of values that may stay in scratch memory.
-    num_bytes, elements: read and written if nothing is in scratch memory; of a
+    num_bytes, elements: read and written if nothing is in scratch memory; for a
         collective, the bytes of its whole value.
     work: a key; kernels with equal keys, bytes and elements take equally long.
-    streams: of a product, the operands that may be read more than once.
-    bodies: of control flow, the kernels of each body.
+    streams: for a product, the operands that may be read more than once.
+    bodies: for control flow, the kernels of each body.
     """
 
     fusion: Fusion
@@ -136,10 +138,11 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KernelSequence:
-    """The kernels of a program or body, in an order that is valid.
+    """The kernels of a program or body, in a valid order.
 
-    inputs: available from the start. on_chip: may stay in scratch memory.
-    axes: mesh axes of all collectives, those of bodies included.
+    inputs: values available from the start. on_chip: values that may stay in scratch
+    memory.
+    axes: mesh axes of all collectives, also of those in bodies.
     """
 
     inputs: tuple[Value, ...]
@@ -160,7 +163,7 @@ def multi_output_writes(sequence: KernelSequence) -> list[tuple[Value, ...]]:
 
 
 def accessed_values(fusion: Fusion) -> list[Value]:
-    """Values that a fusion reads and writes; a slice stands for an array sliced."""
+    """Values that a fusion reads and writes; for a sliced array, the slice."""
     root = fusion.root
     accessed = [*fusion.reads, *fusion.writes]
     if has_trait(root.kind, Trait.READS_AT_INDEX) and root.operands[0] in accessed:
@@ -186,11 +189,10 @@ def collective_bytes(fusion: Fusion, layouts: Layouts) -> int:
 
 
 def streamed_operands(fusion: Fusion, layouts: Layouts) -> StreamedOperands | None:
-    """The arrays that a product's operands, and its result, are computed from.
+    """The arrays from which a product's operands and result are computed.
 
     Of an array larger than the operand, only as many elements count as the operand has:
-    the operand is then a slice of it.
-    `None` if the fusion is no matrix product.
+    the operand is then a slice of it. `None` if the fusion is no matrix product.
     """
     if not fusion.sides:
         return None

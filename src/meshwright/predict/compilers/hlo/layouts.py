@@ -18,7 +18,7 @@ from meshwright.predict.roofline.matrix_unit import padded_extent
 from meshwright.program.ir import Program, Value, itemsize_bytes
 
 _WORD = 4
-"""Bytes in which rows of smaller elements are packed."""
+"""Rows of smaller elements are packed into words of this many bytes."""
 
 _BFLOAT16_BYTES = 2
 
@@ -33,10 +33,10 @@ class PhysicalShape(NamedTuple):
 
 
 class ShapeLayouts(NamedTuple):
-    """Minor dims that convolutions and batched products ask for, by shape.
+    """Minor dims that convolutions and batched products require, by shape.
 
-    inputs: of the program, which come as the caller laid them out.
-    images: batch and feature dims of what convolutions read or make.
+    inputs: inputs of the program, which have the caller's layouts.
+    images: batch and feature dims of what convolutions read or compute.
     batched_products: dims of their results, two of which are minor: all but batch dims.
     """
 
@@ -49,7 +49,7 @@ _NO_SHAPES = ShapeLayouts()
 
 
 def shape_layouts(program: Program) -> ShapeLayouts:
-    """The minor dims that a program's convolutions and batched products ask for."""
+    """The minor dims that a program's convolutions and batched products require."""
     images: dict[_Shape, tuple[int, int]] = {}
     batched_products: dict[_Shape, _Shape] = {}
     for op in program.walk():
@@ -66,23 +66,23 @@ def shape_layouts(program: Program) -> ShapeLayouts:
 
 
 _Memo = dict[object, int]
-"""Sizes reckoned so far: bytes by value, elements with padding by shape."""
+"""Sizes computed so far: bytes by value, elements with padding by shape."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layouts:
     """How the values of one device program are stored in memory.
 
-    tile: rows and columns to which the two minor dims are padded. Which dims those are
-        is the compiler's choice, taken to be the pair with the least padding.
+    tile: rows and columns to which the two minor dims are padded. The compiler chooses
+        these dims; they are taken to be the pair with the least padding.
     bfloat16: float32 values that are stored as bfloat16.
     recomputed: inputs of bodies that are never in memory, since readers compute them.
     slices: values that are part of another buffer, such as one iteration's slice of
         what a loop scans.
-    on_chip: values that scratch memory holds throughout their live ranges.
+    on_chip: values that are in scratch memory throughout their live ranges.
     unpadded: values that are stored without padding.
     shapes: minor dims by shape.
-    physical: by value that is stored in another shape, that shape.
+    physical: for values that are stored in another shape, that shape.
     """
 
     tile: tuple[int, int] = (1, 1)
@@ -103,7 +103,7 @@ class Layouts:
         return replace(self, _memo={}, **fields)
 
     def num_bytes(self, value: Value) -> int:
-        """Bytes of a value's elements, without padding, which is not read."""
+        """Bytes of a value's elements, without padding, which is never read."""
         return self.itemsize(value) * math.prod(value.shape)
 
     def itemsize(self, value: Value) -> int:
@@ -137,9 +137,9 @@ class Layouts:
         return itemsize * elements * padded // max(elements, 1)
 
     def padded(self, shape: Sequence[int], minor: Sequence[int], itemsize: int) -> int:
-        """Elements with padding, where two of the extents `minor` are the minor dims.
+        """Elements with padding if two of the extents in `minor` are the minor dims.
 
-        A tile has no more rows than the power of two that its dim needs, and than fill
+        A tile has at most as many rows as the next power of two of its dim, and as fill
         words of 32 bits: all 696,646 arrays of float32, int32 and bfloat16 in 69
         programs are stored so (libtpu 0.0.50); some of bool have tiles of 32 rows.
         """
@@ -158,7 +158,7 @@ class Layouts:
     def _padded_elements(
         self, shape: _Shape, minor: _Shape | None, is_fixed: bool, itemsize: int
     ) -> int:
-        """Elements with padding; `is_fixed` says that no convolution decides on dims."""
+        """Elements with padding; is_fixed: whether no convolution decides on the dims."""
         if len(shape) < 2:
             return padded_extent(shape[0], self.tile[1]) if shape else 1
         image = None if is_fixed else self.shapes.images.get(shape)

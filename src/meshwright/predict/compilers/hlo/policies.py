@@ -16,9 +16,9 @@ from meshwright.program.ir import Atom, Op, Program, Value
 
 
 class Decision(NamedTuple):
-    """Fate of one result of an op: written to memory, recomputed by consumers, or both.
+    """Whether one result of an op is written to memory, recomputed by consumers, or both.
 
-    consumers: which of them recompute it; `None` means all.
+    consumers: the consumers that recompute it; `None` means all.
     """
 
     is_stored: bool
@@ -43,13 +43,13 @@ class FusedOp(NamedTuple):
 class FusionPolicy:
     """Choices of one compiler in forming fusions.
 
-    decide: what becomes of each result of an op.
-    single_consumer_chains: by value that its one consumer fuses in any case, its
+    decide: what happens to each result of an op.
+    single_consumer_chains: for values that their one consumer fuses in any case, the
         producer; such values are not decided on one by one.
     aliased_operands: operands whose buffers a result may take after their last use.
-    carried_operands: by result of a loop, the operand whose buffer it takes.
+    carried_operands: for results of a loop, the operand whose buffer they take.
     stack_outputs: outputs of an op's bodies that are written into the stacked result.
-    slice_readers: kinds of fusions that read a slice of a stacked operand where it is.
+    slice_readers: kinds of fusions that read a slice of a stacked operand in place.
     reclassify: the dataflow after ops are pattern-matched, such as softmaxes.
     """
 
@@ -63,7 +63,8 @@ class FusionPolicy:
 
 
 BodyOrderFn = Callable[[Op, int, Sequence[Fusion]], Sequence[Fusion]]
-"""The fusions of one body of an op, by its number, in the order in which they run."""
+"""A function from an op, the number of a body and its fusions to the order in which
+they run."""
 
 
 class HeapOrder(Enum):
@@ -75,11 +76,11 @@ class HeapOrder(Enum):
 
 
 class BodyBuffers(NamedTuple):
-    """The buffers of one body of a loop or a branch that are not made inside it.
+    """The buffers of one body of a loop or branch that are not written inside it.
 
-    inputs: with a buffer inside the body. outputs: that live to the end of the body.
-    aliases: by input, the output that takes its buffer over.
-    outside: inputs whose bytes are counted outside the body as well.
+    inputs: those with a buffer inside the body. outputs: those that live to its end.
+    aliases: for inputs, the output that takes over the buffer.
+    outside: inputs whose bytes are also counted outside the body.
     """
 
     inputs: Sequence[Value]
@@ -91,7 +92,10 @@ class BodyBuffers(NamedTuple):
 def all_inputs_shared(
     op: Op, number: int, fusions: Sequence[Fusion], layouts: Layouts
 ) -> BodyBuffers:
-    """Body buffers if inputs have those of operands, and carries are updated in place."""
+    """Body buffers of a compiler whose inputs share the operands' buffers.
+
+    Carries are updated in place.
+    """
     body = op.bodies[number]
     shared = shared_inputs(op, number)
     inputs = [v for v in body.inputs if v not in shared]
@@ -102,7 +106,7 @@ def all_inputs_shared(
 def carried_in_place(
     op: Op, number: int, fusions: Sequence[Fusion], layouts: Layouts
 ) -> dict[Value, Atom]:
-    """The output that fusions write into an input's buffer, by input of one body."""
+    """The outputs that fusions write into the buffers of inputs of one body, by input."""
     inputs, outputs = op.bodies[number].inputs, stored_outputs(op.bodies[number])
     made, size = {value for each in fusions for value in each.writes}, layouts.size
     return {
@@ -116,7 +120,7 @@ def carried_in_place(
 
 
 def shared_inputs(op: Op, number: int) -> set[Value]:
-    """The inputs of one body that have an operand's buffer: all but slices of one."""
+    """The inputs of one body that share an operand's buffer: all except slices."""
     return {
         op.bodies[body].inputs[i]
         for wire in op.wires
@@ -130,15 +134,17 @@ def shared_inputs(op: Op, number: int) -> set[Value]:
 class BufferPolicy:
     """Choices of one compiler in assigning buffers.
 
-    alignment_bytes: of offsets, and of the tables of addresses that prefetched arguments
-        and kernels with several results have; 0 if unknown.
+    alignment_bytes: of offsets, and of the address tables for prefetched arguments and
+        for kernels with several results; 0 if unknown.
     compresses_layouts: whether padding is removed when memory is short.
     outputs: values of a program that live to its end.
-    body_buffers: of body `number` of an op, whose fusions are given.
+    body_buffers: from an op, the number of a body and its fusions to the body's
+    buffers.
     body_order: the order in which such fusions run; by default that of the program.
-    preallocates_stacks: whether what a loop stacks has its buffer from the beginning.
-    aliases_any_size: whether a result may take any operand's buffer that is free, also
-        of another size and if the kernel that wrote the operand writes more than that.
+    preallocates_stacks: whether a stack of a loop has its buffer from the beginning.
+    aliases_any_size: whether a result may take any operand's buffer that is free, even
+        of another size, and even if the kernel that wrote the operand writes several
+        values.
     """
 
     heap: HeapOrder = HeapOrder.BEST_FIT

@@ -1,6 +1,6 @@
-"""The pipeline of a compiler that fuses as XLA does, and does nothing else.
+"""The pipeline of a compiler that fuses like XLA, and does nothing else.
 
-It stands for machines whose compiler nobody has described.
+It is used for machines whose compiler has not been described.
 """
 
 from meshwright.predict.compilers.hlo.compilation import Compiler

@@ -29,21 +29,21 @@ _MOVES = frozenset(
     }
     - {"split", "stack", "stop_gradient", "tile", "unstack"}  # not seen compiled
 )  # fmt: skip
-"""Ops whose result holds elements of their operands, so that rounding commutes."""
+"""Ops whose result consists of elements of their operands, so that rounding commutes."""
 
 _MAY_ACCEPT = _MOVES | {
     *ops_with(Trait.CONTRACTION),
     "convert_element_type",
     "reduce_sum",
 }
-"""Ops that may read bfloat16 in the place of float32; all others keep their dtypes."""
+"""Ops that may read bfloat16 instead of float32; all others keep their dtypes."""
 
 _INDICES = {"dynamic_slice": 1, "dynamic_update_slice": 2, "gather": 1}
-"""Number of the first operand that is an index, by kind of op that has indices."""
+"""For kinds of op with indices, the number of the first operand that is an index."""
 
 
 def propagate_bfloat16(compilation: Compilation) -> Compilation:
-    """The compilation with layouts that store values as bfloat16 where that is exact."""
+    """The compilation, with layouts that store values as bfloat16 where that is exact."""
     values = bfloat16_values(compilation.program)
     return replace(compilation, layouts=compilation.layouts.changed(bfloat16=values))
 
@@ -56,14 +56,14 @@ def bfloat16_values(program: Program) -> frozenset[Value]:
 
 
 class _Readers:
-    """The answers of the known readers of each value: whether they accept bfloat16."""
+    """The values that readers visited so far accept, or refuse, to read as bfloat16."""
 
     def __init__(self) -> None:
         self.accepted: set[Atom] = set()
         self.refused: set[Atom] = set()
 
     def note(self, atoms: Sequence[Atom], accepts: Sequence[bool]) -> None:
-        """Record the answer of an op for each of its operands."""
+        """Record for each operand of an op whether the op accepts it as bfloat16."""
         for atom, accepted in zip(atoms, accepts, strict=True):
             (self.accepted if accepted else self.refused).add(atom)
 
@@ -74,13 +74,13 @@ class _Readers:
 
 
 class _Search:
-    """Walk against the order of the program, so that readers come before producers."""
+    """A walk from the end of the program, so that readers come before producers."""
 
     def __init__(self) -> None:
         self.bfloat16: set[Value] = set()
 
     def visit(self, program: Program, outputs: Sequence[bool]) -> list[bool]:
-        """Whether each input may be bfloat16, given which outputs may be."""
+        """Mark bfloat16 values; returns which inputs may be, given which outputs may be."""
         readers = _Readers()
         producers: dict[Atom, Op] = {r: op for op in program.ops for r in op.results}
         if self.bfloat16:
@@ -114,10 +114,11 @@ class _Search:
         return [readers.accept(v) for v in program.inputs]
 
     def _region(self, op: Op, may_be: list[bool]) -> list[bool]:
-        """Whether each operand may be bfloat16; marks values of the bodies.
+        """Whether each operand may be bfloat16; also marks values of the bodies.
 
-        A loop's carry must be bfloat16 as operand, in the body and as result: one that the
-        body refuses is given up, until all agree.
+        A loop's carry must be bfloat16 as operand, in the body and as result: if the
+        body does not accept one, it is dropped, and the body is visited again until all
+        agree.
         """
         results = list(may_be)
         while True:
@@ -164,7 +165,7 @@ class _Search:
 
 
 def _accepts(op: Op, position: int, may_be: list[bool]) -> bool:
-    """Whether an op may read an operand as bfloat16 in the place of float32."""
+    """Whether an op may read an operand as bfloat16 instead of float32."""
     if has_trait(op.kind, Trait.CONTRACTION):
         return _is_own(op.params.get("precision"))
     if op.kind == "convert_element_type":
@@ -177,7 +178,7 @@ def _accepts(op: Op, position: int, may_be: list[bool]) -> bool:
 
 
 def _sums(op: Op, producers: Mapping[Atom, Op]) -> bool:
-    """Whether an op sums a value in the kernel that makes it, before it is rounded."""
+    """Whether an op sums a value in the kernel that computes it, before it is rounded."""
     producer = producers.get(op.operands[0]) if op.kind == "reduce_sum" else None
     if producer is None:
         return False
@@ -186,6 +187,6 @@ def _sums(op: Op, producers: Mapping[Atom, Op]) -> bool:
 
 @cache
 def _is_own(precision: object) -> bool:
-    """Whether a product asks for no more than the matrix unit's own precision."""
+    """Whether a product requires no more than the matrix unit's own precision."""
     sides = precision if isinstance(precision, tuple) else (precision,)
     return all(p is None or str(p).upper().endswith("DEFAULT") for p in sides)

@@ -14,11 +14,11 @@ from meshwright.program.analysis.live_ranges import live_ranges
 from meshwright.program.ir import Program, Value
 
 UPDATE = "dynamic_update_slice"
-"""The kind of op that also fills its buffer, unless the buffer is stored already."""
+"""The kind of op that also fills its buffer, unless the buffer already exists."""
 
 
 def defer_updates(fusions: Sequence[Fusion], program: Program) -> Sequence[Fusion]:
-    """The fusions in another order: one that fills its buffer comes as late as it can."""
+    """The fusions, with each one that fills its own buffer as late as possible."""
     del program
     late = {f for f in fusions if f.root.kind == UPDATE and f.in_place is None}
     if not late:

@@ -1,8 +1,8 @@
 """Duplication: whether several products recompute an operand or read it from memory.
 
 The TPU compiler compares seconds. If the operand is recomputed, each product takes the
-longer of the times of memory and vector unit. If it is stored, one kernel writes it and
-each product reads it.
+longer of the times in memory and in the vector unit. If it is stored, one kernel writes
+it and each product reads it.
 """
 
 import math
@@ -18,31 +18,30 @@ from meshwright.program.ir import Op, Value, itemsize_bytes, num_bytes
 from meshwright.program.ops import OpWork, work_of
 
 _LANES, _HALF = 128, 2
-"""Elements of a row of registers, and bytes of 16 bits."""
+"""Elements in a row of a register, and bytes of a 16-bit element."""
 
 _ROUNDING_FLOPS = 30
-"""Operations per element that a program rounds from 32 to 16 bits.
+"""Operations per element that the program itself rounds from 32 to 16 bits.
 
-Fitted to seven programs (libtpu 0.0.50): attention weights are stored on v4 and v5p, and
-recomputed from their exponentials on v5e and v6e. Values from 23 to 34 give that.
-"""
+Fitted to seven programs (libtpu 0.0.50): attention weights are stored on v4 and v5p,
+and recomputed from their exponentials on v5e and v6e. Values from 23 to 34 give that."""
 
 _FLOPS = 2
-"""Operations per element that is rounded to the dtype of the matrix unit in any case."""
+"""Operations per element that is in any case rounded to the dtype of the matrix unit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """Operations that a chip's units do while main memory moves a byte, at its peaks.
+    """Operations that a chip's units do, at their peaks, while main memory moves one byte.
 
-    vector: of 32 bits. matrix: of products of 16 bits.
+    vector: 32-bit operations. matrix: 16-bit operations of products.
     """
 
     vector: float
     matrix: float
 
     def __call__(self, producer: FusedOp, value: Value) -> bool | None:
-        """Whether products recompute an operand; `None` if some are not memory-bound."""
+        """Whether products recompute an operand; `None` if not all are memory-bound."""
         op, producers, flow, layouts = producer
         consumers = flow.consumers.get(value, ())
         if not all(flow.kinds[each] is FusionKind.PRODUCT for each in consumers):
@@ -60,7 +59,7 @@ class Balance:
         return self.is_recomputed(consumers, work, read_bytes, stored_bytes)
 
     def waits(self, product: Op, num_bytes: int) -> bool:
-        """Whether a product is bound by memory if it reads so many bytes once.
+        """Whether a product is bound by memory if it reads `num_bytes` bytes once.
 
         Other products read an operand tile by tile, many times.
         """
@@ -69,10 +68,10 @@ class Balance:
     def is_recomputed(
         self, consumers: Sequence[Op], work: OpWork, read_bytes: int, num_bytes: int
     ) -> bool:
-        """Whether memory-bound products take less time if they recompute the operand.
+        """Whether products bound by memory take less time if they recompute the operand.
 
-        work: operations that make the operand, rounding included. read_bytes: bytes of
-        the values that it is made from. num_bytes: bytes of the operand.
+        work: operations to compute the operand, with rounding. read_bytes: bytes of the
+        values from which it is computed. num_bytes: bytes of the operand.
         """
         flops = work.flops + TRANSCENDENTAL_FLOPS * work.transcendentals
         made, times = flops / self.vector, len(consumers)
@@ -81,7 +80,7 @@ class Balance:
 
 
 def _is_rounded(producer: FusedOp, value: Value) -> bool:
-    """Whether the program itself rounds a value from as many elements of 32 bits.
+    """Whether the program rounds a value to 16 bits from as many 32-bit elements.
 
     Vectors that are rounded on the way, such as scales, do not count.
     """
@@ -102,7 +101,7 @@ def _is_rounded(producer: FusedOp, value: Value) -> bool:
 def are_batches_below_lanes(products: Sequence[Op]) -> bool:
     """Whether all are batched products with a side narrower than a row of lanes.
 
-    Attention with heads of 64 or 96 features has such products. The compiler decides on
+    Attention with heads of 64 or 96 features has such products. The compiler treats
     their operands as if they were stored in 32 bits, though they take 16 (seen in 2
     programs on v4; not with heads of 128). The reason is unknown.
     """

@@ -18,10 +18,10 @@ from meshwright.program.ops import Trait, has_trait
 
 
 class SplitOperands(NamedTuple):
-    """The operands of a convolution that are split images: parts with halos.
+    """The operands of a convolution on split images: parts with halos.
 
-    copies: for the gradient of a kernel, the number of copies of the parts, one for each
-    pixel of the kernel; each copy is moved by one pixel. Otherwise 0.
+    copies: for the gradient of a kernel, the number of copies of the parts, one for
+        each pixel of the kernel; each copy is shifted by one pixel. Otherwise 0.
     """
 
     splits: tuple[SpatialSplit | None, SpatialSplit | None]
@@ -31,8 +31,8 @@ class SplitOperands(NamedTuple):
 class ImageSplits:
     """The splits of a program's images.
 
-    of: by value that exists only split, its split. read: by convolution, its operands.
-    continued: values whose parts are read as they are.
+    of: the split of each value that exists only in parts. read: the operands of each
+    convolution. continued: values whose parts are read without copies.
     """
 
     def __init__(self, program: Program, max_batch: int) -> None:
@@ -49,7 +49,7 @@ class ImageSplits:
                 self._propagate(op)
 
     def is_same(self, atom: Atom, dim: int) -> bool:
-        """Whether all elements along a dim are the same."""
+        """Whether an array is constant along a dim."""
         broadcast = self._broadcasts.get(atom)
         if atom.shape[dim] == 1 or broadcast is None:
             return atom.shape[dim] == 1
@@ -58,13 +58,13 @@ class ImageSplits:
         return dim not in dims or read[list(dims).index(dim)] == 1
 
     def source(self, atom: Value) -> Value:
-        """The operand of a value that is a broadcast, else the value itself."""
+        """The operand of a value that is a broadcast; otherwise the value itself."""
         broadcast = self._broadcasts.get(atom)
         read = atom if broadcast is None else broadcast.operands[0]
         return read if isinstance(read, Value) else atom
 
     def images(self, op: Op) -> tuple[Value, int] | None:
-        """A split operand or result of an op with its batch dim, if it has any."""
+        """A split operand or result of an op, with its batch dim; `None` if it has none."""
         read = self.read.get(op)
         first = () if read is None else zip(op.operands, read.splits, strict=False)
         others = ((v, self.of.get(v)) for v in (*op.operands, *op.results))
@@ -92,7 +92,7 @@ class ImageSplits:
             self.of[op.results[0]] = replace(window.made, extent=made)
 
     def _differentiate(self, op: Op, window: Window) -> None:
-        """Split the operands of a kernel's gradient, whose features are the batch."""
+        """Split the operands of a kernel's gradient, whose features act as the batch."""
         params: Any = op.params
         numbers, dilation = params["dimension_numbers"], params["rhs_dilation"][-1]
         specs = numbers.lhs_spec, numbers.rhs_spec
@@ -116,7 +116,7 @@ class ImageSplits:
             self.read[op] = SplitOperands((wanted[0], wanted[1]), copies)
 
     def _propagate(self, op: Op) -> None:
-        """Split the results of an op that is no convolution, if it can work on parts."""
+        """Split the results of an op other than a convolution, if it can work on parts."""
         if has_trait(op.kind, Trait.ELEMENTWISE):
             split = self._elementwise(op)
         else:

@@ -1,9 +1,9 @@
 """The order of fusions in one iteration of a loop.
 
-XLA's scheduler for TPUs goes from the end of a body to its beginning, and takes outputs
-that the next iteration does not wait for before those that it does. So gradients of
-weights come last, and keep their operands alive until then. (On v5e some come earlier,
-at the same time as gathers; that is left out.)
+XLA's scheduler for TPUs goes from the end of a body to its beginning. It takes outputs
+that the next iteration does not need before those that it does. So gradients of weights
+are computed last, and their operands stay live until then. (On v5e some come earlier,
+at the same time as gathers; this is not modelled.)
 """
 
 from collections import Counter
@@ -31,7 +31,7 @@ def iteration_order(
 
 
 def _uncarried_last(fusions: Sequence[Fusion], carried: set[Atom]) -> list[Fusion]:
-    """The fusions with products last that no carried value depends on.
+    """The fusions, with those products last on which no carried value depends.
 
     Fusions that depend on such products come last with them.
     """
@@ -52,9 +52,9 @@ def _uncarried_last(fusions: Sequence[Fusion], carried: set[Atom]) -> list[Fusio
 
 
 def _joined_in_order(fusions: Sequence[Fusion]) -> list[Fusion]:
-    """The fusions with concatenated products in the order of the concatenation.
+    """The fusions, with products that are concatenated in the order of the concatenation.
 
-    Each product that nothing else reads writes its part of the whole; all move to the
+    Each product that has no other reader writes its part of the result; all move to the
     position of the last of them.
     """
     num_reads = Counter(value for fusion in fusions for value in fusion.reads)

@@ -1,4 +1,4 @@
-"""The pipeline of XLA's TPU compiler (libtpu), and what it depends on of a chip."""
+"""The pipeline of XLA's TPU compiler (libtpu), and its dependence on the chip."""
 
 from dataclasses import replace
 
@@ -46,18 +46,18 @@ _ALIGNMENT_BYTES = 16384
 """All 144,994 offsets in 59 heaps are multiples of this (libtpu 0.0.50)."""
 
 _WINDOW_BYTES_PER_ELEMENT = 6400
-"""Bytes of windows that a product needs per element of a row whose softmax it computes.
+"""Window memory that a product needs per element of a row whose softmax it computes, in
+bytes.
 
 With windows of 16 MiB the compiler fuses rows of 2,304 and not of 3,072; with 32 MiB it
-fuses rows of 4,096.
-"""
+fuses rows of 4,096."""
 
 _LONGEST_SOFTMAX_ROW = 2560
-"""Elements of a row whose softmax a product computes, on chips that do not say their
-windows, like v5p and 7x."""
+"""Longest row whose softmax a product computes, in elements, on chips whose window
+memory is unknown, such as v5p and 7x."""
 
 _MIN_SCRATCH_BYTES = 2**25
-"""Scratch memory below which no softmax is fused: v2 and v3 have half of it."""
+"""Least scratch memory with which softmaxes are fused: v2 and v3 have half of it."""
 
 
 def tpu_compiler(
@@ -66,12 +66,13 @@ def tpu_compiler(
     alignment_bytes: int = 0,
     receives_on_chip: bool = False,
 ) -> Compiler:
-    """The TPU compiler; what it takes from a chip is by default that of no chip.
+    """The TPU compiler; by default for no chip in particular.
 
-    longest_softmax_row: elements of a row whose softmax a product computes; 0 for none.
-    balance: by which recomputing an operand is weighed; `None` to count bytes alone.
+    longest_softmax_row: longest row whose softmax a product computes, in elements; 0
+    for none.
+    balance: decides whether to recompute an operand; `None` to compare only bytes.
     alignment_bytes: of offsets in main memory; 0 if unknown.
-    receives_on_chip: whether scratch memory may hold what collectives write.
+    receives_on_chip: whether collectives may write into scratch memory.
     """
     assign_spaces = MemorySpaceAssignment(receives_on_chip)
     passes = (
@@ -116,7 +117,7 @@ TPU = tpu_compiler()
 
 
 def tpu_compiler_for(chip: Chip) -> Compiler:
-    """The TPU compiler as it compiles for a chip."""
+    """The TPU compiler for a chip."""
     row = int(chip.window_bytes / _WINDOW_BYTES_PER_ELEMENT) or _LONGEST_SOFTMAX_ROW
     if chip.on_chip_bytes < _MIN_SCRATCH_BYTES:
         row = 0

@@ -1,12 +1,12 @@
-"""Softmax fusion: softmaxes that are computed in the kernel that makes their scores.
+"""Softmax fusion: softmaxes that are computed in the kernel that computes their scores.
 
-XLA for TPUs computes the maximum of a row, the exponentials of the differences and their
-sum in one kernel, and stores the exponentials. If rows are short, it is the kernel of the
-product that makes the scores; else the scores are stored before it. This pass
-finds scores of a bfloat16 product that are converted to float32 and scaled or masked.
-Scores that are only converted are read from the product by each consumer; so are
-transposed scores if several products read the exponentials. The compiler also fuses some
-float32 softmaxes; the bytes that it stores are the same either way.
+XLA for TPUs computes the maximum of a row, the exponentials of the differences and
+their sum in one kernel, and stores the exponentials. If rows are short, this is the
+kernel of the product that computes the scores; otherwise the scores are stored first.
+This pass finds scores of a bfloat16 product that are converted to float32 and scaled or
+masked. Scores that are only converted are read from the product by each consumer; so
+are transposed scores if several products read the exponentials. The compiler also fuses
+some float32 softmaxes; the bytes that it stores are the same either way.
 """
 
 import math
@@ -21,21 +21,23 @@ _BEFORE_SUBTRACTION = frozenset({"broadcast_in_dim", "max", "transpose"})
 """Ops between the maximum of a row and its subtraction."""
 
 _PLAIN_DIMS = 4
-"""Dims of scores (sequences, heads, queries, keys) up to which any order is written."""
+"""Scores with at most this many dims (sequences, heads, queries, keys) are written in
+any order."""
 
 _MAX_STEPS = 3
-"""Ops before two scores within which they may come from the same value."""
+"""Largest number of ops before two scores within which they may come from one value."""
 
 _MAX_ROW = 8192
-"""Elements of a row: 4,096 are fused, the 32,000 of a vocabulary are not."""
+"""Longest row whose softmax is fused, in elements: rows of 4,096 are, the 32,000 of a
+vocabulary are not."""
 
 
 @dataclass(frozen=True, slots=True)
 class SoftmaxFusion:
-    """Fusion of softmaxes with the products that make their scores.
+    """Fusion of softmaxes with the products that compute their scores.
 
-    longest_row: elements of a row whose softmax a product computes in its own kernel;
-        of longer rows the scores are stored too. 0 if no softmax is fused.
+    longest_row: longest row, in elements, whose softmax a product computes in its own
+        kernel; with longer rows the scores are stored, too. 0 if no softmax is fused.
     """
 
     longest_row: int
@@ -81,7 +83,7 @@ def _exponentials_of(maximum: Op, scores: Value, flow: Flow) -> Value | None:
 
 
 def _is_same(one: Atom, other: Atom, flow: Flow, steps: int = _MAX_STEPS) -> bool:
-    """Whether atoms are equal: the same, or computed alike, up to transposes."""
+    """Whether atoms are equal: the same, or computed in the same way, up to transposes."""
     one, other = _untransposed(one, flow), _untransposed(other, flow)
     if isinstance(one, Literal) or isinstance(other, Literal):
         return str(one) == str(other)
@@ -110,7 +112,7 @@ def _only_reader(op: Op, flow: Flow) -> Op | None:
 
 
 def _is_of_16_bits(scores: Value, exponentials: Value, flow: Flow) -> bool:
-    """Whether float32 scores come from one bfloat16 product, and not by a mere cast."""
+    """Whether float32 scores come from one bfloat16 product, and not only by a cast."""
     last = flow.producers.get(scores)
     if scores.dtype != "float32" or last is None or last.kind == "convert_element_type":
         return False
@@ -133,10 +135,11 @@ def _is_of_16_bits(scores: Value, exponentials: Value, flow: Flow) -> bool:
 
 
 def _is_written_so(transpose: Op, exponentials: Value, flow: Flow) -> bool:
-    """Whether the product writes the scores in the order that their only reader wants.
+    """Whether the product writes the scores in the order that their only reader needs.
 
-    True if the last dim stays. True of grouped-query attention over several sequences in
-    a forward pass: sequences, key heads, heads of each, queries and keys are five dims.
+    It does if the last dim stays last, or if a single product reads the exponentials
+    and scores have five dims: sequences, key heads, query heads of each, queries and
+    keys, as in the forward pass of grouped-query attention.
     """
     permutation = cast("tuple[int, ...]", transpose.params["permutation"])
     if permutation[-1] == len(permutation) - 1:

@@ -1,10 +1,10 @@
 """Space-to-batch: the copies that images split in space need.
 
 XLA: `SpaceToBatchConverter` (`xla/service/space_to_batch_converter.cc`). `image_splits`
-says which images are split. A convolution reads parts with their halos, and
-has batch and features as minor dims. With few features its results are copied to another
-layout in between, where less is padding. What is the same for a whole image is broadcast
-over its parts, and what a consumer wants whole is put together again.
+says which images are split. A convolution reads parts with their halos, and has batch
+and features as minor dims. With few features its results are copied in between to
+another layout with less padding. A value that is constant over an image is broadcast
+over its parts, and parts are joined again for consumers that need whole images.
 """
 
 from dataclasses import replace
@@ -37,7 +37,10 @@ def convert_space_to_batch(compilation: Compilation) -> Compilation:
 
 
 def max_split_batch(layouts: Layouts, num_devices: int = 1) -> int:
-    """The largest batch on so many devices that is split: below a register's rows."""
+    """The largest batch on `num_devices` devices that is split.
+
+    Each device then has fewer images than a register has rows.
+    """
     return layouts.tile[0] * num_devices - 1
 
 
@@ -49,7 +52,7 @@ def _with_copies(
 ) -> Program:
     """The program with the copies that its split images need; itself if none is split.
 
-    physical: gets the shapes in which split images are stored.
+    physical: receives the shapes in which split images are stored.
     """
     most = max_split_batch(compilation.layouts, compilation.num_devices)
     splits, ops = ImageSplits(program, most), list[Op]()
@@ -75,8 +78,8 @@ def _with_copies(
 class _Scope:
     """The copies of one program's images.
 
-    copies: not placed among the ops yet. written: by result of a convolution that is
-    copied to another layout, what the convolution writes.
+    copies: those not yet placed among the ops. written: for results of a convolution
+    that are copied to another layout, what the convolution itself writes.
     """
 
     def __init__(
@@ -121,7 +124,7 @@ class _Scope:
         return tuple(self._aligned(v, result, split) for v in op.operands)
 
     def results(self, op: Op) -> tuple[Value, ...]:
-        """The results of an op; a convolution writes its own layout, copied later."""
+        """The results of an op; a convolution's are in its own layout, and copied later."""
         split = self.splits.of.get(op.results[0]) if op in self.splits.read else None
         if split is None or not self._is_copied(op.results[0], split):
             return op.results
@@ -134,14 +137,14 @@ class _Scope:
         return (written,)
 
     def whole(self, atom: Atom) -> Atom:
-        """The images of an atom put together again, if it is split."""
+        """The whole images of an atom, joined again if it is split."""
         if not isinstance(atom, Value) or atom not in self.splits.of:
             return atom
         # The copy after a convolution has put the parts of an image side by side.
         return atom if atom in self.written else self._known_copy(atom, None, atom)
 
     def _parts(self, atom: Atom, split: SpatialSplit | None, num_copies: int) -> Atom:
-        """Parts as a convolution reads them, in so many copies or one with halos."""
+        """Parts as a convolution reads them: in `num_copies` copies, or one with halos."""
         if split is None or not isinstance(atom, Value):
             return atom
         is_copied = self._is_copied(atom, split)
@@ -167,7 +170,7 @@ class _Scope:
     def _known_copy(
         self, value: Value, split: SpatialSplit | None, like: Value
     ) -> Value:
-        """The copy of a value that is split by `split`, or whole for `None`."""
+        """The copy of a value that is split by `split`; whole images for `None`."""
         key = value, split, like.shape
         known = self._known.get(key)
         if known is None:
@@ -187,9 +190,9 @@ class _Scope:
         self.physical[value] = PhysicalShape(split.shape(value.shape), minor)
 
     def _is_sum(self, op: Op) -> bool:
-        """Whether an op reads parts as they are: a sum over all of an image.
+        """Whether an op is a sum over whole images, which reads parts without copies.
 
-        A sum over less of it does too, if the parts fill the image without padding.
+        A sum over less is one too if the parts fill the image without padding.
         """
         is_bitcast = has_trait(op.kind, Trait.ALIASES_OPERAND)
         if kind_of(op) is not FusionKind.REDUCTION and not is_bitcast:
@@ -205,7 +208,7 @@ class _Scope:
         )
 
     def _is_copied(self, value: Value, split: SpatialSplit) -> bool:
-        """Whether images have another layout between convolutions: one less padded."""
+        """Whether images have another, less padded layout between convolutions."""
         shape, layouts = [*split.shape(value.shape)], self.compilation.layouts
         shape[split.batch] = -(-shape[split.batch] // self.compilation.num_devices)
         minor = shape[split.batch], shape[split.feature]

@@ -1,7 +1,7 @@
-"""Images split in space into parts, and what an op makes of the split.
+"""Images split in space into parts, and the splits of ops on such parts.
 
-Each part counts as an image of its own; the last part is padded. A convolution also needs
-the pixels next to a part, its halo (`SpaceToBatchConverter` in XLA).
+Each part counts as an image of its own; the last part is padded. A convolution also
+needs the pixels next to a part, its halo (`SpaceToBatchConverter` in XLA).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class SpatialSplit:
     """How images are split.
 
     batch, space, feature: positions of those dims; `space` is the dim that is split.
-    extent: of one part along it.
+    extent: pixels of one part along it.
     """
 
     batch: int
@@ -45,8 +45,8 @@ class SpatialSplit:
 class Window:
     """A convolution along its last spatial dim.
 
-    image, made: the dims of its operand and its result, as if the whole were one part.
-    kernel: extent of the window, dilation included. stride: of the window.
+    image, made: the dims of its operand and of its result, as if either were one part.
+    kernel: extent of the window, with dilation. stride: of the window.
     low, high: padding. base_dilation: distance of two pixels, with zeros in between.
     is_image: whether the kernel is larger than the result, as in the gradient of a
         kernel, where it is a batch of images.
@@ -97,7 +97,7 @@ class Window:
         return self._overlap // self.base_dilation
 
     def made_of(self, part: int) -> int:
-        """Pixels of the result that a part with its halo gives."""
+        """Pixels of the result that one part with its halo gives."""
         if self.base_dilation == 1:
             return (part - self.kernel) // self.stride + 1
         low = self.low if self.low != self.base_dilation else 0
@@ -106,7 +106,7 @@ class Window:
 
     @property
     def is_splittable(self) -> bool:
-        """Whether images can be split: halos lie in the next part, and parts are alike.
+        """Whether images can be split: halos lie within the next part, and parts are alike.
 
         With base dilation the zeros must be at the same positions in all parts.
         """
@@ -141,7 +141,7 @@ class Window:
 
     @property
     def _part(self) -> int:
-        """Pixels of the operand for one of equal parts of the result."""
+        """Pixels of the operand for one of several equal parts of the result."""
         each = -(-self.made.extent // PARTS)
         return -(-each // self.base_dilation) * self.stride
 
@@ -149,9 +149,9 @@ class Window:
 def split_of_result(
     op: Op, splits: Sequence[SpatialSplit | None]
 ) -> SpatialSplit | None:
-    """The split of the result of an op that moves images, given its operands' splits.
+    """The split of the result of an op that moves elements, given its operands' splits.
 
-    `None` if it needs whole images, or moves none.
+    `None` if the op needs whole images, or moves none.
     """
     split = splits[0] if splits else None
     if split is None:

@@ -13,7 +13,7 @@ from meshwright.program.ir import Atom, Op, Program, Value
 
 
 def simplify_broadcasts(compilation: Compilation) -> Compilation:
-    """The compilation with reshapes for broadcasts that repeat nothing."""
+    """The compilation, with reshapes instead of broadcasts that repeat nothing."""
     outputs = frozenset(compilation.input.outputs)
     return Rewrite(partial(simplified, outputs=outputs))(compilation)
 
@@ -21,9 +21,10 @@ def simplify_broadcasts(compilation: Compilation) -> Compilation:
 def simplified(
     program: Program, origins: Origins, outputs: Collection[Atom]
 ) -> Program:
-    """The program with reshapes for broadcasts that repeat nothing; itself if it has none.
+    """The program with reshapes instead of broadcasts that repeat nothing.
 
-    outputs: broadcasts that leave the program, and so are arrays of their own.
+    The same program if it has none. outputs: broadcasts that leave the program, and so
+    are arrays of their own.
     """
     ops: list[Op] = []
     for op in program.ops:

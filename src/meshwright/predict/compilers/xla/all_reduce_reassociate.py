@@ -1,8 +1,8 @@
-"""All-reduce reassociation: an all-reduce of a sum in the place of a sum of all-reduces.
+"""All-reduce reassociation: an all-reduce of a sum instead of a sum of all-reduces.
 
-XLA: `AllReduceReassociate`. Two all-reduces over the same devices whose results are added
-become one all-reduce of the sum, also if the program rounds the results in between and
-converts them back: such conversions are removed before.
+XLA: `AllReduceReassociate`. Two all-reduces over the same devices whose results are
+added become one all-reduce of the sum, even if the program rounds the results in
+between and converts them back: such conversions are removed first.
 """
 
 from collections import Counter
@@ -14,11 +14,11 @@ from meshwright.program.ir import Atom, Op, Program, Value
 from meshwright.program.ops import Trait, has_trait
 
 Chain = tuple[Op, ...]
-"""An all-reduce, and the conversions of its result in order."""
+"""An all-reduce, and the conversions of its result, in order."""
 
 
 def reassociate(program: Program, origins: Origins) -> Program:
-    """The program with sums reduced once; itself if it adds no two all-reduces."""
+    """The program with sums reduced once; the same one if it adds no two all-reduces."""
     while pairs := dict(_pairs(program)):
         dropped = {op for pair in pairs.values() for chain in pair for op in chain}
         ops: list[Op] = []
@@ -68,7 +68,7 @@ def _pairs(program: Program) -> Iterator[tuple[Op, tuple[Chain, Chain]]]:
 
 
 def _match(left: Chain, right: Chain) -> bool:
-    """Whether two sums are over the same devices, and end in the dtype they began with."""
+    """Whether two chains sum over the same devices, and end in their all-reduce's dtype."""
     types = {(op.results[0].shape, op.results[0].dtype) for op in (left[0], right[0])}
     ends = {(op.results[0].shape, op.results[0].dtype) for op in (left[-1], right[-1])}
     alike = left[0].params["axes"] == right[0].params["axes"]

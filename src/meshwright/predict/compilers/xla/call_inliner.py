@@ -1,7 +1,7 @@
-"""Call inliner: regions that run exactly once give way to the ops of their body.
+"""Call inliner: regions that run exactly once are replaced by the ops of their body.
 
-XLA: `CallInliner`, and `WhileLoopSimplifier` for loops of one iteration. The branch that
-`lax.platform_dependent` has for the compiler's platform is inlined too.
+XLA: `CallInliner`, and `WhileLoopSimplifier` for loops of one iteration. The branch
+that `lax.platform_dependent` has for the compiler's platform is inlined, too.
 """
 
 from collections.abc import Collection
@@ -15,7 +15,7 @@ from meshwright.program.ir import Atom, Op, Program, Value
 
 @dataclass(frozen=True, slots=True)
 class CallInliner:
-    """The pass that inlines regions; `kept_calls` are kinds that stay calls."""
+    """The pass that inlines regions; kept_calls: kinds that stay calls."""
 
     kept_calls: frozenset[str] = frozenset()
 
@@ -33,7 +33,7 @@ class Inliner:
         self.renamed: dict[Value, Atom] = {}
 
     def program(self, program: Program, origins: Origins) -> Program:
-        """The program after inlining; itself if nothing is inlined."""
+        """The program after inlining; the same program if nothing is inlined."""
         if not self.renamed and not any(op.bodies for op in program.ops):
             return program
         ops = tuple([new for op in program.ops for new in self.ops(op, origins)])
@@ -48,7 +48,7 @@ class Inliner:
         return Program(program.inputs, ops, outputs, constants)
 
     def atom(self, atom: Atom) -> Atom:
-        """The atom that stands for another one after inlining."""
+        """The atom that replaces another one after inlining."""
         return self.renamed.get(atom, atom) if isinstance(atom, Value) else atom
 
     def ops(self, op: Op, origins: Origins) -> list[Op]:
@@ -62,7 +62,7 @@ class Inliner:
         return [made if same else origins.replace(made, operands=operands)]
 
     def inlined_body(self, op: Op) -> int | None:
-        """The number of the body that runs once while no other does, if any."""
+        """The number of the only body that runs, if it runs exactly once; else `None`."""
         if op.kind == "remat":
             return None if op.kind in self.kept_calls else 0
         if op.kind == "scan" and op.params.get("length") == 1:

@@ -1,9 +1,9 @@
-"""Instruction fusion: which ops run together, and so which values are ever stored.
+"""Instruction fusion: which ops run together, and thus which values are stored.
 
-XLA: `InstructionFusion`. A compiler does not store what an elementwise op makes: its
-consumers compute it where they need it. So a program falls into fusions, each with one
-root op and the producers that feed it, and only roots write. What a compiler decides on
-single results is its `FusionPolicy`; `producer_fusion` has XLA's common rules.
+XLA: `InstructionFusion`. A compiler does not store the result of an elementwise op: its
+consumers compute it where they need it. So a program is divided into fusions, each with
+one root op and the producers that feed it, and only roots write. A compiler's decisions
+on single results are its `FusionPolicy`; `producer_fusion` has XLA's common rules.
 """
 
 from collections.abc import Collection, Sequence
@@ -51,10 +51,11 @@ class _Builder:
     """State of one walk over the ops of a program.
 
     layouts: the layouts so far; bodies of control flow add to them.
-    links: by value inside a chain of ops with one consumer each, its producer. Chains are
-        decided on at their ends only.
-    fused: by value that consumers compute, outside of chains, the ops that they compute.
-    consumers: by such a value, the consumers that compute it; all if it is not listed.
+    links: for each value inside a chain of ops with one consumer each, its producer.
+        Decisions are made only at the ends of chains.
+    fused: for values that consumers compute, outside of chains, the ops that they
+    compute.
+    consumers: for such values, the consumers that compute them; all if not listed.
     """
 
     def __init__(
@@ -89,7 +90,7 @@ class _Builder:
         return tuple(found)
 
     def _decide(self, root: FusedOp) -> tuple[Value, ...]:
-        """The results of an op that are stored; records which ones consumers compute."""
+        """The results of an op that are stored; records those that consumers compute."""
         stored: list[Value] = []
         op, producers, *_ = root
         for value, decision in zip(op.results, self.policy.decide(root), strict=True):
@@ -103,7 +104,7 @@ class _Builder:
         return tuple(stored)
 
     def _casts(self, op: Op) -> list[Fusion]:
-        """Casts of operands that a loop is the first to read as bfloat16."""
+        """Casts of operands that a loop, as their first reader, reads as bfloat16."""
         found: list[Fusion] = []
         for value in self.flow.operands[op]:
             cast = self.flow.casts.get(value)
@@ -172,7 +173,7 @@ class _Builder:
         return tuple(bodies)
 
     def _layouts_in_bodies(self, op: Op) -> Layouts:
-        """Layouts that say which values of an op's bodies have no buffer of their own.
+        """Layouts with the values of an op's bodies that have no buffer of their own.
 
         Inputs that consumers compute are never stored, and slices are part of a stack.
         """
@@ -196,7 +197,7 @@ class _Builder:
         )
 
     def _sides(self, op: Op) -> tuple[tuple[Value, ...], ...]:
-        """By operand of a matrix product, the stored values it is computed from."""
+        """For each operand of a matrix product, the stored values it is computed from."""
         if op.kind != "dot_general" or not uses_matrix_unit(op):
             return ()
         sides = [(v, self._fused_for(op, v)) for v in self.flow.operands[op][:2]]
@@ -215,10 +216,10 @@ def _read_whole(body: Program, slice_readers: Collection[FusionKind]) -> set[Val
 
 
 def elementwise_aliases(root: FusedOp) -> tuple[Value, ...]:
-    """Operands whose buffers the result may take if they are read no more.
+    """Operands whose buffers the result may take if nothing reads them later.
 
-    Each of their elements is needed at its own position alone. A scatter may take the
-    buffer of what it starts from.
+    Each of their elements is needed only at its own position. A scatter may take the
+    buffer of the operand it starts from.
     """
     op, producers, flow, _ = root
     if has_trait(op.kind, Trait.SCATTERS):
@@ -242,7 +243,7 @@ def elementwise_aliases(root: FusedOp) -> tuple[Value, ...]:
 
 
 def _is_elementwise(op: Op) -> bool:
-    """Whether each element of the result needs its operands at that position alone."""
+    """Whether each result element needs only the operands' elements at its position."""
     return op.kind not in _NOT_ELEMENTWISE and kind_of(op) is FusionKind.LOOP
 
 

@@ -10,17 +10,17 @@ from meshwright.predict.compilers.hlo.fusion import Fusion, FusionKind
 from meshwright.program.ir import Value
 
 _MAX_WAITING_RESULTS = 4
-"""Results that may wait for their first reader: each takes memory meanwhile."""
+"""Largest number of results that wait for their first reader, since each takes memory."""
 
 _PREPARATORY = frozenset({FusionKind.LOOP, FusionKind.COLLECTIVE})
-"""Kinds between an input and a collective: casts of weights, and other collectives."""
+"""Kinds of fusions between an input and a collective: casts of weights, and collectives."""
 
 
 class EarlyStarts:
-    """The collectives that may start early, and which fusions have been started.
+    """The collectives that may start early, and the fusions that were started so far.
 
-    A collective may start early if it is asynchronous and needs nothing but inputs, or
-    what casts and other such collectives make of them.
+    A collective may start early if it is asynchronous and needs only inputs, or results
+    of casts and of other such collectives.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class EarlyStarts:
                 self._waiting.append(chain)
 
     def next(self) -> tuple[Fusion, ...]:
-        """The next collective and the fusions it needs, which now count as started."""
+        """The next collective with the fusions that it needs; they now count as started."""
         while self._waiting and len(self._unread) < _MAX_WAITING_RESULTS:
             chain = self._waiting.popleft()
             early = tuple(f for f in dict.fromkeys(chain) if f not in self._started)
@@ -59,7 +59,7 @@ class EarlyStarts:
         return ()
 
     def start(self, fusion: Fusion) -> bool:
-        """Whether a fusion was not started early; it counts as started afterwards."""
+        """Mark a fusion as started; False if it already was, since it was started early."""
         if self._unread:
             self._unread.difference_update(fusion.reads)
         if fusion in self._started:

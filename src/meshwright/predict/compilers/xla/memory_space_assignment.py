@@ -1,6 +1,6 @@
 """Memory space assignment: values that stay in scratch memory while they are live.
 
-XLA: `MemorySpaceAssignment`. Where scratch memory is a cache, the same analysis says what
+XLA: `MemorySpaceAssignment`. If scratch memory is a cache, the same analysis says what
 the cache can hold.
 """
 
@@ -54,11 +54,11 @@ def on_chip_candidates(
     layouts: Layouts,
     allows_received: bool = False,
 ) -> OnChipCandidates:
-    """The values that fusions write and others read, without passing main memory.
+    """The values that fusions write and others read, and that could bypass main memory.
 
     Outputs are not among them, nor values that a loop, a collective or another op reads
-    from main memory by itself. outputs: as `stored_outputs` names them. allows_received:
-    whether results of collectives may stay too.
+    from main memory by itself. outputs: as from `stored_outputs`. allows_received:
+    whether results of collectives may stay, too.
     """
     ranges = live_ranges((fusion.reads, fusion.writes) for fusion in fusions)
     outside = {v for v in outputs if isinstance(v, Value)}

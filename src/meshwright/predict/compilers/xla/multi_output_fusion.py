@@ -1,10 +1,10 @@
-"""Multi-output fusion: fusions that run as one kernel though each writes its result.
+"""Multi-output fusion: fusions that run as one kernel although each writes its result.
 
 If one fusion reads what another of the same shape has just written, or both read one
 array, a compiler loops over the elements once and writes both results (XLA:
 `MultiOutputFusion`): an optimizer's new moments with its new weights, or the sums of an
-array with the array. That hardly changes what is alive, but it changes what moves. So time
-is counted over kernels, and memory over single fusions.
+array with the array. That hardly changes which values are live, but it changes the
+bytes that move. So time is counted over kernels, and memory over single fusions.
 """
 
 import math
@@ -48,7 +48,7 @@ def merge_into_kernels(compilation: Compilation) -> Compilation:
 def kernels_of(
     program: Program, layouts: Layouts, fusions: Sequence[Fusion]
 ) -> KernelSequence:
-    """The kernels of a program, those of its bodies included."""
+    """The kernels of a program, with those of its bodies."""
     merged = merge_fusions(fusions)
     on_chip = on_chip_candidates(merged, stored_outputs(program), layouts)
     may_stay = {value for value, *_ in on_chip.ranges}
@@ -128,7 +128,7 @@ def _kernel_to_join(
     readable_from: Mapping[Value, int],
     last_touch: Mapping[Value, int],
 ) -> int | None:
-    """The number of the kernel that a fusion can be part of, if any."""
+    """The number of the kernel that a fusion can join; `None` if there is none."""
     number = -1
     ready = 0
     for value in fusion.reads:

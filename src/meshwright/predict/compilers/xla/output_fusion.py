@@ -10,9 +10,9 @@ from meshwright.program.ir import Program, Value, num_bytes
 
 
 def fuse_outputs(fusions: Sequence[Fusion], program: Program) -> list[Fusion]:
-    """The fusions, each product merged with the elementwise fusion that alone reads it.
+    """The fusions, each product merged with the elementwise fusion that is its only reader.
 
-    That fusion becomes the product's epilogue, and the product as such is not written.
+    That fusion becomes the product's epilogue, and the product itself is not written.
     """
     kept = set(stored_outputs(program))
     ranges = live_ranges((fusion.reads, fusion.writes) for fusion in fusions)

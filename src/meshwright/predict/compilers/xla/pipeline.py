@@ -20,7 +20,7 @@ from meshwright.predict.compilers.xla.output_fusion import fuse_outputs
 
 
 def assign_layouts(compilation: Compilation) -> Compilation:
-    """The compilation with the minor dims that convolutions and products ask for."""
+    """The compilation, with the minor dims that convolutions and products require."""
     shapes = shape_layouts(compilation.program)
     return replace(compilation, layouts=compilation.layouts.changed(shapes=shapes))
 

@@ -1,10 +1,10 @@
-"""Producer fusion: whether consumers recompute what an elementwise op makes.
+"""Producer fusion: whether consumers recompute the result of an elementwise op.
 
 XLA: `InstructionFusion`. The main rules are:
 
 - elementwise ops, broadcasts, slices and other moves of single elements are computed by
-  their consumers; by several only if reading the operands takes little more than reading
-  the result;
+  their consumers; by several only if reading the operands takes little more than
+  reading the result;
 - a conversion to more bits is stored only for consumers that cannot compute it;
 - a result is written if it leaves the program, or if a consumer such as a collective, a
   loop or a sort needs it in memory.
@@ -40,14 +40,17 @@ from meshwright.program.ir import Op, Value, num_bytes
 from meshwright.program.ops import Trait, has_trait
 
 _MOST_READ = 1.25
-"""Bytes that a consumer may read per byte of a recomputed value: itself, and vectors."""
+"""Largest number of bytes that a consumer may read per byte of a value that it
+recomputes: an operand as large as the value, and vectors."""
 
 _LEAST_BROADCAST = 4
-"""Times that a broadcast must be larger than its operand for a body to recompute it."""
+"""A body recomputes a broadcast that is at least this many times larger than its
+operand."""
 
 
 DuplicationFn = Callable[[FusedOp, Value], bool | None]
-"""Whether recomputing a value saves time; `None` if the estimate does not apply."""
+"""A function that says whether recomputing a value saves time; `None` if its estimate
+does not apply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +58,15 @@ class ProducerFusion:
     """Decisions of XLA's producer fusion on the results of an op.
 
     initializers: kinds of ops that fill their own buffer if it starts as a broadcast.
-    duplication: says whether several products recompute an operand; without it, or if it
-        does not know, the bytes that are read decide.
+    duplication: says whether several products recompute an operand; without it, or if
+        it does not know, the bytes that are read decide.
     """
 
     initializers: frozenset[str] = frozenset()
     duplication: DuplicationFn | None = None
 
     def __call__(self, producer: FusedOp) -> list[Decision]:
-        """The fate of each result of an op."""
+        """For each result, whether it is stored, recomputed by consumers, or both."""
         op, _, flow, _ = producer
         kind, found = flow.kinds[op], list[Decision]()
         carried = recomputed_carries(op) if op.bodies else ()
@@ -94,7 +97,7 @@ class ProducerFusion:
         return not (others and _ends_a_product(producer))
 
     def _is_duplicated(self, producer: FusedOp, value: Value) -> bool:
-        """Whether several consumers compute a value rather than have it stored."""
+        """Whether several consumers compute a value instead of reading it from memory."""
         estimate = self.duplication
         saves = None if estimate is None else estimate(producer, value)
         if saves is not None:
@@ -119,10 +122,10 @@ class ProducerFusion:
 
 
 def uncarried_stack_outputs(op: Op) -> set[Value]:
-    """Outputs of an op's bodies that are stacked, unless the loop carries them too.
+    """Outputs of an op's bodies that are stacked, unless the loop also carries them.
 
-    What a loop makes for a stack and for its next iteration is written to the stack and
-    copied from there; what it carries already is copied to the stack.
+    What a loop computes for a stack and for its next iteration is written to the stack
+    and copied from there; what it already carries is copied to the stack.
     """
     carried = {
         op.bodies[body].inputs[i]
@@ -133,7 +136,7 @@ def uncarried_stack_outputs(op: Op) -> set[Value]:
 
 
 def carried_operands(op: Op, flow: Flow) -> dict[Value, Value]:
-    """The operand whose buffer a result of a loop takes, by result.
+    """The operands whose buffers results of a loop take, by result.
 
     An operand that the loop also reads in every iteration keeps its buffer.
     """
@@ -165,14 +168,14 @@ def _can_widen(op: Op, consumers: Sequence[Op], flow: Flow) -> bool:
 
 
 def is_large_broadcast(value: Value, flow: Flow) -> bool:
-    """Whether a value only repeats a smaller one, so that bodies compute it too."""
+    """Whether a value only repeats a smaller one, so that bodies also compute it."""
     op = flow.producers[value]
     least = _LEAST_BROADCAST * sum(map(num_bytes, flow.operands[op]))
     return has_trait(op.kind, Trait.REPEATS) and num_bytes(value) >= least
 
 
 def _ends_a_product(producer: FusedOp) -> bool:
-    """Whether a result is the epilogue of the product that it is computed from.
+    """Whether a result is the epilogue of the product from which it is computed.
 
     It is if nothing else needs the product, and the consumers of the result do not read
     it element by element. The fusion of the product then writes it (output fusion).
@@ -200,7 +203,7 @@ def _is_only_for(value: Value, op: Op, ops: Collection[Op], flow: Flow) -> bool:
 
 
 def recomputed_carries(op: Op) -> set[Value]:
-    """Results that a loop computes anew in each iteration: it stores them in any case."""
+    """Results that a loop computes again in each iteration, and stores in any case."""
     ends = [stored_outputs(body) for body in op.bodies]
     return {
         op.results[result]

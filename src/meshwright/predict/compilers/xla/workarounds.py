@@ -53,7 +53,8 @@ class _Reduction:
     """The result of a cross-device sum, possibly after dtype conversions and selections.
 
     value: the result before any conversion. dtypes: that of `value`, and those to which
-    it was converted in turn. is_selected: a mask has chosen between it and another value.
+    it was converted in turn. is_selected: whether a mask has selected between it and
+    another value.
     """
 
     value: Value
@@ -102,7 +103,7 @@ class _Carry:
 
 
 class _Dataflow:
-    """Reductions and loop-carried values through one iteration, rematted regions too."""
+    """Reductions and loop-carried values in one iteration, also in rematted regions."""
 
     def __init__(self, loop: Op) -> None:
         self.loop = loop
@@ -163,7 +164,7 @@ class _Dataflow:
                 self.of[op.results[wire.result]] = self.of[ends[0]]
 
     def _result(self, op: Op) -> _Reduction | _Carry | None:
-        """The reduction or the carry that an op's result is, if it is either."""
+        """The reduction or carry that an op's result is; `None` if it is neither."""
         if (
             has_trait(op.kind, Trait.COLLECTIVE_REDUCTION)
             and op.params["monoid"] == "sum"

@@ -32,7 +32,10 @@ def dot_general(op: Op) -> FactorRule:
 
 
 def product_linear(op: Op) -> tuple[frozenset[int], ...]:
-    """Linear in either operand, unless integers are widened: partial sums would wrap."""
+    """The product is linear in either operand.
+
+    Not if integers are widened, since partial sums would wrap.
+    """
     out = op.results[0].dtype
     plain = all(a.dtype == out or is_inexact(a.dtype) for a in op.operands[:2])
     return _EITHER if plain and can_sum(out) else ()

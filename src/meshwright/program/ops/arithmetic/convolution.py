@@ -101,7 +101,11 @@ def _name_features(op: Op, draft: _Draft) -> None:
 
 
 def _name_space(op: Op, draft: _Draft, spatial: int) -> None:
-    """Assign letters of a spatial dim: with output or window, whichever exchanges less."""
+    """Assign letters of a spatial dim.
+
+    The input shares them with the output or the window, whichever needs fewer elements
+    of neighbours.
+    """
     lhs, rhs, out = (
         (value, spec[2 + spatial]) for value, spec in enumerate(_specs(op))
     )

@@ -37,12 +37,12 @@ _ARITHMETIC = (
     "and", "clz", "not", "or", "population_count", "shift_left",
     "shift_right_arithmetic", "shift_right_logical", "xor",
 )  # fmt: skip
-"""Nonlinear functions of one operation for each element."""
+"""Nonlinear functions that cost one operation per element."""
 
 _LINEAR_ARITHMETIC = (
     "add", "add_any", "complex", "div", "mul", "neg", "select_n", "sub",
 )  # fmt: skip
-"""Functions of one operation for each element that are linear in some operands."""
+"""Functions that cost one operation per element and are linear in some operands."""
 
 _TRANSCENDENTAL = (
     "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "cos", "cosh",
@@ -58,18 +58,24 @@ _COPIES = (
     "conj", "copy", "imag", "layout_constraint", "name", "real", "stop_gradient", "tag",
     "xla_metadata_value",
 )  # fmt: skip
-"""Functions that compute nothing."""
+"""Functions that cost no operation."""
 
 
 def _division(op: Op) -> Linear:
-    """Linear in the dividend if the divisor is a constant other than 0, else not linear."""
+    """The operands in which a division is linear.
+
+    The dividend, if the divisor is a constant other than 0; else none.
+    """
     divisor = op.operands[1]
     is_known = isinstance(divisor, Literal) and bool(divisor.value != 0)
     return _FIRST if is_known and is_inexact(op.results[0].dtype) else ()
 
 
 def _conversion(op: Op) -> Linear:
-    """Linear if nothing is rounded: rounding each addend would add up the errors."""
+    """The operands in which a conversion is linear: its operand if nothing is rounded.
+
+    Rounding each addend would add up the errors.
+    """
     source, target = op.operands[0].dtype, op.results[0].dtype
     if not (is_inexact(source) and is_inexact(target)):
         return _FIRST if source == target else ()
@@ -87,7 +93,10 @@ _BITS = {
 
 
 def _rounding(op: Op) -> Linear:
-    """Linear if nothing is rounded, as where `jax.checkpoint` marks what it saves."""
+    """The operands in which a rounding is linear: its operand if nothing is rounded.
+
+    `jax.checkpoint` uses such an op to mark what it saves.
+    """
     params: Any = op.params
     exponent, mantissa = _BITS.get(op.operands[0].dtype, (99, 99))
     kept = params["exponent_bits"] >= exponent and params["mantissa_bits"] >= mantissa

@@ -107,9 +107,9 @@ def _aligned(dim: Sliding, partner: int, step: int, reach: int) -> Halo | None:
 
 
 def unpadded_pairs(dim: Sliding) -> int:
-    """Pairs of window element and output position that meet a real input element.
+    """Number of pairs of window element and output position that meet a real input element.
 
-    What meets padding, or a zero that the input's dilation puts in, is left out.
+    Pairs that meet padding, or a zero of the input's dilation, do not count.
     """
     span = (dim.size - 1) * dim.base
     low, _ = dim.padding
@@ -134,7 +134,7 @@ def _positions(dim: Sliding, offset: int, span: int) -> int:
 
 
 def number_at(op: Op, name: str, dim: int) -> int:
-    """The entry for one dim of a parameter with a number per dim."""
+    """The number for one dim in a parameter that has one number per dim."""
     return cast(tuple[int, ...], op.params[name])[dim]
 
 
@@ -152,7 +152,7 @@ def extend(
     halo: Halo,
     fill: Atom | None = None,
 ) -> Value:
-    """`x` with its neighbours' edges; at the outer ends `fill`, by default zeros."""
+    """`x` with the edges of its neighbours; `fill`, zeros by default, at the outer ends."""
     num = builder.mesh.size(axes)
     extent = x.shape[dim]
     pieces = [x]

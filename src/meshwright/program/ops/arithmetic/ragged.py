@@ -91,7 +91,7 @@ def _plain(
     sides: tuple[Dims, Dims, Dims],
     roles: tuple[int, Any, Any],
 ) -> FactorRule:
-    """The rule without a letter for the ragged dim; sizes have the batch's letters."""
+    """The rule if groups are a batch: the ragged dim has no letter."""
     left, right, result = sides
     ragged, left_sum, left_batch = roles
     dropped = left[ragged]
@@ -117,7 +117,7 @@ def _plain(
 def _local_rows_and_groups(
     where: _Ragged, builder: Builder, op: Op, operands: tuple[Value, ...], cut: OpCut
 ) -> tuple[Value, ...]:
-    """The product over the rows and groups that this device holds."""
+    """The product over the rows and groups that this device has."""
     left, right, sizes = operands
     if cut.is_cut(where.row):
         sizes = _sizes_in_window(builder, sizes, where, cut)
@@ -150,7 +150,7 @@ def _sizes_in_window(
 
 
 def _sums_up_to(builder: Builder, sizes: Value) -> Value:
-    """Running sums by a masked square, which is small since groups are few."""
+    """Cumulative sums, by masking an [n, n] array: n, the number of groups, is small."""
     (n,) = sizes.shape
     square = (n, n)
     is_past = builder.compare("le", builder.iota(square, 1), builder.iota(square, 0))
@@ -160,7 +160,11 @@ def _sums_up_to(builder: Builder, sizes: Value) -> Value:
 
 
 def _with_rest(builder: Builder, sizes: Value, axes: tuple[str, ...]) -> Value:
-    """Sizes of this device's groups, between the totals of all before and all after."""
+    """Group sizes for this device's groups, with a group before and one after for the rest.
+
+    The first counts the rows of all groups of devices before this one, the last those
+    of devices after it.
+    """
     local = builder.all_slice(sizes, 0, axes)
     (n,), (count,) = sizes.shape, local.shape
     first = builder.binary("mul", builder.axis_index(axes), count)

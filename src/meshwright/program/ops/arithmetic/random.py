@@ -87,7 +87,7 @@ def random_wrap(op: Op) -> FactorRule:
 
 @rule("rng_bit_generator")
 def rng_bit_generator(op: Op) -> FactorRule:
-    """The rule of an opaque op: the order of the bits is up to the compiler."""
+    """The rule of an opaque op, since the compiler chooses the order of the bits."""
     return opaque_rule(op, "the order of its bits is up to the compiler")
 
 

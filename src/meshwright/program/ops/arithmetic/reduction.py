@@ -97,7 +97,7 @@ _REDUCES = (Trait.REDUCTION, Trait.EXPENSIVE)
 
 
 def _work(op: Op) -> OpWork:
-    """One operation for each operand element but the first of each result."""
+    """One operation per operand element, except for the first of each result."""
     operand, result = op.operands[0].shape, op.results[0].shape
     return OpWork(max(math.prod(operand) - math.prod(result), 0))
 
@@ -191,10 +191,10 @@ def _extremum(op: Op) -> str:
 def _locate_in_parts(
     builder: Builder, op: Op, operands: tuple[Value, ...], cut: OpCut
 ) -> tuple[Value, ...]:
-    """The position of the extremum if this part holds it, else the largest integer.
+    """The position of the extremum if this part contains it, else the largest integer.
 
-    The partial minimum of these is the first position of the extremum. As in JAX, NaN
-    counts as the extremum.
+    The minimum of these over all devices is the first position of the extremum. As in
+    JAX, NaN counts as the extremum.
     """
     (x,) = operands
     dim = _searched(op)

@@ -192,7 +192,10 @@ def select_and_scatter(op: Op) -> FactorRule:
 def _scattered(
     op: Op, order: tuple[int, int], can_fill: bool, linear: tuple[frozenset[int], ...]
 ) -> FactorRule:
-    """The rule; `order` says which operand is the source, and which has the windows."""
+    """The rule of a selection and scatter.
+
+    order: which operand is the source, and which has the windows.
+    """
     source, operand = (op.operands[i] for i in order)
     factors = RuleFactors()
     source_dims: list[tuple[int, ...]] = []
@@ -254,7 +257,7 @@ def _scatter_parts(
     operands: tuple[Value, ...],
     cut: OpCut,
 ) -> tuple[Value, ...]:
-    """Fetch halos and scatter; then drop the halo of the result: its owner computes it."""
+    """Fetch halos and scatter, then drop the result's halo, which its owner computes."""
     source, operand = operands
     chosen = {f: overlap for f, overlap in overlaps.items() if cut.is_cut(f)}
     fill = _literal(_selected_monoid(op), operand.dtype)

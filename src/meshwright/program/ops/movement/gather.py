@@ -55,7 +55,7 @@ def dims_without(rank: int, dropped: Sequence[int]) -> tuple[int, ...]:
 
 
 def is_wide(dtype: str) -> bool:
-    """Whether the dtype has indices that int32 does not."""
+    """Whether the dtype has indices that do not fit into int32."""
     return dtype in _WIDE
 
 
@@ -168,7 +168,10 @@ def _indexed_dims(
 
 
 def _is_linear(op: Op) -> bool:
-    """Linear if partial sums of the fill value are the fill value: 0 and NaN are."""
+    """Whether a gather is linear: partial sums of the fill value must be the fill value.
+
+    0 and NaN are such values.
+    """
     if not can_sum(op.operands[0].dtype):
         return False
     fill = cast(complex, op.params["fill_value"])

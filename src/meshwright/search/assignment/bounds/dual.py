@@ -1,10 +1,11 @@
-"""Lagrangian lower bounds: nodes of high degree are split, memory gets prices.
+"""Lagrangian lower bounds: nodes of high degree are split, and memory has prices.
 
-A node whose elimination message would be too large becomes one copy for each of its
-edges (node splitting: Choi, Chavira and Darwiche, UAI 2007). The graph of copies is then
-eliminated exactly. Its optimum is a lower bound for any multipliers that share a node's
-cost among its copies, and for any prices of memory (dual decomposition: Komodakis et
-al., ICCV 2007). Subgradient steps raise the bound: copies come to agree and memory to fit.
+A node whose elimination message would be too large is replaced by one copy for each of
+its edges (node splitting: Choi, Chavira and Darwiche, UAI 2007). The graph with copies
+is then eliminated exactly. Its optimum is a lower bound for any multipliers that divide
+a node's cost among its copies, and for any prices of memory (dual decomposition:
+Komodakis et al., ICCV 2007). Subgradient steps raise the bound: they make the copies of
+a node agree, and the choices fit into memory.
 """
 
 from __future__ import annotations
@@ -22,18 +23,20 @@ from meshwright.search.assignment.problem.reduced_problem import CostGraph, grap
 from meshwright.search.assignment.problem.work_rates import DUAL_STEP, ELIMINATE, PLAN
 
 _PATIENCE = 20  # steps without gain before the step length is halved
-_TARGET_RISE = 0.1  # share of the bound by which Polyak's target is above it, at most
-_LEAST_FACTOR = 1e-4  # factor of Polyak's step below which it is reset to 1
+_TARGET_RISE = 0.1  # Polyak's target is at most this share above the bound
+_LEAST_FACTOR = 1e-4  # the factor on Polyak's step is reset to 1 if it is below this
 
 
 class DualBound:
     """A Lagrangian relaxation of a reduced problem, and its present multipliers.
 
-    share: addend to the cost of each copy's choice; zero when summed over the copies
+    share: addend to the cost of each choice of a copy; the addends of all copies of a
+    node sum to zero
     row_prices: price of memory at each row, not negative
-    picked: entries of the optimal choices in the costs of the split graph, after `evaluate`
-    factor: present factor of Polyak's step length
-    stale: steps since the bound last rose
+    picked: the optimal choices at the present multipliers, as indices into the costs of
+        the split graph; set by `evaluate`
+    factor: factor on Polyak's step length
+    stale: number of steps since the bound last rose
     """
 
     def __init__(
@@ -65,7 +68,7 @@ class DualBound:
         self.picked = np.zeros(0, np.int64)
 
     def _index_choices(self) -> None:
-        """Set the original choice of each choice of the split graph, and its copies."""
+        """Find the original choice of each choice in the split graph; count its copies."""
         active = np.zeros(len(self.source), np.bool_)
         active[self.order] = True
         self.active = active[owners_of(self.graph.starts)]
@@ -77,7 +80,10 @@ class DualBound:
         )
 
     def tightened(self, work: float) -> DualBound:
-        """A relaxation with larger messages, at the best multipliers of this one."""
+        """A relaxation with larger messages, which starts from the best multipliers so far.
+
+        work: limit on `num_entries`, as in `plan_within`.
+        """
         plan = plan_of(self.incumbent, self.original, work)
         dual = DualBound(self.incumbent, self.original, plan, self.messages)
         dual.row_prices = self.at_best[1].copy()
@@ -86,13 +92,16 @@ class DualBound:
         return dual
 
     def _entries(self, edge_ends: Bools) -> Bools:
-        """A mask of the choices of copies: those of the given ends of edges, [E, 2]."""
+        """A mask of the choices of those copies that belong to the given ends of edges.
+
+        edge_ends: [E, 2].
+        """
         wanted = np.zeros(len(self.source), np.bool_)
         wanted[len(self.original.starts) - 1 :] = edge_ends[self.at_kept]
         return wanted[owners_of(self.graph.starts)]
 
     def evaluate(self) -> float:
-        """The bound at the present multipliers; sets `picked`."""
+        """The lower bound at the present multipliers; also sets `picked`."""
         priced = self.incumbent.priced(self.row_prices)
         costs = (priced / np.maximum(self.copies, 1))[self.origin] + self.share
         unary = np.zeros(self.in_width.shape)
@@ -108,12 +117,15 @@ class DualBound:
         return value - float(self.row_prices @ self.incumbent.memory.slack)
 
     def weights(self) -> Floats:
-        """Share of the copies of a node that picked each of its choices."""
+        """The share of a node's copies that picked each of its original choices."""
         picked = np.bincount(self.origin[self.picked], minlength=len(self.copies))
         return picked / np.maximum(self.copies, 1)
 
     def step(self, value: float, target: float, factor: float) -> None:
-        """Move the multipliers along a subgradient by `factor` times Polyak's step."""
+        """Move the multipliers along a subgradient by `factor` times Polyak's step.
+
+        value: the bound at the present multipliers. target: the bound to aim for.
+        """
         memory = self.incumbent.memory
         weights = self.weights()
         picked = np.zeros(len(self.share))
@@ -122,7 +134,8 @@ class DualBound:
         over = memory.used(self.original.starts, weights) - memory.slack
         relative = over / np.maximum(memory.slack, 1e-9)
         relative[(self.row_prices <= 0) & (relative < 0)] = 0
-        # Without BLAS, whose threads take more time than they save.
+        # Not a dot product: BLAS would start threads, which cost more time than they
+        # save.
         norm = float((slope * slope).sum()) + float((relative * relative).sum())
         if norm > 0:
             length = factor * max(target - value, 1e-9 * abs(target)) / norm
@@ -132,7 +145,7 @@ class DualBound:
             )
 
     def decode(self) -> Ints:
-        """Choices of the original nodes, by majority vote of their copies."""
+        """Choices of the original nodes, each by majority vote of the node's copies."""
         weights = self.weights()
         starts = self.original.starts
         return np.array(
@@ -141,14 +154,14 @@ class DualBound:
 
 
 def plan_of(incumbent: Incumbent, graph: CostGraph, work: float) -> Elimination:
-    """The order of `plan_within` for an incumbent's search, which counts its planning."""
+    """The order of `plan_within` for an incumbent's search; counts the work of planning."""
     plan = plan_within(graph, work, lambda: incumbent.is_over)
     incumbent.clock.count(PLAN, len(graph.ends))
     return plan
 
 
 def ascend(dual: DualBound, steps: int) -> None:
-    """Take subgradient steps, or fewer if the search is over before."""
+    """Take up to `steps` subgradient steps; fewer if the search is over before."""
     incumbent = dual.incumbent
     for _ in range(steps):
         value = dual.evaluate()
@@ -170,7 +183,10 @@ def ascend(dual: DualBound, steps: int) -> None:
 
 
 def _elimination(graph: CostGraph, plan: Elimination) -> Elimination:
-    """An elimination of all copies, each with at most one neighbour, followed by `plan`."""
+    """The elimination order `plan` with all copies before it.
+
+    A copy has at most one neighbour, so that its message is small.
+    """
     num = len(plan.nodes)  # the copies follow the original nodes
     nodes = np.arange(len(graph.starts) - 1)
     copies = nodes[num:]
@@ -186,7 +202,7 @@ def _elimination(graph: CostGraph, plan: Elimination) -> Elimination:
 
 
 def _split(graph: CostGraph, at_kept: Bools, source: Ints) -> CostGraph:
-    """The graph in which each edge of a kept node ends at a copy of its own."""
+    """The graph in which each edge of a kept node ends at its own copy of the node."""
     ends = graph.ends.copy()
     ends[at_kept] = np.arange(len(graph.starts) - 1, len(source))
     starts = starts_of(np.diff(graph.starts)[source])

@@ -1,10 +1,11 @@
 """Lower bounds by sequential tree-reweighted message passing (TRW-S).
 
-Kolmogorov, PAMI 28, 2006: along an order of all nodes, forward and backward, each node
-sends a message to its later neighbours: the least cost of its own side for each of their
-choices. The messages reparametrise the costs: they move cost between nodes and edges and
-change no total. The bound never falls. It soon comes near that of the linear relaxation,
-for which subgradients take tens of times as long. Memory is not counted.
+Kolmogorov, PAMI 28, 2006: in a fixed order of all nodes, forward and backward, each
+node sends a message to its later neighbours: for each of their choices, the least cost
+on the sender's side. The messages reparametrise the costs: they move cost between nodes
+and edges and change no total. The bound never falls. It soon comes near the bound of
+the linear relaxation, for which subgradients take tens of times as long. Memory is
+ignored.
 """
 
 from typing import NamedTuple
@@ -16,22 +17,24 @@ from meshwright.search.assignment.problem.reduced_problem import CostGraph
 from meshwright.search.compiled import compiled_in_place
 
 UNASSIGNED = -1
-"""Mark of a node without a choice, in arrays of choices."""
+"""Value in arrays of choices that marks a node without a choice."""
 
 MIN_RISE = 2e-4
-"""Relative rise of the bound in a round below which it is taken to have converged."""
+"""If the bound rises by less than this share in a round, it counts as converged."""
 
 
 class MessageArrays(NamedTuple):
-    """Present messages of a graph, and scratch arrays for one node.
+    """The present messages of a graph, and scratch arrays for one node.
 
     costs: of each choice of each node, [sum of widths]
-    starts: start of each edge's messages in `values`: first those to its first node, then
-        those to its second, [E + 1]
+    starts: start of each edge's messages in `values`, [E + 1]; the messages to its
+        first node come first, then those to its second node
     values: the messages
-    weights: share of a node's belief that it sends along each edge (gamma of TRW-S), [N]
-    belief: scratch, a node's costs plus all messages to it, less their minimum
-    outgoing: scratch, the part of a belief that goes into a message
+    weights: share of a node's belief that it sends along each edge (gamma of TRW-S),
+    [N]
+    belief: scratch: costs of a node's choices plus all messages to it, minus the
+    minimum
+    outgoing: scratch: the sender's part of a message
     """
 
     graph: CostGraph
@@ -46,9 +49,9 @@ class MessageArrays(NamedTuple):
 class Messages:
     """Message passing on a graph whose tables are finite.
 
-    bound: lower bound on the cost of all choices.
+    bound: lower bound on the cost of every combination of choices.
     values: messages to start from, zero by default. Any values are valid; those of a
-        problem that differs in costs alone give a good bound at once.
+        problem that differs only in its costs give a good bound at once.
     """
 
     def __init__(
@@ -74,12 +77,12 @@ class Messages:
 
     @property
     def num_entries(self) -> int:
-        """Entries of all tables, messages and costs, which one pass reads."""
+        """Number of entries of all tables, messages and costs, which one pass reads."""
         arrays = self.arrays
         return len(self.graph.tables) + 2 * len(arrays.values) + len(arrays.costs)
 
     def sweep(self, times: int) -> float:
-        """The bound after `times` forward and backward passes."""
+        """The lower bound after `times` forward and backward passes."""
         unassigned = np.full(len(self.graph.starts) - 1, UNASSIGNED)
         for _ in range(times):
             for is_forward in (True, False):
@@ -89,10 +92,10 @@ class Messages:
         return self.bound
 
     def decode(self) -> tuple[Ints, Floats]:
-        """Choices by one greedy forward pass, and the min-marginal excess of each choice.
+        """Choices by one greedy forward pass, and the min-marginal excess of every choice.
 
-        The excess [sum of widths] of a choice: all solutions that contain it cost at
-        least the bound plus this.
+        All solutions that contain a choice cost at least the bound plus the choice's
+        excess, [sum of widths].
         """
         arrays = self.arrays._replace(values=self.arrays.values.copy())
         choices = np.zeros(len(self.graph.starts) - 1, np.int64)
@@ -101,12 +104,11 @@ class Messages:
         return choices, excess
 
     def split(self, edge_ends: Bools) -> Floats:
-        """Multipliers of node copies that give the bound of these messages.
+        """Multipliers for copies of nodes that give the same bound as these messages.
 
-        Each marked end of an edge gets a copy of its node.
-        edge_ends: which ends of edges, [E, 2].
-        Result: for each copy in order, an addend for each choice beyond an equal part of
-        the node's cost. The addends of all copies of a node sum to zero.
+        edge_ends: which ends of edges get a copy of their node, [E, 2].
+        Result: for each copy in order, one addend per choice to an equal part of the
+        node's cost. The addends of all copies of a node sum to zero.
         """
         graph = self.graph
         nodes = graph.ends[edge_ends]
@@ -123,7 +125,7 @@ class Messages:
 
 @compiled_in_place
 def subtract_minimum(numbers: Floats, first: int, count: int) -> float:
-    """Subtract the minimum of `count` numbers from each of them; returns it."""
+    """Subtract from `count` numbers their minimum, in place, and return the minimum."""
     least = numbers[first]
     for x in range(first + 1, first + count):
         least = min(least, numbers[x])
@@ -134,7 +136,7 @@ def subtract_minimum(numbers: Floats, first: int, count: int) -> float:
 
 @compiled_in_place
 def update_belief(arrays: MessageArrays, node: int) -> float:
-    """Set `belief` to a node's costs plus its messages, less the minimum; returns that."""
+    """Set `belief` for a node, and return the minimum that was subtracted from it."""
     graph, belief = arrays.graph, arrays.belief
     start = graph.starts[node]
     width = int(graph.starts[node + 1] - start)
@@ -153,10 +155,9 @@ def update_belief(arrays: MessageArrays, node: int) -> float:
 
 @compiled_in_place
 def send_message(arrays: MessageArrays, edge: int, node: int) -> float:
-    """Renew the message of a node along an edge, less its minimum; returns that.
+    """Recompute the message of a node along an edge, minus its minimum; return the minimum.
 
-    Rows are cut out of the arrays first: loops over an array from index 0 on are
-    vectorised.
+    Slices are taken first, since loops over an array from index 0 on are vectorised.
     """
     graph, values = arrays.graph, arrays.values
     i, j = graph.ends[edge, 0], graph.ends[edge, 1]
@@ -188,9 +189,9 @@ def send_message(arrays: MessageArrays, edge: int, node: int) -> float:
 
 @compiled_in_place
 def pass_once(arrays: MessageArrays, chosen: Ints, is_forward: bool) -> float:
-    """One forward or backward pass of messages; returns the lower bound.
+    """Pass messages once, forward or backward, and return the lower bound.
 
-    Only nodes that are unassigned in `chosen` send and receive.
+    Only nodes that are unassigned in `chosen` send and receive messages.
     """
     graph = arrays.graph
     num = len(graph.starts) - 1
@@ -212,9 +213,10 @@ def pass_once(arrays: MessageArrays, chosen: Ints, is_forward: bool) -> float:
 def choose_forward(
     arrays: MessageArrays, total: Floats, choices: Ints, excess: Floats
 ) -> None:
-    """One forward pass in which each node chooses given the choices before it.
+    """Set `choices` and `excess` of `Messages.decode` in one forward pass of messages.
 
-    total: scratch. Sets `choices` and `excess`, see `Messages.decode`.
+    Each node takes its best choice given the choices of the nodes before it. total:
+    scratch.
     """
     graph = arrays.graph
     for i in range(len(graph.starts) - 1):

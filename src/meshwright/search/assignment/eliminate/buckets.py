@@ -1,9 +1,9 @@
 """Bucket elimination: exact optimisation of some nodes while the others stay fixed.
 
-Nodes are eliminated one by one. Each sends a message to the neighbours it then has (its
-scope): its least cost for every combination of their choices (Bertele and Brioschi,
-Nonserial Dynamic Programming, 1972; Dechter, Artificial Intelligence 113, 1999). A pass
-in reverse order reads off the optimal choices.
+Nodes are eliminated one by one. An eliminated node sends a message to its remaining
+neighbours, its scope: for every combination of their choices, its least cost (Bertele
+and Brioschi, Nonserial Dynamic Programming, 1972; Dechter, Artificial Intelligence 113,
+1999). Afterwards the optimal choices are read off in reverse order.
 """
 
 from typing import Any, NamedTuple
@@ -17,14 +17,15 @@ from meshwright.search.compiled import compiled, compiled_in_place
 
 
 class Elimination(NamedTuple):
-    """Nodes of a subset and the order in which they are eliminated.
+    """A subset of n nodes, and the order in S steps in which they are eliminated.
 
-    nodes: node at each position of the subset, [n]
-    position: position of each node of the graph in `nodes`, -1 if it is not in there
-    order: positions in order of elimination, [S]; the other positions keep their choice
-    rank: step of `order` at which each position is eliminated, n if it keeps its choice
-    scopes: positions of the neighbours left at each step, padded, [S, W]
-    sizes: number of these neighbours, [S]
+    A position is an index into the subset.
+    nodes: node of the graph at each position, [n]
+    position: position of each node of the graph, -1 if it is not in the subset
+    order: positions in order of elimination, [S]; other nodes keep their choice
+    rank: step at which each position is eliminated, n if it keeps its choice, [n]
+    scopes: positions of the remaining neighbours at each step, padded, [S, W]
+    sizes: number of remaining neighbours at each step, [S]
     """
 
     nodes: Ints
@@ -36,13 +37,13 @@ class Elimination(NamedTuple):
 
 
 class MessageTables(NamedTuple):
-    """Messages of all steps, stored one after another.
+    """The messages of all S steps, stored one after another.
 
-    starts: start of the message of each step in `values`, [S + 1]
+    starts: start of each step's message in `values`, [S + 1]
     target: step that receives each message, S if its scope is empty, [S]
     values: least cost for each combination of choices of a scope, last node fastest
-    best: choice that attains this cost
-    head, following: linked list of the messages that each step receives, -1 at its end
+    best: choice of the eliminated node that attains this cost
+    head, following: linked lists of the messages that each step receives, -1 at the end
     """
 
     starts: Ints
@@ -54,12 +55,12 @@ class MessageTables(NamedTuple):
 
 
 class Addends(NamedTuple):
-    """Tables whose sum a step minimises: edge costs first, then messages received.
+    """The tables whose sum one step minimises: edge costs, then messages received.
 
-    offsets: entry of each table at the current combination of choices of the scope
-    strides: distance in each table between choices of a scope's node, [tables, W + 1];
-        the last one is that of the eliminated node
-    is_message: whether the table is in `MessageTables.values`, else in the graph
+    offsets: index of each table's entry for the current combination of choices
+    strides: distance in each table between consecutive choices of each node of the
+        scope, and, last, of the eliminated node, [tables, W + 1]
+    is_message: whether the table is in `MessageTables.values` rather than in the graph
     """
 
     offsets: Ints
@@ -71,7 +72,10 @@ class Addends(NamedTuple):
 def optimise_in_order(
     graph: CostGraph, costs: Floats, elimination: Elimination, choices: Ints
 ) -> None:
-    """Set the choices of eliminated nodes to an optimal combination, given the rest."""
+    """Set the choices of the eliminated nodes to an optimal combination, in place.
+
+    All other nodes keep their choices.
+    """
     order = elimination.order
     unary = fixed_costs(graph, costs, elimination, choices)
     picks = np.empty(len(order), np.int64)
@@ -84,7 +88,7 @@ def optimise_in_order(
 def fixed_costs(
     graph: CostGraph, costs: Floats, elimination: Elimination, choices: Ints
 ) -> Floats:
-    """Costs of each position's choices, edges to fixed nodes included, [n, widest]."""
+    """Costs of choices and of edges to fixed nodes, [n, largest number of choices]."""
     starts, ends = graph.starts, graph.ends
     nodes, position, rank = elimination.nodes, elimination.position, elimination.rank
     n = len(nodes)
@@ -115,9 +119,10 @@ def fixed_costs(
 def eliminate(
     graph: CostGraph, elimination: Elimination, unary: Floats, picks: Ints
 ) -> None:
-    """Set `picks` to an optimal choice for each step of the elimination, [S].
+    """Set `picks[s]` to the optimal choice of the node that step `s` eliminates, [S].
 
-    unary: the result of `fixed_costs`; messages about a single node are added to its row.
+    unary: the result of `fixed_costs`; messages with a scope of one node are added to
+    its row.
     """
     messages, num_received = empty_messages(graph, elimination)
     order, sizes = elimination.order, elimination.sizes
@@ -174,9 +179,9 @@ def collect_addends(
     scope_at: Ints,
     s: int,
 ) -> int:
-    """Set the offsets and strides of the tables that step `s` sums; return their number.
+    """Set offsets and strides of the tables that step `s` sums; return how many there are.
 
-    scope_at: scratch array; index of each position in the scope of the step.
+    scope_at: scratch: index of each position in the scope of the step.
     """
     starts, ends, rank = graph.starts, graph.ends, elimination.rank
     scopes, sizes = elimination.scopes, elimination.sizes
@@ -227,10 +232,11 @@ def minimise(  # noqa: C901, PLR0913  the innermost loop, on the caller's arrays
     index: Ints,
     total: Floats,
 ) -> None:
-    """Set the message of a step: the least total for each combination of its scope.
+    """Fill the message of a step: the least total for each combination of its scope.
 
     step: the step's number, and the number of tables that it sums.
-    index, total: scratch, the scope's current choices (zero at first) and sums over tables.
+    index, total: scratch: current choices of the scope (zero at first), and sums over
+    tables.
     """
     s, count = step
     offsets, strides = addends.offsets, addends.strides
@@ -268,7 +274,7 @@ def minimise(  # noqa: C901, PLR0913  the innermost loop, on the caller's arrays
 def deliver(
     elimination: Elimination, messages: MessageTables, unary: Floats, s: int
 ) -> None:
-    """Pass the message of step `s` on: to the step that sums it, or to a row of `unary`."""
+    """Pass the message of step `s` to the step that sums it, or add it to `unary`."""
     if elimination.sizes[s] == 1:
         b = elimination.scopes[s, 0]
         first = messages.starts[s]
@@ -283,7 +289,7 @@ def deliver(
 def read_choices(
     graph: CostGraph, elimination: Elimination, messages: MessageTables, picks: Ints
 ) -> None:
-    """Set each step's choice, last step first, to the best for the choices of its scope."""
+    """Set the choice of each step, last step first, to the best for its scope's choices."""
     nodes, starts = elimination.nodes, graph.starts
     for s in range(len(elimination.order) - 1, -1, -1):
         at = 0

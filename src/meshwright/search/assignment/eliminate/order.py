@@ -14,8 +14,8 @@ from meshwright.search.assignment.eliminate.buckets import (
 from meshwright.search.assignment.problem.reduced_problem import CostGraph
 from meshwright.search.compiled import compiled, compiled_in_place
 
-_MAX_SCOPE = 24  # neighbours of an eliminated node: each has at least two choices
-_CAPS = (8.0, 10.0, 12.0, 14.0, 16.0, 18.0, 20.0, 22.0)
+_MAX_SCOPE = 24  # most remaining neighbours of a node when it is eliminated
+_CAPS = (8.0, 10.0, 12.0, 14.0, 16.0, 18.0, 20.0, 22.0)  # values of `log_cap`
 
 
 def plan_elimination(
@@ -26,11 +26,14 @@ def plan_elimination(
 ) -> Elimination:
     """A greedy order of elimination of all nodes, smallest message first.
 
-    While every message is too large, the node with most neighbours is kept fixed.
+    Whenever all messages are too large, the node with most neighbours is kept fixed.
 
-    log_cap: base-2 logarithm of the largest allowed work of a message (`num_entries`).
-    has_ended: polled every 64 nodes; once it holds, the remaining nodes are kept fixed.
-    noise: per node, between 0 and 1; randomises which nodes are kept fixed.
+    log_cap: base-2 logarithm of the largest allowed work of a message (see
+    `num_entries`).
+    has_ended: called every 64 nodes; once it is true, all remaining nodes are kept
+    fixed.
+    noise: for each node a number from 0 to 1, which randomises the nodes that are kept
+    fixed.
     """
     log_widths = np.log2(np.diff(graph.starts))
     shuffle = np.zeros(len(log_widths)) if noise is None else noise
@@ -57,9 +60,10 @@ def plan_elimination(
 def plan_within(
     graph: CostGraph, work: float, has_ended: Callable[[], bool] = lambda: False
 ) -> Elimination:
-    """The order that keeps fewest nodes fixed with work in a budget, or that of least work.
+    """The order of elimination that keeps fewest nodes fixed within a limit of work.
 
-    work: limit of `num_entries`
+    If no order is within the limit, the order of least work. work: limit on
+    `num_entries`.
     """
     best = plan_elimination(graph, _CAPS[0], has_ended)
     least = num_entries(graph, best)
@@ -75,7 +79,7 @@ def plan_within(
 
 
 def num_entries(graph: CostGraph, plan: Elimination) -> float:
-    """The work of an elimination: each message's entries times its sender's choices."""
+    """Work of an elimination: entries of each message times choices of its sender."""
     logs = np.log2(np.diff(graph.starts)).tolist()
     work = 0.0
     for node, scope, size in zip(plan.order, plan.scopes, plan.sizes, strict=True):
@@ -92,7 +96,7 @@ def _adjacency(graph: CostGraph) -> list[set[int]]:
 
 
 def _remove(neighbours: list[set[int]], node: int) -> set[int]:
-    """Remove a node and connect its neighbours with each other; return the neighbours."""
+    """Remove a node and connect its neighbours with each other; returns the neighbours."""
     scope = neighbours[node]
     for other in scope:
         neighbours[other] |= scope
@@ -143,14 +147,14 @@ def optimise(
     log_cap: float,
     noise: Floats,
 ) -> int:
-    """Improve the choices of a subset in place; return how many nodes were kept fixed.
+    """Improve the choices of a subset of nodes in place; return how many were kept fixed.
 
-    A node is kept fixed if its message would be too large. If there is none, the subset's
-    choices are optimal for the choices of all other nodes.
+    A node is kept fixed if its message would be too large. If none is, the choices of
+    the subset are optimal, given the choices of all other nodes.
 
     log_cap: base-2 logarithm of the largest allowed work of a message.
-    noise: per position of the subset, added to the logarithm of its message's work when
-        the next node is chosen.
+    noise: for each position of the subset a number that is added to the logarithm of
+    its message's work when the next node is chosen.
     """
     starts, ends = graph.starts, graph.ends
     n = len(subset)
@@ -179,7 +183,7 @@ def optimise(
 
 @compiled
 def order_nodes(adjacent: Bools, logs: Floats, log_cap: float, noise: Floats) -> Ints:
-    """Order of elimination, smallest message first; the other nodes keep their choice."""
+    """Positions in order of elimination, smallest message first; others are kept fixed."""
     n = len(logs)
     order = np.empty(n, np.int64)
     alive = np.ones(n, np.bool_)
@@ -230,7 +234,7 @@ def find_smallest_and_largest(
 def join_neighbours(
     adjacent: Bools, node: int, logs: Floats, weight: Floats, degree: Ints
 ) -> None:
-    """Connect all neighbours of a node with each other, as its message does."""
+    """Connect all neighbours of an eliminated node with each other, in place."""
     n = len(logs)
     for a in range(n):
         if not adjacent[node, a]:
@@ -244,7 +248,7 @@ def join_neighbours(
 
 @compiled
 def find_scopes(adjacent: Bools, order: Ints) -> tuple[Ints, Ints]:
-    """Neighbours of each node at its elimination, padded, and their number."""
+    """Remaining neighbours of each node when it is eliminated, padded, and their number."""
     scopes = np.empty((len(order), _MAX_SCOPE), np.int64)
     sizes = np.zeros(len(order), np.int64)
     alive = np.zeros(len(adjacent), np.bool_)

@@ -1,1 +1,1 @@
-"""Options and results of a solve, and the best solution and bound so far."""
+"""Options and results of a solve, and its best solution and bound so far."""

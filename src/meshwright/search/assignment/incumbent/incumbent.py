@@ -1,4 +1,4 @@
-"""Best solution and lower bound so far, shared by the threads of a solve."""
+"""The best solution and lower bound so far, which the threads of a solve share."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ ROUNDING = 1e-9  # relative difference of costs that counts as equal
 
 
 class Incumbent:
-    """Best choices of a reduced problem so far, a lower bound, and when to stop.
+    """The best choices for a reduced problem so far, a lower bound, and whether to stop.
 
     stopped: set to end the search.
-    stops: functions that end other solvers, called at the end of the search.
-    start: choices to start the primal search from; they may not fit into memory.
+    stops: functions that stop other solvers; called at the end of the search.
+    start: choices from which the primal search starts; they may exceed the memory
+    limit.
     """
 
     def __init__(
@@ -53,14 +54,14 @@ class Incumbent:
         self._unrestricted: Incumbent | None = None
 
     def begin_from(self, original: Ints) -> None:
-        """Start from the choices nearest to given ones of the original nodes."""
+        """Start from the choices nearest to given choices of the original nodes."""
         self.start = self.reduced.nearest(original)
         self.offer(self.start)
 
     def restricted(self, reduced: ReducedProblem, memory: MemoryRows) -> Incumbent:
-        """The same search on fewer choices, those that a better solution may contain.
+        """This search with fewer choices, among which every better solution is.
 
-        The best solution so far may not be among them; its cost stays the one to beat.
+        If the best solution so far is not among them, its cost remains the one to beat.
         """
         new = Incumbent(reduced, memory, self.clock, self.options, self._on_progress)
         new._unrestricted, new.bound, new.first_s = self, self.bound, self.first_s
@@ -72,14 +73,14 @@ class Incumbent:
         return new
 
     def lifted(self) -> Ints | None:
-        """Best choices of the original nodes; `None` before the first solution."""
+        """The best choices of the original nodes; `None` before the first solution."""
         if self.choices is not None:
             return self.reduced.lift(self.choices)
         before = self._unrestricted
         return None if before is None else before.lifted()
 
     def offer(self, choices: Ints) -> bool:
-        """Take choices that fit and cost less than the best; returns whether they do."""
+        """Accept choices that fit and cost less than the best; returns whether it did."""
         cost = self.reduced.cost(choices)
         if cost >= self.cost or self.memory.left(choices).min(initial=0.0) < 0:
             return False
@@ -93,7 +94,7 @@ class Incumbent:
         return True
 
     def raise_bound(self, bound: float) -> None:
-        """Take a lower bound, rounded up to a whole number if all costs are whole."""
+        """Accept a lower bound if it is higher; rounded up if all costs are integers."""
         if self._is_whole and math.isfinite(bound):
             bound = float(math.ceil(bound - 1e-6 - ROUNDING * abs(bound)))
         with self._lock:
@@ -103,7 +104,7 @@ class Incumbent:
             self._report()
 
     def priced(self, row_prices: Floats) -> Floats:
-        """Costs of all choices, with the price of the memory that they take."""
+        """Costs of all choices, plus the price of the memory that they take."""
         if not self.memory.num_rows:
             return self.reduced.costs
         starts = self.reduced.graph.starts
@@ -111,14 +112,17 @@ class Incumbent:
 
     @property
     def is_proven(self) -> bool:
-        """Whether the cost is within the allowed gap of the bound."""
+        """Whether the bound proves the cost to be within the allowed gap."""
         gap = self.cost - self.bound
         allowed = max(self.options.gap, ROUNDING)
         return self.cost < math.inf and gap <= allowed * abs(self.cost)
 
     @property
     def is_over(self) -> bool:
-        """Whether the search has to end: proven, stopped, or out of time."""
+        """Whether the search has to end: proven, stopped, or out of time.
+
+        It also ends once the lower bound reaches `SolveOptions.stop_bound`.
+        """
         is_useless = self.is_proven or self.bound >= self.options.stop_bound
         return self.stopped or is_useless or self.clock.left_s <= 0
 

@@ -10,7 +10,7 @@ from meshwright.search.work import REAL_TIME, Meter, Work
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """The reading of a meter at the start of a solve, and the seconds that it may take."""
+    """A meter, its reading at the start of a solve, and the budget of the solve."""
 
     start_s: float
     budget_s: float
@@ -25,7 +25,7 @@ class Clock:
         return self.budget_s - self.elapsed_s
 
     def count(self, work: Work, units: float = 1.0) -> None:
-        """Note work on the meter."""
+        """Add work to the meter."""
         self.meter.count(work, units)
 
 
@@ -33,15 +33,16 @@ class Clock:
 class SolveOptions:
     """Conditions that end a solve before its budget, and values to start from.
 
-    gap: relative optimality gap at which the solve ends.
+    gap: the solve ends at this relative optimality gap.
     stop_bound: the solve ends once the lower bound reaches this, however good the best
         solution is (Gurobi's BestBdStop).
-    start: choices to start from (a warm start); the result costs no more than these if
-        they are feasible.
-    rounds: limit on the rounds of each search phase. With a limit the solve runs on one
-        thread; by a meter of counted work its result is the same on each run.
+    start: choices to start from (a warm start); if they are feasible, the result costs
+        no more than they do.
+    rounds: largest number of rounds of each search phase. With a limit the solve runs
+        on one thread; with a meter of counted work its result is then the same on each
+        run.
     messages: dual messages to start from, taken from the solution of a problem that
-        differs in costs alone; any values are valid (see `Messages`).
+        differs only in its costs; any values are valid (see `Messages`).
     """
 
     gap: float = 0.0
@@ -53,7 +54,7 @@ class SolveOptions:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Best cost and bound so far; infinite while nothing is known."""
+    """Best cost and lower bound so far; infinite, positive and negative, if unknown."""
 
     cost: float
     bound: float
@@ -66,8 +67,8 @@ class Solution:
 
     seconds: duration of the solve.
     first_s: seconds until the first feasible solution.
-    messages: final dual messages; pass them as `SolveOptions.messages` to a problem that
-        differs in costs alone.
+    messages: final dual messages, to be passed as `SolveOptions.messages` to a problem
+        that differs only in its costs.
     """
 
     choices: Ints
@@ -79,7 +80,7 @@ class Solution:
 
     @property
     def gap(self) -> float:
-        """Relative optimality gap: the share of the cost that may be above the optimum."""
+        """Relative optimality gap: the cost is above the optimum by at most this share."""
         if self.cost <= self.bound:
             return 0.0
         return (self.cost - self.bound) / max(abs(self.cost), 1e-300)

@@ -1,10 +1,10 @@
-"""Presolve: remove choices without support, and merge nodes that follow another.
+"""Presolve: remove choices without support, and merge nodes that follow another node.
 
-Neither step depends on memory. A choice has no support if some neighbour forbids it with
-all of its own (arc consistency: Mackworth, Artificial Intelligence 8, 1977). A node
-follows a neighbour, its leader, if each choice of the leader allows exactly one of its
-own; the two become one node. In programs most nodes follow, such as an elementwise op its
-operand, so tens of thousands of nodes become hundreds.
+Both steps ignore memory. A choice has no support if some neighbour forbids it whatever
+the neighbour chooses (arc consistency: Mackworth, Artificial Intelligence 8, 1977). A
+node follows a neighbour, its leader, if each choice of the leader allows exactly one
+choice of the node; the two become one. In programs most nodes follow another, as an
+elementwise op follows its operand, so that tens of thousands of nodes become hundreds.
 """
 
 import numpy as np
@@ -24,9 +24,9 @@ _ROUNDS = 100  # each round removes a choice, a pair or a node, or is the last
 def merge_followers(
     reduced: ReducedProblem, kept: Bools | None = None
 ) -> ReducedProblem | None:
-    """The problem without unsupported choices and followers; `None` if infeasible.
+    """The problem without unsupported choices and followers; `None` if it is infeasible.
 
-    kept: mask of the choices to keep, by default all that are not forbidden.
+    kept: mask of the choices to keep; by default all that are not forbidden.
     """
     mask = reduced.costs < np.inf if kept is None else kept.copy()
     for _ in range(_ROUNDS):
@@ -45,7 +45,10 @@ def merge_followers(
 
 
 def _shrunk(reduced: ReducedProblem, kept: Bools, num_kept: Ints) -> ReducedProblem:
-    """One round: remove choices, fold nodes with one choice, merge followers."""
+    """The problem after one round: choices removed, and nodes merged with their leaders.
+
+    The costs of a node with one choice are added to those of its neighbours.
+    """
     lead, by = find_leaders(reduced.graph, kept, num_kept)
     is_root = lead < 0
     root = np.where(is_root, np.arange(len(lead)), lead)
@@ -62,7 +65,11 @@ def _shrunk(reduced: ReducedProblem, kept: Bools, num_kept: Ints) -> ReducedProb
 def _rebuilt(
     reduced: ReducedProblem, starts: Ints, picks: ChoiceMaps
 ) -> ReducedProblem:
-    """The problem over new nodes, where each old node picks by its owner's choice."""
+    """The problem over merged nodes.
+
+    starts: offsets of their choices. picks: for each old node the merged node, its
+    owner, and the old choice under each choice of the owner.
+    """
     widths, old = np.diff(starts), reduced.graph
     one, two = picks.owner[old.ends].T
     first, second = np.minimum(one, two), np.maximum(one, two)
@@ -112,7 +119,7 @@ def drop_unsupported(graph: CostGraph, kept: Bools) -> bool:
 
 @compiled
 def who_follows(graph: CostGraph, kept: Bools, edge: int) -> tuple[bool, bool]:
-    """Whether the second node of an edge follows the first, and the first the second."""
+    """Whether an edge's second node follows its first, and whether its first its second."""
     i, j = graph.ends[edge, 0], graph.ends[edge, 1]
     start_i, start_j = graph.starts[i], graph.starts[j]
     width = graph.starts[j + 1] - start_j
@@ -137,7 +144,7 @@ def who_follows(graph: CostGraph, kept: Bools, edge: int) -> tuple[bool, bool]:
 
 @compiled
 def find_leaders(graph: CostGraph, kept: Bools, num_kept: Ints) -> tuple[Ints, Ints]:
-    """Leader of each node (-1: none) and the edge to it; leaders form no cycle."""
+    """The leader of each node (-1: none), and the edge to it; leaders form no cycle."""
     lead = np.full(len(num_kept), -1)
     by = np.full(len(num_kept), -1)
     top = np.arange(len(num_kept))
@@ -165,7 +172,10 @@ def find_leaders(graph: CostGraph, kept: Bools, num_kept: Ints) -> tuple[Ints, I
 def compose_picks(
     graph: CostGraph, kept: Bools, lead: Ints, by: Ints, picks: ChoiceMaps
 ) -> None:
-    """Set each node's choice under each kept choice of its root, leaders first."""
+    """Set each node's choice under each kept choice of its root, leaders first.
+
+    The root of a node is its leader's leader and so on, to a node without a leader.
+    """
     done = np.zeros(len(lead), np.bool_)
     stack = np.empty(len(lead), np.int64)
     for i in range(len(lead)):
@@ -187,7 +197,10 @@ def compose_picks(
 def set_picks(
     graph: CostGraph, kept: Bools, node: int, leader: int, edge: int, picks: ChoiceMaps
 ) -> None:
-    """Set a node's picks from those of its leader; those of a root are its kept choices."""
+    """Set the choice of a node under each choice of its root, given that of its leader.
+
+    The choices of a root are its kept choices.
+    """
     start = graph.starts[node]
     width = graph.starts[node + 1] - start
     at = picks.starts[node]
@@ -212,7 +225,7 @@ def set_picks(
 def add_costs(
     old: CostGraph, old_costs: Floats, picks: ChoiceMaps, starts: Ints, costs: Floats
 ) -> None:
-    """Add the costs of old nodes to those of their owners."""
+    """Add the costs of old nodes to those of the merged nodes, in place."""
     for i in range(len(picks.owner)):
         at = picks.starts[i]
         for c in range(picks.starts[i + 1] - at):
@@ -224,7 +237,11 @@ def add_costs(
 def add_tables(
     old: CostGraph, picks: ChoiceMaps, slots: Ints, new: CostGraph, costs: Floats
 ) -> None:
-    """Add old tables to new ones, or, without a slot, to the costs of a node."""
+    """Add old edge tables to new ones, in place.
+
+    slots: the new edge of each old edge. Without one (-1), the old edge joins nodes
+    that are merged or have one choice, and its costs are added to those of a node.
+    """
     for e in range(len(old.ends)):
         i, j = old.ends[e, 0], old.ends[e, 1]
         width = old.starts[j + 1] - old.starts[j]
@@ -247,7 +264,7 @@ def add_tables(
 
 
 def compose_maps(first: ChoiceMaps, then: ChoiceMaps) -> ChoiceMaps:
-    """The composition of two maps: choices of original nodes under the newest nodes."""
+    """The composition of two maps, from the original nodes to the newest ones."""
     owner = then.owner[first.owner]
     sizes = np.diff(then.starts)[first.owner]
     chosen = then.picks[ranges(then.starts[first.owner], sizes)]

@@ -1,10 +1,11 @@
-"""Presolve: merge nodes, drop choices that do not fit or are dominated, in rounds.
+"""Presolve: merge nodes, and remove choices that do not fit or are dominated, in rounds.
 
-A choice is dominated by another that costs no more whatever the neighbours choose, and
-takes no more memory at any time (dead-end elimination: Desmet et al., Nature 356, 1992).
-A pair of choices is dominated if, given the neighbour's choice, another choice of the
-node is no worse whatever the other neighbours choose. A leaf without memory keeps one
-choice per choice of its neighbour, and is then merged with it.
+A choice is dominated if another choice of the node costs no more, whatever the
+neighbours choose, and takes no more memory at any time (dead-end elimination: Desmet et
+al., Nature 356, 1992). A pair of choices of two neighbours is dominated if, given the
+one's choice, another choice of the other is no worse, whatever its other neighbours
+choose. A node that has one neighbour and takes no memory keeps one choice for each
+choice of that neighbour, and is then merged with it.
 """
 
 from dataclasses import replace
@@ -27,9 +28,11 @@ from meshwright.search.assignment.problem.reduced_problem import (
 )
 from meshwright.search.compiled import compiled
 
-_ROUNDS = 12  # later rounds remove single pairs only
-_WORTH = 0.985  # share of choices or pairs left, below which another round follows
-_LARGEST = 5_000_000  # entries of one node's array `worst`; larger nodes are skipped
+_ROUNDS = 12  # later rounds would remove only single pairs
+_WORTH = (
+    0.985  # another round follows if less than this share of choices or pairs is left
+)
+_LARGEST = 5_000_000  # nodes with more entries in the array `worst` are skipped
 
 
 def merge(problem: Assignment) -> tuple[ReducedProblem, MemoryRows]:
@@ -45,7 +48,7 @@ def presolve(
 ) -> tuple[ReducedProblem, MemoryRows]:
     """A smaller problem that keeps an optimal solution, and its memory rows.
 
-    Raises AssignmentError if `reduced` is `None` (infeasible), or nothing fits.
+    Raises AssignmentError if `reduced` is `None` (infeasible), or if no solution fits.
     """
     reduced, memory = with_memory(problem, reduced)
     for _ in range(_ROUNDS):
@@ -64,7 +67,7 @@ def presolve(
 def with_memory(
     problem: Assignment, reduced: ReducedProblem | None
 ) -> tuple[ReducedProblem, MemoryRows]:
-    """A reduced problem with its memory rows; AssignmentError if it is infeasible."""
+    """A reduced problem and its memory rows; AssignmentError if it is infeasible."""
     if reduced is None:
         raise AssignmentError(
             "no solution: costs forbid all combinations of choices that fit into memory"
@@ -82,7 +85,7 @@ def with_memory(
 def drop_dominated(
     reduced: ReducedProblem, memory: MemoryRows
 ) -> tuple[Bools, CostGraph]:
-    """A mask of undominated choices, and the graph with dominated pairs at infinite cost.
+    """A mask of undominated choices, and the graph in which dominated pairs cost infinity.
 
     At least one optimal solution remains.
     """
@@ -94,7 +97,7 @@ def drop_dominated(
 
 @compiled
 def strides_at(graph: CostGraph, edge: int, node: int) -> tuple[int, int, int]:
-    """Strides of an edge's table for a node and for its neighbour, and the neighbour."""
+    """Strides of an edge's table for a node and for its neighbour; and the neighbour."""
     i, j = int(graph.ends[edge, 0]), int(graph.ends[edge, 1])
     width = int(graph.starts[j + 1] - graph.starts[j])
     if node == i:
@@ -106,7 +109,10 @@ def strides_at(graph: CostGraph, edge: int, node: int) -> tuple[int, int, int]:
 def find_worst(
     graph: CostGraph, kept: Bools, edge: int, node: int, worst: Floats
 ) -> None:
-    """Set `worst[k, q]`: the most an edge's cost rises if the node takes q, not k."""
+    """Set `worst[k, q]` to the most by which an edge's cost rises from choice k to q.
+
+    The most over all choices of the neighbour.
+    """
     stride_k, stride_m, other = strides_at(graph, edge, node)
     start = graph.starts[node]
     width = graph.starts[node + 1] - start
@@ -123,8 +129,8 @@ def find_worst(
 
 
 @compiled
-def is_frugal(segments: Segments, node: int, k: int, q: int) -> bool:
-    """Whether choice `q` takes no more memory than `k` at any time."""
+def takes_no_more_memory(segments: Segments, node: int, k: int, q: int) -> bool:
+    """Whether choice `q` of a node takes no more memory than choice `k` at any time."""
     for s in range(segments.starts[node], segments.starts[node + 1]):
         block = segments.block_starts[s]
         if segments.excess[block + q] > segments.excess[block + k]:
@@ -134,10 +140,10 @@ def is_frugal(segments: Segments, node: int, k: int, q: int) -> bool:
 
 @compiled
 def is_less(new: float, old: float, is_first: bool) -> bool:
-    """Whether `new` is less than `old`, or equal if `is_first`.
+    """Whether `new` is less than `old`; equal is enough if `is_first`.
 
-    A choice that justified an earlier removal may be removed itself. Replacements must
-    therefore never form a cycle, neither by ties nor by rounding.
+    A choice that justified an earlier removal may be removed itself. So replacements
+    must never form a cycle, neither by ties nor by rounding.
     """
     if is_first:
         return new <= old
@@ -148,7 +154,10 @@ def is_less(new: float, old: float, is_first: bool) -> bool:
 def drop_pairs(
     graph: CostGraph, edge: int, node: int, k: int, q: int, rest: float
 ) -> None:
-    """Forbid pairs with `k` where `q` is allowed and, with `rest` added, costs no more."""
+    """Forbid the pairs of choice `k` with a neighbour's choice for which `q` is no worse.
+
+    rest: the most by which all other costs rise from `k` to `q`.
+    """
     stride_k, stride_m, other = strides_at(graph, edge, node)
     for m in range(graph.starts[other + 1] - graph.starts[other]):
         at = graph.table_starts[edge] + m * stride_m
@@ -177,7 +186,7 @@ def drop_in_place(  # noqa: C901  one loop over nodes, choices and edges
             for q in range(width):
                 if k == q or not (kept[start + k] and kept[start + q]):
                     continue
-                if not is_frugal(segments, i, k, q):
+                if not takes_no_more_memory(segments, i, k, q):
                     continue
                 total = costs[start + q] - costs[start + k]
                 num_infinite = 0  # edges that forbid `q` for some choice

@@ -1,9 +1,9 @@
-"""Diving: nodes get their choices in steps, with message passing in between.
+"""Diving: nodes get their choices in several steps, with message passing in between.
 
-Messages often leave several choices of a node at equal cost. If each node picked among
-them alone, choices of neighbours would not match. A dive assigns the nodes of the largest
-margin first and passes messages among the rest (decimation: Mezard, Parisi and Zecchina,
-Science 297, 2002), so that each tie is broken once.
+After message passing, several choices of a node often have equal cost. If each node
+chose alone among them, choices of neighbours would not match. A dive first assigns the
+nodes of largest margin, and then passes messages among the rest (decimation: Mezard,
+Parisi and Zecchina, Science 297, 2002), so that each tie is broken once.
 """
 
 from collections.abc import Callable
@@ -22,27 +22,28 @@ from meshwright.search.assignment.problem.reduced_problem import CostGraph
 from meshwright.search.compiled import compiled_in_place
 
 _RADII = 2, 4, 8
-"""Distance from a forbidden pair, in edges, up to which nodes are assigned once more."""
+"""Nodes up to this distance in edges from a forbidden pair are assigned again, in turn."""
 
 _REPAIR_SWEEPS, _REPAIR_STEPS = 10, 60
-"""Sweeps of messages over these nodes before the first choice, and steps to assign them."""
+"""Sweeps of messages over these nodes before they are assigned, and steps to assign
+them."""
 
 _LATE_PARTS = 4
-"""Steps in which the unassigned nodes are assigned once the dive is late."""
+"""Number of steps in which the remaining nodes are assigned once the dive is late."""
 
 
 def dive(
     messages: Messages, steps: int, penalty: float, is_late: Callable[[float], bool]
 ) -> Ints:
-    """Choices of all nodes, assigned in `steps` parts, those of the largest margin first.
+    """Choices of all nodes, assigned in `steps` parts, the nodes of largest margin first.
 
-    After the dive, nodes around pairs whose table entry is `penalty` (forbidden pairs) are
-    unassigned and assigned once more, as long as this lowers the number of such nodes.
-    Some forbidden pairs may remain.
+    Afterwards nodes around forbidden pairs (whose table entry is `penalty`) are
+    unassigned and assigned again, as long as this lowers the number of nodes in such
+    pairs. Some forbidden pairs may remain.
 
     messages: swept at least once.
-    is_late: whether to hurry, asked before each part with the share of the nodes that are
-        not assigned; the parts are larger from then on.
+    is_late: whether to hurry; called before each part with the share of the nodes that
+        are unassigned. Parts are larger while it is true.
     """
     graph = messages.graph
     arrays = messages.arrays._replace(values=messages.arrays.values.copy())
@@ -72,7 +73,7 @@ def _num_unassigned(chosen: Ints) -> int:
 
 
 def _in_forbidden_pairs(graph: CostGraph, choices: Ints, penalty: float) -> Bools:
-    """A mask of the nodes in pairs of choices that cost the penalty."""
+    """A mask of the nodes that are in forbidden pairs of choices."""
     found = np.zeros(len(choices), np.bool_)
     found[graph.ends[graph.tables[graph.pairs(choices)] >= penalty]] = True
     return found
@@ -81,7 +82,7 @@ def _in_forbidden_pairs(graph: CostGraph, choices: Ints, penalty: float) -> Bool
 def _assign_all(
     arrays: MessageArrays, chosen: Ints, count: int, is_late: Callable[[float], bool]
 ) -> None:
-    """Assign all unassigned nodes, `count` at a time."""
+    """Assign all unassigned nodes, `count` at a time, with messages in between."""
     margins = np.empty(len(chosen))
     while left := _num_unassigned(chosen):
         hurries = is_late(left / len(chosen))
@@ -95,7 +96,7 @@ def _assign_all(
 
 @compiled_in_place
 def measure_margins(arrays: MessageArrays, chosen: Ints, margins: Floats) -> None:
-    """Set each node's gap between its best and second best choice; -1 if assigned."""
+    """Set each node's margin: second lowest minus lowest cost; -1 if it is assigned."""
     for i in range(len(chosen)):
         margins[i] = -1.0
         if chosen[i] != UNASSIGNED:
@@ -112,7 +113,7 @@ def measure_margins(arrays: MessageArrays, chosen: Ints, margins: Floats) -> Non
 
 @compiled_in_place
 def assign(arrays: MessageArrays, nodes: Ints, chosen: Ints) -> None:
-    """Give nodes their best choices one by one, and send these to their neighbours."""
+    """Assign nodes to their best choices one by one, and send these to their neighbours."""
     graph = arrays.graph
     for i in nodes:
         update_belief(arrays, i)
@@ -127,7 +128,7 @@ def assign(arrays: MessageArrays, nodes: Ints, chosen: Ints) -> None:
 
 @compiled_in_place
 def send_choice(arrays: MessageArrays, edge: int, node: int, choice: int) -> None:
-    """Set the message of an assigned node: the table's costs at its choice."""
+    """Set the message of an assigned node: the costs in the table at its choice."""
     graph = arrays.graph
     i, j = graph.ends[edge, 0], graph.ends[edge, 1]
     rows = graph.starts[i + 1] - graph.starts[i]
@@ -143,7 +144,7 @@ def send_choice(arrays: MessageArrays, edge: int, node: int, choice: int) -> Non
 
 @compiled_in_place
 def unassign(arrays: MessageArrays, region: Bools, chosen: Ints) -> None:
-    """Withdraw the choices in a region; its messages come from assigned nodes alone."""
+    """Unassign the nodes of a region; their messages then come only from assigned nodes."""
     graph = arrays.graph
     for i in range(len(chosen)):
         if region[i]:

@@ -1,7 +1,8 @@
 """Large neighbourhood search (Shaw, CP 1998): parts of a solution are optimised exactly.
 
-Memory enters by a price at each row, raised where the row overflows and lowered elsewhere,
-so that solutions move around the limit. A solution that overflows a little is repaired.
+Memory has a price at each row, which is raised where the row overflows and lowered
+elsewhere, so that solutions stay near the limit. A solution that overflows a little is
+repaired.
 """
 
 import numpy as np
@@ -18,7 +19,7 @@ from meshwright.search.assignment.problem.reduced_problem import CostGraph
 from meshwright.search.assignment.problem.work_rates import DESCEND, PLAN, SWEEP
 from meshwright.search.compiled import compiled
 
-_WHOLE = 400  # nodes up to which one neighbourhood may hold them all
+_WHOLE = 400  # with at most this many nodes, one neighbourhood may contain all
 _SIZES = (30, 60, 120, _WHOLE)  # nodes of a neighbourhood around one node
 _CAPS = (10.0, 12.0, 14.0, 16.0)  # base-2 logarithms of the largest message
 _SWEEP_CAP = 10.0  # the same, for an elimination of all nodes of a large graph
@@ -27,7 +28,7 @@ _PATIENCE = 12  # rounds without gain before the solution is perturbed
 
 
 class NeighbourhoodSearch:
-    """The search of one thread: its present solution, and its prices of memory.
+    """The search of one thread, with its present solution and its prices of memory.
 
     The present solution may exceed memory; only solutions that fit are offered.
     """
@@ -55,7 +56,10 @@ class NeighbourhoodSearch:
             self.round()
 
     def round(self) -> None:
-        """Optimise some neighbourhoods, renew prices; perturb after rounds without gain."""
+        """Optimise some neighbourhoods, and update the prices of memory.
+
+        The solution is perturbed after several rounds without a gain.
+        """
         before = self.incumbent.cost
         if self._suggested is not None and (before < np.inf or not self.is_large):
             self.start_from(*self._suggested)
@@ -74,11 +78,11 @@ class NeighbourhoodSearch:
             self._perturb()
 
     def suggest(self, choices: Ints, row_prices: Floats) -> None:
-        """Replace solution and prices after the present round; safe from other threads."""
+        """Replace solution and prices after this round; other threads may call it."""
         self._suggested = choices, row_prices
 
     def start_from(self, choices: Ints, row_prices: Floats) -> None:
-        """Replace solution and prices; the choices may exceed memory or be forbidden."""
+        """Replace solution and prices at once; the choices may be infeasible."""
         self.choices, self.row_prices = choices.copy(), row_prices.copy()
         self.costs = self.incumbent.priced(self.row_prices)
         if self.is_large:
@@ -98,7 +102,10 @@ class NeighbourhoodSearch:
         self.incumbent.clock.count(DESCEND, len(area))
 
     def _all_sweeps(self) -> list[Elimination]:
-        """Eliminations that keep different nodes; once a solution fits, a call adds one."""
+        """Orders of elimination of all nodes; each keeps other nodes fixed.
+
+        Once a solution fits, each call adds an order, up to `_NUM_SWEEPS`.
+        """
         if self.incumbent.choices is not None and len(self._sweeps) < _NUM_SWEEPS:
             noise = self.random.random(self.reduced.num_nodes)
             plan = plan_elimination(
@@ -119,7 +126,7 @@ class NeighbourhoodSearch:
         return ball(self.graph, node, size, int(self.random.integers(1 << 30)))
 
     def settle(self) -> None:
-        """Offer the solution, repaired if it exceeds memory, and renew the prices."""
+        """Offer the solution, repaired if it exceeds memory, and update the prices."""
         left = self.memory.left(self.choices)
         if not len(left):
             self.incumbent.offer(self.choices)
@@ -135,13 +142,19 @@ class NeighbourhoodSearch:
         self.costs = self.incumbent.priced(self.row_prices)
 
     def _is_near(self, left: Floats) -> bool:
-        """Whether repair may succeed. On large problems prices reduce memory first."""
+        """Whether the solution is near enough to the limit to be repaired.
+
+        On large problems prices first have to bring memory down.
+        """
         worst = int(np.argmin(left))
         is_near = bool(-left[worst] < 3 * self.memory.slack[worst])
         return is_near or not self.is_large
 
     def _repair(self, left: Floats) -> None:
-        """Offer a repaired copy; without a feasible solution, repair while it gains."""
+        """Offer a repaired copy of the solution.
+
+        Before the first feasible solution, repairs are repeated as long as they help.
+        """
         repaired = self.choices.copy()
         before = -np.inf
         while left.min() > before:
@@ -168,7 +181,7 @@ class NeighbourhoodSearch:
         self.row_prices[over] += step * (left[over] / left[worst]) / over.sum()
 
     def _polish(self) -> None:
-        """Optimise neighbourhoods of the best solution, and offer those that fit."""
+        """Optimise neighbourhoods of the best solution; offer the results that fit."""
         if self.incumbent.choices is None:
             return
         for _ in range(4):
@@ -179,7 +192,7 @@ class NeighbourhoodSearch:
             self.incumbent.offer(mine)
 
     def _perturb(self) -> None:
-        """Move one node to another choice and optimise around it: a random restart."""
+        """Give one node a random choice and optimise around it: a random restart."""
         self.stale = 0
         if self.incumbent.choices is not None and self.random.random() < 0.5:
             self.choices = self.incumbent.choices.copy()
@@ -196,7 +209,7 @@ class NeighbourhoodSearch:
 
 @compiled
 def ball(graph: CostGraph, node: int, size: int, seed: int) -> Ints:
-    """At most `size` nodes nearest to a node, breadth first in random order."""
+    """The `size` nodes nearest to a node, or fewer; breadth first, in random order."""
     found = np.empty(size, np.int64)
     seen = np.zeros(len(graph.starts) - 1, np.bool_)
     found[0] = node

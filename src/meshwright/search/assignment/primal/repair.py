@@ -14,9 +14,9 @@ _STEPS = 300  # limit on the changes of one repair
 def repair(
     graph: CostGraph, costs: Floats, segments: Segments, left: Floats, choices: Ints
 ) -> bool:
-    """Make the choices fit into memory, in place; returns whether they now fit.
+    """Change choices in place until they fit into memory; returns whether they fit now.
 
-    Each change has the least cost per byte that it frees at the worst row.
+    Each change is the one of least cost per byte freed at the row with the least slack.
     left: slack that the choices leave at each row; updated in place.
     """
     starts, excess = graph.starts, segments.excess
@@ -50,7 +50,7 @@ def repair(
 
 @compiled
 def segment_at(segments: Segments, node: int, row: int) -> int:
-    """The segment of a node that contains a row; -1 if the row lies before all."""
+    """The segment of a node that contains a row; -1 if the row is before all of them."""
     first = segments.starts[node]
     rows = segments.rows[first : segments.starts[node + 1]]
     found = np.searchsorted(rows, row, side="right")
@@ -59,7 +59,7 @@ def segment_at(segments: Segments, node: int, row: int) -> int:
 
 @compiled
 def free_rows(segments: Segments, node: int, old: int, new: int, left: Floats) -> None:
-    """Add to `left` the memory that a node frees by another choice."""
+    """Add to `left` the memory that a node frees when its choice changes."""
     for s in range(segments.starts[node], segments.starts[node + 1]):
         block = segments.block_starts[s]
         freed = segments.excess[block + old] - segments.excess[block + new]
@@ -69,7 +69,7 @@ def free_rows(segments: Segments, node: int, old: int, new: int, left: Floats) -
 
 @compiled
 def change_costs(graph: CostGraph, costs: Floats, choices: Ints, node: int) -> Floats:
-    """Change of the total cost by each choice of a node, the other nodes fixed."""
+    """The change of the total cost by each choice of a node, if only this node changes."""
     first_choice = graph.starts[node]
     width = graph.starts[node + 1] - first_choice
     total = np.empty(width)

@@ -1,7 +1,8 @@
 """The assignment problem: one choice per node at least cost, within a memory limit.
 
-It is the problem of the IOPDDL contest (ASPLOS / EuroSys 2025), and of Alpa's intra-op pass
-(Zheng et al., OSDI 2022): a weighted constraint satisfaction problem with pairwise costs.
+This is the problem of the IOPDDL contest (ASPLOS / EuroSys 2025), and of Alpa's
+intra-op pass (Zheng et al., OSDI 2022): a weighted constraint satisfaction problem with
+pairwise costs.
 """
 
 from __future__ import annotations
@@ -26,13 +27,14 @@ class Assignment:
 
     An infinite cost forbids a choice or a pair. Arrays are flat and read-only.
 
-    starts: start of each node's choices in `costs` and `usages`, [N + 1]
+    starts: offset of each node's choices in `costs` and `usages`, [N + 1]
     costs, usages: cost and memory of each choice, [C]
-    lives: half-open interval in which a node's usage counts, [N, 2]; may be empty
-    ends: the two nodes of each edge, [E, 2]; a pair of nodes may have several edges
-    table_starts: start of each edge's table in `tables`, [E + 1]
+    lives: half-open interval of times in which a node takes memory, [N, 2]; may be
+        empty
+    ends: the two nodes of each edge, [E, 2]; two nodes may have several edges
+    table_starts: offset of each edge's table in `tables`, [E + 1]
     tables: cost of each pair of choices, the first node's choice major
-    limit: limit on the sum of usages of all live nodes at any time, `None` for no limit
+    limit: largest sum of usages over all live nodes at any time, `None` for no limit
     """
 
     starts: Ints
@@ -62,9 +64,10 @@ class Assignment:
         lives: Sequence[Sequence[int]] | None = None,
         limit: float | None = None,
     ) -> Assignment:
-        """An assignment from lists: costs per node, `(node, node, table)` per edge.
+        """An assignment from lists: costs per node, and (node, node, table) per edge.
 
-        Without usages nothing takes memory. Without lives all nodes are live together.
+        Without usages nothing takes memory. Without lives all nodes are live at the
+        same time.
         """
         listed = list(edges)
         lengths = [len(c) for c in costs]
@@ -106,7 +109,7 @@ class Assignment:
         return float(self.costs[self.starts[:-1] + x].sum() + self.tables[pairs].sum())
 
     def usage(self, choices: Choices) -> tuple[Ints, Floats]:
-        """Times at which the memory in use changes, and the memory from each time on."""
+        """Times at which the memory in use changes, and the memory in use from each on."""
         use = self.usages[self.starts[:-1] + self._checked(choices)]
         live = self.lives[:, 0] < self.lives[:, 1]
         times, at = np.unique(self.lives[live].T, return_inverse=True)
@@ -115,11 +118,11 @@ class Assignment:
         return times, np.cumsum(summed)
 
     def peak(self, choices: Choices) -> float:
-        """Peak memory in use over all times."""
+        """The largest memory in use at any time."""
         return float(max(self.usage(choices)[1], default=0.0))
 
     def is_feasible(self, choices: Choices) -> bool:
-        """Whether memory stays within the limit and no choice or pair is forbidden."""
+        """Whether memory is within the limit, and no choice or pair is forbidden."""
         fits = self.limit is None or self.peak(choices) <= self.limit
         return fits and self.cost(choices) < np.inf
 
@@ -138,7 +141,7 @@ class Assignment:
 
 
 def flat(rows: Sequence[Sequence[float]], size: int) -> Floats:
-    """Numbers of a list of lists, as one flat array."""
+    """The numbers in a list of lists, as one flat array."""
     return np.fromiter(chain.from_iterable(rows), np.float64, size)
 
 

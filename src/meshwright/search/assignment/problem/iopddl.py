@@ -1,9 +1,9 @@
 """File format of the IOPDDL contest on intra-op parallelism (ASPLOS / EuroSys 2025).
 
-A problem is JSON, gzipped or not. `problem.nodes` has half-open `intervals`, `costs` and
-`usages`. `problem.edges` has `nodes` (pairs) and `costs` (the first node's choice major).
-`problem.usage_limit` may be absent. A cost of 10**18 forbids. A solution is a JSON list of
-one choice index per node.
+A problem is JSON, gzipped or not. `problem.nodes` has half-open `intervals`, `costs`
+and `usages`. `problem.edges` has `nodes` (pairs) and `costs` (the first node's choice
+major). `problem.usage_limit` may be absent. A cost of 10**18 forbids a choice or a
+pair. A solution is a JSON list of one choice index per node.
 """
 
 import gzip

@@ -1,10 +1,10 @@
 """Memory constraints of a reduced problem: one row per time at which the limit can bind.
 
-At each time a node takes at least the memory of its smallest choice; the sum over nodes is
-the base. The slack of a row is the limit less the base. The excess of a choice is its
-memory beyond the smallest choice. A time can bind only if the largest excesses of all
-nodes together exceed the slack. The excess of a node is piecewise constant over rows;
-each piece is a segment.
+At each time a node takes at least the memory of its smallest choice; the sum over nodes
+is the base. The slack of a row is the limit minus the base. The excess of a choice is
+its memory beyond that of the node's smallest choice. The limit can bind at a time only
+if the largest excesses of all nodes together exceed the slack. The excess of a node is
+piecewise constant over rows; each piece is a segment.
 """
 
 from dataclasses import dataclass
@@ -19,12 +19,12 @@ from meshwright.search.compiled import compiled
 
 
 class Segments(NamedTuple):
-    """Excess of each choice of each node, piecewise constant over rows.
+    """The excess of each choice of each node, piecewise constant over rows.
 
     starts: first segment of each node, [N + 1]
-    rows, ends: first row of each segment and the row after its last, [S]; the excess is
-        zero before the first segment of a node
-    block_starts: start of each segment in `excess`, [S + 1]
+    rows, ends: first row of each segment, and the row after its last, [S]; the excess
+        is zero before the first segment of a node
+    block_starts: offset of each segment in `excess`, [S + 1]
     excess: one number per choice, segment by segment, [sum of widths over segments]
     """
 
@@ -37,7 +37,7 @@ class Segments(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MemoryRows:
-    """Slack of each row, negative if nothing can fit, and the excess of each choice."""
+    """The slack of each row, negative if nothing can fit, and the excess of each choice."""
 
     slack: Floats
     segments: Segments
@@ -47,19 +47,22 @@ class MemoryRows:
         return len(self.slack)
 
     def left(self, choices: Ints) -> Floats:
-        """Slack left by the choices at each row; negative where they do not fit."""
+        """The slack that the choices leave at each row; negative where they do not fit."""
         change = np.zeros(self.num_rows)
         add_excess(self.segments, choices, change)
         return self.slack - np.cumsum(change)
 
     def used(self, starts: Ints, weights: Floats) -> Floats:
-        """Excess at each row of a fractional solution, which gives each choice a weight."""
+        """The excess at each row if each choice is taken with a weight between 0 and 1."""
         change = np.zeros(self.num_rows)
         add_used(self.segments, starts, weights, change)
         return np.cumsum(change)
 
     def prices(self, starts: Ints, row_prices: Floats) -> Floats:
-        """Price of each choice's excess, given a price at each row."""
+        """The price of each choice's excess, summed over the rows in which it counts.
+
+        row_prices: price of memory at each row.
+        """
         out = np.zeros(int(starts[-1]))
         summed = np.concatenate([np.zeros(1), np.cumsum(row_prices)])
         add_prices(self.segments, starts, summed, out)
@@ -67,7 +70,7 @@ class MemoryRows:
 
 
 def memory_of(problem: Assignment, reduced: ReducedProblem) -> MemoryRows:
-    """Memory rows of a reduced problem; no rows if the limit cannot bind."""
+    """The memory rows of a reduced problem; no rows if the limit cannot bind."""
     live = np.flatnonzero(problem.lives[:, 0] < problem.lives[:, 1])
     if problem.limit is None or not len(live):
         return _no_memory(reduced.num_nodes)
@@ -105,7 +108,10 @@ def _segment_ends(starts: Ints, rows: Ints, num_rows: int) -> Ints:
 
 
 def _compressed(memory: MemoryRows, binds: Bools) -> MemoryRows:
-    """Keep rows that can bind, and segments that differ from their predecessor."""
+    """Memory rows with only the rows that can bind, and segments that differ.
+
+    A segment is dropped if its excess equals that of the node's segment before it.
+    """
     old = memory.segments
     row_after = starts_of(binds.astype(np.int64))  # binding rows before each row
     kept = np.zeros(len(old.rows), np.bool_)
@@ -123,9 +129,10 @@ def _compressed(memory: MemoryRows, binds: Bools) -> MemoryRows:
 def add_usages(
     live: Ints, segment: Ints, pick_starts: Ints, use: Floats, segments: Segments
 ) -> None:
-    """Write memory as changes: plus a node's bytes at its start, minus them at its end.
+    """Add memory to `segments.excess` as changes: plus at a node's start, minus at its end.
 
     live: nodes whose live range is not empty
+    segment: first segment of each of them, and the segment at its end, [2, nodes]
     use: usage of each original node under each choice of its owner
     """
     for n in range(len(live)):
@@ -141,7 +148,8 @@ def add_usages(
 def split_base(segments: Segments, starts: Ints, base: Floats, most: Floats) -> None:
     """Turn the changes of `add_usages` into excesses, in place.
 
-    base, most: at each row, changes of the sums of smallest choices and largest excesses.
+    base, most: filled with the changes from row to row of two sums over nodes: of their
+    smallest choices' memory, and of their largest excesses.
     """
     excess = segments.excess
     for i in range(len(starts) - 1):
@@ -166,7 +174,10 @@ def split_base(segments: Segments, starts: Ints, base: Floats, most: Floats) -> 
 
 @compiled
 def mark_segments(segments: Segments, row_after: Ints, kept: Bools) -> None:
-    """Mark segments with a binding row whose excess differs from the last marked one."""
+    """Mark segments in `kept` whose excess differs from that of the last one marked.
+
+    Segments without a binding row are not marked.
+    """
     blocks, excess = segments.block_starts, segments.excess
     for i in range(len(segments.starts) - 1):
         last = -1
@@ -183,7 +194,7 @@ def mark_segments(segments: Segments, row_after: Ints, kept: Bools) -> None:
 
 @compiled
 def drop_unfit(segments: Segments, starts: Ints, slack: Floats, kept: Bools) -> None:
-    """Remove from `kept` the choices whose excess is above the slack of some row."""
+    """Remove from `kept` the choices whose excess alone is above the slack of some row."""
     for i in range(len(starts) - 1):
         for s in range(segments.starts[i], segments.starts[i + 1]):
             least = np.inf
@@ -196,7 +207,7 @@ def drop_unfit(segments: Segments, starts: Ints, slack: Floats, kept: Bools) -> 
 
 @compiled
 def add_excess(segments: Segments, choices: Ints, change: Floats) -> None:
-    """Add to `change[row]` by how much the excess of the choices grows at that row."""
+    """Add to `change[row]` the growth of the choices' total excess from the row before."""
     for i in range(len(choices)):
         before = 0.0
         for s in range(segments.starts[i], segments.starts[i + 1]):
@@ -207,7 +218,7 @@ def add_excess(segments: Segments, choices: Ints, change: Floats) -> None:
 
 @compiled
 def add_used(segments: Segments, starts: Ints, weights: Floats, change: Floats) -> None:
-    """Add to `change[row]` by how much the weighted excess grows at that row."""
+    """Add to `change[row]` the growth of the weighted total excess from the row before."""
     for i in range(len(starts) - 1):
         before = 0.0
         for s in range(segments.starts[i], segments.starts[i + 1]):
@@ -221,7 +232,10 @@ def add_used(segments: Segments, starts: Ints, weights: Floats, change: Floats) 
 
 @compiled
 def add_prices(segments: Segments, starts: Ints, summed: Floats, out: Floats) -> None:
-    """Add to `out` the price of each choice; `summed[r]` is the price of rows before r."""
+    """Add to `out` the price of each choice's excess.
+
+    summed: at index r, the sum of the prices of all rows before row r.
+    """
     for i in range(len(starts) - 1):
         for s in range(segments.starts[i], segments.starts[i + 1]):
             price = summed[segments.ends[s]] - summed[segments.rows[s]]

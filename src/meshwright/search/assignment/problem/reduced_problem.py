@@ -1,4 +1,4 @@
-"""Reduced problem: the assignment problem after presolve, the map back, and its graph."""
+"""The reduced problem: an assignment problem after presolve, and the map back."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from meshwright.search.assignment.problem.assignment import Assignment
 
 
 class CostGraph(NamedTuple):
-    """Flat arrays of a pairwise cost graph, with the edges of each node.
+    """A graph of pairwise costs in flat arrays, with the edges of each node.
 
     starts, ends, table_starts, tables: as in `Assignment`
-    edge_starts: start of the edges of each node in `edges`, [N + 1]
+    edge_starts: offset of each node's edges in `edges`, [N + 1]
     edges: edge numbers, sorted by node, [2 E]
     """
 
@@ -28,14 +28,14 @@ class CostGraph(NamedTuple):
     edges: Ints
 
     def pairs(self, choices: Ints) -> Ints:
-        """Entry in `tables` of the pair of choices of each edge."""
+        """Indices in `tables` of the pairs of choices at the ends of each edge."""
         one, two = self.ends.T
         columns = np.diff(self.starts)[two]
         return self.table_starts[:-1] + choices[one] * columns + choices[two]
 
 
 def graph_of(starts: Ints, ends: Ints, table_starts: Ints, tables: Floats) -> CostGraph:
-    """The cost graph over given tables."""
+    """The cost graph with these tables."""
     nodes = ends.T.ravel()
     edges = np.tile(np.arange(len(ends)), 2)
     counts = np.bincount(nodes, minlength=len(starts) - 1)
@@ -44,11 +44,11 @@ def graph_of(starts: Ints, ends: Ints, table_starts: Ints, tables: Floats) -> Co
 
 
 class ChoiceMaps(NamedTuple):
-    """Map from old nodes to new ones, and to old choices under each new choice.
+    """A map from old nodes to new nodes, and back from new choices to old ones.
 
     owner: the new node that represents each old node, [N]
-    starts, picks: for each old node, its choice under each choice of its owner; flat,
-        with the start of each node
+    starts, picks: for each old node, its choice under each choice of its owner; `picks`
+        is flat, `starts` has the offset of each node
     """
 
     owner: Ints
@@ -58,10 +58,11 @@ class ChoiceMaps(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReducedProblem:
-    """Nodes that represent groups of original nodes, with at most one edge per pair.
+    """A problem whose nodes each represent a group of original nodes.
 
-    costs: as in `Assignment`
-    maps: from the original nodes to those of `graph`
+    Two nodes have at most one edge.
+
+    costs: as in `Assignment`. maps: from the original nodes to those of `graph`.
     """
 
     graph: CostGraph
@@ -84,7 +85,7 @@ class ReducedProblem:
 
     @property
     def widths(self) -> Ints:
-        """Number of choices of each node."""
+        """The number of choices of each node."""
         return np.diff(self.graph.starts)
 
     @property
@@ -94,12 +95,12 @@ class ReducedProblem:
         return 10 * float(np.abs(self.costs).sum() + np.abs(finite).sum()) + 1
 
     def lift(self, choices: Ints) -> Ints:
-        """Choices of the original nodes."""
+        """The choices of all original nodes, given those of the reduced nodes."""
         maps = self.maps
         return maps.picks[maps.starts[:-1] + choices[maps.owner]]
 
     def nearest(self, choices: Ints) -> Ints:
-        """Choices under which most original nodes of each group choose as given."""
+        """The choice of each node that agrees with most of its original nodes' choices."""
         maps, starts = self.maps, self.graph.starts
         agree = maps.picks == np.repeat(choices, np.diff(maps.starts))
         at = ranges(starts[maps.owner], self.widths[maps.owner])
@@ -115,7 +116,7 @@ class ReducedProblem:
 
 
 def finite_graph(reduced: ReducedProblem) -> CostGraph:
-    """The cost graph of a reduced problem, where forbidden pairs cost its penalty."""
+    """The cost graph of a reduced problem in which forbidden pairs cost `penalty`."""
     tables = reduced.graph.tables
     return reduced.graph._replace(
         tables=np.where(tables < np.inf, tables, reduced.penalty)

@@ -1,30 +1,30 @@
-"""Kinds of work of a solve, which decide how long a solve with a limit on rounds takes."""
+"""Kinds of counted work of a solve."""
 
 from meshwright.search.work import Work
 
 MERGE = Work("merge", 3e-8)
-"""An entry of the tables of a problem, read and reduced at the start of a solve."""
+"""To read and reduce a problem at the start of a solve, per entry of its tables."""
 
 RESTRICT = Work("restrict", 1e-8)
-"""An entry of a reduced problem's tables, when choices are dropped."""
+"""To drop choices of a reduced problem, per entry of its tables."""
 
 PASS = Work("pass", 8e-10)
-"""An entry in one forward or backward pass of messages."""
+"""For one forward or backward pass of messages, per entry (`Messages.num_entries`)."""
 
 DIVE_STEP = Work("dive step", 2e-4)
-"""One part of a dive, beside its passes of messages."""
+"""For one part of a dive, without its passes of messages."""
 
 PLAN = Work("plan", 8e-5)
-"""An edge of a graph for which an order of elimination is planned."""
+"""To plan an order of elimination, per edge of the graph."""
 
 ELIMINATE = Work("eliminate", 5e-9)
-"""An entry of an elimination message, of the relaxation or of a sweep."""
+"""To eliminate the nodes of a relaxation, per entry of an elimination message."""
 
 DUAL_STEP = Work("dual step", 1.5e-9)
-"""A choice of a copied node, in one step of the subgradient method."""
+"""For one step of the subgradient method, per choice of the split graph."""
 
 SWEEP = Work("sweep", 1.4e-6)
-"""An edge in an elimination of all nodes of a large graph by small messages."""
+"""To eliminate all nodes of a large graph with small messages, per edge."""
 
 DESCEND = Work("descend", 6e-6)
-"""A node of a neighbourhood that is optimised exactly."""
+"""To optimise a neighbourhood exactly, per node."""

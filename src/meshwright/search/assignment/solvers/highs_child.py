@@ -1,6 +1,6 @@
 """HiGHS as a function, and as a program that another process can start and kill.
 
-The module imports nothing of this package, so that it starts within a second.
+The module imports nothing else of this package, so that it starts within a second.
 """
 
 import pickle
@@ -12,9 +12,9 @@ from scipy import optimize
 
 
 def minimise(parts: tuple[Any, ...], budget_s: float) -> tuple[Any, float]:
-    """Values of the variables, `None` if none were found, and a lower bound.
+    """The values of the variables, `None` if no solution was found, and a lower bound.
 
-    parts: fields of `proofs.BinaryProgram`, in their order.
+    parts: the fields of `proofs.BinaryProgram`, in their order.
     """
     num_choices, costs, allowed, equal, wanted, usage, limits = parts
     bound_rows: Any = optimize.LinearConstraint

@@ -1,8 +1,8 @@
 """CP-SAT (OR-tools) and HiGHS (through SciPy) on the linearised problem.
 
-The integer program has a variable per choice and per pair of choices. Pair costs are
-linearised as in Alpa (Zheng et al., OSDI 2022): the pair variables of an edge sum to the
-choice variables at either end.
+The integer program has one variable per choice and one per pair of choices. Pair costs
+are linearised as in Alpa (Zheng et al., OSDI 2022): over all pairs of an edge that
+contain a choice, the pair variables sum to the variable of that choice.
 """
 
 import math
@@ -31,9 +31,9 @@ _SPARE_S = 0.7  # kept back, so that the answer arrives before the time is up
 
 
 class BinaryProgram(NamedTuple):
-    """Minimise costs @ x over 0-1 vectors x with equal @ x = wanted, usage @ x <= limit.
+    """Minimize costs @ x over 0-1 vectors x: equal @ x = wanted, usage @ x <= limits.
 
-    num_choices: number of choice variables; pair variables follow them
+    num_choices: number of choice variables, which are followed by the pair variables
     allowed: whether a variable may be 1
     """
 
@@ -75,7 +75,7 @@ def chosen(starts: Ints, values: Floats) -> Ints:
 
 
 def linearise_reduced(reduced: ReducedProblem, memory: MemoryRows) -> BinaryProgram:
-    """The integer program of a reduced problem, with a constraint for each memory row."""
+    """The integer program of a reduced problem, with one constraint per memory row."""
     parts = memory.segments
     node = owners_of(parts.starts)
     widths = reduced.widths[node]
@@ -90,7 +90,7 @@ def linearise_reduced(reduced: ReducedProblem, memory: MemoryRows) -> BinaryProg
 
 
 def _equalities(graph: Assignment | CostGraph, num_variables: int) -> sparse.csr_array:
-    """Equality rows: one choice per node; pair variables sum to those of the choices."""
+    """The matrix `equal`: one choice per node, and sums of pair variables."""
     widths = np.diff(graph.starts)
     num_choices = int(graph.starts[-1])
     one, two = graph.ends[:, 0], graph.ends[:, 1]
@@ -116,8 +116,8 @@ def _equalities(graph: Assignment | CostGraph, num_variables: int) -> sparse.csr
 class CpSatModel:
     """A CP-SAT model of an assignment problem that can be run and stopped.
 
-    If costs are not whole they are rounded to 1e-12 of the largest, and the bound is
-    lowered by the largest total rounding error.
+    Costs that are not integers are rounded to 1e-12 of the largest cost, and the bound
+    is lowered by the largest possible sum of rounding errors.
     """
 
     def __init__(self, linear: BinaryProgram, seed: int, workers: int) -> None:
@@ -131,19 +131,19 @@ class CpSatModel:
         self.solver.parameters.random_seed = seed
 
     def hint(self, choices: Ints) -> None:
-        """Start from choices, given as the indices of the variables that are 1."""
+        """Start from a solution; choices: indices of the variables that are 1."""
         ones = set(choices.tolist())
         for index in range(self.linear.num_choices):
             self.model.add_hint(self.variables[index], index in ones)
 
     def stop(self) -> None:
-        """End the run; safe from other threads."""
+        """End the run; other threads may call it."""
         self.solver.stop_search()
 
     def run(
         self, budget_s: float, on_found: Callable[[Floats], None]
     ) -> tuple[Floats | None, float]:
-        """Values of the choice variables, `None` if none were found, and a lower bound."""
+        """Values of the choice variables, `None` if none were found; and a lower bound."""
         from ortools.sat.python import cp_model
 
         if budget_s <= 0:
@@ -170,9 +170,10 @@ class CpSatModel:
 
 
 class CpSatProof:
-    """A run that starts from the incumbent and offers it each solution.
+    """A run of CP-SAT that starts from the incumbent and offers it each solution.
 
-    On a small reduced problem it closes the gap that Lagrangian prices leave.
+    On a small reduced problem it proves the optimum that Lagrangian bounds do not
+    reach.
     """
 
     def __init__(self, incumbent: Incumbent, seed: int) -> None:
@@ -185,7 +186,7 @@ class CpSatProof:
             self.search.hint(incumbent.reduced.graph.starts[:-1] + incumbent.choices)
 
     def run(self) -> None:
-        """Search until the time is up, or the optimum is proven."""
+        """Run until the time is up or the optimum is proven."""
         found, bound = self.search.run(self.incumbent.clock.left_s, self._offer)
         if found is not None:
             self._offer(found)
@@ -200,7 +201,7 @@ class CpSatProof:
 
 
 class HighsProof:
-    """A run of HiGHS in a process of its own; its result is offered at the end."""
+    """A run of HiGHS in a process of its own, whose result is offered at the end."""
 
     def __init__(self, incumbent: Incumbent) -> None:
         self.incumbent = incumbent
@@ -210,7 +211,7 @@ class HighsProof:
         incumbent.stops.append(self._stop)
 
     def run(self) -> None:
-        """Run until the optimum is proven or the time is nearly up; offer the result."""
+        """Run until the optimum is proven or time is nearly up, and offer the result."""
         left_s = self.incumbent.clock.left_s - _SPARE_S
         if left_s <= 1:
             return
@@ -236,7 +237,7 @@ class HighsProof:
 
 
 def whole_costs(linear: BinaryProgram) -> tuple[Floats, float]:
-    """Costs as whole numbers, and the factor by which they were multiplied."""
+    """The costs as integers, and the factor by which they were multiplied."""
     if np.all(linear.costs == np.round(linear.costs)):
         return linear.costs, 1.0
     scale = 1e12 / max(np.abs(linear.costs).max(), 1e-300)

@@ -10,7 +10,7 @@ from jax import lax
 
 import meshwright as mw
 from meshwright.partitioner.lower import count_collectives, lower
-from meshwright.partitioner.propagate import Carrier, Propagator
+from meshwright.partitioner.propagate import PartialSums, Propagator
 from tests.partitioner.propagate.programs import engine, f32, made, the
 
 A = f32(8, 8)
@@ -32,25 +32,25 @@ def sums(run: Propagator) -> int:
 
 
 def partial(run: Propagator, kind: str, which: int = 0) -> bool:
-    return Carrier(run.state).is_partial(made(the(run, kind, which)), "a")
+    return PartialSums(run.state).is_partial(made(the(run, kind, which)), "a")
 
 
-def carried(run: Propagator, kind: str, which: int = 0) -> bool:
-    return Carrier(run.state).can_carry(made(the(run, kind, which)), "a")
+def passed_on(run: Propagator, kind: str, which: int = 0) -> bool:
+    return PartialSums(run.state).is_passed_on(made(the(run, kind, which)), "a")
 
 
 def test_two_products_that_are_added_are_summed_once():
     run = cut(lambda a, w, b, v: lax.sin(a @ w + b @ v), [A] * 4, _0=1, _2=1)
-    assert carried(run, "dot_general", 0)
-    assert carried(run, "dot_general", 1)
+    assert passed_on(run, "dot_general", 0)
+    assert passed_on(run, "dot_general", 1)
     assert partial(run, "add")
-    assert not carried(run, "add")
+    assert not passed_on(run, "add")
     assert sums(run) == 1
 
 
 def test_a_product_added_to_what_is_whole_is_summed_before():
     run = cut(lambda x, a, w: lax.sin(x + a @ w), [A] * 3, _1=1)
-    assert not carried(run, "dot_general")
+    assert not passed_on(run, "dot_general")
     assert not partial(run, "add")
     assert sums(run) == 1
 
@@ -66,29 +66,29 @@ def test_a_whole_addend_between_partial_ones_is_made_partial(is_first):
     assert partial(run, "add", 0)
     assert partial(run, "add", 1)
     value = made(the(run, "add", 0))
-    assert not Carrier(run.state).is_partial(value, "a", is_strict=True)
+    assert not PartialSums(run.state).is_partial(value, "a", is_strict=True)
     node = the(run, "add", 0)
-    assert Carrier(run.state).addends(node, "a") == {0, 1}
+    assert PartialSums(run.state).addends(node, "a") == {0, 1}
 
 
 def test_a_zero_is_a_partial_sum_of_zero():
     run = cut(lambda a, w, p: lax.sin(jnp.where(p, a @ w, 0.0)), (A, A, bools()), _0=1)
-    assert carried(run, "dot_general")
+    assert passed_on(run, "dot_general")
     assert partial(run, "select_n")
     assert sums(run) == 1
 
 
 def test_another_constant_is_not_a_partial_sum():
     run = cut(lambda a, w, p: lax.sin(jnp.where(p, a @ w, 1.0)), (A, A, bools()), _0=1)
-    assert not carried(run, "dot_general")
+    assert not passed_on(run, "dot_general")
     assert not partial(run, "select_n")
 
 
 def test_zeros_are_known_literal_or_made():
     run = engine(lambda x: (x + 0.0, x + jnp.zeros((8, 8)), x + jnp.ones((8, 8))), A)
-    carrier = Carrier(run.state)
+    partial_sums = PartialSums(run.state)
     known = [
-        carrier.routes.is_zero(node.op.operands[1])
+        partial_sums.routes.is_zero(node.op.operands[1])
         for node in run.graph.op_node.values()
         if node.label == "add"
     ]
@@ -96,7 +96,7 @@ def test_zeros_are_known_literal_or_made():
 
 
 @pytest.mark.parametrize(("reduce", "is_sum"), [(jnp.sum, True), (jnp.max, False)])
-def test_a_max_is_not_carried(reduce, is_sum):
+def test_a_max_is_not_passed_on(reduce, is_sum):
     run = cut(lambda x: -reduce(x, axis=0), [A], _0=0)
     kind = "reduce_sum" if is_sum else "reduce_max"
     assert partial(run, kind) is is_sum
@@ -111,26 +111,26 @@ def test_a_sum_with_a_reader_that_is_not_linear_is_taken_at_once():
 
     run = cut(fn, [A] * 2, _0=1)
     assert partial(run, "dot_general")
-    assert not carried(run, "dot_general")
+    assert not passed_on(run, "dot_general")
     assert not partial(run, "neg")
     assert sums(run) == 1
 
 
 def test_a_sum_that_readers_would_make_larger_is_taken_at_once():
     run = cut(lambda a, w, v: lax.sin((a @ w) @ v), (A, A, f32(8, 16)), _0=1)
-    assert not carried(run, "dot_general")
+    assert not passed_on(run, "dot_general")
     run = cut(lambda a, w, v: lax.sin((a @ w) @ v), (A, A, f32(8, 4)), _0=1)
-    assert carried(run, "dot_general")
+    assert passed_on(run, "dot_general")
     assert sums(run) == 1
 
 
 def test_an_output_is_summed_even_if_it_is_read_too():
     run = cut(lambda a, w: (lambda y: (y, -y))(a @ w), [A] * 2, _0=1)
-    assert not carried(run, "dot_general")
+    assert not passed_on(run, "dot_general")
     assert sums(run) == 1
 
 
-def test_a_product_of_two_partial_sums_is_not_carried():
+def test_a_product_of_two_partial_sums_is_not_passed_on():
     run = cut(lambda x, y: lax.sin(x.sum(0) * y.sum(0)), [A] * 2, _0=0, _1=0)
     assert not partial(run, "mul")
     assert sums(run) == 2
@@ -164,10 +164,10 @@ def test_few_partial_values_among_whole_ones_are_summed_before_they_are_joined()
     [(lambda y, c: y / 2.0, True), (lambda y, c: y / c, False)],
     ids=["a literal", "a value"],
 )
-def test_a_quotient_is_carried_by_a_literal_only(by, is_linear):
+def test_a_quotient_is_passed_on_by_a_literal_only(by, is_linear):
     run = cut(lambda a, w, c: lax.sin(by(a @ w, c)), (A, A, f32()), _0=1)
     assert partial(run, "div") is is_linear
-    assert carried(run, "dot_general") is is_linear
+    assert passed_on(run, "dot_general") is is_linear
     assert sums(run) == 1
 
 
@@ -181,7 +181,7 @@ def test_a_quotient_is_carried_by_a_literal_only(by, is_linear):
         (jnp.bfloat16, jnp.float32),  # exact, but larger
     ],
 )
-def test_conversions_that_round_or_grow_are_not_carried(made_in, to):
+def test_conversions_that_round_or_grow_are_not_passed_on(made_in, to):
     x = jax.ShapeDtypeStruct((8, 8), made_in)
     run = cut(lambda x: lax.reduce_sum(x, (0,)).astype(to) * 2, [x], _0=0)
     assert partial(run, "reduce_sum")
@@ -198,7 +198,7 @@ def test_a_narrowing_between_two_ops_parts_them(is_narrow):
 
     run = cut(fn, [A] * 2, _0=1)
     assert partial(run, "neg") is not is_narrow
-    assert carried(run, "dot_general") is not is_narrow
+    assert passed_on(run, "dot_general") is not is_narrow
     assert sums(run) == 1
 
 
@@ -227,33 +227,33 @@ def carry_wire(run: Propagator):
 
 def test_what_a_loop_adds_up_is_summed_after_it():
     run = cut(accumulate(), (W, XS), _1=1)
-    assert Carrier(run.state).loop_partial(carry_wire(run), "a")
-    assert not Carrier(run.state).loop_partial(carry_wire(run), "b")
+    assert PartialSums(run.state).loop_partial(carry_wire(run), "a")
+    assert not PartialSums(run.state).loop_partial(carry_wire(run), "b")
     assert sums(run) == 1
 
 
 def test_a_total_that_the_loop_reads_is_summed_each_time():
     run = cut(accumulate(lax.sin), (W, XS), _1=1)
-    assert not Carrier(run.state).loop_partial(carry_wire(run), "a")
+    assert not PartialSums(run.state).loop_partial(carry_wire(run), "a")
     assert sums(run) == 5
 
 
-def test_a_total_that_starts_at_a_whole_value_is_carried_all_the_same():
+def test_a_total_that_starts_at_a_whole_value_is_passed_on_all_the_same():
     def fn(start, w, xs):
         return lax.scan(lambda c, x: (c + x.T @ w, None), start, xs)[0]
 
     run = cut(fn, (A, W, XS), _2=1)
-    assert Carrier(run.state).loop_partial(carry_wire(run), "a")
+    assert PartialSums(run.state).loop_partial(carry_wire(run), "a")
     assert sums(run) == 1
 
 
 @pytest.mark.parametrize("start", [0.0, 1.5])
-def test_a_total_that_starts_at_a_number_is_carried_too(start):
+def test_a_total_that_starts_at_a_number_is_passed_on_too(start):
     def fn(xs):
         return lax.scan(lambda c, x: (c + x.sum(), None), start, xs)[0]
 
     run = cut(fn, (XS,), _0=1)
-    assert Carrier(run.state).loop_partial(carry_wire(run), "a")
+    assert PartialSums(run.state).loop_partial(carry_wire(run), "a")
     assert sums(run) == 1
 
 
@@ -299,9 +299,9 @@ def test_the_carry_of_a_while_loop_is_never_partial():
         return lax.while_loop(lambda c: c[0] < 3, body, (0, jnp.zeros((8, 8))))[1]
 
     run = cut(fn, (W, W), _0=0)
-    carrier = Carrier(run.state)
+    partial_sums = PartialSums(run.state)
     (wires,) = run.graph.wire_nodes.values()
-    assert not any(carrier.loop_partial(n, axis) for n in wires for axis in "ab")
+    assert not any(partial_sums.loop_partial(n, axis) for n in wires for axis in "ab")
 
 
 # -- answers --------------------------------------------------------------------------
@@ -309,37 +309,37 @@ def test_the_carry_of_a_while_loop_is_never_partial():
 
 def test_answers_follow_the_state_as_it_grows_and_shrinks():
     run = engine(lambda a, w: -(a @ w), A, A)
-    carrier, neg = Carrier(run.state), made(the(run, "neg"))
+    partial_sums, neg = PartialSums(run.state), made(the(run, "neg"))
     mark = run.state.mark()
     for _ in range(2):
-        assert not carrier.is_partial(neg, "a")
+        assert not partial_sums.is_partial(neg, "a")
         run.cut(run.graph.input_nodes[0], "a", 1)
-        assert carrier.is_partial(neg, "a")
+        assert partial_sums.is_partial(neg, "a")
         run.state.rollback(mark)
-    assert not carrier.is_partial(neg, "a")
+    assert not partial_sums.is_partial(neg, "a")
     run.cut(run.graph.input_nodes[0], "a", 0)
-    assert not carrier.is_partial(neg, "a")
+    assert not partial_sums.is_partial(neg, "a")
 
 
 def test_a_rollback_forgets_that_a_loop_was_partial():
     run = engine(accumulate(), W, XS)
-    carrier, node = Carrier(run.state), carry_wire(run)
+    partial_sums, node = PartialSums(run.state), carry_wire(run)
     mark = run.state.mark()
     run.cut(run.graph.input_nodes[1], "a", 1)
-    assert carrier.loop_partial(node, "a")
+    assert partial_sums.loop_partial(node, "a")
     run.state.rollback(mark)
-    assert not carrier.loop_partial(node, "a")
-    assert not carrier.is_partial(made(the(run, "add")), "a")
+    assert not partial_sums.loop_partial(node, "a")
+    assert not partial_sums.is_partial(made(the(run, "add")), "a")
 
 
 def test_what_is_scattered_is_partial_no_more():
     run = cut(lambda a, w: lax.sin(-(a @ w)), [A] * 2, _0=1)
     value = made(the(run, "neg"))
-    carrier = Carrier(run.state)
-    assert carrier.is_partial(value, "a")
+    partial_sums = PartialSums(run.state)
+    assert partial_sums.is_partial(value, "a")
     run.state.scatter(value, "a", 0)
-    assert not carrier.is_partial(value, "a")
-    assert not carrier.can_carry(value, "a")
+    assert not partial_sums.is_partial(value, "a")
+    assert not partial_sums.is_passed_on(value, "a")
 
 
 def bools():

@@ -1,11 +1,11 @@
-"""Which values stay partial sums: a sum is delayed through linear ops if that is no dearer.
+"""Which values stay partial sums: a sum is reduced later, after linear ops, if that saves.
 
 A partial value is passed on to its consumers if all of them are linear in it and their
 results together are no larger than it is. So `a@W1 + b@W2` needs one all-reduce, and
-three gradients of one input need one. A value on its way to a loop's accumulator may also
-grow, if one reduction after the loop moves fewer bytes. Otherwise it is reduced where it
-is made. `SumRoutes` says which routes a program allows; `Carrier` says which values are
-partial sums in one state.
+three gradients of one input need one. A value that a loop adds to an accumulator may
+also grow on the way, if one reduction after the loop moves fewer bytes. All other
+partial values are reduced where they are computed. `SumRoutes` says what a program
+allows; `PartialSums` says which values are partial sums in one state.
 """
 
 from meshwright.partitioner.propagate.graph import Node
@@ -20,14 +20,16 @@ from meshwright.partitioner.propagate.sum_routes import (
 from meshwright.program.ir import Value
 
 
-class Carrier:
-    """Tells which values of a state are partial sums, for its latest decisions.
+class PartialSums:
+    """Answers which values of a state are partial sums, given its current decisions.
 
-    may_cut: whether later tactics may cut totals of loops. If so, a total is partial
-        after its loop only where a reduction after the loop is best whatever the readers
-        want. That holds for an inner loop, where it saves a reduction in each iteration,
-        and for a recurrent loop, which is one backward pass and holds its weights whole.
-        Any other total is cut within the loop, as ZeRO stores gradients of microbatches.
+    A value is complete ("whole") along an axis if it is not partial.
+    may_cut: whether later tactics may still cut accumulators of loops. If so, an
+        accumulator is partial after its loop only where a reduction after the loop is
+        best for any reader: for an inner loop, since it saves a reduction in each
+        iteration, and for a recurrent loop, which is one backward pass and keeps its
+        weights unsharded. All others are cut within the loop, as ZeRO stores gradients
+        of microbatches.
     """
 
     def __init__(self, state: State, may_cut: bool = False) -> None:
@@ -52,9 +54,9 @@ class Carrier:
         }
 
     def is_partial(self, value: int, axis: str, is_strict: bool = False) -> bool:
-        """Whether a value, as made, holds one addend per device of a sum along an axis.
+        """Whether devices along an axis compute addends of a value, before any reduction.
 
-        is_strict: answer yes only if no whole addend has to be made partial for it.
+        is_strict: whether complete addends, made partial, do not count.
         """
         self._follow()
         key = (value, axis, is_strict)
@@ -65,10 +67,7 @@ class Carrier:
         return self._partial[key]
 
     def _upstream(self, value: int, axis: str, is_strict: bool) -> list[int]:
-        """The value, and all that may decide whether it is partial, operands first.
-
-        Chains of additions are long; answering in this order avoids deep recursion.
-        """
+        """The value, and all on which its answer may depend, in order of computation."""
         found: dict[int, None] = {}
         seen, todo = {value}, [value]
         while todo:
@@ -102,20 +101,20 @@ class Carrier:
             is_sum = node.rule is not None and node.rule.monoid == "sum"
             return is_sum and state.dim_on(value, axis) == -1
         return any(
-            self._is_carried(node, group, axis, is_strict)
+            self._reads_partial(node, group, axis, is_strict)
             for group in linear_sets(node)
         )
 
     def _follow(self) -> None:
-        """Forget the answers of an older state."""
+        """Forget all answers if the state has changed."""
         if self._version != self.state.version:
             self._version = self.state.version
             self._partial.clear()
             self._loops.clear()
             self._starts.clear()
 
-    def can_carry(self, value: int, axis: str) -> bool:
-        """Whether a partial value is passed on, rather than reduced where it is made."""
+    def is_passed_on(self, value: int, axis: str) -> bool:
+        """Whether a partial value is passed on to its readers instead of being reduced."""
         state = self.state
         if (value, axis) in state.scattered or (value, axis) in state.settled:
             return False
@@ -127,10 +126,10 @@ class Carrier:
         )
 
     def loop_partial(self, node: Node, axis: str) -> bool:
-        """Whether a scan's carry may stay a partial sum along an axis in all iterations.
+        """Whether a scan's carry stays a partial sum along an axis in all iterations.
 
-        The body may only add to the carry, so that one all-reduce after the loop
-        replaces one in each iteration.
+        The body must only add to the carry. Then one all-reduce after the loop replaces
+        one in each iteration.
         """
         self._follow()
         key = (node.index, axis)
@@ -145,7 +144,7 @@ class Carrier:
         return self._loops[key]
 
     def leaves_partial(self, node: Node, axis: str, is_strict: bool = False) -> bool:
-        """Whether a value leaves a region as a partial sum: results of branches, stacks."""
+        """Whether a result of a branch or remat, or what a scan stacks, is partial."""
         if not is_exit(node) or axis in self.state.factor_of[node.index]:
             return False
         return any(
@@ -154,7 +153,7 @@ class Carrier:
         )
 
     def _is_delayed(self, value: int, axis: str) -> bool:
-        """Whether a value on its way to an accumulator is added to it as a partial sum."""
+        """Whether a value is added to an accumulator as a partial sum, further on."""
         if not self.routes.is_delayed(value):
             return False
         loop = self.routes.accumulator_of(value)
@@ -168,19 +167,19 @@ class Carrier:
     def addends(self, node: Node, axis: str) -> frozenset[int]:
         """The operand positions that an op adds up, if its result is a partial sum.
 
-        Whole operands among them must be made partial: kept on one device, zero elsewhere.
+        Complete operands are made partial: kept on one device, zero on the others.
         """
-        carried = (g for g in linear_sets(node) if self._is_carried(node, g, axis))
-        return next(carried, frozenset())
+        sets = (g for g in linear_sets(node) if self._reads_partial(node, g, axis))
+        return next(sets, frozenset())
 
-    def _is_carried(
+    def _reads_partial(
         self, node: Node, group: frozenset[int], axis: str, is_strict: bool = False
     ) -> bool:
-        """Whether the operands of a linear group are partial, and no other operand is.
+        """Whether an op reads a linear set of operands, and no others, as partial sums.
 
-        A zero is a partial sum of zero, on every device. A whole addend is made partial
-        if the result is added to another partial value later, so that the order of
-        additions does not matter, or if most operands are partial.
+        group: positions of the set. A zero is a partial sum of zeros. A complete addend
+        is made partial if most operands are partial, or if the result is added to
+        another partial value later, since the order of additions does not matter.
         """
         assert node.op is not None
         partial: list[int] = []
@@ -204,7 +203,7 @@ class Carrier:
         )
 
     def _is_accumulated(self, node: Node, partial: list[int], axis: str) -> bool:
-        """Whether a loop accumulates a node's result, as a sum that is not reduced yet."""
+        """Whether a loop adds a node's result to an accumulator before it is reduced."""
         value = node.outs[0][0]
         loop = self.routes.accumulator_of(value)
         if loop is None or not any(map(self.routes.has_sum, partial)):
@@ -212,7 +211,7 @@ class Carrier:
         return self.loop_partial(loop, axis)
 
     def _arrives_partial(self, number: int | None, axis: str, is_strict: bool) -> bool:
-        """Whether a value is partial, and is not reduced where it is made."""
+        """Whether a value is partial and is not reduced before it is read."""
         return (
             number is not None
             and self._may_pass(number, axis)
@@ -220,7 +219,7 @@ class Carrier:
         )
 
     def _merges(self, node: Node, axis: str) -> bool:
-        """Whether a chain of additions takes a node's result and another partial addend."""
+        """Whether a chain of additions adds a node's result to another partial addend."""
         for _ in range(MAX_ADDENDS):
             value = node.outs[0][0]
             readers = self.graph.consumers[value]
@@ -256,7 +255,7 @@ class Carrier:
         numbers = self.routes.numbers(node.op)
         wanted = {p for p, n in enumerate(numbers) if n == value}
         return any(
-            wanted <= group and self._is_carried(node, group, axis)
+            wanted <= group and self._reads_partial(node, group, axis)
             for group in linear_sets(node)
         )
 
@@ -280,7 +279,7 @@ class Carrier:
             return False
         self._starts.add((start, axis))
         end = self.graph.number[last]
-        is_handed_on = self.can_carry(start, axis)  # otherwise readers need the sum
+        is_handed_on = self.is_passed_on(start, axis)  # otherwise readers need the sum
         if is_handed_on and self.routes.is_cheap(end) and self.is_partial(end, axis):
             return True
         self._starts.discard((start, axis))
@@ -288,9 +287,12 @@ class Carrier:
 
 
 MAX_ADDENDS = 64
-"""Additions that are followed to find another partial addend of a long sum."""
+"""Largest number of additions that are followed to find another partial addend."""
 
 
 def is_mostly_partial(num_partial: int, num_operands: int) -> bool:
-    """Whether so many operands of a concatenation are partial that one sum serves all."""
+    """Whether at least half of the operands of a concatenation are partial, and several.
+
+    Then one reduction of the result replaces one per operand.
+    """
     return num_partial > 1 and 2 * num_partial >= num_operands

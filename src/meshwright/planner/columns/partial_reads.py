@@ -1,0 +1,140 @@
+"""Which partial sums of a state stay partial until their readers, over columns."""
+
+from meshwright.planner.columns.graph_columns import (
+    COUNT,
+    MASK,
+    OPERANDS_AT,
+    READERS_AT,
+    SOURCES_AT,
+    VALUES_AT,
+    Columns,
+)
+from meshwright.planner.columns.partial_values import (
+    PartialCache,
+    invalidate,
+    is_partial,
+    partial_set,
+)
+from meshwright.planner.columns.state_cells import (
+    Cells,
+    leaves_partial,
+    num_groups,
+    span,
+)
+from meshwright.search.arrays import Bools, Ints
+from meshwright.search.compiled import compiled_in_place
+
+
+@compiled_in_place
+def place_reductions(
+    columns: Columns, cells: Cells, cache: PartialCache, partial_sets: Ints, left: Bools
+) -> None:
+    """Decide which partial sums are passed on to their readers instead of being reduced.
+
+    partial_sets: for each group the index of the linear set of operands that it reads
+    as partial sums, or -1, [G, A].
+    left: whether a value stays partial where it is computed, [V, A].
+    At the end both agree: every value that a group reads partial stays partial, and all
+    readers of a value that stays partial read it so.
+    """
+    invalidate(cache)
+    partial_sets[:] = -1
+    left[:] = False
+    sums = 2 * num_groups(columns)
+    for axis in range(len(columns.axis_sizes)):
+        if not has_partial_sum(columns, cells, axis):
+            continue
+        for value in columns.partial_values:
+            if cells[sums + value, axis] < 0:
+                left[value, axis] = is_partial(columns, cells, cache, value, axis)
+        for group in columns.partial_readers:
+            value = columns.groups[group, VALUES_AT]
+            if cells[group, axis] < 0 and (
+                cells[sums + value, axis] >= 0
+                or is_partial(columns, cells, cache, value, axis)
+            ):
+                partial_sets[group, axis] = partial_set(
+                    columns, cells, cache, group, axis
+                )
+        while drop_unmatched(columns, axis, partial_sets, left):
+            pass
+
+
+@compiled_in_place
+def has_partial_sum(columns: Columns, cells: Cells, axis: int) -> bool:
+    """Whether some op produces a partial sum along an axis that may be passed on."""
+    for value in columns.partial_values:
+        if leaves_partial(columns, cells, value, axis) > 0:
+            return True
+    return False
+
+
+@compiled_in_place
+def drop_unmatched(
+    columns: Columns, axis: int, partial_sets: Ints, left: Bools
+) -> bool:
+    """Reduce partial sums at once that not all readers accept, and undo reads of them.
+
+    Returns whether anything was changed; the caller repeats until nothing is.
+    """
+    is_changed = False
+    for value in columns.partial_values:
+        if left[value, axis]:
+            readers = span(columns.values, value, READERS_AT)
+            is_accepted = len(readers) > 0
+            for at in readers:
+                reader = columns.readers[at]
+                at_reader = accepts(columns, reader, value, partial_sets[reader, axis])
+                is_accepted = is_accepted and at_reader
+            if not is_accepted:
+                left[value, axis] = False
+                is_changed = True
+    for group in columns.partial_readers:
+        if partial_sets[group, axis] >= 0 and not arrives(
+            columns, group, axis, partial_sets, left
+        ):
+            partial_sets[group, axis] = -1
+            is_changed = True
+            for value in span(columns.groups, group, VALUES_AT):
+                left[value, axis] = False
+    return is_changed
+
+
+@compiled_in_place
+def accepts(columns: Columns, group: int, value: int, at: int) -> bool:
+    """Whether a group can read a value as a partial sum.
+
+    at: index of the linear set of operands that the group reads partial, or -1. The
+    group must read the value only through operands of this set.
+    """
+    if at < 0:
+        return False
+    first = columns.groups[group, OPERANDS_AT]
+    for operand in span(columns.groups, group, OPERANDS_AT):
+        for source in span(columns.operands, operand, SOURCES_AT):
+            is_in = (columns.linear[at, MASK] >> (operand - first)) & 1
+            if columns.sources[source] == value and not is_in:
+                return False
+    return True
+
+
+@compiled_in_place
+def arrives(
+    columns: Columns, group: int, axis: int, partial_sets: Ints, left: Bools
+) -> bool:
+    """Whether a partial value reaches an operand that a group reads as a partial sum.
+
+    If the linear set of such operands has one operand, all sources of it have to be
+    partial.
+    """
+    at = partial_sets[group, axis]
+    mask = columns.linear[at, MASK]
+    first = columns.groups[group, OPERANDS_AT]
+    has_any, has_all = False, True
+    for operand in span(columns.groups, group, OPERANDS_AT):
+        if (mask >> (operand - first)) & 1:
+            for i in span(columns.operands, operand, SOURCES_AT):
+                is_left = left[columns.sources[i], axis]
+                has_any = has_any or is_left
+                has_all = has_all and is_left
+    return has_any and (has_all or columns.linear[at, COUNT] > 1)
