@@ -94,13 +94,16 @@ def judge_model(name, chip, tuned_block):
     state = transferred(tuned_block["layouts"], block_sites, sites)
     print(name, len(state), "sites of", len(sites), flush=True)
     machine = machine_of(chip, 1)
-    with CompilerServer(host_of(machine)) as server:
+    with CompilerServer(host_of(machine), timeout_s=3600) as server:
         judge = EstimateJudge(server, tuned_step(decided))
         asked = partial(question_of, decided.lowered.program, sites)
         default = judge.judge(asked((), False))
         auto = judge.judge(asked((), True))
         is_auto = auto.cost < default.cost
         tuned = judge.judge(asked(state, is_auto))
+    for verdict in (default, auto, tuned):
+        if verdict.error:
+            raise SystemExit(f"{name} on {chip}: {verdict.error}")
     base = auto if is_auto else default
     of_block = tuned_block[tuned_block["baseline"]]["cost"] - tuned_block["charged"]
     figures = {
