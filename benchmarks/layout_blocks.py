@@ -1,10 +1,12 @@
 """Blocks of models, forward and backward, small enough to compile within seconds.
 
-`BLOCKS` has, by name, functions without arguments that return (fn, args). Sizes are
+`BLOCKS` has, by name, functions without arguments that return a block. Sizes are
 parameters, so that a prior is fitted on other sizes than it is judged on.
 """
 
+from collections.abc import Callable
 from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,15 +19,27 @@ def _shaped(*shape, dtype=BF16):
     return jax.ShapeDtypeStruct(shape, dtype)
 
 
-def _trained(forward, params, *inputs):
-    """The loss and its gradients with respect to parameters and the first input."""
+class Block(NamedTuple):
+    """A forward function of parameters and inputs, with their shapes.
 
-    def loss(params, *inputs):
-        out = forward(params, *inputs)
-        return out if out.ndim == 0 else jnp.mean(out.astype(jnp.float32) ** 2)
+    has_input_gradient: whether a step makes one for the first input, as all blocks of a
+        model do but the first.
+    """
 
-    argnums = (0, 1) if inputs[0].dtype == BF16 else (0,)
-    return jax.value_and_grad(loss, argnums), (params, *inputs)
+    forward: Callable
+    params: Any
+    inputs: tuple
+    has_input_gradient: bool = True
+
+    def step(self):
+        """The loss and its gradients, as a function and its arguments."""
+
+        def loss(params, *inputs):
+            out = self.forward(params, *inputs)
+            return out if out.ndim == 0 else jnp.mean(out.astype(jnp.float32) ** 2)
+
+        argnums = (0, 1) if self.has_input_gradient else (0,)
+        return jax.value_and_grad(loss, argnums), (self.params, *self.inputs)
 
 
 # -- attention -------------------------------------------------------------------------
@@ -50,7 +64,7 @@ def attention(batch=4, length=512, width=512, heads=8):
     each = width // heads
     params = {name: _shaped(width, heads, each) for name in "qkv"}
     params["o"] = _shaped(heads, each, width)
-    return _trained(forward, params, _shaped(batch, length, width))
+    return Block(forward, params, (_shaped(batch, length, width),))
 
 
 def transformer(batch=8, length=512, width=512, heads=8, hidden=2048):
@@ -65,7 +79,30 @@ def transformer(batch=8, length=512, width=512, heads=8, hidden=2048):
     params = {name: _shaped(width, heads, each) for name in "qkv"}
     params["o"] = _shaped(heads, each, width)
     params |= {"up": _shaped(width, hidden), "down": _shaped(hidden, width)}
-    return _trained(forward, params, _shaped(batch, length, width))
+    return Block(forward, params, (_shaped(batch, length, width),))
+
+
+def attention_mlp(batch=8, length=512, width=512, heads=8, hidden=2048):
+    """As `transformer`, but the weights of heads are made from matrices in the step."""
+    each = width // heads
+
+    def forward(p, x):
+        q, k, v = (
+            jnp.einsum("btd,dhk->bthk", x, p[name].reshape(width, heads, each))
+            for name in "qkv"
+        )
+        x = x + _attend(q, k, v).reshape(x.shape) @ p["o"]
+        return x + jax.nn.gelu(x @ p["up"]) @ p["down"]
+
+    params = {name: _shaped(width, width) for name in "qkvo"}
+    params |= {"up": _shaped(width, hidden), "down": _shaped(hidden, width)}
+    return Block(
+        forward, params, (_shaped(batch, length, width),), has_input_gradient=False
+    )
+
+
+def attention_mlp_large():
+    return attention_mlp(4, 1024, 1024, 8, 4096)
 
 
 def cross_attention(batch=4, length=256, memory=512, width=512, heads=8):
@@ -78,7 +115,7 @@ def cross_attention(batch=4, length=256, memory=512, width=512, heads=8):
 
     params = {name: _shaped(width, width) for name in "qkvo"}
     inputs = _shaped(batch, length, width), _shaped(batch, memory, width)
-    return _trained(forward, params, *inputs)
+    return Block(forward, params, inputs)
 
 
 def _rotate(x, angles):
@@ -109,7 +146,7 @@ def grouped_query(batch=4, length=512, width=512, heads=8, groups=2):
         "v": _shaped(width, groups, each),
         "o": _shaped(heads, each, width),
     }
-    return _trained(forward, params, _shaped(batch, length, width))
+    return Block(forward, params, (_shaped(batch, length, width),))
 
 
 def window_attention(batch=4, side=32, window=8, width=128, heads=4):
@@ -124,7 +161,7 @@ def window_attention(batch=4, side=32, window=8, width=128, heads=4):
         return out.transpose(0, 1, 3, 2, 4, 5).reshape(batch, side, side, width)
 
     params = {"qkv": _shaped(width, 3 * width), "o": _shaped(width, width)}
-    return _trained(forward, params, _shaped(batch, side, side, width))
+    return Block(forward, params, (_shaped(batch, side, side, width),))
 
 
 # -- dense -----------------------------------------------------------------------------
@@ -144,7 +181,7 @@ def mlp(batch=4, length=512, width=512, hidden=2048):
 
     params = {"up": _shaped(width, hidden), "down": _shaped(hidden, width)}
     params["scale"] = _shaped(width)
-    return _trained(forward, params, _shaped(batch, length, width))
+    return Block(forward, params, (_shaped(batch, length, width),))
 
 
 def gated_mlp(batch=4, length=512, width=512, hidden=1408):
@@ -156,7 +193,7 @@ def gated_mlp(batch=4, length=512, width=512, hidden=1408):
 
     params = {"gate": _shaped(width, hidden), "up": _shaped(width, hidden)}
     params |= {"down": _shaped(hidden, width), "scale": _shaped(width)}
-    return _trained(forward, params, _shaped(batch, length, width))
+    return Block(forward, params, (_shaped(batch, length, width),))
 
 
 def experts(batch=8, length=256, width=256, hidden=512, count=8, capacity=80):
@@ -177,7 +214,7 @@ def experts(batch=8, length=256, width=256, hidden=512, count=8, capacity=80):
         "up": _shaped(count, width, hidden),
         "down": _shaped(count, hidden, width),
     }
-    return _trained(forward, params, _shaped(batch, length, width))
+    return Block(forward, params, (_shaped(batch, length, width),))
 
 
 def vocabulary(batch=4, length=256, width=512, words=8192):
@@ -189,7 +226,7 @@ def vocabulary(batch=4, length=256, width=512, words=8192):
         return jnp.mean(jax.nn.logsumexp(logits, -1) - chosen)
 
     params = {"table": _shaped(words, width), "mix": _shaped(width, width)}
-    return _trained(forward, params, _shaped(batch, length, dtype=jnp.int32))
+    return Block(forward, params, (_shaped(batch, length, dtype=jnp.int32),), False)
 
 
 # -- convolutions ----------------------------------------------------------------------
@@ -222,7 +259,7 @@ def bottleneck(batch=16, side=28, width=256, inner=64):
     params = {"a": _shaped(1, 1, width, inner), "b": _shaped(3, 3, inner, inner)}
     params |= {"c": _shaped(1, 1, inner, width), "s1": _shaped(inner)}
     params |= {"s2": _shaped(inner), "s3": _shaped(width)}
-    return _trained(forward, params, _shaped(batch, side, side, width))
+    return Block(forward, params, (_shaped(batch, side, side, width),))
 
 
 def upsampling(batch=8, side=16, width=128, out=64):
@@ -233,7 +270,7 @@ def upsampling(batch=8, side=16, width=128, out=64):
 
     params = {"a": _shaped(3, 3, width, out), "b": _shaped(3, 3, out, out)}
     params["scale"] = _shaped(out)
-    return _trained(forward, params, _shaped(batch, side, side, width))
+    return Block(forward, params, (_shaped(batch, side, side, width),))
 
 
 def depthwise(batch=8, side=28, width=128):
@@ -243,7 +280,7 @@ def depthwise(batch=8, side=28, width=128):
 
     params = {"depth": _shaped(7, 7, 1, width), "scale": _shaped(width)}
     params |= {"up": _shaped(width, 4 * width), "down": _shaped(4 * width, width)}
-    return _trained(forward, params, _shaped(batch, side, side, width))
+    return Block(forward, params, (_shaped(batch, side, side, width),))
 
 
 def stem(batch=16, side=64, width=64):
@@ -254,7 +291,7 @@ def stem(batch=16, side=64, width=64):
 
     params = {"a": _shaped(7, 7, 3, width), "scale": _shaped(width)}
     params["b"] = _shaped(3, 3, width, width)
-    return _trained(forward, params, _shaped(batch, side, side, 3))
+    return Block(forward, params, (_shaped(batch, side, side, 3),))
 
 
 def joined(batch=8, side=32, width=64):
@@ -267,7 +304,7 @@ def joined(batch=8, side=32, width=64):
     params = {"a": _shaped(3, 3, width, 2 * width)}
     params["b"] = _shaped(3, 3, 2 * width, 2 * width)
     params["c"] = _shaped(3, 3, 3 * width, width)
-    return _trained(forward, params, _shaped(batch, side, side, width))
+    return Block(forward, params, (_shaped(batch, side, side, width),))
 
 
 # -- recurrent -------------------------------------------------------------------------
@@ -287,7 +324,7 @@ def lstm(batch=64, length=32, width=256):
         return out
 
     params = {"w": _shaped(width, 4 * width), "u": _shaped(width, 4 * width)}
-    return _trained(forward, params, _shaped(batch, length, width))
+    return Block(forward, params, (_shaped(batch, length, width),))
 
 
 def gru(batch=32, length=64, width=384):
@@ -305,7 +342,7 @@ def gru(batch=32, length=64, width=384):
 
     params = {"w": _shaped(width, 3, width), "u": _shaped(width, 2, width)}
     params["v"] = _shaped(width, width)
-    return _trained(forward, params, _shaped(batch, length, width))
+    return Block(forward, params, (_shaped(batch, length, width),))
 
 
 BLOCKS = {
@@ -313,6 +350,8 @@ BLOCKS = {
     for fn in (
         attention,
         transformer,
+        attention_mlp,
+        attention_mlp_large,
         cross_attention,
         grouped_query,
         window_attention,

@@ -22,7 +22,7 @@ RESULTS = Path(__file__).parent / "results" / "tune_layouts.json"
 
 def sharded():
     """A step over 8 chips, whose device program is tuned on its local shapes."""
-    fn, args = window_attention(batch=32)
+    fn, args = window_attention(batch=32).step()
     return mw.partition(fn, {"data": 8}, [mw.data_parallel("data")]).plan(*args)
 
 
@@ -30,7 +30,7 @@ def program_of(name):
     """The lowered program of a block, or of the sharded plan."""
     if name == "sharded":
         return sharded().decided
-    return on_one_device(*{**BLOCKS, **SMALLER}[name]())
+    return on_one_device(*{**BLOCKS, **SMALLER}[name]().step())
 
 
 def tune_block(name, chip, options):

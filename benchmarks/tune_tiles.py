@@ -21,7 +21,7 @@ import numpy as np
 from tile_kernels import HELD_OUT
 from train_tile_ranker import fit, rows_of
 
-from meshwright.compile.tune.journal import Journal
+from meshwright.compile.tune.layouts.journal import Journal
 from meshwright.compile.tune.tiles.features import NUM_FEATURES
 from meshwright.compile.tune.tiles.kernel_search import KernelSearch
 from meshwright.compile.tune.tiles.ranker import shipped_ranker

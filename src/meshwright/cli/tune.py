@@ -1,8 +1,9 @@
 """`meshwright tune`: layouts or tiles with which a program is fastest."""
 
+from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -12,6 +13,7 @@ from meshwright.app.partition import partition
 from meshwright.app.tune import tune
 from meshwright.cli.schedule import choose_tactics
 from meshwright.cli.target import find_target
+from meshwright.compile.tune.tiles.tuned_tiles import TunedTiles
 from meshwright.compile.tune.tuned import TunedLayouts
 from meshwright.errors import CompilerError
 from meshwright.machine import parse_mesh
@@ -70,42 +72,46 @@ def tune_command(  # noqa: PLR0913  the options of a command
     status 1 if nothing better than the default was found.
     """
     saved = None if out is None else output_file(out)
-    found = find_target(target)
+    limits: dict[str, Any] = {"seed": seed, "resume": resume, "timeout_s": timeout_s}
     if what is Tunable.TILES:
         _refuse_layout_options(backend, mesh, schedule, tactics, code)
-        tuned = tune(
-            found.fn,
-            found.args,
-            backend="iree-cpu",
-            budget=budget,
-            seed=seed,
-            resume=resume,
-            timeout_s=timeout_s,
-        )
-        text, is_better = tuned.spec, bool(tuned.spec)
+        found = find_target(target)
+        tuned = tune(found.fn, found.args, backend="iree-cpu", budget=budget, **limits)
+        text = tuned.spec
     else:
-        step, args = found.fn, found.args
-        if mesh is not None:
-            chosen = choose_tactics(found, schedule, tactics)
-            step = partition(found.fn, parse_mesh(mesh), chosen).plan(*found.args)
-            args = None
+        step, args = _step_of(target, mesh, schedule, tactics)
+        chosen = backend or "tpu-v5e"
         tuned = tune(
             step,
             args,
-            backend=backend or "tpu-v5e",
+            backend=chosen,
             budget=30 if budget is None else budget,
-            seed=seed,
-            resume=resume,
-            timeout_s=timeout_s,
+            **limits,
         )
-        text, is_better = tuned.to_json(), bool(tuned.layouts)
+        text = tuned.to_json()
     if saved is not None and text:
         write_file(saved, text.encode())
+    _show(tuned, as_json, code)
+    if not (tuned.layouts if isinstance(tuned, TunedLayouts) else tuned.spec):
+        raise typer.Exit(1)
+
+
+def _step_of(
+    target: str, mesh: str | None, schedule: str | None, tactics: str | None
+) -> tuple[Any, Sequence[Any] | None]:
+    """The function and arguments of a target, or its plan for a mesh, and `None`."""
+    found = find_target(target)
+    if mesh is None:
+        return found.fn, found.args
+    chosen = choose_tactics(found, schedule, tactics)
+    return partition(found.fn, parse_mesh(mesh), chosen).plan(*found.args), None
+
+
+def _show(tuned: TunedLayouts | TunedTiles, as_json: bool, code: bool) -> None:
+    """Print a result as JSON, or as a table with code to paste below it if asked."""
     print(tuned.to_json() if as_json else tuned)
     if isinstance(tuned, TunedLayouts) and code and not as_json:
         print(tuned.code)
-    if not is_better:
-        raise typer.Exit(1)
 
 
 def _refuse_layout_options(backend: str | None, *others: object) -> None:

@@ -9,8 +9,8 @@ import pytest
 
 import meshwright as mw
 from meshwright.cli.main import main
+from meshwright.compile.tune.layouts.verdict import Verdict
 from meshwright.compile.tune.tuned import TunedLayout, TunedLayouts
-from meshwright.compile.tune.verdict import Verdict
 from meshwright.errors import CompilerError, PlanError
 
 

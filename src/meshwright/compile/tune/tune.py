@@ -7,19 +7,19 @@ from typing import Any
 
 import jax
 
-from meshwright.compile.tune.compiler_judge import (
+from meshwright.compile.tune.layouts.compiler_judge import (
     EstimateJudge,
     MeasuringJudge,
     TunedStep,
 )
-from meshwright.compile.tune.constrain import constrain
-from meshwright.compile.tune.gain_model import GainModel, shipped_weights
-from meshwright.compile.tune.journal import Journal
-from meshwright.compile.tune.layout_search import Found, LayoutSearch, SearchOptions
-from meshwright.compile.tune.problem import LayoutChoice, question_of
-from meshwright.compile.tune.sites import Site, find_sites
+from meshwright.compile.tune.layouts.constrain import constrain
+from meshwright.compile.tune.layouts.gain_model import GainModel, shipped_weights
+from meshwright.compile.tune.layouts.journal import Journal
+from meshwright.compile.tune.layouts.problem import LayoutChoice, question_of
+from meshwright.compile.tune.layouts.search import Found, LayoutSearch, SearchOptions
+from meshwright.compile.tune.layouts.sites import Site, find_sites
+from meshwright.compile.tune.layouts.verdict import Judge
 from meshwright.compile.tune.tuned import TunedLayout, TunedLayouts, fingerprint_of
-from meshwright.compile.tune.verdict import Judge
 from meshwright.errors import CompilerError, PlanError, did_you_mean
 from meshwright.machine import Machine, Mesh, load_machine, preset_names
 from meshwright.partitioner.decide import Decided, decide

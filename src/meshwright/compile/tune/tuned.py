@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from meshwright.compile.tune.verdict import Verdict
+from meshwright.compile.tune.layouts.verdict import Verdict
 from meshwright.errors import PlanError
 
 _VERSION = 1

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from meshwright.compile.tune.journal import Journal
+from meshwright.compile.tune.layouts.journal import Journal
 from meshwright.compile.tune.tiles.features import NUM_FEATURES, tile_rows
 from meshwright.compile.tune.tiles.kernel_search import KernelSearch
 from meshwright.compile.tune.tiles.ranker import Ranker, shipped_ranker

@@ -10,6 +10,7 @@ import numpy as np
 from flax.linen import fp8_ops
 from jax import lax
 from jax.ad_checkpoint import checkpoint_name
+from jax.experimental.layout import Layout, with_layout_constraint
 from jax.experimental.xla_metadata import set_xla_metadata
 
 from meshwright.program.capture import tag
@@ -129,7 +130,8 @@ def _identities(x, z):
     moved = jax.device_put(held)
     lax.dce_sink(moved)
     marked = set_xla_metadata(tag(moved * 2, "tagged"), key="value")
-    kept = checkpoint_name(lax.stop_gradient(marked), "kept")
+    laid = with_layout_constraint(marked, Layout((1, 0)))
+    kept = checkpoint_name(lax.stop_gradient(laid), "kept")
     return kept, also, jnp.array(x, copy=True), z
 
 

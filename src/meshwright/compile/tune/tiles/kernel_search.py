@@ -7,11 +7,11 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from meshwright.compile.tune.journal import Journal
+from meshwright.compile.tune.layouts.journal import Journal
+from meshwright.compile.tune.layouts.verdict import Verdict, failed
 from meshwright.compile.tune.tiles.ranker import Ranker
 from meshwright.compile.tune.tiles.tile_model import TileModel
 from meshwright.compile.tune.tiles.tile_problem import State, TileProblem
-from meshwright.compile.tune.verdict import Verdict, failed
 from meshwright.errors import CompilerError, SearchError
 from meshwright.run.iree.bench import KernelBench
 from meshwright.run.iree.kernel import CpuKernel

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from meshwright.compile.tune.journal import Journal
+from meshwright.compile.tune.layouts.journal import Journal
 from meshwright.compile.tune.tiles.features import NUM_FEATURES
 from meshwright.compile.tune.tiles.kernel_search import (
     FoundTiles,

@@ -55,7 +55,7 @@ _TRANSCENDENTAL = (
 )  # fmt: skip
 
 _COPIES = (
-    "conj", "copy", "imag", "name", "real", "stop_gradient", "tag",
+    "conj", "copy", "imag", "layout_constraint", "name", "real", "stop_gradient", "tag",
     "xla_metadata_value",
 )  # fmt: skip
 """Functions that cost no operation."""

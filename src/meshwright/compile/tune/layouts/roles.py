@@ -159,24 +159,60 @@ _PRODUCTS = {"dot_general": _dot_dims, "conv_general_dilated": _conv_dims}
 
 
 def _gradient(value: Value, maker: Op, uses: Mapping[Value, Uses]) -> Value | None:
-    """The value of the same type that is multiplied with both operands of a product.
+    """The gradient of a product's result, if the program multiplies with it.
 
-    That is how the gradients of the operands come about.
+    The gradients of both operands are products of it with the other operand. Where only
+    one of them is computed, several values may be multiplied with that operand. Then it is
+    the one that is a product with what the value itself is multiplied with.
     """
-    partners = []
-    for atom in maker.operands:
-        found: list[Value] = []
-        readers = uses[atom].readers if isinstance(atom, Value) else []
-        for op, position in readers:
-            if op is maker or op.kind != "dot_general":
-                continue
-            other = op.operands[1 - position]
-            if isinstance(other, Value) and other.shape == value.shape:
-                found.append(other)
-        partners.append(found)
+    partners = [_multiplied(a, value, maker, uses) for a in maker.operands]
     first, second = partners
-    both = [v for v in first if v in second and v is not value]
-    return both[0] if both else None
+    both = [v for v in first if v in second]
+    if both:
+        return both[0]
+    alone = first if not second else second if not first else []
+    if len(alone) == 1:
+        return alone[0]
+    others = {
+        atom
+        for op, position in uses[value].readers
+        if op.kind == "dot_general"
+        for atom in op.operands[1 - position :][:1]
+    }
+    likely = [
+        v
+        for v in alone
+        if others.intersection(operands := _product_of(v, uses))
+        and value not in operands
+    ]
+    return likely[0] if len(likely) == 1 else None
+
+
+def _multiplied(
+    operand: Atom, value: Value, maker: Op, uses: Mapping[Value, Uses]
+) -> list[Value]:
+    """Values of the shape of `value` in other products with this operand."""
+    found: list[Value] = []
+    for op, position in uses[operand].readers if isinstance(operand, Value) else ():
+        if op is maker or op.kind != "dot_general":
+            continue
+        other = op.operands[1 - position]
+        if (
+            isinstance(other, Value)
+            and other.shape == value.shape
+            and other is not value
+        ):
+            found.append(other)
+    return found
+
+
+def _product_of(value: Value, uses: Mapping[Value, Uses]) -> Sequence[Atom]:
+    """The operands of the product of which a value is the result, or its transpose."""
+    maker = uses[value].maker
+    while maker is not None and maker.kind == "transpose":
+        (source,) = maker.operands
+        maker = uses[source].maker if isinstance(source, Value) else None
+    return maker.operands if maker is not None and maker.kind == "dot_general" else ()
 
 
 # -- signatures ------------------------------------------------------------------------

@@ -1,33 +1,25 @@
 """The search for layouts: baseline, sites, choices one after another, and a last check."""
 
-import itertools
+import contextlib
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from meshwright.compile.tune.gain_model import GainModel
-from meshwright.compile.tune.journal import Journal
-from meshwright.compile.tune.kernel_costs import KernelCosts, async_bytes, same_program
-from meshwright.compile.tune.kernels import HloKernel
-from meshwright.compile.tune.problem import LayoutProblem, State, question_of
-from meshwright.compile.tune.sites import Site
-from meshwright.compile.tune.verdict import Judge, Question, Verdict
+from meshwright.compile.tune.layouts.gain_model import GainModel
+from meshwright.compile.tune.layouts.journal import Journal
+from meshwright.compile.tune.layouts.kernels import HloKernel
+from meshwright.compile.tune.layouts.problem import LayoutProblem, State, question_of
+from meshwright.compile.tune.layouts.screened_search import ScreenedSearch, without_one
+from meshwright.compile.tune.layouts.screens import Screens
+from meshwright.compile.tune.layouts.sites import Site
+from meshwright.compile.tune.layouts.verdict import Judge, Question, Verdict
 from meshwright.errors import CompilerError, SearchError
 from meshwright.program.ir import Program
 from meshwright.search.engines.surrogate import Surrogate
 from meshwright.search.loop.engine import Budget, Stopped, search
 
 type Baseline = Literal["default", "auto"]
-
-_EACH_ROUND = 2
-"""Programs that are compiled between two searches by predicted costs."""
-_HOPELESS = 1.3
-"""Predicted cost, as a multiple of the least one, from which nothing is compiled."""
-_EACH_CHOICE = 2e-3
-"""Relative gain by which one more choice has to pay."""
-_LEAST_GAIN = 1e-3
-"""Relative gain that counts as one."""
 
 _RESERVED = 3
 """Programs that are judged beside the search: default, AUTO, and the result once more."""
@@ -81,9 +73,9 @@ class SearchOptions:
 
     budget: int
     seed: int
-    losses: int = 12
+    losses: int = 6
     charge: float = 0.0
-    screens: int = 240
+    screens: int = 160
 
     def __post_init__(self) -> None:
         if self.budget <= _RESERVED:
@@ -99,8 +91,7 @@ class LayoutSearch:
 
     name: of the program and the judge, in the journal. show: is told how the search goes.
     asked: keys of the programs that were judged. costs: least cost after each of them.
-    known: costs of kernels. kernels: those of screened states, `None` if that failed.
-    compiled: programs that were chosen to be compiled, as sets of kernels.
+    screens: what was screened, by whether AUTO is the baseline.
     """
 
     program: Program
@@ -114,23 +105,23 @@ class LayoutSearch:
     asked: set[str] = field(default_factory=set)
     failures: list[str] = field(default_factory=list)
     costs: list[float] = field(default_factory=list)
-    known: KernelCosts = field(default_factory=KernelCosts)
-    kernels: dict[State, list[HloKernel] | None] = field(default_factory=dict)
-    compiled: set[object] = field(default_factory=set)
+    screens: dict[bool, Screens] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for is_auto in (False, True):
+            self.screens[is_auto] = self._new_screens(is_auto)
+        self.screens[True].costs = self.screens[False].costs
 
     def run(self) -> Found:
         """The best layouts within the budget, never worse than the baseline."""
         default = self._ask((), False)
-        auto = self._ask((), True) if self.judge.chooses_entry else default
+        auto = self._auto(default)
         base = min(default, auto, key=lambda verdict: verdict.cost)
         if not math.isfinite(base.cost):
             raise CompilerError(f"the program itself does not compile: {default.error}")
         is_auto = auto.cost < default.cost
-
-        if self.judge.screens:
-            best, stopped, gains = self._screened(is_auto, base)
-        else:
-            best, stopped, gains = self._direct(is_auto, base)
+        find = self._screened if self.judge.screens else self._direct
+        best, stopped, gains = find(is_auto, base)
         verdict = self._ask(best, is_auto)
         found = Found(
             default=default,
@@ -140,12 +131,25 @@ class LayoutSearch:
             charged=self._charged(verdict, base),
             gains=gains,
             judged=len(self.asked),
-            screened=len(self.kernels),
+            screened=sum(len(each.kernels) for each in self.screens.values()),
             failures=tuple(self.failures),
             history=tuple(self.costs),
             stopped=stopped,
         )
         return self._checked(found) if found.best else found
+
+    def _auto(self, default: Verdict) -> Verdict:
+        """The verdict with layouts of arguments and results that the compiler chooses.
+
+        It is that on the default if the compiler chooses the same program.
+        """
+        if not self.judge.chooses_entry:
+            return default
+        if self.judge.screens:
+            programs = [each.program(()) for each in self.screens.values()]
+            if programs[0] and programs[0] == programs[1]:
+                return default
+        return self._ask((), True)
 
     def _direct(
         self, is_auto: bool, base: Verdict
@@ -164,101 +168,58 @@ class LayoutSearch:
         gains = self._gains(result.state, is_auto, base)
         return result.state, result.stopped, gains
 
-    # -- with screens ------------------------------------------------------------------
-
     def _screened(
         self, is_auto: bool, base: Verdict
     ) -> tuple[State, Stopped, dict[str, float]]:
-        """The best state of rounds that screen many candidates and compile few.
-
-        Each round searches by predicted costs from the best state, and compiles the
-        candidates that promise most, whose kernels make the next predictions better.
-        """
-        options, best, losses = self.options, (), 0
-        least, stopped = base.cost, "evaluations"
-        try:
-            for number in itertools.count():
-                promising = self._round(number, best, is_auto, least)
-                for state in promising:
-                    if len(self.asked) >= options.budget - 1:
-                        return best, "evaluations", self._shares(best, is_auto)
-                    cost = self._charged(self._ask(state, is_auto), base)
-                    losses = 0 if cost < least * (1 - _LEAST_GAIN) else losses + 1
-                    if cost < least:
-                        best, least = state, cost
-                losses += 0 if promising else _EACH_ROUND
-                if losses >= options.losses:
-                    stopped = "stalled"
-                    break
-        except KeyboardInterrupt:
-            stopped = "interrupted"
-        return best, stopped, self._shares(best, is_auto)
-
-    def _round(
-        self, number: int, best: State, is_auto: bool, least: float
-    ) -> list[State]:
-        """States to compile next, by rising predicted cost, no two alike."""
-
-        def cost(state: State) -> float:
-            return self._predicted(state, is_auto)
-
-        cost(())
-        plain = self.kernels[()]
-        if plain is not None:
-            self.compiled.add(frozenset(same_program(plain).items()))
-        count = self.options.screens if number == 0 else self.options.screens // 4
-        for rest in _without_one(best):
-            cost(rest)
-        model = GainModel(self.sites, self.model.prior, list(self.model.seen))
-        search(
-            LayoutProblem(self.sites, cost, best),
-            Surrogate(self.options.seed + number, model),
-            Budget(evaluations=count),
+        """The best state of a search that compiles few of the programs it screens."""
+        options, screens = self.options, self.screens[is_auto]
+        found = ScreenedSearch(
+            screens,
+            self.model,
+            lambda state: self._affordable(state, is_auto, base),
+            options.seed,
+            options.screens,
+            options.losses,
         )
-        self.model.seen[:] = model.seen
-        # Choices that hardly matter are left out.
-        ranked = sorted(
-            self.kernels, key=lambda s: (cost(s) * (1 + _EACH_CHOICE * len(s)), str(s))
-        )
-        chosen: list[State] = []
-        for state in ranked:
-            kernels = self.kernels[state]
-            if len(chosen) == _EACH_ROUND or cost(state) >= least * _HOPELESS:
-                break
-            if kernels is None:
-                continue
-            program = frozenset(same_program(kernels).items())
-            if program not in self.compiled:
-                self.compiled.add(program)
-                chosen.append(state)
-        return chosen
+        stopped: Stopped = "interrupted"
+        with contextlib.suppress(KeyboardInterrupt):
+            stopped = found.run(base.cost)
+        best = self._verified(found.best, is_auto, base)
+        cost = screens.cost(best)
+        rests = zip(best, without_one(best), strict=True)
+        gains = {choice.site: screens.cost(rest) / cost - 1 for choice, rest in rests}
+        return best, stopped, gains
 
-    def _predicted(self, state: State, is_auto: bool) -> float:
-        """The predicted cost of a state, exact if all of its kernels are known."""
-        if state not in self.kernels:
-            self.kernels[state] = self.judge.screen(self._question(state, is_auto))
-            self.show(f"{len(self.asked)} programs, {len(self.kernels)} screened")
-        kernels, plain = self.kernels[state], self.kernels.get(())
-        if kernels is None or plain is None:
-            return math.inf if state else self.costs[-1]
-        more = async_bytes(kernels) - async_bytes(plain)
-        return self.known.predict(kernels) + self.options.charge * max(0.0, more)
+    def _affordable(self, state: State, is_auto: bool, base: Verdict) -> float | None:
+        """The cost of a state; `None` where the budget is spent but for the last checks."""
+        if len(self.asked) > self.options.budget - _RESERVED:
+            return None
+        return self._charged(self._ask(state, is_auto), base)
 
-    def _shares(self, best: State, is_auto: bool) -> dict[str, float]:
-        """Savings of each choice, by the predicted costs of the states without it."""
-        if not best:
-            return {}
-        cost = self._predicted(best, is_auto)
-        rests = zip(best, _without_one(best), strict=True)
-        return {
-            choice.site: self._predicted(rest, is_auto) / cost - 1
-            for choice, rest in rests
+    def _verified(self, best: State, is_auto: bool, base: Verdict) -> State:
+        """The state, or a better one that was compiled."""
+        compiled = {
+            state: self._charged(verdict, base)
+            for state in self.screens[is_auto].kernels
+            if (verdict := self.journal.verdicts.get(self._key(state, is_auto)))
         }
+        compiled[best] = self._charged(self._ask(best, is_auto), base)
+        return min(compiled, key=lambda s: (compiled[s], s != best))
+
+    def _new_screens(self, is_auto: bool) -> Screens:
+        def screen(state: State) -> list[HloKernel] | None:
+            count = sum(len(each.kernels) for each in self.screens.values())
+            self.show(f"{len(self.asked)} programs, {count + 1} screened")
+            return self.judge.screen(self._question(state, is_auto))
+
+        return Screens(screen, self.options.charge)
 
     # -- verdicts ----------------------------------------------------------------------
 
     def _checked(self, found: Found) -> Found:
         """The result judged once more, its layouts written out; the baseline if worse."""
+        if self.judge.screens and found.baseline == "default":
+            return found if found.charged < found.base.cost else self._none(found)
         question = self._question(found.best, found.baseline == "auto")
         written = {
             i: layout
@@ -269,13 +230,15 @@ class LayoutSearch:
             replace(question, inputs={**written, **question.inputs})
         )
         charged = self._charged(last, found.base)
-        judged = found.judged + 1
+        found = replace(found, judged=found.judged + 1)
         if charged < found.base.cost * (1 - last.spread):
-            return replace(found, verdict=last, charged=charged, judged=judged)
+            return replace(found, verdict=last, charged=charged)
+        return self._none(found)
+
+    def _none(self, found: Found) -> Found:
+        """The result that no layouts are better than the baseline."""
         base = found.base
-        return replace(
-            found, best=(), verdict=base, charged=base.cost, gains={}, judged=judged
-        )
+        return replace(found, best=(), verdict=base, charged=base.cost, gains={})
 
     def _gains(self, best: State, is_auto: bool, base: Verdict) -> dict[str, float]:
         """Savings of each choice: against the state without it, if that was judged."""
@@ -308,15 +271,9 @@ class LayoutSearch:
             self.journal.note(key, known)
         if key not in self.asked:
             self.asked.add(key)
-            self.known.learn(known.examples)
+            self.screens[False].learn(known.examples)
             least = min(self.costs[-1:] + [known.cost])
             self.costs.append(least)
             self.failures += [known.error] if known.error else []
             self.show(f"{len(self.asked)} programs, {least:.6g} {self.judge.unit}")
         return known
-
-
-def _without_one(state: State) -> Iterator[State]:
-    """The states without one of the choices, in their order."""
-    for choice in state:
-        yield tuple(each for each in state if each != choice)

@@ -4,14 +4,14 @@ import math
 
 import pytest
 
-from meshwright.compile.tune.kernel_costs import (
+from meshwright.compile.tune.layouts.kernel_costs import (
     Example,
     KernelCosts,
     async_bytes,
     examples_of,
     same_program,
 )
-from meshwright.compile.tune.kernels import read_arrays, read_kernels
+from meshwright.compile.tune.layouts.kernels import read_arrays, read_kernels
 from meshwright.run.compilers.hlo import estimated_cycles, unestimated
 
 BODY = """HloModule step, is_scheduled=true
@@ -74,6 +74,54 @@ def test_names_do_not_matter_to_a_kernel_and_layouts_do():
     assert same_program(read_kernels(renamed)) == same_program(read_kernels(text()))
     other = text(order="0,1")
     assert same_program(read_kernels(other)) != same_program(read_kernels(text()))
+
+
+def test_the_logical_order_of_dims_does_not_matter_and_that_in_memory_does():
+    swapped = text().replace("[64,256]{1,0:", "[256,64]{0,1:").replace("_io->", "_oi->")
+    assert swapped != text()
+    assert same_program(read_kernels(swapped)) == same_program(read_kernels(text()))
+    other = swapped.replace("[256,64]{0,1:", "[256,64]{1,0:")
+    assert same_program(read_kernels(other)) != same_program(read_kernels(text()))
+
+
+@pytest.mark.parametrize(
+    ("line", "same", "other"),
+    [
+        (
+            "f32[64]{0} reduce(%p, %z), dimensions={0}, to_apply=%add",
+            "f32[64]{0} reduce(%t, %z), dimensions={1}, to_apply=%sum",
+            "f32[64]{0} reduce(%p, %z), dimensions={1}, to_apply=%add",
+        ),
+        (
+            "f32[64,64]{1,0} transpose(%p), dimensions={1,0}",
+            "f32[64,64]{0,1} transpose(%p), dimensions={0,1}",
+            "f32[64,64]{0,1} transpose(%p), dimensions={1,0}",
+        ),
+    ],
+)
+def test_dims_that_an_op_names_count_as_places_in_memory(line, same, other):
+    """%p has its rows in memory one after another, %t its columns."""
+
+    def program(line):
+        return (
+            "ENTRY %main (p: f32[64,64], t: f32[64,64], z: f32[]) -> f32[64] {\n"
+            "  %p = f32[64,64]{1,0} parameter(0)\n"
+            "  %t = f32[64,64]{0,1} parameter(1)\n"
+            "  %z = f32[] parameter(2)\n"
+            f"  ROOT %r = {line}\n}}\n"
+        )
+
+    keys = [read_kernels(program(each))[0].key for each in (line, same, other)]
+    assert keys[0] == keys[1] != keys[2]
+
+
+def test_the_least_likely_cycles_are_below_the_guess_for_unknown_kernels_alone():
+    costs = KernelCosts()
+    kernels = read_kernels(text())
+    costs.learn(examples_of(kernels, text(final=True)))
+    assert costs.least(kernels) == costs.predict(kernels)
+    others = read_kernels(text(order="0,1"))
+    assert 50 < costs.least(others) < costs.predict(others)
 
 
 def test_unestimated_instructions_are_copies_and_custom_calls():

@@ -10,14 +10,12 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from meshwright.compile.tune.roles import Uses, read_uses
+from meshwright.compile.tune.layouts.roles import Uses, read_uses
 from meshwright.program.ir import Program, Value, num_bytes, show_type
 
 _MOST_SITES = 40
 _LEAST_SHARE = 0.01
 """Smaller values, as a share of the largest one, are no sites."""
-_FULL_RANK = 4
-"""Up to this rank every order of dims is a candidate: 24 orders of rank 4."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,7 +51,9 @@ class Site:
         return show_type(self.shape, self.values[0].dtype)
 
 
-def find_sites(program: Program, paths: Sequence[str]) -> tuple[Site, ...]:
+def find_sites(
+    program: Program, paths: Sequence[str], most: int = _MOST_SITES
+) -> tuple[Site, ...]:
     """Sites by falling weight; paths: names of the program's inputs."""
     uses = read_uses(program, paths)
     groups: dict[str, list[Value]] = {}
@@ -65,8 +65,8 @@ def find_sites(program: Program, paths: Sequence[str]) -> tuple[Site, ...]:
         for signature, values in groups.items()
     }
     largest = max(weights.values(), default=1.0)
-    ranked = sorted(groups, key=lambda s: (-weights[s], s))
-    kept = [s for s in ranked if weights[s] >= _LEAST_SHARE * largest][:_MOST_SITES]
+    ranked = sorted(groups, key=lambda s: -weights[s])  # ties in program order
+    kept = [s for s in ranked if weights[s] >= _LEAST_SHARE * largest][:most]
     return tuple(
         _site(f"v{index:02}", groups[s], uses, weights[s], weights[s] / largest)
         for index, s in enumerate(kept)
@@ -97,11 +97,8 @@ def _site(
 def orders(rank: int) -> Iterator[tuple[int, ...]]:
     """Candidate layouts of a rank, major to minor, the default first.
 
-    Beyond rank 4, all pairs of minor dims, the others in their order.
+    All pairs of minor dims, which tiles span, with the other dims in their order.
     """
-    if rank <= _FULL_RANK:
-        yield from itertools.permutations(range(rank))
-        return
     default = tuple(range(rank))
     yield default
     for pair in itertools.permutations(range(rank), 2):

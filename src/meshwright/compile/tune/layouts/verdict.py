@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, astuple, dataclass
 from typing import Any, Protocol
 
-from meshwright.compile.tune.constrain import Layouts
-from meshwright.compile.tune.kernel_costs import Example
-from meshwright.compile.tune.kernels import HloKernel
+from meshwright.compile.tune.layouts.constrain import Layouts
+from meshwright.compile.tune.layouts.kernel_costs import Example
+from meshwright.compile.tune.layouts.kernels import HloKernel
 from meshwright.run.compilers.server import EntryLayout
 
 

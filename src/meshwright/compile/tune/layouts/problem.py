@@ -7,8 +7,8 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from meshwright.compile.tune.sites import Site, orders
-from meshwright.compile.tune.verdict import Question
+from meshwright.compile.tune.layouts.sites import Site, orders
+from meshwright.compile.tune.layouts.verdict import Question
 from meshwright.program.ir import Program, Value
 
 

@@ -2,118 +2,17 @@
 
 import itertools
 import json
-import math
 
-import jax.numpy as jnp
 import pytest
 
-from meshwright.compile.tune.gain_model import GainModel
-from meshwright.compile.tune.journal import Journal
-from meshwright.compile.tune.kernel_costs import Example
-from meshwright.compile.tune.kernels import HloKernel
-from meshwright.compile.tune.layout_search import LayoutSearch, SearchOptions
-from meshwright.compile.tune.problem import choices_of
-from meshwright.compile.tune.sites import find_sites
-from meshwright.compile.tune.tune import on_one_device
-from meshwright.compile.tune.verdict import Verdict, failed
+from meshwright.compile.tune.layouts.gain_model import GainModel
+from meshwright.compile.tune.layouts.journal import Journal
+from meshwright.compile.tune.layouts.kernel_costs import Example
+from meshwright.compile.tune.layouts.problem import choices_of
+from meshwright.compile.tune.layouts.search import SearchOptions
+from meshwright.compile.tune.layouts.verdict import Verdict, failed
 from meshwright.errors import CompilerError, PlanError, SearchError
-
-
-def decided():
-    def fn(p, x):
-        y = jnp.tanh(x @ p["a"])
-        z = jnp.einsum("btd,dhk->bthk", y, p["b"])
-        return jnp.sum(jnp.einsum("bthk,bshk->bhts", z, z))
-
-    p = {"a": jnp.ones((16, 16)), "b": jnp.ones((16, 2, 8))}
-    return on_one_device(fn, (p, jnp.ones((2, 8, 16))))
-
-
-class FakeJudge:
-    """A compiler with one kernel per value, cheaper with one minor dim by `gains`.
-
-    hidden: values whose other order moves bytes to a copy without an estimate.
-    """
-
-    unit = "cycles"
-    chooses_entry = True
-
-    def __init__(self, gains, auto=1.0, screens=True, hidden=(), fails=()):
-        self.gains, self.auto, self.screens = gains, auto, screens
-        self.hidden, self.fails = hidden, fails
-        self.judged, self.num_screened, self.stop_at = 0, 0, None
-
-    def kernels(self, question):
-        """Key and cost of each value's kernel, and how many copies were moved."""
-        chosen = question.layouts
-        found = []
-        for i, (value, minor, factor) in enumerate(self.gains):
-            order = chosen.get(value)
-            is_best = order is not None and order[-1] == minor
-            found.append(
-                (f"k{i}{order}", 1.0 if order is None else factor if is_best else 1.3)
-            )
-        return found, sum(v in self.hidden for v in chosen)
-
-    def screen(self, question):
-        self.num_screened += 1
-        found, moved = self.kernels(question)
-        kernels = [
-            HloKernel(key, key, 1, key[:2], (math.log(cost),), False, 0.0)
-            for key, cost in found
-        ]
-        copy = HloKernel("copy", "copy", 1, "copy", (1.0,), True, 1000.0 * moved)
-        return [*kernels, copy]
-
-    def judge(self, question):
-        self.judged += 1
-        if self.stop_at == self.judged:
-            raise KeyboardInterrupt
-        if any(value in self.fails for value in question.layouts):
-            return failed("it does not compile")
-        found, moved = self.kernels(question)
-        scale = 100 * (self.auto if question.is_auto else 1.0)
-        examples = [
-            Example(key, key[:2], (math.log(cost),), scale * cost)
-            for key, cost in found
-        ]
-        return Verdict(
-            scale * sum(cost for _, cost in found),
-            unestimated_bytes=1000 * moved,
-            in_layouts=((0, 1), (0, 1, 2), (0, 1, 2)),
-            out_layouts=((),),
-            examples=tuple(examples),
-        )
-
-    confirm = judge
-
-
-def make_gains(sites, factors):
-    """For the first sites that are no inputs, their best minor dim and a factor."""
-    inner = [s for s in sites.values() if not s.role.startswith("input")]
-    return [
-        (site.values[0], 0, factor)
-        for site, factor in zip(inner, factors, strict=False)
-    ]
-
-
-def make_search(judge, sites, program, *, budget=30, journal=None, **options):
-    return LayoutSearch(
-        program,
-        sites,
-        judge,
-        GainModel(sites, {}),
-        SearchOptions(budget, 0, **{"losses": 20, "screens": 60, **options}),
-        journal or Journal(),
-        "fake",
-    )
-
-
-@pytest.fixture
-def program_and_sites():
-    made = decided()
-    program = made.lowered.program
-    return program, {s.name: s for s in find_sites(program, made.captured.paths)}
+from tests.compile.tune.layouts.fake_judge import FakeJudge, make_gains, make_search
 
 
 def test_the_known_best_layouts_are_found_with_screens(program_and_sites):
@@ -152,17 +51,6 @@ def test_where_the_default_is_best_it_is_said_before_the_budget_is_spent(
     assert found.best == ()
     assert found.stopped == "stalled"
     assert found.judged < 20
-
-
-def test_a_gain_that_moves_into_copies_without_an_estimate_is_refused(
-    program_and_sites,
-):
-    program, sites = program_and_sites
-    gains = make_gains(sites, (0.5, 1.0))
-    for charge, is_taken in ((0.0, True), (0.2, False)):
-        judge = FakeJudge(gains, hidden=(gains[0][0],))
-        found = make_search(judge, sites, program, charge=charge).run()
-        assert bool(found.best) is is_taken
 
 
 def test_programs_that_do_not_compile_are_survived_and_listed(program_and_sites):
@@ -224,15 +112,6 @@ def test_the_same_seed_judges_the_same_programs(program_and_sites):
         make_search(judge, sites, program, journal=journal).run()
         histories.append(list(journal.verdicts))
     assert histories[0] == histories[1]
-
-
-def test_shares_say_what_each_layout_saves(program_and_sites):
-    program, sites = program_and_sites
-    found = make_search(
-        FakeJudge(make_gains(sites, (0.5, 0.8))), sites, program, budget=60, losses=40
-    ).run()
-    shares = sorted(found.gains.values(), reverse=True)
-    assert shares[:2] == pytest.approx([50 / 130, 20 / 130], rel=0.05)
 
 
 def test_a_budget_without_room_for_a_search_is_refused():

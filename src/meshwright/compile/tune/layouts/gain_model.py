@@ -14,9 +14,9 @@ from importlib.resources import files
 
 import numpy as np
 
-from meshwright.compile.tune.features import features
-from meshwright.compile.tune.problem import LayoutChoice, State
-from meshwright.compile.tune.sites import Site
+from meshwright.compile.tune.layouts.features import features
+from meshwright.compile.tune.layouts.problem import LayoutChoice, State
+from meshwright.compile.tune.layouts.sites import Site
 
 _LIMIT = 0.3
 """Gains and losses are cut here, as logarithms of ratios: 1.35x."""
@@ -32,7 +32,11 @@ _OPTIMISM = 1.0
 @cache
 def shipped_weights() -> Mapping[str, float]:
     """The weights that come with the package."""
-    text = files("meshwright.compile.tune").joinpath("gain_weights.json").read_text()
+    text = (
+        files("meshwright.compile.tune.layouts")
+        .joinpath("gain_weights.json")
+        .read_text()
+    )
     return json.loads(text)["weights"]
 
 

@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from meshwright.compile.tune.kernels import HloKernel
+from meshwright.compile.tune.layouts.kernels import HloKernel
 from meshwright.run.compilers.hlo import kernel_cycles
 
 _WIDTH = 0.5
 """Distance of features, in units of e, at which a known kernel counts 1/e as much."""
 _OTHER_KIND = 2.0
 """Distance between kernels of different kinds."""
-_MARGIN, _MARGIN_COUNT = 0.1, 10
-"""The error that guesses are taken to have, as if so many had been seen."""
+_MARGIN, _SPREAD, _MARGIN_COUNT = 0.1, 0.25, 10
+"""Mean and deviation of the errors of guesses, as if so many had been seen."""
 _MOST_ERROR = 0.7
 """Larger errors, by a factor of 2, count as this."""
 _FLOOR = 50.0
@@ -73,6 +73,16 @@ class KernelCosts:
         """Cycles of a program of these kernels."""
         return sum(k.runs * self.cycles_of(k) for k in kernels if not k.is_async)
 
+    def least(self, kernels: Sequence[HloKernel]) -> float:
+        """The least cycles that are likely: unknown kernels one deviation cheaper."""
+        mean, spread = self._error()
+        cheaper = math.exp(mean - spread - max(mean, 0.0))
+        return sum(
+            k.runs * self.cycles_of(k) * (1.0 if k.key in self.known else cheaper)
+            for k in kernels
+            if not k.is_async
+        )
+
     def num_unknown(self, kernels: Sequence[HloKernel]) -> int:
         """Kernels that were never compiled."""
         return sum(k.key not in self.known and not k.is_async for k in kernels)
@@ -83,9 +93,14 @@ class KernelCosts:
             return self.known[kernel.key]
         if kernel.key not in self.guesses:
             self.guesses[kernel.key] = self._guess(kernel)
-        mean = sum(self.errors, _MARGIN * _MARGIN_COUNT)
-        error = mean / (len(self.errors) + _MARGIN_COUNT)
-        return self.guesses[kernel.key] * math.exp(max(error, 0.0))
+        return self.guesses[kernel.key] * math.exp(max(self._error()[0], 0.0))
+
+    def _error(self) -> tuple[float, float]:
+        """Mean and standard deviation of the errors of guesses."""
+        count = len(self.errors) + _MARGIN_COUNT
+        mean = sum(self.errors, _MARGIN * _MARGIN_COUNT) / count
+        squares = sum((e - mean) ** 2 for e in self.errors)
+        return mean, math.sqrt((squares + _MARGIN_COUNT * _SPREAD**2) / count)
 
     def _guess(self, kernel: HloKernel) -> float:
         if not self.examples:

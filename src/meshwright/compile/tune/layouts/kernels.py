@@ -20,7 +20,9 @@ _FREE = frozenset(
 _ARRAY = re.compile(r"(\w+)\[([\d,]*)\](?:\{([\d,]*)([^}]*)\})?")
 _CALLS = re.compile(r"calls=%?([\w.\-]+)")
 _OPERAND = re.compile(r"%([\w.\-]+(?:#\d+)?)")
-_NAMES = re.compile(r"%[\w.\-]+")
+_LABELS = re.compile(r"dim_labels=(\w+)_(\w+)->(\w+)")
+_DIMENSIONS = re.compile(r"dimensions=\{([\d,]*)\}")
+_NAMED = re.compile(r", (?:dim_labels=[^,]*|dimensions=\{[^}]*\}|to_apply=%?[\w.\-]+)")
 _BITS = {"pred": 8, "s4": 4, "u4": 4, "bf16": 16}
 _LANES, _SUBLANES = 128, 8
 
@@ -141,9 +143,72 @@ def _type_of(name: str, types: Mapping[str, str]) -> str:
 def _key(
     each: Instruction, operands: Sequence[str], body: Sequence[Instruction]
 ) -> str:
-    lines = [each.opcode, each.type, *operands, _plain(each.rest)]
-    lines += [f"{line.opcode} {line.type} {_plain(line.rest)}" for line in body]
-    return hashlib.sha256(_renamed("\n".join(lines)).encode()).hexdigest()[:16]
+    """A hash of what decides the cost: ops, and arrays as they lie in memory.
+
+    Kernels that differ by the names or the logical order of dims alone are equal.
+    """
+    types = {line.name: line.type for line in body}
+    lines = [_physical_line(each, operands)]
+    lines += sorted(
+        _physical_line(line, [types.get(name, "") for name in _operands(line)])
+        for line in body
+        if line.opcode not in ("parameter", "bitcast")
+    )
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+
+
+def _physical_line(line: Instruction, operands: Sequence[str]) -> str:
+    """An instruction with dims in the order in which they lie in memory."""
+    rest = _NAMED.sub("", _plain(line.rest).partition(")")[2])
+    labels = " ".join((*_labels(line, operands), *_dimensions(line, operands)))
+    types = (_physical(text) for text in (line.type, *operands))
+    return f"{line.opcode} {labels} {rest} {'; '.join(types)}"
+
+
+def _physical(text: str) -> str:
+    """Array types with dims major to minor."""
+    return _ARRAY.sub(
+        lambda m: f"{m[1]}[{','.join(_in_order(m[2].split(','), m[3]))}]{m[4]}", text
+    )
+
+
+def _in_order(items: Sequence[str], layout: str | None) -> list[str]:
+    """Items of dims, major to minor by a minor-to-major layout."""
+    order = [d for d in reversed(_numbers(layout or "")) if d < len(items)]
+    return [items[d] for d in order] if order else list(items)
+
+
+def _dimensions(line: Instruction, operands: Sequence[str]) -> list[str]:
+    """The dims that an op names, as places in memory order.
+
+    Reductions and transposes name dims of their operand, other ops those of their result.
+    """
+    named = _DIMENSIONS.search(line.rest)
+    if named is None or not operands:
+        return []
+    dims = [int(d) for d in named[1].split(",") if d]
+    of_operand = line.opcode in ("reduce", "transpose")
+    found = _ARRAY.search(operands[0] if of_operand else line.type)
+    result = _ARRAY.search(line.type)
+    if found is None or result is None:
+        return [named[1]]
+    if line.opcode == "transpose":
+        dims = [int(d) for d in _in_order([str(d) for d in dims], result[3])]
+    rank = range(found[2].count(",") + 1)
+    places = _in_order([str(d) for d in rank], found[3])
+    return [str(places.index(str(d))) for d in dims if str(d) in places]
+
+
+def _labels(line: Instruction, operands: Sequence[str]) -> list[str]:
+    """XLA's dim labels of both operands and the result of a product, major to minor."""
+    labels = _LABELS.search(line.rest)
+    if labels is None:
+        return []
+    texts = zip((*operands[:2], line.type), labels.groups(), strict=False)
+    return [
+        "".join(_in_order(letters, found[3] if (found := _ARRAY.search(text)) else ""))
+        for text, letters in texts
+    ]
 
 
 def _plain(rest: str) -> str:
@@ -152,12 +217,6 @@ def _plain(rest: str) -> str:
         r", (?:metadata|backend_config|sharding|calls|frontend_attributes)=.*", "", rest
     )
     return re.sub(r"/\*.*?\*/", "", rest)
-
-
-def _renamed(text: str) -> str:
-    """The text with names numbered in order of appearance."""
-    numbers: dict[str, str] = {}
-    return _NAMES.sub(lambda m: numbers.setdefault(m[0], f"%{len(numbers)}"), text)
 
 
 def _kind(each: Instruction, body: Sequence[Instruction]) -> str:
@@ -177,17 +236,9 @@ def _minors(product: Instruction, body: Sequence[Instruction]) -> str:
 
     By the letters of XLA's dim labels: batch, feature, input, output, space.
     """
-    labels = re.search(r"dim_labels=(\w+)_(\w+)->(\w+)", product.rest)
-    if labels is None:
-        return ""
     types = {line.name: line.type for line in body}
-    names = [*_operands(product)[:2], product.name]
-    parts: list[str] = []
-    for name, letters in zip(names, labels.groups(), strict=True):
-        arrays = read_arrays(types.get(name, ""))
-        order = arrays[0].layout[:2] if arrays else ()
-        parts.append("".join(letters[d] for d in order if d < len(letters)))
-    return " ".join(parts)
+    operands = [types.get(name, "") for name in _operands(product)[:2]]
+    return " ".join(letters[:-3:-1] for letters in _labels(product, operands))
 
 
 def _features(

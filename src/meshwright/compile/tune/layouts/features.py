@@ -3,8 +3,8 @@
 import math
 from collections.abc import Iterator
 
-from meshwright.compile.tune.problem import LayoutChoice
-from meshwright.compile.tune.sites import Site
+from meshwright.compile.tune.layouts.problem import LayoutChoice
+from meshwright.compile.tune.layouts.sites import Site
 
 _LANES, _SUBLANES = 128, 8
 """The tile to which a TPU pads the two minor dims."""

@@ -4,10 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.experimental.layout import Layout, with_layout_constraint
 
-from meshwright.compile.tune.constrain import LAYOUT_CONSTRAINT, constrain
-from meshwright.compile.tune.problem import choices_of, question_of
-from meshwright.compile.tune.sites import find_sites, orders
+import meshwright as mw
+from meshwright.compile.tune.layouts.constrain import LAYOUT_CONSTRAINT, constrain
+from meshwright.compile.tune.layouts.problem import choices_of, question_of
+from meshwright.compile.tune.layouts.roles import read_uses
+from meshwright.compile.tune.layouts.sites import find_sites, orders
 from meshwright.compile.tune.tune import on_one_device
 from meshwright.run.local.execute import run_program
 
@@ -121,8 +124,48 @@ def test_arguments_get_formats_and_other_values_constraints():
     assert set(question.layouts) == {*other.values, *other.twins}
 
 
-def test_orders_are_all_up_to_rank_four_and_pairs_of_minor_dims_beyond():
-    assert len(list(orders(4))) == 24
+def test_orders_are_all_pairs_of_minor_dims_with_the_others_in_their_order():
+    assert len(list(orders(3))) == 6
+    assert (1, 3, 2, 0) in orders(4)
+    assert (3, 1, 2, 0) not in orders(4)
     found = list(orders(6))
     assert found[0] == (0, 1, 2, 3, 4, 5)
     assert len(found) == len(set(found)) == 30
+
+
+def test_a_step_with_layout_constraints_of_its_own_is_partitioned():
+    def fn(w, x):
+        y = with_layout_constraint(x @ w, Layout((1, 0)))
+        return jnp.sum(jnp.tanh(y) ** 2)
+
+    args = jnp.ones((8, 16)) / 8, jnp.arange(32.0).reshape(4, 8) / 32
+    step = mw.partition(jax.grad(fn), {"data": 2}, [mw.shard({"x": 0}, "data")])
+    ops = step.plan(*args).decided.lowered.program.ops
+    constrained = [op for op in ops if op.kind == "layout_constraint"]
+    assert [op.results[0].shape for op in constrained] == [(2, 16), (2, 16)]
+    np.testing.assert_allclose(step(*args), jax.grad(fn)(*args), rtol=1e-5)
+
+
+def test_a_gradient_is_found_where_only_parameters_have_one():
+    """Three values are then multiplied with the input, all of the same type."""
+
+    def loss(p, x):
+        q, k, v = (jnp.einsum("btd,dhk->bthk", x, p[name]) for name in "qkv")
+        scores = jax.nn.softmax(jnp.einsum("bthd,bshd->bhts", q, k))
+        return jnp.sum(jnp.einsum("bhts,bshd->bthd", scores, v) ** 2)
+
+    args = {name: jnp.ones((8, 2, 4)) for name in "qkv"}, jnp.ones((2, 16, 8))
+    program = on_one_device(jax.grad(loss), args).lowered.program
+    uses = read_uses(program, ("k", "q", "v", "x"))
+    heads = [v for v in uses if v.shape == (2, 16, 2, 4) and uses[v].twin]
+    twins = [uses[v].twin for v in heads]
+    assert len(set(twins)) == 3
+    weights = [uses[v].maker.operands[1] for v in heads]
+    gradients = [
+        next(op for op, _ in uses[twin].readers if op.kind == "dot_general").results[0]
+        for twin in twins
+    ]
+    moved = {op.operands[0]: op.results[0] for op in program.ops}
+    assert [program.outputs[program.inputs.index(w)] for w in weights] == [
+        moved[g] for g in gradients
+    ]

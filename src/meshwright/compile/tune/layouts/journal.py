@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from meshwright.compile.tune.verdict import Verdict
+from meshwright.compile.tune.layouts.verdict import Verdict
 from meshwright.errors import PlanError
 
 

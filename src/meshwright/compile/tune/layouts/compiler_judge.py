@@ -7,10 +7,10 @@ from typing import Any
 
 import jax
 
-from meshwright.compile.tune.constrain import constrain
-from meshwright.compile.tune.kernel_costs import examples_of
-from meshwright.compile.tune.kernels import HloKernel, read_kernels
-from meshwright.compile.tune.verdict import Question, Verdict, failed
+from meshwright.compile.tune.layouts.constrain import constrain
+from meshwright.compile.tune.layouts.kernel_costs import examples_of
+from meshwright.compile.tune.layouts.kernels import HloKernel, read_kernels
+from meshwright.compile.tune.layouts.verdict import Question, Verdict, failed
 from meshwright.errors import CompilerError
 from meshwright.partitioner.lower import Lowered
 from meshwright.run.compilers.confirm import DeviceStep
