@@ -60,7 +60,7 @@ class _Tiles:
 
 
 def _shares(kernel: CpuKernel, tiles: _Tiles, sizes: Floats) -> list[Floats]:
-    """How sizes of tiles divide each other, and how many tiles there are."""
+    """The divisibility of the sizes of tiles by each other, and the number of tiles."""
     result = ~tiles.sums
     groups = np.ceil(sizes / tiles.group)
     steps = np.ceil(tiles.group / tiles.vector)

@@ -43,7 +43,7 @@ class TileModel:
     _guesses: dict[Tiling, float] = field(default_factory=dict)
 
     def weights(self, state: Any, actions: Sequence[Tiling]) -> Sequence[float]:
-        """How promising each tiling is, whatever the state."""
+        """The promise of each tiling, whatever the state."""
         del state
         if not actions:
             return []
