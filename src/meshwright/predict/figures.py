@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from meshwright.partitioner.lower import executions
-from meshwright.partitioner.structure.structure import find_structure
 from meshwright.predict.energy import Location
 from meshwright.predict.estimate import Estimate
 from meshwright.predict.simulate.shares import LineTime, bound_times, line_times
@@ -56,7 +54,6 @@ class Figures:
     compute_bounds: seconds of computation by what limits it: "matrix" and "vector" unit,
         "memory", and the "launch" of kernels.
     lines: the source lines that take most of the step, the longest first.
-    num_parameters: elements of all parameters, before they are partitioned.
     """
 
     machine: str
@@ -77,7 +74,6 @@ class Figures:
     collective_runs: tuple[int, ...] = ()
     compute_bounds: Mapping[str, float] = field(default_factory=dict[str, float])
     lines: tuple[LineTime, ...] = ()
-    num_parameters: int = 0
 
     @property
     def fits(self) -> bool:
@@ -111,14 +107,7 @@ def make_figures(decided: Decided, found: Estimate, place: Location | None) -> F
         is_peak_power=has_power and chip.mean_w is None,
         compute_bounds=bound_times(found.timeline),
         lines=tuple(line_times(found.timeline)[:_LARGEST]),
-        num_parameters=_num_parameters(decided),
     )
-
-
-def _num_parameters(decided: Decided) -> int:
-    """Elements of all parameters, which are found by data dependence."""
-    inputs = decided.captured.program.inputs
-    return sum(math.prod(inputs[i].shape) for i in find_structure(decided.work).params)
 
 
 def _largest(decided: Decided, found: Estimate) -> Iterator[LiveValue]:

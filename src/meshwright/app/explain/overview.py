@@ -74,8 +74,8 @@ def figure_rows(plan: PlanRecord, figures: Figures) -> Iterator[tuple[str, str]]
         f"{show_bytes(peak)} of {show_bytes(usable)} on each device "
         f"({show_share(peak / usable)}): {fits}",
     )
-    if figures.num_parameters:
-        yield "parameters", show_count(figures.num_parameters)
+    if plan.num_parameters:
+        yield "parameters", show_count(plan.num_parameters)
     yield from activity_rows(figures)
     spent = [
         "" if figures.energy_j is None else show_si(figures.energy_j, "J"),

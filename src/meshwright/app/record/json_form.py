@@ -30,7 +30,7 @@ from meshwright.partitioner.tactics import (
 )
 from meshwright.predict.figures import Figures
 
-FORMAT = 4
+FORMAT = 5
 """Version of the JSON form; plans of other versions are refused."""
 
 _ROWS = {
@@ -48,6 +48,7 @@ _HINTS: dict[str, Any] = {
     "whole": tuple[str, ...],
     "name": str,
     "figures": Figures | None,
+    "num_parameters": int,
     "tokens_per_step": int | None,
     "token_input": str,
     "recompute": tuple[tuple[str, ...], ...],
@@ -72,6 +73,7 @@ def record_to_json(plan: PlanRecord, candidates: Sequence[Sequence[str]]) -> str
         "whole": list(plan.whole),
         "name": plan.name,
         "figures": plan.figures and asdict(plan.figures),
+        "num_parameters": plan.num_parameters,
         "tokens_per_step": plan.tokens_per_step,
         "token_input": plan.token_input,
         "recompute": [list(t.keep) for t in tactics if isinstance(t, Recompute)],
@@ -101,6 +103,7 @@ def fields_from_json(text: str) -> dict[str, Any]:
         ]
         read["mesh"], read["gather"] = Mesh(read["mesh"]), Gather(read["gather"])
         read["recorded_candidates"] = read.pop("candidates")
+        read["recorded_parameters"] = read.pop("num_parameters")
         read["recorded_code"] = "\n".join(read.pop("code"))
         rewriting = [Recompute(names) for names in read.pop("recompute")]
         return {**read, "recorded": (*rewriting, *map(Recorded, decisions))}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from jax.sharding import PartitionSpec
@@ -14,6 +15,7 @@ from meshwright.errors import PlanError
 from meshwright.machine import Mesh
 from meshwright.partitioner.decide import Decided
 from meshwright.partitioner.lower import Gather
+from meshwright.partitioner.structure.structure import find_structure
 from meshwright.partitioner.tactics import (
     Tactic,
 )
@@ -146,6 +148,7 @@ class PlanRecord:
         the same decisions again, and Python code of such tactics.
     recorded_candidates: for a searched plan that was read from JSON, the rows of the
         table of simulated plans.
+    recorded_parameters: for a plan that was read from JSON, see `num_parameters`.
     search: the search by which `autoplan` found the plan; `None` for a plan made from
         given tactics, or read from JSON.
     fixed: shardings in the user's own code that cut a value, or forbid that it is cut.
@@ -171,10 +174,23 @@ class PlanRecord:
     recorded_candidates: tuple[tuple[str, ...], ...] = field(
         default=(), compare=False, repr=False
     )
+    recorded_parameters: int = field(default=0, compare=False, repr=False)
     estimate: Estimate | None = field(default=None, compare=False, repr=False)
     search: SearchResult | None = field(default=None, compare=False, repr=False)
     tokens_per_step: int | None = None
     token_input: str = ""
+
+    @cached_property
+    def num_parameters(self) -> int:
+        """Elements of all parameters before they are partitioned; 0 if there are none.
+
+        They are found by data dependence, which takes time, when somebody asks.
+        """
+        if self.decided is None:
+            return self.recorded_parameters
+        inputs = self.decided.captured.program.inputs
+        params = find_structure(self.decided.work).params
+        return sum(math.prod(inputs[i].shape) for i in params)
 
 
 def require_plans(plans: Iterable[PlanRecord]) -> tuple[PlanRecord, ...]:

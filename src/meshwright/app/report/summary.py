@@ -50,7 +50,7 @@ def _cards(plan: PlanRecord, figures: Figures) -> list[tuple[str, str, str]]:
         ("model FLOP utilisation", show_share(figures.mfu), "of the 16-bit peak"),
         (
             "parameters",
-            show_count(figures.num_parameters) if figures.num_parameters else NONE,
+            show_count(plan.num_parameters) if plan.num_parameters else NONE,
             "before they are partitioned",
         ),
         (

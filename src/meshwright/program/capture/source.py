@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sysconfig
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +36,15 @@ class Source:
 
     def __str__(self) -> str:
         user, library = _locate(self.traceback)
-        return user or (str(self.outer) if self.outer else "") or library
+        if user:
+            return _shorten(user)
+        return (str(self.outer) if self.outer else "") or _shorten(library)
 
     def __bool__(self) -> bool:
         return bool(str(self))
 
 
+@lru_cache(maxsize=1 << 14)  # equal layers have equal tracebacks
 def _locate(traceback: Any) -> tuple[str, str]:
     """The innermost lines of the user's code, and of libraries other than JAX."""
     if traceback is None:
@@ -50,9 +53,9 @@ def _locate(traceback: Any) -> tuple[str, str]:
     for code, last in zip(*traceback.raw_frames(), strict=True):
         path = code.co_filename
         if not _is_library(path):
-            return f"{_shorten(path)}:{_line(traceback, code, last)}", fallback
+            return f"{path}:{_line(traceback, code, last)}", fallback
         if not fallback and f"{os.sep}jax{os.sep}" not in path and _PACKAGE not in path:
-            fallback = f"{_shorten(path)}:{_line(traceback, code, last)}"
+            fallback = f"{path}:{_line(traceback, code, last)}"
     return "", fallback
 
 
