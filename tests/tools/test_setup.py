@@ -102,7 +102,7 @@ def test_an_old_python_is_refused_with_the_way_out(tmp_path: Path):
     assert not (tmp_path / ".venv").exists()
 
 
-PARTS = ("test", "docs", "test-wheel", ".venv-oldest/.installed")
+PARTS = ("test", "docs", "test-wheel", ".venv-oldest/.installed", "test-iree")
 """What `.ci/run` makes, beside the checks that it runs itself."""
 
 

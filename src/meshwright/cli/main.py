@@ -34,7 +34,7 @@ COMMANDS = {
     ),
     "tune": (
         "Running and compiling (run)",
-        "Find layouts of arguments, results and values that cost less than the default.",
+        "Find layouts of values, or tiles of kernels, that cost less than the default.",
     ),
     "machines": (
         "Machines (machine)",

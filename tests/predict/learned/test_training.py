@@ -55,9 +55,8 @@ def same_params(one, other):
     return all(np.array_equal(a, b) for a, b in pairs)
 
 
-@pytest.mark.parametrize(
-    "loss", [Loss.HINGE, pytest.param(Loss.LIST_MLE, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", list(Loss))
 def test_layouts_of_an_unseen_program_are_ranked(loss):
     config = small(loss=loss, epochs=60, learning_rate=1e-2)
     model = train([layout_program(seed=s) for s in range(6)], config)
@@ -77,10 +76,13 @@ def test_tilings_of_an_unseen_kernel_are_ranked():
 @pytest.mark.parametrize(
     "options",
     [
-        {},
-        {"segments": SegmentOptions(num_nodes=4, trained=2, head_epochs=2)},
+        pytest.param({}, id="whole"),
+        pytest.param(
+            {"segments": SegmentOptions(num_nodes=4, trained=2, head_epochs=2)},
+            id="segments",
+            marks=pytest.mark.slow,
+        ),
     ],
-    ids=["whole", "segments"],
 )
 def test_a_killed_training_resumes_to_the_same_model(tmp_path, options):
     graphs = [layout_program(seed=s) for s in range(2)]
