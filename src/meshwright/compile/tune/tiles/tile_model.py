@@ -43,7 +43,7 @@ class TileModel:
     _guesses: dict[Tiling, float] = field(default_factory=dict)
 
     def weights(self, state: Any, actions: Sequence[Tiling]) -> Sequence[float]:
-        """The promise of each tiling, whatever the state."""
+        """A weight for each tiling, the larger the less time is predicted for it."""
         del state
         if not actions:
             return []
