@@ -71,3 +71,19 @@ class AssignmentError(MeshwrightError):
 
 class LearnedError(MeshwrightError):
     """A data set, model or checkpoint of learned costs is missing, corrupt or unfit."""
+
+
+class ClusterError(MeshwrightError):
+    """The cluster refused a request, or lost what the request needs."""
+
+
+class CheckpointError(MeshwrightError):
+    """A checkpoint cannot be written or restored, or its directory has another writer."""
+
+
+class RecipeError(MeshwrightError):
+    """The recipe of a training run cannot be read, or asks for what there is not."""
+
+
+class ReplicaError(MeshwrightError):
+    """A replica failed, or replicas differ where they must be equal."""

@@ -1,0 +1,302 @@
+"""`Checkpoints`: a directory of checkpoints, which one run writes and others read."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from os import PathLike
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from meshwright.errors import CheckpointError, MeshwrightWarning
+from meshwright.run.checkpoint.directory import (
+    TRASH,
+    empty_trash,
+    local_directory,
+    set_aside,
+)
+from meshwright.run.checkpoint.fingerprint import fingerprints
+from meshwright.run.checkpoint.orbax_import import import_orbax
+from meshwright.run.checkpoint.process_group import make_group
+from meshwright.run.checkpoint.reading import ABOUT, STATE, committed_steps, read_saved
+from meshwright.run.checkpoint.records import Restored, Saved, Skipped
+from meshwright.run.checkpoint.restoring import (
+    Damaged,
+    newest_first,
+    restore_step,
+)
+from meshwright.run.checkpoint.retention import Retention
+from meshwright.run.checkpoint.state_leaves import (
+    describe_leaf,
+    named_leaves,
+    require_leaves,
+    restore_targets,
+)
+from meshwright.run.checkpoint.writer_lock import WriterLock, acquire_lock
+
+
+class _Plan(Protocol):
+    def to_json(self) -> str: ...
+
+
+class Checkpoints:
+    """The checkpoints of one directory, of which one process group writes and many read.
+
+    A checkpoint is committed by Orbax with one rename of a directory, which a file system
+    does wholly or not at all. The list of checkpoints is the list of these directories, so
+    that list and arrays never disagree, and no index needs a transaction: a reader sees the
+    last committed checkpoint while the next one is written, and after a crash only what was
+    committed. Old checkpoints are first renamed, then deleted, for the same reason.
+
+    In several processes of `jax.distributed`, all call the same methods in the same order;
+    they read and write their own parts, and all raise the same errors.
+    """
+
+    def __init__(  # noqa: PLR0913  the retention policy
+        self,
+        directory: str | PathLike[str],
+        *,
+        keep: int | None = 3,
+        every: int | None = None,
+        best: int = 0,
+        metric: str = "loss",
+        mode: str = "min",
+        read_only: bool = False,
+    ) -> None:
+        """Open a directory of a file system that all processes share; it may be new.
+
+        keep, every, best, metric, mode: the fields of `Retention`, which say what is
+            kept.
+        read_only: for a process that only reads, beside the writer. Otherwise this is the
+            only writer until `close`, or until the process ends.
+        Raises `CheckpointError` if the directory has another writer, naming it, or if
+        Orbax is missing (`meshwright[checkpoint]`).
+        """
+        import_orbax()
+        self.retention = Retention(keep, every, best, metric, mode)
+        self.directory = local_directory(directory)
+        self.read_only = read_only
+        self._group = make_group()
+        self._lock: WriterLock | None = None
+        self._manager: Any = None
+        if not read_only:
+            self._open()
+
+    # -- writing -----------------------------------------------------------------------
+
+    def save(
+        self,
+        step: int,
+        state: Any,
+        *,
+        plan: _Plan | str | None = None,
+        position: Any = None,
+        metrics: Mapping[str, float] | None = None,
+    ) -> None:
+        """Begin to save a state; this returns once the state may change, or be donated.
+
+        state: any pytree of arrays, PRNG keys as well. plan: a plan, or its JSON.
+        position: place in the data, any JSON value. metrics: numbers by name.
+        Arrays are written in the background. Raises `CheckpointError` if the step is saved
+        already, or if the save before this one failed.
+        """
+        manager = self._writable()
+        _require_step(step)
+        require_leaves(state)
+        if step in self.steps:
+            raise CheckpointError(
+                f"{self.directory} has step {step} already; it has "
+                f"{', '.join(map(str, self.steps))}"
+            )
+        leaves = named_leaves(state)
+        sums = fingerprints(list(leaves.values()))
+        about = {
+            "step": step,
+            "position": position,
+            "metrics": {name: float(x) for name, x in (metrics or {}).items()},
+            "plan": plan if isinstance(plan, str | None) else plan.to_json(),
+            "saved_at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "arrays": {
+                name: describe_leaf(leaf) | {"fingerprint": each}
+                for (name, leaf), each in zip(leaves.items(), sums, strict=True)
+            },
+        }
+        arguments = import_orbax().args
+        items = arguments.Composite(
+            **{
+                STATE: arguments.StandardSave({STATE: state}),
+                ABOUT: arguments.JsonSave(about),
+            }
+        )
+        with _as_checkpoint_error(f"saving step {step} in {self.directory} failed"):
+            manager.save(step, args=items, metrics=about["metrics"], force=True)
+
+    def wait(self) -> None:
+        """Wait until all that was saved is committed; `CheckpointError` if that fails."""
+        manager = self._writable()
+        with _as_checkpoint_error(f"saving in {self.directory} failed"):
+            manager.wait_until_finished()
+        self._empty_trash()
+
+    def close(self) -> None:
+        """Wait for what was saved, and let another process write."""
+        manager, self._manager = self._manager, None
+        try:
+            if manager is not None:
+                with _as_checkpoint_error(f"saving in {self.directory} failed"):
+                    manager.close()
+                self._empty_trash()
+        finally:
+            lock, self._lock = self._lock, None
+            if lock is not None:
+                lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # -- reading -----------------------------------------------------------------------
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """The committed steps, in order, as they are now."""
+        steps = committed_steps(self.directory) if self._group.is_first else []
+        return tuple(self._group.from_first(steps))
+
+    @property
+    def latest(self) -> int | None:
+        """The newest committed step; `None` if there is none."""
+        return max(self.steps, default=None)
+
+    def saved(self, step: int) -> Saved:
+        """What was saved with a state, without reading the state."""
+        try:
+            return read_saved(self.directory / str(step))
+        except Exception as error:
+            raise CheckpointError(
+                f"step {step} of {self.directory} cannot be read ({error}); committed are "
+                f"{', '.join(map(str, self.steps)) or 'none'}"
+            ) from error
+
+    def restore(
+        self, like: Any, shardings: Any = None, step: int | None = None
+    ) -> Restored:
+        """The newest checkpoint that is whole, on any mesh and number of devices.
+
+        like: arrays or `ShapeDtypeStruct`s in the structure of the state.
+        shardings: the plan that will run, of which `like` is an argument; or a tree of
+            shardings as `like`, or one for all. By default those of the leaves of `like`.
+        step: this checkpoint and no other; an error if it is damaged.
+        A damaged checkpoint is skipped with a warning that names the first array that
+        cannot be read or has changed; the writer moves it to the folder "damaged". Raises
+        `CheckpointError` if there is none, or if its state is another than `like`.
+        """
+        targets = restore_targets(like, shardings)
+        skipped: list[Skipped] = []
+        for each in newest_first(self.directory, self._group, step):
+            try:
+                restored = restore_step(
+                    self.directory / str(each), targets, self._group
+                )
+            except Damaged as damage:
+                if each not in self.steps:  # the writer has deleted it meanwhile
+                    continue
+                skipped.append(Skipped(each, str(damage)))
+                if step is not None:
+                    raise CheckpointError(
+                        f"step {each} of {self.directory} is damaged: {damage}"
+                    ) from None
+                continue
+            self._report(skipped)
+            return Restored(restored[0], restored[1], tuple(skipped))
+        raise CheckpointError(
+            "\n".join(
+                [
+                    f"{self.directory} has no checkpoint that can be restored",
+                    *map(str, skipped),
+                ]
+            )
+        )
+
+    def __str__(self) -> str:
+        lines = [f"checkpoints in {self.directory}, keeps {self.retention}"]
+        for step in self.steps:
+            try:
+                lines.append(f"  {read_saved(self.directory / str(step))}")
+            except Exception as error:  # noqa: BLE001  damage is printed, too
+                lines.append(f"  step {step}: cannot be read ({error})")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    # -- the directory -----------------------------------------------------------------
+
+    def _open(self) -> None:
+        """Become the writer: lock, remove what a killed writer left, start Orbax."""
+        refused = None
+        if self._group.is_first:
+            try:
+                self.directory.mkdir(parents=True, exist_ok=True)
+                self._lock = acquire_lock(self.directory)
+            except (OSError, CheckpointError) as error:
+                refused = str(error)
+        refused = self._group.from_first(refused)
+        if refused is not None:
+            raise CheckpointError(refused)
+        self._empty_trash()
+        orbax = import_orbax()
+        options = orbax.CheckpointManagerOptions(
+            preservation_policy=self.retention.policy(),
+            best_fn=self.retention.score,  # makes Orbax write the metrics
+            todelete_subdir=TRASH,
+            cleanup_tmp_directories=True,
+            save_root_metadata=False,
+        )
+        self._manager = orbax.CheckpointManager(str(self.directory), options=options)
+
+    def _writable(self) -> Any:
+        if self._manager is None:
+            why = "opened with read_only=True" if self.read_only else "closed"
+            raise CheckpointError(f"{self.directory} is {why}; open it again to save")
+        return self._manager
+
+    def _empty_trash(self) -> None:
+        if self._group.is_first:
+            empty_trash(self.directory)
+
+    def _report(self, skipped: list[Skipped]) -> None:
+        """Warn of damaged checkpoints, and as the writer set them aside."""
+        for each in skipped:
+            warnings.warn(f"{self.directory}: {each}", MeshwrightWarning, stacklevel=3)
+        if self._manager is None or not skipped:
+            return
+        if self._lock is not None:
+            for each in skipped:
+                set_aside(self.directory, each.step)
+        self._group.gather(None)  # all see the directory without them
+        self._manager.reload()
+
+
+def _require_step(step: object) -> None:
+    if isinstance(step, bool) or not isinstance(step, int) or step < 0:
+        raise CheckpointError(f"step is {step!r}; wanted a number, 0 or more")
+
+
+@contextmanager
+def _as_checkpoint_error(what: str) -> Generator[None]:
+    """A body in which what Orbax raises becomes a `CheckpointError`."""
+    try:
+        yield
+    except CheckpointError:
+        raise
+    except Exception as error:
+        raise CheckpointError(f"{what}: {error}") from error
