@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import jax
 
@@ -34,11 +34,14 @@ from meshwright.program.records import paused_collector
 
 if TYPE_CHECKING:
     from meshwright.app.plan import Plan
+    from meshwright.app.step.cluster_step import ClusterStep
+    from meshwright.run.cluster.client import Slice
 
 # A call needs no plan: `app.plan`, which imports the simulation, is imported when used.
 
 
-def partition(  # noqa: PLR0913  the options of `jax.jit`
+@overload
+def partition(
     fn: Callable[..., Any],
     mesh: Mesh | jax.sharding.Mesh | Mapping[str, int] | Plan,
     tactics: Sequence[Tactic] = (),
@@ -48,7 +51,30 @@ def partition(  # noqa: PLR0913  the options of `jax.jit`
     static_argnames: Names = None,
     donate_argnums: Numbers = None,
     donate_argnames: Names = None,
-) -> Partitioned:
+) -> Partitioned: ...
+@overload
+def partition(
+    fn: Callable[..., Any],
+    mesh: Slice,
+    tactics: Sequence[Tactic] = (),
+    *,
+    gather: str | Gather | None = None,
+    static_argnums: Numbers = None,
+    static_argnames: Names = None,
+    donate_argnums: Numbers = None,
+    donate_argnames: Names = None,
+) -> ClusterStep: ...
+def partition(  # noqa: PLR0913  the options of `jax.jit`
+    fn: Callable[..., Any],
+    mesh: Mesh | jax.sharding.Mesh | Mapping[str, int] | Plan | Slice,
+    tactics: Sequence[Tactic] = (),
+    *,
+    gather: str | Gather | None = None,
+    static_argnums: Numbers = None,
+    static_argnames: Names = None,
+    donate_argnums: Numbers = None,
+    donate_argnames: Names = None,
+) -> Partitioned | ClusterStep:
     """The function `fn`, partitioned over a mesh by tactics.
 
     fn: a function of pytrees, as for `jax.jit`, or a jitted function, whose static and
@@ -56,7 +82,8 @@ def partition(  # noqa: PLR0913  the options of `jax.jit`
     mesh: a `Mesh`, a `jax.sharding.Mesh`, or axis sizes by name. Or a `Plan`, made here
         or loaded: its mesh, decisions and `gather` are used, and a call raises
         `TacticError` if the function or the types of its arguments are not those that
-        were planned.
+        were planned. Or a `Slice` of a cluster, on which the result, a `ClusterStep`,
+        then runs.
     tactics: applied in order; each is propagated before the next is applied.
     gather: "shared", the default, gathers a value once for all ops that need it
         unsharded; "at_use" gathers it again for each of them, so that the gathered
@@ -66,6 +93,8 @@ def partition(  # noqa: PLR0913  the options of `jax.jit`
     _require_function(fn)
     if not isinstance(tactics, Sequence) and _plan_decisions(tactics) is not None:
         raise TacticError("a plan goes where the mesh is: mw.partition(fn, plan)")
+    on = _slice(mesh)
+    mesh = mesh if on is None else on.mesh
     given = _plan_decisions(mesh)
     if given is not None:
         if tactics or gather is not None:
@@ -73,7 +102,7 @@ def partition(  # noqa: PLR0913  the options of `jax.jit`
                 "a plan has tactics and gather already; give the plan alone"
             )
         mesh, tactics, gather = given
-    return Partitioned(
+    step = Partitioned(
         fn,
         as_mesh(mesh),  # pyright: ignore[reportArgumentType]
         as_tactics(tactics),
@@ -83,6 +112,11 @@ def partition(  # noqa: PLR0913  the options of `jax.jit`
         argument_names(fn, donate_argnums, donate_argnames)
         | argument_names(fn, *jit_options(fn, "donate")),
     )
+    if on is None:
+        return step
+    from meshwright.app.step.cluster_step import ClusterStep
+
+    return ClusterStep(step, on)
 
 
 def _require_function(fn: Any) -> None:
@@ -95,6 +129,15 @@ def _require_function(fn: Any) -> None:
             f"{fn.__name__} is a function of nnx.jit, which changes modules in place; use "
             f"mw.nnx.partition({fn.__name__}, mesh, tactics), which does so as well"
         )
+
+
+def _slice(mesh: Any) -> Slice | None:
+    """The mesh, if it is a slice of a cluster."""
+    if isinstance(mesh, Mesh | jax.sharding.Mesh | Mapping):
+        return None
+    from meshwright.run.cluster.client import Slice
+
+    return mesh if isinstance(mesh, Slice) else None
 
 
 def _plan_decisions(plan: Any) -> tuple[Mesh, Sequence[Tactic], Gather] | None:
@@ -149,11 +192,11 @@ class Partitioned:
 
     def decide(self, *args: Any, **kwargs: Any) -> Decided:
         """The decisions and the device program for these arguments, without a full plan."""
-        return self._specialize(args, kwargs)[0].decided
+        return self.specialize(args, kwargs)[0].decided
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run on the devices of this process; results have the plan's `out_shardings`."""
-        specialized, leaves = self._specialize(args, kwargs)
+        specialized, leaves = self.specialize(args, kwargs)
         require_arrays(specialized.captured.paths, leaves)  # JAX 0.10 may crash on them
         return specialized.run(leaves)
 
@@ -173,6 +216,20 @@ class Partitioned:
             arguments fit.
         Raises `PlanError` with the first difference if no argument fits.
         """
+        latest, found = self.find_state(init_fn, args, argnum)
+        shardings = latest.state_shardings(*found, latest.executable.in_shardings)
+        return jax.jit(init_fn, out_shardings=shardings)(*args)
+
+    def find_state(
+        self,
+        init_fn: Callable[..., Any],
+        args: tuple[Any, ...],
+        argnum: int | Sequence[int] | None,
+    ) -> tuple[Specialized, tuple[Any, Sequence[str] | None]]:
+        """The last signature, the types of `init_fn(*args)`, and the names of `argnum`.
+
+        The parameters are those of `init`.
+        """
         if not callable(init_fn):
             raise PlanError(
                 f"init wants a function that returns the state, got {init_fn!r:.60}"
@@ -184,9 +241,7 @@ class Partitioned:
                 f"{self.__name__} has not seen its arguments yet; plan it first, with "
                 "step.plan(jax.eval_shape(init_fn, ...), batch)"
             )
-        latest = list(self._specialized.values())[-1]
-        shardings = latest.state_shardings(state, chosen)
-        return jax.jit(init_fn, out_shardings=shardings)(*args)
+        return list(self._specialized.values())[-1], (state, chosen)
 
     # -- the stages of `jax.jit` --------------------------------------------------------
 
@@ -212,7 +267,7 @@ class Partitioned:
 
         Static arguments are bound.
         """
-        specialized, _ = self._specialize(args, kwargs)
+        specialized, _ = self.specialize(args, kwargs)
         captured, run = specialized.captured, specialized.executable
 
         def step(*traced: Any, **keywords: Any) -> Any:
@@ -236,7 +291,7 @@ class Partitioned:
         Programs with floats of 16 bits or less are compared in float32, too: rounding
         would hide an error of a per cent. The arguments are kept, donated ones as well.
         """
-        specialized, leaves = self._specialize(args, kwargs)
+        specialized, leaves = self.specialize(args, kwargs)
         require_arrays(specialized.captured.paths, leaves)
         return specialized.check(leaves)
 
@@ -245,7 +300,7 @@ class Partitioned:
 
         Raises `PlanError` if the function has 16-bit floats in a `shard_map`.
         """
-        specialized, leaves = self._specialize(args, kwargs)
+        specialized, leaves = self.specialize(args, kwargs)
         require_arrays(specialized.captured.paths, leaves)
         return specialized.check_float32(leaves)
 
@@ -253,12 +308,12 @@ class Partitioned:
 
     def capture(self, *args: Any, **kwargs: Any) -> Captured:
         """The program for these arguments, before anything is decided."""
-        return self._specialize(args, kwargs)[0].captured
+        return self.specialize(args, kwargs)[0].captured
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallArguments:
         return split_arguments(self.fn, self._static, args, kwargs)
 
-    def _specialize(
+    def specialize(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Specialized, list[Any]]:
         """The stages for the arguments' signature, and the leaves of the arguments.

@@ -76,12 +76,13 @@ class Specialized:
             raise
         return jax.tree_util.tree_unflatten(self.captured.out_tree, outputs)
 
-    def state_shardings(self, state: Any, chosen: Sequence[str] | None) -> Any:
+    def state_shardings(
+        self, state: Any, chosen: Sequence[str] | None, shardings: Sequence[Any]
+    ) -> Any:
         """The shardings of a state that is one argument of the step, or a tuple of them.
 
-        The parameters are those of `find_state`.
+        state, chosen: as for `find_state`. shardings: of all arguments' leaves.
         """
-        shardings = self.executable.in_shardings
         arguments = list_arguments(self.captured, self.names, shardings)
         found = find_state(arguments, state, chosen)
         flat = jax.tree_util.tree_leaves([argument.shardings for argument in found])
@@ -126,15 +127,19 @@ class Specialized:
     def check(self, leaves: Sequence[Any]) -> CheckReport:
         """The errors of all outputs, also in float32 if the program has narrower floats."""
         _require_one_process(self.mesh)
-        captured = self.captured
-        rounding = narrowest_floats(captured.program, tolerance_of)
-        report = check_outputs(
-            captured.out_paths, self.original, self._run_kept, leaves, rounding
-        )
+        report = self.check_run(self._run_kept, leaves)
         if self.wide is None:
             return report
         pairs = zip(report.outputs, self.check_float32(leaves).outputs, strict=True)
         return CheckReport(tuple(replace(own, wide=other) for own, other in pairs))
+
+    def check_run(
+        self, run: Callable[[Sequence[Any]], Sequence[Any]], leaves: Sequence[Any]
+    ) -> CheckReport:
+        """The errors of what a function computes from the leaves of the arguments."""
+        captured = self.captured
+        rounding = narrowest_floats(captured.program, tolerance_of)
+        return check_outputs(captured.out_paths, self.original, run, leaves, rounding)
 
     def check_float32(self, leaves: Sequence[Any]) -> CheckReport:
         """The errors of all outputs with both programs computed in float32."""

@@ -1,0 +1,217 @@
+"""Admission: what the controller checks and records before a request joins the queue.
+
+A client names only arrays, programs and slices of its own session, and holds no more than
+its tenant may. A request that breaks this is refused, and reaches no worker.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from meshwright.errors import ClusterError
+from meshwright.run.cluster.island import Island, QueuedRequest
+from meshwright.run.cluster.tenants import ArrayRecord, Session
+from meshwright.run.cluster.wire.messages import (
+    Call,
+    Define,
+    End,
+    Free,
+    Put,
+    Request,
+    Transfer,
+    WorkerTask,
+    complaint,
+)
+
+
+class Admission:
+    """Checks the requests of all sessions, records what they make, and queues them.
+
+    sessions: those that are open, by name.
+    """
+
+    def __init__(self, island: Island, sessions: Mapping[str, Session]) -> None:
+        self._island = island
+        self._sessions = sessions
+
+    def admit_all(self, owner: Session, requests: Sequence[Request]) -> None:
+        """Queue all requests but those that are refused; raises the first refusal.
+
+        The arrays that refused ones would have made are gone.
+        """
+        if type(requests) not in (list, tuple):
+            raise ClusterError(
+                f"requests are a {type(requests).__name__}; wanted a list"
+            )
+        refusals: list[ClusterError] = []
+        for request in requests:
+            try:
+                self._admit(owner, request)
+            except ClusterError as error:
+                refusals.append(error)
+                lost = () if complaint(request) else getattr(request, "outputs", ())
+                owner.gone |= {n: str(error) for n in lost if n not in owner.arrays}
+        if refusals:
+            raise refusals[0]
+
+    def _admit(self, owner: Session, request: Request) -> None:
+        """Check a request and queue it."""
+        wrong = complaint(request)
+        if wrong:
+            raise ClusterError(wrong)
+        match request:
+            case Define():
+                self._define(owner, request)
+            case Put():
+                self._put(owner, request)
+            case Call():
+                self._call(owner, request)
+            case Transfer():
+                self._transfer(owner, request)
+            case WorkerTask():
+                self._task(owner, request)
+            case Free():
+                self._free(owner, request)
+
+    def _define(self, owner: Session, request: Define) -> None:
+        if request.devices not in owner.slices.values():
+            raise ClusterError(
+                f"program {request.program} is for devices {request.devices}, which are "
+                "no slice of this session"
+            )
+        num_inputs = len(request.input_bytes)
+        if any(position >= num_inputs for position in request.donated):
+            raise ClusterError(
+                f"program {request.program} donates {request.donated}, and has "
+                f"{num_inputs} arguments"
+            )
+        owner.programs[request.program] = request
+        self.queue(owner, request)
+
+    def _put(self, owner: Session, request: Put) -> None:
+        sizes = (request.num_bytes,)
+        self._make(owner, request, request.outputs, sizes, [None])
+
+    def _call(self, owner: Session, request: Call) -> None:
+        program = self._require_program(owner, request.program)
+        for number in request.inputs:
+            self.require_array(owner, number)
+        wanted = len(program.input_bytes), len(program.output_bytes)
+        if (len(request.inputs), len(request.outputs)) != wanted:
+            raise ClusterError(
+                f"program {request.program} has {wanted[0]} arguments and {wanted[1]} "
+                f"results; named are {len(request.inputs)} and {len(request.outputs)}"
+            )
+        whole, devices = set(program.whole), program.devices
+        places = [devices[:1] if i in whole else devices for i in range(wanted[1])]
+        self._make(owner, request, request.outputs, program.output_bytes, places)
+        for position in program.donated:
+            owner.arrays.pop(request.inputs[position], None)
+
+    def _transfer(self, owner: Session, request: Transfer) -> None:
+        program = self._require_program(owner, request.program)
+        for number in request.inputs:
+            self.require_array(owner, number)
+        sizes, positions = program.input_bytes, request.positions
+        if len({len(request.inputs), len(request.outputs), len(positions)}) > 1:
+            raise ClusterError(
+                f"{len(request.inputs)} arrays become {len(request.outputs)} for "
+                f"{len(positions)} arguments; wanted as many of each"
+            )
+        if any(position >= len(sizes) for position in positions):
+            raise ClusterError(
+                f"arrays for arguments {positions} of program {request.program}, which "
+                f"has {len(sizes)}"
+            )
+        wanted, places = (
+            [sizes[p] for p in positions],
+            [program.devices] * len(positions),
+        )
+        self._make(owner, request, request.outputs, wanted, places)
+
+    def _task(self, owner: Session, request: WorkerTask) -> None:
+        if request.devices not in owner.slices.values():
+            raise ClusterError(
+                f"{request.kind} is for devices {request.devices}, which are no slice of "
+                "this session"
+            )
+        if not owner.tenant.may_write(request.folder):
+            raise ClusterError(
+                f"folder {request.folder!r:.200}; tenant {owner.tenant.name} has whole "
+                f"paths below {owner.tenant.folder}"
+            )
+        sizes = request.output_bytes
+        if len(request.outputs) != len(sizes):
+            raise ClusterError(
+                f"{request.kind} has {len(sizes)} results; named are "
+                f"{len(request.outputs)}"
+            )
+        for number in request.inputs:
+            self.require_array(owner, number)
+        places = [None] * len(sizes)
+        self._make(owner, request, request.outputs, sizes, places)
+
+    def _free(self, owner: Session, request: Free) -> None:
+        for number in request.arrays:
+            owner.gone.pop(number, None)
+        arrays = tuple(n for n in request.arrays if owner.arrays.pop(n, None))
+        programs = [n for n in request.programs if owner.programs.pop(n, None)]
+        if arrays or programs:
+            self.queue(owner, Free(arrays, tuple(programs)))
+
+    def _make(
+        self,
+        owner: Session,
+        request: Request,
+        numbers: Sequence[int],
+        sizes: Sequence[int],
+        places: Sequence[tuple[int, ...] | None],
+    ) -> None:
+        """Queue a request that makes arrays, and record them: bytes, and devices."""
+        self._require_new(owner, numbers)
+        self._require_bytes(owner, sum(sizes))
+        made = self.queue(owner, request).completed
+        for number, size, devices in zip(numbers, sizes, places, strict=True):
+            owner.arrays[number] = ArrayRecord(made, size, devices)
+
+    def queue(self, owner: Session, request: Request | End) -> QueuedRequest:
+        """Queue a request that needs no check."""
+        return self._island.add(owner.tenant.name, owner.name, request)
+
+    def _require_program(self, owner: Session, number: int) -> Define:
+        program = owner.programs.get(number)
+        if program is None:
+            raise ClusterError(f"program {number} is not defined")
+        return program
+
+    def require_array(self, owner: Session, number: int) -> ArrayRecord:
+        """The record of an array of a session; `ClusterError` if it has none."""
+        if type(number) is not int:
+            raise ClusterError(f"array {number!r:.60}; wanted its number")
+        record = owner.arrays.get(number)
+        if record is None:
+            known = "it was never made by this session, or it was freed or donated"
+            why = owner.gone.get(number, known)
+            raise ClusterError(f"array {number} is not there: {why}")
+        return record
+
+    def _require_new(self, owner: Session, numbers: Sequence[int]) -> None:
+        if len(set(numbers)) < len(numbers):
+            raise ClusterError("two results have the same number")
+        for number in numbers:
+            if number in owner.arrays:
+                raise ClusterError(f"array {number} is there already")
+
+    def _require_bytes(self, owner: Session, more: int) -> None:
+        tenant = owner.tenant
+        if tenant.max_bytes == float("inf"):
+            return
+        taken = sum(
+            record.num_bytes
+            for each in self._sessions.values()
+            if each.tenant is tenant
+            for record in each.arrays.values()
+        )
+        if taken + more > tenant.max_bytes:
+            raise ClusterError(
+                f"tenant {tenant.name} may hold {tenant.max_bytes:.3g} bytes on a device "
+                f"and holds {taken:.3g}; {more:.3g} more do not fit; drop arrays first"
+            )

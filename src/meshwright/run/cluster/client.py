@@ -1,0 +1,245 @@
+"""The client's side of a cluster: virtual slices, and calls that return at once."""
+
+import json
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import jax
+import numpy as np
+
+from meshwright.errors import ClusterError
+from meshwright.machine import Mesh
+from meshwright.run.cluster.events import Event
+from meshwright.run.cluster.session import (
+    ClientSession,
+    Connection,
+    RemoteArray,
+    host_array,
+)
+from meshwright.run.cluster.tenants import Status
+from meshwright.run.cluster.wire.messages import (
+    Call,
+    Define,
+    Free,
+    Put,
+    Transfer,
+    WorkerTask,
+)
+
+_POLL_S = 0.1
+"""Seconds between two looks at workers that start."""
+
+
+class Slice:
+    """Devices of a cluster in the shape of a mesh; it takes the place of one.
+
+    number: the controller's. mesh: its shape. devices: the positions of its devices.
+    platform: their name in JAX, such as "cpu".
+    """
+
+    def __init__(self, session: ClientSession, sizes: Mapping[str, int]) -> None:
+        self.session = session
+        self.mesh = Mesh(sizes)
+        self.number, self.devices, self.platform = session.ask(
+            "slice", self.mesh.num_devices
+        )
+
+    def put(self, tree: Any) -> Any:
+        """Handles to the arrays of a pytree, which are sent to the workers once.
+
+        Each device gets its part when the first step reads the array. A handle is
+        returned as it is; workers send the array to each other if it is on another
+        slice, also when the first step reads it. That of another session is sent through
+        this process.
+        """
+        return jax.tree.map(self._put, tree)
+
+    def _put(self, leaf: Any) -> RemoteArray:
+        if isinstance(leaf, RemoteArray):
+            if leaf.session is self.session:
+                return leaf
+            leaf = leaf.result()
+        value, aval = host_array(leaf)
+        (number,) = self.session.new_numbers(1)
+        stored = self.session.connection.store(value)
+        self.session.submit(Put(number, stored, value.data.nbytes))
+        return RemoteArray(self.session, number, aval)
+
+    def fetch(self, tree: Any) -> Any:
+        """The arrays of a pytree of handles, which are fetched at the same time."""
+        handles, structure = jax.tree.flatten(tree)
+        begun = [handle.fetching() for handle in handles]
+        pairs = zip(handles, begun, strict=True)
+        return jax.tree.unflatten(structure, [h.assemble(f.result()) for h, f in pairs])
+
+    def define(self, make: Callable[[int], Define]) -> int:
+        """The number of a new program, whose definition `make` returns."""
+        (number,) = self.session.new_numbers(1)
+        self.session.submit(make(number))
+        return number
+
+    def call(
+        self,
+        program: int,
+        inputs: Sequence[RemoteArray],
+        out_avals: Sequence[Any],
+        donated: Iterable[int] = (),
+    ) -> list[RemoteArray]:
+        """Handles to the results of a program, which runs later.
+
+        Raises `ClusterError` for an argument that was donated before.
+        """
+        for each in inputs:
+            each.require_kept()
+        transfers = self._transfers(program, inputs)
+        near = [each.copies.get(self.devices, each) for each in inputs]
+        numbers = self.session.new_numbers(len(out_avals))
+        named = tuple(each.number for each in near)
+        self.session.submit(*transfers, Call(program, named, numbers))
+        for each in near:
+            each.devices = self.devices
+        for position in donated:
+            inputs[position].donate()
+            near[position].donate()
+        pairs = zip(numbers, out_avals, strict=True)
+        return [RemoteArray(self.session, n, aval, self.devices) for n, aval in pairs]
+
+    def forget(self, program: int) -> None:
+        """Let the workers forget a program, once its calls so far have run."""
+        self.session.submit(Free((), (program,)))
+
+    def task(
+        self,
+        kind: str,
+        folder: str,
+        argument: Mapping[str, Any],
+        inputs: Sequence[RemoteArray] = (),
+        out_avals: Sequence[Any] = (),
+    ) -> list[RemoteArray]:
+        """Handles to the results of a function that workers know by name.
+
+        argument: any JSON value. out_avals: shapes, dtypes and shardings of the results
+            before the last one, which is a number. See `CheckpointTasks`.
+        """
+        near = [each.copies.get(self.devices, each) for each in inputs]
+        for each in near:
+            each.require_kept()
+            if each.devices not in (None, self.devices):
+                raise ClusterError(
+                    f"{kind}: an array is on {each.devices}, not on {self}"
+                )
+        avals = [*out_avals, jax.ShapeDtypeStruct((), np.int32)]
+        numbers = self.session.new_numbers(len(avals))
+        named = tuple(each.number for each in near)
+        sizes = tuple(_bytes_on_device(aval) for aval in avals)
+        self.session.submit(
+            WorkerTask(
+                kind, folder, json.dumps(argument), self.devices, named, numbers, sizes
+            )
+        )
+        *arrays, step = zip(numbers, avals, strict=True)
+        made = [RemoteArray(self.session, n, aval, self.devices) for n, aval in arrays]
+        return [*made, RemoteArray(self.session, *step)]
+
+    def _transfers(self, program: int, inputs: Sequence[RemoteArray]) -> list[Transfer]:
+        """The request that copies to this slice what is on others and has no copy here.
+
+        The handles keep their copies.
+        """
+        positions = {each: position for position, each in enumerate(inputs)}
+        far = {
+            each: position
+            for each, position in positions.items()
+            if each.devices not in (None, self.devices)
+            and self.devices not in each.copies
+        }
+        if not far:
+            return []
+        numbers = self.session.new_numbers(len(far))
+        for each, number in zip(far, numbers, strict=True):
+            copy = RemoteArray(self.session, number, each, self.devices)
+            each.copies[self.devices] = copy
+            self.session.copied.add(each)
+        named = tuple(each.number for each in far)
+        return [Transfer(program, tuple(far.values()), named, numbers)]
+
+    def release(self) -> None:
+        """Give the devices back."""
+        self.session.ask("release", self.number)
+
+    def __repr__(self) -> str:
+        return f"Slice({self.mesh}, devices {self.devices[0]} to {self.devices[-1]})"
+
+
+def _bytes_on_device(aval: Any) -> int:
+    sharding = getattr(aval, "sharding", None)
+    shape = aval.shape if sharding is None else sharding.shard_shape(aval.shape)
+    return int(np.dtype(aval.dtype).itemsize * math.prod(shape))
+
+
+class Cluster:
+    """Workers that one client, or several, drive through one controller."""
+
+    def __init__(self, connection: Connection, token: str = "") -> None:
+        self._connection = connection
+        self._session = ClientSession(connection, token)
+
+    def slice(self, sizes: Mapping[str, int]) -> Slice:
+        """Devices in the shape of a mesh, such as {"data": 4, "model": 2}.
+
+        Waits until the workers have started.
+        """
+        return Slice(self._session, sizes)
+
+    def status(self) -> Status:
+        """The state of the workers and the tenants."""
+        return self._session.ask("status")
+
+    def events(self) -> list[Event]:
+        """What has happened on the cluster."""
+        return self._session.ask("events")
+
+    def skip_refused(self) -> None:
+        """Go on after a loss: forget what was refused since its arrays were lost."""
+        self._session.skip_refused()
+
+    def resize(self, workers: int) -> None:
+        """Go on with another number of workers; arrays on them are lost."""
+        self._session.ask("resize", workers)
+
+    def wait_until_ready(self) -> Status:
+        """The state of the cluster once its workers run."""
+        while not (status := self.status()).places:
+            time.sleep(_POLL_S)
+        return status
+
+    def stop(self) -> None:
+        """End all sessions and all workers, which only an operator may."""
+        self._session.stop()
+        self._connection.owned = True
+
+    @property
+    def address(self) -> str:
+        """The address at which other clients find the cluster; "" if there is none."""
+        return self._connection.address
+
+    def close(self) -> None:
+        """End the session, and the cluster if this process started it."""
+        try:
+            self._session.close()
+        finally:
+            self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,70 @@
+"""A gang: workers that execute the same instructions, and are lost and replaced together.
+
+An engine starts the workers: `ray_engine` as Ray actors, `local_engine` in this process.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from meshwright.run.cluster.wire.messages import ArrayKey, Completion, WorkerInstruction
+
+
+@dataclass(frozen=True, slots=True)
+class GangSize:
+    """The number of worker processes, and of devices of each.
+
+    devices: 0 for all that a worker finds.
+    """
+
+    workers: int
+    devices: int
+
+    def __str__(self) -> str:
+        return f"{self.workers} workers of {self.devices or 'all'} devices"
+
+
+class Gang(Protocol):
+    """One attempt at running the workers of an island.
+
+    attempt: 1 for the first, and one more after each loss. No address or process of one
+        attempt takes part in another.
+    processes: for each device, in JAX's order, the number of its worker.
+    platform: of the devices, such as "cpu". places: host and process of each worker.
+    """
+
+    attempt: int
+    processes: tuple[int, ...]
+    num_workers: int
+    platform: str
+    places: tuple[str, ...]
+
+    def send(self, instructions: Sequence[WorkerInstruction]) -> None:
+        """Hand instructions to all workers, without waiting for them."""
+        ...
+
+    async def completions(self, worker: int, after: int) -> list[Completion]:
+        """What a worker has completed after instruction `after`; it answers in a second.
+
+        Raises an exception if the worker is gone.
+        """
+        ...
+
+    async def fetch(self, worker: int, array: ArrayKey) -> Any:
+        """A worker's parts of an array (`Fetched`), or a reference to them."""
+        ...
+
+    async def stop(self) -> None:
+        """End all workers, those that hang as well."""
+        ...
+
+
+class GangEngine(Protocol):
+    """Starts gangs."""
+
+    async def start(self, size: GangSize, attempt: int) -> Gang:
+        """Workers that have joined one group of `jax.distributed`.
+
+        Raises `ClusterError` if they cannot be started.
+        """
+        ...

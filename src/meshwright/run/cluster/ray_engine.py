@@ -1,0 +1,235 @@
+"""Ray underneath: workers and controller as actors, arrays in its object store.
+
+A worker is an actor with groups of threads: one takes instructions in their order, the
+others tell completions, send arrays and take in those of other workers meanwhile. JAX
+is imported in the workers only after their environment is set, and joins a group of
+`jax.distributed` that belongs to one attempt.
+"""
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib import import_module
+from typing import Any
+
+from meshwright.errors import ClusterError
+from meshwright.run.cluster.gang import Gang, GangSize
+from meshwright.run.cluster.wire.messages import (
+    ArrayKey,
+    Completion,
+    Fetched,
+    WorkerInstruction,
+)
+
+_JOIN_S = 120
+"""Seconds that the workers of a gang have to find each other."""
+
+WIDTH = 8
+"""Workers to which one worker, or the controller, hands instructions on."""
+
+_GROUPS = {"order": 1, "progress": 1, "questions": 8, "arrivals": 4}
+"""Threads of a worker by what they do, so that none waits for another."""
+
+
+def require_ray() -> Any:
+    """The module `ray`; raises `ClusterError` if it is not installed."""
+    try:
+        return import_module("ray")
+    except ImportError as error:
+        raise ClusterError(
+            "a cluster needs Ray; install meshwright[cluster]"
+        ) from error
+
+
+class WorkerActor:
+    """One worker, as an actor of Ray."""
+
+    def __init__(self) -> None:
+        self._worker: Any = None
+        self._children: list[Any] = []
+        self._peers: Any = None
+
+    def free_address(self) -> str:
+        """An address of this machine at which nobody listens."""
+        ray = require_ray()
+        host = ray.util.get_node_ip_address()
+        with socket.socket() as s:
+            s.bind((host, 0))
+            return f"{host}:{s.getsockname()[1]}"
+
+    def join(
+        self, address: str, count: int, rank: int, platform: str
+    ) -> tuple[list[int], str]:
+        """Join the group at an address.
+
+        Returns the process of each device of the group, and this one's host and number.
+        """
+        import jax
+
+        if platform == "cpu":
+            jax.config.update("jax_cpu_collectives_implementation", "gloo")
+        jax.distributed.initialize(
+            address,
+            count,
+            rank,
+            initialization_timeout=_JOIN_S,
+            coordinator_bind_address=address,
+        )
+        from meshwright.run.cluster.worker.worker import Worker
+
+        self._worker = Worker(self._send)
+        processes = [device.process_index for device in jax.devices()]
+        return processes, f"{socket.gethostname()}:{os.getpid()}"
+
+    def meet(self, children: Sequence[Any], peers: Sequence[Any]) -> None:
+        """Hand instructions on to other workers from now on.
+
+        peers: in a list, a reference to all workers, which is read when it is needed.
+        """
+        self._children, self._peers = list(children), peers[0]
+
+    def _send(self, receiver: int, delivery: Any) -> None:
+        """Hand parts of an array to another worker, through Ray's object store."""
+        if not isinstance(self._peers, list):
+            self._peers = require_ray().get(self._peers)
+        self._peers[receiver].deliver.remote(delivery)
+
+    def deliver(self, delivery: Any) -> None:
+        """See `Worker.deliver`."""
+        self._worker.deliver(delivery)
+
+    def execute(self, instructions: Sequence[WorkerInstruction]) -> None:
+        """Hand instructions on, and start them here."""
+        for child in self._children:
+            child.execute.remote(instructions)
+        self._worker.execute([_loaded(each) for each in instructions])
+
+    def completions(self, after: int) -> list[Completion]:
+        """See `Worker.completions`."""
+        return self._worker.completions(after)
+
+    def fetch(self, array: ArrayKey) -> Fetched | None:
+        """See `Worker.fetch`."""
+        return self._worker.fetch(array)
+
+
+def _loaded(instruction: WorkerInstruction) -> WorkerInstruction:
+    """An instruction with the array that its reference stands for."""
+    ray = require_ray()
+    value = getattr(instruction.request, "value", None)
+    if isinstance(value, ray.ObjectRef):
+        request = replace(instruction.request, value=ray.get(value))
+        return replace(instruction, request=request)
+    return instruction
+
+
+class RayGang:
+    """Worker actors that have joined one group."""
+
+    def __init__(
+        self, attempt: int, actors: Sequence[Any], answers: Sequence[Any], platform: str
+    ) -> None:
+        self.attempt = attempt
+        self.platform = platform
+        self.processes: tuple[int, ...] = tuple(answers[0][0])
+        self.places = tuple(place for _, place in answers)
+        self.num_workers = len(actors)
+        self._actors = list(actors)
+
+    def send(self, instructions: Sequence[WorkerInstruction]) -> None:
+        """See `Gang`; the first workers hand them on to the others."""
+        for actor in self._actors[:WIDTH]:
+            actor.execute.remote(list(instructions))
+
+    async def completions(self, worker: int, after: int) -> list[Completion]:
+        """See `Gang`."""
+        return await self._actors[worker].completions.remote(after)
+
+    async def fetch(self, worker: int, array: ArrayKey) -> Any:
+        """A reference to the parts, which the client reads from the object store."""
+        reference = self._actors[worker].fetch.remote(array)
+        await reference  # so that an error is raised here
+        return [reference]  # in a list, so that Ray passes the reference on
+
+    async def stop(self) -> None:
+        """See `Gang`."""
+        ray = require_ray()
+        for actor in self._actors:
+            with contextlib.suppress(Exception):
+                ray.kill(actor)
+
+
+class RayEngine:
+    """Starts gangs as Ray actors.
+
+    platform: "cpu", "cuda" or "tpu". resources: of each worker, as options of Ray.
+    """
+
+    def __init__(self, platform: str, resources: dict[str, Any]) -> None:
+        self.platform = platform
+        self.resources = resources
+
+    async def start(self, size: GangSize, attempt: int) -> Gang:
+        """See `GangEngine`."""
+        ray = require_ray()
+        env = {"JAX_PLATFORMS": self.platform}
+        if self.platform == "cpu":
+            flag = f"--xla_force_host_platform_device_count={size.devices}"
+            env["XLA_FLAGS"] = flag
+        actor = ray.remote(
+            runtime_env={"env_vars": env},
+            concurrency_groups=_GROUPS,
+            max_restarts=0,
+            **self.resources,
+        )(_grouped(ray, WorkerActor))
+        actors = [actor.remote() for _ in range(size.workers)]
+        try:
+            address = await asyncio.wait_for(actors[0].free_address.remote(), _JOIN_S)
+            joins = [
+                actor.join.remote(address, size.workers, rank, self.platform)
+                for rank, actor in enumerate(actors)
+            ]
+            answers = await asyncio.wait_for(asyncio.gather(*joins), 2 * _JOIN_S)
+            await asyncio.gather(*_meetings(ray, actors))
+        except Exception as error:
+            for each in actors:
+                ray.kill(each)
+            raise ClusterError(f"{size} did not start: {error}") from error
+        return RayGang(attempt, actors, answers, self.platform)
+
+
+def _grouped(ray: Any, kind: type) -> type:
+    """A class of actors whose methods run in groups of threads, so that none waits."""
+    groups = {
+        "execute": "order",
+        "completions": "progress",
+        "fetch": "questions",
+        "deliver": "arrivals",
+    }
+    methods = {
+        name: ray.method(concurrency_group=group)(_plain(kind, name))
+        for name, group in groups.items()
+    }
+    return type(kind.__name__, (kind,), methods)
+
+
+def _plain(kind: type, name: str) -> Any:
+    """A method as a function of its own, which `ray.method` may mark."""
+    inner = getattr(kind, name)
+
+    def method(self: Any, argument: Any) -> Any:
+        return inner(self, argument)
+
+    method.__name__ = name
+    return method
+
+
+def _meetings(ray: Any, actors: Sequence[Any]) -> list[Any]:
+    """Calls that tell workers of each other, and of the `WIDTH` below each."""
+    peers = [ray.put(list(actors))]
+    children = [actors[WIDTH * (i + 1) : WIDTH * (i + 2)] for i in range(len(actors))]
+    pairs = zip(actors, children, strict=True)
+    return [actor.meet.remote(below, peers) for actor, below in pairs]

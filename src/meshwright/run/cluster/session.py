@@ -1,0 +1,293 @@
+"""A client's session with a controller, and handles to the arrays that it has made.
+
+Requests are sent in the order of the calls. Ray may deliver them in another, so each
+submission has a number.
+"""
+
+import collections
+import contextlib
+import itertools
+import threading
+import time
+import weakref
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import Any, Protocol
+
+import jax
+import numpy as np
+
+from meshwright.errors import ClusterError
+from meshwright.jax_private import is_key
+from meshwright.run.cluster.wire.messages import Fetched, Free, HostArray, Request
+
+_MOST_UNANSWERED = 32
+"""Submissions that a client sends without an answer; then it waits for the oldest."""
+
+_BATCH = 64
+"""Requests that wait for an answer to an earlier submission; then they are sent."""
+
+_BEAT_S = 2.0
+"""Seconds between two signs of life."""
+
+
+class Connection(Protocol):
+    """The way to a controller.
+
+    address: where other clients find it; "" if they cannot.
+    owned: whether the controller ends with the connection.
+    """
+
+    address: str
+    owned: bool
+
+    def call(self, method: str, *arguments: Any) -> Future[Any]:
+        """Call a method of the controller; calls may arrive in another order."""
+        ...
+
+    def store(self, value: HostArray) -> Any:
+        """A value to put into a message: a reference to the array, or itself."""
+        ...
+
+    def load(self, value: Any) -> Any:
+        """The value that a reference in an answer stands for."""
+        ...
+
+    def close(self) -> None:
+        """End the connection, and what it started."""
+        ...
+
+
+class RemoteArray:
+    """A handle to an array on the workers of a slice, computed or not.
+
+    It has `shape` and `dtype`, so that it is an argument of a step like any array. When
+    the last reference to it is dropped, its memory on the workers is freed.
+
+    devices: those that have it; `None` while no program has read it.
+    copies: on other slices, by their devices. They live as long as this handle.
+    """
+
+    def __init__(
+        self,
+        session: "ClientSession",
+        number: int,
+        aval: Any,
+        devices: tuple[int, ...] | None = None,
+    ) -> None:
+        self.shape: tuple[int, ...] = tuple(aval.shape)
+        self.dtype = aval.dtype
+        self.weak_type: bool = getattr(aval, "weak_type", False)
+        self.number = number
+        self.session = session
+        self.devices = devices
+        self.copies: dict[tuple[int, ...], RemoteArray] = {}
+        self._is_donated = False
+        weakref.finalize(self, session.drop, number).atexit = False
+
+    @property
+    def ndim(self) -> int:
+        """The number of dims."""
+        return len(self.shape)
+
+    def result(self) -> Any:
+        """The whole array in this process, once it is computed: NumPy, or PRNG keys.
+
+        Raises `ClusterError` if it cannot be computed, was donated, or was lost.
+        """
+        return self.assemble(self.fetching().result())
+
+    def fetching(self) -> Future[Any]:
+        """The parts of the array, once they are fetched."""
+        self.require_kept()
+        return self.session.fetch(self.number)
+
+    def assemble(self, parts: Sequence[Any]) -> Any:
+        """The whole array from fetched parts."""
+        found = [self.session.connection.load(part) for part in parts]
+        return _assemble([part for part in found if part is not None])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.asarray(self.result(), dtype)
+
+    def __float__(self) -> float:
+        return float(self.result())
+
+    def __int__(self) -> int:
+        return int(self.result())
+
+    def require_kept(self) -> None:
+        """Raise `ClusterError` if a call has taken over the array's memory."""
+        if self._is_donated:
+            raise ClusterError(
+                f"array {self.number} was donated to a call; go on with its results"
+            )
+
+    def donate(self) -> None:
+        """Record that a call takes over the array's memory, and drop it everywhere."""
+        self._is_donated = True
+        self.copies.clear()
+        self.session.drop(self.number)
+
+    def __repr__(self) -> str:
+        state = ", donated" if self._is_donated else ""
+        return f"RemoteArray({self.dtype}{list(self.shape)}{state})"
+
+
+class ClientSession:
+    """A client's session: numbers of arrays, requests in order, signs of life.
+
+    copied: handles that have copies on other slices.
+    """
+
+    def __init__(self, connection: Connection, token: str) -> None:
+        self.connection = connection
+        self.name: str = connection.call("open", token).result()
+        self.copied: weakref.WeakSet[RemoteArray] = weakref.WeakSet()
+        self._numbers = itertools.count()
+        self._dropped: collections.deque[int] = collections.deque()
+        self._unanswered: collections.deque[Future[Any]] = collections.deque()
+        self._num_sent = 0
+        self._waiting: list[Request] = []  # only while a submission is unanswered
+        self._answered = threading.Event()
+        self._sending, self._settling = threading.Lock(), threading.Lock()
+        self._closed = threading.Event()
+        own = weakref.ref(self), self._answered
+        threading.Thread(target=_tend, args=own, daemon=True).start()
+
+    def ask(self, method: str, *arguments: Any) -> Any:
+        """The answer of the controller to a question of this session."""
+        return self.connection.call(method, self.name, *arguments).result()
+
+    def submit(self, *requests: Request) -> None:
+        """Send requests; raises the error of an earlier one that was refused.
+
+        While the controller takes in a submission, further requests are gathered, so that
+        a chain of calls takes few messages.
+        """
+        self._settle(len(self._unanswered) >= _MOST_UNANSWERED)
+        with self._sending:
+            self._waiting += (*self._take_dropped(), *requests)
+            if self.is_free or len(self._waiting) >= _BATCH:
+                self._send()
+
+    def _send(self) -> None:
+        """Send the requests that wait as the next submission."""
+        sent, self._waiting = tuple(self._waiting), []
+        number, self._num_sent = self._num_sent, self._num_sent + 1
+        future = self.connection.call("submit", self.name, number, sent)
+        self._unanswered.append(future)
+        future.add_done_callback(lambda _: self._answered.set())
+
+    def flush(self) -> None:
+        """Send what waits."""
+        with self._sending:
+            self._waiting += self._take_dropped()
+            if self._waiting:
+                self._send()
+
+    def fetch(self, number: int) -> Future[Any]:
+        """The parts of an array that earlier requests have made."""
+        self.flush()
+        return self.connection.call("fetch", self.name, self._num_sent, number)
+
+    def _settle(self, is_full: bool) -> None:
+        """Raise the error of a submission that was refused; wait for one if it is full."""
+        with self._settling:
+            while self._unanswered and (is_full or self._unanswered[0].done()):
+                try:
+                    self._unanswered.popleft().result()
+                except ClusterError:
+                    for handle in self.copied:  # the copies may never have been made
+                        handle.copies.clear()
+                    raise
+                is_full = False
+
+    def skip_refused(self) -> None:
+        """Wait for all that was sent, and forget which of it was refused."""
+        self.flush()
+        while self._unanswered:
+            with contextlib.suppress(ClusterError):
+                self._settle(True)
+
+    def new_numbers(self, count: int) -> tuple[int, ...]:
+        """Numbers for new arrays or programs."""
+        return tuple(itertools.islice(self._numbers, count))
+
+    def drop(self, number: int) -> None:
+        """Note that a handle is gone; may be called at any time, by the collector."""
+        self._dropped.append(number)
+
+    def _take_dropped(self) -> list[Free]:
+        numbers = []
+        while self._dropped:
+            numbers.append(self._dropped.popleft())
+        return [Free(tuple(numbers))] if numbers else []
+
+    def beat(self) -> None:
+        """Send a sign of life, and what waits or was dropped."""
+        self.flush()
+        self.connection.call("beat", self.name)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the session has ended."""
+        return self._closed.is_set()
+
+    @property
+    def is_free(self) -> bool:
+        """Whether all submissions are answered."""
+        return all(future.done() for future in tuple(self._unanswered))
+
+    def stop(self) -> None:
+        """End all sessions of the cluster, this one too, and its workers."""
+        self._closed.set()
+        self.ask("shutdown")
+
+    def close(self) -> None:
+        """End the session; its arrays are freed."""
+        if not self._closed.is_set():
+            self._closed.set()
+            self.connection.call("close", self.name).result()
+
+
+def _tend(session: weakref.ref[ClientSession], answered: threading.Event) -> None:
+    """Send signs of life, and what waits for an answer once it has come.
+
+    Ends when the session is closed or forgotten.
+    """
+    next_beat_s = 0.0
+    while (known := session()) is not None and not known.is_closed:
+        if time.monotonic() >= next_beat_s:
+            known.beat()
+            next_beat_s = time.monotonic() + _BEAT_S
+        elif known.is_free:
+            known.flush()
+        del known
+        answered.wait(_BEAT_S)
+        answered.clear()
+
+
+def host_array(leaf: Any) -> tuple[HostArray, Any]:
+    """An array in this process's memory, and its shape and dtype."""
+    if isinstance(leaf, jax.Array) and is_key(leaf.dtype):
+        data = np.asarray(jax.random.key_data(leaf))
+        value = HostArray(data, str(jax.random.key_impl(leaf)))
+        return value, jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
+    aval: Any = jax.api_util.shaped_abstractify(leaf)
+    return HostArray(np.asarray(leaf, aval.dtype)), aval
+
+
+def _assemble(parts: Sequence[Fetched]) -> Any:
+    """The whole array, from the parts of all workers; `ClusterError` if parts lack."""
+    shards = [shard for part in parts for shard in part.shards]
+    if not shards:
+        raise ClusterError("no worker has a part of the array")
+    key_type, shape = parts[0].key_type, parts[0].shape
+    whole: Any = np.empty(shape, shards[0].data.dtype)
+    is_missing = np.ones(shape, bool)
+    for shard in shards:
+        whole[shard.slices], is_missing[shard.slices] = shard.data, False
+    if is_missing.any():
+        raise ClusterError(f"the workers lack {is_missing.sum()} elements of the array")
+    return jax.random.wrap_key_data(whole, impl=key_type) if key_type else whole

@@ -1,0 +1,123 @@
+"""Tenants, their sessions, and what a session has on a cluster."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from os.path import normpath
+from pathlib import PurePosixPath
+
+from meshwright.errors import ClusterError
+from meshwright.run.cluster.gang import GangSize
+from meshwright.run.cluster.wire.messages import Define
+
+_MOST_EARLY = 100
+"""Submissions by which one may arrive before an earlier one."""
+
+_ARRIVAL_S = 120
+"""Seconds that a submission waits for an earlier one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """A user of the cluster, and how much of it is theirs.
+
+    token: secret that a client must know. weight: share of the time, relative to others.
+    queue: requests that may wait; a client that submits more waits itself.
+    max_bytes: bytes that its arrays may take on one device. max_devices: of its slices
+        together; slices of several sessions count.
+    folder: below it, on the workers, lie its checkpoints.
+    is_operator: whether it may resize and stop the cluster, by which all lose arrays.
+    """
+
+    name: str
+    token: str
+    weight: float = 1.0
+    queue: int = 1024
+    max_bytes: float = float("inf")
+    max_devices: float = float("inf")
+    folder: str = "/"
+    is_operator: bool = False
+
+    def may_write(self, path: str) -> bool:
+        """Whether a path, which may hold "..", lies below the tenant's folder."""
+        is_whole = path.startswith("/") and "\0" not in path
+        own = PurePosixPath(normpath(self.folder))
+        return is_whole and PurePosixPath(normpath(path)).is_relative_to(own)
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayRecord:
+    """The controller's record of an array.
+
+    made: done when all workers have completed the request that makes it; an exception
+        says why they never will.
+    num_bytes: on one device.
+    devices: those that together have all of it; `None` if any worker may have parts,
+        as of an array that the client has sent.
+    """
+
+    made: asyncio.Future[None]
+    num_bytes: int
+    devices: tuple[int, ...] | None
+
+
+@dataclass(slots=True)
+class Session:
+    """One client of a tenant.
+
+    slices: by number, the positions of their devices.
+    gone: why arrays that the client still names are not there.
+    num_taken: number of submissions taken; they may arrive in another order.
+    """
+
+    name: str
+    tenant: Tenant
+    seen_s: float
+    slices: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    programs: dict[int, Define] = field(default_factory=dict)
+    arrays: dict[int, ArrayRecord] = field(default_factory=dict)
+    gone: dict[int, str] = field(default_factory=dict)
+    num_taken: int = 0
+    one_taken: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+    async def wait_for_submissions(self, count: int) -> None:
+        """Wait until the first `count` submissions have been taken.
+
+        Raises `ClusterError` if one of them does not arrive, or `count` is no number.
+        """
+        known = self.num_taken
+        if type(count) is not int or not 0 <= count <= known + _MOST_EARLY:
+            raise ClusterError(f"submission {count!r}; wanted one after {known}")
+        try:
+            async with asyncio.timeout(_ARRIVAL_S), self.one_taken:
+                await self.one_taken.wait_for(lambda: self.num_taken >= count)
+        except TimeoutError:
+            raise ClusterError(
+                f"submission {self.num_taken} has not arrived in {_ARRIVAL_S} s"
+            ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """The state of the workers and the tenants.
+
+    places: host and process of each worker; empty while they start.
+    devices: the number of all devices; 0 while the workers start.
+    used_s: seconds that each tenant has used, divided by its weight.
+    """
+
+    attempt: int
+    size: GangSize
+    places: tuple[str, ...]
+    devices: int
+    sessions: Mapping[str, int]
+    used_s: Mapping[str, float]
+
+    def __str__(self) -> str:
+        state = "ready" if self.places else "starting"
+        lines = [f"gang attempt {self.attempt}, {state}: {self.size}"]
+        lines += [f"worker {i}: {place}" for i, place in enumerate(self.places)]
+        for tenant, used_s in self.used_s.items():
+            count = self.sessions.get(tenant, 0)
+            lines.append(f"{tenant}: {count} sessions, {used_s:.1f} s used per weight")
+        return "\n".join(lines)

@@ -1,0 +1,56 @@
+"""The code of a device program as plain data, which workers read without running any of it.
+
+A tenant's program is XLA's, and nothing else: a serialised `jax.export`, and JSON.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from meshwright.errors import ClusterError
+from meshwright.program.ir import Sharding
+
+_LENGTH_BYTES = 8
+"""Bytes of the number that says how long the JSON before the program is."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramCode:
+    """A device program with all that a worker needs to compile it.
+
+    exported: the serialised `jax.export` of the program over a mesh of these `sizes`.
+    inputs, outputs: the shardings of its arguments and results, none partial.
+    """
+
+    exported: bytes
+    sizes: tuple[tuple[str, int], ...]
+    inputs: tuple[Sharding, ...]
+    outputs: tuple[Sharding, ...]
+
+    def to_bytes(self) -> bytes:
+        """The code for a message; `from_bytes` is the inverse."""
+        dims = [[s.dims for s in side] for side in (self.inputs, self.outputs)]
+        text = json.dumps([self.sizes, *dims]).encode()
+        return len(text).to_bytes(_LENGTH_BYTES) + text + self.exported
+
+    @classmethod
+    def from_bytes(cls, code: bytes) -> "ProgramCode":
+        """The code that a client has sent; `ClusterError` if it is malformed."""
+        end = _LENGTH_BYTES + int.from_bytes(code[:_LENGTH_BYTES])
+        try:
+            sizes, inputs, outputs = json.loads(code[_LENGTH_BYTES:end])
+            return cls(
+                code[end:],
+                tuple((str(axis), int(size)) for axis, size in sizes),
+                tuple(map(_sharding, inputs)),
+                tuple(map(_sharding, outputs)),
+            )
+        except (TypeError, ValueError) as error:
+            raise ClusterError(
+                f"the code of a program is malformed ({error}); wanted what "
+                "`ProgramCode.to_bytes` returns"
+            ) from error
+
+
+def _sharding(dims: Any) -> Sharding:
+    return Sharding(tuple(tuple(str(axis) for axis in axes) for axes in dims))

@@ -1,0 +1,157 @@
+"""Transfers: parts of arrays that workers send to each other, from slice to slice.
+
+A worker sends only the boxes that the other one needs, cut on its devices; data of the
+receiver's own devices stay there. No worker waits for another until a program reads the
+array.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from meshwright.errors import ClusterError
+from meshwright.run.cluster.worker.boxes import (
+    Box,
+    BoxData,
+    assemble,
+    cut,
+    holders,
+    routes,
+)
+
+type TransferKey = tuple[int, int]
+"""The name of a transfer: number of its instruction, and position of the array in it."""
+
+type _Finish = Callable[[Sequence[BoxData]], Any]
+
+_SENDERS = 8
+"""Arrays that a worker sends at once."""
+
+
+class Delivery(NamedTuple):
+    """All that one worker sends to another in one transfer.
+
+    error: why the array does not exist; "" if it does.
+    """
+
+    key: TransferKey
+    sender: int
+    parts: tuple[BoxData, ...]
+    error: str = ""
+
+
+class Mailbox:
+    """Deliveries of other workers, kept until all of a transfer have arrived.
+
+    Deliveries may come before this worker has reached the transfer's instruction.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._arrived: dict[TransferKey, list[Delivery]] = {}
+        self._expected: dict[TransferKey, tuple[int, _Finish, Future[Any]]] = {}
+        self._failed: dict[TransferKey, str] = {}
+
+    def expect(self, key: TransferKey, count: int, finish: _Finish) -> Future[Any]:
+        """The future result of `finish`, called with the parts of `count` deliveries."""
+        future: Future[Any] = Future()
+        with self._lock:
+            self._expected[key] = count, finish, future
+        self._settle(key)
+        return future
+
+    def deliver(self, delivery: Delivery) -> None:
+        """Take in a delivery."""
+        with self._lock:
+            if delivery.key in self._failed:
+                return
+            self._arrived.setdefault(delivery.key, []).append(delivery)
+        self._settle(delivery.key)
+
+    def fail(self, key: TransferKey, reason: str) -> None:
+        """Record that a transfer has failed, and drop what has arrived or will."""
+        self.deliver(Delivery(key, -1, (), reason))
+
+    def _settle(self, key: TransferKey) -> None:
+        """Finish a transfer if all is there, or something is missing for good."""
+        with self._lock:
+            arrived = self._arrived.get(key, [])
+            errors = [each.error for each in arrived if each.error]
+            if errors:
+                self._failed[key] = errors[0]
+                del self._arrived[key]
+            reason = self._failed.get(key, "")
+            expected = self._expected.get(key)
+            if expected is None or not (reason or len(arrived) >= expected[0]):
+                return
+            del self._expected[key]
+            self._arrived.pop(key, None)
+        _, finish, future = expected
+        if reason:
+            future.set_exception(ClusterError(reason))
+            return
+        try:
+            future.set_result(finish([p for each in arrived for p in each.parts]))
+        except Exception as error:  # noqa: BLE001  raised where the array is used
+            future.set_exception(error)
+
+
+class Transfers:
+    """Arrays on their way between this worker and others.
+
+    send: hands a delivery to the worker of a number.
+    """
+
+    def __init__(self, send: Callable[[int, Delivery], None]) -> None:
+        self.mailbox = Mailbox()
+        self._send = send
+        self._senders = ThreadPoolExecutor(_SENDERS)
+        self._process = jax.process_index()
+
+    def start(self, key: TransferKey, source: Any, target: Any) -> Future[Any] | None:
+        """Send this worker's parts of an array, and await the others'.
+
+        source: the array; if this process has no part of it, its aval with the sharding.
+        target: the aval of the copy. Returns the copy, which comes later; `None` if this
+            process has no part of it.
+        """
+        if source.shape != target.shape:
+            raise ClusterError(
+                f"an array of shape {source.shape} for an argument of {target.shape}"
+            )
+        me, receivers = self._process, holders(target)
+        found = list(routes(holders(source), receivers, me))
+        boxes: dict[int, list[Box]] = {}
+        for route in found:
+            if route.sender == me:
+                boxes.setdefault(route.receiver, []).append(route.box)
+        kept = cut(source, boxes.pop(me, []))
+        for receiver, wanted in boxes.items():
+            parts = cut(source, wanted)
+            self._senders.submit(self._post, receiver, key, parts)
+        if all(me not in each for each in receivers.values()):
+            return None
+        senders = {route.sender for route in found if route.receiver == me} - {me}
+
+        def finish(arrived: Sequence[BoxData]) -> jax.Array:
+            return assemble(target, [*kept, *arrived])
+
+        return self.mailbox.expect(key, len(senders), finish)
+
+    def fail(self, key: TransferKey, target: Any, reason: str) -> None:
+        """Tell all that await an array that there is none."""
+        for receiver in {p for each in holders(target).values() for p in each}:
+            self._send(receiver, Delivery(key, self._process, (), reason))
+
+    def _post(self, receiver: int, key: TransferKey, parts: Sequence[BoxData]) -> None:
+        """Send parts once they are computed."""
+        try:
+            read = tuple(p._replace(data=np.asarray(p.data)) for p in parts)
+            delivery = Delivery(key, self._process, read)
+        except Exception as error:  # noqa: BLE001  raised where the array is used
+            delivery = Delivery(key, self._process, (), str(error) or repr(error))
+        self._send(receiver, delivery)
