@@ -31,7 +31,7 @@ import meshwright as mw
 from zoo import pendulum
 from zoo.categorical import mean_return, project
 from zoo.replay import Replay, transitions
-from zoo.training import State
+from zoo.training import ALONE, Replicas, State
 from zoo.workload import Curve, Workload, check_numbers, sized
 
 
@@ -183,9 +183,11 @@ def start(config: Config, key: Array) -> State:
     return State(params, optax.adam(config.rate).init(params), stats)
 
 
-def learner_of(config: Config) -> Callable[[State, dict], tuple[State, Learned]]:
+def learner_of(
+    config: Config, replicas: Replicas = ALONE
+) -> Callable[[State, dict], tuple[State, Learned]]:
     """`learn(state, batch)`: the state after one update of both networks."""
-    optimizer = optax.adam(config.rate)
+    optimizer = replicas.wrap_optimizer(optax.adam(config.rate))
 
     def learn(state: State, batch: dict[str, Array]) -> tuple[State, Learned]:
         target, updates = state.stats["target"], state.stats["updates"] + 1

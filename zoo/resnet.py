@@ -29,7 +29,7 @@ from zoo.classifier import batch_shapes
 from zoo.count import macs
 from zoo.images import Batch, made_batches
 from zoo.layers import cross_entropy
-from zoo.training import State, TrainStep, new_state, run
+from zoo.training import ALONE, Replicas, State, TrainStep, new_state, run
 from zoo.workload import (
     Curve,
     Published,
@@ -109,18 +109,23 @@ class Block(nn.Module):
 
     is_training: norms use the batch's moments and keep a running mean of them, which
         is what they use otherwise.
+    across: the axis of replicas whose batches have common moments, if any.
     """
 
     channels: int
     width: int
     stride: int
     is_training: bool
+    across: str | None = None
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
         """[B, S / stride, S / stride, 4 channels] of x [B, S, S, C]."""
         norm = partial(
-            nn.BatchNorm, use_running_average=not self.is_training, momentum=0.9
+            nn.BatchNorm,
+            use_running_average=not self.is_training,
+            momentum=0.9,
+            axis_name=self.across,
         )
         out = 4 * self.channels
         y = _conv(self.channels, 1, "conv_1")(x)
@@ -136,17 +141,20 @@ class Block(nn.Module):
 
 
 class ResNet(nn.Module):
-    """The scores of an image's classes."""
+    """The scores of an image's classes; `across` is that of `Block`."""
 
     config: Config
     is_training: bool
+    across: str | None = None
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
         """[B, K] of x [B, S, S, 3]."""
         config = self.config
         x = _conv(config.channels, 7, "conv", stride=2)(x)
-        norm = nn.BatchNorm(not self.is_training, momentum=0.9, name="norm")
+        norm = nn.BatchNorm(
+            not self.is_training, momentum=0.9, axis_name=self.across, name="norm"
+        )
         x = nn.max_pool(nn.relu(norm(x)), (3, 3), (2, 2), padding="SAME")
         for i, count in enumerate(config.stages):
             x = self.stage(x, i, count)
@@ -155,7 +163,9 @@ class ResNet(nn.Module):
     def stage(self, x: Array, i: int, count: int) -> Array:
         """The residual stream after stage `i` of `count` blocks."""
         channels, width = self.config.channels * 2**i, self.config.width
-        block = partial(Block, channels, width, is_training=self.is_training)
+        block = partial(
+            Block, channels, width, is_training=self.is_training, across=self.across
+        )
         x = block(stride=2 if i else 1, name=f"stage_{i}_block_0")(x)
         if count == 1 or not self.config.scan:
             for j in range(1, count):
@@ -179,9 +189,10 @@ def scores(config: Config, params: dict, stats: dict, image: Array) -> Array:
     return net.apply({"params": params, "batch_stats": stats}, image)
 
 
-def train_step_for(config: Config) -> TrainStep:
+def train_step_for(config: Config, replicas: Replicas = ALONE) -> TrainStep:
     """`step(state, batch)`: as `zoo.training` has it, and running means move too."""
-    net = ResNet(config, is_training=True)
+    net = ResNet(config, is_training=True, across=replicas.axis)
+    optimizer = replicas.wrap_optimizer(OPTIMIZER)
 
     def loss(params: dict, stats: dict, batch: Batch) -> tuple[Array, dict]:
         variables = {"params": params, "batch_stats": stats}
@@ -191,7 +202,8 @@ def train_step_for(config: Config) -> TrainStep:
     def train_step(state: State, batch: Batch) -> tuple[State, Array]:
         gradients_of = jax.value_and_grad(loss, has_aux=True)
         (value, stats), gradients = gradients_of(state.params, state.stats, batch)
-        updates, rest = OPTIMIZER.update(gradients, state.optimizer, state.params)
+        updates, rest = optimizer.update(gradients, state.optimizer, state.params)
+        stats = replicas.mean(stats)
         return State(optax.apply_updates(state.params, updates), rest, stats), value
 
     return train_step

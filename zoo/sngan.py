@@ -33,7 +33,7 @@ from zoo.images import draw, made_batches
 from zoo.sliced import sliced_distance
 from zoo.sngan_networks import Config, Discriminator, Generator
 from zoo.spectral import first_vectors, normalise
-from zoo.training import State
+from zoo.training import ALONE, Replicas, State
 from zoo.workload import Curve, Workload, sized
 
 FAKES = 2
@@ -73,12 +73,15 @@ class Losses(NamedTuple):
 # -- what the networks do ----------------------------------------------------------
 
 
-def make(config: Config, params: dict, means: dict, *of: Array) -> tuple[Array, dict]:
+def make(
+    config: Config, replicas: Replicas, params: dict, means: dict, *of: Array
+) -> tuple[Array, dict]:
     """Fakes [B, S, S, 3] of noise and labels, normed by their own statistics.
 
     And the running means after them.
     """
-    variables, net = {"params": params, "batch_stats": means}, Generator(config, True)
+    variables = {"params": params, "batch_stats": means}
+    net = Generator(config, True, replicas.axis)
     images, changed = net.apply(variables, *of, mutable=["batch_stats"])
     return images, changed["batch_stats"]
 
@@ -120,22 +123,27 @@ def _optimizer(config: Config) -> optax.GradientTransformation:
     return optax.adam(config.rate, b1=0.0, b2=0.9)
 
 
-def _updated(config: Config, state: State, gradients: dict, name: str) -> State:
-    """The state after one step of Adam for the network called `name`."""
+def _updated(
+    optimizer: optax.GradientTransformation, state: State, gradients: dict, name: str
+) -> State:
+    """The state after one step of the optimizer for the network called `name`."""
     old, rest = getattr(state.params, name), getattr(state.optimizer, name)
-    changes, rest = _optimizer(config).update(gradients, rest)
+    changes, rest = optimizer.update(gradients, rest)
     new = optax.apply_updates(old, changes)
     params = state.params._replace(**{name: new})
     return State(params, state.optimizer._replace(**{name: rest}), state.stats)
 
 
 def teach_discriminator(
-    config: Config, state: State, batch: dict[str, Array]
+    config: Config,
+    state: State,
+    batch: dict[str, Array],
+    replicas: Replicas = ALONE,
 ) -> tuple[State, Array]:
     """The state after one update of the discriminator, and its loss before."""
     label = batch["fake_label"]
     generator, means = state.params.generator, state.stats.generator
-    fakes, _ = make(config, generator, means, batch["noise"], label)
+    fakes, _ = make(config, replicas, generator, means, batch["noise"], label)
 
     def loss(params: dict) -> tuple[Array, dict]:
         weights, vectors = normalise(params, state.stats.discriminator)
@@ -144,39 +152,46 @@ def teach_discriminator(
 
     gradient = jax.value_and_grad(loss, has_aux=True)
     (value, vectors), gradients = gradient(state.params.discriminator)
-    state = _updated(config, state, gradients, "discriminator")
+    optimizer = replicas.wrap_optimizer(_optimizer(config))
+    state = _updated(optimizer, state, gradients, "discriminator")
     return state._replace(stats=state.stats._replace(discriminator=vectors)), value
 
 
 def teach_generator(
-    config: Config, state: State, batch: dict[str, Array]
+    config: Config,
+    state: State,
+    batch: dict[str, Array],
+    replicas: Replicas = ALONE,
 ) -> tuple[State, Array]:
     """The state after one update of the generator, and its loss before."""
     weights, vectors = normalise(state.params.discriminator, state.stats.discriminator)
     means, label = state.stats.generator, batch["fake_label"]
 
     def loss(params: dict) -> tuple[Array, dict]:
-        fakes, after = make(config, params, means, batch["noise"], label)
+        fakes, after = make(config, replicas, params, means, batch["noise"], label)
         return -jnp.mean(score(config, weights, fakes, label)), after
 
     gradient = jax.value_and_grad(loss, has_aux=True)
     (value, after), gradients = gradient(state.params.generator)
-    state = _updated(config, state, gradients, "generator")
+    optimizer = replicas.wrap_optimizer(_optimizer(config))
+    state = _updated(optimizer, state, gradients, "generator")
     return state._replace(stats=Both(after, vectors)), value
 
 
-def train_step_of(config: Config) -> Callable[[State, dict], tuple[State, Losses]]:
+def train_step_of(
+    config: Config, replicas: Replicas = ALONE
+) -> Callable[[State, dict], tuple[State, Losses]]:
     """`step(state, batch)`: the state after N + 1 updates, and their losses."""
     n = config.updates
 
     def train_step(state: State, batch: dict[str, Array]) -> tuple[State, Losses]:
         each = {name: jnp.moveaxis(x[:, :n], 1, 0) for name, x in batch.items()}
-        update = partial(teach_discriminator, config)
+        update = partial(teach_discriminator, config, replicas=replicas)
         # unrolled: convolutions in a loop are several times slower on XLA:CPU
         state, losses = jax.lax.scan(update, state, each, unroll=n)
         last = {name: batch[name][:, n:] for name in ("noise", "fake_label")}
         last = {name: x.reshape(-1, *x.shape[2:]) for name, x in last.items()}
-        state, loss = teach_generator(config, state, last)
+        state, loss = teach_generator(config, state, last, replicas)
         return state, Losses(loss, jnp.mean(losses))
 
     return train_step

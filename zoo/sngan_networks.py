@@ -68,7 +68,7 @@ def _around(channels: int, *, bias: bool) -> nn.Dense:
     return nn.Dense(channels, use_bias=bias, kernel_init=_OTHER, name="around")
 
 
-def _norm(is_training: bool, is_scaled: bool) -> nn.BatchNorm:
+def _norm(is_training: bool, is_scaled: bool, across: str | None) -> nn.BatchNorm:
     """Batch norm with the momentum and the epsilon of the authors' program."""
     return nn.BatchNorm(
         use_running_average=not is_training,
@@ -76,6 +76,7 @@ def _norm(is_training: bool, is_scaled: bool) -> nn.BatchNorm:
         epsilon=2e-5,
         use_bias=is_scaled,
         use_scale=is_scaled,
+        axis_name=across,
         name="norm",
     )
 
@@ -97,6 +98,7 @@ class ClassNorm(nn.Module):
 
     classes: int
     is_training: bool
+    across: str | None = None
 
     @nn.compact
     def __call__(self, x: Array, label: Array) -> Array:
@@ -106,7 +108,7 @@ class ClassNorm(nn.Module):
 
         scale = of_class("scale", nn.initializers.ones_init())
         bias = of_class("bias", nn.initializers.zeros_init())
-        return _norm(self.is_training, False)(x) * scale + bias
+        return _norm(self.is_training, False, self.across)(x) * scale + bias
 
 
 class GeneratorBlock(nn.Module):
@@ -132,10 +134,12 @@ class Generator(nn.Module):
     """Images [B, S, S, 3] in [-1, 1] from noise [B, Z] and labels [B].
 
     is_training: norms use the batch at hand rather than running means.
+    across: the axis of replicas whose batches have common moments, if any.
     """
 
     config: Config
     is_training: bool
+    across: str | None = None
 
     @nn.compact
     def __call__(self, noise: Array, label: Array) -> Array:
@@ -143,10 +147,10 @@ class Generator(nn.Module):
         width = SMALLEST * SMALLEST * first
         x = nn.Dense(width, kernel_init=_OTHER, name="first")(noise)
         x = x.reshape(-1, SMALLEST, SMALLEST, first)
-        norm = partial(ClassNorm, self.config.classes, self.is_training)
+        norm = partial(ClassNorm, self.config.classes, self.is_training, self.across)
         for i, channels in enumerate(others):
             x = GeneratorBlock(channels, norm, name=f"block_{i}")(x, label)
-        x = nn.relu(_norm(self.is_training, True)(x))
+        x = nn.relu(_norm(self.is_training, True, self.across)(x))
         return nn.tanh(nn.Conv(3, (3, 3), kernel_init=_OTHER, name="last")(x))
 
 

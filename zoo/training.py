@@ -7,6 +7,7 @@ import jax
 import optax
 from jax import Array
 
+import meshwright as mw
 from zoo.workload import Curve
 
 LossFn = Callable[[Any, Any], Array]
@@ -24,6 +25,26 @@ class State(NamedTuple):
     params: Any
     optimizer: optax.OptState
     stats: Any = ()
+
+
+class Alone:
+    """What a step asks of a `mw.Replicator`, for a step that runs by itself."""
+
+    axis = None
+
+    def wrap_optimizer(
+        self, optimizer: optax.GradientTransformation
+    ) -> optax.GradientTransformation:
+        """The optimizer itself."""
+        return optimizer
+
+    def mean(self, tree: Any) -> Any:
+        """The pytree itself."""
+        return tree
+
+
+ALONE = Alone()
+Replicas = Alone | mw.Replicator
 
 
 def new_state(params: object, optimizer: optax.GradientTransformation) -> State:
