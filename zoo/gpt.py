@@ -17,7 +17,7 @@ names 5B and 32B want), sequences of 2048, 32-bit floats.
 Letters: B batch, S sequence, D d_model, N heads, H d_head, F d_ff, V vocab.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import jax
@@ -148,6 +148,12 @@ def train(seed: int, steps: int) -> Curve:
     state = jax.jit(partial(init, TINY))(jax.random.key(seed))
     text = batches(load_text(), TINY.batch, TINY.sequence, seed)
     return run(train_step, state, text, steps)
+
+
+def model(**changes: int):
+    """`(init, loss)` for a recipe of training: the tiny model, with changed sizes."""
+    config = replace(TINY, **changes)
+    return lambda key: init(config, key).params, loss
 
 
 # -- targets: functions without arguments that return (function, its arguments) ----

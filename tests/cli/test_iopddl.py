@@ -62,8 +62,8 @@ def test_seconds_are_positive_and_the_folder_of_out_exists(run):
 def hard(path):
     """An instance whose optimum nobody proves in minutes: many nodes, each with many."""
     rng = np.random.default_rng(0)
-    num, width = 400, 10
-    ends = {(min(a, b), max(a, b)) for a, b in rng.integers(num, size=(3000, 2))}
+    num, width = 200, 10
+    ends = {(min(a, b), max(a, b)) for a, b in rng.integers(num, size=(1500, 2))}
     pairs = sorted((a, b) for a, b in ends if a != b)
     problem = {
         "name": "hard",

@@ -64,7 +64,7 @@ def test_mistakes_are_status_2_and_say_what_to_do(run, tmp_path, data):
 
 
 def test_a_target_is_collected_into_a_file(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(layouts, "cpu_ns", lambda executable, args: 1000)
+    monkeypatch.setattr(layouts, "paired_cpu_ns", lambda *measured: (1000, 1000))
     monkeypatch.setattr(os, "sched_setaffinity", lambda pid, cores: None, raising=False)
     (tmp_path / "small.py").write_text(
         "import jax, jax.numpy as jnp\n"

@@ -1,15 +1,32 @@
 """`meshwright machines`, and plans compared on several of them."""
 
 import json
+import math
 
 import pytest
 
-PLAN = ["plan", "zoo/gpt.py:tiny", "--mesh", "batch=4,model=2", "--schedule", "bp+mp"]
+from meshwright.cli.comparison import find_run_length
+from meshwright.errors import TargetError
+
+PLAN = ["plan", "shapes.py:tiny", "--mesh", "batch=4,model=2", "--schedule", "bp+mp"]
+
+SHAPES = """
+from functools import partial
+import jax, jax.numpy as jnp
+from zoo.gpt import TINY, init, schedules, train_step
+
+def tiny():
+    state = jax.eval_shape(partial(init, TINY), jax.random.key(0))
+    tokens = jax.ShapeDtypeStruct((TINY.batch, TINY.sequence), jnp.int32)
+    return train_step, (state, {"inputs": tokens, "targets": tokens})
+"""
+"""The tiny GPT without weights, which take as long to draw as all else."""
 
 
 @pytest.fixture(autouse=True)
-def at_root(monkeypatch, request):
-    monkeypatch.chdir(request.config.rootpath)
+def with_shapes(tmp_path, monkeypatch, request):
+    monkeypatch.syspath_prepend(request.config.rootpath)
+    (tmp_path / "shapes.py").write_text(SHAPES)
 
 
 def test_machines_are_listed_with_their_numbers(run):
@@ -110,11 +127,21 @@ def test_options_of_a_comparison_need_a_machine(run, option):
     assert f"{option[0]} needs a machine: add --machine" in done.err
 
 
-@pytest.mark.parametrize("tokens", ["-5", "0", "nan", "inf"])
-def test_a_run_has_a_positive_number_of_tokens(run, tokens):
-    done = run(*PLAN, "--machine", "tpu-v4", "--tokens", tokens)
+NOT_A_LENGTH = "wanted a finite number above 0"
+
+
+def test_a_run_has_a_positive_number_of_tokens(run):
+    done = run(*PLAN, "--machine", "tpu-v4", "--tokens", "-5")
     assert done.status == 2
-    assert "wanted a finite number above 0" in done.err
+    assert NOT_A_LENGTH in done.err
+
+
+@pytest.mark.parametrize("total", [0, math.nan, math.inf])
+@pytest.mark.parametrize("unit", ["tokens", "samples"])
+def test_a_run_has_a_finite_length(total, unit):
+    asked = {"tokens": None, "samples": None} | {unit: total}
+    with pytest.raises(TargetError, match=NOT_A_LENGTH):
+        find_run_length(None, **asked)
 
 
 def test_a_dash_in_the_table_is_explained(run):

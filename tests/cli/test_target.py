@@ -2,7 +2,7 @@
 
 import pytest
 
-from meshwright.cli.target import find_target
+from meshwright.cli.arguments.target import find_target
 from meshwright.errors import TargetError
 
 MODEL = (

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-import meshwright.cli.options as options
+import meshwright.cli.arguments.options as options
 from meshwright.app.check import sample
 from meshwright.app.explain.show import show_refusals
 from meshwright.app.output.progress import show_progress
-from meshwright.cli.target import Target
+from meshwright.cli.arguments.target import Target
 from meshwright.errors import TargetError
 from meshwright.machine import Mesh, parse_mesh
 from meshwright.machine.memory_size import show_bytes

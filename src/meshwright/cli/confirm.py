@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-import meshwright.cli.options as options
+import meshwright.cli.arguments.options as options
 from meshwright.machine import load_machine
 
 

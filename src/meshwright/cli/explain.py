@@ -2,7 +2,7 @@
 
 import json
 
-import meshwright.cli.options as options
+import meshwright.cli.arguments.options as options
 from meshwright.app.explain.show import show_explanation
 from meshwright.machine import load_machine
 

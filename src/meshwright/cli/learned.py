@@ -12,16 +12,16 @@ import typer
 
 from meshwright.app.check.sample import sample_arguments
 from meshwright.app.output.progress import show_progress
-from meshwright.cli.options import AsJson, TargetText
-from meshwright.cli.target import find_target
+from meshwright.cli.arguments.options import AsJson, TargetText
+from meshwright.cli.arguments.target import find_target
 from meshwright.errors import LearnedError
 from meshwright.predict.learned import (
     Architecture,
-    Checkpoints,
     Collection,
     Lesson,
     Loss,
     MeasuredGraph,
+    ModelCheckpoints,
     NetworkConfig,
     Ranking,
     SegmentOptions,
@@ -141,7 +141,7 @@ def train_model(  # noqa: PLR0913  the options of a command
         graphs,
         config,
         valid=read_folder(valid) if valid else (),
-        checkpoints=Checkpoints(out),
+        checkpoints=ModelCheckpoints(out),
         on_epoch=print_epochs(epochs),
     )
     print(f"{len(graphs)} graphs, {epochs} epochs, loss {model.curve[-1].loss:.4f}")

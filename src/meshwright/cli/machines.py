@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from meshwright.app.output.table import Table
-from meshwright.cli.options import AsJson, make_console
+from meshwright.cli.arguments.options import AsJson, make_console
 from meshwright.machine import load_machine, preset_names
 
 

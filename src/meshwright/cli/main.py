@@ -24,6 +24,14 @@ COMMANDS = {
         "Plans (app)",
         "Print why each collective is there, each conflict, and each op left whole.",
     ),
+    "train": (
+        "Running and compiling (run)",
+        "Train as a recipe says, and save, measure and evaluate on the way.",
+    ),
+    "cluster": (
+        "Running and compiling (run)",
+        "Start the workers of a cluster, look at them, and end them.",
+    ),
     "check": (
         "Running and compiling (run)",
         "Run original and partitioned on virtual devices and compare every output.",

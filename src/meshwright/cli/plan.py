@@ -5,7 +5,7 @@ from typing import Any
 
 import typer
 
-import meshwright.cli.options as options
+import meshwright.cli.arguments.options as options
 from meshwright.app.output.files import output_file, write_file
 from meshwright.cli.comparison import find_machines, find_run_length, print_comparison
 from meshwright.cli.search import print_found, search_plan

@@ -9,9 +9,9 @@ from meshwright.app.autoplan import find_plan
 from meshwright.app.output.files import write_file
 from meshwright.app.output.progress import show_progress
 from meshwright.app.plan import Plan
-from meshwright.cli.options import make_console
-from meshwright.cli.schedule import choose_tactics
-from meshwright.cli.target import find_target
+from meshwright.cli.arguments.options import make_console
+from meshwright.cli.arguments.schedule import choose_tactics
+from meshwright.cli.arguments.target import find_target
 from meshwright.machine.memory_size import show_bytes
 from meshwright.planner.candidates.candidate import Candidate
 from meshwright.planner.candidates.search_result import SearchResult, Spelling

@@ -7,12 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
-import meshwright.cli.options as options
+import meshwright.cli.arguments.options as options
 from meshwright.app.output.files import output_file, write_file
 from meshwright.app.partition import partition
 from meshwright.app.tune import tune
-from meshwright.cli.schedule import choose_tactics
-from meshwright.cli.target import find_target
+from meshwright.cli.arguments.schedule import choose_tactics
+from meshwright.cli.arguments.target import find_target
 from meshwright.compile.tune.tiles.tuned_tiles import TunedTiles
 from meshwright.compile.tune.tuned import TunedLayouts
 from meshwright.errors import CompilerError

@@ -10,7 +10,7 @@ import meshwright as mw
 from meshwright.app.check.check import check_outputs
 from meshwright.app.check.report import tolerance_of
 from meshwright.app.check.sample import sample_arguments
-from meshwright.cli.target import find_target
+from meshwright.cli.arguments.target import find_target
 from meshwright.errors import CaptureError, MeshError, PlanError, TacticError
 from meshwright.partitioner.lower import CONSTRAIN
 from meshwright.program.analysis.narrowest_floats import narrowest_floats

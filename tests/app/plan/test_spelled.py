@@ -6,7 +6,7 @@ import pytest
 from jax import lax
 
 import meshwright as mw
-from meshwright.cli.target import find_target
+from meshwright.cli.arguments.target import find_target
 from meshwright.errors import TacticError
 from meshwright.partitioner.decide import apply_tactics
 from meshwright.partitioner.tactics import decisions_of, pin_all

@@ -14,8 +14,8 @@ from rich.console import Console
 from meshwright.app.output.progress import show_progress
 from meshwright.app.partition import Partitioned, partition
 from meshwright.app.plan import Plan
-from meshwright.cli.schedule import choose_tactics
-from meshwright.cli.target import Target, find_target
+from meshwright.cli.arguments.schedule import choose_tactics
+from meshwright.cli.arguments.target import Target, find_target
 from meshwright.machine import parse_mesh
 from meshwright.partitioner.decide import axes_of, require_tactics
 from meshwright.partitioner.lower import Gather

@@ -4,19 +4,16 @@ A module may also define `targets`, a dict of further such functions, and `sched
 dict of lists of tactics.
 """
 
-import importlib
-import importlib.util
 import inspect
 import sys
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from meshwright.app.load_module import describe_error, load_module
 from meshwright.errors import MeshwrightError, TargetError, did_you_mean
 from meshwright.partitioner.tactics import Tactic
 from meshwright.run.local import find_devices
@@ -81,78 +78,6 @@ def _split(text: str) -> tuple[str, str]:
     return place, name
 
 
-# -- modules ---------------------------------------------------------------------------
-
-
-def load_module(place: str) -> ModuleType:
-    """The module of a path or a dotted name; the working folder is searched first."""
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    if not place.endswith(".py"):
-        return _run_import(place, lambda: importlib.import_module(place))
-    path = Path(place).resolve()
-    if path.is_dir():
-        raise TargetError(f"{place} is a folder; wanted a file, as in {place}/model.py")
-    if not path.is_file():
-        near = sorted(p.name for p in path.parent.glob("*.py"))
-        there = f"; {path.parent} has {', '.join(near)}" if near else ""
-        raise TargetError(f"there is no file {place}{there}")
-    root = path.parent
-    while (root / "__init__.py").exists():
-        root = root.parent
-    if str(root) not in sys.path:
-        sys.path.insert(0, str(root))
-    name = ".".join(path.relative_to(root).with_suffix("").parts)
-    return _run_import(place, lambda: _import_file(name, path))
-
-
-def _import_file(name: str, path: Path) -> ModuleType:
-    """The module of a file, imported under its dotted name unless that is taken."""
-    known = sys.modules.get(name)
-    if known is not None and _is_file(getattr(known, "__file__", None), path):
-        return known
-    if "." in name:
-        return importlib.import_module(name)
-    spec = importlib.util.find_spec(name) if known is None else None
-    if spec is not None and _is_file(spec.origin, path):
-        return importlib.import_module(name)
-    private = f"_target_{name}"
-    spec = importlib.util.spec_from_file_location(private, path)
-    assert spec is not None, f"{path} has no module spec"
-    assert spec.loader is not None, f"{path} has no loader"
-    module = sys.modules[private] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def _is_file(origin: str | None, path: Path) -> bool:
-    return origin is not None and Path(origin).exists() and path.samefile(origin)
-
-
-def _run_import(place: str, load: Callable[[], ModuleType]) -> ModuleType:
-    try:
-        with redirect_stdout(sys.stderr):
-            return load()
-    except (Exception, SystemExit) as error:
-        missing = error.name if isinstance(error, ModuleNotFoundError) else None
-        if missing is not None and f"{place}.".startswith(f"{missing}."):
-            raise TargetError(
-                f"there is no module {missing!r}; for a file write path.py[:name]"
-            ) from None
-        raise TargetError(f"importing {place} failed: {_describe(error)}") from error
-
-
-def _describe(error: BaseException) -> str:
-    """Class and message of an error, and the line of code that raised it."""
-    frames = traceback.extract_tb(error.__traceback__)
-    at = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
-    if isinstance(error, SyntaxError):
-        at = f" ({error.filename}:{error.lineno})" if error.filename else ""
-    text = error.msg if isinstance(error, SyntaxError) else str(error)
-    return f"{type(error).__name__}: {text}{at}"
-
-
 # -- names -----------------------------------------------------------------------------
 
 
@@ -205,7 +130,7 @@ def _call(
         raise
     except (Exception, SystemExit) as error:
         find_devices()  # a platform that cannot start is a clearer reason
-        raise TargetError(f"{name}() failed: {_describe(error)}") from error
+        raise TargetError(f"{name}() failed: {describe_error(error)}") from error
     if not isinstance(made, tuple | list) or len(made) != 2:
         raise TargetError(f"{name}() returned {_brief(made)}; {_WANTED}")
     fn, args = made

@@ -1,0 +1,142 @@
+"""Sources of examples: text, token files, and sequences of the user.
+
+A source has a length and returns example `i` as a pytree of NumPy arrays.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from glob import glob, has_magic
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from meshwright.app.train.recipes.model import call_named
+from meshwright.app.train.recipes.recipe import DataPart
+from meshwright.errors import RecipeError
+
+_WANTED = "wanted a function that returns a sequence of examples, with len() and [i]"
+
+
+class Examples(Protocol):
+    """A sequence of examples, read in any order."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: int, /) -> Any: ...
+
+
+def open_source(part: DataPart) -> Examples:
+    """The examples that a recipe names; `RecipeError` if there are none."""
+    if part.source:
+        _, source = call_named(part.source, part.options, "data", _WANTED)
+        if not hasattr(source, "__len__") or not hasattr(source, "__getitem__"):
+            raise RecipeError(f"{part.source} returned {source!r:.60}; {_WANTED}")
+    elif part.tokens:
+        source = _open_tokens(Path(part.tokens), part.sequence)
+    else:
+        source = Windows(_read_text(part.text), part.sequence)
+    if not len(source):
+        raise RecipeError(
+            "[data] has no example: the text is shorter than sequence + 1 tokens"
+            if not part.source
+            else f"{part.source} returned a sequence of length 0"
+        )
+    return source
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Windows:
+    """Consecutive windows of a row of tokens, which share only their borders."""
+
+    tokens: Any
+    sequence: int
+
+    def __len__(self) -> int:
+        return max(0, (len(self.tokens) - 1) // self.sequence)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        start = index * self.sequence
+        return as_example(self.tokens[start : start + self.sequence + 1])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Records:
+    """The first tokens of each record of an .array_record file, int32."""
+
+    reader: Sequence[bytes]
+    sequence: int
+
+    def __len__(self) -> int:
+        return len(self.reader)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        tokens = np.frombuffer(self.reader[index], np.int32)
+        if len(tokens) <= self.sequence:
+            raise RecipeError(
+                f"record {index} has {len(tokens)} tokens; wanted sequence + 1 = "
+                f"{self.sequence + 1} or more, int32"
+            )
+        return as_example(tokens[: self.sequence + 1])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """A part of a source, from example `start` on."""
+
+    source: Examples
+    start: int
+    length: int
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: int) -> Any:
+        return self.source[self.start + index]
+
+
+def split_held_out(source: Examples, held_out: float) -> tuple[Examples, Examples]:
+    """The examples to train on, and the last ones, a share of all, for evaluation."""
+    count = round(len(source) * held_out)
+    if held_out and not 0 < count < len(source):
+        raise RecipeError(
+            f"data.held_out = {held_out} of {len(source)} examples leaves none to train "
+            "or to evaluate"
+        )
+    kept = len(source) - count
+    return Part(source, 0, kept), Part(source, kept, count)
+
+
+def as_example(tokens: Any) -> dict[str, Any]:
+    """Tokens as inputs, and as targets one position later, int32."""
+    row = np.asarray(tokens).astype(np.int32)
+    return {"inputs": row[:-1], "targets": row[1:]}
+
+
+def _read_text(patterns: Sequence[str]) -> Any:
+    """The bytes of all files, in the order of patterns and of names, uint8."""
+    files: list[Path] = []
+    for pattern in patterns:
+        named = glob(pattern, recursive=True) if has_magic(pattern) else [pattern]
+        found = [Path(name) for name in sorted(named) if Path(name).is_file()]
+        if not found:
+            raise RecipeError(f"data.text: there is no file {pattern}")
+        files += found
+    return np.concatenate([np.frombuffer(f.read_bytes(), np.uint8) for f in files])
+
+
+def _open_tokens(path: Path, sequence: int) -> Examples:
+    if not path.is_file():
+        raise RecipeError(f"data.tokens: there is no file {path}")
+    if path.suffix == ".npy":
+        tokens = np.load(path, mmap_mode="r")
+        if tokens.ndim != 1 or not np.issubdtype(tokens.dtype, np.integer):
+            raise RecipeError(
+                f"{path} has {tokens.dtype}{list(tokens.shape)}; wanted one row of whole "
+                "numbers"
+            )
+        return Windows(tokens, sequence)
+    if path.suffix in (".array_record", ".arrayrecord"):
+        grain = import_module("grain")
+        return Records(grain.sources.ArrayRecordDataSource(str(path)), sequence)
+    raise RecipeError(f"{path} ends in {path.suffix!r}; wanted .npy or .array_record")

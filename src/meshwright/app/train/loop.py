@@ -1,0 +1,105 @@
+"""The loop of a run: steps, evaluations, checkpoints, on the devices of a runner."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from meshwright.app.train.data.batches import Batches
+from meshwright.app.train.interruption import Interruption
+from meshwright.app.train.monitor import Monitor
+from meshwright.app.train.recipes.recipe import Recipe
+from meshwright.app.train.runners.runner import Runner, RunnerStep, State
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Job:
+    """All that a loop needs.
+
+    evaluate: a partitioned function of (state, batch); None without evaluation.
+    """
+
+    recipe: Recipe
+    runner: Runner
+    step: RunnerStep
+    evaluate: Callable[..., Any] | None
+    batches: Batches
+    held_out: Batches
+    folder: Path
+
+
+def run_steps(
+    job: Job, state: State, done: int, monitor: Monitor, interruption: Interruption
+) -> int:
+    """Run from step `done` to the last; returns the number of steps that are done.
+
+    It is less than the last if the run was interrupted. The state after the last step is
+    saved.
+    """
+    run, runner = job.recipe.run, job.runner
+    ahead = runner.put_ahead(job.step, job.batches, done)
+    monitor.begin(done, run.steps)
+    while done < run.steps:
+        batch = next(ahead)
+        done += 1
+        if done == run.profile_step:
+            (state, metrics), profile = runner.profile(
+                job.step, done, (state, batch), job.folder / "profile"
+            )
+            monitor.say(str(profile))
+        else:
+            state, metrics = job.step.call(state, batch)
+        monitor.step(done, metrics)
+        if run.evaluate_every and done % run.evaluate_every == 0:
+            evaluate(job, state, done, monitor)
+        ends = runner.agree_to_end(done, interruption.received is not None)
+        if ends or _is_due(job.recipe.checkpoint.save_every, done) or done == run.steps:
+            save(job, state, done, monitor)
+        if ends:
+            break
+    monitor.fetch()
+    return done
+
+
+def _is_due(every: int, number: int) -> bool:
+    return every > 0 and number % every == 0
+
+
+def evaluate(job: Job, state: State, number: int, monitor: Monitor) -> None:
+    """Measure the mean loss of held-out examples, always of the same batches."""
+    assert job.evaluate is not None
+    monitor.fetch()
+    count = job.recipe.run.evaluate_batches
+    batches = islice(job.runner.put_ahead(job.step, job.held_out, 0), count)
+    found = job.runner.values([job.evaluate(state, each) for each in batches])
+    loss = sum(row["loss"] for row in found) / len(found)
+    monitor.note(number, {"evaluation_loss": loss})
+    monitor.evaluated = loss
+    monitor.skip_time()
+
+
+def save(job: Job, state: State, number: int, monitor: Monitor) -> None:
+    """Save the state after `number` steps, with the place in the data."""
+    monitor.fetch()
+    metrics = {"loss": monitor.latest["loss"]}
+    if monitor.evaluated is not None:
+        metrics["evaluation_loss"] = monitor.evaluated
+    position = position_of(job.recipe, number)
+    job.runner.save(number, state, job.step, position, metrics)
+    monitor.skip_time()
+
+
+def position_of(recipe: Recipe, number: int) -> dict[str, Any]:
+    """The place in the data after `number` batches, with what fixes the order."""
+    data = recipe.data
+    return {
+        "batches": number,
+        "batch": data.batch,
+        "seed": data.seed,
+        "sequence": data.sequence,
+        "held_out": data.held_out,
+        "examples": [*data.text, data.tokens, data.source],
+    }

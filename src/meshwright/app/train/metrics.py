@@ -1,0 +1,99 @@
+"""Metrics of a run: rows of numbers by step, written as CSV and for TensorBoard."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol
+
+from meshwright.app.train.recipes.recipe import OutputPart
+from meshwright.errors import RecipeError
+
+Row = Mapping[str, float]
+"""Numbers of one step by name: "loss", "evaluation_loss", "step_s" and others."""
+
+
+class Writer(Protocol):
+    """Something that keeps rows of metrics."""
+
+    def write(self, step: int, row: Row) -> None: ...
+    def close(self) -> None: ...
+
+
+def open_writers(part: OutputPart, folder: Path, start: int) -> list[Writer]:
+    """The writers that a recipe wants; rows after step `start` are forgotten."""
+    writers: list[Writer] = []
+    if part.csv:
+        writers.append(CsvWriter(folder / "metrics.csv", start))
+    if part.tensorboard:
+        writers.append(TensorBoardWriter(folder / "tensorboard", start))
+    return writers
+
+
+COLUMNS: tuple[str, ...] = (
+    "step", "loss", "evaluation_loss", "learning_rate", "gradient_norm", "step_s", "mfu",
+    "tokens_per_s", "examples_per_s",
+)  # fmt: skip
+
+
+class CsvWriter:
+    """A CSV file with a row for each step; what was not measured in a step is empty."""
+
+    def __init__(self, path: Path, start: int) -> None:
+        """Open the file, of which the rows up to step `start` are kept."""
+        kept = [row for row in read_csv(path) if int(row["step"]) <= start]
+        self._file = path.open("w", newline="", encoding="utf-8")
+        self._rows = csv.DictWriter(
+            self._file, COLUMNS, restval="", lineterminator="\n"
+        )
+        self._rows.writeheader()
+        self._rows.writerows(kept)
+        self._file.flush()
+
+    def write(self, step: int, row: Row) -> None:
+        """Append a row; floats are written so that they are read back exactly."""
+        texts = {name: repr(float(value)) for name, value in row.items()}
+        self._rows.writerow({"step": str(step), **texts})
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    """The rows of a CSV file that `CsvWriter` wrote; none if there is no file.
+
+    A last row that a killed process has not written to its end is left out.
+    """
+    if not path.is_file():
+        return []
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    return [row for row in rows if row["step"].isdigit() and None not in row.values()]
+
+
+class TensorBoardWriter:
+    """Event files for TensorBoard."""
+
+    def __init__(self, folder: Path, start: int) -> None:
+        """Open a new event file; TensorBoard hides older events after step `start`."""
+        try:
+            library: Any = import_module("tensorboardX")
+        except ImportError as missing:
+            raise RecipeError(
+                f"output.tensorboard needs tensorboardX, which cannot be imported "
+                f"({missing}); pip install 'meshwright[train]'"
+            ) from missing
+        self._writer = library.SummaryWriter(str(folder), purge_step=start + 1)
+
+    def write(self, step: int, row: Row) -> None:
+        """Add the numbers of a step."""
+        for name, value in row.items():
+            self._writer.add_scalar(name, value, step)
+
+    def close(self) -> None:
+        """Write what is left, and close the file."""
+        self._writer.close()

@@ -1,0 +1,1 @@
+"""The recipe of a run: its file, and the model, optimizer and tactics that it names."""

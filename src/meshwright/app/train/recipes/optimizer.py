@@ -1,0 +1,55 @@
+"""Optimizers and schedules of optax, by name and options."""
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from meshwright.app.train.recipes.model import require_options
+from meshwright.app.train.recipes.recipe import OptimizerPart, SchedulePart
+from meshwright.errors import RecipeError, did_you_mean
+
+
+def make_schedule(part: SchedulePart) -> Callable[..., Any]:
+    """The learning rate as a function of the number of steps done."""
+    make = _named(part.name, "schedule")
+    require_options(make, part.options, f"[schedule] options of {part.name}")
+    try:
+        made = make(**part.options)
+        made(0)
+    except Exception as error:
+        raise RecipeError(f"[schedule] {part.name}: {error}") from error
+    return made
+
+
+def make_optimizer(part: OptimizerPart, schedule: Callable[..., Any]) -> Any:
+    """The optimizer with a learning rate."""
+    make = _named(part.name, "optimizer")
+    what = f"[optimizer] options of {part.name}"
+    require_options(make, part.options, what, "learning_rate")
+    try:
+        made = make(learning_rate=schedule, **part.options)
+    except Exception as error:
+        raise RecipeError(f"[optimizer] {part.name}: {error}") from error
+    if part.clip_norm:
+        optax = import_optax()
+        return optax.chain(optax.clip_by_global_norm(part.clip_norm), made)
+    return made
+
+
+def _named(name: str, table: str) -> Callable[..., Any]:
+    optax = import_optax()
+    known = [each for each in vars(optax) if callable(getattr(optax, each))]
+    if name not in known:
+        raise RecipeError(f"[{table}] optax has no {name!r}{did_you_mean(name, known)}")
+    return getattr(optax, name)
+
+
+def import_optax() -> Any:
+    """The module `optax`; `RecipeError` with the extra if it is missing."""
+    try:
+        return import_module("optax")
+    except ImportError as missing:
+        raise RecipeError(
+            f"training needs optax, which cannot be imported ({missing}); "
+            "pip install 'meshwright[train]'"
+        ) from missing

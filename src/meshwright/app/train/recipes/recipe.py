@@ -1,0 +1,220 @@
+"""The recipe of a training run: one frozen record for each table of its TOML file.
+
+The field of a record is an entry of the table, with the same name, type and default.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from meshwright.errors import RecipeError
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPart:
+    """The model.
+
+    program: `path.py:name` or `pkg.module:name`, a function that returns `(init, loss)`:
+        `init(key)` makes the parameters; `loss(params, batch)`, or `loss(params, batch,
+        key)`, is their mean loss, a scalar.
+    options: keyword arguments of the function.
+    """
+
+    program: str
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class DataPart:
+    """The examples: exactly one of `text`, `tokens` and `source`.
+
+    batch: examples of a step, over all devices.
+    text: files, or patterns such as "books/*.txt", whose bytes are the tokens.
+    tokens: a .npy file of whole numbers, or an .array_record file with one in each record.
+    source: `path.py:name`, a function that returns a sequence of examples, each a pytree of
+        arrays of the same shapes. options: keyword arguments of the function.
+    sequence: tokens of an example of `text` or `tokens`; its batch is `inputs` and
+        `targets`, int32 [batch, sequence], where targets are one position later.
+    seed: of the order. held_out: share of the examples, the last ones, for evaluation.
+    """
+
+    batch: int
+    text: tuple[str, ...] = ()
+    tokens: str = ""
+    source: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    sequence: int = 0
+    seed: int = 0
+    held_out: float = 0.0
+
+    def __post_init__(self) -> None:
+        given = [name for name in ("text", "tokens", "source") if getattr(self, name)]
+        if len(given) != 1:
+            raise RecipeError(
+                f"[data] names {' and '.join(given) or 'no examples'}; wanted one of text, "
+                "tokens and source"
+            )
+        _require_least(self, "data", batch=1, seed=0)
+        if not self.source and self.sequence < 1:
+            raise RecipeError(
+                f"data.sequence is {self.sequence}; wanted the tokens of an example, 1 or "
+                "more"
+            )
+        if not 0 <= self.held_out < 1:
+            raise RecipeError(f"data.held_out is {self.held_out}; wanted 0 to 0.99")
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizerPart:
+    """An optimizer of optax.
+
+    name: of a function of optax that takes `learning_rate`. options: its other arguments.
+    clip_norm: largest global norm of the gradients; 0 does not clip.
+    """
+
+    name: str = "adamw"
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    clip_norm: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulePart:
+    """The learning rate: a schedule of optax by name, such as "cosine_decay_schedule".
+
+    options: the arguments of the schedule; `value` for the default, a constant.
+    """
+
+    name: str = "constant_schedule"
+    options: Mapping[str, Any] = field(default_factory=lambda: {"value": 1e-3})
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionPart:
+    """How the step is cut.
+
+    mesh: axis sizes by name; at most one is -1, for all devices that are left.
+    tactics: the name of a schedule of the model's module; or tactics in order, as text:
+        ["data_parallel('data')", "fsdp('data')"]; or "auto" for a search.
+    machine: of the figures and of the search: a preset or a TOML file.
+    budget: seconds of work of the search.
+    gather: as in `mw.partition`.
+    """
+
+    mesh: Mapping[str, int] = field(default_factory=lambda: {"data": -1})
+    tactics: str | tuple[str, ...] = ("data_parallel('data')",)
+    machine: str = "cpu"
+    budget: float = 15.0
+    gather: str = "shared"
+
+    def __post_init__(self) -> None:
+        unknown = [axis for axis, size in self.mesh.items() if size == -1]
+        wrong = [f"{a}={n}" for a, n in self.mesh.items() if n != -1 and n < 1]
+        if wrong or len(unknown) > 1 or not self.mesh:
+            raise RecipeError(
+                f"partition.mesh is {dict(self.mesh)}; wanted sizes of 1 or more, and at "
+                "most one -1"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class RunPart:
+    """The run.
+
+    steps: number of the last step. seed: of the parameters and of `key`.
+    evaluate_every: steps between evaluations; 0 for none. evaluate_batches: in each.
+    log_every: steps between lines of the log. profile_step: the step to profile; 0: none.
+    """
+
+    steps: int
+    seed: int = 0
+    evaluate_every: int = 0
+    evaluate_batches: int = 8
+    log_every: int = 10
+    profile_step: int = 0
+
+    def __post_init__(self) -> None:
+        least = {"seed": 0, "evaluate_every": 0, "profile_step": 0}
+        _require_least(self, "run", steps=1, evaluate_batches=1, log_every=1, **least)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointPart:
+    """What is saved; `mw.Checkpoints` says what the other entries mean.
+
+    save_every: steps between checkpoints; 0 saves only at the end.
+    """
+
+    save_every: int = 100
+    keep: int = 3
+    every: int = 0
+    best: int = 0
+    metric: str = "loss"
+    mode: str = "min"
+
+    def __post_init__(self) -> None:
+        _require_least(self, "checkpoint", save_every=0, keep=1, every=0, best=0)
+
+
+@dataclass(frozen=True, slots=True)
+class OutputPart:
+    """The folder and the kinds of the results.
+
+    folder: of checkpoints, metrics and profiles. csv, tensorboard: whether metrics are
+        written so.
+    """
+
+    folder: str = "run"
+    csv: bool = True
+    tensorboard: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPart:
+    """The cluster to run on.
+
+    address: as of `mw.cluster`, such as "local:4x2"; by default the run is on the devices
+        of this process, or of all processes of `jax.distributed`.
+    workers, devices, platform, resources: as of `Workers`, of a cluster that is started.
+    retries: losses of the workers in a row, without a new checkpoint, before the run ends.
+    """
+
+    address: str = ""
+    workers: int = 1
+    devices: int = 0
+    platform: str = "cpu"
+    resources: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    retries: int = 3
+
+    def __post_init__(self) -> None:
+        _require_least(self, "cluster", workers=1, devices=0, retries=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """A training run, one record for each table of the file."""
+
+    model: ModelPart
+    data: DataPart
+    run: RunPart
+    optimizer: OptimizerPart = field(default_factory=OptimizerPart)
+    schedule: SchedulePart = field(default_factory=SchedulePart)
+    partition: PartitionPart = field(default_factory=PartitionPart)
+    checkpoint: CheckpointPart = field(default_factory=CheckpointPart)
+    cluster: ClusterPart = field(default_factory=ClusterPart)
+    output: OutputPart = field(default_factory=OutputPart)
+
+    def __post_init__(self) -> None:
+        if self.run.evaluate_every and not self.data.held_out:
+            raise RecipeError(
+                "run.evaluate_every needs examples to evaluate; add data.held_out = 0.05, "
+                "say"
+            )
+
+
+def _require_least(part: Any, table: str, **least: int) -> None:
+    """Raise `RecipeError` for the first number below its least value."""
+    for name, value in least.items():
+        if getattr(part, name) < value:
+            raise RecipeError(
+                f"{table}.{name} is {getattr(part, name)}; wanted {value} or more"
+            )

@@ -1,0 +1,265 @@
+"""`train`: a run from a recipe, from reading it to the last checkpoint."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from meshwright.app.plan import Plan
+from meshwright.app.train.data.batches import Batches
+from meshwright.app.train.data.examples import open_source, split_held_out
+from meshwright.app.train.interruption import Interruption, catch_interruption
+from meshwright.app.train.loop import Job, position_of, run_steps
+from meshwright.app.train.metrics import open_writers
+from meshwright.app.train.monitor import Monitor, scale_of, show_row
+from meshwright.app.train.recipes.model import load_model
+from meshwright.app.train.recipes.optimizer import make_optimizer, make_schedule
+from meshwright.app.train.recipes.partitioning import tactics_for
+from meshwright.app.train.recipes.recipe import Recipe
+from meshwright.app.train.recovery import Recovery
+from meshwright.app.train.runners.cluster_runner import cluster_runner
+from meshwright.app.train.runners.local_runner import LocalRunner
+from meshwright.app.train.runners.runner import RestoredRun, Runner, RunnerStep
+from meshwright.app.train.step import StepFunctions, make_functions
+from meshwright.errors import ClusterError, RecipeError
+from meshwright.partitioner.tactics import Tactic
+
+CHECKPOINTS = "checkpoints"
+"""The folder of the checkpoints, in the folder of the output."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The end of a run.
+
+    first_step, last_step: numbers of the steps that this call ran, from 1.
+    metrics: of the last step. interruption: whether and why the run ended early.
+    recovery: how often the workers were lost, and what that cost.
+    """
+
+    first_step: int
+    last_step: int
+    steps: int
+    metrics: dict[str, float]
+    evaluation_loss: float | None
+    folder: Path
+    interruption: Interruption
+    recovery: Recovery
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the last step of the recipe is done."""
+        return self.last_step >= self.steps
+
+    def __str__(self) -> str:
+        done = f"step {self.last_step} of {self.steps}"
+        numbers = dict(self.metrics)
+        if self.evaluation_loss is not None:
+            numbers["evaluation_loss"] = self.evaluation_loss
+        text = f"{done}: {show_row(numbers)}" if numbers else f"{done} was done already"
+        losses = f"\n{self.recovery}" if self.recovery.losses else ""
+        return f"{text}; {self.folder}{losses}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prepared:
+    """What a recipe names, loaded and checked, before any device is used."""
+
+    recipe: Recipe
+    functions: StepFunctions
+    tactics: tuple[Tactic, ...] | None
+    batches: Batches
+    held_out: Batches
+
+    @property
+    def shapes(self) -> tuple[Any, Any]:
+        """The types of a state and a batch."""
+        state = jax.eval_shape(self.functions.init, jax.random.key(0))
+        return state, self.batches.shapes()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RunFunctions:
+    """The partitioned functions of a run for so many devices.
+
+    evaluate: None without evaluation.
+    """
+
+    step: RunnerStep
+    evaluate: Callable[..., Any] | None
+    devices: int
+
+
+def prepare(recipe: Recipe) -> Prepared:
+    """Load the model, the data and the optimizer of a recipe."""
+    model = load_model(recipe.model)
+    schedule = make_schedule(recipe.schedule)
+    optimizer = make_optimizer(recipe.optimizer, schedule)
+    functions = make_functions(model, optimizer, schedule, recipe.run.seed)
+    data = recipe.data
+    kept, held_out = split_held_out(open_source(data), data.held_out)
+    return Prepared(
+        recipe,
+        functions,
+        tactics_for(recipe.partition, model.schedules),
+        Batches(kept, data.batch, data.seed),
+        Batches(held_out, data.batch, data.seed),
+    )
+
+
+def train(
+    recipe: Recipe,
+    *,
+    resume: bool = False,
+    make_runner: Callable[[Path, Recipe], Runner] | None = None,
+    tell_plan: Callable[[Plan], None] = lambda plan: None,
+) -> Outcome:
+    """Run a recipe to its last step, or until Ctrl-C or SIGTERM, which save and end it.
+
+    resume: go on from the last checkpoint in the output folder, if there is one. The
+        losses are then those of a run that was never interrupted: bit for bit on the
+        same devices, within rounding on others.
+    make_runner: the runner for a folder of checkpoints; by default on the recipe's
+        cluster, or on the devices that JAX sees.
+    tell_plan: is called with each plan before its first step.
+    Raises `RecipeError` if the folder holds a run and `resume` is false, or a run on other
+    data.
+    """
+    prepared = prepare(recipe)
+    folder = Path(recipe.output.folder)
+    chosen = make_runner or (cluster_runner if recipe.cluster.address else _local)
+    runner = chosen(folder / CHECKPOINTS, recipe)
+    recovery = Recovery(recipe.cluster.retries)
+    try:
+        with catch_interruption() as interruption:
+            attempts = Attempts(prepared, runner, folder, recovery, interruption)
+            return attempts.run(resume, tell_plan)
+    finally:
+        runner.close()
+
+
+def _local(folder: Path, recipe: Recipe) -> Runner:
+    return LocalRunner(folder, recipe.checkpoint)
+
+
+@dataclass(slots=True, eq=False)
+class Attempts:
+    """A run, which begins again at its last checkpoint when its workers are lost."""
+
+    prepared: Prepared
+    runner: Runner
+    folder: Path
+    recovery: Recovery
+    interruption: Interruption
+
+    def run(self, resume: bool, tell_plan: Callable[[Plan], None]) -> Outcome:
+        """Run until the end, an interruption, or an error that is not a loss."""
+        partitioned = None
+        while True:
+            devices = self.runner.num_devices
+            try:
+                if partitioned is None or partitioned.devices != devices:
+                    partitioned = self._partition(devices)
+                    tell_plan(partitioned.step.plan)
+                return self._run(partitioned, resume)
+            except ClusterError as error:
+                at_s = time.monotonic()
+                if not self.runner.recover(error):
+                    raise
+                self.recovery.lose(error, at_s)
+                resume = True
+
+    def _partition(self, devices: int) -> RunFunctions:
+        recipe, functions = self.prepared.recipe, self.prepared.functions
+        step = self.runner.partition(
+            functions.train_step,
+            self.prepared.shapes,
+            recipe.partition,
+            self.prepared.tactics,
+        )
+        evaluate = None
+        if recipe.run.evaluate_every > 0:
+            evaluate = self.runner.partition_like(functions.evaluate, step)
+        return RunFunctions(step, evaluate, devices)
+
+    def _run(self, partitioned: RunFunctions, resume: bool) -> Outcome:
+        """Run from the last checkpoint, or from the start."""
+        recipe, runner, folder = self.prepared.recipe, self.runner, self.folder
+        step = partitioned.step
+        progress = runner.restore(step)
+        _check_progress(recipe, progress, folder, resume)
+        if progress is None:
+            init = self.prepared.functions.init
+            state, done = runner.init(step, init, recipe.run.seed), 0
+        else:
+            state, done = progress.state, progress.step
+        self.recovery.resume(done)
+        job = Job(
+            recipe,
+            runner,
+            step,
+            partitioned.evaluate,
+            self.prepared.batches,
+            self.prepared.held_out,
+            folder,
+        )
+        writers = open_writers(recipe.output, folder, done) if runner.is_first else []
+        scale = scale_of(step.plan, recipe.data.batch)
+        every = recipe.run.log_every
+        with Monitor(runner, writers, scale, every, self.recovery) as monitor:
+            if progress is not None:
+                monitor.say(f"goes on after step {done}")
+            last = run_steps(job, state, done, monitor, self.interruption)
+        return Outcome(
+            done + 1,
+            last,
+            recipe.run.steps,
+            dict(monitor.latest),
+            monitor.evaluated,
+            folder,
+            self.interruption,
+            self.recovery,
+        )
+
+
+def _check_progress(
+    recipe: Recipe, progress: RestoredRun | None, folder: Path, resume: bool
+) -> None:
+    """Raise `RecipeError` if a run in the folder must not be gone on with."""
+    if progress is None:
+        return
+    if not resume:
+        raise RecipeError(
+            f"{folder} has a run of {progress.step} steps; go on with --resume (or "
+            "resume=True), or name another folder with --out"
+        )
+    wanted = position_of(recipe, progress.step)
+    for name, value in wanted.items():
+        before = progress.position[name]
+        if before != value:
+            raise RecipeError(
+                f"{folder} was trained with data.{name} = {before!r}, the recipe has "
+                f"{value!r}: its place in the data would not be the same. Restore the "
+                "entry, or name another folder with --out"
+            )
+
+
+def with_options(
+    recipe: Recipe,
+    steps: int | None = None,
+    folder: str | None = None,
+    cluster: str | None = None,
+) -> Recipe:
+    """The recipe with the options of a command in place of its entries."""
+    if steps is not None:
+        recipe = replace(recipe, run=replace(recipe.run, steps=steps))
+    if folder is not None:
+        recipe = replace(recipe, output=replace(recipe.output, folder=folder))
+    if cluster is not None:
+        recipe = replace(recipe, cluster=replace(recipe.cluster, address=cluster))
+    return recipe

@@ -1,0 +1,1 @@
+"""Arguments that commands share: targets, schedules of tactics, and options."""

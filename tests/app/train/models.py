@@ -1,0 +1,44 @@
+"""Small models and examples for recipes of tests."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import meshwright as mw
+
+schedules = {"cut": [mw.shard({"batch.**": 0}, axis="data")]}
+
+
+def linear(width=8):
+    """A model of one matrix, whose loss needs the key for its noise."""
+
+    def init(key):
+        return {"w": jax.random.normal(key, (4, width))}
+
+    def loss(params, batch, key):
+        noise = 1 + 0.1 * jax.random.normal(key, batch["x"].shape)
+        return jnp.mean((batch["x"] * noise @ params["w"] - batch["y"]) ** 2)
+
+    return init, loss
+
+
+def not_a_model():
+    return 3
+
+
+class Numbered:
+    """Examples that hold their own number, so that it can be seen which were read."""
+
+    def __init__(self, count, width):
+        self.count, self.width = count, width
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, index):
+        x = np.full(4, (index % 7) / 7, np.float32)
+        return {"x": x, "y": np.full(self.width, index / self.count, np.float32)}
+
+
+def numbered(count=48, width=8):
+    return Numbered(count, width)
