@@ -1,21 +1,32 @@
 """Graph segment training against training on whole graphs: memory, time and tau.
 
-    python -m benchmarks.gst --nodes 100000
+    python benchmarks/gst.py                       # memory and time at 100,000 nodes
+    python benchmarks/gst.py --nodes 1000 --graphs 64 --epochs 15 --width 16 \
+        --segment-nodes 125 --trained 2 --rate 3e-3 --held-out 24 --held-out-configs 32 \
+        --curve --seeds 3                          # tau after convergence
 
 Programs are synthetic, as no real one of this size is at hand: a random graph of matrix
 products, reshapes and elementwise instructions, whose time is the sum of what each chosen
 layout costs at its node and of the copies between nodes that disagree. Each way trains in a
 process of its own. CPU time is counted, since wall time depends on the host's other work.
+Each seed has programs of its own, the same for both ways. Figures are kept in
+`results/gst.json`, by number of nodes and epochs; what has a figure is skipped.
 """
 
 import argparse
 import json
+import math
 import resource
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+from left_out import Results
 
 from meshwright.predict.learned import (
     Collection,
@@ -25,6 +36,7 @@ from meshwright.predict.learned import (
     NetworkConfig,
     Provenance,
     SegmentOptions,
+    TrainedModel,
     TrainingConfig,
     layout_features,
     train,
@@ -35,7 +47,7 @@ from meshwright.predict.learned.opcodes import OPCODES
 _KINDS = ("dot", "reshape", "add", "multiply", "tanh", "broadcast", "convert", "reduce")
 _LAYOUTS = ((1, 0), (0, 1))
 _CONFIGURABLE = 0.05
-_HELD_OUT_CONFIGS = 64
+RESULTS = Results(Path(__file__).parent / "results" / "gst.json")
 
 
 def synthetic_graph(nodes: int, configs: int, seed: int) -> MeasuredGraph:
@@ -74,12 +86,23 @@ def synthetic_graph(nodes: int, configs: int, seed: int) -> MeasuredGraph:
     )
 
 
-def run(options: argparse.Namespace) -> dict[str, float]:
+def programs(options: argparse.Namespace) -> tuple[list[MeasuredGraph], ...]:
+    """Programs to train on, and programs that are held out."""
+    first = 1000 * options.seed
+    trained = range(first, first + options.graphs)
+    held_out = range(trained.stop, trained.stop + options.held_out)
+    return (
+        [synthetic_graph(options.nodes, options.configs, each) for each in trained],
+        [
+            synthetic_graph(options.nodes, options.held_out_configs, each)
+            for each in held_out
+        ],
+    )
+
+
+def run(options: argparse.Namespace) -> dict[str, Any]:
     """Figures of one way to train, in this process."""
-    graphs = [
-        synthetic_graph(options.nodes, options.configs, seed)
-        for seed in range(options.graphs)
-    ]
+    graphs, held_out = programs(options)
     before_bytes = peak_bytes()
     lessons = frozenset(Lesson) - {Lesson.PRUNING}
     network = NetworkConfig(Collection.LAYOUT, lessons, options.width, options.layers)
@@ -89,16 +112,24 @@ def run(options: argparse.Namespace) -> dict[str, float]:
         epochs *= options.more_epochs
         segments = SegmentOptions(options.segment_nodes, options.trained, head_epochs=2)
     config = TrainingConfig(
-        network, 0, epochs, configs_per_step=options.configs, segments=segments
+        network,
+        options.seed,
+        epochs,
+        learning_rate=options.rate,
+        configs_per_step=options.configs,
+        segments=segments,
     )
     ends_s: list[float] = []
     model = train(
-        graphs, config, on_epoch=lambda point: ends_s.append(time.process_time())
+        graphs,
+        config,
+        valid=held_out if options.curve else (),
+        on_epoch=lambda point: ends_s.append(time.process_time()),
     )
     train_bytes = peak_bytes()
-    held_out = synthetic_graph(options.nodes, _HELD_OUT_CONFIGS, options.graphs)
-    scores = model.scores(held_out, batch=options.configs)
     body = np.diff(ends_s)[: epochs - 3]  # without compiling, and without the head's
+    opas = [point.valid_opa for point in model.curve]
+    taus = taus_of(model, held_out, options.configs)
     return {
         "peak_gib": train_bytes / 2**30,
         "data_gib": before_bytes / 2**30,
@@ -106,8 +137,18 @@ def run(options: argparse.Namespace) -> dict[str, float]:
         "train_cpu_s": ends_s[-1],
         "epochs": epochs,
         "loss": model.curve[-1].loss,
-        "tau": kendall_tau(scores, held_out.targets),
+        "tau": float(np.mean(taus)),
+        "tau_trained": float(np.mean(taus_of(model, graphs, options.configs))),
+        "taus": taus,
+        "curve": [2 * opa - 1 for opa in opas if not math.isnan(opa)],
     }
+
+
+def taus_of(
+    model: TrainedModel, graphs: Sequence[MeasuredGraph], batch: int
+) -> list[float]:
+    """The tau of each graph between its times and a model's scores."""
+    return [kendall_tau(model.scores(g, batch=batch), g.targets) for g in graphs]
 
 
 def peak_bytes() -> int:
@@ -126,16 +167,31 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--segment-nodes", type=int, default=2000)
     parser.add_argument("--trained", type=int, default=4)
+    parser.add_argument("--rate", type=float, default=1e-3)
+    parser.add_argument("--held-out", type=int, default=3)
+    parser.add_argument("--held-out-configs", type=int, default=64)
+    parser.add_argument(
+        "--curve", action="store_true", help="rank held-out, too, in between"
+    )
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument(
+        "--seed", type=int, help="of one way; both train with all seeds"
+    )
     parser.add_argument("--way", choices=("both", "whole", "segments"), default="both")
     options = parser.parse_args()
     if options.way != "both":
         print(json.dumps(run(options)))
         return
-    for way in ("segments", "whole"):
-        command = [sys.executable, "-m", "benchmarks.gst", *sys.argv[1:], "--way", way]
+    part = f"{options.nodes} nodes, {options.epochs} epochs"
+    for seed, way in product(range(options.seeds), ("segments", "whole")):
+        key = f"{way} {seed}"
+        if key in RESULTS.known(part):
+            continue
+        command = [sys.executable, __file__, *sys.argv[1:], "--way", way]
+        command += ["--seed", str(seed)]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-        figures = json.loads(done.stdout)
-        print(way, " ".join(f"{k} {v:.4g}" for k, v in figures.items()), flush=True)
+        shown = {k: v for k, v in vars(options).items() if k not in ("way", "seed")}
+        RESULTS.note(part, key, {**json.loads(done.stdout), "options": shown})
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """How well tilings are ranked and tuned: the figures of docs/tune.md.
 
     python benchmarks/tune_tiles.py ranking   # kernels left out of training, three seeds
+    python benchmarks/tune_tiles.py replay    # held-out kernels, by recorded times alone
     python benchmarks/tune_tiles.py kernels   # held-out kernels, tuned with 20 measurements
     python benchmarks/tune_tiles.py models    # forward passes of the zoo, end to end
 
@@ -18,6 +19,7 @@ from pathlib import Path
 
 import jax
 import numpy as np
+from left_out import SEEDS, Results, left_out
 from tile_kernels import HELD_OUT
 from train_tile_ranker import fit, rows_of
 
@@ -25,13 +27,14 @@ from meshwright.compile.tune.layouts.journal import Journal
 from meshwright.compile.tune.tiles.features import NUM_FEATURES
 from meshwright.compile.tune.tiles.kernel_search import KernelSearch
 from meshwright.compile.tune.tiles.ranker import shipped_ranker
+from meshwright.compile.tune.tiles.tile_model import TileModel
+from meshwright.compile.tune.tiles.tile_problem import TileProblem
 from meshwright.compile.tune.tiles.tune_tiles import TileOptions, tune_tiles
 from meshwright.predict.learned import (
     Architecture,
     Collection,
     Lesson,
     NetworkConfig,
-    Ranking,
     TrainingConfig,
     read_folder,
     read_npz,
@@ -39,12 +42,15 @@ from meshwright.predict.learned import (
 )
 from meshwright.predict.learned.baselines import BoostedTrees, random_scores
 from meshwright.predict.learned.metrics import noise_ceiling
-from meshwright.run.collect.tiles import recorded_kernel
+from meshwright.run.collect.tiles import recorded_kernel, tiling_of
+from meshwright.run.iree.space import TileSpace
+from meshwright.run.iree.tiling import Tiling
+from meshwright.search.engines.surrogate import Surrogate
+from meshwright.search.loop.engine import Budget, search
 
 HERE = Path(__file__).parent
 DATA = HERE / "data" / "tiles"
-RESULTS = HERE / "results" / "tune_tiles.json"
-SEEDS, FOLDS = 3, 4
+RESULTS = Results(HERE / "results" / "tune_tiles.json")
 
 # -- ranking -----------------------------------------------------------------------
 
@@ -91,26 +97,16 @@ def rank(options):
     for name, method in METHODS.items():
         for seed in range(SEEDS):
             key = f"{name} {seed}"
-            if key not in known("ranking") and name in (options.names or METHODS):
+            if key not in RESULTS.known("ranking") and name in (
+                options.names or METHODS
+            ):
                 start_s = time.process_time()
                 figures = left_out(method, graphs, seed).to_json()
                 figures["cpu_s"] = round(time.process_time() - start_s, 1)
                 figures["kernels"] = len(graphs)
-                note("ranking", key, figures)
+                RESULTS.note("ranking", key, figures)
     ceilings = [noise_ceiling(g.provenance.pass_ns) for g in graphs]
-    note("ranking", "noise ceiling", {"tau": float(np.mean(ceilings))})
-
-
-def left_out(method, graphs, seed):
-    fold = np.random.default_rng(seed).permutation(len(graphs)) % FOLDS
-    rankings = []
-    for number in range(FOLDS):
-        scores = method(
-            [g for g, f in zip(graphs, fold, strict=True) if f != number], seed
-        )
-        tested = [g for g, f in zip(graphs, fold, strict=True) if f == number]
-        rankings += [Ranking.of(scores(g), g.targets) for g in tested]
-    return Ranking.mean(rankings)
+    RESULTS.note("ranking", "noise ceiling", {"tau": float(np.mean(ceilings))})
 
 
 # -- kernels -----------------------------------------------------------------------
@@ -120,7 +116,7 @@ def tune_kernels(options):
     """Held-out kernels: what 20 measurements find, and what many random ones found."""
     for name in options.names or HELD_OUT:
         path = DATA / "held_out" / f"{name}.npz"
-        if name in known("kernels") or not path.exists():
+        if name in RESULTS.known("kernels") or not path.exists():
             continue
         measured = read_npz(path)
         start_s = time.perf_counter()
@@ -134,7 +130,7 @@ def tune_kernels(options):
         )
         found = search.run()
         best_after = np.minimum.accumulate([v.cost for v in search.asked.values()])
-        note(
+        RESULTS.note(
             "kernels",
             name,
             {
@@ -152,6 +148,55 @@ def tune_kernels(options):
                 "seconds": round(time.perf_counter() - start_s),
             },
         )
+
+
+def replay(options):
+    """The best of the tilings that were ever measured, found by the shipped ranker.
+
+    Tilings are those of the data set and of the journals of `kernels`. Nothing is measured.
+    """
+    for name in options.names or HELD_OUT:
+        measured = read_npz(DATA / "held_out" / f"{name}.npz")
+        kernel = recorded_kernel(measured)
+        costs = {
+            tiling_of(kernel, row): float(cost)
+            for row, cost in zip(measured.config_feat, measured.targets, strict=True)
+        }
+        costs |= journal_costs(options.journals / f"{name}.jsonl", kernel)
+        asked = {}
+
+        def ask(state, asked=asked, costs=costs):
+            return asked.setdefault(state, 1.0 if state is None else costs[state])
+
+        search(
+            _Recorded(TileSpace.of(kernel), tuple(costs), ask),
+            Surrogate(
+                options.seed, TileModel(kernel, shipped_ranker(NUM_FEATURES)), jumps=0.0
+            ),
+            Budget(evaluations=options.budget),
+        )
+        best_after = np.minimum.accumulate(list(asked.values()))
+        figures = {"tilings": len(costs), "best": 1 / min(costs.values())}
+        figures |= {f"after_{n}": 1 / float(best_after[n - 1]) for n in (5, 10, 20)}
+        RESULTS.note("replay", name, figures)
+
+
+def journal_costs(path, kernel):
+    """Times over the default's of the tilings that a journal of `kernels` has."""
+    prefix, costs = f" {kernel.fingerprint} ", {}
+    for key, verdict in Journal(path if path.exists() else None).verdicts.items():
+        text = key.removeprefix(prefix)
+        is_tiling = text.startswith("distribution") and "against" not in text
+        if is_tiling and math.isfinite(verdict.cost):
+            costs[Tiling.parse(text)] = verdict.cost
+    return costs
+
+
+class _Recorded(TileProblem):
+    """A problem whose only choices are tilings with a known time."""
+
+    def actions(self, state):
+        return [tiling for tiling in self.pool if tiling != state]
 
 
 # -- models ------------------------------------------------------------------------
@@ -204,7 +249,7 @@ MODELS = {
 def tune_models(options):
     """Forward passes of whole models, before and after."""
     for name in options.names or MODELS:
-        if name in known("models"):
+        if name in RESULTS.known("models"):
             continue
         fn, args = MODELS[name]()
         start_s = time.perf_counter()
@@ -215,31 +260,17 @@ def tune_models(options):
         figures = json.loads(tuned.to_json())
         del figures["spec"]
         seconds = round(time.perf_counter() - start_s)
-        note(
+        RESULTS.note(
             "models", name, {**figures, "speed_up": tuned.speed_up, "seconds": seconds}
         )
 
 
-# -- results -----------------------------------------------------------------------
-
-
-def known(part):
-    everything = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    return everything.get(part, {})
-
-
-def note(part, key, figures):
-    """Keep the figures of one case."""
-    everything = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    everything.setdefault(part, {})[key] = figures
-    RESULTS.write_text(json.dumps(everything, indent=1) + "\n")
-    shown = {k: v for k, v in figures.items() if isinstance(v, float | int)}
-    print(part, key, {k: round(v, 4) for k, v in shown.items()}, flush=True)
+# -- summary ------------------------------------------------------------------------
 
 
 def summarise():
     """Print means over what was measured."""
-    kernels = known("kernels").values()
+    kernels = RESULTS.known("kernels").values()
     if kernels:
         gains = [k["speed_up"] for k in kernels]
         shares = [k["speed_up"] / k["random_speed_up"] for k in kernels]
@@ -248,7 +279,15 @@ def summarise():
             f"{100 * statistics.mean(shares):.0f} % of the random search's speed-up "
             f"(median {100 * statistics.median(shares):.0f} %)"
         )
-    models = [m["speed_up"] for m in known("models").values()]
+    replayed = RESULTS.known("replay").values()
+    if replayed:
+        found = ((r["after_20"], r["after_20"] / r["best"]) for r in replayed)
+        gains, shares = zip(*found, strict=True)
+        print(
+            f"{len(gains)} kernels replayed: median {statistics.median(gains):.2f}x, "
+            f"{100 * statistics.mean(shares):.0f} % of the best recorded"
+        )
+    models = [m["speed_up"] for m in RESULTS.known("models").values()]
     if models:
         mean = math.exp(statistics.mean(map(math.log, models)))
         print(f"{len(models)} models: {mean:.3f}x in geometric mean")
@@ -256,7 +295,12 @@ def summarise():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parts = {"ranking": rank, "kernels": tune_kernels, "models": tune_models}
+    parts = {
+        "ranking": rank,
+        "replay": replay,
+        "kernels": tune_kernels,
+        "models": tune_models,
+    }
     parser.add_argument("part", choices=[*parts, "summary"])
     parser.add_argument("names", nargs="*")
     parser.add_argument("--budget", type=int, default=20)

@@ -171,7 +171,7 @@ class Terminal(io.StringIO):
 def test_progress_is_shown_on_a_terminal_only(monkeypatch, progress):
     monkeypatch.setattr(
         "meshwright.run.local.calibrate.program_timer",
-        lambda devices, repeats, show: show("looking") or Known(8).program_s,
+        lambda devices, repeats, show, clock: show("looking") or Known(8).program_s,
     )
     monkeypatch.setattr(sys, "stderr", Terminal())
     machine = mw.calibrate(budget_s=0.1, progress=progress)

@@ -6,8 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.experimental.layout import Format, Layout
 
 import meshwright as mw
+from meshwright.app.tune import _jitted_if_default
 from meshwright.cli.main import main
 from meshwright.compile.tune.layouts.verdict import Verdict
 from meshwright.compile.tune.tuned import TunedLayout, TunedLayouts
@@ -31,7 +33,7 @@ def tuned_by_hand(layouts, arguments_of=None):
     return TunedLayouts(
         name="step",
         backend="xla-cpu",
-        unit="s",
+        unit="of default",
         default=verdict,
         auto=verdict,
         baseline="default",
@@ -95,6 +97,26 @@ def test_layouts_of_arguments_and_values_are_applied_when_the_function_runs(meas
     )
 
 
+def test_arguments_that_have_their_layouts_are_not_copied(measured, monkeypatch):
+    tuned, _ = measured
+    chosen = dataclasses.replace(
+        tuned_by_hand((PRODUCT,), {"x": (1, 0)}), fingerprint=tuned.fingerprint
+    )
+    again = mw.with_layouts(step, arguments(), chosen)
+    device = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    p, x = jax.device_put(arguments())
+    x = jax.device_put(x, Format(Layout((1, 0)), device))
+    expected = again(p, x)
+
+    def copy(*args, **kwargs):
+        raise AssertionError("an argument was copied")
+
+    monkeypatch.setattr(jax, "device_put", copy)
+    np.testing.assert_array_equal(again(p, x)[0], expected[0])
+    with pytest.raises(AssertionError, match="was copied"):
+        again(*arguments())
+
+
 def test_code_has_formats_and_constraints_with_their_source_lines():
     code = tuned_by_hand((PRODUCT,), {"x": (1, 0)}).code
     assert "'x': Format(Layout((1, 0)), sharding)," in code
@@ -129,6 +151,13 @@ def test_measuring_without_flatbuffers_is_an_error_that_names_the_extra(monkeypa
     )
     with pytest.raises(CompilerError, match=r"needs flatbuffers: .*meshwright\[tune\]"):
         mw.tune(step, arguments(), backend="xla-cpu")
+
+
+def test_where_no_layout_is_chosen_the_plain_function_is_called():
+    jitted = jax.jit(step)
+    assert _jitted_if_default(jitted, tuned_by_hand(())).fn is jitted
+    assert hasattr(_jitted_if_default(step, tuned_by_hand(())).fn, "lower")
+    assert _jitted_if_default(step, tuned_by_hand((PRODUCT,))).fn is None
 
 
 def test_an_unknown_backend_is_refused_with_the_known_ones():

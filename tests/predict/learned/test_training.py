@@ -12,10 +12,10 @@ import pytest
 from meshwright.errors import LearnedError
 from meshwright.predict.learned import (
     Architecture,
-    Checkpoints,
     Collection,
     Lesson,
     Loss,
+    ModelCheckpoints,
     NetworkConfig,
     Ranking,
     SegmentOptions,
@@ -87,7 +87,7 @@ def test_tilings_of_an_unseen_kernel_are_ranked():
 def test_a_killed_training_resumes_to_the_same_model(tmp_path, options):
     graphs = [layout_program(seed=s) for s in range(2)]
     config = small(epochs=6, **options)
-    kept = Checkpoints(tmp_path / "model.npz", every=2)
+    kept = ModelCheckpoints(tmp_path / "model.npz", every=2)
     expected = train(graphs, config)
 
     class Killed(BaseException):
@@ -141,9 +141,9 @@ def test_a_loaded_model_has_the_same_scores_and_curve(tmp_path):
 
 def test_checkpoints_of_other_options_and_corrupt_ones_are_refused(tmp_path):
     path = tmp_path / "model.npz"
-    train([layout_program()], small(epochs=1), checkpoints=Checkpoints(path))
+    train([layout_program()], small(epochs=1), checkpoints=ModelCheckpoints(path))
     with pytest.raises(LearnedError, match="give the same options"):
-        train([layout_program()], small(epochs=2), checkpoints=Checkpoints(path))
+        train([layout_program()], small(epochs=2), checkpoints=ModelCheckpoints(path))
     path.write_bytes(path.read_bytes()[:-900])
     with pytest.raises(LearnedError, match=r"model.npz is no readable npz file"):
         TrainedModel.load(path)

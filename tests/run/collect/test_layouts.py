@@ -75,14 +75,14 @@ PLAN = CollectionPlan(configs=6, passes=2, seed=0)
 
 @pytest.fixture
 def counted(monkeypatch):
-    """Timing that returns 1000 ns, one more each time, and counts."""
+    """Timing that returns 1000 ns, one more each time, beside 500 ns, and counts."""
     calls = []
 
-    def count(executable, args):
+    def count(executable, default, args):
         calls.append(executable)
-        return 1000 + len(calls)
+        return 1000 + len(calls), 500
 
-    monkeypatch.setattr(layouts, "cpu_ns", count)
+    monkeypatch.setattr(layouts, "paired_cpu_ns", count)
     return calls
 
 
@@ -93,10 +93,31 @@ def test_a_collection_has_the_default_and_is_read_back(tmp_path, counted):
     assert 2 <= measured.num_configs <= 6
     assert len(counted) == 2 * measured.num_configs
     passes = np.array(measured.provenance.pass_ns)
-    np.testing.assert_array_equal(measured.runtime_ns, passes.min(axis=0))
+    np.testing.assert_array_equal(
+        measured.runtime_ns, np.median(passes, axis=0).astype(int)
+    )
     found = read_npz(write_npz(tmp_path, measured))
     assert found.provenance == measured.provenance
     assert found.provenance.compiler == "XLA:CPU"
+    assert found.provenance.host
+    assert "jaxlib" in found.provenance.version
+
+
+def test_a_time_is_the_ratio_to_the_default_that_ran_in_turn_with_it(
+    tmp_path, monkeypatch
+):
+    slowdown = iter(range(1, 1000))  # other work slows both down, more and more
+
+    def slower(executable, default, args):
+        factor = next(slowdown)
+        return (1000 if executable is default else 3000) * factor, 1000 * factor
+
+    monkeypatch.setattr(layouts, "paired_cpu_ns", slower)
+    measured = collect_layouts("it", product, ARGS, PLAN, tmp_path)
+    np.testing.assert_array_equal(
+        measured.runtime_ns, [1000] + [3000] * (measured.num_configs - 1)
+    )
+    assert set(measured.provenance.spread) == {0}
 
 
 def test_an_interrupted_collection_repeats_no_measurement(
@@ -105,19 +126,19 @@ def test_an_interrupted_collection_repeats_no_measurement(
     whole = collect_layouts("whole", product, ARGS, PLAN, tmp_path)
     total = len(counted)
     counted.clear()
-    count = layouts.cpu_ns
+    count = layouts.paired_cpu_ns
 
-    def interrupt(executable, args):
+    def interrupt(executable, default, args):
         if len(counted) == 3:
             raise KeyboardInterrupt
-        return count(executable, args)
+        return count(executable, default, args)
 
-    monkeypatch.setattr(layouts, "cpu_ns", interrupt)
+    monkeypatch.setattr(layouts, "paired_cpu_ns", interrupt)
     with pytest.raises(KeyboardInterrupt):
         collect_layouts("it", product, ARGS, PLAN, tmp_path)
     with (tmp_path / "it.partial.jsonl").open("a") as file:
         file.write('{"pass": 0, "con')  # a line that was cut off
-    monkeypatch.setattr(layouts, "cpu_ns", count)
+    monkeypatch.setattr(layouts, "paired_cpu_ns", count)
     found = collect_layouts("it", product, ARGS, PLAN, tmp_path)
     assert len(counted) == total
     np.testing.assert_array_equal(found.config_feat, whole.config_feat)

@@ -3,9 +3,10 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jax
+from jax.experimental.layout import Format
 
 from meshwright.compile.tune.layouts.compiler_judge import (
     EstimateJudge,
@@ -27,7 +28,7 @@ from meshwright.partitioner.lower import Gather
 from meshwright.program.capture import Captured, capture
 from meshwright.run.compilers.server import CompilerServer, cpu_host, host_of
 from meshwright.run.local import jax_mesh, named_shardings
-from meshwright.run.local.spmd import spmd_function
+from meshwright.run.local.spmd import place, spmd_function
 
 CPU = "xla-cpu"
 """The backend that measures XLA's code on this machine."""
@@ -82,7 +83,7 @@ def tune_layouts(  # noqa: PLR0913  the options of `mw.tune`
 
 
 def apply_layouts(decided: Decided, layouts: TunedLayouts) -> TunedLayouts:
-    """Layouts that were read from JSON, with their function made from a lowered program.
+    """Layouts that were read from JSON, with the tuned function of a lowered program.
 
     Raises `PlanError` if they were tuned for another program.
     """
@@ -102,7 +103,7 @@ def _fingerprint(decided: Decided) -> str:
 
 
 def machine_of(backend: str, num_devices: int) -> Machine | None:
-    """The TPU of a backend's name; `None` for XLA on this CPU."""
+    """The machine that a backend names, a TPU; `None` for XLA on this CPU."""
     if backend == CPU:
         return None
     known = [CPU, *(n for n in preset_names() if n.startswith("tpu"))]
@@ -115,14 +116,14 @@ def machine_of(backend: str, num_devices: int) -> Machine | None:
 
 
 def _cycles_per_byte(machine: Machine | None) -> float:
-    """Cycles in which main memory moves a byte; 0 if nothing is charged."""
+    """Clock cycles in which main memory moves one byte; 0 if nothing is charged."""
     if machine is None or machine.chip.clock_hz is None:
         return 0.0
     return machine.chip.clock_hz / machine.chip.hbm_bytes_per_s
 
 
 def tuned_step(decided: Decided) -> TunedStep:
-    """The step that judges compile.
+    """The lowered step as judges compile it, with the arguments that keep their layout.
 
     Donated arguments and the results that take their memory keep the default layout.
     """
@@ -188,7 +189,7 @@ def _changed(
     layouts: Sequence[tuple[int, ...] | None],
     default: Sequence[tuple[int, ...] | None],
 ) -> dict[str, tuple[int, ...]]:
-    """Layouts that are not the default of the backend, by path."""
+    """Layouts by path, of those arguments or results that do not have the default one."""
     return {
         path: layout
         for path, layout, usual in zip(paths, layouts, default, strict=True)
@@ -199,7 +200,7 @@ def _changed(
 def tuned_function(
     decided: Decided, sites: dict[str, Site], result: TunedLayouts
 ) -> Callable[..., Any]:
-    """The function with the chosen layouts, of the original's arguments.
+    """A function of the original's arguments that runs with the chosen layouts.
 
     It is compiled when it is first called, for this process's devices.
     """
@@ -221,11 +222,24 @@ def tuned_function(
                 _compile(replace(lowered, program=program), result, decided)
             )
         jitted, formats = compiled
-        placed = [jax.device_put(x, f) for x, f in zip(leaves, formats, strict=True)]
+        placed = [_placed(x, f) for x, f in zip(leaves, formats, strict=True)]
         return jax.tree_util.tree_unflatten(captured.out_tree, jitted(*placed))
 
     run.__name__ = result.name
     return run
+
+
+def _placed(leaf: Any, wanted: Any) -> Any:
+    """The leaf in a format or sharding; it is not copied if it has that already."""
+    if not isinstance(wanted, Format):
+        # `jax.jit` takes an array that is on no chosen device, and faster than `place`.
+        is_free = isinstance(leaf, jax.Array) and not leaf.committed
+        return leaf if is_free else place(leaf, wanted)
+    given: Any = cast(Any, leaf).format.layout if isinstance(leaf, jax.Array) else None
+    layout, sharding = cast(Any, wanted.layout), cast(Any, wanted.sharding)
+    if given is not None and given.major_to_minor == layout.major_to_minor:
+        return place(leaf, sharding)
+    return jax.device_put(leaf, wanted)
 
 
 def _compile(lowered: Any, result: TunedLayouts, decided: Decided) -> tuple[Any, Any]:

@@ -17,7 +17,7 @@ _FORMAT = "meshwright layouts"
 
 @dataclass(frozen=True, slots=True)
 class TunedLayout:
-    """The layout of one site.
+    """The layout that was chosen for one site, and what it gains.
 
     site, order, with_twin: as in `problem.LayoutChoice`. type: of each value.
     count: number of values, those of equal layers together.
@@ -38,9 +38,9 @@ class TunedLayout:
 
 @dataclass(frozen=True, slots=True)
 class TunedLayouts:
-    """Layouts that a search chose, and what the compiler says of them.
+    """The result of tuning layouts: the choices, and their cost before and after.
 
-    backend: such as "tpu-v5e". unit: of costs, `cycles` or `s`.
+    backend: such as "tpu-v5e". unit: of costs, `cycles` or `of default`.
     default, auto: the program without choices, arguments in default layouts or in those
         that the compiler chooses. baseline: "default" or "auto", whichever is better.
     tuned: the program with the chosen layouts, the baseline if none were better.

@@ -24,16 +24,16 @@ from meshwright.predict.learned.trained_model import (
     TrainedModel,
     TrainingConfig,
 )
-from meshwright.predict.learned.training import Checkpoints, evaluate, train
+from meshwright.predict.learned.training import ModelCheckpoints, evaluate, train
 
 __all__ = [
     "Architecture",
-    "Checkpoints",
     "Collection",
     "HloGraph",
     "Lesson",
     "Loss",
     "MeasuredGraph",
+    "ModelCheckpoints",
     "NetworkConfig",
     "Provenance",
     "Ranking",

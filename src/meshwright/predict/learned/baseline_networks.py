@@ -42,7 +42,7 @@ def init_early_join_sage(key: Any, config: NetworkConfig, num_features: int) -> 
 
 
 def early_join_sage(params: Params, graph: GraphArrays, configs: Any, mask: Any) -> Any:
-    """Scores [C] of EarlyJoinSAGE: sums over neighbours, sum of node vectors, MLP."""
+    """Scores [C] of configurations by EarlyJoinSAGE; a lower one means faster."""
     del mask
     nodes = _node_inputs(params, graph)
     x = _for_each_config(nodes, configs[None])
@@ -76,7 +76,7 @@ def init_residual_gcn(key: Any, config: NetworkConfig, num_features: int) -> Par
 
 
 def residual_gcn(params: Params, graph: GraphArrays, configs: Any, mask: Any) -> Any:
-    """Scores [C] of ResModel: residual graph convolutions, three kinds of pooling."""
+    """Scores [C] of configurations by ResModel; a lower one means faster."""
     del mask
     nodes = _node_inputs(params, graph)
     chosen = _CONFIG_FACTOR * configs.astype(nodes.dtype).swapaxes(0, 1)
@@ -103,7 +103,7 @@ def _node_inputs(params: Params, graph: GraphArrays) -> Any:
 
 
 def _for_each_config(nodes: Any, chosen: Any) -> Any:
-    """Inputs [N, C, .] of nodes [N, .] and configurations [N or 1, C, .]."""
+    """Features [N, C, F + K] of nodes [N, F] beside configurations [N or 1, C, K]."""
     shape = (len(nodes), chosen.shape[1])
     return jnp.concatenate(
         [
@@ -115,7 +115,7 @@ def _for_each_config(nodes: Any, chosen: Any) -> Any:
 
 
 def _neighbour_sum(graph: GraphArrays, x: Any) -> Any:
-    """Sum over operands and users of x [N, C, .]."""
+    """Sums [N, C, H] of x [N, C, H] over the operands and users of each node."""
     users, operands = graph.by_user
     total = jax.ops.segment_sum(x[operands], users, len(x), indices_are_sorted=True)
     users, operands = graph.by_operand
@@ -129,5 +129,5 @@ def _mlp(layers: list[Params], x: Any) -> Any:
 
 
 def _unit(x: Any) -> Any:
-    """Vectors of length 1 over the last dim."""
+    """x, scaled so that vectors along the last dim have length 1."""
     return x * jax.lax.rsqrt(jnp.maximum((x**2).sum(axis=-1, keepdims=True), 1e-12))

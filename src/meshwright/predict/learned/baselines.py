@@ -29,12 +29,12 @@ Scores = NDArray[np.floating[Any]]
 
 
 def random_scores(measured: MeasuredGraph, seed: int) -> Scores:
-    """A random order."""
+    """Random scores [c], the same for the same seed."""
     return np.random.default_rng(seed).random(measured.num_configs)
 
 
 def default_scores(measured: MeasuredGraph) -> Scores:
-    """The compiler's default first, all others tied; all tied if it is unknown."""
+    """Scores [c]: 0 for the compiler's default, 1 for all others; 1 if it is unknown."""
     scores = np.ones(measured.num_configs)
     if measured.default_config is not None:
         scores[measured.default_config] = 0
@@ -42,7 +42,7 @@ def default_scores(measured: MeasuredGraph) -> Scores:
 
 
 def copy_scores(measured: MeasuredGraph) -> Scores:
-    """Elements of the copies that layouts cause, counted without a compiler.
+    """Scores [c]: number of elements that are copied from one layout to another.
 
     A value is copied where a configurable node wants another layout of its operand than
     the operand has. Values without a chosen layout keep their layout in the graph. The
@@ -74,7 +74,7 @@ def copy_scores(measured: MeasuredGraph) -> Scores:
 def _operand_slots(
     measured: MeasuredGraph, node: int, wanted: Scores
 ) -> list[tuple[int, int]]:
-    """Pairs (1 or 2, operand): whose layout each input layout of a node is."""
+    """Pairs of an input layout's number, 1 or 2, and the node whose layout it is."""
     edges = measured.graph.edge_index
     sizes = measured.graph.node_feat[:, DIM_COLUMNS]
     operands = [int(operand) for operand in edges[edges[:, 0] == node, 1]]
@@ -91,7 +91,7 @@ def _operand_slots(
 def _is_read_elsewhere(
     measured: MeasuredGraph, node: int, columns: Mapping[int, int]
 ) -> bool:
-    """Whether a node without a chosen layout reads this one."""
+    """Whether a node whose layout is not chosen reads the result of this one."""
     edges = measured.graph.edge_index
     return any(int(user) not in columns for user in edges[edges[:, 1] == node, 0])
 
@@ -103,13 +103,13 @@ def _or_default(layouts: Scores, default: Scores) -> Scores:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BoostedTrees:
-    """LightGBM trained to rank, on sums over nodes and over the chosen layouts."""
+    """A LightGBM model that ranks configurations by counts of nodes and of layouts."""
 
     booster: Any
 
     @classmethod
     def fit(cls, graphs: Sequence[MeasuredGraph], seed: int) -> BoostedTrees:
-        """Trees trained with LambdaRank, one query per graph."""
+        """A model trained on graphs with LambdaRank, each graph as one query."""
         try:
             lightgbm: Any = import_module("lightgbm")
         except ImportError as missing:
@@ -145,13 +145,13 @@ _GRADES = 32
 
 
 def _relevance(times: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Grades by rank: the fastest configurations have the highest."""
+    """Grades [c] from 0 to 31; the fastest configurations have the highest."""
     ranks = np.argsort(np.argsort(-times, kind="stable"), kind="stable")
     return ranks * _GRADES // len(times)
 
 
 def _config_rows(measured: MeasuredGraph) -> NDArray[np.float32]:
-    """One row per configuration: the graph, the configuration, and how they meet."""
+    """Features [c, f] of configurations: counts of the graph, and of its choices."""
     graph = measured.graph
     counts = np.bincount(graph.node_opcode, minlength=NUM_OPCODES)
     largest = graph.node_feat[:, : LAYOUT_COLUMNS.start].max(axis=0)
@@ -176,7 +176,7 @@ Scorer = Callable[[MeasuredGraph], Scores]
 
 
 def plain_scorers(collection: Collection, seed: int) -> dict[str, Scorer]:
-    """The baselines that need no training, by name."""
+    """The baselines that need no training, as functions from a graph to scores [c]."""
     scorers: dict[str, Scorer] = {
         "random": lambda measured: random_scores(measured, seed),
         "default": default_scores,

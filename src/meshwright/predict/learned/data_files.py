@@ -34,7 +34,7 @@ _KEYS = {
 
 
 def read_folder(folder: Path) -> list[MeasuredGraph]:
-    """The graphs of all npz and pb files below a folder, or of one file, by path."""
+    """The measured graphs of all npz and pb files below a folder, or of one file."""
     if not folder.exists():
         raise LearnedError(f"there is no file or folder {folder}")
     files = [folder] if folder.is_file() else sorted(folder.rglob("*"))
@@ -53,7 +53,7 @@ def read_folder(folder: Path) -> list[MeasuredGraph]:
 
 
 def read_npz(path: Path) -> MeasuredGraph:
-    """One graph of TpuGraphs' npz format, tile or layout by its keys."""
+    """The measured graph of one npz file; its arrays decide between tile and layout."""
     arrays = read_arrays(path)
     is_layout = "node_config_feat" in arrays
     collection = Collection.LAYOUT if is_layout else Collection.TILE
@@ -127,7 +127,7 @@ def write_npz(folder: Path, measured: MeasuredGraph) -> Path:
 
 
 def read_tuning_proto(path: Path) -> list[MeasuredGraph]:
-    """The graphs of a raw protobuf of TpuGraphs: one program, or many kernels.
+    """The measured graphs of one of TpuGraphs' raw protobufs: a program, or many kernels.
 
     Runs that failed, or that have no time, are left out, as TpuGraphs leaves them out.
     """
@@ -203,7 +203,7 @@ def _provenance(runs: Sequence[Any]) -> Provenance:
 
 
 def _times(arrays: Mapping[str, NDArray[Any]], key: str) -> NDArray[np.int64] | None:
-    """Times in nanoseconds; `None` if the file has none, or zeros in their place."""
+    """Nanoseconds by configuration [c]; `None` if the file has none, or only zeros."""
     times = arrays.get(key)
     if times is None or not times.any():
         return None

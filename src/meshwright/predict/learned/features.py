@@ -57,7 +57,7 @@ def node_features(instruction: Any, is_root: bool) -> list[float]:
 
 
 def _window_features(dims: Sequence[Any]) -> Iterator[float]:
-    """56 features of a window: six lists with sum and product, and its reversals."""
+    """The 56 features of a window: sizes, strides, padding and dilation, and reversals."""
     for name in ("size", "stride", "padding_low", "padding_high"):
         yield from _summed((getattr(dim, name) for dim in dims), MAX_RANK)
     for name in ("window_dilation", "base_dilation"):
@@ -69,7 +69,7 @@ def _window_features(dims: Sequence[Any]) -> Iterator[float]:
 
 
 def _convolution_features(numbers: Any) -> Iterator[float]:
-    """14 features of a convolution's dimension numbers."""
+    """The 14 features of a convolution's dimension numbers."""
     yield numbers.input_batch_dimension
     yield numbers.input_feature_dimension
     yield from _padded(numbers.input_spatial_dimensions, 4)
@@ -83,17 +83,18 @@ def _convolution_features(numbers: Any) -> Iterator[float]:
 def tile_features(
     kernel: Sequence[int], output: Sequence[int], input_: Sequence[int]
 ) -> NDArray[np.float32]:
-    """The 24 features of a tiling [24]: six bounds, their sum and product, three times.
+    """The features of a tiling [24]: bounds of kernel, output and input, 8 numbers each.
 
-    The product of no bounds is 0. The kernel's bounds are those of a convolution's window;
-    what the three mean to another compiler, its data set says in `columns`.
+    The 8 numbers are six bounds, their sum and their product; the product of no bounds is
+    0. Kernel bounds are those of a convolution's window. A data set of another compiler
+    says in `columns` what the three mean there.
     """
     parts = (_summed(bounds, MAX_RANK, 0) for bounds in (kernel, output, input_))
     return np.array([x for part in parts for x in part], np.float32)
 
 
 def layout_features(layouts: Sequence[Sequence[int]]) -> NDArray[np.float32]:
-    """The 18 features of a node's layouts [18]: output, first input, second input.
+    """The features of a node's layouts [18]: output, first input, second input.
 
     layouts: dims from minor to major, for at most three tensors. An empty or missing one
     is the compiler's default: six times -1.
@@ -125,6 +126,6 @@ def _padded(numbers: Iterable[float], length: int) -> list[float]:
 
 
 def _summed(numbers: Iterable[int], length: int, of_none: int = 1) -> list[float]:
-    """The first `length` numbers, then sum and product of all; of no numbers `of_none`."""
+    """The first `length` numbers, then sum and product of all; of none it is `of_none`."""
     kept = list(numbers)
     return [*_padded(kept, length), sum(kept), math.prod(kept) if kept else of_none]

@@ -77,7 +77,7 @@ class GraphArrays:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scaler:
-    """Mean and 1 / standard deviation of each feature over a training set.
+    """The mean and 1 / standard deviation of each feature over a training set.
 
     Features of nodes [F] are first mapped to sign(x) log(1 + |x|), and so are tilings
     [24]. A constant feature has scale 0, so that it is 0 in every graph.
@@ -98,7 +98,7 @@ class Scaler:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GraphPart:
-    """A segment of a graph, or a whole one, with its columns of `config_feat`."""
+    """A graph or one segment of it, with its columns `places` of `config_feat`."""
 
     arrays: GraphArrays
     places: NDArray[np.int64]
@@ -110,7 +110,7 @@ def graph_parts(
     lessons: frozenset[Lesson],
     num_nodes: int | None = None,
 ) -> tuple[GraphPart, ...]:
-    """A graph, or what pruning keeps of it, in segments of so many consecutive nodes.
+    """The parts of a graph: segments of `num_nodes` consecutive nodes, or one whole part.
 
     All parts have arrays of the same sizes. Edges between segments are dropped. `None`
     keeps the graph in one part.
@@ -140,7 +140,7 @@ def _part_arrays(
     lessons: frozenset[Lesson],
     sizes: tuple[int, int, int],
 ) -> GraphArrays:
-    """The arrays of a graph's subgraph.
+    """The padded arrays of some nodes of a graph.
 
     part: the graph, the subgraph's nodes in rising order, its edges, and its columns of
         `config_feat`. sizes: N, E and K after padding.
@@ -197,7 +197,7 @@ def kept_by_pruning(measured: MeasuredGraph) -> NDArray[np.int64]:
 def inner_edges(
     edges: NDArray[np.int64], nodes: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """The edges between `nodes`, renumbered by their place there."""
+    """The edges [e, 2] between `nodes`, as places in `nodes`."""
     if len(nodes) == 0 or len(edges) == 0:
         return np.zeros((0, 2), np.int64)
     places = np.minimum(np.searchsorted(nodes, edges), len(nodes) - 1)

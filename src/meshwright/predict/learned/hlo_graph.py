@@ -130,7 +130,7 @@ def graph_of_proto(module: Any) -> HloGraph:
 
 
 def _splits(computations: Any) -> NDArray[np.int64]:
-    """Ends of large computations, after a 0; the end of the module is always the last."""
+    """Node numbers at which the program is split [k]: 0, ends of large computations, n."""
     splits, count = [0], 0
     for computation in computations:
         count += len(computation.instructions)

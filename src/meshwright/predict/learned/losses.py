@@ -9,14 +9,14 @@ import jax.numpy as jnp
 
 
 class Loss(Enum):
-    """Which ranking loss is minimised."""
+    """A ranking loss that training minimises."""
 
     LIST_MLE = "listmle"
     HINGE = "hinge"
 
 
 def list_mle(scores: Any, times: Any, mask: Any) -> Any:
-    """ListMLE: -log likelihood of the true order, over the number of configurations.
+    """ListMLE: -log likelihood of the true order, divided by the number of configurations.
 
     A configuration is drawn next with a probability proportional to exp(-score) among
     those not drawn yet (Xia et al., ICML 2008). All arguments are [C]; mask is 0 for

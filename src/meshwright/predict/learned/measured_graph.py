@@ -29,7 +29,7 @@ class Collection(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """How runtimes were measured.
+    """The origin of measured times: compiler, machine, passes, failures.
 
     compiler, version, host: the compiler and the machine. columns: what the 24 or 18
         configuration features mean, if not what TpuGraphs says.
@@ -50,7 +50,7 @@ class Provenance:
 
     @property
     def spread(self) -> tuple[float, ...]:
-        """(slowest - fastest) / fastest pass of each configuration: the noise."""
+        """The noise of each configuration: (slowest - fastest) / fastest pass."""
         columns = zip(*self.pass_ns, strict=True)
         return tuple((max(times) - min(times)) / min(times) for times in columns)
 
@@ -84,7 +84,7 @@ TPU_GRAPHS = Provenance("TPU compiler", host="TPU v3", columns="as TpuGraphs")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MeasuredGraph:
-    """A program or kernel, c configurations of it, and how long each one ran.
+    """A program or kernel with c configurations, and the time that each one took.
 
     config_feat: [c, 24] tilings, or [c, nc, 18] layouts of the nc nodes `config_nodes`,
         which is `None` for tilings.
@@ -149,7 +149,7 @@ class MeasuredGraph:
 
     @property
     def targets(self) -> NDArray[np.float64]:
-        """Times that models rank [c], divided by those of the default where known."""
+        """Times that models rank [c]: in nanoseconds, or over the default's if known."""
         if self.runtime_ns is None:
             raise LearnedError(
                 f"{self.name} has no runtimes, as files of TpuGraphs' test split: use the "
@@ -160,7 +160,7 @@ class MeasuredGraph:
 
     @property
     def default_config(self) -> int | None:
-        """The compiler's own choice: layouts all -1, or the tiling timed as normalizer."""
+        """Number of the compiler's own configuration; `None` if it is unknown."""
         if self.provenance.default is not None:
             return self.provenance.default
         if self.collection is Collection.LAYOUT:
@@ -186,7 +186,7 @@ class MeasuredGraph:
         )
 
     def without_duplicates(self) -> MeasuredGraph:
-        """Each configuration once, with its smallest target; their order stays."""
+        """A measured graph with each configuration once, at its fastest."""
         flat = self.config_feat.reshape(self.num_configs, -1)
         _, groups = np.unique(flat, axis=0, return_inverse=True)
         order = np.lexsort((self.targets, groups.reshape(-1)))

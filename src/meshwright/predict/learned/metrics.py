@@ -69,7 +69,7 @@ def noise_ceiling(pass_ns: Sequence[Sequence[int]]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Metrics of one ranking of one graph's configurations, or their means over graphs."""
+    """Metrics of a ranking of one graph's configurations, or their means over graphs."""
 
     top_errors: Mapping[int, float]
     tau: float
@@ -84,7 +84,7 @@ class Ranking:
 
     @classmethod
     def mean(cls, rankings: Sequence[Ranking]) -> Ranking:
-        """Mean over graphs, as TpuGraphs reports all of its metrics."""
+        """The means of metrics over graphs, as TpuGraphs reports them."""
         errors = {
             k: float(np.mean([ranking.top_errors[k] for ranking in rankings]))
             for k in TOP_KS

@@ -32,7 +32,7 @@ _LAYOUT_SYMBOLS = MAX_RANK + 2
 
 @dataclass(frozen=True, slots=True)
 class NetworkConfig:
-    """Sizes of a network, and the lessons that it follows."""
+    """The sizes of a network, and the lessons that it follows."""
 
     collection: Collection
     lessons: frozenset[Lesson] = frozenset(Lesson)
@@ -47,7 +47,7 @@ class NetworkConfig:
 
 
 def init_params(key: Any, config: NetworkConfig, num_features: int) -> Params:
-    """Random parameters for graphs with that many node features."""
+    """Random parameters of our network, for graphs with `num_features` per node."""
     width, keys = config.width, iter(jax.random.split(key, 8 + 4 * config.num_layers))
     is_early = Lesson.EARLY_JOIN in config.lessons
     has_cross = is_early and Lesson.CROSS_CONFIG in config.lessons
@@ -91,7 +91,7 @@ def graph_scores(params: Params, graph: GraphArrays, configs: Any, mask: Any) ->
 
 
 def node_scores(params: Params, graph: GraphArrays, configs: Any, mask: Any) -> Any:
-    """Each node's part of the scores [N, C]."""
+    """The parts of the scores that each node adds [N, C]."""
     return head_scores(params, graph, *node_vectors(params, graph, configs, mask))
 
 
@@ -116,7 +116,7 @@ def node_vectors(
 
 
 def head_scores(params: Params, graph: GraphArrays, x: Any, chosen: Any) -> Any:
-    """Each node's part of the scores [N, C], from its vectors."""
+    """The parts of the scores that each node adds [N, C], from vectors of the nodes."""
     hidden = params["head"]["hidden"]
     if hidden["kernel"].shape[0] != x.shape[-1]:  # late join
         x = jnp.concatenate([jnp.broadcast_to(x, chosen.shape), chosen], axis=-1)
@@ -125,7 +125,7 @@ def head_scores(params: Params, graph: GraphArrays, x: Any, chosen: Any) -> Any:
 
 
 def _config_vectors(params: Params, graph: GraphArrays, configs: Any) -> Any:
-    """The projected configuration at each node [N, C, H]; 0 where nothing is chosen."""
+    """Vectors of configurations at each node [N, C, H]; 0 where nothing is chosen."""
     num_nodes = len(graph.opcodes)
     if configs.ndim == 2:
         one = apply(params["config"], configs)
@@ -138,7 +138,7 @@ def _config_vectors(params: Params, graph: GraphArrays, configs: Any) -> Any:
 
 
 def _convolve(layer: Params, graph: GraphArrays, x: Any, mask: Any) -> Any:
-    """One convolution: a node's own vector, the means of its operands and of its users."""
+    """Vectors [N, C, H] after one graph convolution over operands and users."""
     y = apply(layer["itself"], x)
     y = y + mean_of_operands(graph, apply(layer["operands"], x))
     y = jax.nn.gelu(y + mean_of_users(graph, apply(layer["users"], x)))
@@ -170,11 +170,11 @@ def dense(key: Any, inputs: int, outputs: int) -> Params:
 
 
 def apply(params: Params, x: Any) -> Any:
-    """The affine map of the last dim."""
+    """x @ kernel + bias, over the last dim of x."""
     return x @ params["kernel"] + params["bias"]
 
 
 def _normalize(x: Any) -> Any:
-    """Vectors with mean 0 and variance 1 over the last dim."""
+    """x, shifted and scaled to mean 0 and variance 1 over the last dim."""
     centred = x - x.mean(axis=-1, keepdims=True)
     return centred * jax.lax.rsqrt((centred**2).mean(axis=-1, keepdims=True) + 1e-6)

@@ -43,7 +43,7 @@ WHOLE = SegmentOptions(num_nodes=1, trained=1, kept=0, head_epochs=0)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SegmentedGraph:
-    """A training graph in J parts.
+    """A training graph in J parts, with the stored scores of each part.
 
     table: [c, J], scores of the segments as they were when last trained, relative to the
         mean over the configurations of that step; NaN before. It is written in place.
@@ -67,7 +67,7 @@ class SegmentedGraph:
         return cls(measured, parts, stored.copy())
 
     def inputs(self, model: TrainedModel, part: int, configs: Any) -> tuple[Any, Any]:
-        """Arrays and configuration features of one part."""
+        """The arrays of one part, and the features of `configs` in it."""
         chosen = self.parts[part]
         features = config_arrays(self.measured, configs, chosen, model.scaler)
         return chosen.arrays, features
@@ -204,7 +204,7 @@ def make_head_step(loss: Loss, optimizer: Any) -> Callable[..., Any]:
 def sample_configs(
     graph: SegmentedGraph, count: int, random: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Numbers of `count` configurations, padded if there are fewer, and a mask."""
+    """Random configuration numbers [count], and a mask that is 0 for padding."""
     num_configs = graph.measured.num_configs
     chosen = random.permutation(num_configs)[:count]
     mask = (np.arange(count) < len(chosen)).astype(np.float32)
@@ -212,7 +212,7 @@ def sample_configs(
 
 
 def stack(inputs: list[Any]) -> Any:
-    """Inputs of parts of one size, stacked along a new first dim."""
+    """The inputs of several parts of one size, stacked along a new first dim."""
     return jax.tree.map(lambda *leaves: np.stack(leaves), *inputs)
 
 

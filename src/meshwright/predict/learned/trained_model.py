@@ -39,7 +39,7 @@ from meshwright.predict.learned.network import (
 
 
 class Architecture(Enum):
-    """Which network a model is."""
+    """A network that can be trained: ours, or one of TpuGraphs' two."""
 
     OURS = "sage"
     TILE_BASELINE = "early-join-sage"
@@ -58,7 +58,7 @@ ARCHITECTURES: Mapping[Architecture, tuple[InitFn, ScoreFn]] = {
 
 @dataclass(frozen=True, slots=True)
 class SegmentOptions:
-    """Graph segment training: how graphs are cut, and what is kept of the rest.
+    """Options of graph segment training: segments, stored scores, and final epochs.
 
     num_nodes: nodes of a segment. trained: segments per step through which gradients
         flow. kept: share of the other segments whose stored scores are used (segment
@@ -138,7 +138,7 @@ class TrainingConfig:
 
 @dataclass(frozen=True, slots=True)
 class CurvePoint:
-    """One epoch of a training curve; `valid_opa` is NaN where it was not evaluated."""
+    """One epoch of a training curve; `valid_opa` is NaN in epochs without evaluation."""
 
     epoch: int
     loss: float
@@ -147,7 +147,7 @@ class CurvePoint:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrainedModel:
-    """A network with its parameters, as far as it has been trained.
+    """A network with its parameters after some epochs of training.
 
     optimizer_state: leaves of optax's state, to go on from. table: scores of segments by
         graph, for graph segment training.
@@ -259,7 +259,7 @@ def check_collection(collection: Collection, measured: MeasuredGraph) -> None:
 def batches(
     count: int, batch: int, random: np.random.Generator
 ) -> list[tuple[NDArray[np.int64], NDArray[np.float32]]]:
-    """All numbers below `count`, shuffled, in batches of one size with their masks."""
+    """Shuffled batches of the numbers below `count`, each with a mask, 0 for padding."""
     size = min(batch, max(8, count))
     order = random.permutation(count)
     padded = np.pad(order, (0, -count % size))

@@ -30,8 +30,8 @@ from meshwright.predict.learned.trained_model import (
 
 
 @dataclass(frozen=True, slots=True)
-class Checkpoints:
-    """A file in which a training is kept every so many epochs, and taken up again."""
+class ModelCheckpoints:
+    """A file that keeps a training every `every` epochs, from which it can go on."""
 
     path: Path
     every: int = 10
@@ -43,7 +43,7 @@ def train(
     *,
     valid: Sequence[MeasuredGraph] = (),
     start: TrainedModel | None = None,
-    checkpoints: Checkpoints | None = None,
+    checkpoints: ModelCheckpoints | None = None,
     on_epoch: Callable[[CurvePoint], None] = lambda point: None,
 ) -> TrainedModel:
     """A model trained to rank the configurations of each graph.
@@ -97,7 +97,7 @@ def train(
 
 @cache
 def make_optimizer(weight_decay: float) -> Any:
-    """AdamW (Loshchilov and Hutter, ICLR 2019) of clipped gradients, for a rate of 1."""
+    """The AdamW optimizer (Loshchilov and Hutter, ICLR 2019), rate 1, clipped gradients."""
     try:
         import optax
     except ImportError as missing:
@@ -122,7 +122,7 @@ def learning_rate(config: TrainingConfig, share: float) -> float:
 def evaluate(
     model: TrainedModel, graphs: Sequence[MeasuredGraph], repeats: int = 1
 ) -> list[Ranking]:
-    """Metrics of a model's ranking of each graph."""
+    """Metrics of a model's ranking of configurations, one `Ranking` per graph."""
     scores = (model.scores(measured, repeats=repeats) for measured in graphs)
     return [Ranking.of(s, g.targets) for s, g in zip(scores, graphs, strict=True)]
 
@@ -152,7 +152,7 @@ def _resume(path: Path, config: TrainingConfig) -> TrainedModel:
 def _begin(
     graphs: Sequence[MeasuredGraph], config: TrainingConfig, start: TrainedModel | None
 ) -> TrainedModel:
-    """A model with no epochs behind it, with random parameters or those of `start`."""
+    """A model before its first epoch, with random parameters or those of `start`."""
     if start is None:
         return TrainedModel.new(config, graphs)
     known = start.config
@@ -175,7 +175,7 @@ def _optimizer_state(model: TrainedModel, optimizer: Any) -> Any:
 def _with_state(
     model: TrainedModel, state: Any, graphs: Sequence[SegmentedGraph]
 ) -> TrainedModel:
-    """The model with all that a later run needs to go on."""
+    """The model with the optimizer's state and the stored scores, to go on from later."""
     leaves = tuple(np.asarray(leaf) for leaf in jax.tree.leaves(state))
     table: dict[str, Any] = {}
     if model.config.segments:

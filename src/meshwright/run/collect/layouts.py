@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from platform import processor
 from typing import Any
 
 import jax
@@ -14,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from meshwright.errors import LearnedError
-from meshwright.jax_private import HloProgram, is_key
+from meshwright.jax_private import HloProgram, is_key, jaxlib_version
 from meshwright.predict.learned import (
     MeasuredGraph,
     Provenance,
@@ -26,6 +25,7 @@ from meshwright.predict.learned.hlo_graph import encoded_module
 from meshwright.predict.learned.hlo_proto import decode
 from meshwright.run.collect.layout_constraints import Layout, constrain_layouts
 from meshwright.run.collect.measurement_journal import MeasurementJournal
+from meshwright.run.iree.toolchain import cpu_name
 
 _MIN_RUN_S = 0.02
 """CPU seconds of one measurement: the clock of a process then adds well under 1 %."""
@@ -73,8 +73,10 @@ def collect_layouts(
         on_progress(f"pass {number + 1} of {plan.passes}")
         for config in random.permutation(list(executables)):
             if (number, int(config)) not in journal.times:
-                ns = cpu_ns(executables[config], program.leaves)
-                journal.add(pass_number=number, config=int(config), ns=ns)
+                ns, default_ns = paired_cpu_ns(
+                    executables[config], executables[0], program.leaves
+                )
+                journal.add(number, int(config), ns, default_ns)
     return _measured(name, program, configs, journal, list(executables))
 
 
@@ -203,15 +205,22 @@ def fingerprint(optimized: str) -> str:
     return sha256(renamed.encode()).hexdigest()
 
 
-def cpu_ns(executable: HloProgram, args: Sequence[Any]) -> int:
-    """CPU nanoseconds of one run of this process, the mean over runs of 20 ms in all."""
-    runs, start_ns = 0, time.process_time_ns()
-    while True:
-        jax.block_until_ready(executable(*args))
+def paired_cpu_ns(
+    program: HloProgram, default: HloProgram, args: Sequence[Any]
+) -> tuple[int, int]:
+    """CPU nanoseconds of one run of a program, and of one run of the default.
+
+    The two run in turn, for 20 ms each: other work on this machine changes CPU times by
+    half, but hardly the ratio of two programs that run at the same time.
+    """
+    runs, spent_ns = 0, [0, 0]
+    while min(spent_ns) < _MIN_RUN_S * 1e9:
         runs += 1
-        spent_ns = time.process_time_ns() - start_ns
-        if spent_ns >= _MIN_RUN_S * 1e9:
-            return max(1, spent_ns // runs)
+        for place, each in enumerate((program, default)):
+            start_ns = time.process_time_ns()
+            jax.block_until_ready(each(*args))
+            spent_ns[place] += time.process_time_ns() - start_ns
+    return max(1, spent_ns[0] // runs), max(1, spent_ns[1] // runs)
 
 
 def _measured(
@@ -221,7 +230,10 @@ def _measured(
     journal: MeasurementJournal,
     kept: Sequence[int],
 ) -> MeasuredGraph:
-    """The record of all configurations that ran; its times are the fastest passes."""
+    """The record of all configurations that ran; its times are medians of the passes.
+
+    A time is the ratio to the default beside it, times the default's fastest time.
+    """
     nodes = dict(sorted(program.nodes.items(), key=lambda item: item[1]))
     nothing = ((), (), ())
     features = [
@@ -229,14 +241,18 @@ def _measured(
         for number in kept
     ]
     last = max(pass_number for pass_number, _ in journal.times)
+    base_ns = min(journal.default_ns.values())
     pass_ns = tuple(
-        tuple(journal.times[number, config] for config in kept)
+        tuple(
+            max(1, round(base_ns * journal.times[at] / journal.default_ns[at]))
+            for at in ((number, config) for config in kept)
+        )
         for number in range(last + 1)
     )
     provenance = Provenance(
         compiler="XLA:CPU",
-        version=f"jax {jax.__version__}",
-        host=processor(),
+        version=f"jax {jax.__version__}, jaxlib {jaxlib_version}",
+        host=cpu_name(),
         columns="minor to major: result, first operand, second operand",
         default=0,
         pass_ns=pass_ns,
@@ -247,6 +263,6 @@ def _measured(
         hlo_graph(program.lowered),
         np.array(features, np.float32),
         np.array(list(nodes.values()), np.int64),
-        np.min(np.array(pass_ns, np.int64), axis=0),
+        np.median(np.array(pass_ns), axis=0).astype(np.int64),
         provenance=provenance,
     )

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +14,19 @@ class MeasurementJournal:
     """Measurements of one collection, in memory and in a file of JSON lines.
 
     times: nanoseconds by pass and configuration. errors: by configuration.
+    default_ns: nanoseconds of the default that ran in turn with a configuration, by pass
+        and configuration; empty if it did not.
     """
 
     path: Path
-    times: dict[tuple[int, int], int]
-    errors: dict[int, str]
+    times: dict[tuple[int, int], int] = field(default_factory=dict)
+    errors: dict[int, str] = field(default_factory=dict)
+    default_ns: dict[tuple[int, int], int] = field(default_factory=dict)
 
     @classmethod
     def open(cls, path: Path, header: Mapping[str, Any]) -> "MeasurementJournal":
         """The journal of a file, which may exist, of a collection with this header only."""
-        journal = cls(path, {}, {})
+        journal = cls(path)
         if not path.exists():
             journal.write(header)
             return journal
@@ -38,13 +41,22 @@ class MeasurementJournal:
         for entry in whole[1:]:
             if "error" in entry:
                 journal.errors[entry["config"]] = entry["error"]
-            else:
-                journal.times[entry["pass"], entry["config"]] = entry["ns"]
+                continue
+            at = entry["pass"], entry["config"]
+            journal.times[at] = entry["ns"]
+            if "default_ns" in entry:
+                journal.default_ns[at] = entry["default_ns"]
         return journal
 
-    def add(self, *, pass_number: int, config: int, ns: int) -> None:
+    def add(
+        self, pass_number: int, config: int, ns: int, default_ns: int | None = None
+    ) -> None:
         self.times[pass_number, config] = ns
-        self.write({"pass": pass_number, "config": config, "ns": ns})
+        entry = {"pass": pass_number, "config": config, "ns": ns}
+        if default_ns is not None:
+            self.default_ns[pass_number, config] = default_ns
+            entry["default_ns"] = default_ns
+        self.write(entry)
 
     def fail(self, config: int, error: str) -> None:
         self.errors[config] = error

@@ -66,7 +66,7 @@ def collect_tiles(
             if (number, config) not in journal.times:
                 key = tilings[config] if config else None
                 ns = thread_ns(bench.programs[key])
-                journal.add(pass_number=number, config=config, ns=ns)
+                journal.add(number, config, ns)
     return _measured((name, hlo_graph(lowered)), bench, tilings, journal, kept)
 
 

@@ -14,16 +14,18 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import jax
 from jax import export
 from jax.sharding import AbstractMesh, AxisType
 
 from meshwright.errors import CompilerError
-from meshwright.machine import Machine
+from meshwright.machine import Machine, Mesh
 from meshwright.partitioner.lower import Lowered
 from meshwright.run.compilers.backend import Backend, Compiled, Ended
 from meshwright.run.compilers.gpu import GPU
@@ -130,25 +132,30 @@ def _write_request(
 def export_step(step: DeviceStep, platform: str) -> bytes:
     """The serialised `jax.export` of a device program, for any mesh of its shape."""
     lowered = step.lowered
-    sizes = lowered.mesh.sizes
-    mesh = AbstractMesh(
-        tuple(size for _, size in sizes),
-        tuple(name for name, _ in sizes),
-        axis_types=(AxisType.Auto,) * len(sizes),
-    )
-
+    mesh = abstract_mesh(lowered.mesh)
     jitted = jax.jit(
         spmd_function(lowered, mesh),
         in_shardings=named_shardings(mesh, lowered.inputs),
         out_shardings=named_shardings(mesh, lowered.outputs),
         donate_argnums=step.donated,
     )
-    # Programs are compiled by the release of JAX that exported them, so that it needs
-    # no promise of compatibility.
+    return export_jitted(jitted, step.avals, platform)
+
+
+def abstract_mesh(mesh: Mesh) -> AbstractMesh:
+    """A mesh of JAX without devices."""
+    names, sizes = zip(*mesh.sizes, strict=True)
+    return AbstractMesh(sizes, names, axis_types=(AxisType.Auto,) * len(sizes))
+
+
+def export_jitted(jitted: Any, avals: Sequence[Any], platform: str) -> bytes:
+    """The serialised `jax.export` of a jitted function.
+
+    It is compiled by the release of JAX that exported it, so that it needs no promise of
+    compatibility.
+    """
     allowed = [export.DisabledSafetyCheck.custom_call("LayoutConstraint")]
-    made = export.export(jitted, platforms=[platform], disabled_checks=allowed)(
-        *step.avals
-    )
+    made = export.export(jitted, platforms=[platform], disabled_checks=allowed)(*avals)
     return bytes(made.serialize())
 
 

@@ -70,19 +70,34 @@ def calibrate(
     if not 0 < budget_s < math.inf:
         raise MachineError(f"budget_s is {budget_s}; wanted seconds above 0")
     devices = jax.local_devices()
-    repeats = 5 if budget_s >= _SHORT_S else 2
-    how = f"best of {repeats} or more, jax {jax.__version__}, {devices[0].platform}"
     show = _show if progress and sys.stderr.isatty() else lambda what: None
-    timer = program_timer(devices, repeats, show)
-    samples = survey(timer, len(devices), _memory(devices)[0], budget_s)
+    text = machine_toml(measure(devices, name, budget_s, show))
     show("")
-    text = machine_toml(describe(samples, devices, name, how))
     if target is not None:
         try:
             target.write_text(text, encoding="utf-8")
         except OSError as error:
             raise MachineError(f"cannot write {target}: {error.strerror}") from None
     return parse_machine(text, name, len(devices))
+
+
+def measure(
+    devices: Sequence[Any],
+    name: str,
+    budget_s: float,
+    show: Callable[[str], None] = lambda what: None,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Machine:
+    """The machine that probes of these devices describe, without its grid.
+
+    clock: seconds that probes are timed by. CPU seconds of the process are those of a
+        quiet machine with one thread, where other work shares the cores.
+    """
+    repeats = 5 if budget_s >= _SHORT_S else 2
+    how = f"best of {repeats} or more, jax {jax.__version__}, {devices[0].platform}"
+    timer = program_timer(devices, repeats, show, clock)
+    samples = survey(timer, len(devices), _memory(devices)[0], budget_s)
+    return describe(samples, devices, name, how)
 
 
 def _checked(path: Path) -> Path:
@@ -142,7 +157,10 @@ def survey(
 
 
 def program_timer(
-    devices: Sequence[Any], repeats: int, show: Callable[[str], None]
+    devices: Sequence[Any],
+    repeats: int,
+    show: Callable[[str], None],
+    clock: Callable[[], float] = time.perf_counter,
 ) -> ProgramTimer:
     """A timer of chains on all devices at once: the best of at least `repeats` runs."""
     mesh = jax.sharding.Mesh(np.array(devices), (_AXIS,), axis_types=(AxisType.Auto,))
@@ -165,18 +183,23 @@ def program_timer(
                 run, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False
             )
         placed = jax.device_put(operands, NamedSharding(mesh, spec))
-        return _best_s(jax.jit(run), placed, repeats)
+        return _best_s(jax.jit(run), placed, repeats, clock)
 
     return program_s
 
 
-def _best_s(run: Callable[..., Any], operands: Sequence[Any], repeats: int) -> float:
+def _best_s(
+    run: Callable[..., Any],
+    operands: Sequence[Any],
+    repeats: int,
+    clock: Callable[[], float],
+) -> float:
     jax.block_until_ready(run(*operands))
     times = list[float]()
     while len(times) < repeats or sum(times) < _MIN_REPEATED_S:
-        start_s = time.perf_counter()
+        start_s = clock()
         jax.block_until_ready(run(*operands))
-        times.append(time.perf_counter() - start_s)
+        times.append(clock() - start_s)
     return min(times)
 
 

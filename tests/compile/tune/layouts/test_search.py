@@ -53,6 +53,18 @@ def test_where_the_default_is_best_it_is_said_before_the_budget_is_spent(
     assert found.judged < 20
 
 
+def test_a_gain_that_the_last_measurement_does_not_repeat_keeps_the_default(
+    program_and_sites,
+):
+    program, sites = program_and_sites
+    for last_cost, is_kept in ((101.0, False), (99.0, False), (60.0, True)):
+        judge = FakeJudge(make_gains(sites, (0.5,)), screens=False)
+        judge.confirm = lambda question, cost=last_cost: Verdict(cost, spread=0.02)
+        found = make_search(judge, sites, program, losses=60).run()
+        assert bool(found.best) is is_kept
+        assert found.verdict.cost == (last_cost if is_kept else found.base.cost)
+
+
 def test_programs_that_do_not_compile_are_survived_and_listed(program_and_sites):
     program, sites = program_and_sites
     gains = make_gains(sites, (0.5, 0.6))

@@ -1,5 +1,6 @@
 """Judges: the TPU compiler's estimates, and measurements of XLA's code for this CPU."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import median
@@ -103,21 +104,26 @@ _LEAST_S = 0.02
 """CPU seconds for which a program is repeated in one pass of a measurement."""
 
 
+_DEFAULT = Question({}, {}, False)
+"""The program without chosen layouts."""
+
+
 @dataclass(slots=True, eq=False)
 class MeasuringJudge:
-    """CPU seconds of one thread, each program measured beside the default one.
+    """CPU time of one thread, as a multiple of the time with the default layouts.
 
-    Both run in shuffled order in each of several passes; the cost is the median ratio
-    between them times the default's median, so that a busy host disturbs little.
+    Both programs run in shuffled order in each of several passes, and the cost is the
+    median of their ratios. So the default costs 1, and costs of an interrupted search hold
+    where it goes on at another speed.
     """
 
     server: CompilerServer
     step: TunedStep
     seed: int
-    unit: str = "s"
+    unit: str = "of default"
     chooses_entry: bool = False
     screens: bool = False
-    default_s: float = 0.0
+    default: Verdict | None = None
     count: int = 0
 
     def screen(self, question: Question) -> list[HloKernel] | None:
@@ -132,26 +138,25 @@ class MeasuringJudge:
 
     def _measured(self, question: Question, passes: int) -> Verdict:
         try:
-            if self.default_s == 0.0:
-                self._start()
-            answer = self.server.compile("chosen", *self.step.with_choices(question))
-            first, other = self._measure(("default", "chosen"), passes)
+            if self.default is None:
+                self.default = replace(self._compiled("default", _DEFAULT), cost=1.0)
+            if question == _DEFAULT:
+                return self.default
+            verdict = self._compiled("chosen", question)
+            self.count += 1
+            first, other = self.server.measure(
+                ("default", "chosen"), passes, _LEAST_S, self.seed + self.count
+            )
         except CompilerError as error:
+            self.default = None  # its process may have ended
             return failed(str(error))
         ratio, spread = _ratio(first, other)
-        verdict = _verdict(answer, self.default_s * ratio)
-        return replace(verdict, spread=spread, unestimated_bytes=0)
+        return replace(verdict, cost=ratio, spread=spread)
 
-    def _start(self) -> None:
-        """Compile the program with the default layouts, which all are compared with."""
-        plain = self.step.with_choices(Question({}, {}, False))
-        self.server.compile("default", *plain)
-        (times,) = self._measure(("default",), _PASSES)
-        self.default_s = median(times)
-
-    def _measure(self, keys: Sequence[str], passes: int) -> list[list[float]]:
-        self.count += 1
-        return self.server.measure(keys, passes, _LEAST_S, self.seed + self.count)
+    def _compiled(self, key: str, question: Question) -> Verdict:
+        """The verdict on a compiled program that is not measured yet."""
+        answer = self.server.compile(key, *self.step.with_choices(question))
+        return replace(_verdict(answer, math.inf), unestimated_bytes=0)
 
 
 def _ratio(first: Sequence[float], other: Sequence[float]) -> tuple[float, float]:

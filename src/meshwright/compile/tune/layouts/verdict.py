@@ -17,7 +17,8 @@ from meshwright.run.compilers.server import EntryLayout
 class Verdict:
     """Cost of a program, and the figures that a person reads beside it.
 
-    cost: cycles, or seconds of CPU time; infinite if the program could not be compiled.
+    cost: cycles, or CPU time over that of the default layouts; infinite if the program
+        could not be compiled.
     spread: relative half-width of the middle half of measurements, 0 for an estimate.
     bytes_accessed: XLA's count, loop bodies once.
     async_copies: asynchronous copies and slices of one execution.
@@ -93,7 +94,7 @@ class Judge(Protocol):
 
     @property
     def unit(self) -> str:
-        """The unit of costs: `cycles`, or `s` for measured seconds."""
+        """The unit of costs: `cycles`, or `of default` for measured time."""
         ...
 
     @property

@@ -19,7 +19,7 @@ from meshwright.run.iree.tiling import Tiling
 
 Floats = NDArray[np.float64]
 
-NUM_FEATURES = 49
+NUM_FEATURES = 52
 _NUM_FIXED = 19
 _VECTOR_BYTES = 32
 """Bytes of a register of AVX2; wider ones only shift a logarithm."""
@@ -27,11 +27,12 @@ _SLOW = ("tanh", "exp", "erf", "log", "pow", "sin", "cos", "divf", "sqrt")
 
 
 def tile_rows(kernel: CpuKernel, tilings: Sequence[Tiling]) -> Floats:
-    """One row of features per tiling [c, f]; the number of features is fixed."""
+    """Features of tilings [c, `NUM_FEATURES`], one row per tiling."""
     sizes = np.array([loop.size for loop in kernel.loops], float)
     tiles = _Tiles(kernel, tilings)
     columns = [
         *_shares(kernel, tiles, sizes),
+        *_rests(kernel, tiles, sizes),
         *_registers(kernel, tiles),
         *_traffic(kernel, tiles, sizes),
     ]
@@ -60,7 +61,7 @@ class _Tiles:
 
 
 def _shares(kernel: CpuKernel, tiles: _Tiles, sizes: Floats) -> list[Floats]:
-    """The divisibility of the sizes of tiles by each other, and the number of tiles."""
+    """Features [c] of how many tiles there are, and of how well their sizes divide."""
     result = ~tiles.sums
     groups = np.ceil(sizes / tiles.group)
     steps = np.ceil(tiles.group / tiles.vector)
@@ -79,8 +80,24 @@ def _shares(kernel: CpuKernel, tiles: _Tiles, sizes: Floats) -> list[Floats]:
     ]
 
 
+def _rests(kernel: CpuKernel, tiles: _Tiles, sizes: Floats) -> list[Floats]:
+    """Shares [c] of the lanes, the rows and the sums that whole vectors leave over.
+
+    A rest runs with masks, or one element at a time.
+    """
+    whole = np.where(tiles.sums, sizes, tiles.group)
+    vectors = sizes // whole * (whole // tiles.vector) + sizes % whole // tiles.vector
+    rests = 1 - vectors * tiles.vector / sizes
+    rows = row_loops(kernel)
+    return [
+        rests[:, lane_loop(kernel)],
+        rests[:, rows].max(axis=1) if rows else np.zeros(len(rests)),
+        rests[:, tiles.sums].max(axis=1),
+    ]
+
+
 def _registers(kernel: CpuKernel, tiles: _Tiles) -> list[Floats]:
-    """Vectors of the innermost body: along lanes, along rows, and along the sum."""
+    """Features [c] of the vector registers that the innermost loop body uses."""
     lane, rows = lane_loop(kernel), row_loops(kernel)
     windows, sums = window_loops(kernel), np.flatnonzero(tiles.sums)
     out = kernel.operands[-1].element_bytes
@@ -104,7 +121,7 @@ def _registers(kernel: CpuKernel, tiles: _Tiles) -> list[Floats]:
 
 
 def _traffic(kernel: CpuKernel, tiles: _Tiles, sizes: Floats) -> list[Floats]:
-    """Bytes of each operand in a workgroup and in the innermost body, and read in all."""
+    """Features [c] of the bytes of each operand that a workgroup and a loop body touch."""
     columns: list[Floats] = []
     whole = np.where(tiles.sums, sizes, tiles.group)
     groups = np.prod(np.ceil(sizes / tiles.group)[:, ~tiles.sums], axis=1)
@@ -148,7 +165,7 @@ def _run(operand: Operand, tile: Floats) -> Floats:
 
 
 def _kernel_row(kernel: CpuKernel, sizes: Floats) -> Floats:
-    """Features of the kernel alone."""
+    """Features [19] of the kernel alone, the same for all of its tilings."""
     sums = np.array([loop.is_reduction for loop in kernel.loops])
     lane, rows, windows = lane_loop(kernel), row_loops(kernel), window_loops(kernel)
     first, second, _ = kernel.operands

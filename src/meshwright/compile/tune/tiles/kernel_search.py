@@ -56,7 +56,7 @@ class FoundTiles:
 
 @dataclass(slots=True, eq=False)
 class KernelSearch:
-    """One search: measures what the journal does not know.
+    """A search for the tiles of one kernel, which measures what the journal does not know.
 
     place: compiler and CPU, in the keys of the journal, so that another program with the
     same kernel finds its times there. budget: tilings to measure, the default included.
@@ -111,7 +111,7 @@ class KernelSearch:
         return self._compare([state], _PASSES)[0]
 
     def _compare(self, tilings: Sequence[Tiling], passes: int) -> list[Verdict]:
-        """The fastest of some passes over the default's fastest, for each tiling."""
+        """A verdict per tiling: its fastest pass over the default's fastest pass."""
         times = self.bench.times([None, *tilings], passes, self.seed)
         default_ns = min(times[None])
         return [
@@ -158,7 +158,7 @@ class KernelSearch:
         return Verdict(min(times) / 1e9, spread=spread_of(times))
 
     def _known(self, what: str, measure: Callable[[], Verdict]) -> Verdict:
-        """The journal's verdict; if it has none, the measured one, which it then keeps."""
+        """The journal's verdict, or that of `measure`, which the journal then keeps."""
         key = self._key(what)
         if key not in self.journal.verdicts:
             self.journal.note(key, measure())
@@ -166,7 +166,7 @@ class KernelSearch:
 
     @property
     def bench(self) -> KernelBench:
-        """The kernel, compiled with IREE's default when something is first measured."""
+        """The compiled kernel, made when something is first measured."""
         if not self._bench:
             self._bench.append(KernelBench(self.kernel, self.seed, self.timeout_s))
         return self._bench[0]
@@ -176,7 +176,7 @@ class KernelSearch:
 
 
 def spread_of(times: Sequence[int]) -> float:
-    """By how much the median pass is slower than the fastest, as a share of it.
+    """Relative excess of the median pass over the fastest one, 0 for equal passes.
 
     The slowest pass says more about other programs on this machine than about this one.
     """

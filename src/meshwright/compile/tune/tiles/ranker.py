@@ -6,7 +6,6 @@ tuning needs no framework of its own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import as_file, files
@@ -23,10 +22,10 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ranker:
-    """Networks with two hidden layers, trained from different seeds; their mean counts.
+    """An ensemble of networks with two hidden layers that predicts how long tilings run.
 
-    mean, scale: of features [f]. layers: weights and biases [members, in, out] and
-        [members, 1, out], the input's first.
+    mean, scale: mean and 1 / standard deviation of each feature [f]. layers: weights
+        [members, in, out] and biases [members, 1, out] of each layer, the input's first.
     """
 
     mean: Floats
@@ -34,7 +33,7 @@ class Ranker:
     layers: tuple[tuple[Floats, Floats], ...]
 
     def standardised(self, rows: Floats) -> Floats:
-        """Features with the mean and the deviation of the training set, within limits."""
+        """Features [c, f] in standard deviations from the training mean, cut off at 4."""
         return np.clip((rows - self.mean) * self.scale, -4, 4)
 
     def predict(self, rows: Floats) -> Floats:
@@ -62,7 +61,7 @@ class Ranker:
         return cls(floats["mean"], floats["scale"], tuple(layers))
 
     def save(self, path: Path) -> None:
-        """Write the ranker, in half precision."""
+        """Write the ranker to an npz file, its weights in half precision."""
         arrays: dict[str, NDArray[np.floating]] = {
             "mean": self.mean.astype(np.float32),
             "scale": self.scale.astype(np.float32),
@@ -79,12 +78,3 @@ def shipped_ranker(features: int) -> Ranker:
     folder = files("meshwright.compile.tune.tiles")
     with as_file(folder.joinpath("ranker.npz")) as path:
         return Ranker.load(path, features)
-
-
-def mean_ranker(rankers: Sequence[Ranker]) -> Ranker:
-    """One ranker of several that share their scaling."""
-    layers = tuple(
-        (np.concatenate([w for w, _ in level]), np.concatenate([b for _, b in level]))
-        for level in zip(*(ranker.layers for ranker in rankers), strict=True)
-    )
-    return Ranker(rankers[0].mean, rankers[0].scale, layers)

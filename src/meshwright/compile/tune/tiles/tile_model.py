@@ -31,7 +31,7 @@ _FAILED = math.log(4)
 
 @dataclass(slots=True, eq=False)
 class TileModel:
-    """Weights of tilings for `Surrogate`: the less time is expected, the more.
+    """A model of one kernel's times, from which `Surrogate` chooses the next tiling.
 
     seen: measured tilings with the logarithm of time over the default's.
     """
@@ -43,7 +43,7 @@ class TileModel:
     _guesses: dict[Tiling, float] = field(default_factory=dict)
 
     def weights(self, state: Any, actions: Sequence[Tiling]) -> Sequence[float]:
-        """A weight for each tiling, the larger the less time is predicted for it."""
+        """One weight per tiling; the largest is of the tiling that is predicted fastest."""
         del state
         if not actions:
             return []

@@ -14,7 +14,7 @@ State = Tiling | None
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TileProblem:
-    """States, choices and costs for `search`.
+    """The search for one kernel's tiles, as states, actions and costs for `search`.
 
     pool: tilings that can be chosen in every state; its neighbours can be, too.
     cost_fn: time over the default's, infinite if a tiling does not compile.

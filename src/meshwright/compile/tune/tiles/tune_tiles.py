@@ -40,7 +40,7 @@ Show = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class TileOptions:
-    """Limits of a search.
+    """Limits of a search for tiles: measurements, seconds, and what is known already.
 
     budget: tilings that are measured per kernel, IREE's own included. timeout_s: seconds
     for one compilation of a kernel. journal: file of verdicts, which also serves other
@@ -87,7 +87,7 @@ def _within(
     journal: Journal,
     show: Show,
 ) -> tuple[list[tuple[FoundTiles, int]], list[str]]:
-    """The outcome of each kernel's search with its number of dispatches, and notes.
+    """Pairs of a kernel's found tiles and its number of dispatches, and notes for the user.
 
     Kernels with the largest share of the time come first. Ctrl-C ends the search with the
     tiles that were found.
@@ -138,7 +138,7 @@ def _search(
 
 @dataclass(slots=True, eq=False)
 class _Trial:
-    """Runs of the whole program with specs.
+    """The whole program, compiled and run with different tuning specs.
 
     expected: JAX's results.
     """
@@ -153,7 +153,7 @@ class _Trial:
     def right_tiles(
         self, chosen: Mapping[CpuKernel, Tiling]
     ) -> dict[CpuKernel, Tiling]:
-        """The tiles with which the program compiles and computes what JAX does."""
+        """The tiles of kernels with which the program computes what JAX computes."""
         if self._works(chosen):
             return dict(chosen)
         kept: dict[CpuKernel, Tiling] = {}

@@ -15,7 +15,7 @@ _FORMAT = "meshwright tiles"
 
 @dataclass(frozen=True, slots=True)
 class TunedKernel:
-    """Times of one kernel.
+    """One tuned kernel: its tiles, and its times with and without them.
 
     name: op, loops and types. fingerprint: of its text. tiles: in IREE's syntax, "" where
         the default is best or nothing was tried.
@@ -49,7 +49,7 @@ class TunedKernel:
 
 @dataclass(frozen=True, slots=True)
 class TunedTiles:
-    """Tiles that measurement chose, and what they gain.
+    """The result of tuning tiles: the tuning spec, and what it gains by measurement.
 
     default_s, tuned_s: CPU seconds of one run of the whole program. spread: of passes.
     kernels: those whose tiles can be chosen, the slowest first. others: names of other
