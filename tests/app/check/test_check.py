@@ -82,6 +82,21 @@ def test_a_quotient_of_rounding_errors_is_ill_conditioned():
     assert by_path["out.sign"].is_ill_conditioned
 
 
+def test_an_output_that_rounding_moves_in_one_draw_of_twenty_is_ill_conditioned():
+    def are_both_above(x):
+        return (jnp.where(jnp.all(x > 1.5), 1.0, 0.0),)
+
+    def other_branch(leaves):
+        return (1.0 - are_both_above(*leaves)[0],)
+
+    on_the_threshold = np.full(2, 1.5, np.float32)
+    report = check_outputs(("y",), are_both_above, other_branch, [on_the_threshold])
+    assert report.ok
+    assert report.outputs[0].is_ill_conditioned
+    beside_it = on_the_threshold - np.float32(0.1)
+    assert not check_outputs(("y",), are_both_above, other_branch, [beside_it]).ok
+
+
 def mixed_step(params, x):
     """Gradients in mixed precision."""
 
