@@ -1,5 +1,6 @@
 """Eight virtual devices and reproducible hypothesis, set before JAX is imported."""
 
+import gc
 import os
 
 from hypothesis import HealthCheck, settings
@@ -13,6 +14,10 @@ if "xla_force_host_platform_device_count" not in _flags:
         " --xla_backend_optimization_level=0"
         " --xla_llvm_disable_expensive_passes=true"
     ).strip()
+
+# Traced programs are many objects that live on: to look for cycles among them after every
+# 700 new ones, as Python does, took a third of the time of the planner's tests.
+gc.set_threshold(100_000, 20, 100)
 
 # ci: the same cases every time. long: many, by `pytest --hypothesis-profile=long`, with
 # `--hypothesis-seed` to make a run repeatable.

@@ -18,7 +18,7 @@ from tests.fuzz.shrink import shrink
 
 CASES = 200
 SHARES = 8  # so that the workers of pytest-xdist divide them
-QUICK = 2  # shares of the quick suite; the others are slow tests
+QUICK = 1  # shares of the quick suite; the others are slow tests
 
 
 @pytest.mark.parametrize(

@@ -37,8 +37,8 @@ TRANSFORMER = ("dp", "fsdp", "megatron", "3d")
 PROGRAMS = [
     Program("linen mlp, adamw", linen_models.mlp, MATMULS),
     Program("linen vit, adamw", linen_models.vit, TRANSFORMER, heavy=True),
-    Program("linen resnet, sgd", linen_models.resnet, BATCH_ONLY),
-    Program("linen lstm, adafactor", linen_models.lstm, BATCH_ONLY),
+    Program("linen resnet, sgd", linen_models.resnet, BATCH_ONLY, heavy=True),
+    Program("linen lstm, adafactor", linen_models.lstm, BATCH_ONLY, heavy=True),
     Program(
         "linen scan remat, lion", linen_models.transformer, TRANSFORMER, heavy=True
     ),
@@ -46,7 +46,12 @@ PROGRAMS = [
     Program("nnx scan remat, muon", nnx_models.transformer, TRANSFORMER, heavy=True),
     Program("nnx mixer, amsgrad", nnx_models.mixer, BATCH_ONLY),
     Program("equinox mlp, lion", equinox_models.perceptron, MATMULS),
-    Program("equinox transformer, adamw", equinox_models.transformer, TRANSFORMER),
+    Program(
+        "equinox transformer, adamw",
+        equinox_models.transformer,
+        TRANSFORMER,
+        heavy=True,
+    ),
     Program("equinox gru, rmsprop", equinox_models.gru, BATCH_ONLY),
     Program("equinox batch norm, nadam", equinox_models.convnet, BATCH_ONLY),
     Program(

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 import meshwright as mw
 from tests.run.processes import run_workers
@@ -21,13 +20,15 @@ PLANS = {
 }
 
 
-@pytest.mark.parametrize("name", PLANS)
-def test_a_saved_plan_runs_and_is_annotated_in_two_processes(name, tmp_path):
-    plan = mw.partition(step, MESH, PLANS[name]).plan(*arguments())
-    assert any(any(leaf.spec) for leaf in plan.inputs)
-    plan.save(tmp_path / "plan.json")
+def test_saved_plans_run_and_are_annotated_in_two_processes(tmp_path):
+    for name, tactics in PLANS.items():
+        plan = mw.partition(step, MESH, tactics).plan(*arguments())
+        assert any(any(leaf.spec) for leaf in plan.inputs)
+        plan.save(tmp_path / f"{name}.json")
     np.savez(tmp_path / "wanted.npz", *map(np.asarray, step(*arguments())))
-    results = run_workers(WORKER, str(tmp_path))
+    results = run_workers(WORKER, str(tmp_path), *PLANS)
     for rank, (out, err) in enumerate(results):
-        for way in ("the loaded plan", "its code", "annotated"):
-            assert f"process {rank} of 2: {way} is equal" in out, err[-3000:]
+        for name in PLANS:
+            for way in ("the loaded plan", "its code", "annotated"):
+                words = f"process {rank} of 2: {name}, {way} is equal"
+                assert words in out, err[-3000:]

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Iterator
 
 MESH = {"data": 2, "model": 2}
 RULES = [("batch", "data"), ("mlp", "model"), ("embed", "data")]
@@ -39,19 +40,28 @@ def arguments():
     return {"up": normal(2, 16, 32), "down": normal(2, 32, 16)}, normal(16, 16)
 
 
-def main(rank: int, count: int, port: str, folder: str) -> None:
-    """Join the other processes and run the plan in three ways."""
+def main(rank: int, count: int, port: str, folder: str, *names: str) -> None:
+    """Join the other processes and run each plan in three ways."""
     os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
     os.environ["JAX_PLATFORMS"] = "cpu"
+    import jax
+
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    jax.distributed.initialize(f"127.0.0.1:{port}", count, rank)
+    for name in names:
+        for way in run_plan(folder, name):
+            print(f"process {rank} of {count}: {name}, {way} is equal")
+
+
+def run_plan(folder: str, plan_name: str) -> Iterator[str]:
+    """The ways in which the plan runs, each once its results have been compared."""
     import jax
     import numpy as np
 
     import meshwright as mw
 
-    jax.config.update("jax_cpu_collectives_implementation", "gloo")
-    jax.distributed.initialize(f"127.0.0.1:{port}", count, rank)
     wanted = list(np.load(f"{folder}/wanted.npz").values())
-    plan = mw.Plan.load(f"{folder}/plan.json")
+    plan = mw.Plan.load(f"{folder}/{plan_name}.json")
     args = arguments()
     placed = jax.tree.map(jax.device_put, jax.tree.leaves(args), [*plan.in_shardings])
     placed = jax.tree.unflatten(jax.tree.structure(args), placed)
@@ -69,7 +79,7 @@ def main(rank: int, count: int, port: str, folder: str) -> None:
                 np.testing.assert_allclose(
                     shard.data, other[shard.index], rtol=1e-4, atol=1e-6
                 )
-        print(f"process {rank} of {count}: {name} is equal")
+        yield name
 
 
 if __name__ == "__main__":

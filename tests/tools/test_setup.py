@@ -17,7 +17,13 @@ CONDITION = r"[a-z_]+ [=!<>]+ '[A-Za-z0-9.]+'"
 PIN = re.compile(
     rf"[a-z0-9-]+==[0-9][0-9a-z.]*( ; {CONDITION}( (and|or) {CONDITION})*)?"
 )
-LOCKS = ("requirements.lock", "requirements-oldest.lock", "requirements-docs.lock")
+LOCKS = (
+    "requirements.lock",
+    "requirements-oldest.lock",
+    "requirements-docs.lock",
+    "requirements-iree.lock",
+    "requirements-cluster.lock",
+)
 
 
 def script(path: Path, text: str) -> None:
@@ -102,7 +108,14 @@ def test_an_old_python_is_refused_with_the_way_out(tmp_path: Path):
     assert not (tmp_path / ".venv").exists()
 
 
-PARTS = ("test", "docs", "test-wheel", ".venv-oldest/.installed", "test-iree")
+PARTS = (
+    "test",
+    "docs",
+    "test-wheel",
+    ".venv-oldest/.installed",
+    "test-iree",
+    "test-cluster",
+)
 """What `.ci/run` makes, beside the checks that it runs itself."""
 
 

@@ -1,5 +1,5 @@
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 
 import flax.linen as nn
 import jax
@@ -23,11 +23,18 @@ def tokens_of(config, seed=0):
     return jax.random.randint(jax.random.key(seed), shape, 0, config.vocab)
 
 
+@cache
 def made(config):
     """(model, parameters, tokens)."""
     model = Decoder(config)
     params = jax.jit(partial(init, model))(jax.random.key(0))
     return model, params, tokens_of(config)
+
+
+@cache
+def whole(config):
+    """Loss and gradients at the parameters of `made`."""
+    return loss_and_gradients(config, made(config)[1])
 
 
 def loss_and_gradients(config, params):
@@ -36,20 +43,28 @@ def loss_and_gradients(config, params):
     return jax.jit(jax.value_and_grad(partial(loss, Decoder(config))))(params, batch)
 
 
-@KINDS
-@pytest.mark.parametrize("block", [5, 8, 64])
-def test_attention_by_blocks_is_attention(config, block):
+@pytest.mark.parametrize(
+    ("config", "blocks"), [(LLAMA, (5, 8, 64)), (GPT, (5,))], ids=["llama", "gpt"]
+)
+def test_attention_by_blocks_is_attention(config, blocks):
     """Blocks that divide the sequence, that do not, and that are longer than it."""
-    params = made(config)[1]
-    whole = loss_and_gradients(config, params)
-    parts = loss_and_gradients(replace(config, attention_block=block), params)
-    jax.tree.map(partial(np.testing.assert_allclose, atol=2e-6), parts, whole)
+    for block in blocks:
+        params = made(config)[1]
+        parts = loss_and_gradients(replace(config, attention_block=block), params)
+        same = partial(np.testing.assert_allclose, atol=2e-6)
+        jax.tree.map(same, parts, whole(config))
+
+
+@cache
+def scores_of(config):
+    """The compiled model, as a function of tokens."""
+    model, params, _ = made(config)
+    return jax.jit(lambda x: model.apply({"params": params}, x))
 
 
 @KINDS
 def test_a_token_does_not_see_later_ones(config):
-    model, params, tokens = made(config)
-    scores = jax.jit(lambda x: model.apply({"params": params}, x))
+    tokens, scores = made(config)[2], scores_of(config)
     before, after = scores(tokens), scores(tokens.at[:, 10:].set(1))
     np.testing.assert_allclose(before[:, :10], after[:, :10], atol=1e-5)
     assert not np.allclose(before[:, 10:], after[:, 10:], atol=1e-2)
@@ -57,8 +72,7 @@ def test_a_token_does_not_see_later_ones(config):
 
 @KINDS
 def test_the_order_of_earlier_tokens_matters(config):
-    model, params, tokens = made(config)
-    scores = jax.jit(lambda x: model.apply({"params": params}, x))
+    tokens, scores = made(config)[2], scores_of(config)
     swapped = tokens.at[:, 0].set(tokens[:, 3]).at[:, 3].set(tokens[:, 0])
     assert not np.allclose(scores(tokens)[:, -1], scores(swapped)[:, -1], atol=1e-3)
 
@@ -71,7 +85,7 @@ def test_scanned_and_unrolled_layers_compute_the_same():
         for i in range(LLAMA.layers)
     }
     unrolled = scanned | {"stack": layers}
-    expected, _ = loss_and_gradients(LLAMA, scanned)
+    expected, _ = whole(LLAMA)
     got, _ = loss_and_gradients(replace(LLAMA, scan=False), unrolled)
     assert got == pytest.approx(float(expected), rel=1e-6)
 
@@ -79,9 +93,9 @@ def test_scanned_and_unrolled_layers_compute_the_same():
 @pytest.mark.parametrize("remat", ["full", "dots"])
 def test_what_is_kept_for_the_backward_pass_changes_no_number(remat):
     params = made(LLAMA)[1]
-    kept = loss_and_gradients(LLAMA, params)
     remade = loss_and_gradients(replace(LLAMA, remat=remat), params)
-    jax.tree.map(partial(np.testing.assert_allclose, atol=1e-5), kept, remade)
+    same = partial(np.testing.assert_allclose, atol=1e-5)
+    jax.tree.map(same, whole(LLAMA), remade)
 
 
 def test_scores_are_made_from_features_made_from_embeddings():
@@ -91,8 +105,8 @@ def test_scores_are_made_from_features_made_from_embeddings():
         bound = model.bind({"params": params})
         return bound.scores(bound.through(bound.embed(tokens)))
 
-    whole = jax.jit(lambda x: model.apply({"params": params}, x))
-    np.testing.assert_allclose(jax.jit(parts)(tokens), whole(tokens), atol=1e-6)
+    at_once = scores_of(LLAMA)(tokens)
+    np.testing.assert_allclose(jax.jit(parts)(tokens), at_once, atol=1e-6)
 
 
 def test_a_mask_of_ones_lets_every_token_see_all():
@@ -102,17 +116,21 @@ def test_a_mask_of_ones_lets_every_token_see_all():
         bound = model.bind({"params": params})
         return bound.through(bound.embed(tokens), jnp.ones((1, 16, 16), bool))
 
-    before, after = features(tokens), features(tokens.at[:, -1].set(1))
+    heard = jax.jit(features)
+    before, after = heard(tokens), heard(tokens.at[:, -1].set(1))
     assert not np.allclose(before[:, 0], after[:, 0], atol=1e-4)
 
 
 def test_positions_are_counted_from_where_they_start():
     """Rotary scores depend on distances only: a shift of all changes nothing."""
     model, params, tokens = made(LLAMA)
-    bound = model.bind({"params": params})
-    x = bound.embed(tokens)
-    shifted = bound.through(x, positions=5 + jnp.arange(16))
-    np.testing.assert_allclose(bound.through(x), shifted, atol=1e-4)
+
+    @jax.jit
+    def features(start):
+        bound = model.bind({"params": params})
+        return bound.through(bound.embed(tokens), positions=start + jnp.arange(16))
+
+    np.testing.assert_allclose(features(0), features(5), atol=1e-4)
 
 
 def test_bfloat16_computes_with_parameters_and_loss_of_32_bits():
@@ -121,8 +139,8 @@ def test_bfloat16_computes_with_parameters_and_loss_of_32_bits():
     state, value = jax.eval_shape(train_step(model), *shapes(model))
     kept = jax.tree.leaves((state.params, value))
     assert all(leaf.dtype == jnp.float32 for leaf in kept)
-    exact = Decoder(LLAMA).apply({"params": params}, tokens)
-    rounded = model.apply({"params": params}, tokens)
+    exact = jax.jit(Decoder(LLAMA).apply)({"params": params}, tokens)
+    rounded = jax.jit(model.apply)({"params": params}, tokens)
     np.testing.assert_allclose(rounded, exact, atol=0.1)
     assert not np.allclose(rounded, exact, atol=1e-5)
 
@@ -165,7 +183,8 @@ def test_a_sequence_longer_than_the_learned_positions_is_refused():
 def test_rotary_positions_have_no_longest_sequence():
     model, params, _ = made(LLAMA)
     longer = jnp.zeros((1, 40), jnp.int32)
-    assert model.apply({"params": params}, longer).shape == (1, 40, 64)
+    scores = jax.eval_shape(model.apply, {"params": params}, longer)
+    assert scores.shape == (1, 40, 64)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
 from dataclasses import replace
+from functools import cache
 
 import jax
 import jax.numpy as jnp
@@ -37,15 +38,23 @@ def test_t24_has_sixteen_tensors_a_block_and_two_more():
     assert len(jax.tree.leaves(state.params)) == 24 * 16 + 2
 
 
-def test_a_step_keeps_the_shapes_of_the_state():
+@cache
+def traced_t32():
+    """(its arguments, its jaxpr, shapes of the new state and the loss)."""
     fn, args = gpt.t32()
-    state, loss = jax.eval_shape(fn, *args)
+    jaxpr, results = jax.make_jaxpr(fn, return_shape=True)(*args)
+    return args, jaxpr.jaxpr, results
+
+
+def test_a_step_keeps_the_shapes_of_the_state():
+    args, _, (state, loss) = traced_t32()
     assert jax.tree.map(lambda x: (x.shape, x.dtype), state) == jax.tree.map(
         lambda x: (x.shape, x.dtype), args[0]
     )
     assert loss.shape == ()
 
 
+@pytest.mark.slow
 def test_the_tiny_model_learns_the_text():
     fn, (state, _) = gpt.tiny()
     step, losses = jax.jit(fn), []
@@ -100,8 +109,7 @@ def test_the_first_position_attends_to_itself():
 
 def test_t32_traces_to_its_catalogue_of_matmuls():
     """Per block 6 matmuls forward (two of attention), 12 backward; 3 for the logits."""
-    fn, args = gpt.t32()
-    jaxpr = jax.make_jaxpr(fn)(*args).jaxpr
+    _, jaxpr, _ = traced_t32()
     assert sum(e.primitive.name == "dot_general" for e in jaxpr.eqns) == 32 * 18 + 3
 
 

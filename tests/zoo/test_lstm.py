@@ -5,6 +5,7 @@ import pytest
 
 from zoo import lstm
 from zoo.lstm import TINY, LanguageModel
+from zoo.once import once
 
 
 @pytest.fixture(scope="module")
@@ -41,15 +42,16 @@ def test_a_cell_is_its_closed_form():
 def test_a_layer_is_its_cell_step_by_step(projection):
     layer = lstm.Layer(units=6, projection=projection)
     x = jax.random.normal(jax.random.key(0), (2, 7, 4))
-    params = layer.init(jax.random.key(1), x)["params"]
+    params = once(layer.init)(jax.random.key(1), x)["params"]
+    cell = jax.jit(lstm.cell)
     h, c = jnp.zeros((2, projection or 6)), jnp.zeros((2, 6))
     outputs = []
     for t in range(7):
         below = jnp.einsum("bd,dgh->bgh", x[:, t], params["input"]) + params["bias"]
-        h, c = lstm.cell(h, c, below, params["recurrent"])
+        h, c = cell(h, c, below, params["recurrent"])
         h = h if projection is None else h @ params["projection"]
         outputs.append(h)
-    found = layer.apply({"params": params}, x)
+    found = once(layer.apply)({"params": params}, x)
     np.testing.assert_allclose(found, jnp.stack(outputs, axis=1), atol=1e-5)
 
 
@@ -100,6 +102,7 @@ def test_a_config_that_does_not_fit_says_why(changes, words):
         lstm.Config(**{**sizes, **rest, "rate": 1.0, "clip": 1.0, **changes})
 
 
+@pytest.mark.slow
 def test_the_tiny_model_learns_the_text():
     losses = [row["loss"] for row in lstm.train(seed=0, steps=30)]
     assert losses[0] > 5.0

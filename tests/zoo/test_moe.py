@@ -12,6 +12,7 @@ from hypothesis.extra.numpy import arrays
 import meshwright as mw
 from zoo import moe
 from zoo.experts import Experts, Routing, balance_loss, in_groups, route
+from zoo.once import once
 
 GROUPS, TOKENS, EXPERTS = 2, 8, 4
 ROUTING = Routing(EXPERTS, group=TOKENS)
@@ -78,6 +79,7 @@ def test_places_go_to_first_choices_then_second_in_the_order_of_tokens(
     )
 
 
+@settings(max_examples=20)
 @given(LOGITS, CAPACITIES)
 def test_one_choice_weighs_by_its_probability_and_two_sum_to_one(logits, capacity):
     likely = np.asarray(jax.nn.softmax(logits, axis=-1))
@@ -167,7 +169,7 @@ X_SHAPE = (GROUPS, TOKENS, 6)
 def layer(**changes):
     """(module, its parameters, its compiled form)."""
     module = Experts(replace(ROUTING, **changes), d_ff=5)
-    params = module.init(jax.random.key(0), jnp.zeros(X_SHAPE))["params"]
+    params = once(module.init)(jax.random.key(0), jnp.zeros(X_SHAPE))["params"]
     return module, params, jax.jit(module.apply)
 
 

@@ -1,6 +1,6 @@
 import json
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import jax
@@ -34,10 +34,20 @@ SMALL = replace(
 SAMPLES = 12
 
 
+@cache
+def first_student():
+    return once(partial(parallel_wavenet.init, SMALL))(jax.random.key(0))
+
+
+@cache
+def first_teacher():
+    return once(partial(wavenet.init, SMALL.teacher))(jax.random.key(0))
+
+
 @pytest.fixture(scope="module")
 def flow():
     """A student far from its start, as a function of noise: audio, mean, log of scale."""
-    params = once(partial(parallel_wavenet.init, SMALL))(jax.random.key(0))
+    params = jax.tree.map(jnp.asarray, first_student())  # with dicts of its own
     for i in range(len(SMALL.flows)):
         kernel = params[f"head_{i}"]["outputs"]["kernel"]
         params[f"head_{i}"]["outputs"]["kernel"] = kernel * 10
@@ -92,9 +102,9 @@ def test_a_sample_is_told_from_noise_before_it(flow, noise):
 
 
 def test_no_flow_of_any_weights_overflows(noise):
-    params = once(partial(parallel_wavenet.init, SMALL))(jax.random.key(0))
-    params = jax.tree.map(lambda leaf: leaf * 100, params)
-    drawn = Student(SMALL.flows).apply({"params": params}, noise, jnp.ones((2, 3, 5)))
+    params = jax.tree.map(lambda leaf: leaf * 100, first_student())
+    apply = once(Student(SMALL.flows).apply)
+    drawn = apply({"params": params}, noise, jnp.ones((2, 3, 5)))
     assert all(jnp.isfinite(leaf).all() for leaf in drawn)
     centre = parallel_wavenet.START_LOG_SCALE * len(SMALL.flows)
     reach = parallel_wavenet.REACH * len(SMALL.flows)
@@ -111,8 +121,7 @@ def loops(fn, *args):
 def test_the_student_has_no_loop_over_samples_and_the_teacher_one():
     features = jnp.zeros((1, 16, 5))
     key = jax.random.key(0)
-    teacher = once(partial(wavenet.init, SMALL.teacher))(key)
-    student = once(partial(parallel_wavenet.init, SMALL))(key)
+    teacher, student = first_teacher(), first_student()
     noise = draw_noise(key, (1, 64), SMALL.teacher.mixtures)
     one_pass = partial(parallel_wavenet.generate, SMALL)
     assert loops(one_pass, student, features, key) == [1, 2]
@@ -129,10 +138,9 @@ def test_the_stored_run_was_twenty_times_faster_than_the_teachers_loop():
 
 
 def test_generated_audio_is_levels_of_16_bits():
-    params = once(partial(parallel_wavenet.init, SMALL))(jax.random.key(0))
     features = jnp.zeros((3, 16, 5))
     one_pass = jax.jit(partial(parallel_wavenet.generate, SMALL))
-    audio = np.asarray(one_pass(params, features, jax.random.key(1)))
+    audio = np.asarray(one_pass(first_student(), features, jax.random.key(1)))
     assert audio.shape == (3, 64)
     np.testing.assert_array_equal(audio / STEP, np.round(audio / STEP))
     assert len(np.unique(audio)) > 100
@@ -155,11 +163,13 @@ def surprise(teacher, student):
 
 def teacher_that_says(mean, log_scale):
     """Weights of a teacher that tells one logistic for every sample."""
-    params = once(partial(wavenet.init, SMALL.teacher))(jax.random.key(0))
-    params = jax.tree.map(jnp.zeros_like, params)
+    params = jax.tree.map(jnp.zeros_like, first_teacher())
     bias = jnp.array([0.0, 0.0, mean, mean, log_scale, log_scale])
     params["head"]["outputs"]["bias"] = bias
     return params
+
+
+compiled_cross_entropy = once(partial(cross_entropy, SMALL))
 
 
 def student_that_says(mean, log_scale):
@@ -185,7 +195,7 @@ def test_the_cross_entropy_is_the_teachers_surprise(teacher, student):
     told = teacher_that_says(*teacher)
     drawn, features = student_that_says(*student), jnp.zeros((2, 4, 5))
     noise = jax.random.logistic(jax.random.key(1), (4000, 2, 16))
-    found = cross_entropy(SMALL, told, drawn, features, noise)
+    found = compiled_cross_entropy(told, drawn, features, noise)
     expected = surprise(teacher, student)
     assert found == pytest.approx(expected, rel=0.01, abs=0.01)
     divergence = found - entropy(drawn)
@@ -228,11 +238,11 @@ def test_the_student_is_four_flows_of_64_channels():
 
 @pytest.mark.slow
 def test_the_teacher_stays_as_it_is_while_its_student_learns():
-    teacher = once(partial(wavenet.init, SMALL.teacher))(jax.random.key(0))
+    teacher = first_teacher()
     *_, (state, _) = parallel_wavenet.learn(SMALL, teacher, seed=0, steps=2)
     same = jax.tree.map(np.array_equal, state.stats["teacher"], teacher)
     assert all(jax.tree.leaves(same))
-    first = once(partial(parallel_wavenet.init, SMALL))(jax.random.key(0))
+    first = first_student()
     assert not np.array_equal(first["flow_0"]["on"], state.params["flow_0"]["on"])
 
 

@@ -1,4 +1,5 @@
 import json
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -9,12 +10,17 @@ import pytest
 from zoo import primer
 from zoo.decoder import init
 from zoo.layers import layer_norm
+from zoo.once import once
 from zoo.primer import TINY, CausalConv, PrimerBlock, model_of, primer_norm
 from zoo.training import run
 
 
 def normal(*shape, seed=0):
     return jax.random.normal(jax.random.key(seed), shape)
+
+
+def weights(model):
+    return once(partial(init, model))(jax.random.key(0))
 
 
 def convolved(x, taps):
@@ -46,7 +52,7 @@ def test_the_mean_of_x_times_its_centred_self_makes_a_layer_norm():
 @pytest.mark.parametrize("kind", ["primer_ez", "primer"])
 def test_a_token_does_not_see_later_ones(kind):
     model = model_of(kind, TINY)
-    params = init(model, jax.random.key(0))
+    params = weights(model)
     scores = jax.jit(lambda x: model.apply({"params": params}, x))
     tokens = jax.random.randint(jax.random.key(1), (2, 32), 0, 256)
     before, after = scores(tokens), scores(tokens.at[:, 20:].set(65))
@@ -56,7 +62,7 @@ def test_a_token_does_not_see_later_ones(kind):
 
 def test_taps_of_the_present_alone_make_a_plain_gpt_of_primer_ez():
     ez, plain = model_of("primer_ez", TINY), model_of("gpt", TINY)
-    params = init(ez, jax.random.key(0))
+    params = weights(ez)
     attention = params["stack"]["layers"]["attention"]
     alone = jnp.zeros((TINY.layers, 3, 4, 16)).at[:, 0].set(1.0)
     convolutions = {name: {"taps": alone} for name in attention if "Conv" in name}
@@ -66,7 +72,7 @@ def test_taps_of_the_present_alone_make_a_plain_gpt_of_primer_ez():
     def scores(model, attention):
         layers = params["stack"]["layers"] | {"attention": attention}
         whole = params | {"stack": {"layers": layers}}
-        return model.apply({"params": whole}, jnp.arange(32)[None])
+        return jax.jit(model.apply)({"params": whole}, jnp.arange(32)[None])
 
     np.testing.assert_allclose(
         scores(ez, rest | convolutions), scores(plain, rest), atol=1e-5
@@ -77,9 +83,11 @@ def test_the_norm_stands_behind_the_mlp():
     """Without its scale nothing of the MLP is left: x + norm(mlp(x))."""
     x, mask = normal(1, 8, 64), jnp.tril(jnp.ones((8, 8), bool))
     block = PrimerBlock(TINY)
-    params = block.init(jax.random.key(0), x, mask, jnp.arange(8))["params"]
+    init_block = once(block.init)
+    params = init_block(jax.random.key(0), x, mask, jnp.arange(8))["params"]
     silent = {"scale": jnp.zeros(64), "bias": jnp.zeros(64)}
 
+    @jax.jit
     def out(params):
         return block.apply({"params": params}, x, mask, jnp.arange(8))
 
@@ -91,7 +99,7 @@ def test_the_norm_stands_behind_the_mlp():
 
 def test_queries_are_made_from_keys_by_one_square_matrix():
     model = model_of("primer", TINY)
-    attention = init(model, jax.random.key(0))["stack"]["layers"]["attention"]
+    attention = weights(model)["stack"]["layers"]["attention"]
     assert set(attention) == {"k", "k_conv", "q", "v", "v_conv", "out"}
     assert attention["q"]["kernel"].shape == (2, 4, 16, 4, 16)
 

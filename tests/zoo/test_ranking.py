@@ -10,6 +10,7 @@ import pytest
 from zoo import ranking
 from zoo.letor import GRADES, MadeLists, batches, load_letor
 from zoo.listwise import LOSSES
+from zoo.once import once
 from zoo.workload import num_parameters
 
 SMALL = ranking.Config(8, hidden=(32,), items=12, batch=32, rate=1e-2)
@@ -42,10 +43,11 @@ def test_a_scorer_has_a_matrix_and_a_bias_for_each_layer(name):
 
 
 def test_an_item_is_scored_by_its_own_features_alone():
-    params = ranking.init(SMALL, jax.random.key(0))
+    params = once(partial(ranking.init, SMALL))(jax.random.key(0))
     features = jax.random.normal(jax.random.key(1), (2, 12, 8))
-    before = ranking.scores(SMALL, params, features)
-    after = ranking.scores(SMALL, params, features.at[:, 3].set(9.0))
+    scores = once(partial(ranking.scores, SMALL))
+    before = scores(params, features)
+    after = scores(params, features.at[:, 3].set(9.0))
     others = np.arange(12) != 3
     np.testing.assert_allclose(before[:, others], after[:, others], rtol=1e-5)
     assert not np.allclose(before[:, 3], after[:, 3])
@@ -54,7 +56,7 @@ def test_an_item_is_scored_by_its_own_features_alone():
 def test_padding_changes_neither_loss_nor_gradient():
     batch = next(ranking.made_batches(SMALL, seed=0, count=64))
     assert not batch["where"].all()
-    params = ranking.init(SMALL, jax.random.key(0))
+    params = once(partial(ranking.init, SMALL))(jax.random.key(0))
     other = batch["features"] + 5.0 * ~batch["where"][..., None]
     run = jax.jit(jax.value_and_grad(partial(ranking.loss, SMALL)))
     before, after = (
@@ -63,7 +65,12 @@ def test_padding_changes_neither_loss_nor_gradient():
     jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-4), before, after)
 
 
-@pytest.mark.parametrize("name", LOSSES)
+FIRST, *OTHERS = LOSSES
+
+
+@pytest.mark.parametrize(
+    "name", [FIRST, *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS)]
+)
 def test_training_raises_ndcg_whatever_the_loss(name):
     curve = list(ranking.learn(replace(SMALL, loss=name), seed=0, steps=60))
     assert set(curve[0]) == {"loss", "ndcg", "mrr"}
@@ -181,7 +188,7 @@ def test_a_file_can_be_trained_on(tmp_path):
     batch = next(batches(lists, batch=2, seed=0))
     assert batch["features"].shape == (2, 4, 3)
     config = replace(SMALL, features=3, items=4, batch=2)
-    state, loss = ranking.train_step_for(config)(
+    state, loss = jax.jit(ranking.train_step_for(config))(
         ranking.start(config, jax.random.key(0)), batch
     )
     assert jnp.isfinite(loss)

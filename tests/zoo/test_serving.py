@@ -22,6 +22,8 @@ FORMS = {
     "sampled from the best five": {"temperature": 0.7, "top_k": 5, "multi_query": True},
 }
 
+PARTS_OF_OTHERS = ("multi-query", "sampled")
+
 MESH = mw.Mesh({"data": 8, "model": 4})
 
 TABLE = {"bp": (0, 0, 0, 0), "mp": (0, 98_304, 0, 0), "bp+mp": (0, 98_304, 0, 0)}
@@ -58,7 +60,13 @@ def collectives(size, schedule, **changes):
     return tuple(counts[kind] for kind in kinds)
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    "form",
+    [
+        pytest.param(form, marks=pytest.mark.slow if form in PARTS_OF_OTHERS else [])
+        for form in FORMS
+    ],
+)
 def test_tokens_are_the_same_with_and_without_a_cache(form):
     config = replace(SMALL, **FORMS[form])
     params, batch = arguments(config)
@@ -72,7 +80,8 @@ def test_tokens_are_the_same_with_and_without_a_cache(form):
 def test_a_longer_cache_changes_nothing():
     params, batch = arguments(SMALL)
     tokens = [
-        serving.serve(replace(SMALL, cache=cache), params, batch) for cache in (14, 32)
+        jax.jit(partial(serving.serve, replace(SMALL, cache=cache)))(params, batch)
+        for cache in (14, 32)
     ]
     np.testing.assert_array_equal(*tokens)
 

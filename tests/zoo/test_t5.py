@@ -32,6 +32,12 @@ def small(request):
     return config, params, tokens[:, :24], tokens[:, 24:]
 
 
+PLAIN = pytest.mark.parametrize(
+    "small", ["T5", pytest.param("T5 1.1", marks=pytest.mark.slow)], indirect=True
+)
+"""Masks and beams are the same whichever blocks make the scores."""
+
+
 def scores(config, params, inputs, decoder_inputs):
     return t5.T5(config).apply({"params": params}, inputs, decoder_inputs)
 
@@ -105,6 +111,7 @@ def test_scores_of_attention_are_not_divided_by_the_root_of_d_head():
     np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
+@PLAIN
 def test_a_target_does_not_see_later_ones_and_sees_all_inputs(small):
     config, params, inputs, text = small
     run = jax.jit(partial(scores, config))
@@ -116,6 +123,7 @@ def test_a_target_does_not_see_later_ones_and_sees_all_inputs(small):
     assert not np.allclose(before[:, 0], other[:, 0], atol=1e-4)
 
 
+@PLAIN
 def test_padding_of_the_inputs_changes_nothing(small):
     config, params, inputs, text = small
     longer = jnp.pad(inputs, ((0, 0), (0, 9)), constant_values=PAD)
@@ -135,6 +143,7 @@ def test_decoding_with_caches_makes_the_same_tokens_as_without(small):
     np.testing.assert_array_equal(cached, anew)
 
 
+@PLAIN
 def test_a_beam_with_caches_makes_the_same_tokens_as_without(small):
     config, params, inputs, _ = small
     how = replace(HOW, width=3)
@@ -148,6 +157,7 @@ def test_a_beam_with_caches_makes_the_same_tokens_as_without(small):
     )
 
 
+@PLAIN
 def test_a_beam_of_one_writes_what_greedy_decoding_does(small):
     config, params, inputs, _ = small
     one = jax.jit(partial(t5.decode, config, HOW, method=beam))(params, inputs)

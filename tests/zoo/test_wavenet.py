@@ -94,9 +94,11 @@ def test_the_density_holds_between_levels_and_beyond_them():
     np.testing.assert_allclose(found, np.log(density(mixture, x)), atol=1e-3)
 
 
-@pytest.mark.parametrize("level", [-1.0, 0.25, 1 - STEP])
-def test_gradients_are_finite_where_a_level_is_all_but_impossible(level):
-    gradients = jax.grad(log_mass)(MIXTURES["narrow"], jnp.float32(level))
+def test_gradients_are_finite_where_a_level_is_all_but_impossible():
+    levels = jnp.array([-1.0, 0.25, 1 - STEP])
+    gradients = once(jax.vmap(jax.grad(log_mass), (None, 0)))(
+        MIXTURES["narrow"], levels
+    )
     assert all(jnp.isfinite(leaf).all() for leaf in gradients)
 
 
@@ -136,8 +138,8 @@ def test_a_causal_filter_is_a_padded_dilated_convolution(size, dilation):
 
 @pytest.mark.parametrize(
     "net",
-    [Net(1, 1, 4, 4, 4), Net(1, 4, 4, 4, 4, kernel=2), Net(3, 3, 4, 4, 4)],
-    ids=["1 layer", "1 stack of 4", "3 stacks of 3"],
+    [Net(1, 4, 4, 4, 4, kernel=2), Net(3, 3, 4, 4, 4)],
+    ids=["1 stack of 4", "3 stacks of 3"],
 )
 def test_an_output_depends_on_just_its_receptive_field(net):
     heard, length = net.receptive_field, net.receptive_field + 7
@@ -212,7 +214,8 @@ def test_the_teacher_is_its_layers_and_a_head():
 
 
 def test_averaged_weights_follow_the_last_ones():
-    config = replace(SMALL, average=0.75)
+    net = Net(1, 1, channels=4, gate=4, skip=4)
+    config = replace(SMALL, net=net, average=0.75)
     state = once(partial(wavenet.start, config))(jax.random.key(0))
     batch = next(wavenet.made_batches(config, seed=0))
     after, _ = once(wavenet.train_step_for(config))(state, batch)

@@ -1,6 +1,7 @@
 """`autoplan(confirm=True)`: the best plan that the machine's compiler accepts."""
 
 import importlib.util
+from functools import cache
 
 import jax
 import jax.numpy as jnp
@@ -51,8 +52,13 @@ class FakeCompiler:
 
 
 def search(compiler, **options):
-    asked = {"machine": MACHINE, "chips": 8, "mesh": None, "budget_s": 5.0}
+    asked = {"machine": MACHINE, "chips": 4, "mesh": None, "budget_s": 5.0}
     return find_plan(step, ARGS, SearchRequest(**(asked | options)), compiler)
+
+
+@cache
+def without_compiler(kind="program"):
+    return search(None, search=kind)
 
 
 def failed(text="user->opcode() == kAdd"):
@@ -61,7 +67,7 @@ def failed(text="user->opcode() == kAdd"):
 
 @pytest.mark.parametrize("kind", ["program", "tree"])
 def test_where_the_compiler_fails_the_next_plan_is_returned_with_a_note(kind):
-    best = search(None, search=kind)
+    best = without_compiler(kind)
     compiler = FakeCompiler(failed())
     plan = search(compiler, search=kind)
     assert [p.mesh for p in compiler.compiled] == [best.mesh, plan.mesh]
@@ -81,7 +87,7 @@ def test_where_the_compiler_fails_the_next_plan_is_returned_with_a_note(kind):
 
 
 def test_a_plan_that_compiles_is_returned_without_a_note():
-    best, compiler = search(None), FakeCompiler()
+    best, compiler = without_compiler(), FakeCompiler()
     plan = search(compiler)
     assert len(compiler.compiled) == 1
     assert plan.search.notes == ()

@@ -16,7 +16,7 @@ from meshwright.program.ir.program import Opaque, show_param, split_top
 from tests.program.ir.parser import parse_program
 from tests.program.ir.programs import CASES
 from tests.program.ir.verifier import verify
-from tests.program.ops.test_numbers import all_examples
+from tests.program.ops.test_numbers import all_examples, captured
 
 
 def assert_reads_back(program: Program) -> None:
@@ -35,7 +35,7 @@ def test_printed_programs_parse(case):
 
 @given(st.sampled_from(all_examples()))
 def test_printed_programs_of_every_op_parse(example):
-    assert_reads_back(capture(example.fn, example.args).program)
+    assert_reads_back(captured(example).program)
 
 
 def test_the_text_names_types_operands_parameters_and_bodies():

@@ -1,8 +1,9 @@
-"""Every rule against numbers: split each factor alone, run the parts, compare."""
+"""Every rule against numbers: split each factor, run the parts, compare."""
 
 from __future__ import annotations
 
 import pkgutil
+from functools import cache
 from importlib import import_module
 from itertools import chain
 
@@ -13,8 +14,8 @@ import pytest
 from meshwright.app.check.check import compare
 from meshwright.machine import Mesh
 from meshwright.partitioner.lower import Lowered, lower
-from meshwright.partitioner.propagate import Cause, Graph, State, why_not
-from meshwright.program.capture import capture
+from meshwright.partitioner.propagate import Cause, Graph, Node, State, why_not
+from meshwright.program.capture import Captured, capture
 from meshwright.program.ir import Program
 from meshwright.program.ops import known_ops
 from meshwright.run.local import make_executable
@@ -32,49 +33,77 @@ def all_examples(which: str = "EXAMPLES") -> list[Example]:
     return [each for each in found if each.since <= JAX]
 
 
-def lowered_parts(program: Program) -> list[Lowered]:
-    """Device programs that together split each factor of each op, one factor per op.
+@cache
+def captured(example: Example) -> Captured:
+    return capture(example.fn, example.args)
 
-    All ops are split at once, so that a program of ops with at most f factors takes f
-    device programs.
+
+def lowered_parts(program: Program, at_once: int) -> list[Lowered]:
+    """Device programs that together split each factor of each op.
+
+    All ops are split at once, each along up to `at_once` of its factors, so that a program
+    of ops with at most f factors takes about f / at_once device programs.
     """
     graph = Graph(program)
-    nodes = list(graph.op_node.values())
-    rounds = max((len(node.sizes) for node in nodes), default=0)
+    left = {node: list(range(len(node.sizes))) for node in graph.op_node.values()}
     lowered = []
-    for factor in range(rounds):
+    while any(left.values()):
         state = State(graph, MESH)
-        for node in nodes:
-            if factor >= len(node.sizes):
-                continue
-            axis = next(
-                (a for a in MESH.axes if not why_not(state, node, a, factor)), None
-            )
-            if axis is not None:
-                state.assign(node, axis, factor, Cause("tactic", "test"))
+        for node, factors in left.items():
+            left[node] = split(state, node, factors, at_once)
         if any(state.factor_of):
             lowered.append(lower(state))
     return lowered
 
 
-@pytest.mark.parametrize("example", all_examples(), ids=lambda e: e.name)
-def test_splitting_any_factor_gives_the_same_numbers(example: Example):
-    captured = capture(example.fn, example.args)
+def split(state: State, node: Node, factors: list[int], at_once: int) -> list[int]:
+    """The factors that are left when up to `at_once` are split, each along an axis.
+
+    A factor that no axis can split, though no other factor of the op is, is given up.
+    """
+    left, taken = [], 0
+    for factor in factors:
+        axes = (a for a in MESH.axes if not why_not(state, node, a, factor))
+        axis = next(axes, None) if taken < at_once else None
+        if axis is not None:
+            state.assign(node, axis, factor, Cause("tactic", "test"))
+            taken += 1
+        elif taken:
+            left.append(factor)
+    return left
+
+
+def assert_same_numbers(example: Example, at_once: int):
     leaves = jax.tree_util.tree_leaves(example.args)
     wanted = jax.tree_util.tree_leaves(jax.jit(example.fn)(*example.args))
-    for lowered in lowered_parts(captured.program):
+    for lowered in lowered_parts(captured(example).program, at_once):
         got = make_executable(lowered)(leaves)
-        for w, g, path in zip(wanted, got, captured.out_paths, strict=True):
+        for w, g, path in zip(wanted, got, captured(example).out_paths, strict=True):
             error = compare(path, w, g)
             cuts = [str(s) for s in lowered.inputs]
             is_nan = np.isnan(error.error) and np.all(np.isnan(g))  # filled, as wanted
             assert error.ok or is_nan, f"{example.name} {cuts}: {error}"
 
 
+EACH = pytest.mark.parametrize("example", all_examples(), ids=lambda e: e.name)
+
+
+@EACH
+def test_splitting_two_factors_at_once_gives_the_same_numbers(example: Example):
+    """One along each axis, which takes half as many device programs as one by one."""
+    assert_same_numbers(example, at_once=2)
+
+
+@pytest.mark.slow
+@EACH
+def test_splitting_any_factor_gives_the_same_numbers(example: Example):
+    assert_same_numbers(example, at_once=1)
+
+
 def test_every_known_op_is_reached_by_an_example():
     reached = set()
     for example in all_examples() + all_examples("TRACED"):
-        reached |= {op.kind for op in capture(example.fn, example.args).program.walk()}
+        reached |= {op.kind for op in captured(example).program.walk()}
     later = {kind for kind, since in catalogue.OPS_SINCE.items() if since > JAX}
     missing = sorted(set(known_ops("meshwright")) - reached - later)
     assert not missing, f"no example reaches {missing}"

@@ -16,9 +16,7 @@ from meshwright.program.ops import Builder, OpCut, rule_of
 from tests.program.ops.catalogue import Example
 from tests.program.ops.catalogue.random import RAW, SAMPLERS
 from tests.program.ops.letters import f32, last_op, letters, rule_for
-from tests.program.ops.test_numbers import (
-    test_splitting_any_factor_gives_the_same_numbers as check_numbers,
-)
+from tests.program.ops.test_numbers import assert_same_numbers
 
 
 def keys(shape=(), impl="threefry2x32"):
@@ -98,7 +96,7 @@ def test_a_device_computes_its_window_of_the_bits():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_every_sampler_gives_the_numbers_of_one_device(name):
-    check_numbers(Example(name, SAMPLERS[name], (RAW,)))
+    assert_same_numbers(Example(name, SAMPLERS[name], (RAW,)), at_once=1)
 
 
 def test_part_of_the_bits_is_part_of_the_work():

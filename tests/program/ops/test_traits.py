@@ -7,10 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from meshwright.program.capture import capture
 from meshwright.program.ir import Op, num_bytes
 from meshwright.program.ops import Trait, has_trait, known_ops, ops_with, rule_of
-from tests.program.ops.test_numbers import all_examples
+from tests.program.ops.test_numbers import all_examples, captured
 
 WITHOUT_A_RULE = {
     Trait.REGION: {"cond", "remat", "scan", "while"},
@@ -25,7 +24,7 @@ WITHOUT_A_RULE = {
 @pytest.fixture(scope="module")
 def ops() -> list[Op]:
     examples = all_examples() + all_examples("TRACED")
-    programs = (capture(e.fn, e.args).program for e in examples)
+    programs = (captured(e).program for e in examples)
     return [op for program in programs for op in program.walk()]
 
 

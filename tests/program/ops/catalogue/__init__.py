@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import dataclass
 
 
-class Example(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Example:
     """A function of arrays and the (NumPy) arguments to call it with.
 
     since: the first release of JAX that can run it.
