@@ -11,24 +11,30 @@ DOCS_LOCK := requirements-docs.lock
 DOCS_BIN := .venv-docs/bin
 IREE_LOCK := requirements-iree.lock
 IREE_BIN := .venv-iree/bin
+CLUSTER_LOCK := requirements-cluster.lock
+CLUSTER_BIN := .venv-cluster/bin
 STAMP := .venv/.installed
 OLDEST_STAMP := .venv-oldest/.installed
 DOCS_STAMP := .venv-docs/.installed
 IREE_STAMP := .venv-iree/.installed
+CLUSTER_STAMP := .venv-cluster/.installed
 COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --quiet \
 	--python-version 3.12 --no-header --no-annotate \
 	--no-emit-index-url --no-emit-find-links
 ALL := --extra dev --extra zoo
 
-.PHONY: help demo test test-slow test-oldest test-iree test-wheel check docs lock clean
+.PHONY: help demo demo-train demo-cluster test test-slow test-oldest test-iree test-cluster test-wheel check docs lock clean
 
 help:
 	@echo "make demo         plan, partition, train and compare a small GPT"
+	@echo "make demo-train   train a tiny GPT by a recipe, with checkpoints and evaluation"
+	@echo "make demo-cluster the same on four processes of a cluster, with Ray"
 	@echo "make test         the tests, without the slow ones"
 	@echo "make check        format, lint, types, layers, size of folders, language, docs, tests"
 	@echo "make test-slow    the slow tests"
 	@echo "make test-oldest  the tests on the oldest supported jax"
 	@echo "make test-iree    the tests that need IREE, in an environment of their own"
+	@echo "make test-cluster the tests that need Ray, in an environment of their own"
 	@echo "make test-wheel   the wheel, installed and tried outside of this tree"
 	@echo "make docs         the documentation, as a site in build/site"
 	@echo "make lock         resolve the lock files again"
@@ -36,6 +42,13 @@ help:
 
 demo: $(STAMP)
 	$(BIN)/python -m examples.demo
+
+demo-train: $(STAMP)
+	$(BIN)/python -m meshwright train examples/gpt.toml --resume
+
+demo-cluster: $(CLUSTER_STAMP)
+	$(CLUSTER_BIN)/python -m meshwright train examples/gpt.toml --resume \
+	  --cluster local:4x2 --out out/gpt-cluster
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n $(WORKERS)
@@ -48,6 +61,9 @@ test-oldest: $(OLDEST_STAMP)
 
 test-iree: $(IREE_STAMP)
 	$(IREE_BIN)/python -m pytest -m iree $(TESTS)
+
+test-cluster: $(CLUSTER_STAMP)
+	$(CLUSTER_BIN)/python -m pytest -m cluster $(or $(TESTS),tests/run/cluster)
 
 test-wheel: $(STAMP)
 	$(BIN)/python tools/wheel.py
@@ -74,6 +90,9 @@ $(DOCS_STAMP): $(DOCS_LOCK) pyproject.toml
 $(IREE_STAMP): $(IREE_LOCK) pyproject.toml
 	$(call install,.venv-iree,$(IREE_LOCK))
 
+$(CLUSTER_STAMP): $(CLUSTER_LOCK) pyproject.toml
+	$(call install,.venv-cluster,$(CLUSTER_LOCK))
+
 define install
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 12))' || { \
 	  echo "meshwright needs Python >= 3.12; $(PYTHON) is $$($(PYTHON) -V 2>&1)."; \
@@ -91,8 +110,10 @@ lock: $(STAMP)
 	$(COMPILE) --extra docs --upgrade --constraint $(LOCK) --output-file $(DOCS_LOCK)
 	$(COMPILE) tools/iree.txt --extra iree --extra learned --upgrade \
 	  --constraint $(LOCK) --output-file $(IREE_LOCK)
+	$(COMPILE) tools/cluster.txt --extra cluster --extra train --upgrade \
+	  --constraint $(LOCK) --output-file $(CLUSTER_LOCK)
 
 clean:
-	rm -rf .venv .venv-oldest .venv-docs .venv-iree .pytest_cache .ruff_cache .hypothesis \
+	rm -rf .venv .venv-oldest .venv-docs .venv-iree .venv-cluster .pytest_cache .ruff_cache .hypothesis \
 	  .import_linter_cache build dist out
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

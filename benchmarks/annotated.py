@@ -20,7 +20,7 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 import jax
 
 import meshwright as mw
-from meshwright.cli.target import find_target
+from meshwright.cli.arguments.target import find_target
 from meshwright.run.compilers.hlo import hlo_collectives
 
 DATA, MODEL = mw.data_parallel("data"), mw.megatron("model")

@@ -27,7 +27,7 @@ import meshwright as mw
 from benchmarks.tpu_cases import Case as ScheduleCase
 from benchmarks.tpu_cases import Program, held_out, programs
 from meshwright.app.plan import Plan
-from meshwright.cli.schedule import parse_tactics
+from meshwright.app.tactic_text import parse_tactics
 from meshwright.machine import load_machine
 
 RESULTS = Path(__file__).parent / "results" / "gpu_memory.json"

@@ -27,10 +27,12 @@ if TYPE_CHECKING:
     from meshwright.app import nnx
     from meshwright.app.autoplan import autoplan
     from meshwright.app.check.report import CheckReport
+    from meshwright.app.cluster import cluster
     from meshwright.app.explain.diff import diff
     from meshwright.app.interop.logical_axes import from_logical_axes
     from meshwright.app.partition import Partitioned, partition
     from meshwright.app.plan import Plan
+    from meshwright.app.replicate.replicator import Replicator
     from meshwright.app.tune import tune, with_layouts
     from meshwright.compile.tune.tiles.tuned_tiles import TunedTiles
     from meshwright.compile.tune.tuned import TunedLayouts
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
     from meshwright.planner.tactics.auto import auto
     from meshwright.program.capture import tag
     from meshwright.program.ops import rule
+    from meshwright.run.checkpoint import Checkpoints
     from meshwright.run.local.calibrate import calibrate
 
 __version__ = "0.1.0"
@@ -60,17 +63,20 @@ __all__ = [
     "FIRST_DIVISIBLE",
     "REPLICATED",
     "CheckReport",
+    "Checkpoints",
     "Machine",
     "Mesh",
     "MeshwrightError",
     "MeshwrightWarning",
     "Partitioned",
     "Plan",
+    "Replicator",
     "TunedLayouts",
     "TunedTiles",
     "auto",
     "autoplan",
     "calibrate",
+    "cluster",
     "cut",
     "data_parallel",
     "diff",
@@ -96,10 +102,12 @@ __all__ = [
 _HOMES = {
     "app.autoplan": ("autoplan",),
     "app.check.report": ("CheckReport",),
+    "app.cluster": ("cluster",),
     "app.explain.diff": ("diff",),
     "app.interop.logical_axes": ("from_logical_axes",),
     "app.partition": ("Partitioned", "partition"),
     "app.plan": ("Plan",),
+    "app.replicate.replicator": ("Replicator",),
     "app.tune": ("tune", "with_layouts"),
     "compile.tune.tiles.tuned_tiles": ("TunedTiles",),
     "compile.tune.tuned": ("TunedLayouts",),
@@ -111,6 +119,7 @@ _HOMES = {
     "planner.tactics.auto": ("auto",),
     "program.capture": ("tag",),
     "program.ops": ("rule",),
+    "run.checkpoint": ("Checkpoints",),
     "run.local.calibrate": ("calibrate",),
 }  # fmt: skip
 """The public names by module; each is imported, and JAX with it, when it is first used."""

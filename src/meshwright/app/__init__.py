@@ -10,6 +10,7 @@ explain  the effect of each tactic, and the reason for each collective
 report   an HTML page and trace events about a simulated step
 confirm  predicted figures compared with those of the real compiler
 check    outputs of the partitioned program compared with those of the original
+replicate  a step written for one replica, run by many
 interop  plans for plain `jax.jit`, Flax and MaxText
 output   numbers with units, files and progress
 """

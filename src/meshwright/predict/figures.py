@@ -114,9 +114,10 @@ def _largest(decided: Decided, found: Estimate) -> Iterator[LiveValue]:
     """The largest values at the peak, with the names that the user's code gives them."""
     program = decided.lowered.program
     paths = dict(zip(program.inputs, decided.captured.paths, strict=True))
-    walked = (*found.program.walk(), *program.walk())
-    makers = {result: op for op in walked for result in op.results}
-    for value in found.memory.alive[:_LARGEST]:
+    largest = found.memory.alive[:_LARGEST]
+    wanted, walked = set(largest), (*found.program.walk(), *program.walk())
+    makers = {v: op for op in walked for v in op.results if v in wanted}
+    for value in largest:
         op = makers.get(value)
         name = paths.get(value, "a constant") if op is None else op.kind
         source = "" if op is None else str(op.source)

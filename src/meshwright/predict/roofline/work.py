@@ -11,15 +11,16 @@ def program_work(program: Program) -> OpWork:
     A scan's body counts `length` times, the body of a `while` once, since its trip
     count is unknown, and a `cond` like its largest branch.
     """
-    total = OpWork()
+    flops, transcendentals = 0, 0
     for op in program.ops:
-        total += work_of(op)
-        if op.bodies:
-            total += _region_work(op)
-    return total
+        work = _region_work(op) if op.bodies else work_of(op)
+        flops += work.flops
+        transcendentals += work.transcendentals
+    return OpWork(flops, transcendentals)
 
 
 def _region_work(op: Op) -> OpWork:
+    """The work of all iterations of a loop, or of the largest branch."""
     inner = [program_work(body) for body in op.bodies]
     if op.kind == "cond":
         return max(inner, key=lambda work: (work.flops, work.transcendentals))

@@ -167,7 +167,8 @@ def abstract(leaf: Any, path: str = "argument") -> Any:
             raise CaptureError(f"{path} cannot be an array of JAX: {error}") from error
         return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type)
     if hasattr(leaf, "shape") and hasattr(leaf, "dtype"):
-        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
+        weak = getattr(leaf, "weak_type", False)
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, weak_type=weak)
     raise CaptureError(
         f"{path} is a {type(leaf).__name__}, not an array; pass it in static_argnums or "
         "static_argnames, or register its class as a pytree"

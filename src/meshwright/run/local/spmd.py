@@ -115,7 +115,7 @@ class Executable:
     def place(self, leaves: Sequence[Any]) -> list[Any]:
         """The leaves in the program's shardings; those that have them are not copied."""
         pairs = zip(leaves, self.in_shardings, strict=True)
-        return [_place(leaf, sharding) for leaf, sharding in pairs]
+        return [place(leaf, sharding) for leaf, sharding in pairs]
 
     def run(self, placed: Sequence[Any]) -> tuple[Any, ...]:
         """Outputs for leaves that `place` has placed."""
@@ -168,7 +168,7 @@ def outermost_sharding(
     return NamedSharding(outer, partition_spec(named))
 
 
-def _place(leaf: Any, sharding: NamedSharding) -> Any:
+def place(leaf: Any, sharding: NamedSharding) -> Any:
     """An array of any sharding, a NumPy array or a scalar, moved to a sharding.
 
     In a multi-process run, NumPy arrays and arrays of one process's devices must be equal

@@ -17,7 +17,7 @@ from meshwright.predict.compilers.hlo.fusion import (
 )
 from meshwright.predict.compilers.hlo.layouts import Layouts
 from meshwright.program.ir import Atom, Op, Program, Value
-from meshwright.program.ops import Trait, has_trait
+from meshwright.program.ops import Trait, has_trait, ops_with
 
 _MOST_STEPS = 8
 """Largest number of elementwise ops after which paths that split must join again."""
@@ -112,7 +112,7 @@ def dataflow_of(program: Program, layouts: Layouts) -> Flow:
     """The dataflow of a program whose values have these layouts."""
     sources = bitcast_sources(program)
     source = sources.get
-    ops = [op for op in program.ops if not _only_renames(op)]
+    ops = [op for op in program.ops if not (op.results and op.results[0] in sources)]
     kinds = {op: kind_of(op) for op in ops}
     producers = {result: op for op in ops for result in op.results}
     operands = {
@@ -165,17 +165,10 @@ def _round_loop_operands(
 
 def stored_outputs(program: Program) -> tuple[Atom, ...]:
     """The outputs of a program, with each bitcast replaced by its source."""
-    known = _OUTPUTS.get(program)
-    if known is None:
-        sources = bitcast_sources(program)
-        known = _OUTPUTS[program] = tuple(
-            sources.get(v, v) if isinstance(v, Value) else v for v in program.outputs
-        )
-    return known
-
-
-_OUTPUTS: WeakKeyDictionary[Program, tuple[Atom, ...]] = WeakKeyDictionary()
-"""Cache of the outputs of programs, which every analysis of live ranges needs."""
+    sources = bitcast_sources(program)
+    return tuple(
+        [sources.get(v, v) if isinstance(v, Value) else v for v in program.outputs]
+    )
 
 
 def stacked_ends(op: Op) -> list[tuple[Program, Value]]:
@@ -189,17 +182,22 @@ def stacked_ends(op: Op) -> list[tuple[Program, Value]]:
     ]
 
 
-def bitcast_sources(program: Program) -> dict[Value, Value]:
+def bitcast_sources(program: Program) -> Mapping[Value, Value]:
     """Results of bitcasts, each with the value whose memory it shares."""
+    known = _SOURCES.get(program)
+    if known is not None:
+        return known
     found: dict[Value, Value] = {}
-    for op in filter(_only_renames, program.ops):
+    bitcasts = ops_with(Trait.ALIASES_OPERAND)
+    for op in program.ops:
+        if op.kind not in bitcasts or not isinstance(op.operands[0], Value):
+            continue
         for result, operand in zip(op.results, op.operands, strict=False):
             assert isinstance(operand, Value), f"{op.kind} of a literal"
             found[result] = found.get(operand, operand)
+    _SOURCES[program] = found
     return found
 
 
-def _only_renames(op: Op) -> bool:
-    return has_trait(op.kind, Trait.ALIASES_OPERAND) and isinstance(
-        op.operands[0], Value
-    )
+_SOURCES: WeakKeyDictionary[Program, Mapping[Value, Value]] = WeakKeyDictionary()
+"""Cache of the bitcasts of programs, which every analysis of live ranges needs."""

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from meshwright.program.ir import Atom, Literal, Op, Value, itemsize_bytes
-from meshwright.program.ops import OpWork, Trait, has_trait, ops_with
+from meshwright.program.ops import OpWork, Trait, ops_with
 from meshwright.program.records import fast_frozen
 
 
@@ -48,6 +48,9 @@ _KIND_OF = {
 }
 
 
+_SCATTERS = ops_with(Trait.SCATTERS)
+
+
 def kind_of(op: Op) -> FusionKind:
     """The kind of fusion that has `op` at its root."""
     known = _KIND_OF.get(op.kind)
@@ -57,7 +60,7 @@ def kind_of(op: Op) -> FusionKind:
         return FusionKind.REGION
     if op.has_effect:
         return FusionKind.OTHER
-    if has_trait(op.kind, Trait.SCATTERS):
+    if op.kind in _SCATTERS:
         return FusionKind.LOOP if _is_one_hot(op) else FusionKind.OTHER
     return FusionKind.LOOP
 

@@ -54,7 +54,7 @@ def _pairs(program: Program) -> Iterator[tuple[Op, tuple[Chain, Chain]]]:
             chains[op.results[0]] = (op,)
         elif op.kind == "convert_element_type" and op.operands[0] in chains:
             chains[op.results[0]] = (*chains[op.operands[0]], op)
-        elif has_trait(op.kind, Trait.ADDS) and chains:
+        elif chains and has_trait(op.kind, Trait.ADDS):
             left, right = map(chains.get, op.operands)
             if left is not None and right is not None and _match(left, right):
                 added.append((op, (left, right)))
