@@ -155,9 +155,9 @@ class CompilerServer:
         request = {"do": "measure", "keys": list(keys), "passes": passes, "seed": seed}
         return self._ask({**request, "least_s": least_s})["seconds"]
 
-    def forget(self, key: str) -> None:
-        """Drop a compiled step."""
-        self._ask({"do": "forget", "key": key})
+    def restart(self) -> None:
+        """End the process, so that the next request starts another."""
+        self._end()
 
     # -- the process -------------------------------------------------------------------
 

@@ -119,17 +119,10 @@ def _inputs(step: Any) -> list[Any]:
     return made
 
 
-def forget(request: dict[str, Any]) -> dict[str, Any]:
-    """Drop a compiled step."""
-    _compiled.pop(request["key"], None)
-    return {}
-
-
 _ACTIONS = {
     "compile": compile_kept,
     "screen": screen,
     "measure": measure,
-    "forget": forget,
 }
 
 

@@ -24,6 +24,11 @@ class FakeServer:
     def __init__(self, default_s, chosen_s):
         self.seconds = {"default": default_s, "chosen": chosen_s}
         self.kept = set()
+        self.slowdowns = iter(())  # of the chosen program, one for each new process
+
+    def restart(self):
+        self.kept.clear()
+        self.seconds["chosen"] *= next(self.slowdowns, 1.0)
 
     def compile(self, key, step, entry):
         self.kept.add(key)
@@ -59,3 +64,11 @@ def test_the_default_is_compiled_again_after_its_process_ended():
     server.kept.clear()
     assert judge.judge(CHOSEN).error
     assert judge.judge(CHOSEN).cost == 1.25
+
+
+def test_a_gain_that_one_process_in_three_does_not_have_is_not_confirmed():
+    server = FakeServer(0.004, 0.0038)
+    judge = make_judge(server)
+    assert judge.judge(CHOSEN).cost == pytest.approx(0.95)
+    server.slowdowns = iter((1.0, 1.1, 1 / 1.1))
+    assert judge.confirm(CHOSEN).cost == pytest.approx(1.045)
