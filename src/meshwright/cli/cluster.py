@@ -70,7 +70,10 @@ def start(
     with show_progress("starting workers"):
         found.wait_until_ready()
     print(found.status())
-    print(f"address: {found.address}, with RAY_AUTH_MODE=token; on this machine, auto")
+    if address:
+        print(f"address: {found.address}, with RAY_AUTH_MODE=token")
+    else:
+        print("address: auto, on this machine alone")
     for each in own:
         print(f"{each.name}: {TOKEN}={each.token}")
     sys.stdout.flush()

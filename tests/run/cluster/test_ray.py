@@ -1,10 +1,12 @@
 """A cluster of 4 Ray workers of 2 devices: equal numbers, and workers that are killed."""
 
+import contextlib
 import importlib
 import os
 import random
 import signal
 import time
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -29,6 +31,44 @@ def cluster():
     )
     with mw.cluster("local:4x2", token="its token", tenants=tenants) as found:
         yield found
+
+
+def descendants(pid):
+    """Ids of the processes below one."""
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # ended meanwhile
+            parent = int(stat.read_text().rpartition(")")[2].split()[1])
+            parents.setdefault(parent, []).append(int(stat.parent.name))
+    found, todo = [], [pid]
+    while todo:
+        children = parents.get(todo.pop(), [])
+        found += children
+        todo += children
+    return found
+
+
+def sockets(pid):
+    """Inodes of the sockets that a process has open."""
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):  # closed meanwhile
+            target = os.readlink(link)
+            if target.startswith("socket:["):
+                yield target[8:-1]
+
+
+def test_all_ports_of_a_cluster_of_this_machine_are_on_the_loopback_interface(cluster):
+    cluster.wait_until_ready()
+    own = {inode for pid in descendants(os.getpid()) for inode in sockets(pid)}
+    hosts = []
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            _, local, _, state, *_, inode = line.split()[:10]
+            if state == "0A" and inode in own:  # listens
+                hosts.append(local.partition(":")[0])
+    assert len(hosts) > 4
+    v4, v6 = "0100007F", "0000000000000000FFFF0000" + "0100007F"
+    assert set(hosts) <= {v4, v6}
 
 
 def test_training_equals_that_of_one_process_with_eight_devices(cluster):

@@ -2,9 +2,11 @@
 
 import contextlib
 import inspect
+import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
+from importlib import import_module
 from typing import Any
 
 from meshwright.errors import ClusterError
@@ -160,13 +162,15 @@ def _join_ray(ray: Any, address: str | None) -> None:
     JAX warns of every fork. Ray forks to start its processes, which run other programs
     at once and never enter JAX.
     """
-    own = {} if address else {"_node_ip_address": "127.0.0.1"}
+    is_local = address is None or _is_of_this_machine(address)
+    where = _on_loopback() if is_local else contextlib.nullcontext()
     try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
+        with where, warnings.catch_warnings():
+            warnings.filterwarnings(
+                "ignore", r"os\.fork\(\) was called", RuntimeWarning
+            )
             ray.init(
                 address,
-                **own,
                 namespace=NAMESPACE,
                 include_dashboard=False,
                 log_to_driver=False,
@@ -177,3 +181,34 @@ def _join_ray(ray: Any, address: str | None) -> None:
             f"there is no Ray at {address!r}, or it wants its token ({error}); start "
             "workers with meshwright cluster start, or set RAY_AUTH_MODE=token"
         ) from error
+
+
+def _is_of_this_machine(address: str) -> bool:
+    """True for the address of a Ray that was started for this machine alone."""
+    services: Any = import_module("ray._private.services")
+    found = services.get_ray_address_from_environment("auto", None) or ""
+    host, _, port = found.rpartition(":")
+    return host == _LOOPBACK and address in {"auto", found, f"localhost:{port}"}
+
+
+_LOOPBACK = "127.0.0.1"
+_CLUSTERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+"""Environment variable of Ray. Without it, Ray on macOS and Windows serves this machine
+alone; where it is 0, Ray does so on Linux, too. An address of 127.0.0.1 does not suffice:
+Ray replaces it by one that other machines reach, and listens on all interfaces."""
+
+
+@contextlib.contextmanager
+def _on_loopback() -> Iterator[None]:
+    """While this lasts, a Ray that starts, or that is joined, is at `_LOOPBACK`."""
+    constants: Any = import_module("ray._private.ray_constants")
+    known, variable = constants.ENABLE_RAY_CLUSTER, os.environ.get(_CLUSTERS)
+    constants.ENABLE_RAY_CLUSTER, os.environ[_CLUSTERS] = False, "0"
+    try:
+        yield
+    finally:
+        constants.ENABLE_RAY_CLUSTER = known
+        if variable is None:
+            del os.environ[_CLUSTERS]
+        else:
+            os.environ[_CLUSTERS] = variable
