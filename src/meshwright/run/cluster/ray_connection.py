@@ -4,7 +4,7 @@ import contextlib
 import inspect
 import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import Future
 from importlib import import_module
 from typing import Any
@@ -199,7 +199,7 @@ Ray replaces it by one that other machines reach, and listens on all interfaces.
 
 
 @contextlib.contextmanager
-def _on_loopback() -> Iterator[None]:
+def _on_loopback() -> Generator[None]:
     """While this lasts, a Ray that starts, or that is joined, is at `_LOOPBACK`."""
     constants: Any = import_module("ray._private.ray_constants")
     known, variable = constants.ENABLE_RAY_CLUSTER, os.environ.get(_CLUSTERS)
