@@ -135,6 +135,13 @@ class Mesh:
         more = f"; needed are {', '.join(needed)}" if len(needed) > 1 else ""
         raise MeshError(told + more)
 
+    def require_spatial(self, what: str) -> None:
+        """Raise `MeshError` if the mesh has a sequential axis, which `what` cannot use."""
+        for axis in self.sequential:
+            raise MeshError(
+                f"mesh {self} has the sequential axis {axis!r}; {what}: leave it out"
+            )
+
     def __str__(self) -> str:
         return ",".join(
             f"{_IN_TIME if name in self.sequential else ''}{name}={size}"

@@ -42,7 +42,8 @@ def run_in_time(lowered: Lowered) -> Lowered:
     stages = find_stages(alone.program, axis)
     loops = _Loops(alone, axis, stages)
     ops = loops.ops()
-    program = replace(alone.program, ops=tuple(ops))
+    outputs = tuple(loops.last.get(atom, atom) for atom in alone.program.outputs)
+    program = replace(alone.program, ops=tuple(ops), outputs=outputs)
     return replace(
         alone, program=program, mesh=lowered.mesh.spatial, origins=loops.origins
     )
@@ -53,6 +54,9 @@ class _Loops:
     """The rewrite of one program.
 
     stacked: by value of an earlier loop, its values of all iterations.
+    last: by value of a loop that is an output as it is, that of the last iteration. Such
+        a value leaves a region whose other results depend on the position; all
+        iterations compute the same.
     """
 
     lowered: Lowered
@@ -60,6 +64,7 @@ class _Loops:
     stages: Stages
     origins: dict[Op, Origin] = field(init=False)
     stacked: dict[Value, Value] = field(default_factory=dict[Value, Value])
+    last: dict[Atom, Value] = field(default_factory=dict[Atom, Value])
 
     def __post_init__(self) -> None:
         self.origins = {**self.lowered.origins}
@@ -95,10 +100,21 @@ class _Loops:
             x = op.operands[0]
             zero = before.full(x.shape, 0, x.dtype)
             body.add_up(op, zero)
+        for value in dict.fromkeys(self.lowered.program.outputs):
+            if value not in made:
+                continue
+            if value.dtype.startswith("key<"):  # there is no zero to start from
+                body.stack(value, self.length)
+                first = after.slice(body.stacks[value], 0, 0, 1)
+                self.last[value] = after.reshape(first, value.shape)
+            else:
+                zero = before.full(value.shape, 0, value.dtype)
+                self.last[value] = body.carry_last(value, zero)
         kept = self._kept(stage, made)
         rest = [op for op in crossings if op not in sums]
         for atom in dict.fromkeys((*kept, *(op.operands[0] for op in rest))):
-            body.stack(atom, self.length)
+            if atom not in body.stacks:
+                body.stack(atom, self.length)
         self.stacked.update((v, body.stacks[v]) for v in kept)
         for op in rest:
             self._hand_on(after, op, body.stacks[op.operands[0]])
@@ -198,16 +214,26 @@ class _Body:
         x = self.known.get(op.operands[0], op.operands[0])
         before, after = Value(x.shape, x.dtype), Value(x.shape, x.dtype)
         self._ops.append(Op("add", (before, x), (after,), source=op.source))
+        self._carry(zero, before, after, op.results[0])
+
+    def carry_last(self, atom: Atom, zero: Value) -> Value:
+        """The value of the last iteration, which the loop returns."""
+        result = Value(atom.shape, atom.dtype)
+        before = Value(atom.shape, atom.dtype)
+        self._carry(zero, before, self.known.get(atom, atom), result)
+        return result
+
+    def _carry(self, start: Value, before: Value, after: Atom, last: Value) -> None:
         wire = Wire(
             len(self._operands),
             ((0, len(self._inputs)),),
             ((0, len(self._outputs)),),
             len(self._results),
         )
-        self._operands.append(zero)
+        self._operands.append(start)
         self._inputs.append(before)
         self._outputs.append(after)
-        self._results += op.results
+        self._results.append(last)
         self._wires.append(wire)
 
     def stack(self, atom: Atom, length: int) -> None:
