@@ -126,9 +126,7 @@ class _Separation:
     def whole_inputs(self, lowered: Lowered) -> tuple[tuple[Value, ...], list[Op]]:
         """The inputs whole along the axis, and the ops that slice them."""
         builder, inputs = Builder(self.mesh), list[Value]()
-        for value, sharding in zip(
-            lowered.program.inputs, lowered.inputs, strict=True
-        ):
+        for value, sharding in zip(lowered.program.inputs, lowered.inputs, strict=True):
             dim = self._dim(sharding, "an argument")
             if dim is None:
                 inputs.append(value)
@@ -158,7 +156,9 @@ class _Separation:
         """The dim that the axis cuts; `MeshError` if another axis cuts its parts."""
         dim = sharding.dim_of(self.axis)
         if dim is not None and sharding.dims[dim][-1] != self.axis:
-            rest = ", ".join(sharding.dims[dim][::-1][: sharding.dims[dim][::-1].index(self.axis)])
+            rest = ", ".join(
+                sharding.dims[dim][::-1][: sharding.dims[dim][::-1].index(self.axis)]
+            )
             raise MeshError(
                 f"dim {dim} of {what} is cut along the sequential axis {self.axis!r} and "
                 f"then along {rest}, so that one device's part of an iteration is no part "
@@ -173,9 +173,7 @@ def _axes(op: Op) -> tuple[str, ...]:
     return axes  # pyright: ignore[reportUnknownVariableType]
 
 
-def rename(
-    op: Op, known: Mapping[Atom, Atom], origins: dict[Op, Origin]
-) -> Op:
+def rename(op: Op, known: Mapping[Atom, Atom], origins: dict[Op, Origin]) -> Op:
     """The op with other operands; the origin of a collective follows it."""
     if not any(atom in known for atom in op.operands):
         return op

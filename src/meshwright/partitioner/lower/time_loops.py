@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from meshwright.machine import Mesh
 from meshwright.partitioner.lower.lowered import Lowered, Origin
 from meshwright.partitioner.lower.time_crossings import is_crossing, rename, separate
+from meshwright.partitioner.lower.time_positions import Positions
 from meshwright.partitioner.lower.time_stages import (
     Stages,
     find_stages,
@@ -121,9 +122,7 @@ class _Loops:
         positions = before.iota((self.length,), 0)
         return [*before.ops, body.finish(positions, self.length), *after.ops]
 
-    def _enter(
-        self, body: "_Body", made: set[Value], inside: Iterable[Op]
-    ) -> None:
+    def _enter(self, body: "_Body", made: set[Value], inside: Iterable[Op]) -> None:
         """Hand the body what its ops read from outside of it."""
         read = dict.fromkeys(a for op in inside for a in op.operands)
         for atom in read:
@@ -204,7 +203,7 @@ class _Body:
     def run(self, op: Op) -> None:
         """Write an op at the position of the iteration."""
         if reads_position(op, self.axis):
-            place = _Positions(self.mesh, self.axis, self.origins)
+            place = Positions(self.mesh, self.axis, self.origins)
             self._ops += place.resolved(op, self.position, self.known)
         else:
             self._ops.append(rename(op, self.known, self.origins))
@@ -262,83 +261,4 @@ class _Body:
             (body,),
             source,
             wires=(*self._wires, wire),
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class _Positions:
-    """Rewrites ops that compute with the position along the sequential axis."""
-
-    mesh: Mesh
-    axis: str
-    origins: dict[Op, Origin]
-
-    def resolved(
-        self, op: Op, position: Atom, known: dict[Atom, Atom]
-    ) -> Sequence[Op]:
-        """The op with `position` in place of the axis; `known` learns its results."""
-        op = rename(op, known, self.origins)
-        if op.bodies:
-            return (self._region(op, position),)
-        axes = op.params["axes"]
-        assert isinstance(axes, tuple), f"{op.kind} along {axes!r}"
-        builder = Builder(self.mesh, source=op.source)
-        index = self._index(builder, axes, position)  # pyright: ignore[reportUnknownArgumentType]
-        if op.kind == "axis_index":
-            known[op.results[0]] = index
-            return builder.ops
-        dim, (result,) = int(str(op.params["dim"])), op.results
-        zero = builder.literal(0, "int32")
-        starts: list[Atom] = [zero] * len(result.shape)
-        starts[dim] = builder.binary("mul", index, result.shape[dim])
-        operands = (op.operands[0], *starts)
-        made = Op(
-            "dynamic_slice", operands, op.results, {"sizes": result.shape},
-            source=op.source,
-        )  # fmt: skip
-        return (*builder.ops, made)
-
-    def _index(self, builder: Builder, axes: tuple[str, ...], position: Atom) -> Atom:
-        """The position along `axes`, major to minor."""
-        index: Atom | None = None
-        for axis in axes:
-            here = position if axis == self.axis else builder.axis_index((axis,))
-            if index is not None:
-                scaled = builder.binary("mul", index, self.mesh.size(axis))
-                here = builder.binary("add", scaled, here)
-            index = here
-        assert index is not None, "an op along no axis"
-        return index
-
-    def _region(self, op: Op, position: Atom) -> Op:
-        """A loop, branch or remat whose bodies receive the position."""
-        ends: list[tuple[int, int]] = []
-        bodies: list[Program] = []
-        for number, body in enumerate(op.bodies):
-            if not any(reads_position(inner, self.axis) for inner in body.ops):
-                bodies.append(body)
-                continue
-            inside = Value((), "int32")
-            ends.append((number, len(body.inputs)))
-            bodies.append(self._body(body, inside))
-        wire = Wire(len(op.operands), tuple(ends))
-        made = replace(
-            op,
-            operands=(*op.operands, position),
-            bodies=tuple(bodies),
-            wires=(*op.wires, wire),
-        )
-        return made
-
-    def _body(self, body: Program, position: Value) -> Program:
-        known: dict[Atom, Atom] = {}
-        ops: list[Op] = []
-        for op in body.ops:
-            if reads_position(op, self.axis):
-                ops += self.resolved(op, position, known)
-            else:
-                ops.append(rename(op, known, self.origins))
-        outputs = tuple(known.get(a, a) for a in body.outputs)
-        return replace(
-            body, inputs=(*body.inputs, position), ops=tuple(ops), outputs=outputs
         )

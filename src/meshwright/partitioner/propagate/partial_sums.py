@@ -165,9 +165,9 @@ class PartialSums:
         return loop is not None and self.loop_partial(loop, axis)
 
     def _leaves_loops(self, value: int) -> bool:
-        return self.graph.values[value] not in self.routes.top and self.routes.can_leave(
+        return self.graph.values[
             value
-        )
+        ] not in self.routes.top and self.routes.can_leave(value)
 
     def _may_pass(self, value: int, axis: str) -> bool:
         return self.routes.is_cheap(value) or self._is_delayed(value, axis)
