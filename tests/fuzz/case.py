@@ -22,7 +22,10 @@ MESHES = (
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Everything that a run needs; `tactics` are expressions."""
+    """Everything that a run needs; `tactics` are expressions.
+
+    in_time: the axis that is sequential, if any; its tactics come last.
+    """
 
     program: Generated
     mesh: tuple[tuple[str, int], ...]
@@ -30,6 +33,7 @@ class Case:
     gather: str
     donates: bool
     seed: int
+    in_time: str = ""
 
     def fn(self) -> Callable[..., Any]:
         """The function, from its source."""
@@ -66,14 +70,22 @@ class Case:
     def partitioned(self) -> mw.Partitioned:
         """The function on the mesh, as the tactics say."""
         tactics = [eval(t, {**LIBRARY, "Cuts": Cuts}) for t in self.tactics]
+        if self.in_time:
+            tactics.sort(key=lambda tactic: self.in_time in (tactic.axes or ()))
         donated = 0 if self.donates else None
         return mw.partition(
             self.fn(),
-            dict(self.mesh),
+            self.whole_mesh(),
             tactics,
             gather=self.gather,
             donate_argnums=donated,
         )
+
+    def whole_mesh(self) -> mw.Mesh:
+        """The mesh, with its sequential axis."""
+        sizes = dict(self.mesh)
+        in_time = {self.in_time: sizes.pop(self.in_time)} if self.in_time else None
+        return mw.Mesh(sizes, sequential=in_time)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, enough to run it again."""
@@ -86,7 +98,7 @@ class Case:
         tactics = "".join(f"    {t},\n" for t in self.tactics)
         return (
             f"{inputs}{self.program.source}\n# {self.program.variant}, seed {self.seed}\n"
-            f"mw.partition(fn, {dict(self.mesh)}, [\n{tactics}], gather={self.gather!r})"
+            f"mw.partition(fn, {self.whole_mesh()!r}, [\n{tactics}], gather={self.gather!r})"
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import warnings
 from collections import Counter
+from dataclasses import replace
 
 import jax
 import pytest
@@ -53,6 +54,22 @@ def test_partitioned_random_programs_give_the_original_results(share: int):
     jax.clear_caches()
     # In the long run 95 of 100 are; few cases scatter, and fewer say that draws fail.
     assert seen["equal"] >= 0.8 * seen.total(), seen
+
+
+@pytest.mark.parametrize("count", [15, pytest.param(200, marks=pytest.mark.slow)])
+def test_a_loop_in_time_gives_the_results_of_random_programs(count: int):
+    rng, seen = random.Random("in time"), Counter[str]()
+    while seen["equal"] < count // 3 or seen.total() < count:
+        case = draw_case(rng)
+        if len(case.mesh) < 2:
+            continue
+        case = replace(case, in_time=case.mesh[-1][0])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            outcome = run_case(case)
+        seen[outcome.verdict] += 1
+        assert not outcome.is_failure, report(case)
+    jax.clear_caches()
 
 
 def report(case: Case) -> str:

@@ -12,25 +12,40 @@ class Mesh:
     """Named axes and their sizes, major to minor over the devices.
 
     `Mesh({"data": 8, "model": 4})` needs no devices; they are chosen when a step runs.
-    axes: the names, major to minor.
+    `Mesh({"data": 8}, sequential={"micro": 4})` has 8 devices; tactics cut along "micro"
+    as along any other axis, but its 4 parts run one after another on the same devices.
+    axes: the names, major to minor, those of sequential axes last.
     devices: the devices to use, as a flat tuple in the mesh's order; None for the first
         devices of the process.
+    sequential: the names of sequential axes, of which there is at most one.
     """
 
     sizes: tuple[tuple[str, int], ...]
+    sequential: tuple[str, ...]
     devices: tuple[object, ...] | None = field(compare=False)
     axes: tuple[str, ...] = field(compare=False)
     _size: Mapping[str, int] = field(compare=False, repr=False)
 
     def __init__(
-        self, axes: Mapping[str, int], devices: Iterable[object] | None = None
+        self,
+        axes: Mapping[str, int],
+        devices: Iterable[object] | None = None,
+        *,
+        sequential: Mapping[str, int] | None = None,
     ) -> None:
-        if not isinstance(axes, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise MeshError(
-                f"axes are {axes!r:.60}; wanted their sizes by name, such as {{'data': 8}}"
-            )
-        sizes = tuple((str(name), size) for name, size in axes.items())
+        in_time = {} if sequential is None else sequential
+        for given in (axes, in_time):
+            if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise MeshError(
+                    f"axes are {given!r:.60}; wanted their sizes by name, such as "
+                    "{'data': 8}"
+                )
+        sizes = tuple(
+            (str(name), size) for each in (axes, in_time) for name, size in each.items()
+        )
+        _require_one_sequential(axes, in_time)
         object.__setattr__(self, "sizes", sizes)
+        object.__setattr__(self, "sequential", tuple(map(str, in_time)))
         if devices is not None and not isinstance(devices, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise MeshError(
                 f"devices are {devices!r:.60}; wanted a list of jax.devices()"
@@ -74,8 +89,18 @@ class Mesh:
 
     @property
     def num_devices(self) -> int:
-        """The number of devices: the product of all axis sizes."""
-        return math.prod(size for _, size in self.sizes)
+        """The number of devices: the product of all axis sizes but the sequential one."""
+        return math.prod(
+            size for name, size in self.sizes if name not in self.sequential
+        )
+
+    @property
+    def spatial(self) -> "Mesh":
+        """The mesh of the devices, without the sequential axis."""
+        if not self.sequential:
+            return self
+        sizes = {n: size for n, size in self.sizes if n not in self.sequential}
+        return Mesh(sizes, self.devices)
 
     def size(self, axes: str | Iterable[str]) -> int:
         """The number of devices along one axis, or along several axes together."""
@@ -110,20 +135,54 @@ class Mesh:
         more = f"; needed are {', '.join(needed)}" if len(needed) > 1 else ""
         raise MeshError(told + more)
 
+    def require_spatial(self, what: str) -> None:
+        """Raise `MeshError` if the mesh has a sequential axis, which `what` cannot use."""
+        for axis in self.sequential:
+            raise MeshError(
+                f"mesh {self} has the sequential axis {axis!r}; {what}: leave it out"
+            )
+
     def __str__(self) -> str:
-        return ",".join(f"{name}={size}" for name, size in self.sizes)
+        return ",".join(
+            f"{_IN_TIME if name in self.sequential else ''}{name}={size}"
+            for name, size in self.sizes
+        )
+
+
+def _require_one_sequential(
+    axes: Mapping[str, int], sequential: Mapping[str, int]
+) -> None:
+    """Raise `MeshError` for several sequential axes, and for one with a name twice."""
+    if len(sequential) > 1:
+        raise MeshError(
+            f"sequential axes {', '.join(map(str, sequential))}; wanted at most one, such "
+            "as {'micro': 4}"
+        )
+    for name in sequential:
+        if name in axes:
+            raise MeshError(f"axis {name!r} is both one of devices and sequential")
+
+
+_IN_TIME = "time:"
+"""Text before the name of a sequential axis."""
 
 
 def parse_mesh(text: str) -> Mesh:
-    """The mesh of a text such as `batch=8,model=4`; the inverse of `str(mesh)`."""
+    """The mesh of a text such as `batch=8,model=4`; the inverse of `str(mesh)`.
+
+    A sequential axis follows `time:`, as in `batch=8,time:micro=4`.
+    """
     axes: dict[str, int] = {}
+    sequential: dict[str, int] = {}
     for part in text.split(","):
         name, equals, size = part.partition("=")
+        is_sequential = name.strip().startswith(_IN_TIME)
+        name = name.strip().removeprefix(_IN_TIME)
         if not equals or not size.strip().isdigit():
             raise MeshError(
                 f"cannot read {part!r} in mesh {text!r}; wanted name=size,..."
             )
-        if name.strip() in axes:
-            raise MeshError(f"axis {name.strip()!r} stands twice in mesh {text!r}")
-        axes[name.strip()] = int(size)
-    return Mesh(axes)
+        if name in axes or name in sequential:
+            raise MeshError(f"axis {name!r} stands twice in mesh {text!r}")
+        (sequential if is_sequential else axes)[name] = int(size)
+    return Mesh(axes, sequential=sequential)

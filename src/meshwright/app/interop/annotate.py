@@ -91,6 +91,7 @@ def _undifferentiated(program: Program) -> Callable[..., list[Any]]:
 
 def _constrained(work: Workspace, mesh: Any, gather: Gather) -> Program:
     """The program of a workspace with constraints over a JAX mesh or its sub-axes."""
+    work.mesh.require_spatial("constraints of jax.jit cannot say that a loop runs")
     lowered = lower(work.state, gather)
     inner = mesh_of_sub_axes(mesh, lowered.mesh)
     return constrained_program(

@@ -30,7 +30,7 @@ from meshwright.partitioner.tactics import (
 )
 from meshwright.predict.figures import Figures
 
-FORMAT = 5
+FORMAT = 6
 """Version of the JSON form; plans of other versions are refused."""
 
 _ROWS = {
@@ -42,6 +42,7 @@ _ROWS = {
 
 _HINTS: dict[str, Any] = {
     "mesh": Mapping[str, int],
+    "sequential": Mapping[str, int],
     "gather": str,
     "counts": Mapping[str, int],
     **{name: tuple[row_class, ...] for name, row_class in _ROWS.items()},
@@ -66,7 +67,8 @@ def record_to_json(plan: PlanRecord, candidates: Sequence[Sequence[str]]) -> str
     tactics = repeating_tactics(plan)
     fields = {
         "format": FORMAT,
-        "mesh": plan.mesh.shape,
+        "mesh": plan.mesh.spatial.shape,
+        "sequential": {a: plan.mesh.size(a) for a in plan.mesh.sequential},
         "gather": plan.gather.value,
         "counts": dict(plan.counts),
         **{name: [asdict(row) for row in getattr(plan, name)] for name in _ROWS},
@@ -101,7 +103,8 @@ def fields_from_json(text: str) -> dict[str, Any]:
         decisions = [
             _decisions(each) for each in checked(fields["decisions"], list, "decisions")
         ]
-        read["mesh"], read["gather"] = Mesh(read["mesh"]), Gather(read["gather"])
+        read["mesh"] = Mesh(read["mesh"], sequential=read.pop("sequential"))
+        read["gather"] = Gather(read["gather"])
         read["recorded_candidates"] = read.pop("candidates")
         read["recorded_parameters"] = read.pop("num_parameters")
         read["recorded_code"] = "\n".join(read.pop("code"))

@@ -14,6 +14,7 @@ from dataclasses import replace
 from meshwright.partitioner.lower.lowered import Gather, Lowered, Origin, Workaround
 from meshwright.partitioner.lower.reshard import local_shape
 from meshwright.partitioner.lower.scope import Scope, Shared
+from meshwright.partitioner.lower.time_loops import run_in_time
 from meshwright.partitioner.propagate import Node, State
 from meshwright.partitioner.propagate.state import cut_by
 from meshwright.program.ir import Atom, Literal, Op, Program, Sharding, Value
@@ -43,9 +44,11 @@ def lower(
         for i, atom in enumerate(graph.program.outputs)
     ]
     program = scope.finish(tuple(atom for atom, _ in outputs))
-    program = _worked_around(program, workarounds)
     stored = tuple(sharding for _, sharding in outputs)
-    return Lowered(program, state.mesh, inputs, stored, shared.origins, shared.stored)
+    lowered = run_in_time(
+        Lowered(program, state.mesh, inputs, stored, shared.origins, shared.stored)
+    )
+    return replace(lowered, program=_worked_around(lowered.program, workarounds))
 
 
 def _worked_around(program: Program, workarounds: Sequence[Workaround]) -> Program:

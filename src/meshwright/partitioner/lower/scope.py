@@ -202,6 +202,16 @@ class Scope:
         self.builder.reason = f"the {have.monoid} that {node.label} leaves open"
         dims = list(have.dims)
         rest = list(axes)
+        for axis in self.mesh.sequential:  # before the devices: they then sum once
+            if axis in rest and (number, axis) not in self.state.scattered:
+                rest.remove(axis)
+                local = self.tracked(
+                    Origin(node.index, number, (axis,), is_read=False),
+                    lambda x=local, a=axis: self.builder.all_reduce(
+                        x, (a,), have.monoid
+                    ),
+                )
+        axes = tuple(rest)
         settled = [a for a in axes if (number, a) in self.state.settled]
         for axis in (*settled, *self._as_read(number)) if is_sum else ():
             # No collective reduce-scatters a max: it is all-reduced, then sliced.

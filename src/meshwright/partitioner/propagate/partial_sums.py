@@ -35,7 +35,7 @@ class PartialSums:
     def __init__(self, state: State, may_cut: bool = False) -> None:
         self.state = state
         self.graph = state.graph
-        self.routes = SumRoutes(state.graph)
+        self.routes = SumRoutes(state.graph, bool(state.mesh.sequential))
         self._loops: dict[tuple[int, str], bool] = {}
         self._trying: set[tuple[int, str]] = set()
         self._starts: set[tuple[int, str]] = set()
@@ -153,11 +153,21 @@ class PartialSums:
         )
 
     def _is_delayed(self, value: int, axis: str) -> bool:
-        """Whether a value is added to an accumulator as a partial sum, further on."""
+        """Whether a value is added to an accumulator as a partial sum, further on.
+
+        Along a sequential axis, whether it can leave all loops of the program.
+        """
+        if axis in self.state.mesh.sequential and self._leaves_loops(value):
+            return True
         if not self.routes.is_delayed(value):
             return False
         loop = self.routes.accumulator_of(value)
         return loop is not None and self.loop_partial(loop, axis)
+
+    def _leaves_loops(self, value: int) -> bool:
+        return self.graph.values[
+            value
+        ] not in self.routes.top and self.routes.can_leave(value)
 
     def _may_pass(self, value: int, axis: str) -> bool:
         return self.routes.is_cheap(value) or self._is_delayed(value, axis)

@@ -25,9 +25,9 @@ def split_axes(
 ) -> tuple[Mesh, Mapping[str, tuple[str, ...]]]:
     """The mesh over sub-axes, and the sub-axes of each axis, major to minor.
 
-    An axis that fits every reshape has itself as its only sub-axis. So has an axis in
-    `kept`: if it does not fit a reshape, a cut along it stops there at the major
-    factor. Raises `MeshError` for an axis whose name could be the name of a sub-axis.
+    An axis that fits every reshape has itself as its only sub-axis. So have an axis in
+    `kept` and the sequential one: if it does not fit a reshape, a cut along it stops
+    there at the major factor. Raises `MeshError` for an axis whose name could be the name of a sub-axis.
     """
     taken = [axis for axis in mesh.axes if SUB_AXIS in axis]
     if taken:
@@ -45,7 +45,8 @@ def split_axes(
     sizes: dict[str, int] = {}
     sub_axes: dict[str, tuple[str, ...]] = {}
     for axis, size in mesh.sizes:
-        parts = (size,) if axis in kept else _split(size, majors)
+        is_kept = axis in kept or axis in mesh.sequential
+        parts = (size,) if is_kept else _split(size, majors)
         names = (
             (axis,)
             if len(parts) == 1
@@ -53,7 +54,8 @@ def split_axes(
         )
         sub_axes[axis] = names
         sizes.update(zip(names, parts, strict=True))
-    return Mesh(sizes, mesh.devices), sub_axes
+    in_time = {axis: sizes.pop(axis) for axis in mesh.sequential}
+    return Mesh(sizes, mesh.devices, sequential=in_time), sub_axes
 
 
 def _split(size: int, majors: Iterable[tuple[int, ...]]) -> tuple[int, ...]:

@@ -6,6 +6,9 @@ results together are no larger. It is *delayed* if its only route leads to an
 accumulator of a loop, and one reduction after the loop moves fewer bytes than a
 reduction of this value each time that it is computed. A delayed sum may be converted to
 a wider dtype, be padded or stacked, and leave a rematted region or a branch.
+
+Along a sequential axis nothing can be reduced within a loop of the program, so a sum that
+can leave it does.
 """
 
 from collections.abc import Iterator
@@ -16,10 +19,15 @@ from meshwright.program.ir import Atom, Literal, Op, Value, num_bytes
 
 
 class SumRoutes:
-    """Answers questions about routes of partial sums, and remembers the answers."""
+    """Answers questions about routes of partial sums, and remembers the answers.
 
-    def __init__(self, graph: Graph) -> None:
+    in_time: whether an axis of the mesh is sequential.
+    """
+
+    def __init__(self, graph: Graph, in_time: bool = False) -> None:
         self.graph = graph
+        self.in_time = in_time
+        self.top = {v for op in graph.program.ops for v in op.results}
         self.outputs = {
             graph.number[v] for v in graph.program.outputs if isinstance(v, Value)
         }
@@ -128,6 +136,15 @@ class SumRoutes:
         self._record_downstream(value)
         return self._bytes_later(value, *step) < self._bytes_here(value) * (1 - 1e-9)
 
+    def can_leave(self, value: int) -> bool:
+        """Whether linear ops alone take a value out of all regions that it is in."""
+        while self.graph.values[value] not in self.top:
+            step = self._step(value)
+            if step is None or is_carry(step[0]):
+                return False
+            value = step[1]
+        return True
+
     def has_sum(self, value: int) -> bool:
         """Whether a partial sum of some op upstream may reach a value unreduced."""
         return self._bytes_upstream(value) > 0
@@ -148,6 +165,8 @@ class SumRoutes:
         return [n for n in numbers if n is not None and self._may_pass(n)]
 
     def _may_pass(self, value: int) -> bool:
+        if self.in_time and self.graph.values[value] not in self.top:
+            return True
         return self.is_cheap(value) or self.is_delayed(value)
 
     def _step(self, value: int) -> tuple[Node, int] | None:

@@ -57,6 +57,8 @@ class SearchRequest:
             raise PlanError(wrong)
         objective = Objective.of(self.objective)
         mesh = None if self.mesh is None else as_mesh(self.mesh)
+        if mesh is not None:
+            mesh.require_spatial("a search chooses among axes of devices only")
         machine = self._machine(mesh)
         if self.most_axes is True or self.most_axes not in range(1, MOST_AXES + 1):
             raise PlanError(f"most_axes is {self.most_axes!r}; wanted 1, 2 or 3")

@@ -57,6 +57,7 @@ class Auto:
         """
         for axis in self.axes:
             work.mesh.require(axis)
+        work.mesh.require_spatial("mw.auto knows only axes of devices")
         machine = self.machine
         if not isinstance(machine, Machine):
             machine = load_machine(machine, work.mesh.num_devices)

@@ -154,6 +154,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
         x, jnp.dtype(new_dtype)
     ),
     "reshape": lambda x, shape: lax.reshape(x, shape),
+    "transpose": lambda x, permutation: lax.transpose(x, permutation),
     "concatenate": lambda *xs, dim: lax.concatenate(xs, dim),
     "dynamic_slice": lambda x, *starts, sizes: lax.dynamic_slice(x, starts, sizes),
     "dynamic_update_slice": lambda x, u, *starts: lax.dynamic_update_slice(

@@ -21,7 +21,11 @@ from meshwright.run.local.execute import run_program
 
 
 def jax_mesh(mesh: Mesh) -> jax.sharding.Mesh:
-    """The JAX mesh over this process group's devices; `MeshError` if they are too few."""
+    """The JAX mesh over this process group's devices; `MeshError` if they are too few.
+
+    A sequential axis has no devices and is left out.
+    """
+    mesh = mesh.spatial
     devices: list[Any] = list(mesh.devices or find_devices())
     count = mesh.num_devices
     if len(devices) < count:

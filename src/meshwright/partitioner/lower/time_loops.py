@@ -1,0 +1,264 @@
+"""Sequential axes: parts of a device program that run once for each position in time.
+
+The program is lowered as if the axis were one of devices. Then the ops that depend on the
+position along it become the bodies of scans; `time_stages` says which op is in which.
+What a scan hands on is
+
+- a sum over the axis, added up in a carry,
+- a value of each iteration, stacked, for a gather or for a later scan.
+
+This is the temporal reading of PartIR's loops (Alabed et al., ASPLOS 2025): gradient
+accumulation, if the axis cuts the batch.
+
+    before, per position: %g = f(%w, %x);  %s = all_reduce(%g, micro);  %v = u(%w, %s)
+    after: scan over micro { %g = f(%w, slice(%x)); %acc = %acc + %g };  %v = u(%w, %acc)
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from meshwright.machine import Mesh
+from meshwright.partitioner.lower.lowered import Lowered, Origin
+from meshwright.partitioner.lower.time_crossings import is_crossing, rename, separate
+from meshwright.partitioner.lower.time_positions import Positions
+from meshwright.partitioner.lower.time_stages import (
+    Stages,
+    find_stages,
+    reads_position,
+)
+from meshwright.program.ir import Atom, Op, Program, Value, Wire
+from meshwright.program.ops import Builder
+
+
+def run_in_time(lowered: Lowered) -> Lowered:
+    """The device program over devices alone, with loops for its sequential axis.
+
+    A program over a mesh without one is returned as it is.
+    Raises `MeshError` with the source line of what a loop in time cannot express.
+    """
+    if not lowered.mesh.sequential:
+        return lowered
+    (axis,) = lowered.mesh.sequential
+    alone = separate(lowered, axis)
+    stages = find_stages(alone.program, axis)
+    loops = _Loops(alone, axis, stages)
+    ops = loops.ops()
+    outputs = tuple(loops.last.get(atom, atom) for atom in alone.program.outputs)
+    program = replace(alone.program, ops=tuple(ops), outputs=outputs)
+    return replace(
+        alone, program=program, mesh=lowered.mesh.spatial, origins=loops.origins
+    )
+
+
+@dataclass(eq=False)
+class _Loops:
+    """The rewrite of one program.
+
+    stacked: by value of an earlier loop, its values of all iterations.
+    last: by value of a loop that is an output as it is, that of the last iteration. Such
+        a value leaves a region whose other results depend on the position; all
+        iterations compute the same.
+    """
+
+    lowered: Lowered
+    axis: str
+    stages: Stages
+    origins: dict[Op, Origin] = field(init=False)
+    stacked: dict[Value, Value] = field(default_factory=dict[Value, Value])
+    last: dict[Atom, Value] = field(default_factory=dict[Atom, Value])
+
+    def __post_init__(self) -> None:
+        self.origins = {**self.lowered.origins}
+
+    @property
+    def length(self) -> int:
+        return self.lowered.mesh.size(self.axis)
+
+    def ops(self) -> list[Op]:
+        """The ops outside of loops, with the loops between them."""
+        found: list[Op] = []
+        for stage in range(self.stages.num_loops + 1):
+            ops = self.lowered.program.ops
+            found += [op for op in ops if self.stages.outside.get(op) == stage]
+            inside = [op for op in ops if self.stages.loop.get(op) == stage]
+            if inside:
+                found += self._loop(stage, inside)
+        return found
+
+    def _loop(self, stage: int, inside: Sequence[Op]) -> list[Op]:
+        """One loop, preceded by its initial values and followed by what it hands on."""
+        crossings = [op for op in inside if is_crossing(op, self.axis)]
+        looped = [op for op in inside if not is_crossing(op, self.axis)]
+        made = {value for op in looped for value in op.results}
+        body = _Body(self.lowered.mesh, self.axis, self.origins)
+        self._enter(body, made, inside)
+        for op in looped:
+            body.run(op)
+        before = Builder(self.lowered.mesh, source=inside[0].source)
+        after = Builder(self.lowered.mesh, source=inside[0].source)
+        sums = [op for op in crossings if _is_added_up(op)]
+        for op in sums:
+            x = op.operands[0]
+            zero = before.full(x.shape, 0, x.dtype)
+            body.add_up(op, zero)
+        for value in dict.fromkeys(self.lowered.program.outputs):
+            if value not in made:
+                continue
+            if value.dtype.startswith("key<"):  # there is no zero to start from
+                body.stack(value, self.length)
+                first = after.slice(body.stacks[value], 0, 0, 1)
+                self.last[value] = after.reshape(first, value.shape)
+            else:
+                zero = before.full(value.shape, 0, value.dtype)
+                self.last[value] = body.carry_last(value, zero)
+        kept = self._kept(stage, made)
+        rest = [op for op in crossings if op not in sums]
+        for atom in dict.fromkeys((*kept, *(op.operands[0] for op in rest))):
+            if atom not in body.stacks:
+                body.stack(atom, self.length)
+        self.stacked.update((v, body.stacks[v]) for v in kept)
+        for op in rest:
+            self._hand_on(after, op, body.stacks[op.operands[0]])
+        positions = before.iota((self.length,), 0)
+        return [*before.ops, body.finish(positions, self.length), *after.ops]
+
+    def _enter(self, body: "_Body", made: set[Value], inside: Iterable[Op]) -> None:
+        """Hand the body what its ops read from outside of it."""
+        read = dict.fromkeys(a for op in inside for a in op.operands)
+        for atom in read:
+            if isinstance(atom, Value) and atom not in made:
+                body.enter(atom, self.stacked.get(atom))
+
+    def _kept(self, stage: int, made: set[Value]) -> list[Value]:
+        """The values of a loop that later loops read, in order."""
+        loop = self.stages.loop
+        read = {a for op in loop if loop[op] > stage for a in op.operands}
+        order = [v for op in loop if loop[op] == stage for v in op.results]
+        return [v for v in order if v in made and v in read]
+
+    def _hand_on(self, after: Builder, op: Op, stack: Value) -> None:
+        """The result of a crossing, from the values of all iterations."""
+        if op.kind == "all_reduce":
+            monoid = str(op.params["monoid"])
+            is_any = op.results[0].dtype == "bool" and monoid == "sum"
+            after.reduce(stack, (0,), "or" if is_any else monoid)
+        else:
+            _concatenated(after, stack, int(str(op.params["dim"])))
+        after.ops[-1] = replace(after.ops[-1], results=op.results)
+
+
+def _is_added_up(op: Op) -> bool:
+    return (
+        op.kind == "all_reduce"
+        and op.params["monoid"] == "sum"
+        and op.results[0].dtype != "bool"
+    )
+
+
+def _concatenated(builder: Builder, stack: Value, dim: int) -> Value:
+    """The elements of a stack along its leading dim, concatenated along `dim`."""
+    length, *shape = stack.shape
+    if dim:
+        order = (*range(1, dim + 1), 0, *range(dim + 1, len(stack.shape)))
+        moved = tuple(stack.shape[d] for d in order)
+        stack = builder.emit(
+            "transpose", (stack,), moved, stack.dtype, permutation=order
+        )
+    shape[dim] *= length
+    return builder.reshape(stack, tuple(shape))
+
+
+class _Body:
+    """The body of one loop while it is being written.
+
+    known: the body's atoms by those of the program outside. stacks: by value of the
+    program, the stack of its values that the loop returns.
+    """
+
+    def __init__(self, mesh: Mesh, axis: str, origins: dict[Op, Origin]) -> None:
+        self.mesh = mesh
+        self.axis = axis
+        self.origins = origins
+        self.position = Value((), "int32")
+        self.known: dict[Atom, Atom] = {}
+        self.stacks: dict[Atom, Value] = {}
+        self._ops: list[Op] = []
+        self._inputs: list[Value] = [self.position]
+        self._outputs: list[Atom] = []
+        self._operands: list[Atom] = []
+        self._results: list[Value] = []
+        self._wires: list[Wire] = []
+
+    def enter(self, atom: Value, stack: Value | None) -> None:
+        """Take in a value from outside; of a stack, the element of the iteration."""
+        inner = Value(atom.shape, atom.dtype)
+        self.known[atom] = inner
+        wire = Wire(
+            len(self._operands), ((0, len(self._inputs)),), is_stacked=stack is not None
+        )
+        self._operands.append(atom if stack is None else stack)
+        self._inputs.append(inner)
+        self._wires.append(wire)
+
+    def run(self, op: Op) -> None:
+        """Write an op at the position of the iteration."""
+        if reads_position(op, self.axis):
+            place = Positions(self.mesh, self.axis, self.origins)
+            self._ops += place.resolved(op, self.position, self.known)
+        else:
+            self._ops.append(rename(op, self.known, self.origins))
+
+    def add_up(self, op: Op, zero: Value) -> None:
+        """Add the operand of an all-reduce to a carry; the loop returns the total."""
+        x = self.known.get(op.operands[0], op.operands[0])
+        before, after = Value(x.shape, x.dtype), Value(x.shape, x.dtype)
+        self._ops.append(Op("add", (before, x), (after,), source=op.source))
+        self._carry(zero, before, after, op.results[0])
+
+    def carry_last(self, atom: Atom, zero: Value) -> Value:
+        """The value of the last iteration, which the loop returns."""
+        result = Value(atom.shape, atom.dtype)
+        before = Value(atom.shape, atom.dtype)
+        self._carry(zero, before, self.known.get(atom, atom), result)
+        return result
+
+    def _carry(self, start: Value, before: Value, after: Atom, last: Value) -> None:
+        wire = Wire(
+            len(self._operands),
+            ((0, len(self._inputs)),),
+            ((0, len(self._outputs)),),
+            len(self._results),
+        )
+        self._operands.append(start)
+        self._inputs.append(before)
+        self._outputs.append(after)
+        self._results.append(last)
+        self._wires.append(wire)
+
+    def stack(self, atom: Atom, length: int) -> None:
+        """Return the values of all iterations."""
+        result = Value((length, *atom.shape), atom.dtype)
+        wire = Wire(
+            outputs=((0, len(self._outputs)),),
+            result=len(self._results),
+            is_stacked=True,
+        )
+        self._outputs.append(self.known.get(atom, atom))
+        self._results.append(result)
+        self._wires.append(wire)
+        self.stacks[atom] = result
+
+    def finish(self, positions: Value, length: int) -> Op:
+        """The loop over `positions`, which are stacked."""
+        wire = Wire(len(self._operands), ((0, 0),), is_stacked=True)
+        body = Program(tuple(self._inputs), tuple(self._ops), tuple(self._outputs))
+        source = next((op.source for op in self._ops if op.source), "")
+        return Op(
+            "scan",
+            (*self._operands, positions),
+            tuple(self._results),
+            {"length": length, "reverse": False, "unroll": 1},
+            (body,),
+            source,
+            wires=(*self._wires, wire),
+        )

@@ -1,0 +1,87 @@
+"""Ops that compute with the position along a sequential axis, in the body of its loop."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from meshwright.machine import Mesh
+from meshwright.partitioner.lower.lowered import Origin
+from meshwright.partitioner.lower.time_crossings import rename
+from meshwright.partitioner.lower.time_stages import reads_position
+from meshwright.program.ir import Atom, Op, Program, Value, Wire
+from meshwright.program.ops import Builder
+
+
+@dataclass(frozen=True, eq=False)
+class Positions:
+    """Rewrites ops that compute with the position along the sequential axis."""
+
+    mesh: Mesh
+    axis: str
+    origins: dict[Op, Origin]
+
+    def resolved(self, op: Op, position: Atom, known: dict[Atom, Atom]) -> Sequence[Op]:
+        """The op with `position` in place of the axis; `known` learns its results."""
+        op = rename(op, known, self.origins)
+        if op.bodies:
+            return (self._region(op, position),)
+        axes = op.params["axes"]
+        assert isinstance(axes, tuple), f"{op.kind} along {axes!r}"
+        builder = Builder(self.mesh, source=op.source)
+        index = self._index(builder, axes, position)  # pyright: ignore[reportUnknownArgumentType]
+        if op.kind == "axis_index":
+            known[op.results[0]] = index
+            return builder.ops
+        dim, (result,) = int(str(op.params["dim"])), op.results
+        zero = builder.literal(0, "int32")
+        starts: list[Atom] = [zero] * len(result.shape)
+        starts[dim] = builder.binary("mul", index, result.shape[dim])
+        operands = (op.operands[0], *starts)
+        made = Op(
+            "dynamic_slice", operands, op.results, {"sizes": result.shape},
+            source=op.source,
+        )  # fmt: skip
+        return (*builder.ops, made)
+
+    def _index(self, builder: Builder, axes: tuple[str, ...], position: Atom) -> Atom:
+        """The position along `axes`, major to minor."""
+        index: Atom | None = None
+        for axis in axes:
+            here = position if axis == self.axis else builder.axis_index((axis,))
+            if index is not None:
+                scaled = builder.binary("mul", index, self.mesh.size(axis))
+                here = builder.binary("add", scaled, here)
+            index = here
+        assert index is not None, "an op along no axis"
+        return index
+
+    def _region(self, op: Op, position: Atom) -> Op:
+        """A loop, branch or remat whose bodies receive the position."""
+        ends: list[tuple[int, int]] = []
+        bodies: list[Program] = []
+        for number, body in enumerate(op.bodies):
+            if not any(reads_position(inner, self.axis) for inner in body.ops):
+                bodies.append(body)
+                continue
+            inside = Value((), "int32")
+            ends.append((number, len(body.inputs)))
+            bodies.append(self._body(body, inside))
+        wire = Wire(len(op.operands), tuple(ends))
+        return replace(
+            op,
+            operands=(*op.operands, position),
+            bodies=tuple(bodies),
+            wires=(*op.wires, wire),
+        )
+
+    def _body(self, body: Program, position: Value) -> Program:
+        known: dict[Atom, Atom] = {}
+        ops: list[Op] = []
+        for op in body.ops:
+            if reads_position(op, self.axis):
+                ops += self.resolved(op, position, known)
+            else:
+                ops.append(rename(op, known, self.origins))
+        outputs = tuple(known.get(a, a) for a in body.outputs)
+        return replace(
+            body, inputs=(*body.inputs, position), ops=tuple(ops), outputs=outputs
+        )

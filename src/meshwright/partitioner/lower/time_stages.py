@@ -1,0 +1,124 @@
+"""The loop in time in which each op of a device program runs.
+
+An op that depends on the position along the sequential axis runs in a loop. A collective
+along the axis, a *crossing*, needs all iterations of the loop that computes its operand;
+what depends on its result runs behind that loop, or in a later one. Ops that do not depend
+on the position run once, outside of loops.
+
+Between the earliest and the latest loop of each op, the choice is between all earliest
+and all latest: whichever keeps fewer bytes from one loop for another.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from meshwright.partitioner.lower.time_crossings import is_crossing
+from meshwright.program.ir import Atom, Op, Program, Value, num_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """Loops 0 to `num_loops - 1`, and what runs in and between them.
+
+    loop: by op that runs in a loop, and by crossing, whose operand the loop computes.
+    outside: by any other op, the number of loops that run before it.
+    """
+
+    num_loops: int
+    loop: Mapping[Op, int]
+    outside: Mapping[Op, int]
+
+
+def find_stages(program: Program, axis: str) -> Stages:
+    """The stages of a program whose crossings name `axis` alone."""
+    looped = _looped(program, axis)
+    early = _early(program, looped, axis)
+    num_loops = 1 + max(early.values(), default=-1)
+    late = _late(program, looped, early, num_loops, axis)
+    loop = min(early, late, key=lambda loop: kept_bytes(program, loop, axis))
+    return Stages(num_loops, loop, _outside(program, loop, axis))
+
+
+def reads_position(op: Op, axis: str) -> bool:
+    """Whether an op, or an op of its bodies, computes with the position along the axis."""
+    if op.kind in ("axis_index", "all_slice"):
+        axes = op.params["axes"]
+        return isinstance(axes, tuple) and axis in axes
+    return any(reads_position(inner, axis) for body in op.bodies for inner in body.ops)
+
+
+def _looped(program: Program, axis: str) -> frozenset[Op]:
+    """The ops that depend on the position along the axis."""
+    found: set[Op] = set()
+    values: set[Atom] = set()
+    for op in program.ops:
+        if is_crossing(op, axis):
+            continue
+        if reads_position(op, axis) or not values.isdisjoint(op.operands):
+            found.add(op)
+            values.update(op.results)
+    return frozenset(found)
+
+
+def _early(program: Program, looped: frozenset[Op], axis: str) -> dict[Op, int]:
+    """The earliest loop of each looped op and of each crossing."""
+    loop: dict[Op, int] = {}
+    known: dict[Atom, int] = {}
+    for op in program.ops:
+        stage = max((known.get(atom, 0) for atom in op.operands), default=0)
+        crosses = is_crossing(op, axis)
+        if crosses or op in looped:
+            loop[op] = stage
+        known.update(dict.fromkeys(op.results, stage + crosses))
+    return loop
+
+
+def _late(
+    program: Program,
+    looped: frozenset[Op],
+    early: Mapping[Op, int],
+    num_loops: int,
+    axis: str,
+) -> dict[Op, int]:
+    """The latest loop of each looped op and of each crossing; effects stay early."""
+    loop: dict[Op, int] = {}
+    needed: dict[Atom, int] = {}
+    for op in reversed(program.ops):
+        stage = min((needed.get(r, num_loops) for r in op.results), default=num_loops)
+        if is_crossing(op, axis):
+            stage = loop[op] = stage - 1
+        elif op in looped:
+            is_read = any(r in needed for r in op.results)
+            stage = loop[op] = stage if is_read and not op.has_effect else early[op]
+        for atom in op.operands:
+            needed[atom] = min(needed.get(atom, num_loops), stage)
+    return loop
+
+
+def _outside(program: Program, loop: Mapping[Op, int], axis: str) -> dict[Op, int]:
+    """The number of loops before each op that runs in none."""
+    outside: dict[Op, int] = {}
+    known: dict[Atom, int] = {}
+    for op in program.ops:
+        if op in loop:
+            stage = loop[op] + is_crossing(op, axis)
+        else:
+            stage = max((known.get(atom, 0) for atom in op.operands), default=0)
+            outside[op] = stage
+        known.update(dict.fromkeys(op.results, stage))
+    return outside
+
+
+def kept_bytes(program: Program, loop: Mapping[Op, int], axis: str) -> int:
+    """Bytes of one iteration that a loop keeps for a later one."""
+    made: dict[Value, int] = {}
+    kept: set[Value] = set()
+    for op in program.ops:
+        if op not in loop:
+            continue
+        for atom in op.operands:
+            if isinstance(atom, Value) and made.get(atom, loop[op]) != loop[op]:
+                kept.add(atom)
+        if not is_crossing(op, axis):
+            made.update(dict.fromkeys(op.results, loop[op]))
+    return sum(map(num_bytes, kept))
