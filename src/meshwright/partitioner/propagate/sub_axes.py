@@ -27,7 +27,8 @@ def split_axes(
 
     An axis that fits every reshape has itself as its only sub-axis. So have an axis in
     `kept` and the sequential one: if it does not fit a reshape, a cut along it stops
-    there at the major factor. Raises `MeshError` for an axis whose name could be the name of a sub-axis.
+    there at the major factor. Raises `MeshError` for an axis whose name could be the name
+    of a sub-axis.
     """
     taken = [axis for axis in mesh.axes if SUB_AXIS in axis]
     if taken:
