@@ -35,9 +35,9 @@ class Checkpoints:
     does wholly or not at all. The list of checkpoints is the list of these directories, so
     that list and arrays never disagree, and no index needs a transaction: a reader sees the
     last committed checkpoint while the next one is written, and after a crash only what was
-    committed. Old checkpoints are first renamed, when a new one is committed, and deleted in
-    the background of the next save, for the same reason. So while a run saves, there are up
-    to two checkpoints more than the policy keeps: the new one, and one to delete.
+    committed. For the same reason old checkpoints are renamed when a new one is committed,
+    and deleted in the background of the next save. So while a run saves, there are up to
+    two checkpoints more than the policy keeps: the new one, and one to delete.
 
     In several processes of `jax.distributed`, all call the same methods in the same order;
     they read and write their own parts, and all raise the same errors.

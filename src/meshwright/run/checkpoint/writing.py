@@ -1,4 +1,4 @@
-"""Writing of one checkpoint: what is saved beside a state, and Orbax, which commits both."""
+"""Writing of one checkpoint: the record beside a state, and Orbax, which commits both."""
 
 from __future__ import annotations
 
