@@ -83,7 +83,7 @@ class _Reader:
 
     def value(self, kind: Any, entry: object, path: str) -> Any:
         """The value of an entry, which must be of the field's kind."""
-        if is_dataclass(kind):
+        if isinstance(kind, type) and is_dataclass(kind):
             return self.record(kind, entry, path)
         if isinstance(kind, types.UnionType):
             chosen = get_args(kind)
