@@ -1,5 +1,7 @@
 """Files of metrics: exact numbers, rows of an earlier run, events for TensorBoard."""
 
+import csv
+
 import pytest
 
 from meshwright.app.train.metrics import CsvWriter, open_writers, read_csv
@@ -21,6 +23,22 @@ def test_rows_after_the_place_of_resumption_are_written_anew(tmp_path):
     second.close()
     rows = read_csv(path)
     assert [float(row["loss"]) for row in rows] == [1 / 3, 2 / 3, 9.0]
+
+
+def test_a_kill_while_rows_are_kept_loses_none_of_them(tmp_path, monkeypatch):
+    path = tmp_path / "metrics.csv"
+    first = CsvWriter(path, 0)
+    first.write(1, {"loss": 0.5})
+    first.close()
+    before = path.read_bytes()
+
+    def die(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(csv.DictWriter, "writerows", die)
+    with pytest.raises(KeyboardInterrupt):
+        CsvWriter(path, 1)
+    assert path.read_bytes() == before
 
 
 def test_tensorboard_gets_an_event_file(tmp_path):

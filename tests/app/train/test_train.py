@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 import meshwright as mw
+from meshwright.app.train.loop import position_of
 from meshwright.app.train.metrics import read_csv
 from meshwright.app.train.runners.local_runner import LocalRunner
-from meshwright.app.train.train import Outcome
+from meshwright.app.train.runners.runner import RestoredRun
+from meshwright.app.train.train import Outcome, require_same_data
 from meshwright.errors import CheckpointError, RecipeError
 from tests.app.train.recipes import losses, recipe, run
 
@@ -135,11 +137,30 @@ def test_a_folder_with_a_run_is_not_overwritten(whole):
     [
         (("batch = 8", "batch = 4"), "data.batch = 8, the recipe has 4"),
         (("batch = 8", "batch = 8\nseed = 1"), "data.seed = 0, the recipe has 1"),
+        (
+            ("batch = 8", "batch = 8\noptions = { count = 512 }"),
+            r"data.options = \{\}, the recipe has \{'count': 512\}",
+        ),
     ],
 )
 def test_a_run_is_not_gone_on_with_on_other_data(change, words, whole):
     with pytest.raises(RecipeError, match=words):
         run(whole.folder, change, resume=True)
+
+
+@pytest.mark.parametrize("position", [None, 4, {}, {"batches": 4}])
+def test_a_run_without_a_known_place_in_the_data_is_not_gone_on_with(
+    position, tmp_path
+):
+    wanted = position_of(recipe(tmp_path), 4)
+    with pytest.raises(RecipeError, match=r"was saved without data\.batch"):
+        require_same_data(wanted, RestoredRun(None, 4, None, position), tmp_path)
+
+
+def test_options_of_the_data_may_be_of_any_kind_that_toml_has(tmp_path):
+    change = ("batch = 8", "batch = 8\noptions = { since = 2026-01-02, of = [1, 2.5] }")
+    found = position_of(recipe(tmp_path, change), 4)
+    assert found["options"] == {"since": "2026-01-02", "of": [1, 2.5]}
 
 
 def test_two_runs_in_one_folder_are_refused(whole):

@@ -44,8 +44,8 @@ def started_writer(
 def kill_while_saving(directory: Path, megabytes: int, rng: random.Random) -> int:
     """Start a writer, kill it while it saves, and return the last step that it committed.
 
-    It is killed after 0 to 1.2 times the duration of its first save, so that some kills
-    fall into the commit and into the deletion of old checkpoints.
+    It is killed 0 to 1.2 times the duration of one save after it has begun another, so that
+    some kills fall into the commit and into the deletion of old checkpoints.
     """
     committed, started, seconds = 0, 0.0, 0.0
     with started_writer(directory, megabytes) as (worker, heard):

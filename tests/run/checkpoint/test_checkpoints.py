@@ -1,5 +1,7 @@
 """Checkpoints are saved, kept, restored onto any mesh, and never half there."""
 
+import threading
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -119,6 +121,18 @@ def test_what_the_policy_names_is_kept(policy, kept, tmp_path):
     assert not (tmp_path / "trash").exists()
 
 
+def test_old_checkpoints_are_deleted_while_a_run_saves_and_never_waits(tmp_path):
+    with mw.Checkpoints(tmp_path, keep=1) as checkpoints:
+        for step in range(1, 7):
+            checkpoints.save(step, {"x": jnp.ones(2)})
+            for thread in threading.enumerate():
+                if thread.name == "old checkpoints":
+                    thread.join()
+            here = {*tmp_path.iterdir(), *(tmp_path / "trash").glob("*")}
+            names = {path.name for path in here if path.name.isdigit()}
+            assert names <= {str(step - 1), str(step)}
+
+
 def test_the_best_is_known_to_the_next_writer(tmp_path):
     for step, loss in ((1, 1.0), (2, 3.0), (3, 2.0)):
         with mw.Checkpoints(tmp_path, keep=1, best=1) as checkpoints:
@@ -204,7 +218,10 @@ def test_reading_and_closed_directories_cannot_be_written(tmp_path):
         closed.save(1, {"x": jnp.ones(2)})
 
 
-@pytest.mark.parametrize("state", [{}, {"x": "text"}, {"x": None}])
+@pytest.mark.parametrize(
+    "state",
+    [{}, {"x": "text"}, {"x": None}, {"x": jax.ShapeDtypeStruct((2,), jnp.float32)}],
+)
 def test_a_state_without_arrays_is_refused(state, tmp_path):
     with (
         mw.Checkpoints(tmp_path) as checkpoints,

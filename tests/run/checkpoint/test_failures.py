@@ -8,11 +8,13 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+import orbax.checkpoint as ocp
 import pytest
 
 import meshwright as mw
 from meshwright.errors import CheckpointError
 from meshwright.run.checkpoint.fingerprint import fingerprints
+from meshwright.run.checkpoint.tasks import NEWEST, CheckpointTasks
 from tests.run.checkpoint.killing import (
     kill_while_saving,
     require_newest_is_whole,
@@ -163,7 +165,6 @@ def test_two_writers_in_one_process_exclude_each_other(tmp_path):
 
 
 def test_a_reader_always_sees_a_whole_checkpoint_while_others_are_written(tmp_path):
-    done = threading.Event()
     seen: list[int] = []
     problems: list[Exception] = []
     like = {"x": jnp.zeros(1 << 16, int)}
@@ -171,7 +172,7 @@ def test_a_reader_always_sees_a_whole_checkpoint_while_others_are_written(tmp_pa
     def read():
         reading = mw.Checkpoints(tmp_path, read_only=True)
         try:
-            while not done.is_set():
+            while len(set(seen)) < 3:
                 if reading.latest is None:
                     continue
                 restored = reading.restore(like)
@@ -183,13 +184,12 @@ def test_a_reader_always_sees_a_whole_checkpoint_while_others_are_written(tmp_pa
     reader = threading.Thread(target=read)
     reader.start()
     with mw.Checkpoints(tmp_path, keep=1) as checkpoints:
-        for step in range(1, 16):
+        step = 0
+        while reader.is_alive():
+            step += 1
             checkpoints.save(step, {"x": jnp.full(1 << 16, step)})
-    done.set()
-    reader.join()
     assert problems == []
     assert seen == sorted(seen)
-    assert len(set(seen)) > 1
 
 
 def test_a_save_that_fails_says_so_at_the_next_call(tmp_path, monkeypatch):
@@ -204,6 +204,50 @@ def test_a_save_that_fails_says_so_at_the_next_call(tmp_path, monkeypatch):
     with pytest.raises(CheckpointError, match=r"saving step 2 in .* no space left"):
         checkpoints.save(2, {"x": jnp.ones(2)})
     checkpoints.close()
+
+
+def test_an_error_in_the_background_names_the_step_that_was_not_saved(
+    tmp_path, monkeypatch
+):
+    def fail():
+        monkeypatch.undo()  # Orbax raises an error once
+        raise OSError("no space left")
+
+    with mw.Checkpoints(tmp_path) as checkpoints:
+        checkpoints.save(1, {"x": jnp.ones(2)})
+        monkeypatch.setattr(checkpoints._manager, "wait_until_finished", fail)
+        with pytest.raises(CheckpointError, match=r"saving step 1 in .* no space left"):
+            checkpoints.save(2, {"x": jnp.ones(2)})
+        checkpoints.save(2, {"x": jnp.ones(2)})
+    assert mw.Checkpoints(tmp_path, read_only=True).latest == 2
+
+
+def test_a_directory_that_cannot_be_opened_is_left_to_others(tmp_path, monkeypatch):
+    def fail(*args, **options):
+        raise OSError("input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ocp, "CheckpointManager", fail)
+        with pytest.raises(CheckpointError, match=r"cannot be opened: input/output"):
+            mw.Checkpoints(tmp_path)
+    mw.Checkpoints(tmp_path).close()
+
+
+@pytest.mark.parametrize("broken", [0, 1])
+def test_tasks_give_up_all_directories_even_if_one_fails(broken, tmp_path, monkeypatch):
+    def fail():
+        raise OSError("input/output error")
+
+    tasks = CheckpointTasks()
+    folders = [str(tmp_path / name) for name in ("a", "b")]
+    for folder in folders:
+        tasks.run(NEWEST, folder, {"retention": {}}, jax.devices(), [])
+    opened = tasks._open[folders[broken]]
+    monkeypatch.setattr(opened._manager, "close", fail)
+    with pytest.raises(CheckpointError, match="input/output error"):
+        tasks.close()
+    for folder in folders:
+        mw.Checkpoints(folder).close()
 
 
 def test_a_directory_that_cannot_be_made_is_an_error(tmp_path):

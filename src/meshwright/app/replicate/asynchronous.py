@@ -8,8 +8,8 @@ from typing import Any
 
 from meshwright.app.replicate.crew import Crew
 from meshwright.app.replicate.exchange import Exchange
+from meshwright.app.replicate.executors import Executor, bring_home
 from meshwright.app.replicate.lockstep import StepFn
-from meshwright.app.replicate.places import Place, bring_home
 from meshwright.app.replicate.programs import Programs, trace_programs
 from meshwright.app.replicate.server import Contribution, ParameterServer, Update
 
@@ -19,11 +19,11 @@ class AsynchronousRun:
     """The replicas of one run and their server, under the lock of its crew.
 
     step: the step for one replica, given how it exchanges values.
-    places: where each replica computes.
+    executors: of each replica.
     """
 
     step: Callable[[Exchange], StepFn]
-    places: list[Place]
+    executors: list[Executor]
     crew: Crew
     staleness: int
     _programs: list[Programs] = field(default_factory=list[Programs])
@@ -32,7 +32,7 @@ class AsynchronousRun:
 
     def __post_init__(self) -> None:
         state = bring_home(self.crew.state)
-        replicas = len(self.places)
+        replicas = len(self.executors)
         self._server = ParameterServer(state, self._apply, replicas, self.staleness)
 
     def updates(self, inputs: list[Iterator[Any]], steps: int) -> Iterator[Update]:
@@ -51,7 +51,7 @@ class AsynchronousRun:
 
     def _is_over(self) -> bool:
         """Whether too few replicas have batches left for another update."""
-        return self._num_ended == len(self.places) or (
+        return self._num_ended == len(self.executors) or (
             self.staleness == 0 and self._num_ended > 0
         )
 
@@ -60,7 +60,7 @@ class AsynchronousRun:
         compute: Callable[[Any, Any], Any] | None = None
         for batch in batches:
             if compute is None:
-                compute = self.places[replica](self._traced(batch).contribute)
+                compute = self.executors[replica](self._traced(batch).contribute)
             if not self._contribute(replica, batch, compute):
                 return
         self.crew.wait_or_stop(lambda: not self._server.is_waiting(replica))
@@ -78,7 +78,7 @@ class AsynchronousRun:
         server = self._server
 
         def is_due() -> bool:
-            is_seen = len(server.updates) < len(self.places)
+            is_seen = len(server.updates) < len(self.executors)
             return is_seen and not server.is_waiting(replica)
 
         while self.crew.wait_or_stop(is_due):

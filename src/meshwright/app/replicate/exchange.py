@@ -1,4 +1,4 @@
-"""How the mean of a value over replicas is found while a step is traced."""
+"""`Exchange`: the mean of a value over replicas while a step is traced."""
 
 from collections.abc import Iterator
 from typing import Any, Protocol

@@ -13,9 +13,9 @@ from meshwright.app.partition import partition
 from meshwright.app.replicate.asynchronous import AsynchronousRun
 from meshwright.app.replicate.crew import Crew, Learner
 from meshwright.app.replicate.exchange import AXIS, Exchange, Lockstep
+from meshwright.app.replicate.executors import num_devices_for, on_devices, on_slices
 from meshwright.app.replicate.inputs import InputFn, open_inputs, split
 from meshwright.app.replicate.lockstep import StepFn, map_replicas, run_lockstep
-from meshwright.app.replicate.places import num_devices_for, on_devices, on_slices
 from meshwright.app.replicate.server import Update
 from meshwright.errors import ReplicaError
 from meshwright.partitioner.tactics import shard
@@ -224,11 +224,11 @@ class Replicator:
                 return
             if isinstance(self.on, Cluster):
                 slices += [self.on.slice({AXIS: 1}) for _ in range(self.replicas)]
-                places = on_slices(slices)
+                executors = on_slices(slices)
             else:
-                places = on_devices(self.replicas, self.on)
+                executors = on_devices(self.replicas, self.on)
             bind = partial(self._bind, step_fn)
-            run = AsynchronousRun(bind, places, crew, self.staleness)
+            run = AsynchronousRun(bind, executors, crew, self.staleness)
             yield from run.updates(inputs, steps)
         finally:
             crew.stop()

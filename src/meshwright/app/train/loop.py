@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
@@ -17,7 +18,7 @@ from meshwright.app.train.runners.runner import Runner, RunnerStep, State
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Job:
-    """All that a loop needs.
+    """The inputs of a loop.
 
     evaluate: a partitioned function of (state, batch); None without evaluation.
     """
@@ -93,13 +94,15 @@ def save(job: Job, state: State, number: int, monitor: Monitor) -> None:
 
 
 def position_of(recipe: Recipe, number: int) -> dict[str, Any]:
-    """The place in the data after `number` batches, with what fixes the order."""
+    """The place in the data after `number` batches, with what fixes the order, as JSON."""
     data = recipe.data
-    return {
+    position = {
         "batches": number,
         "batch": data.batch,
         "seed": data.seed,
         "sequence": data.sequence,
         "held_out": data.held_out,
         "examples": [*data.text, data.tokens, data.source],
+        "options": data.options,
     }
+    return json.loads(json.dumps(position, default=str))  # TOML also has dates

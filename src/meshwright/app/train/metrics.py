@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import csv
+import os
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TextIO
 
 from meshwright.app.train.recipes.recipe import OutputPart
 from meshwright.errors import RecipeError
@@ -16,7 +17,7 @@ Row = Mapping[str, float]
 
 
 class Writer(Protocol):
-    """Something that keeps rows of metrics."""
+    """A file or service that keeps rows of metrics."""
 
     def write(self, step: int, row: Row) -> None: ...
     def close(self) -> None: ...
@@ -42,15 +43,21 @@ class CsvWriter:
     """A CSV file with a row for each step; what was not measured in a step is empty."""
 
     def __init__(self, path: Path, start: int) -> None:
-        """Open the file, of which the rows up to step `start` are kept."""
+        """Open the file, of which the rows up to step `start` are kept.
+
+        It is replaced as a whole, so that a kill leaves the old rows or the kept ones.
+        """
         kept = [row for row in read_csv(path) if int(row["step"]) <= start]
-        self._file = path.open("w", newline="", encoding="utf-8")
-        self._rows = csv.DictWriter(
-            self._file, COLUMNS, restval="", lineterminator="\n"
-        )
-        self._rows.writeheader()
-        self._rows.writerows(kept)
-        self._file.flush()
+        fresh = path.with_name(f"{path.name}.new")
+        with fresh.open("w", newline="", encoding="utf-8") as file:
+            rows = _rows_of(file)
+            rows.writeheader()
+            rows.writerows(kept)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+        self._file = path.open("a", newline="", encoding="utf-8")
+        self._rows = _rows_of(self._file)
 
     def write(self, step: int, row: Row) -> None:
         """Append a row; floats are written so that they are read back exactly."""
@@ -61,6 +68,10 @@ class CsvWriter:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+
+def _rows_of(file: TextIO) -> csv.DictWriter[str]:
+    return csv.DictWriter(file, COLUMNS, restval="", lineterminator="\n")
 
 
 def read_csv(path: Path) -> list[dict[str, str]]:

@@ -20,7 +20,7 @@ from meshwright.app.train.runners.runner import Metrics, Runner
 
 @dataclass(frozen=True, slots=True)
 class StepScale:
-    """What a step's seconds are worth.
+    """The factors that turn a step's seconds into rates.
 
     mfu_seconds: model FLOP utilisation times seconds of a step, which is the same at any
         speed; None without predicted figures.

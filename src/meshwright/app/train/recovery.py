@@ -1,4 +1,4 @@
-"""What a run has lost with its workers, and the share of its time that was of use."""
+"""`Recovery`: the losses of workers in a run, and the share of time that was of use."""
 
 import time
 from dataclasses import dataclass, field

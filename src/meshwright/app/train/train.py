@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -68,7 +68,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prepared:
-    """What a recipe names, loaded and checked, before any device is used."""
+    """The model, data and tactics that a recipe names, before any device is used."""
 
     recipe: Recipe
     functions: StepFunctions
@@ -238,12 +238,26 @@ def _check_progress(
             f"{folder} has a run of {progress.step} steps; go on with --resume (or "
             "resume=True), or name another folder with --out"
         )
-    wanted = position_of(recipe, progress.step)
+    require_same_data(position_of(recipe, progress.step), progress, folder)
+
+
+def require_same_data(
+    wanted: Mapping[str, Any], progress: RestoredRun, folder: Path
+) -> None:
+    """Raise `RecipeError` if a run has used other data than a position wants."""
+    saved = progress.position
+    before: Mapping[str, Any] = saved if isinstance(saved, Mapping) else {}
     for name, value in wanted.items():
-        before = progress.position[name]
-        if before != value:
+        if name not in before:
             raise RecipeError(
-                f"{folder} was trained with data.{name} = {before!r}, the recipe has "
+                f"step {progress.step} in {folder} was saved without data.{name} (its "
+                f"position is {saved!r:.200}), so that the order of its examples is not "
+                "known: another program or release has saved it. Name another folder with "
+                "--out"
+            )
+        if before[name] != value:
+            raise RecipeError(
+                f"{folder} was trained with data.{name} = {before[name]!r}, the recipe has "
                 f"{value!r}: its place in the data would not be the same. Restore the "
                 "entry, or name another folder with --out"
             )

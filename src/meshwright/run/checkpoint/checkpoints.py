@@ -3,42 +3,29 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
-from datetime import UTC, datetime
+from collections.abc import Mapping
 from os import PathLike
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from meshwright.errors import CheckpointError, MeshwrightWarning
-from meshwright.run.checkpoint.directory import (
-    TRASH,
-    empty_trash,
-    local_directory,
-    set_aside,
-)
-from meshwright.run.checkpoint.fingerprint import fingerprints
+from meshwright.run.checkpoint.directory import Trash, local_directory, set_aside
 from meshwright.run.checkpoint.orbax_import import import_orbax
 from meshwright.run.checkpoint.process_group import make_group
-from meshwright.run.checkpoint.reading import ABOUT, STATE, committed_steps, read_saved
+from meshwright.run.checkpoint.reading import committed_steps, read_saved
 from meshwright.run.checkpoint.records import Restored, Saved, Skipped
-from meshwright.run.checkpoint.restoring import (
-    Damaged,
-    newest_first,
-    restore_step,
-)
+from meshwright.run.checkpoint.restoring import Damaged, newest_first, restore_step
 from meshwright.run.checkpoint.retention import Retention
-from meshwright.run.checkpoint.state_leaves import (
-    describe_leaf,
-    named_leaves,
-    require_leaves,
-    restore_targets,
-)
+from meshwright.run.checkpoint.state_leaves import require_leaves, restore_targets
 from meshwright.run.checkpoint.writer_lock import WriterLock, acquire_lock
-
-
-class _Plan(Protocol):
-    def to_json(self) -> str: ...
+from meshwright.run.checkpoint.writing import (
+    PlanText,
+    as_checkpoint_error,
+    describe_save,
+    open_manager,
+    require_step,
+    save_arguments,
+)
 
 
 class Checkpoints:
@@ -48,7 +35,9 @@ class Checkpoints:
     does wholly or not at all. The list of checkpoints is the list of these directories, so
     that list and arrays never disagree, and no index needs a transaction: a reader sees the
     last committed checkpoint while the next one is written, and after a crash only what was
-    committed. Old checkpoints are first renamed, then deleted, for the same reason.
+    committed. For the same reason old checkpoints are renamed when a new one is committed,
+    and deleted in the background of the next save. So while a run saves, there are up to
+    two checkpoints more than the policy keeps: the new one, and one to delete.
 
     In several processes of `jax.distributed`, all call the same methods in the same order;
     they read and write their own parts, and all raise the same errors.
@@ -81,6 +70,8 @@ class Checkpoints:
         self._group = make_group()
         self._lock: WriterLock | None = None
         self._manager: Any = None
+        self._trash = Trash(self.directory)
+        self._saving: int | None = None
         if not read_only:
             self._open()
 
@@ -91,7 +82,7 @@ class Checkpoints:
         step: int,
         state: Any,
         *,
-        plan: _Plan | str | None = None,
+        plan: PlanText | str | None = None,
         position: Any = None,
         metrics: Mapping[str, float] | None = None,
     ) -> None:
@@ -103,41 +94,25 @@ class Checkpoints:
         already, or if the save before this one failed.
         """
         manager = self._writable()
-        _require_step(step)
+        require_step(step)
         require_leaves(state)
         if step in self.steps:
             raise CheckpointError(
                 f"{self.directory} has step {step} already; it has "
                 f"{', '.join(map(str, self.steps))}"
             )
-        leaves = named_leaves(state)
-        sums = fingerprints(list(leaves.values()))
-        about = {
-            "step": step,
-            "position": position,
-            "metrics": {name: float(x) for name, x in (metrics or {}).items()},
-            "plan": plan if isinstance(plan, str | None) else plan.to_json(),
-            "saved_at": datetime.now(UTC).isoformat(timespec="seconds"),
-            "arrays": {
-                name: describe_leaf(leaf) | {"fingerprint": each}
-                for (name, leaf), each in zip(leaves.items(), sums, strict=True)
-            },
-        }
-        arguments = import_orbax().args
-        items = arguments.Composite(
-            **{
-                STATE: arguments.StandardSave({STATE: state}),
-                ABOUT: arguments.JsonSave(about),
-            }
-        )
-        with _as_checkpoint_error(f"saving step {step} in {self.directory} failed"):
-            manager.save(step, args=items, metrics=about["metrics"], force=True)
+        about = describe_save(step, state, plan, position, metrics)
+        arguments = save_arguments(state, about)
+        self._finish_save(manager)
+        self._saving = step
+        with as_checkpoint_error(f"saving step {step} in {self.directory} failed"):
+            manager.save(step, args=arguments, metrics=about["metrics"], force=True)
+        if self._group.is_first:
+            self._trash.begin_to_empty()
 
     def wait(self) -> None:
         """Wait until all that was saved is committed; `CheckpointError` if that fails."""
-        manager = self._writable()
-        with _as_checkpoint_error(f"saving in {self.directory} failed"):
-            manager.wait_until_finished()
+        self._finish_save(self._writable())
         self._empty_trash()
 
     def close(self) -> None:
@@ -145,13 +120,11 @@ class Checkpoints:
         manager, self._manager = self._manager, None
         try:
             if manager is not None:
-                with _as_checkpoint_error(f"saving in {self.directory} failed"):
+                with as_checkpoint_error(self._failed()):
                     manager.close()
                 self._empty_trash()
         finally:
-            lock, self._lock = self._lock, None
-            if lock is not None:
-                lock.release()
+            self._release()
 
     def __enter__(self) -> Self:
         return self
@@ -178,7 +151,7 @@ class Checkpoints:
         return max(self.steps, default=None)
 
     def saved(self, step: int) -> Saved:
-        """What was saved with a state, without reading the state."""
+        """The record that was saved with a state, without reading the state."""
         try:
             return read_saved(self.directory / str(step))
         except Exception as error:
@@ -252,16 +225,13 @@ class Checkpoints:
         refused = self._group.from_first(refused)
         if refused is not None:
             raise CheckpointError(refused)
-        self._empty_trash()
-        orbax = import_orbax()
-        options = orbax.CheckpointManagerOptions(
-            preservation_policy=self.retention.policy(),
-            best_fn=self.retention.score,  # makes Orbax write the metrics
-            todelete_subdir=TRASH,
-            cleanup_tmp_directories=True,
-            save_root_metadata=False,
-        )
-        self._manager = orbax.CheckpointManager(str(self.directory), options=options)
+        try:
+            self._empty_trash()
+            with as_checkpoint_error(f"{self.directory} cannot be opened"):
+                self._manager = open_manager(self.directory, self.retention)
+        except BaseException:
+            self._release()
+            raise
 
     def _writable(self) -> Any:
         if self._manager is None:
@@ -269,9 +239,24 @@ class Checkpoints:
             raise CheckpointError(f"{self.directory} is {why}; open it again to save")
         return self._manager
 
+    def _finish_save(self, manager: Any) -> None:
+        """Wait for the save before, so that its error names its own step."""
+        with as_checkpoint_error(self._failed()):
+            manager.wait_until_finished()
+        self._saving = None
+
+    def _failed(self) -> str:
+        step = "" if self._saving is None else f" step {self._saving}"
+        return f"saving{step} in {self.directory} failed"
+
     def _empty_trash(self) -> None:
         if self._group.is_first:
-            empty_trash(self.directory)
+            self._trash.empty()
+
+    def _release(self) -> None:
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            lock.release()
 
     def _report(self, skipped: list[Skipped]) -> None:
         """Warn of damaged checkpoints, and as the writer set them aside."""
@@ -284,19 +269,3 @@ class Checkpoints:
                 set_aside(self.directory, each.step)
         self._group.gather(None)  # all see the directory without them
         self._manager.reload()
-
-
-def _require_step(step: object) -> None:
-    if isinstance(step, bool) or not isinstance(step, int) or step < 0:
-        raise CheckpointError(f"step is {step!r}; wanted a number, 0 or more")
-
-
-@contextmanager
-def _as_checkpoint_error(what: str) -> Generator[None]:
-    """A body in which what Orbax raises becomes a `CheckpointError`."""
-    try:
-        yield
-    except CheckpointError:
-        raise
-    except Exception as error:
-        raise CheckpointError(f"{what}: {error}") from error

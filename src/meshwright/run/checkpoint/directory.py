@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import threading
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 
@@ -33,6 +35,35 @@ def local_directory(directory: str | PathLike[str]) -> Path:
     return path
 
 
-def empty_trash(directory: Path) -> None:
-    """Delete the old checkpoints, which Orbax has only moved."""
-    shutil.rmtree(directory / TRASH, ignore_errors=True)
+class Trash:
+    """The folder of old checkpoints, into which Orbax only moves them."""
+
+    def __init__(self, directory: Path) -> None:
+        self._folder = directory / TRASH
+        self._thread: threading.Thread | None = None
+
+    def begin_to_empty(self) -> None:
+        """Delete what is in the folder now, in a thread; the folder itself stays.
+
+        Orbax may move the next checkpoint into it at any time. A thread that still deletes
+        is not joined: what has come since is deleted the next time.
+        """
+        if self._thread is not None and self._thread.is_alive():
+            return
+        old = list(self._folder.iterdir()) if self._folder.is_dir() else []
+        if old:
+            self._thread = threading.Thread(
+                target=_delete, args=(old,), name="old checkpoints", daemon=True
+            )
+            self._thread.start()
+
+    def empty(self) -> None:
+        """Delete the folder; nobody may save meanwhile."""
+        if self._thread is not None:
+            self._thread.join()
+        _delete([self._folder])
+
+
+def _delete(folders: Sequence[Path]) -> None:
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""The retention policy: which checkpoints are kept when a new one is committed."""
+"""The retention policy, which says what stays when a new checkpoint is committed."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ _MODES = ("min", "max")
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """What is kept: the last, those of every so many steps, and the best by a metric.
+    """The policy: the last, those of every so many steps, and the best by a metric stay.
 
     keep: the number of newest checkpoints; None for all.
     every: steps whose checkpoints are kept for good: its multiples.

@@ -1,15 +1,22 @@
 """A state as named arrays, and as the types and shardings to restore it in."""
 
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from meshwright.errors import CheckpointError, did_you_mean
 from meshwright.program.capture.capture import path_component
 
 WHOLE = "state"
 """The name of a state that is a single array."""
+
+
+@runtime_checkable
+class _Plan(Protocol):
+    @property
+    def in_shardings(self) -> Any: ...
 
 
 def named_leaves(tree: Any) -> dict[str, Any]:
@@ -30,7 +37,7 @@ def require_leaves(state: Any) -> None:
     if not leaves:
         raise CheckpointError(f"the state {state!r:.60} has no arrays to save")
     for name, leaf in leaves.items():
-        if not hasattr(leaf, "dtype") and not isinstance(leaf, bool | int | float):
+        if not isinstance(leaf, jax.Array | np.ndarray | np.generic | float | int):
             raise CheckpointError(
                 f"{name} is {leaf!r:.60}; wanted arrays, in any pytree"
             )
@@ -65,7 +72,7 @@ def restore_targets(like: Any, shardings: Any) -> Any:
         tree = jax.tree.map(lambda x: getattr(x, "sharding", None) or here, like)
     elif isinstance(shardings, jax.sharding.Sharding):
         tree = jax.tree.map(lambda _: shardings, like)
-    elif hasattr(shardings, "in_shardings"):
+    elif isinstance(shardings, _Plan):
         tree = _of_plan(like, shardings)
     else:
         tree = shardings

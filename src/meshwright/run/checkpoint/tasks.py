@@ -9,11 +9,13 @@ that defines the classes, and the other way round.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import jax
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
+from jax.tree_util import DictKey, FlattenedIndexKey, GetAttrKey, SequenceKey
 
 from meshwright.errors import CheckpointError
 from meshwright.machine import Mesh
@@ -38,17 +40,20 @@ def _structure(tree: Any, numbers: Any) -> Any:
     children, _ = jax.tree_util.tree_flatten_with_path(
         tree, is_leaf=lambda x: x is not tree
     )
-    if isinstance(tree, list | tuple) and not hasattr(tree, "_fields"):
+    if type(tree) in (list, tuple):  # a named tuple is of a class of its own
         return [_structure(child, numbers) for _, child in children]
     return {_key(path[0]): _structure(child, numbers) for path, child in children}
 
 
 def _key(entry: Any) -> str:
     """The name of a child in its container."""
-    for attribute in ("key", "name", "idx"):
-        if hasattr(entry, attribute):
-            return str(getattr(entry, attribute))
-    return str(entry)
+    match entry:
+        case DictKey(key=name) | FlattenedIndexKey(key=name) | GetAttrKey(name=name):
+            return str(name)
+        case SequenceKey(idx=number):
+            return str(number)
+        case _:
+            return str(entry)
 
 
 def _filled(structure: Any, leaves: Sequence[Any]) -> Any:
@@ -97,10 +102,11 @@ class CheckpointTasks:
         return run(checkpoints, argument, devices, arrays)
 
     def close(self) -> None:
-        """Wait for what was saved, and let others write."""
-        while self._open:
-            _, checkpoints = self._open.popitem()
-            checkpoints.close()
+        """Wait for what was saved, and let others write; one failure stops no other."""
+        with ExitStack() as ends:
+            while self._open:
+                _, checkpoints = self._open.popitem()
+                ends.callback(checkpoints.close)
 
 
 def _newest(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from glob import glob, has_magic
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from meshwright.errors import RecipeError
 _WANTED = "wanted a function that returns a sequence of examples, with len() and [i]"
 
 
+@runtime_checkable
 class Examples(Protocol):
     """A sequence of examples, read in any order."""
 
@@ -30,7 +31,7 @@ def open_source(part: DataPart) -> Examples:
     """The examples that a recipe names; `RecipeError` if there are none."""
     if part.source:
         _, source = call_named(part.source, part.options, "data", _WANTED)
-        if not hasattr(source, "__len__") or not hasattr(source, "__getitem__"):
+        if not isinstance(source, Examples):
             raise RecipeError(f"{part.source} returned {source!r:.60}; {_WANTED}")
     elif part.tokens:
         source = _open_tokens(Path(part.tokens), part.sequence)

@@ -15,7 +15,7 @@ _WANTED = "wanted a function that returns (init, loss), such as `return init, lo
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrainModel:
-    """What is trained.
+    """The model to train.
 
     init: makes the parameters from a key. loss: of (parameters, batch), or of (parameters,
     batch, key) if `takes_key`. schedules: lists of tactics of the module, by name.

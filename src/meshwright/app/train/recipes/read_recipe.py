@@ -4,11 +4,11 @@ import re
 import tomllib
 import types
 from collections.abc import Mapping
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from typing import Any, NoReturn, get_args, get_origin, get_type_hints
 
-from meshwright.app.train.recipes.recipe import Recipe
+from meshwright.app.train.recipes.recipe import EntryError, Recipe
 from meshwright.errors import RecipeError, did_you_mean
 
 _KINDS = {
@@ -79,12 +79,11 @@ class _Reader:
         try:
             return kind(**values)
         except RecipeError as error:
-            entry = str(error).split(" ")[0].strip("[]")
-            self.fail(entry if entry in self.lines else path, str(error))
+            self.fail(_entry_of(error, path, self.lines), str(error))
 
     def value(self, kind: Any, entry: object, path: str) -> Any:
         """The value of an entry, which must be of the field's kind."""
-        if hasattr(kind, "__dataclass_fields__"):
+        if isinstance(kind, type) and is_dataclass(kind):
             return self.record(kind, entry, path)
         if isinstance(kind, types.UnionType):
             chosen = get_args(kind)
@@ -118,6 +117,12 @@ class _Reader:
             key: self.plain(inner, each, _joined(path, key))
             for key, each in entry.items()
         }
+
+
+def _entry_of(error: RecipeError, path: str, lines: Mapping[str, int]) -> str:
+    """The entry whose line an error in a table names: the wrong one, or the table."""
+    named = error.entry if isinstance(error, EntryError) else ""
+    return named if named in lines else path
 
 
 def _joined(path: str, key: str) -> str:

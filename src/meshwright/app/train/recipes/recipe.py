@@ -10,6 +10,17 @@ from typing import Any
 from meshwright.errors import RecipeError
 
 
+class EntryError(RecipeError):
+    """An entry of a recipe has a value that is not allowed.
+
+    entry: its dotted path, such as "run.steps", for the line in the file.
+    """
+
+    def __init__(self, what: str, entry: str = "") -> None:
+        super().__init__(what)
+        self.entry = entry
+
+
 @dataclass(frozen=True, slots=True)
 class ModelPart:
     """The model.
@@ -50,18 +61,23 @@ class DataPart:
     def __post_init__(self) -> None:
         given = [name for name in ("text", "tokens", "source") if getattr(self, name)]
         if len(given) != 1:
-            raise RecipeError(
+            raise EntryError(
                 f"[data] names {' and '.join(given) or 'no examples'}; wanted one of text, "
-                "tokens and source"
+                "tokens and source",
+                "data",
             )
         _require_least(self, "data", batch=1, seed=0)
         if not self.source and self.sequence < 1:
-            raise RecipeError(
+            raise EntryError(
                 f"data.sequence is {self.sequence}; wanted the tokens of an example, 1 or "
-                "more"
+                "more",
+                "data.sequence",
             )
         if not 0 <= self.held_out < 1:
-            raise RecipeError(f"data.held_out is {self.held_out}; wanted 0 to 0.99")
+            raise EntryError(
+                f"data.held_out is {self.held_out}; wanted 0 to 0.99",
+                "data.held_out",
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +106,7 @@ class SchedulePart:
 
 @dataclass(frozen=True, slots=True)
 class PartitionPart:
-    """How the step is cut.
+    """The mesh and the tactics of the step.
 
     mesh: axis sizes by name; at most one is -1, for all devices that are left.
     tactics: the name of a schedule of the model's module; or tactics in order, as text:
@@ -110,9 +126,10 @@ class PartitionPart:
         unknown = [axis for axis, size in self.mesh.items() if size == -1]
         wrong = [f"{a}={n}" for a, n in self.mesh.items() if n != -1 and n < 1]
         if wrong or len(unknown) > 1 or not self.mesh:
-            raise RecipeError(
+            raise EntryError(
                 f"partition.mesh is {dict(self.mesh)}; wanted sizes of 1 or more, and at "
-                "most one -1"
+                "most one -1",
+                "partition.mesh",
             )
 
 
@@ -139,7 +156,7 @@ class RunPart:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointPart:
-    """What is saved; `mw.Checkpoints` says what the other entries mean.
+    """The retention policy; `mw.Checkpoints` says what the other entries mean.
 
     save_every: steps between checkpoints; 0 saves only at the end.
     """
@@ -205,9 +222,10 @@ class Recipe:
 
     def __post_init__(self) -> None:
         if self.run.evaluate_every and not self.data.held_out:
-            raise RecipeError(
+            raise EntryError(
                 "run.evaluate_every needs examples to evaluate; add data.held_out = 0.05, "
-                "say"
+                "say",
+                "run.evaluate_every",
             )
 
 
@@ -215,6 +233,7 @@ def _require_least(part: Any, table: str, **least: int) -> None:
     """Raise `RecipeError` for the first number below its least value."""
     for name, value in least.items():
         if getattr(part, name) < value:
-            raise RecipeError(
-                f"{table}.{name} is {getattr(part, name)}; wanted {value} or more"
+            raise EntryError(
+                f"{table}.{name} is {getattr(part, name)}; wanted {value} or more",
+                f"{table}.{name}",
             )

@@ -1,4 +1,4 @@
-"""Places of replicas: devices of this process, or slices of a cluster."""
+"""Executors of replicas: devices of this process, or slices of a cluster."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,8 +10,8 @@ from meshwright.app.replicate.crew import fetch
 from meshwright.run.cluster.client import Slice
 from meshwright.run.local import find_devices
 
-Place = Callable[[Callable[[Any, Any], Any]], Callable[[Any, Any], Any]]
-"""From a function of state and batch to one that runs at a place and waits for results."""
+Executor = Callable[[Callable[[Any, Any], Any]], Callable[[Any, Any], Any]]
+"""From a function of state and batch to one that runs on a device and waits for results."""
 
 
 def num_devices_for(replicas: int) -> int:
@@ -20,14 +20,14 @@ def num_devices_for(replicas: int) -> int:
     return max(n for n in range(1, min(found, replicas) + 1) if replicas % n == 0)
 
 
-def on_devices(replicas: int, num_devices: int) -> list[Place]:
-    """A place on a device of this process for each replica."""
+def on_devices(replicas: int, num_devices: int) -> list[Executor]:
+    """An executor on a device of this process for each replica."""
     devices = find_devices()[:num_devices]
     return [_on_device(devices[i * num_devices // replicas]) for i in range(replicas)]
 
 
-def _on_device(device: Any) -> Place:
-    def place(fn: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+def _on_device(device: Any) -> Executor:
+    def execute(fn: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
         compiled = jax.jit(fn)
 
         def run(state: Any, batch: Any) -> Any:
@@ -36,20 +36,20 @@ def _on_device(device: Any) -> Place:
 
         return run
 
-    return place
+    return execute
 
 
-def on_slices(slices: Sequence[Slice]) -> list[Place]:
-    """A place on each slice of a cluster; states and results pass through this process."""
+def on_slices(slices: Sequence[Slice]) -> list[Executor]:
+    """An executor on each slice of a cluster; this process passes states and results on."""
     return [_on_slice(part) for part in slices]
 
 
-def _on_slice(part: Slice) -> Place:
-    def place(fn: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+def _on_slice(part: Slice) -> Executor:
+    def execute(fn: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
         step = partition(fn, part)
         return lambda state, batch: fetch(step(state, batch))
 
-    return place
+    return execute
 
 
 def bring_home(tree: Any) -> Any:

@@ -1,0 +1,87 @@
+"""Writing of one checkpoint: the record beside a state, and Orbax, which commits both."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from meshwright.errors import CheckpointError
+from meshwright.run.checkpoint.directory import TRASH
+from meshwright.run.checkpoint.fingerprint import fingerprints
+from meshwright.run.checkpoint.orbax_import import import_orbax
+from meshwright.run.checkpoint.reading import ABOUT, STATE
+from meshwright.run.checkpoint.retention import Retention
+from meshwright.run.checkpoint.state_leaves import describe_leaf, named_leaves
+
+
+class PlanText(Protocol):
+    """A plan, which can be written as JSON."""
+
+    def to_json(self) -> str: ...
+
+
+def open_manager(directory: Path, retention: Retention) -> Any:
+    """Orbax's manager of a directory; it removes what a killed writer left behind."""
+    orbax = import_orbax()
+    options = orbax.CheckpointManagerOptions(
+        preservation_policy=retention.policy(),
+        best_fn=retention.score,  # makes Orbax write the metrics
+        todelete_subdir=TRASH,
+        cleanup_tmp_directories=True,
+        save_root_metadata=False,
+    )
+    return orbax.CheckpointManager(str(directory), options=options)
+
+
+def describe_save(
+    step: int,
+    state: Any,
+    plan: PlanText | str | None,
+    position: Any,
+    metrics: Mapping[str, float] | None,
+) -> dict[str, Any]:
+    """The fields of `Saved` for a state, as JSON; computes the fingerprints."""
+    leaves = named_leaves(state)
+    sums = fingerprints(list(leaves.values()))
+    return {
+        "step": step,
+        "position": position,
+        "metrics": {name: float(x) for name, x in (metrics or {}).items()},
+        "plan": plan if isinstance(plan, str | None) else plan.to_json(),
+        "saved_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "arrays": {
+            name: describe_leaf(leaf) | {"fingerprint": each}
+            for (name, leaf), each in zip(leaves.items(), sums, strict=True)
+        },
+    }
+
+
+def save_arguments(state: Any, about: Mapping[str, Any]) -> Any:
+    """Orbax's arguments to save a state and its description."""
+    arguments = import_orbax().args
+    return arguments.Composite(
+        **{
+            STATE: arguments.StandardSave({STATE: state}),
+            ABOUT: arguments.JsonSave(about),
+        }
+    )
+
+
+def require_step(step: object) -> None:
+    """Raise `CheckpointError` unless a step is a whole number, 0 or more."""
+    if isinstance(step, bool) or not isinstance(step, int) or step < 0:
+        raise CheckpointError(f"step is {step!r}; wanted a number, 0 or more")
+
+
+@contextmanager
+def as_checkpoint_error(what: str) -> Generator[None]:
+    """A body in which what Orbax raises becomes a `CheckpointError`."""
+    try:
+        yield
+    except CheckpointError:
+        raise
+    except Exception as error:
+        raise CheckpointError(f"{what}: {error}") from error
