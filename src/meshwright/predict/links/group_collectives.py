@@ -19,6 +19,7 @@ from meshwright.predict.links.collective import (
 from meshwright.predict.links.double_tree import double_tree_load
 from meshwright.predict.links.rings import (
     Path,
+    by_level,
     joint_latency_s,
     joint_ring_bytes_per_s,
     num_detours,
@@ -62,6 +63,8 @@ def group_collective_s(
     if library is Library.TREE and collective is Collective.ALL_REDUCE:
         return tree_all_reduce_s(num_bytes, group)
     if collective in (Collective.REDUCE, Collective.BROADCAST):
+        if library is Library.LEVELS:
+            return levelwise_chain_s(num_bytes, group)
         return chain_s(num_bytes, group)
     gather_s = _GATHER_S[library](num_bytes, group.segments, group.idle_share)
     return 2 * gather_s if collective is Collective.ALL_REDUCE else gather_s
@@ -78,6 +81,20 @@ def chain_s(num_bytes: float, group: Group) -> float:
     """Seconds of a reduce or broadcast that is pipelined from device to device."""
     rate = joint_ring_bytes_per_s(group.segments, group.idle_share, path=Path.CHAIN)
     return num_bytes / rate + joint_latency_s(group.segments)
+
+
+def levelwise_chain_s(num_bytes: float, group: Group) -> float:
+    """Seconds of a reduce or broadcast that goes level by level.
+
+    Only one device of each joined group takes part in the next level.
+    """
+    total, inside = 0.0, 1
+    for _, parts in by_level(group.segments):
+        idle_share = group.idle_share * inside
+        rate = joint_ring_bytes_per_s(parts, idle_share, path=Path.CHAIN)
+        total += num_bytes / rate + joint_latency_s(parts)
+        inside *= num_devices(parts)
+    return total
 
 
 def tree_all_reduce_s(num_bytes: float, group: Group) -> float:
