@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from meshwright.partitioner.tactics import (
         FIRST_DIVISIBLE,
         REPLICATED,
+        by_levels,
         cut,
         data_parallel,
         expert_parallel,
@@ -77,6 +78,7 @@ __all__ = [
     "TunedTiles",
     "auto",
     "autoplan",
+    "by_levels",
     "calibrate",
     "cluster",
     "cut",
@@ -117,9 +119,9 @@ _HOMES = {
     "compile.tune.tuned": ("TunedLayouts",),
     "machine.hierarchy": ("placements",),
     "partitioner.tactics": (
-        "FIRST_DIVISIBLE", "REPLICATED", "cut", "data_parallel", "expert_parallel",
-        "fsdp", "megatron", "pin", "recompute", "replicate", "sequence_parallel", "shard",
-        "zero",
+        "FIRST_DIVISIBLE", "REPLICATED", "by_levels", "cut", "data_parallel",
+        "expert_parallel", "fsdp", "megatron", "pin", "recompute", "replicate",
+        "sequence_parallel", "shard", "zero",
     ),
     "planner.tactics.auto": ("auto",),
     "predict.reductions": ("reductions",),

@@ -32,10 +32,11 @@ from meshwright.app.record.plan_record import (
 )
 from meshwright.errors import MeshError, PlanError
 from meshwright.machine import Machine, Mesh, load_machine
-from meshwright.partitioner.tactics import Tactic
+from meshwright.partitioner.tactics import ByLevels, Tactic, by_levels
 from meshwright.predict.energy import Location, find_location
 from meshwright.predict.estimate import estimate
 from meshwright.predict.figures import make_figures
+from meshwright.predict.levels_that_gain import levels_that_gain
 from meshwright.program.capture.arguments import Names, Numbers
 
 if TYPE_CHECKING:
@@ -111,6 +112,16 @@ class Plan(PlanRecord):
         if len(devices) != len(order):
             raise MeshError(f"{len(devices)} devices do not fill mesh {self.mesh}")
         return Mesh(self.mesh.shape, [devices[place] for place in order])
+
+    def proposed_levels(self) -> tuple[ByLevels, ...]:
+        """Tactics that split all-reduces across the machine's levels, where that gains.
+
+        By the prices of reduction programs (`mw.reductions`), for each axis apart; add
+        them to the plan's tactics and compare the steps. Raises `PlanError` for a plan
+        without an estimate.
+        """
+        found = levels_that_gain(estimate_of(self), self.mesh)
+        return tuple(by_levels(axis, sizes) for axis, sizes in found.items())
 
     def with_tokens(self, per_step: int) -> Plan:
         """This plan with a given number of tokens per step, whatever its inputs contain."""
