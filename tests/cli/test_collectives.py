@@ -9,7 +9,10 @@ def test_placements_are_listed_with_their_fastest_programs(run):
     done = run(*CASE, "--machine", "h100", "--hierarchy", "4,8", "--top", "1")
     assert done.status == 0, done.err
     lines = done.out.splitlines()
-    assert [line.split("  ")[0] for line in lines[1:]] == ["[[2 1] [2 8]]", "[[1 2] [4 4]]"]
+    assert [line.split("  ")[0] for line in lines[1:]] == [
+        "[[2 1] [2 8]]",
+        "[[1 2] [4 4]]",
+    ]
 
 
 def test_without_a_machine_programs_have_no_times(run):

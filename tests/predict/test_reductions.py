@@ -90,7 +90,9 @@ def test_a_hierarchy_of_another_machine_says_so():
 def test_print_and_json():
     programs = found([2, 16], [[2, 16]], [0])
     text = str(programs)
-    assert text.startswith("47 programs for all_reduce over axes 0 of [[2 16]] on p2-a100")
+    assert text.startswith(
+        "47 programs for all_reduce over axes 0 of [[2 16]] on p2-a100"
+    )
     assert text.endswith("and 37 more")
     data = json.loads(programs.to_json())
     assert data["programs"][0]["program"] == BEST

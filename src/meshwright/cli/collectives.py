@@ -12,7 +12,7 @@ from meshwright.cli.arguments.options import AsJson, MachineName, make_console
 from meshwright.errors import CollectiveError
 from meshwright.machine.hierarchy import placements, show_matrix
 from meshwright.machine.memory_size import size_bytes
-from meshwright.partitioner.collectives import MOST_STEPS, Goal
+from meshwright.partitioner.collectives import MOST_STEPS, ReductionGoal
 from meshwright.predict.links.group_collectives import Library
 from meshwright.predict.reductions import Reductions, reductions
 
@@ -27,8 +27,8 @@ def collectives_command(  # noqa: PLR0913  each is an option
     size: Annotated[
         str, typer.Option("--bytes", help="size of the value on a device: 1GiB")
     ] = "1GiB",
-    goal: Annotated[Goal, typer.Option(help="what the programs compute")] = (
-        Goal.ALL_REDUCE
+    goal: Annotated[ReductionGoal, typer.Option(help="what the programs compute")] = (
+        ReductionGoal.ALL_REDUCE
     ),
     library: Annotated[
         Library | None,
@@ -107,7 +107,9 @@ def _rows(found: Reductions, top: int) -> list[tuple[str, ...]]:
     plain = found.plain
     ranked = list(enumerate(found, 1))
     shown = [
-        pair for pair in ranked if pair[0] <= top or (pair[1] is plain and found.machine)
+        pair
+        for pair in ranked
+        if pair[0] <= top or (pair[1] is plain and found.machine)
     ]
     rows: list[tuple[str, ...]] = []
     for rank, each in shown:

@@ -63,7 +63,9 @@ def placements(hierarchy: Sequence[int], axes: Sequence[int]) -> Placements:
     return Placements(levels, sizes, matrices(sizes, levels))
 
 
-def require_placement(matrix: Sequence[Sequence[int]], hierarchy: Sequence[int]) -> Matrix:
+def require_placement(
+    matrix: Sequence[Sequence[int]], hierarchy: Sequence[int]
+) -> Matrix:
     """The matrix as tuples; raises `MeshError` unless its columns fill the hierarchy."""
     try:
         rows = tuple(whole_sizes(row, "a row of the placement") for row in matrix)
@@ -89,7 +91,9 @@ def require_placement(matrix: Sequence[Sequence[int]], hierarchy: Sequence[int])
 def whole_sizes(sizes: Sequence[int], what: str) -> tuple[int, ...]:
     """The sizes as a tuple; raises `MeshError` unless they are ints of 1 or more."""
     if isinstance(sizes, str) or not isinstance(sizes, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise MeshError(f"{what} is {sizes!r:.60}; wanted a list of ints, such as [4, 16]")
+        raise MeshError(
+            f"{what} is {sizes!r:.60}; wanted a list of ints, such as [4, 16]"
+        )
     found = tuple(sizes)
     if not found:
         raise MeshError(f"{what} is empty; wanted a list of ints, such as [4, 16]")

@@ -61,15 +61,13 @@ class Placement:
         return tuple(segment for axis in axes for segment in chosen[axis])
 
     def device_order(self) -> tuple[int, ...]:
-        """For each device of the mesh, in its row-major order, its place on the grid.
+        """The place on the grid of each device of the mesh, in the mesh's row-major order.
 
         The grid is counted row-major as well, the outermost dim first. With devices in
         the grid's order, `mw.Mesh(axes, [devices[i] for i in order])` is placed so.
         """
         columns = tuple(zip(*self.matrix, strict=True))
-        digits = [
-            tuple(product(*(range(size) for size in row))) for row in self.matrix
-        ]
+        digits = [tuple(product(*(range(size) for size in row))) for row in self.matrix]
         return tuple(_grid_index(each, columns) for each in product(*digits))
 
     def __str__(self) -> str:

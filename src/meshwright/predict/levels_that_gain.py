@@ -1,9 +1,11 @@
 """Mesh axes whose all-reduces are faster level by level on a machine."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 
-from meshwright.machine import Dim, Mesh
+from meshwright.machine import Machine, Mesh
+from meshwright.partitioner.propagate.sub_axes import SUB_AXIS
 from meshwright.predict.estimate import Estimate
 from meshwright.predict.reductions import reductions
 from meshwright.predict.simulate.timeline import collective_overlaps
@@ -16,8 +18,8 @@ _LEAST_GAIN = 1.01
 def levels_that_gain(found: Estimate, mesh: Mesh) -> Mapping[str, tuple[int, ...]]:
     """Sizes at each level, outermost first, of axes whose all-reduces gain by them.
 
-    mesh: the user's; axes that lowering has split already are left out. The gain is that
-    of the fastest reduction program for the largest all-reduce along the axis.
+    mesh: the user's. The gain is that of the fastest reduction program for the largest
+    all-reduce along the axis.
     """
     largest: dict[str, int] = {}
     for fusion, _, _ in collective_overlaps(found.timeline):
@@ -25,36 +27,46 @@ def levels_that_gain(found: Estimate, mesh: Mesh) -> Mapping[str, tuple[int, ...
             for axis in fusion.root.params["axes"]:
                 size = num_bytes(fusion.root.operands[0])
                 largest[axis] = max(size, largest.get(axis, 0))
-    rows = dict(zip(found.mesh.axes, found.placement.matrix, strict=True))
     sizes: dict[str, tuple[int, ...]] = {}
     for axis in mesh.axes:
-        if axis in largest and axis in rows:
-            levels = _level_sizes(rows[axis], found.machine.grid)
-            if len(levels) > 1 and _gains(found, axis, largest[axis]):
-                sizes[axis] = levels
+        rows = [i for i, each in enumerate(found.mesh.axes) if _is_part(each, axis)]
+        size = max((largest.get(found.mesh.axes[i], 0) for i in rows), default=0)
+        levels = _level_sizes([found.placement.matrix[i] for i in rows], found.machine)
+        if size and len(levels) > 1 and _gains(found, rows, size):
+            sizes[axis] = levels
     return sizes
 
 
-def _level_sizes(row: tuple[int, ...], grid: tuple[Dim, ...]) -> tuple[int, ...]:
-    """The devices of an axis at each level, outermost first; levels of one are left out."""
-    sizes: list[int] = []
-    pairs = zip(row, grid, strict=True)
-    for _, dims in groupby(pairs, key=lambda pair: pair[1].level):
-        size = 1
-        for extent, _ in dims:
-            size *= extent
-        if size > 1:
-            sizes.append(size)
-    return tuple(sizes)
+def _is_part(sub_axis: str, axis: str) -> bool:
+    """Whether an axis of the lowered program is a mesh axis, or a sub-axis of it."""
+    return sub_axis.partition(SUB_AXIS)[0] == axis
 
 
-def _gains(found: Estimate, axis: str, size: int) -> bool:
+def _level_sizes(rows: Sequence[tuple[int, ...]], machine: Machine) -> tuple[int, ...]:
+    """The devices of an axis at each level, outermost first; levels of one are left out.
+
+    rows: those of its sub-axes. Empty if a minor sub-axis lies on an outer level.
+    """
+    parts = [
+        (machine.levels.index(dim.level), extent)
+        for row in rows
+        for dim, extent in zip(machine.grid, row, strict=True)
+        if extent > 1
+    ]
+    order = [-level for level, _ in parts]
+    if order != sorted(order):
+        return ()
+    groups = groupby(parts, key=lambda part: part[0])
+    return tuple(math.prod(extent for _, extent in group) for _, group in groups)
+
+
+def _gains(found: Estimate, rows: Sequence[int], size: int) -> bool:
     """Whether the fastest program for an all-reduce is worth a change."""
     grid, matrix = found.machine.grid, found.placement.matrix
     programs = reductions(
         [dim.extent for dim in grid],
         matrix,
-        [found.mesh.axes.index(axis)],
+        rows,
         machine=found.machine,
         num_bytes=size,
         most_steps=3,

@@ -18,10 +18,10 @@ from meshwright.machine.hierarchy import (
 from meshwright.machine.placement import Matrix, Segment
 from meshwright.partitioner.collectives import (
     MOST_STEPS,
-    Collective,
+    CollectiveKind,
     Form,
-    Goal,
-    Instruction,
+    ReductionGoal,
+    ReductionStep,
     parse_program,
     require_correct,
     show_program,
@@ -42,7 +42,7 @@ _SHOWN = 10
 class TimedProgram:
     """A reduction program, and its seconds on a machine; None without a machine."""
 
-    program: tuple[Instruction, ...]
+    program: tuple[ReductionStep, ...]
     seconds: float | None = None
 
     def __str__(self) -> str:
@@ -81,7 +81,7 @@ class ReductionCase:
         columns = zip(*self.matrix, strict=True)
         return [math.prod(column[a] for a in self.reduce_axes) for column in columns]
 
-    def group(self, step: Instruction, machine: Machine) -> Group:
+    def group(self, step: ReductionStep, machine: Machine) -> Group:
         """The segments over which each group of a step extends, and its idle siblings."""
         segments: list[Segment] = []
         for level in step.levels(len(self.factors)):
@@ -106,7 +106,7 @@ class Reductions:
     """
 
     case: ReductionCase
-    goal: Goal
+    goal: ReductionGoal
     programs: tuple[TimedProgram, ...]
     machine: str = ""
     library: Library | None = None
@@ -165,7 +165,9 @@ class Reductions:
             f"{', '.join(map(str, case.reduce_axes)) or 'none'} of "
             f"{show_matrix(case.matrix)}{where}"
         )
-        lines = [f"  {_milliseconds(p.seconds):>12}  {p}" for p in self.programs[:_SHOWN]]
+        lines = [
+            f"  {_milliseconds(p.seconds):>12}  {p}" for p in self.programs[:_SHOWN]
+        ]
         left = len(self) - len(lines)
         return "\n".join([head, *lines, *([f"  and {left} more"] if left > 0 else [])])
 
@@ -181,7 +183,7 @@ def reductions(  # noqa: PLR0913  a case, and the options of its prices
     *,
     machine: str | Path | Machine | None = None,
     num_bytes: float = 2**30,
-    goal: str | Goal = Goal.ALL_REDUCE,
+    goal: str | ReductionGoal = ReductionGoal.ALL_REDUCE,
     library: str | Library | None = None,
     most_steps: int = MOST_STEPS,
 ) -> Reductions:
@@ -205,7 +207,7 @@ def reductions(  # noqa: PLR0913  a case, and the options of its prices
     sizes = whole_sizes(hierarchy, "hierarchy")
     matrix = require_placement(placement, sizes)
     case = ReductionCase(sizes, matrix, _require_axes(reduce_axes, len(matrix)))
-    wanted = _member(Goal, goal, "goal")
+    wanted = _member(ReductionGoal, goal, "goal")
     programs = synthesize(case.factors, wanted, most_steps)
     if machine is None:
         return Reductions(case, wanted, tuple(map(TimedProgram, programs)))
@@ -218,7 +220,7 @@ def reductions(  # noqa: PLR0913  a case, and the options of its prices
     return Reductions(case, wanted, tuple(timed), on.name, timer.library, num_bytes)
 
 
-def _member[T: (Goal, Library)](kind: type[T], given: object, what: str) -> T:
+def _member[T: (ReductionGoal, Library)](kind: type[T], given: object, what: str) -> T:
     """The member of an enum by its value."""
     for member in kind:
         if given in (member, member.value):
@@ -257,32 +259,34 @@ class _Timer:
         self.case = case
         self.machine = machine
         self.num_bytes = num_bytes
-        whole = case.group(Instruction(Collective.ALL_REDUCE, Form.INSIDE, 0), machine)
+        whole = case.group(
+            ReductionStep(CollectiveKind.ALL_REDUCE, Form.INSIDE, 0), machine
+        )
         own = Library.RING if is_one_ring(whole.segments) else Library.LEVELS
         self.library = library or own
-        self._known: dict[tuple[Instruction, float], float] = {}
+        self._known: dict[tuple[ReductionStep, float], float] = {}
 
-    def seconds(self, program: Sequence[Instruction], goal: Goal) -> float:
+    def seconds(self, program: Sequence[ReductionStep], goal: ReductionGoal) -> float:
         """Seconds of a correct program, step after step.
 
         The first device always holds chunks, and devices that hold some hold as many.
         """
         held, total = self.num_bytes, 0.0
-        if goal is Goal.ALL_GATHER:
+        if goal is ReductionGoal.ALL_GATHER:
             held /= math.prod(self.case.factors)
         for step in program:
             size = math.prod(self.case.factors[i] for i in self._levels(step))
-            if step.collective is Collective.ALL_GATHER:
+            if step.collective is CollectiveKind.ALL_GATHER:
                 held *= size
             total += self._step_s(step, held)
-            if step.collective is Collective.REDUCE_SCATTER:
+            if step.collective is CollectiveKind.REDUCE_SCATTER:
                 held /= size
         return total
 
-    def _levels(self, step: Instruction) -> range:
+    def _levels(self, step: ReductionStep) -> range:
         return step.levels(len(self.case.factors))
 
-    def _step_s(self, step: Instruction, held: float) -> float:
+    def _step_s(self, step: ReductionStep, held: float) -> float:
         key = step, held
         if key not in self._known:
             group = self.case.group(step, self.machine)
@@ -290,4 +294,3 @@ class _Timer:
                 step.collective, held, group, self.library
             )
         return self._known[key]
-

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from meshwright.errors import CollectiveError
 from meshwright.partitioner.collectives import (
-    Collective,
+    CollectiveKind,
     Form,
-    Goal,
-    Instruction,
+    ReductionGoal,
+    ReductionStep,
     parse_program,
     require_correct,
     show_program,
@@ -24,7 +24,7 @@ EXAMPLE = (1, 2, 2, 4)
 
 
 def groups(form, depth, under=None):
-    return Instruction(Collective.ALL_REDUCE, form, depth, under).groups(EXAMPLE)
+    return ReductionStep(CollectiveKind.ALL_REDUCE, form, depth, under).groups(EXAMPLE)
 
 
 def test_the_groups_of_p2s_example():
@@ -33,7 +33,9 @@ def test_the_groups_of_p2s_example():
     )
     assert groups(Form.PARALLEL, 3, 2)[0] == (0, 4)
     assert len(groups(Form.PARALLEL, 3, 2)) == 8
-    assert groups(Form.PARALLEL, 3, 1) == tuple((i, i + 4, i + 8, i + 12) for i in range(4))
+    assert groups(Form.PARALLEL, 3, 1) == tuple(
+        (i, i + 4, i + 8, i + 12) for i in range(4)
+    )
     assert groups(Form.MASTER, 3, 1) == ((0, 4, 8, 12),)
     assert [len(g) for g in groups(Form.INSIDE, 2)] == [8, 8]
     assert [len(g) for g in groups(Form.PARALLEL, 2, 1)] == [2] * 8
@@ -72,8 +74,10 @@ FACTORS = st.lists(st.integers(2, 4), min_size=1, max_size=3).map(tuple)
 
 
 @settings(max_examples=40, deadline=None)
-@given(FACTORS, st.sampled_from(Goal), st.data())
-def test_every_synthesised_program_leads_from_the_start_to_the_goal(factors, goal, data):
+@given(FACTORS, st.sampled_from(ReductionGoal), st.data())
+def test_every_synthesised_program_leads_from_the_start_to_the_goal(
+    factors, goal, data
+):
     programs = synthesize(factors, goal)
     program = data.draw(st.sampled_from(programs))
     assert why_wrong(program, factors, goal) is None
@@ -81,7 +85,7 @@ def test_every_synthesised_program_leads_from_the_start_to_the_goal(factors, goa
 
 def numbers(program, factors, values):
     """What devices hold after a program, with numbers in place of masks."""
-    state = Goal.ALL_REDUCE.start(len(values))
+    state = ReductionGoal.ALL_REDUCE.start(len(values))
     for step in program:
         state = run_step(state, step, factors)
     return [

@@ -7,7 +7,7 @@ import pytest
 
 from meshwright.errors import CollectiveError
 from meshwright.machine.hierarchy import placements
-from meshwright.partitioner.collectives import Goal, synthesize, why_wrong
+from meshwright.partitioner.collectives import ReductionGoal, synthesize, why_wrong
 from meshwright.partitioner.collectives.synthesis import instructions
 from meshwright.predict.reductions import reductions
 
@@ -21,7 +21,7 @@ def test_programs_by_size():
     assert synthesize((1, 1)) == ((),)
 
 
-@pytest.mark.parametrize("goal", Goal)
+@pytest.mark.parametrize("goal", ReductionGoal)
 @pytest.mark.parametrize("factors", [(3,), (2, 3), (3, 2), (4, 4)])
 def test_programs_are_those_of_trying_everything(factors, goal):
     every = instructions(factors)

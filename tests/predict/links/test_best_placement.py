@@ -47,16 +47,22 @@ def test_no_placement_is_faster_by_more_than_a_thousandth(machine, model, traffi
 
 @given(MACHINE, TRAFFIC)
 def test_seconds_of_all_are_the_sum_of_each(machine, traffic):
-    placement = place_mesh(Mesh({"data": machine.num_devices // 4, "model": 4}), machine)
+    placement = place_mesh(
+        Mesh({"data": machine.num_devices // 4, "model": 4}), machine
+    )
     each = sum(
-        t.runs * COLLECTIVE_S[t.kind](t.num_bytes, placement.of(t.axes)) for t in traffic
+        t.runs * COLLECTIVE_S[t.kind](t.num_bytes, placement.of(t.axes))
+        for t in traffic
     )
     assert traffic_s(traffic, placement) == pytest.approx(each, rel=1e-6)
 
 
 def test_heavy_traffic_of_the_last_axis_goes_inside_the_nodes():
     mesh, machine = Mesh({"data": 8, "model": 4}), load_machine("h100", 32)
-    heavy = [Traffic("all_reduce", ("model",), 1e9), Traffic("all_reduce", ("data",), 1e6)]
+    heavy = [
+        Traffic("all_reduce", ("model",), 1e9),
+        Traffic("all_reduce", ("data",), 1e6),
+    ]
     usual, best = place_mesh(mesh, machine), best_placement(heavy, mesh, machine)
     assert usual.matrix == ((1, 8), (4, 1))
     assert best.matrix == ((4, 2), (1, 4))

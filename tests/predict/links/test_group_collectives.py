@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from meshwright.machine import Dim, Kind, Level
 from meshwright.machine.placement import Segment
-from meshwright.partitioner.collectives import Collective
+from meshwright.partitioner.collectives import CollectiveKind
 from meshwright.predict.links.collective import COLLECTIVE_S
 from meshwright.predict.links.double_tree import double_tree_load
 from meshwright.predict.links.group_collectives import (
@@ -19,9 +19,15 @@ TORUS = Level("ici", Kind.TORUS, (16, 16), 45e9, 1e-6, wraps_at=4)
 SWITCH = Level("nvswitch", Kind.SWITCH, (16,), 270e9, 1e-6)
 CARD = Level("network", Kind.SWITCH, (64,), 8e9, 1e-5, group_links=1, one_ring=1)
 CARDS = Level("network", Kind.SWITCH, (64,), 8e9, 1e-5, one_ring=1)
-HOST = Level("nvlink", Kind.TORUS, (8,), 135e9, 0.0, wraps_at=8, detour_bytes_per_s=16e9)
+HOST = Level(
+    "nvlink", Kind.TORUS, (8,), 135e9, 0.0, wraps_at=8, detour_bytes_per_s=16e9
+)
 
-AR, RS, AG = Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.ALL_GATHER
+AR, RS, AG = (
+    CollectiveKind.ALL_REDUCE,
+    CollectiveKind.REDUCE_SCATTER,
+    CollectiveKind.ALL_GATHER,
+)
 B = 1e12
 """Bytes so many that latency does not count."""
 
@@ -121,7 +127,7 @@ def test_a_plan_pays_for_one_ring_where_the_machine_says_so(inside, collective):
     assert plan >= seconds(collective, segments, Library.LEVELS)
 
 
-@given(ONE_LEVEL, st.sampled_from(Collective), st.sampled_from(Library))
+@given(ONE_LEVEL, st.sampled_from(CollectiveKind), st.sampled_from(Library))
 def test_idle_siblings_never_slow_a_group_down(segments, collective, library):
     alone = seconds(collective, segments, library, idle=4)
     assert alone <= seconds(collective, segments, library)

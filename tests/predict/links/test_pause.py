@@ -66,7 +66,11 @@ def test_only_a_step_that_synchronizes_across_slices_waits(plans):
 
 def test_by_cost_no_step_crosses_slices_that_need_not():
     shapes = np.ones((4096, 64), np.float32), np.ones((64, 8), np.float32)
-    step = mw.partition(product, {"slice": 2, "data": 256}, [mw.shard({"x": 0}, "slice")])
+    step = mw.partition(
+        product, {"slice": 2, "data": 256}, [mw.shard({"x": 0}, "slice")]
+    )
     plan = step.plan(*shapes).on("tpu-v5e")
     assert "waiting" not in plan.breakdown
-    assert plan.figures.placement.startswith("slice 2 of 16 x ici at stride 8, data 2 x dcn")
+    assert plan.figures.placement.startswith(
+        "slice 2 of 16 x ici at stride 8, data 2 x dcn"
+    )

@@ -8,14 +8,14 @@ each device holds, and `synthesis.py` enumerates all programs that reach a goal.
 """
 
 from meshwright.partitioner.collectives.instruction import (
-    Collective,
+    CollectiveKind,
     Form,
-    Instruction,
+    ReductionStep,
     parse_program,
     show_program,
 )
 from meshwright.partitioner.collectives.semantics import (
-    Goal,
+    ReductionGoal,
     Refused,
     require_correct,
     why_wrong,
@@ -24,10 +24,10 @@ from meshwright.partitioner.collectives.synthesis import MOST_STEPS, synthesize
 
 __all__ = [
     "MOST_STEPS",
-    "Collective",
+    "CollectiveKind",
     "Form",
-    "Goal",
-    "Instruction",
+    "ReductionGoal",
+    "ReductionStep",
     "Refused",
     "parse_program",
     "require_correct",

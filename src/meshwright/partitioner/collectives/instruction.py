@@ -17,8 +17,8 @@ type Factors = tuple[int, ...]
 type Groups = tuple[tuple[int, ...], ...]
 
 
-class Collective(Enum):
-    """The collective that each group of an instruction runs; its root is the first device."""
+class CollectiveKind(Enum):
+    """The collective that each group runs; its root is the first device."""
 
     ALL_REDUCE = "all_reduce"
     REDUCE_SCATTER = "reduce_scatter"
@@ -40,19 +40,19 @@ class Form(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Instruction:
+class ReductionStep:
     """One step of a reduction program: a collective in each of several groups of devices.
 
     depth: depth of the nodes that are sliced. under: smaller depth of the nodes that join
     groups; None for `Form.INSIDE`.
 
-    >>> print(Instruction(Collective.REDUCE_SCATTER, Form.INSIDE, 1))
+    >>> print(ReductionStep(CollectiveKind.REDUCE_SCATTER, Form.INSIDE, 1))
     reduce_scatter inside 1
-    >>> print(Instruction(Collective.ALL_REDUCE, Form.MASTER, 1, 0))
+    >>> print(ReductionStep(CollectiveKind.ALL_REDUCE, Form.MASTER, 1, 0))
     all_reduce master 1 under 0
     """
 
-    collective: Collective
+    collective: CollectiveKind
     form: Form
     depth: int
     under: int | None = None
@@ -96,10 +96,10 @@ class Instruction:
         )
 
 
-type ReductionProgram = tuple[Instruction, ...]
+type ReductionProgram = tuple[ReductionStep, ...]
 
 
-def show_program(program: Sequence[Instruction]) -> str:
+def show_program(program: Sequence[ReductionStep]) -> str:
     """The text of a program, which `parse_program` reads: steps with `; ` between them."""
     return "; ".join(map(str, program))
 
@@ -118,7 +118,7 @@ def parse_program(text: str) -> ReductionProgram:
     return tuple(map(_parse_step, steps))
 
 
-def _parse_step(text: str) -> Instruction:
+def _parse_step(text: str) -> ReductionStep:
     found = _STEP.fullmatch(text)
     if found is None:
         raise CollectiveError(
@@ -126,10 +126,10 @@ def _parse_step(text: str) -> Instruction:
             "as 'reduce_scatter inside 1' or 'all_reduce parallel 1 under 0'"
         )
     name, form, depth, under = found.groups()
-    collectives, forms = [c.value for c in Collective], [f.value for f in Form]
+    collectives, forms = [c.value for c in CollectiveKind], [f.value for f in Form]
     for word, known in ((name, collectives), (form, forms)):
         if word not in known:
             hint = did_you_mean(word, known) or f"; there are {', '.join(known)}"
             raise CollectiveError(f"step {text!r:.60} has unknown word {word!r}{hint}")
     above = None if under is None else int(under)
-    return Instruction(Collective(name), Form(form), int(depth), above)
+    return ReductionStep(CollectiveKind(name), Form(form), int(depth), above)

@@ -12,10 +12,10 @@ from enum import Enum
 
 from meshwright.errors import CollectiveError
 from meshwright.partitioner.collectives.instruction import (
-    Collective,
+    CollectiveKind,
     Factors,
     Form,
-    Instruction,
+    ReductionStep,
 )
 
 type Chunk = tuple[int, int]
@@ -28,7 +28,7 @@ type State = tuple[Held, ...]
 """The chunks of all devices, by number of the device."""
 
 
-class Goal(Enum):
+class ReductionGoal(Enum):
     """The collective that a whole program computes.
 
     A reduce-scatter may leave its chunks on the devices in any order, and an all-gather
@@ -42,7 +42,7 @@ class Goal(Enum):
     def start(self, num_devices: int) -> State:
         """The chunks before the first step."""
         rows, every = range(num_devices), (1 << num_devices) - 1
-        if self is Goal.ALL_GATHER:
+        if self is ReductionGoal.ALL_GATHER:
             return tuple(((d, every),) for d in rows)
         return tuple(tuple((row, 1 << d) for row in rows) for d in rows)
 
@@ -53,9 +53,9 @@ class Goal(Enum):
         if any(mask != every for held in state for _, mask in held):
             return False
         held_rows = [[row for row, _ in held] for held in state]
-        if self is Goal.REDUCE_SCATTER:
+        if self is ReductionGoal.REDUCE_SCATTER:
             return sorted(held_rows) == [[row] for row in rows]
-        if self is Goal.ALL_GATHER:
+        if self is ReductionGoal.ALL_GATHER:
             held_rows = [sorted(held) for held in held_rows]
         return all(held == rows for held in held_rows)
 
@@ -74,7 +74,7 @@ class Refused:
         return f"step {self.step + 1}: {self.why}"
 
 
-def run_step(state: State, step: Instruction, factors: Factors) -> State | str:
+def run_step(state: State, step: ReductionStep, factors: Factors) -> State | str:
     """The chunks after a step, or why it is refused, in one sentence."""
     groups = step.groups(factors)
     if len(groups[0]) < 2:
@@ -95,7 +95,9 @@ def run_step(state: State, step: Instruction, factors: Factors) -> State | str:
 
 
 def why_wrong(
-    program: Sequence[Instruction], factors: Factors, goal: Goal = Goal.ALL_REDUCE
+    program: Sequence[ReductionStep],
+    factors: Factors,
+    goal: ReductionGoal = ReductionGoal.ALL_REDUCE,
 ) -> Refused | None:
     """The first step that breaks a program; None if it leads from start to goal."""
     state = goal.start(math.prod(factors))
@@ -113,7 +115,9 @@ def why_wrong(
 
 
 def require_correct(
-    program: Sequence[Instruction], factors: Factors, goal: Goal = Goal.ALL_REDUCE
+    program: Sequence[ReductionStep],
+    factors: Factors,
+    goal: ReductionGoal = ReductionGoal.ALL_REDUCE,
 ) -> None:
     """Raise `CollectiveError` with the step that breaks a program, if one does."""
     refused = why_wrong(program, factors, goal)
@@ -185,11 +189,11 @@ def _broadcast(group: Sequence[Held]) -> list[Held] | str:
 
 
 _RUN = {
-    Collective.ALL_REDUCE: _all_reduce,
-    Collective.REDUCE_SCATTER: _reduce_scatter,
-    Collective.ALL_GATHER: _all_gather,
-    Collective.REDUCE: _reduce,
-    Collective.BROADCAST: _broadcast,
+    CollectiveKind.ALL_REDUCE: _all_reduce,
+    CollectiveKind.REDUCE_SCATTER: _reduce_scatter,
+    CollectiveKind.ALL_GATHER: _all_gather,
+    CollectiveKind.REDUCE: _reduce,
+    CollectiveKind.BROADCAST: _broadcast,
 }
 
 

@@ -11,14 +11,14 @@ from itertools import product
 
 from meshwright.errors import CollectiveError
 from meshwright.partitioner.collectives.instruction import (
-    Collective,
+    CollectiveKind,
     Factors,
     Form,
     Groups,
-    Instruction,
     ReductionProgram,
+    ReductionStep,
 )
-from meshwright.partitioner.collectives.semantics import Goal, State, run_step
+from meshwright.partitioner.collectives.semantics import ReductionGoal, State, run_step
 
 MOST_STEPS = 5
 """Default limit of a program's size; for two levels, sizes 5 and 6 have no programs."""
@@ -28,7 +28,9 @@ _MOST_LEVELS = 5
 
 
 def synthesize(
-    factors: Factors, goal: Goal = Goal.ALL_REDUCE, most_steps: int = MOST_STEPS
+    factors: Factors,
+    goal: ReductionGoal = ReductionGoal.ALL_REDUCE,
+    most_steps: int = MOST_STEPS,
 ) -> tuple[ReductionProgram, ...]:
     """All programs of at most `most_steps` steps that reach a goal, the smallest first.
 
@@ -48,7 +50,7 @@ def synthesize(
 
 @cache
 def _programs(
-    num_levels: int, goal: Goal, most_steps: int
+    num_levels: int, goal: ReductionGoal, most_steps: int
 ) -> tuple[ReductionProgram, ...]:
     """All programs over a number of levels with several children."""
     factors = (2,) * num_levels
@@ -57,19 +59,19 @@ def _programs(
     return tuple(sorted(found, key=len))
 
 
-def instructions(factors: Factors) -> tuple[Instruction, ...]:
+def instructions(factors: Factors) -> tuple[ReductionStep, ...]:
     """All instructions with different groups, each with every collective."""
     by_groups: dict[Groups, tuple[Form, int, int | None]] = {}
     for depth in range(len(factors) + 1):
         joins = [(form, under) for form in _JOINING for under in range(depth)]
         for form, under in ((Form.INSIDE, None), *joins):
-            some = Instruction(Collective.ALL_REDUCE, form, depth, under)
+            some = ReductionStep(CollectiveKind.ALL_REDUCE, form, depth, under)
             groups = some.groups(factors)
             if len(groups[0]) > 1:
                 by_groups.setdefault(groups, (form, depth, under))
     return tuple(
-        Instruction(collective, *groups)
-        for groups, collective in product(by_groups.values(), Collective)
+        ReductionStep(collective, *groups)
+        for groups, collective in product(by_groups.values(), CollectiveKind)
     )
 
 
@@ -79,11 +81,11 @@ _JOINING = (Form.PARALLEL, Form.MASTER)
 class _Completions:
     """The programs that lead from a state to a goal, kept for each state."""
 
-    def __init__(self, factors: Factors, goal: Goal) -> None:
+    def __init__(self, factors: Factors, goal: ReductionGoal) -> None:
         self.factors = factors
         self.goal = goal
         self.instructions = instructions(factors)
-        self.next: dict[State, list[tuple[Instruction, State]]] = {}
+        self.next: dict[State, list[tuple[ReductionStep, State]]] = {}
         self.known: dict[tuple[State, int], tuple[ReductionProgram, ...]] = {}
 
     def of(self, state: State, steps: int) -> tuple[ReductionProgram, ...]:
@@ -101,7 +103,7 @@ class _Completions:
             )
         return self.known[key]
 
-    def _steps(self, state: State) -> list[tuple[Instruction, State]]:
+    def _steps(self, state: State) -> list[tuple[ReductionStep, State]]:
         """Each instruction that a state allows, with the state after it."""
         if state not in self.next:
             runs = [(i, run_step(state, i, self.factors)) for i in self.instructions]

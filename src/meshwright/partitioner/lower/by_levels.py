@@ -49,4 +49,3 @@ def _dim(x: Atom, parts: int) -> int | None:
     """The first dim that can be cut into equal parts; None if there is none."""
     dims = (dim for dim, size in enumerate(x.shape) if size % parts == 0 and size)
     return next(dims, None)
-

@@ -73,9 +73,7 @@ def by_levels(
     return ByLevels(axis, found, least_bytes)
 
 
-def level_sizes(
-    tactics: Sequence[object], mesh: Mesh
-) -> Mapping[str, tuple[int, ...]]:
+def level_sizes(tactics: Sequence[object], mesh: Mesh) -> Mapping[str, tuple[int, ...]]:
     """The sizes into which tactics split axes, by axis; `TacticError` if they cannot."""
     sizes: dict[str, tuple[int, ...]] = {}
     for tactic in tactics:

@@ -11,7 +11,7 @@ from enum import Enum
 
 from meshwright.machine import Kind
 from meshwright.machine.placement import Segment
-from meshwright.partitioner.collectives import Collective
+from meshwright.partitioner.collectives import CollectiveKind
 from meshwright.predict.links.collective import (
     joint_all_gather_s,
     levelwise_all_gather_s,
@@ -52,7 +52,7 @@ class Group:
 
 
 def group_collective_s(
-    collective: Collective, num_bytes: float, group: Group, library: Library
+    collective: CollectiveKind, num_bytes: float, group: Group, library: Library
 ) -> float:
     """Seconds of a collective in each group.
 
@@ -60,14 +60,14 @@ def group_collective_s(
     """
     if num_devices(group.segments) < 2:
         return 0.0
-    if library is Library.TREE and collective is Collective.ALL_REDUCE:
+    if library is Library.TREE and collective is CollectiveKind.ALL_REDUCE:
         return tree_all_reduce_s(num_bytes, group)
-    if collective in (Collective.REDUCE, Collective.BROADCAST):
+    if collective in (CollectiveKind.REDUCE, CollectiveKind.BROADCAST):
         if library is Library.LEVELS:
             return levelwise_chain_s(num_bytes, group)
         return chain_s(num_bytes, group)
     gather_s = _GATHER_S[library](num_bytes, group.segments, group.idle_share)
-    return 2 * gather_s if collective is Collective.ALL_REDUCE else gather_s
+    return 2 * gather_s if collective is CollectiveKind.ALL_REDUCE else gather_s
 
 
 _GATHER_S: Mapping[Library, Callable[[float, tuple[Segment, ...], int], float]] = {

@@ -163,7 +163,9 @@ def _join_ray(ray: Any, address: str | None) -> None:
     own = {} if address else {"_node_ip_address": "127.0.0.1"}
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
+            warnings.filterwarnings(
+                "ignore", r"os\.fork\(\) was called", RuntimeWarning
+            )
             ray.init(
                 address,
                 **own,
