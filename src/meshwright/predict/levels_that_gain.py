@@ -1,8 +1,6 @@
 """Mesh axes whose all-reduces are faster level by level on a machine."""
 
-import math
 from collections.abc import Mapping, Sequence
-from itertools import groupby
 
 from meshwright.machine import Machine, Mesh
 from meshwright.partitioner.propagate.sub_axes import SUB_AXIS
@@ -45,19 +43,15 @@ def _is_part(sub_axis: str, axis: str) -> bool:
 def _level_sizes(rows: Sequence[tuple[int, ...]], machine: Machine) -> tuple[int, ...]:
     """The devices of an axis at each level, outermost first; levels of one are left out.
 
-    rows: those of its sub-axes. Empty if a minor sub-axis lies on an outer level.
+    rows: those of its sub-axes, which need not lie in this order: an axis that is split
+    into these sizes can be placed so.
     """
-    parts = [
-        (machine.levels.index(dim.level), extent)
-        for row in rows
-        for dim, extent in zip(machine.grid, row, strict=True)
-        if extent > 1
-    ]
-    order = [-level for level, _ in parts]
-    if order != sorted(order):
-        return ()
-    groups = groupby(parts, key=lambda part: part[0])
-    return tuple(math.prod(extent for _, extent in group) for _, group in groups)
+    sizes: dict[int, int] = {}
+    for row in rows:
+        for dim, extent in zip(machine.grid, row, strict=True):
+            level = machine.levels.index(dim.level)
+            sizes[level] = sizes.get(level, 1) * extent
+    return tuple(sizes[level] for level in sorted(sizes, reverse=True) if sizes[level] > 1)
 
 
 def _gains(found: Estimate, rows: Sequence[int], size: int) -> bool:
