@@ -1,6 +1,7 @@
 """Mesh axes whose all-reduces are faster level by level on a machine."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from meshwright.machine import Machine, Mesh
 from meshwright.partitioner.propagate.sub_axes import SUB_AXIS
@@ -22,8 +23,9 @@ def levels_that_gain(found: Estimate, mesh: Mesh) -> Mapping[str, tuple[int, ...
     largest: dict[str, int] = {}
     for fusion, _, _ in collective_overlaps(found.timeline):
         if fusion.root.kind == "all_reduce":
-            for axis in fusion.root.params["axes"]:
-                size = num_bytes(fusion.root.operands[0])
+            axes: Any = fusion.root.params["axes"]
+            size = num_bytes(fusion.root.operands[0])
+            for axis in axes:
                 largest[axis] = max(size, largest.get(axis, 0))
     sizes: dict[str, tuple[int, ...]] = {}
     for axis in mesh.axes:
@@ -51,7 +53,9 @@ def _level_sizes(rows: Sequence[tuple[int, ...]], machine: Machine) -> tuple[int
         for dim, extent in zip(machine.grid, row, strict=True):
             level = machine.levels.index(dim.level)
             sizes[level] = sizes.get(level, 1) * extent
-    return tuple(sizes[level] for level in sorted(sizes, reverse=True) if sizes[level] > 1)
+    return tuple(
+        sizes[level] for level in sorted(sizes, reverse=True) if sizes[level] > 1
+    )
 
 
 def _gains(found: Estimate, rows: Sequence[int], size: int) -> bool:
