@@ -36,9 +36,11 @@ if TYPE_CHECKING:
     from meshwright.app.tune import tune, with_layouts
     from meshwright.compile.tune.tiles.tuned_tiles import TunedTiles
     from meshwright.compile.tune.tuned import TunedLayouts
+    from meshwright.machine.hierarchy import placements
     from meshwright.partitioner.tactics import (
         FIRST_DIVISIBLE,
         REPLICATED,
+        by_levels,
         cut,
         data_parallel,
         expert_parallel,
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
         zero,
     )
     from meshwright.planner.tactics.auto import auto
+    from meshwright.predict.reductions import reductions
     from meshwright.program.capture import tag
     from meshwright.program.ops import rule
     from meshwright.run.checkpoint import Checkpoints
@@ -75,6 +78,7 @@ __all__ = [
     "TunedTiles",
     "auto",
     "autoplan",
+    "by_levels",
     "calibrate",
     "cluster",
     "cut",
@@ -88,7 +92,9 @@ __all__ = [
     "nnx",
     "partition",
     "pin",
+    "placements",
     "recompute",
+    "reductions",
     "replicate",
     "rule",
     "sequence_parallel",
@@ -111,12 +117,14 @@ _HOMES = {
     "app.tune": ("tune", "with_layouts"),
     "compile.tune.tiles.tuned_tiles": ("TunedTiles",),
     "compile.tune.tuned": ("TunedLayouts",),
+    "machine.hierarchy": ("placements",),
     "partitioner.tactics": (
-        "FIRST_DIVISIBLE", "REPLICATED", "cut", "data_parallel", "expert_parallel",
-        "fsdp", "megatron", "pin", "recompute", "replicate", "sequence_parallel", "shard",
-        "zero",
+        "FIRST_DIVISIBLE", "REPLICATED", "by_levels", "cut", "data_parallel",
+        "expert_parallel", "fsdp", "megatron", "pin", "recompute", "replicate",
+        "sequence_parallel", "shard", "zero",
     ),
     "planner.tactics.auto": ("auto",),
+    "predict.reductions": ("reductions",),
     "program.capture": ("tag",),
     "program.ops": ("rule",),
     "run.checkpoint": ("Checkpoints",),

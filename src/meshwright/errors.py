@@ -37,6 +37,10 @@ class MachineError(MeshwrightError):
     """The machine is unknown, or its description is invalid."""
 
 
+class CollectiveError(MeshwrightError):
+    """The reduction program, or the hierarchy that it runs on, is malformed or wrong."""
+
+
 class TacticError(MeshwrightError):
     """The tactic's pattern, dim or axis does not fit the program."""
 

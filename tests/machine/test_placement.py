@@ -2,13 +2,19 @@
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.errors import MachineError
 from meshwright.machine import Mesh, load_machine
-from meshwright.machine.placement import matrices, place_mesh
+from meshwright.machine.placement import (
+    matrices,
+    place_mesh,
+    placed_by,
+    placement_matrices,
+)
 
 
 def test_the_example_of_p2_has_its_three_matrices_among_all():
@@ -68,3 +74,21 @@ def test_axes_that_share_a_dim_share_its_links():
 def test_a_mesh_of_another_size_is_refused():
     with pytest.raises(MachineError, match="mesh data=4 has 4 devices, machine h100 8"):
         place_mesh(Mesh({"data": 4}), load_machine("h100", 8))
+
+
+@given(st.sampled_from([("h100", 32), ("tpu-v5e", 128), ("tpu-v4", 64)]), st.data())
+def test_the_device_order_puts_each_axis_on_its_segments(named, data):
+    """Two devices that differ along one axis only lie on the same rows of other dims."""
+    machine = load_machine(*named)
+    mesh = Mesh({"a": 4, "b": machine.num_devices // 8, "c": 2})
+    matrix = data.draw(st.sampled_from(placement_matrices(mesh, machine)))
+    placement = placed_by(matrix, mesh, machine)
+    order = np.array(placement.device_order()).reshape(tuple(mesh.shape.values()))
+    assert sorted(order.flat) == list(range(machine.num_devices))
+    extents = [dim.extent for dim in machine.grid]
+    for axis in range(len(mesh.sizes)):
+        group = np.moveaxis(order, axis, 0).reshape(order.shape[axis], -1)[:, 0]
+        places = np.unravel_index(group, extents)
+        for dim, extent in enumerate(matrix[axis]):
+            below = math.prod(row[dim] for row in matrix[axis + 1 :])
+            assert sorted(set(places[dim])) == [below * i for i in range(extent)]

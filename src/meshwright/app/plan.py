@@ -24,17 +24,19 @@ from meshwright.app.record.json_form import (
 from meshwright.app.record.plan_record import (
     PlanRecord,
     code_text,
+    estimate_of,
     figures_of,
     leaf_at,
     require_plans,
     tactics_of,
 )
-from meshwright.errors import PlanError
-from meshwright.machine import Machine, load_machine
-from meshwright.partitioner.tactics import Tactic
+from meshwright.errors import MeshError, PlanError
+from meshwright.machine import Machine, Mesh, load_machine
+from meshwright.partitioner.tactics import ByLevels, Tactic, by_levels
 from meshwright.predict.energy import Location, find_location
 from meshwright.predict.estimate import estimate
 from meshwright.predict.figures import make_figures
+from meshwright.predict.levels_that_gain import levels_that_gain
 from meshwright.program.capture.arguments import Names, Numbers
 
 if TYPE_CHECKING:
@@ -97,6 +99,29 @@ class Plan(PlanRecord):
         simulated = estimate(self.decided, machine, donate_state)
         figures = make_figures(self.decided, simulated, where)
         return dataclasses.replace(self, figures=figures, estimate=simulated)
+
+    def placed_mesh(self, devices: Sequence[Any]) -> Mesh:
+        """The plan's mesh over devices, ordered as the figures' placement says.
+
+        devices: as many as the mesh has, in row-major order over the machine's grid, the
+            outermost dim first: nodes one after another, a torus row by row.
+        Partition over this mesh again to run with this placement. Raises `PlanError` for
+        a plan without an estimate, and `MeshError` for another number of devices.
+        """
+        order = estimate_of(self).placement.device_order()
+        if len(devices) != len(order):
+            raise MeshError(f"{len(devices)} devices do not fill mesh {self.mesh}")
+        return self.mesh.over([devices[place] for place in order])
+
+    def proposed_levels(self) -> tuple[ByLevels, ...]:
+        """Tactics that split all-reduces across the machine's levels, where that gains.
+
+        By the prices of reduction programs (`mw.reductions`), for each axis apart; add
+        them to the plan's tactics and compare the steps. Raises `PlanError` for a plan
+        without an estimate.
+        """
+        found = levels_that_gain(estimate_of(self), self.mesh.spatial)
+        return tuple(by_levels(axis, sizes) for axis, sizes in found.items())
 
     def with_tokens(self, per_step: int) -> Plan:
         """This plan with a given number of tokens per step, whatever its inputs contain."""

@@ -48,6 +48,10 @@ COMMANDS = {
         "Machines (machine)",
         "List the preset machines, with figures of one device each.",
     ),
+    "collectives": (
+        "Machines (machine)",
+        "List placements of axes on a machine, and programs that reduce over them.",
+    ),
     "zoo": (
         "Programs (program)",
         "List the programs of the zoo: parameters, FLOPs a step, memory on one device.",

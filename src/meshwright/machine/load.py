@@ -242,7 +242,8 @@ class _Reader:
         }
         for key, number in table.items():
             values[key] = self.number(number, f"{path}.{key}")
-        values["wraps_at"] = self.whole(values.get("wraps_at", 0), f"{path}.wraps_at")
+        for key in ("wraps_at", "group_links", "one_ring"):
+            values[key] = self.whole(values.get(key, 0), f"{path}.{key}")
         return self._made(Level, values, f"[{path}]")
 
     def _extents(self, entry: object, path: str) -> tuple[int, ...]:

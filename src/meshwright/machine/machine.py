@@ -27,6 +27,13 @@ class Level:
         at a switch.
     latency_s: latency of one hop.
     pause_share: share of the time in which a joined group stalls while others run.
+    group_links: number of links, such as network cards, by which all devices of a joined
+        group reach this level of a switch together; 0 if each device has a link of its
+        own.
+    one_ring: 1 if the library runs a collective over this level and inner ones as one
+        ring of all devices (NCCL's ring), 0 if it goes level by level.
+    detour_bytes_per_s: bandwidth of the host for all devices of one torus together,
+        between devices that no link joins; 0 if devices forward for each other.
     """
 
     name: str
@@ -36,6 +43,9 @@ class Level:
     latency_s: float
     wraps_at: int = 0
     pause_share: float = 0.0
+    group_links: int = 0
+    one_ring: int = 0
+    detour_bytes_per_s: float = 0.0
 
     def __post_init__(self) -> None:
         if not self.extents or min(self.extents) < 1:
@@ -49,6 +59,18 @@ class Level:
             raise MachineError(
                 f"level {self.name!r} is a switch; it has one extent, not "
                 f"{len(self.extents)}"
+            )
+        if self.kind is not Kind.SWITCH and self.group_links:
+            raise MachineError(
+                f"level {self.name!r} is a torus with group_links {self.group_links}; only "
+                "devices at a switch share links"
+            )
+        if self.detour_bytes_per_s and (
+            self.kind is not Kind.TORUS or len(self.extents) != 1
+        ):
+            raise MachineError(
+                f"level {self.name!r} has detour_bytes_per_s, which only a torus of one "
+                "dim may have"
             )
 
     @property
@@ -84,11 +106,13 @@ class Dim:
     """One dim of a machine's grid of devices.
 
     level: the level whose links run along the dim. is_ring: whether its ends are joined.
+    num_inner: number of devices in each of the groups that the level joins.
     """
 
     level: Level
     extent: int
     is_ring: bool
+    num_inner: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +169,23 @@ def make_grid(
     shapes = _shapes(levels, num_devices)
     if shapes is None:
         raise MachineError(_no_grid(name, levels, num_devices))
-    inward = reversed(tuple(zip(levels, shapes, strict=True)))
-    return tuple(Dim(lv, n, _is_ring(lv, n)) for lv, shape in inward for n in shape)
+    return grid_of(tuple(zip(levels, shapes, strict=True)))
+
+
+def grid_of(
+    shapes: tuple[tuple[Level, tuple[int, ...]], ...],
+) -> tuple[Dim, ...]:
+    """The dims of levels of the given shapes, from the innermost level to the outermost.
+
+    Dims of inner levels come last.
+    """
+    dims: tuple[Dim, ...] = ()
+    num_inner = 1
+    for level, shape in shapes:
+        inner = num_inner
+        dims = tuple(Dim(level, n, is_ring(level, n), inner) for n in shape) + dims
+        num_inner *= math.prod(shape)
+    return dims
 
 
 def _shapes(
@@ -165,8 +204,8 @@ def _shapes(
     return shapes if left == 1 else None
 
 
-def _is_ring(level: Level, extent: int) -> bool:
-    """True if links close the dim to a ring; two devices share one link and form none."""
+def is_ring(level: Level, extent: int) -> bool:
+    """True if links close a dim to a ring; two devices share one link and form none."""
     wraps = level.wraps_at > 0 and extent % level.wraps_at == 0
     return level.kind is Kind.TORUS and wraps and extent > 2
 

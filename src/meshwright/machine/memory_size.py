@@ -35,18 +35,24 @@ def memory_bytes(size: float | str) -> float:
     >>> memory_bytes("80GiB"), memory_bytes("16 gb"), memory_bytes(16e9)
     (85899345920.0, 16000000000.0, 16000000000.0)
     """
-    number, unit = _read(size)
-    if number is None or unit is None or not 0 < number < math.inf:
-        raise PlanError(
-            f"memory is {size!r}; wanted a size such as '80GiB', or a number of bytes, "
-            f"above 0; the units are {', '.join(u for u in _UNITS if u)}"
-        )
-    num_bytes = number * _UNITS[unit]
+    num_bytes = size_bytes(size, "memory")
     if num_bytes < _LEAST_BYTES:
+        number, _ = _read(size)
         raise PlanError(
             f"memory is {num_bytes:g} bytes of a device; did you mean '{number:g}GiB'?"
         )
     return num_bytes
+
+
+def size_bytes(size: float | str, what: str) -> float:
+    """Bytes from a number of bytes, or from text with a unit; `what` names it in errors."""
+    number, unit = _read(size)
+    if number is None or unit is None or not 0 < number < math.inf:
+        raise PlanError(
+            f"{what} is {size!r}; wanted a size such as '80GiB', or a number of bytes, "
+            f"above 0; the units are {', '.join(u for u in _UNITS if u)}"
+        )
+    return number * _UNITS[unit]
 
 
 def show_bytes(num_bytes: float) -> str:

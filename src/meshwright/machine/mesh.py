@@ -135,6 +135,11 @@ class Mesh:
         more = f"; needed are {', '.join(needed)}" if len(needed) > 1 else ""
         raise MeshError(told + more)
 
+    def over(self, devices: Iterable[object]) -> "Mesh":
+        """The same axes over these devices."""
+        in_time = {axis: self.size(axis) for axis in self.sequential}
+        return Mesh(self.spatial.shape, devices, sequential=in_time)
+
     def require_spatial(self, what: str) -> None:
         """Raise `MeshError` if the mesh has a sequential axis, which `what` cannot use."""
         for axis in self.sequential:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
 
 from meshwright.errors import MachineError
 from meshwright.machine.machine import Dim, Machine
@@ -36,18 +37,57 @@ class Segment:
         """True if the ends are joined: the dim is a ring, and the segment spans it."""
         return self.dim.is_ring and self.extent * self.stride == self.dim.extent
 
+    def __str__(self) -> str:
+        """Devices along a dim, and their stride: `4 of 8 x ici at stride 2`."""
+        of = "" if self.extent == self.dim.extent else f" of {self.dim.extent}"
+        apart = "" if self.stride == 1 else f" at stride {self.stride}"
+        return f"{self.extent}{of} x {self.dim.level.name}{apart}"
+
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The segments of each mesh axis on a machine; segments of inner levels come last."""
+    """The segments of each mesh axis on a machine; segments of inner levels come last.
+
+    matrix: devices of each axis along each dim of the grid; rows are the axes.
+    """
 
     machine: Machine
     segments: tuple[tuple[str, tuple[Segment, ...]], ...]
+    matrix: Matrix = ()
 
     def of(self, axes: tuple[str, ...]) -> tuple[Segment, ...]:
         """The segments of these axes, in the order of the axes."""
         chosen = dict(self.segments)
         return tuple(segment for axis in axes for segment in chosen[axis])
+
+    def device_order(self) -> tuple[int, ...]:
+        """The place on the grid of each device of the mesh, in the mesh's row-major order.
+
+        The grid is counted row-major as well, the outermost dim first. With devices in
+        the grid's order, `mw.Mesh(axes, [devices[i] for i in order])` is placed so.
+        """
+        columns = tuple(zip(*self.matrix, strict=True))
+        digits = [tuple(product(*(range(size) for size in row))) for row in self.matrix]
+        return tuple(_grid_index(each, columns) for each in product(*digits))
+
+    def __str__(self) -> str:
+        """One line: `data 2 x network, model 2 x network + 8 x nvlink`."""
+        parts = [
+            f"{axis} {' + '.join(map(str, segments)) or 'on one device'}"
+            for axis, segments in self.segments
+        ]
+        return ", ".join(parts)
+
+
+def _grid_index(
+    digits: tuple[tuple[int, ...], ...], columns: tuple[tuple[int, ...], ...]
+) -> int:
+    """The row-major place on a grid; `digits` has the shape of a matrix."""
+    index = 0
+    for dim, sizes in enumerate(columns):
+        for axis, size in enumerate(sizes):
+            index = index * size + digits[axis][dim]
+    return index
 
 
 def require_size(mesh: Mesh, machine: Machine) -> None:
@@ -67,12 +107,25 @@ def place_mesh(mesh: Mesh, machine: Machine) -> Placement:
     and so on, because schedules put the heaviest communication on the last axis.
     Raises `MachineError` if mesh and machine have different numbers of devices.
     """
+    candidates = placement_matrices(mesh, machine)
+    best = max(candidates, key=lambda m: _preference(m, machine.grid))
+    return placed_by(best, mesh, machine)
+
+
+def placement_matrices(mesh: Mesh, machine: Machine) -> tuple[Matrix, ...]:
+    """The matrices of all placements of a mesh on a machine.
+
+    Raises `MachineError` if mesh and machine have different numbers of devices.
+    """
     require_size(mesh, machine)
     sizes = tuple(size for _, size in mesh.sizes)
-    extents = tuple(dim.extent for dim in machine.grid)
-    best = max(matrices(sizes, extents), key=lambda m: _preference(m, machine.grid))
-    segments = zip(mesh.axes, _segments(best, machine.grid), strict=True)
-    return Placement(machine, tuple(segments))
+    return matrices(sizes, tuple(dim.extent for dim in machine.grid))
+
+
+def placed_by(matrix: Matrix, mesh: Mesh, machine: Machine) -> Placement:
+    """The placement of a matrix, whose rows are the mesh's axes."""
+    segments = zip(mesh.axes, _segments(matrix, machine.grid), strict=True)
+    return Placement(machine, tuple(segments), matrix)
 
 
 def _segments(matrix: Matrix, grid: tuple[Dim, ...]) -> list[tuple[Segment, ...]]:

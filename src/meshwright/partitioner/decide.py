@@ -9,7 +9,12 @@ from meshwright.machine import Mesh
 from meshwright.partitioner.constraints import apply_constraints, manual_names
 from meshwright.partitioner.lower import Gather, Lowered, Workaround, lower
 from meshwright.partitioner.propagate import Graph, Propagator, State, split_axes
-from meshwright.partitioner.tactics import Tactic, Workspace
+from meshwright.partitioner.tactics import (
+    Tactic,
+    Workspace,
+    axis_levels,
+    level_sizes,
+)
 from meshwright.program.capture import Captured
 from meshwright.program.records import paused_collector
 
@@ -66,7 +71,7 @@ def apply_tactics(
         graph = Graph(changed.program, changed.ties)
     else:
         changed = replace(captured, program=graph.program)
-    work = start_workspace(changed, mesh, graph)
+    work = start_workspace(changed, mesh, graph, tactics)
     if after_tactic:
         after_tactic(None, work)
     for tactic in tactics:
@@ -87,12 +92,18 @@ def rewritten(captured: Captured, tactics: Sequence[Tactic]) -> Captured:
     )
 
 
-def start_workspace(captured: Captured, mesh: Mesh, graph: Graph) -> Workspace:
-    """The workspace before the first tactic, with the user's own constraints applied."""
-    sub_axis_mesh, sub_axes = split_axes(graph, mesh, manual_names(graph))
-    work = Workspace(
-        Propagator(State(graph, sub_axis_mesh)), captured.paths, mesh, sub_axes
-    )
+def start_workspace(
+    captured: Captured, mesh: Mesh, graph: Graph, tactics: Sequence[Tactic] = ()
+) -> Workspace:
+    """The workspace before the first tactic, with the user's own constraints applied.
+
+    tactics: those that will be applied; `by_levels` splits its axis before all others.
+    """
+    given = level_sizes(tactics, mesh)
+    sub_axis_mesh, sub_axes = split_axes(graph, mesh, manual_names(graph), given)
+    levels = axis_levels(tactics, sub_axes, sub_axis_mesh)
+    state = State(graph, sub_axis_mesh, levels)
+    work = Workspace(Propagator(state), captured.paths, mesh, sub_axes)
     apply_constraints(work)
     return work
 

@@ -21,6 +21,7 @@ from meshwright.predict.compilers.hlo.fusion import Fusion
 from meshwright.predict.compilers.hlo.layouts import Layouts
 from meshwright.predict.compilers.targets import compiler_of
 from meshwright.predict.energy import Location, co2e_g, energy_j, rent_usd
+from meshwright.predict.links.best_placement import best_placement
 from meshwright.predict.links.pause import num_groups, waiting_s
 from meshwright.predict.memory.buffer_assignment import memory_of
 from meshwright.predict.memory.layout_compression import compressed
@@ -31,6 +32,7 @@ from meshwright.predict.simulate.timeline import (
     Setting,
     Timeline,
     collective_overlaps,
+    kernel_traffic,
     timeline_of,
 )
 from meshwright.program.ir import Op, Program
@@ -56,6 +58,7 @@ class Estimate:
     program: the program of one device, as the compiler rewrote it.
     fusions, layouts, origins: of `program`, as in its `Compilation`.
     donated: positions of the inputs whose memory the caller donates.
+    placement: where the mesh's axes lie on the machine.
     """
 
     machine: Machine
@@ -70,6 +73,7 @@ class Estimate:
     layouts: Layouts = field(repr=False)
     origins: Mapping[Op, Op] = field(repr=False)
     donated: tuple[int, ...]
+    placement: Placement = field(repr=False)
 
     @property
     def peak_memory_bytes(self) -> int:
@@ -120,9 +124,15 @@ class Estimate:
 
 @paused_collector()
 def estimate(
-    decided: Decided, machine: Machine, donate_state: bool = False
+    decided: Decided,
+    machine: Machine,
+    donate_state: bool = False,
+    placement: Placement | None = None,
 ) -> Estimate:
     """Simulate a decided program on a machine with as many devices as its mesh.
+
+    placement: of the lowered program's mesh; None for the one with the least seconds of
+        collectives, unless the step is faster with `place_mesh`.
 
     Arguments are donated if the partitioned function donates them, and with
     `donate_state` also if a step returns their next value.
@@ -130,16 +140,18 @@ def estimate(
     # The lowered program's mesh has sub-axes, which an error should not name.
     require_size(decided.work.mesh, machine)
     lowered, compiler = decided.lowered, compiler_of(machine)
-    placement = place_mesh(lowered.mesh, machine)
     compilation = _compiled(lowered, compiler, machine.chip.tile)
     program = compilation.program
     captured = decided.captured
     state = captured.ties.values() if donate_state else ()
     donated = tuple(dict.fromkeys((*captured.donated, *state)))
     aliases = _aliases(captured, program, donated)
-    setting = Setting(placement, compiler.async_collectives)
-    timeline = timeline_of(compilation.kernels, setting)
-    waiting = _waiting_s(timeline.end_s, compilation, placement)
+    tried = _placements(compilation, lowered.mesh, machine)
+    run = partial(_run, compilation, compiler)
+    timeline, waiting, placement = min(
+        map(run, tried if placement is None else (placement,)),
+        key=lambda found: found[0].end_s + found[1],
+    )
     layouts = compilation.layouts_on(machine.chip.room_bytes)
     measure = partial(memory_of, compilation, aliases)
     memory, usable = measure(layouts), machine.chip.usable_bytes
@@ -158,7 +170,26 @@ def estimate(
         layouts,
         compilation.origins,
         donated,
+        placement,
     )
+
+
+def _placements(
+    compilation: Compilation, mesh: Mesh, machine: Machine
+) -> tuple[Placement, ...]:
+    """The usual placement, and the one with the least seconds of collectives."""
+    usual = place_mesh(mesh, machine)
+    best = best_placement(kernel_traffic(compilation.kernels), mesh, machine)
+    return (usual,) if best == usual else (usual, best)
+
+
+def _run(
+    compilation: Compilation, compiler: Compiler, placement: Placement
+) -> tuple[Timeline, float, Placement]:
+    """The timeline of a placed program, and its seconds of waiting."""
+    setting = Setting(placement, compiler.async_collectives)
+    timeline = timeline_of(compilation.kernels, setting)
+    return timeline, _waiting_s(timeline.end_s, compilation, placement), placement
 
 
 _COMPILATIONS: WeakKeyDictionary[

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from meshwright.machine.placement import placement_matrices
 from meshwright.partitioner.lower import executions
 from meshwright.predict.energy import Location
 from meshwright.predict.estimate import Estimate
@@ -54,6 +55,7 @@ class Figures:
     compute_bounds: seconds of computation by what limits it: "matrix" and "vector" unit,
         "memory", and the "launch" of kernels.
     lines: the source lines that take most of the step, the longest first.
+    placement: where each mesh axis lies on the machine; "" if there is only one way.
     """
 
     machine: str
@@ -74,6 +76,7 @@ class Figures:
     collective_runs: tuple[int, ...] = ()
     compute_bounds: Mapping[str, float] = field(default_factory=dict[str, float])
     lines: tuple[LineTime, ...] = ()
+    placement: str = ""
 
     @property
     def fits(self) -> bool:
@@ -107,7 +110,14 @@ def make_figures(decided: Decided, found: Estimate, place: Location | None) -> F
         is_peak_power=has_power and chip.mean_w is None,
         compute_bounds=bound_times(found.timeline),
         lines=tuple(line_times(found.timeline)[:_LARGEST]),
+        placement=_placement(found),
     )
+
+
+def _placement(found: Estimate) -> str:
+    """The placement as text; "" if the mesh has only one on the machine."""
+    candidates = placement_matrices(found.mesh, found.machine)
+    return str(found.placement) if len(candidates) > 1 else ""
 
 
 def _largest(decided: Decided, found: Estimate) -> Iterator[LiveValue]:

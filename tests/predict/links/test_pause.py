@@ -7,6 +7,8 @@ import pytest
 
 import meshwright as mw
 from meshwright.machine import Kind, Level, load_machine, machine
+from meshwright.machine.placement import place_mesh
+from meshwright.predict.estimate import estimate
 from meshwright.predict.links.pause import num_groups, waiting_s
 
 LEVEL = Level("dcn", Kind.SWITCH, (64,), 1e9, 1e-5, pause_share=1e-3)
@@ -36,12 +38,19 @@ def product(x, w):
 
 @pytest.fixture(scope="module")
 def plans():
-    """Plans of one sum across two slices, and of sums that stay inside their slices."""
+    """Steps of one sum across two slices, and of sums that stay inside their slices."""
     shapes = np.ones((4096, 64), np.float32), np.ones((64, 8), np.float32)
     mesh = {"slice": 2, "data": 256}
     across = mw.partition(product, mesh, [mw.shard({"x": 0}, "slice")])
     inside = mw.partition(product, mesh, [mw.shard({"x": 0}, "data")])
-    return [step.plan(*shapes).on("tpu-v5e") for step in (across, inside)]
+    return [_in_order(step.plan(*shapes)) for step in (across, inside)]
+
+
+def _in_order(plan):
+    """The simulated step with the first axis on slices; by cost it would lie inside."""
+    two = load_machine("tpu-v5e", 512)
+    placement = place_mesh(plan.decided.lowered.mesh, two)
+    return estimate(plan.decided, two, placement=placement)
 
 
 def test_only_a_step_that_synchronizes_across_slices_waits(plans):
@@ -53,3 +62,15 @@ def test_only_a_step_that_synchronizes_across_slices_waits(plans):
     assert waiting == pytest.approx(filled * level.pause_share)
     assert across.step_time_s == pytest.approx(filled + waiting)
     assert "waiting" not in inside.breakdown
+
+
+def test_by_cost_no_step_crosses_slices_that_need_not():
+    shapes = np.ones((4096, 64), np.float32), np.ones((64, 8), np.float32)
+    step = mw.partition(
+        product, {"slice": 2, "data": 256}, [mw.shard({"x": 0}, "slice")]
+    )
+    plan = step.plan(*shapes).on("tpu-v5e")
+    assert "waiting" not in plan.breakdown
+    assert plan.figures.placement.startswith(
+        "slice 2 of 16 x ici at stride 8, data 2 x dcn"
+    )

@@ -74,6 +74,8 @@ def figure_rows(plan: PlanRecord, figures: Figures) -> Iterator[tuple[str, str]]
         f"{show_bytes(peak)} of {show_bytes(usable)} on each device "
         f"({show_share(peak / usable)}): {fits}",
     )
+    if figures.placement:
+        yield "placement", figures.placement
     if plan.num_parameters:
         yield "parameters", show_count(plan.num_parameters)
     yield from activity_rows(figures)

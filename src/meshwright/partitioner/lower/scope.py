@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from meshwright.partitioner.lower.by_levels import all_reduce_by_levels
 from meshwright.partitioner.lower.lowered import Gather, Origin
 from meshwright.partitioner.lower.reshard import emit_step, local_shape, reshard_steps
 from meshwright.partitioner.lower.scalar_reductions import combine_scalar_reductions
@@ -229,7 +230,17 @@ class Scope:
                     Origin(node.index, number, run, is_read=False),
                     lambda x=local, d=dim, r=run: self.builder.reduce_scatter(x, d, r),
                 )
-        if rest:
+        if rest and is_sum:
+            local = all_reduce_by_levels(
+                self.builder,
+                local,
+                tuple(rest),
+                self.state.levels,
+                lambda axes, write: self.tracked(
+                    Origin(node.index, number, axes, is_read=False), write
+                ),
+            )
+        elif rest:
             local = self.tracked(
                 Origin(node.index, number, tuple(rest), is_read=False),
                 lambda x=local: self.builder.all_reduce(x, tuple(rest), have.monoid),

@@ -30,6 +30,18 @@ class Cause:
 
 
 @dataclass(frozen=True, slots=True)
+class AxisLevels:
+    """The levels of a mesh axis along which sums are all-reduced one after another.
+
+    runs: the sub-axes of each level, from the outermost to the innermost.
+    least_bytes: smaller values are all-reduced at once.
+    """
+
+    runs: tuple[tuple[str, ...], ...]
+    least_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Conflict:
     """Two factors of one node that claim the same axis, which then cuts neither.
 
@@ -64,11 +76,15 @@ class State:
     kept: for a value, the one sharding, by dims, in which it is kept for all consumers;
         a consumer that needs another sharding reshards it for itself. A value without
         an entry is kept in every sharding that some consumer needs.
+    levels: axes along which all-reduces are written level by level.
     """
 
-    def __init__(self, graph: Graph, mesh: Mesh) -> None:
+    def __init__(
+        self, graph: Graph, mesh: Mesh, levels: tuple[AxisLevels, ...] = ()
+    ) -> None:
         self.graph = graph
         self.mesh = mesh
+        self.levels = levels
         self.size = mesh.shape
         num = len(graph.nodes)
         self.factor_of: list[dict[str, int]] = [{} for _ in range(num)]

@@ -21,18 +21,32 @@ ASCII, since exported programs contain names of axes."""
 
 
 def split_axes(
-    graph: Graph, mesh: Mesh, kept: Collection[str] = ()
+    graph: Graph,
+    mesh: Mesh,
+    kept: Collection[str] = (),
+    given: Mapping[str, tuple[int, ...]] | None = None,
 ) -> tuple[Mesh, Mapping[str, tuple[str, ...]]]:
     """The mesh over sub-axes, and the sub-axes of each axis, major to minor.
 
     An axis that fits every reshape has itself as its only sub-axis. So have an axis in
     `kept` and the sequential one: if it does not fit a reshape, a cut along it stops
-    there at the major factor. Raises `MeshError` for an axis whose name could be the name
-    of a sub-axis.
+    there at the major factor. given: sizes into which an axis is split in any case.
+    Raises `MeshError` for an axis in both, and for an axis whose name could be the name of
+    a sub-axis.
     """
     taken = [axis for axis in mesh.axes if SUB_AXIS in axis]
     if taken:
         raise MeshError(f"axis name {taken[0]!r} holds {SUB_AXIS!r}, which names parts")
+    start = given or {}
+    if both := sorted(set(kept) & set(start)):
+        raise MeshError(
+            f"axis {both[0]!r} is used by name in the program, in a shard_map; it cannot "
+            "be split into levels"
+        )
+    for axis in sorted(set(mesh.sequential) & set(start)):
+        raise MeshError(
+            f"axis {axis!r} is sequential; only an axis of devices has levels"
+        )
     majors = sorted(
         {
             tuple(node.sizes[f] for f in factors[:-1])
@@ -46,8 +60,9 @@ def split_axes(
     sizes: dict[str, int] = {}
     sub_axes: dict[str, tuple[str, ...]] = {}
     for axis, size in mesh.sizes:
+        whole = start.get(axis, (size,))
         is_kept = axis in kept or axis in mesh.sequential
-        parts = (size,) if is_kept else _split(size, majors)
+        parts = whole if is_kept else _split(whole, majors)
         names = (
             (axis,)
             if len(parts) == 1
@@ -59,13 +74,15 @@ def split_axes(
     return Mesh(sizes, mesh.devices, sequential=in_time), sub_axes
 
 
-def _split(size: int, majors: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
-    """Sizes of the sub-axes of an axis of `size` devices.
+def _split(
+    whole: tuple[int, ...], majors: Iterable[tuple[int, ...]]
+) -> tuple[int, ...]:
+    """Sizes of the sub-axes of an axis, which has the sizes `whole` before.
 
     They fill the major extents of each product, one after another. majors: for each dim
     that is a product of factors, all extents but the last.
     """
-    parts = [size]
+    parts = list(whole)
     for extents in majors:
         position = 0
         for extent in extents:

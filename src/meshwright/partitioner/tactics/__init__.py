@@ -6,6 +6,12 @@ Begin reading at `tactic.py`, then `primitives.py`. A tactic cuts dims by `Works
 
 from meshwright.partitioner.structure.refusal import Refusal
 from meshwright.partitioner.structure.workspace import Workspace
+from meshwright.partitioner.tactics.by_levels import (
+    ByLevels,
+    axis_levels,
+    by_levels,
+    level_sizes,
+)
 from meshwright.partitioner.tactics.cut import CutOps, cut
 from meshwright.partitioner.tactics.data_parallel import data_parallel
 from meshwright.partitioner.tactics.expert_parallel import expert_parallel
@@ -34,6 +40,7 @@ __all__ = [
     "FIRST_DIVISIBLE",
     "LONG",
     "REPLICATED",
+    "ByLevels",
     "CutOps",
     "Decisions",
     "Pin",
@@ -45,11 +52,14 @@ __all__ = [
     "TacticKind",
     "Workspace",
     "as_code",
+    "axis_levels",
+    "by_levels",
     "cut",
     "data_parallel",
     "decisions_of",
     "expert_parallel",
     "fsdp",
+    "level_sizes",
     "megatron",
     "pin",
     "pin_all",

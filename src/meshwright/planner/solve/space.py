@@ -105,7 +105,7 @@ class Space:
         replicated as it says, and `MeshError` if the mesh lacks an axis.
         """
         mesh.require_all(axes_of(self.given))
-        work = start_workspace(self.captured, mesh, self.graph)
+        work = start_workspace(self.captured, mesh, self.graph, self.given)
         for tactic in self.given:
             known = len(work.refusals)
             tactic.apply(work)

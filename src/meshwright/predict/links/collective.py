@@ -3,15 +3,23 @@
 On each dim of a torus a bidirectional ring runs, on all dims at the same time. A group
 with a stride along a dim shares the dim's links with as many other groups. Levels of
 the network run one after another (hierarchical collectives), each with the bytes that
-are left after the levels before it.
+are left after the levels before it. If the machine says that its library does not do so
+(`Level.one_ring`), one ring runs through all devices.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
-from itertools import groupby
 
-from meshwright.machine import Kind, Level
+from meshwright.machine import Kind
 from meshwright.machine.placement import Segment
+from meshwright.predict.links.rings import (
+    by_level,
+    device_bytes_per_s,
+    joint_latency_s,
+    joint_ring_bytes_per_s,
+    num_devices,
+    num_hops,
+    ring_bytes_per_s,
+)
 
 
 def all_gather_s(num_bytes: float, segments: Sequence[Segment]) -> float:
@@ -19,13 +27,46 @@ def all_gather_s(num_bytes: float, segments: Sequence[Segment]) -> float:
 
     Outer levels go first, when each device has least.
     """
-    total, held = 0.0, num_bytes / _devices(segments)
-    for level, parts in reversed(_by_level(segments)):
-        count = _devices(parts)
-        total += held * (count - 1) / _ring_bytes_per_s(level, parts)
-        total += _hops(level, parts) * level.latency_s
+    if is_one_ring(segments):
+        return joint_all_gather_s(num_bytes, segments)
+    return levelwise_all_gather_s(num_bytes, segments)
+
+
+def is_one_ring(segments: Sequence[Segment]) -> bool:
+    """Whether the machine's library runs one ring through all levels of a group."""
+    levels = by_level(segments)
+    return len(levels) > 1 and levels[-1][0].one_ring > 0
+
+
+def levelwise_all_gather_s(
+    num_bytes: float, segments: Sequence[Segment], idle_share: int = 1
+) -> float:
+    """Seconds of an all-gather that goes level by level, the outermost first.
+
+    idle_share: of so many groups that share links, one is active.
+    """
+    levels = by_level(segments)
+    total, held = 0.0, num_bytes / num_devices(segments)
+    for level, parts in reversed(levels):
+        count = num_devices(parts)
+        total += held * (count - 1) / ring_bytes_per_s(level, parts, idle_share)
+        total += num_hops(level, parts) * level.latency_s
         held *= count
     return total
+
+
+def joint_all_gather_s(
+    num_bytes: float, segments: Sequence[Segment], idle_share: int = 1
+) -> float:
+    """Seconds of an all-gather by one ring through all devices of a group.
+
+    idle_share: of so many groups that share links, one is active.
+    """
+    if not segments:
+        return 0.0
+    count = num_devices(segments)
+    rate = joint_ring_bytes_per_s(segments, idle_share)
+    return num_bytes * (count - 1) / count / rate + joint_latency_s(segments)
 
 
 def reduce_scatter_s(num_bytes: float, segments: Sequence[Segment]) -> float:
@@ -49,13 +90,13 @@ def all_to_all_s(num_bytes: float, segments: Sequence[Segment]) -> float:
     device sends all bytes except its own share.
     """
     total = 0.0
-    for level, parts in _by_level(segments):
+    for level, parts in by_level(segments):
         if level.kind is Kind.SWITCH:
-            count = _devices(parts)
-            seconds = num_bytes * (count - 1) / count / _ring_bytes_per_s(level, parts)
+            count = num_devices(parts)
+            seconds = num_bytes * (count - 1) / count / ring_bytes_per_s(level, parts)
         else:
             seconds = max(_crossing_s(num_bytes, part) for part in parts)
-        total += seconds + _hops(level, parts) * level.latency_s
+        total += seconds + num_hops(level, parts) * level.latency_s
     return total
 
 
@@ -63,8 +104,10 @@ def permute_s(num_bytes: float, segments: Sequence[Segment]) -> float:
     """Seconds until each device has sent `num_bytes` to one other device."""
     if not segments:
         return 0.0
-    slowest = min(segments, key=lambda s: s.dim.level.link_bytes_per_s / s.stride)
+    slowest = min(segments, key=_hop_bytes_per_s)
     level = slowest.dim.level
+    if level.group_links:
+        return num_bytes / _hop_bytes_per_s(slowest) + level.latency_s
     return num_bytes * slowest.stride / level.link_bytes_per_s + level.latency_s
 
 
@@ -79,29 +122,6 @@ COLLECTIVE_S: Mapping[str, Callable[[float, Sequence[Segment]], float]] = {
 the gathered result, the reduced operand, or the operand of an exchange."""
 
 
-def _devices(segments: Sequence[Segment]) -> int:
-    return math.prod(s.extent for s in segments)
-
-
-def _by_level(
-    segments: Sequence[Segment],
-) -> list[tuple[Level, tuple[Segment, ...]]]:
-    """Segments grouped by level, from the innermost level to the outermost."""
-    ordered = sorted(segments, key=lambda s: -s.dim.level.link_bytes_per_s)
-    groups = groupby(ordered, key=lambda s: s.dim.level)
-    return [(level, tuple(parts)) for level, parts in groups]
-
-
-def _ring_bytes_per_s(level: Level, parts: Sequence[Segment]) -> float:
-    """Bytes per second into one device from all directions."""
-    if level.kind is Kind.SWITCH:
-        return level.link_bytes_per_s
-    return sum(
-        (2 if part.is_ring else 1) * level.link_bytes_per_s / part.stride
-        for part in parts
-    )
-
-
 def _crossing_s(num_bytes: float, part: Segment) -> float:
     """Seconds of an all-to-all on the links across the middle of one dim."""
     ways = 8 if part.is_ring else 4
@@ -109,8 +129,9 @@ def _crossing_s(num_bytes: float, part: Segment) -> float:
     return num_bytes * part.extent / ways / rate
 
 
-def _hops(level: Level, parts: Sequence[Segment]) -> int:
-    """Links to the farthest device of the group."""
-    if level.kind is Kind.SWITCH:
-        return 1
-    return sum(p.extent // 2 if p.is_ring else p.extent - 1 for p in parts)
+def _hop_bytes_per_s(part: Segment) -> float:
+    """Bytes per second from each device of a segment to the next one."""
+    level = part.dim.level
+    if level.group_links:
+        return device_bytes_per_s(level, part.dim.num_inner)
+    return level.link_bytes_per_s / part.stride

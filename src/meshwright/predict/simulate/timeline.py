@@ -17,6 +17,7 @@ from meshwright.machine.placement import Placement
 from meshwright.predict.compilers.hlo.fusion import Fusion, FusionKind
 from meshwright.predict.compilers.hlo.kernels import Kernel, KernelSequence
 from meshwright.predict.compilers.xla.latency_hiding import EarlyStarts
+from meshwright.predict.links.best_placement import Traffic
 from meshwright.predict.links.collective import COLLECTIVE_S
 from meshwright.predict.roofline.kernel_time import (
     Bound,
@@ -166,6 +167,16 @@ class _Clock:
         bodies = [timeline_of(body, self.setting) for body in each.bodies]
         longest = max(bodies, key=lambda body: body.end_s)
         return longest, num_iterations(each.fusion.root)
+
+
+def kernel_traffic(kernels: KernelSequence, times: int = 1) -> Iterator[Traffic]:
+    """The collectives of a program and of its bodies, with their executions in a step."""
+    for each in kernels.kernels:
+        if each.fusion.kind is FusionKind.COLLECTIVE:
+            yield Traffic(each.fusion.root.kind, each.axes, each.num_bytes, times)
+        repeats = times * num_iterations(each.fusion.root) if each.bodies else times
+        for body in each.bodies:
+            yield from kernel_traffic(body, repeats)
 
 
 def kernel_runs(timeline: Timeline, times: int = 1) -> Iterator[tuple[Span, int]]:

@@ -1,0 +1,131 @@
+"""`meshwright collectives`: placements of axes, and the fastest programs that reduce."""
+
+import json
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from meshwright.app.output.numbers import show_seconds
+from meshwright.app.output.table import Table
+from meshwright.cli.arguments.options import AsJson, MachineName, make_console
+from meshwright.errors import CollectiveError
+from meshwright.machine.hierarchy import placements, show_matrix
+from meshwright.machine.memory_size import size_bytes
+from meshwright.partitioner.collectives import MOST_STEPS, ReductionGoal
+from meshwright.predict.links.group_collectives import Library
+from meshwright.predict.reductions import Reductions, reductions
+
+
+def collectives_command(  # noqa: PLR0913  each is an option
+    hierarchy: Annotated[
+        str, typer.Option(help="children at each level, outermost first: 4,16")
+    ],
+    axes: Annotated[str, typer.Option(help="sizes of the mesh axes: 2,32")],
+    reduce: Annotated[str, typer.Option(help="positions of the reduced axes: 1")],
+    machine: MachineName = None,
+    size: Annotated[
+        str, typer.Option("--bytes", help="size of the value on a device: 1GiB")
+    ] = "1GiB",
+    goal: Annotated[ReductionGoal, typer.Option(help="what the programs compute")] = (
+        ReductionGoal.ALL_REDUCE
+    ),
+    library: Annotated[
+        Library | None,
+        typer.Option(help="how one collective crosses levels; default: the machine's"),
+    ] = None,
+    most_steps: Annotated[
+        int, typer.Option(min=1, max=8, help="most steps of a program")
+    ] = MOST_STEPS,
+    top: Annotated[
+        int, typer.Option(min=1, help="programs to print of each placement")
+    ] = 5,
+    check: Annotated[
+        str | None,
+        typer.Option(help="say whether a program is right: 'reduce inside 0; ...'"),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List placements of axes on a machine, and programs that reduce over them.
+
+    Steps of a program name depths of the tree of reduced devices; 0 is its root.
+    """
+    found = _searched(
+        (_sizes(hierarchy, "--hierarchy"), _sizes(axes, "--axes")),
+        _sizes(reduce, "--reduce"),
+        {
+            "machine": machine,
+            "num_bytes": size_bytes(size, "--bytes"),
+            "goal": goal,
+            "library": library,
+            "most_steps": most_steps,
+        },
+    )
+    if check is not None:
+        _check(found, check)
+    elif as_json:
+        print(json.dumps([each.to_data() for each in found], indent=1))
+    else:
+        make_console().print(collectives_table(found, top))
+
+
+def _searched(
+    sizes: tuple[tuple[int, ...], tuple[int, ...]],
+    reduce: tuple[int, ...],
+    options: dict[str, object],
+) -> list[Reductions]:
+    """The programs of each placement, the placement of the fastest program first."""
+    hierarchy, axes = sizes
+    found = [
+        reductions(hierarchy, matrix, reduce, **options)  # pyright: ignore[reportArgumentType]
+        for matrix in placements(hierarchy, axes)
+    ]
+    return sorted(found, key=lambda each: each[0].seconds or 0.0)
+
+
+def _check(found: Sequence[Reductions], text: str) -> None:
+    """Print for each placement whether a program is right; exit with 1 if one is not."""
+    is_right = True
+    for each in found:
+        try:
+            each.check(text)
+            answer = "right"
+        except CollectiveError as error:
+            is_right, answer = False, str(error)
+        print(f"{show_matrix(each.case.matrix)}: {answer}")
+    if not is_right:
+        raise typer.Exit(1)
+
+
+def collectives_table(found: Sequence[Reductions], top: int) -> Table:
+    """The fastest programs of each placement, and always the program of one step."""
+    titles = ("placement", ">rank", ">time", ">gain", "program")
+    return Table(titles, tuple(row for each in found for row in _rows(each, top)))
+
+
+def _rows(found: Reductions, top: int) -> list[tuple[str, ...]]:
+    plain = found.plain
+    ranked = list(enumerate(found, 1))
+    shown = [
+        pair
+        for pair in ranked
+        if pair[0] <= top or (pair[1] is plain and found.machine)
+    ]
+    rows: list[tuple[str, ...]] = []
+    for rank, each in shown:
+        name = show_matrix(found.case.matrix) if rank == 1 else ""
+        time, gain = "-", "-"
+        if each.seconds is not None and plain.seconds is not None:
+            time = show_seconds(each.seconds)
+            gain = f"{plain.seconds / each.seconds:.2f}x" if each.seconds else "-"
+        text = str(each) or "nothing to do: the axes have one device"
+        rows.append((name, f"{rank}/{len(found)}", time, gain, text))
+    return rows
+
+
+def _sizes(text: str, option: str) -> tuple[int, ...]:
+    """The ints of a text such as `4,16`."""
+    parts = [part.strip() for part in text.replace("x", ",").split(",")]
+    if not all(part.isdigit() for part in parts):
+        raise CollectiveError(f"{option} is {text!r:.60}; wanted ints, such as 4,16")
+    return tuple(map(int, parts))

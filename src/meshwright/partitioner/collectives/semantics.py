@@ -1,0 +1,203 @@
+"""Semantics of reduction programs: the chunks that each device holds, step by step.
+
+Each of k devices begins with k chunks of its own addend. A chunk is a row number and the
+set of devices whose addends it sums. A step is refused if its collective would not
+compute a sum of disjoint addends, or would mix up chunks (the Hoare triples of P2).
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from meshwright.errors import CollectiveError
+from meshwright.partitioner.collectives.instruction import (
+    CollectiveKind,
+    Factors,
+    Form,
+    ReductionStep,
+)
+
+type Chunk = tuple[int, int]
+"""Number of a row, and the devices whose addends it contains, as bits of an int."""
+
+type Held = tuple[Chunk, ...]
+"""The chunks of one device, in the order in which they lie in memory."""
+
+type State = tuple[Held, ...]
+"""The chunks of all devices, by number of the device."""
+
+
+class ReductionGoal(Enum):
+    """The collective that a whole program computes.
+
+    A reduce-scatter may leave its chunks on the devices in any order, and an all-gather
+    may begin so, because a local transposition before or after it restores the order.
+    """
+
+    ALL_REDUCE = "all_reduce"
+    REDUCE_SCATTER = "reduce_scatter"
+    ALL_GATHER = "all_gather"
+
+    def start(self, num_devices: int) -> State:
+        """The chunks before the first step."""
+        rows, every = range(num_devices), (1 << num_devices) - 1
+        if self is ReductionGoal.ALL_GATHER:
+            return tuple(((d, every),) for d in rows)
+        return tuple(tuple((row, 1 << d) for row in rows) for d in rows)
+
+    def is_reached(self, state: State) -> bool:
+        """Whether the chunks are those that the collective leaves."""
+        num_devices = len(state)
+        rows, every = list(range(num_devices)), (1 << num_devices) - 1
+        if any(mask != every for held in state for _, mask in held):
+            return False
+        held_rows = [[row for row, _ in held] for held in state]
+        if self is ReductionGoal.REDUCE_SCATTER:
+            return sorted(held_rows) == [[row] for row in rows]
+        if self is ReductionGoal.ALL_GATHER:
+            held_rows = [sorted(held) for held in held_rows]
+        return all(held == rows for held in held_rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The reason for which a program does not reach its goal.
+
+    step: position of the step that breaks it; the number of steps if it only ends early.
+    """
+
+    step: int
+    why: str
+
+    def __str__(self) -> str:
+        return f"step {self.step + 1}: {self.why}"
+
+
+def run_step(state: State, step: ReductionStep, factors: Factors) -> State | str:
+    """The chunks after a step, or why it is refused, in one sentence."""
+    groups = step.groups(factors)
+    if len(groups[0]) < 2:
+        return f"{step} has groups of one device"
+    if step.form is Form.MASTER:
+        named = {device for group in groups for device in group}
+        if any(held and d not in named for d, held in enumerate(state)):
+            return f"{step} leaves out devices that still hold chunks"
+    after = list(state)
+    run = _RUN[step.collective]
+    for group in groups:
+        held = run([state[device] for device in group])
+        if isinstance(held, str):
+            return f"{step}: {held} (devices {_some(group)})"
+        for device, chunks in zip(group, held, strict=True):
+            after[device] = chunks
+    return tuple(after)
+
+
+def why_wrong(
+    program: Sequence[ReductionStep],
+    factors: Factors,
+    goal: ReductionGoal = ReductionGoal.ALL_REDUCE,
+) -> Refused | None:
+    """The first step that breaks a program; None if it leads from start to goal."""
+    state = goal.start(math.prod(factors))
+    for position, step in enumerate(program):
+        if step.depth > len(factors):
+            deep = f"{step}: the hierarchy's devices have depth {len(factors)}"
+            return Refused(position, deep)
+        after = run_step(state, step, factors)
+        if isinstance(after, str):
+            return Refused(position, after)
+        state = after
+    if goal.is_reached(state):
+        return None
+    return Refused(len(program), f"the program ends without {goal.value}'s result")
+
+
+def require_correct(
+    program: Sequence[ReductionStep],
+    factors: Factors,
+    goal: ReductionGoal = ReductionGoal.ALL_REDUCE,
+) -> None:
+    """Raise `CollectiveError` with the step that breaks a program, if one does."""
+    refused = why_wrong(program, factors, goal)
+    if refused is not None:
+        raise CollectiveError(f"not {goal.value} over {list(factors)}: {refused}")
+
+
+# -- collectives in one group -----------------------------------------------------------
+
+
+def _summed(group: Sequence[Held]) -> Held | str:
+    """The sum of the chunks of all devices of a group, row by row."""
+    rows = [row for row, _ in group[0]]
+    if not rows:
+        return "devices hold no chunks"
+    if any([row for row, _ in held] != rows for held in group):
+        return "devices hold different rows"
+    masks = [0] * len(rows)
+    for held in group:
+        for i, (_, mask) in enumerate(held):
+            if masks[i] & mask:
+                return "an addend would be added twice"
+            masks[i] |= mask
+    return tuple(zip(rows, masks, strict=True))
+
+
+def _all_reduce(group: Sequence[Held]) -> list[Held] | str:
+    total = _summed(group)
+    return total if isinstance(total, str) else [total] * len(group)
+
+
+def _reduce(group: Sequence[Held]) -> list[Held] | str:
+    total = _summed(group)
+    if isinstance(total, str):
+        return total
+    return [total, *[()] * (len(group) - 1)]
+
+
+def _reduce_scatter(group: Sequence[Held]) -> list[Held] | str:
+    total = _summed(group)
+    if isinstance(total, str):
+        return total
+    size, rest = divmod(len(total), len(group))
+    if rest:
+        return f"{len(total)} rows do not divide by {len(group)} devices"
+    return [total[i * size : (i + 1) * size] for i in range(len(group))]
+
+
+def _all_gather(group: Sequence[Held]) -> list[Held] | str:
+    if not group[0] or any(len(held) != len(group[0]) for held in group):
+        return "devices hold no chunks, or different numbers of them"
+    chunks = tuple(chunk for held in group for chunk in held)
+    if len({row for row, _ in chunks}) < len(chunks):
+        return "two devices hold the same row"
+    return [chunks] * len(group)
+
+
+def _broadcast(group: Sequence[Held]) -> list[Held] | str:
+    root, *others = group
+    if not root:
+        return "the root holds no chunks"
+    have = dict(root)
+    for held in others:
+        if any(row not in have or mask & ~have[row] for row, mask in held):
+            return "a device holds addends that the root lacks"
+    if all(held == root for held in others):
+        return "all devices hold the root's chunks already"
+    return [root] * len(group)
+
+
+_RUN = {
+    CollectiveKind.ALL_REDUCE: _all_reduce,
+    CollectiveKind.REDUCE_SCATTER: _reduce_scatter,
+    CollectiveKind.ALL_GATHER: _all_gather,
+    CollectiveKind.REDUCE: _reduce,
+    CollectiveKind.BROADCAST: _broadcast,
+}
+
+
+def _some(group: Sequence[int]) -> str:
+    """The first devices of a group."""
+    shown = ", ".join(map(str, group[:4]))
+    return f"{shown}, ..." if len(group) > 4 else shown

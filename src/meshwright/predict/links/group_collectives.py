@@ -1,0 +1,128 @@
+"""Seconds of a collective in equal groups of devices that run at the same time.
+
+`collective.py` prices the collectives of plans, in which all devices take part. Here some
+groups may be idle, the library's algorithm is an argument, and there are reduces and
+broadcasts as well; within one level and without idle groups both agree.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from meshwright.machine import Kind
+from meshwright.machine.placement import Segment
+from meshwright.partitioner.collectives import CollectiveKind
+from meshwright.predict.links.collective import (
+    joint_all_gather_s,
+    levelwise_all_gather_s,
+)
+from meshwright.predict.links.double_tree import double_tree_load
+from meshwright.predict.links.rings import (
+    Path,
+    by_level,
+    joint_latency_s,
+    joint_ring_bytes_per_s,
+    num_detours,
+    num_devices,
+)
+
+
+class Library(Enum):
+    """The algorithm by which the machine's library runs a collective over several levels.
+
+    LEVELS: level after level. RING: one ring of all devices (NCCL_ALGO=Ring). TREE: as
+    RING, but all-reduces run on NCCL's double binary tree (NCCL_ALGO=Tree).
+    """
+
+    LEVELS = "levels"
+    RING = "ring"
+    TREE = "tree"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Equal groups of devices, of which each runs a collective at the same time.
+
+    segments: parts of grid dims over which a group extends. idle_share: of so many
+        groups that share links, one is active.
+    """
+
+    segments: tuple[Segment, ...]
+    idle_share: int = 1
+
+
+def group_collective_s(
+    collective: CollectiveKind, num_bytes: float, group: Group, library: Library
+) -> float:
+    """Seconds of a collective in each group.
+
+    num_bytes: bytes that a device holds before it; after it for an all-gather.
+    """
+    if num_devices(group.segments) < 2:
+        return 0.0
+    if library is Library.TREE and collective is CollectiveKind.ALL_REDUCE:
+        return tree_all_reduce_s(num_bytes, group)
+    if collective in (CollectiveKind.REDUCE, CollectiveKind.BROADCAST):
+        if library is Library.LEVELS:
+            return levelwise_chain_s(num_bytes, group)
+        return chain_s(num_bytes, group)
+    gather_s = _GATHER_S[library](num_bytes, group.segments, group.idle_share)
+    return 2 * gather_s if collective is CollectiveKind.ALL_REDUCE else gather_s
+
+
+_GATHER_S: Mapping[Library, Callable[[float, tuple[Segment, ...], int], float]] = {
+    Library.LEVELS: levelwise_all_gather_s,
+    Library.RING: joint_all_gather_s,
+    Library.TREE: joint_all_gather_s,
+}
+
+
+def chain_s(num_bytes: float, group: Group) -> float:
+    """Seconds of a reduce or broadcast that is pipelined from device to device."""
+    rate = joint_ring_bytes_per_s(group.segments, group.idle_share, path=Path.CHAIN)
+    return num_bytes / rate + joint_latency_s(group.segments)
+
+
+def levelwise_chain_s(num_bytes: float, group: Group) -> float:
+    """Seconds of a reduce or broadcast that goes level by level.
+
+    Only one device of each joined group takes part in the next level.
+    """
+    total, inside = 0.0, 1
+    for _, parts in by_level(group.segments):
+        idle_share = group.idle_share * inside
+        rate = joint_ring_bytes_per_s(parts, idle_share, path=Path.CHAIN)
+        total += num_bytes / rate + joint_latency_s(parts)
+        inside *= num_devices(parts)
+    return total
+
+
+def tree_all_reduce_s(num_bytes: float, group: Group) -> float:
+    """Seconds of an all-reduce by chains within nodes and two trees between them.
+
+    A node is a group of the innermost level of the machine. All parts are pipelined, so
+    that the slowest sets the pace.
+    """
+    inner = [part for part in group.segments if part.dim.num_inner == 1]
+    outer = [part for part in group.segments if part.dim.num_inner > 1]
+    slowest_s = 0.0
+    if outer:
+        inside = num_devices(inner)
+        rate = joint_ring_bytes_per_s(outer, group.idle_share, inside=inside)
+        slowest_s = num_bytes * double_tree_load(num_devices(outer)) / rate
+    if inner:
+        rate = joint_ring_bytes_per_s(inner, path=Path.LINE)
+        slowest_s = max(slowest_s, num_bytes * _chain_load(inner) / rate)
+    return slowest_s + 2 * joint_latency_s(group.segments)
+
+
+def _chain_load(inner: Sequence[Segment]) -> int:
+    """Times that the bytes cross the busiest link of a chain, up and down.
+
+    The middle of a chain receives from both sides: over two links of a torus, but over
+    one at a switch. Both directions share the host, if devices do not forward.
+    """
+    level, count = inner[0].dim.level, num_devices(inner)
+    if level.kind is Kind.SWITCH:
+        return 1 if count == 2 else 2
+    return 2 if level.detour_bytes_per_s and num_detours(inner, Path.LINE) else 1

@@ -1,0 +1,296 @@
+"""Reduction programs with their times on a machine: what P2 synthesizes and ranks."""
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from meshwright.errors import CollectiveError
+from meshwright.machine import Machine, load_machine
+from meshwright.machine.hierarchy import (
+    machine_on,
+    require_placement,
+    show_matrix,
+    whole_sizes,
+)
+from meshwright.machine.placement import Matrix, Segment
+from meshwright.partitioner.collectives import (
+    MOST_STEPS,
+    CollectiveKind,
+    Form,
+    ReductionGoal,
+    ReductionStep,
+    parse_program,
+    require_correct,
+    show_program,
+    synthesize,
+)
+from meshwright.predict.links.collective import is_one_ring
+from meshwright.predict.links.group_collectives import (
+    Group,
+    Library,
+    group_collective_s,
+)
+
+_SHOWN = 10
+"""Programs that are printed."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimedProgram:
+    """A reduction program, and its seconds on a machine; None without a machine."""
+
+    program: tuple[ReductionStep, ...]
+    seconds: float | None = None
+
+    def __str__(self) -> str:
+        return show_program(self.program)
+
+
+@dataclass(frozen=True, slots=True)
+class ReductionCase:
+    """One reduction over mesh axes that are placed on a hierarchy.
+
+    hierarchy: number of children at each level, from the outermost to the innermost.
+    matrix: the placement, with a row for each mesh axis and a column for each level.
+    reduce_axes: rows of the matrix over which is reduced.
+    """
+
+    hierarchy: tuple[int, ...]
+    matrix: Matrix
+    reduce_axes: tuple[int, ...]
+
+    @property
+    def levels(self) -> tuple[int, ...]:
+        """The levels, as columns, at which the reduction has several children."""
+        factors = enumerate(self._all_factors())
+        return tuple(column for column, factor in factors if factor > 1)
+
+    @property
+    def factors(self) -> tuple[int, ...]:
+        """The synthesis hierarchy: children at each of `levels`, the root's first.
+
+        Factors of several reduced axes at the same level are multiplied (P2).
+        """
+        factors = self._all_factors()
+        return tuple(factors[column] for column in self.levels)
+
+    def _all_factors(self) -> list[int]:
+        columns = zip(*self.matrix, strict=True)
+        return [math.prod(column[a] for a in self.reduce_axes) for column in columns]
+
+    def group(self, step: ReductionStep, machine: Machine) -> Group:
+        """The segments over which each group of a step extends, and its idle siblings."""
+        segments: list[Segment] = []
+        for level in step.levels(len(self.factors)):
+            column = self.levels[level]
+            sizes = [row[column] for row in self.matrix]
+            segments += [
+                Segment(machine.grid[column], sizes[a], math.prod(sizes[a + 1 :]))
+                for a in self.reduce_axes
+                if sizes[a] > 1
+            ]
+        idle = math.prod(self.factors[step.depth :]) if step.form is Form.MASTER else 1
+        return Group(tuple(segments), idle)
+
+
+@dataclass(frozen=True, slots=True)
+class Reductions:
+    """All programs of one reduction, the fastest first.
+
+    machine: name of the machine; "" if there is none, and then the smallest comes first.
+    num_bytes: bytes of the value on each device before a reduction, and of the whole
+        value after an all-gather.
+    """
+
+    case: ReductionCase
+    goal: ReductionGoal
+    programs: tuple[TimedProgram, ...]
+    machine: str = ""
+    library: Library | None = None
+    num_bytes: float = 0.0
+
+    def __len__(self) -> int:
+        return len(self.programs)
+
+    def __iter__(self) -> Iterator[TimedProgram]:
+        return iter(self.programs)
+
+    def __getitem__(self, index: int) -> TimedProgram:
+        return self.programs[index]
+
+    @property
+    def plain(self) -> TimedProgram:
+        """The program of one step, over all devices at once."""
+        return min(self.programs, key=lambda each: len(each.program))
+
+    @property
+    def speed_up(self) -> float | None:
+        """Seconds of the plain program over those of the fastest; None if not known."""
+        first, plain = self.programs[0].seconds, self.plain.seconds
+        if first is None or plain is None:
+            return None
+        return plain / first if first else 1.0
+
+    def check(self, text: str) -> None:
+        """Raise `CollectiveError` with the step that breaks a program, if one does."""
+        require_correct(parse_program(text), self.case.factors, self.goal)
+
+    def to_json(self) -> str:
+        """The programs and times as JSON; with programs as `check` reads them."""
+        return json.dumps(self.to_data(), indent=1)
+
+    def to_data(self) -> dict[str, Any]:
+        """The programs and times as plain data."""
+        return {
+            "hierarchy": self.case.hierarchy,
+            "placement": self.case.matrix,
+            "reduce_axes": self.case.reduce_axes,
+            "goal": self.goal.value,
+            "machine": self.machine,
+            "library": self.library.value if self.library else None,
+            "num_bytes": self.num_bytes,
+            "programs": [
+                {"program": str(each), "seconds": each.seconds} for each in self
+            ],
+        }
+
+    def __str__(self) -> str:
+        case = self.case
+        where = f" on {self.machine}" if self.machine else ""
+        head = (
+            f"{len(self)} programs for {self.goal.value} over axes "
+            f"{', '.join(map(str, case.reduce_axes)) or 'none'} of "
+            f"{show_matrix(case.matrix)}{where}"
+        )
+        lines = [
+            f"  {_milliseconds(p.seconds):>12}  {p}" for p in self.programs[:_SHOWN]
+        ]
+        left = len(self) - len(lines)
+        return "\n".join([head, *lines, *([f"  and {left} more"] if left > 0 else [])])
+
+
+def _milliseconds(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{1e3 * seconds:.4g} ms"
+
+
+def reductions(  # noqa: PLR0913  a case, and the options of its prices
+    hierarchy: Sequence[int],
+    placement: Sequence[Sequence[int]],
+    reduce_axes: Sequence[int],
+    *,
+    machine: str | Path | Machine | None = None,
+    num_bytes: float = 2**30,
+    goal: str | ReductionGoal = ReductionGoal.ALL_REDUCE,
+    library: str | Library | None = None,
+    most_steps: int = MOST_STEPS,
+) -> Reductions:
+    """All programs that reduce over mesh axes, with their times on a machine.
+
+    hierarchy: number of children at each level, from the outermost to the innermost.
+    placement: one matrix of `placements(hierarchy, axes)`.
+    reduce_axes: positions of the reduced axes, which are rows of the placement.
+    machine: a preset's name, a TOML file or a machine; it gets the hierarchy's grid. None
+        for programs without times, the smallest first.
+    num_bytes: bytes of the value on each device before a reduction, and of the whole
+        value after an all-gather.
+    goal: "all_reduce", "reduce_scatter" or "all_gather".
+    library: the algorithm of one collective over several levels, "levels", "ring" or
+        "tree"; None for the machine's own.
+
+    >>> found = reductions([2, 16], [[2, 16]], [0])
+    >>> len(found), str(found[0])
+    (47, 'all_reduce inside 0')
+    """
+    sizes = whole_sizes(hierarchy, "hierarchy")
+    matrix = require_placement(placement, sizes)
+    case = ReductionCase(sizes, matrix, _require_axes(reduce_axes, len(matrix)))
+    wanted = _member(ReductionGoal, goal, "goal")
+    programs = synthesize(case.factors, wanted, most_steps)
+    if machine is None:
+        return Reductions(case, wanted, tuple(map(TimedProgram, programs)))
+    on = machine if isinstance(machine, Machine) else load_machine(machine)
+    on = machine_on(on, sizes)
+    how = None if library is None else _member(Library, library, "library")
+    timer = _Timer(case, on, num_bytes, how)
+    timed = [TimedProgram(p, timer.seconds(p, wanted)) for p in programs]
+    timed.sort(key=lambda each: (each.seconds, len(each.program)))
+    return Reductions(case, wanted, tuple(timed), on.name, timer.library, num_bytes)
+
+
+def _member[T: (ReductionGoal, Library)](kind: type[T], given: object, what: str) -> T:
+    """The member of an enum by its value."""
+    for member in kind:
+        if given in (member, member.value):
+            return member
+    known = ", ".join(member.value for member in kind)
+    raise CollectiveError(f"{what} is {given!r:.40}; there are {known}")
+
+
+def _require_axes(reduce_axes: Sequence[int], num_axes: int) -> tuple[int, ...]:
+    """The axes without repetition; raises `CollectiveError` if the mesh lacks one."""
+    given = tuple(reduce_axes)
+    for axis in given:
+        if isinstance(axis, bool) or not isinstance(axis, int):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise CollectiveError(f"reduce_axes has {axis!r:.40}; wanted ints")
+        if not 0 <= axis < num_axes:
+            raise CollectiveError(
+                f"reduce_axes has {axis}; the placement has axes 0 to {num_axes - 1}"
+            )
+    if len(set(given)) < len(given):
+        raise CollectiveError(f"reduce_axes {list(given)} names an axis twice")
+    return tuple(sorted(given))
+
+
+class _Timer:
+    """Seconds of programs of one case on one machine; each step is priced once."""
+
+    def __init__(
+        self,
+        case: ReductionCase,
+        machine: Machine,
+        num_bytes: float,
+        library: Library | None,
+    ) -> None:
+        if not 0 < num_bytes < math.inf:
+            raise CollectiveError(f"num_bytes is {num_bytes}; wanted more than 0")
+        self.case = case
+        self.machine = machine
+        self.num_bytes = num_bytes
+        whole = case.group(
+            ReductionStep(CollectiveKind.ALL_REDUCE, Form.INSIDE, 0), machine
+        )
+        own = Library.RING if is_one_ring(whole.segments) else Library.LEVELS
+        self.library = library or own
+        self._known: dict[tuple[ReductionStep, float], float] = {}
+
+    def seconds(self, program: Sequence[ReductionStep], goal: ReductionGoal) -> float:
+        """Seconds of a correct program, step after step.
+
+        The first device always holds chunks, and devices that hold some hold as many.
+        """
+        held, total = self.num_bytes, 0.0
+        if goal is ReductionGoal.ALL_GATHER:
+            held /= math.prod(self.case.factors)
+        for step in program:
+            size = math.prod(self.case.factors[i] for i in self._levels(step))
+            if step.collective is CollectiveKind.ALL_GATHER:
+                held *= size
+            total += self._step_s(step, held)
+            if step.collective is CollectiveKind.REDUCE_SCATTER:
+                held /= size
+        return total
+
+    def _levels(self, step: ReductionStep) -> range:
+        return step.levels(len(self.case.factors))
+
+    def _step_s(self, step: ReductionStep, held: float) -> float:
+        key = step, held
+        if key not in self._known:
+            group = self.case.group(step, self.machine)
+            self._known[key] = group_collective_s(
+                step.collective, held, group, self.library
+            )
+        return self._known[key]
