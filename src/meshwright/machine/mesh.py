@@ -136,7 +136,7 @@ class Mesh:
         raise MeshError(told + more)
 
     def over(self, devices: Iterable[object]) -> "Mesh":
-        """The same axes over these devices."""
+        """A mesh with the same axes over other devices."""
         in_time = {axis: self.size(axis) for axis in self.sequential}
         return Mesh(self.spatial.shape, devices, sequential=in_time)
 
