@@ -6,7 +6,7 @@ import pytest
 
 from meshwright.app.cluster import read_tenants
 from meshwright.errors import ClusterError
-from meshwright.run.cluster import ray_connection
+from meshwright.run.cluster.engines import ray_connection
 from meshwright.run.cluster.tenants import Tenant
 
 

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 from meshwright.errors import ClusterError, did_you_mean
 from meshwright.run.cluster.client import Cluster
 from meshwright.run.cluster.controller import Controller
-from meshwright.run.cluster.gang import GangSize
+from meshwright.run.cluster.engines.gang import GangSize
+from meshwright.run.cluster.engines.local_engine import LocalEngine, ThreadConnection
 from meshwright.run.cluster.limits import IslandLimits
-from meshwright.run.cluster.local_engine import LocalEngine, ThreadConnection
 from meshwright.run.cluster.session import Connection
 from meshwright.run.cluster.tenants import Tenant
 
 if TYPE_CHECKING:
-    from meshwright.run.cluster.ray_connection import RayConnection
+    from meshwright.run.cluster.engines.ray_connection import RayConnection
 
 TOKEN = "MESHWRIGHT_TOKEN"
 """The environment variable in which commands look for the tenant's token."""
@@ -125,8 +125,8 @@ def _connect(
     starts: bool,
 ) -> tuple[RayConnection, GangSize]:
     """A connection by Ray, and the size of the cluster that it starts if there is none."""
-    from meshwright.run.cluster import ray_connection
-    from meshwright.run.cluster.ray_engine import RayEngine
+    from meshwright.run.cluster.engines import ray_connection
+    from meshwright.run.cluster.engines.ray_engine import RayEngine
 
     size, workers = _local_size(where), workers or Workers()
     address = None if size else where

@@ -299,7 +299,7 @@ def test_a_chain_of_calls_reaches_the_workers_before_any_of_them_has_a_result():
         other, devices = await with_slice(controller, "other")
         requests = [define(devices=devices), Put(1, None, 8), *calls]
         await submit(controller, other, requests)
-        record = controller._sessions[other].arrays[129]
+        record = controller._sessions.known[other].arrays[129]
         assert not record.made.done()
         gang.stuck = False
         assert await controller.fetch(other, 1, 129)

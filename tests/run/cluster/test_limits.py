@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from meshwright.errors import ClusterError
-from meshwright.run.cluster import admission, controller, tenants
+from meshwright.run.cluster import admission, sessions, tenants
 from meshwright.run.cluster.events import MOST_EVENTS, EventLog
 from meshwright.run.cluster.limits import IslandLimits
 from meshwright.run.cluster.tenants import Session, Tenant
@@ -72,7 +72,7 @@ def test_a_submission_that_waits_for_room_does_not_count_as_missing(monkeypatch)
 
 
 def test_calls_of_one_tenant_that_wait_are_counted_and_others_are_served(monkeypatch):
-    monkeypatch.setattr(controller, "MOST_WAITING", 20)
+    monkeypatch.setattr(sessions, "MOST_WAITING", 20)
 
     async def scenario(controller, engine):
         session, _ = await with_slice(controller)
@@ -120,7 +120,7 @@ def test_programs_requests_sessions_and_arrays_are_bounded(monkeypatch):
     monkeypatch.setattr(admission, "MOST_CODE_BYTES", 10)
     monkeypatch.setattr(admission, "MOST_REQUESTS", 5)
     monkeypatch.setattr(admission, "MOST_ARRAYS", 4)
-    monkeypatch.setattr(controller, "MOST_SESSIONS", 2)
+    monkeypatch.setattr(sessions, "MOST_SESSIONS", 2)
 
     async def scenario(controller, engine):
         session, _ = await with_slice(controller)

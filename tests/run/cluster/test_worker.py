@@ -17,7 +17,7 @@ from meshwright.run.cluster.wire.messages import (
     Transfer,
     WorkerInstruction,
 )
-from meshwright.run.cluster.worker.progress import Progress
+from meshwright.run.cluster.worker.progress import WorkerProgress
 from meshwright.run.cluster.worker.worker import Worker
 
 KEY = ArrayKey("s", 1)
@@ -61,7 +61,7 @@ def test_an_array_that_is_lost_with_its_client_fails_alone():
 
 
 def test_completions_go_on_after_results_that_end_with_any_error():
-    progress, lost = Progress(), Future()
+    progress, lost = WorkerProgress(), Future()
     lost.set_exception(MemoryError("out of memory"))
     for number, results in [(1, [lost]), (2, [jnp.ones(2)]), (3, None)]:
         progress.await_results(number, progress.begin(), results)

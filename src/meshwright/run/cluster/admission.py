@@ -7,13 +7,14 @@ its tenant may. A request that breaks this is refused, and reaches no worker.
 from collections.abc import Mapping, Sequence
 
 from meshwright.errors import ClusterError
-from meshwright.run.cluster.island import Island, QueuedRequest
+from meshwright.run.cluster.island import Island
 from meshwright.run.cluster.limits import (
     MOST_ARRAYS,
     MOST_CODE_BYTES,
     MOST_PROGRAMS,
     MOST_REQUESTS,
 )
+from meshwright.run.cluster.requests import QueuedRequest
 from meshwright.run.cluster.tenants import ArrayRecord, Session
 from meshwright.run.cluster.wire.messages import (
     Call,

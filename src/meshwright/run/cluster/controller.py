@@ -6,25 +6,18 @@ and no JAX: the clients trace, the workers compute.
 """
 
 import asyncio
-import hmac
-import secrets
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 from meshwright.errors import ClusterError
 from meshwright.run.cluster.admission import Admission
+from meshwright.run.cluster.engines.gang import GangEngine, GangSize
 from meshwright.run.cluster.events import Event, EventLog
-from meshwright.run.cluster.gang import GangEngine, GangSize
-from meshwright.run.cluster.island import Island, IslandClients
-from meshwright.run.cluster.limits import (
-    MOST_ARRAYS,
-    MOST_SESSIONS,
-    MOST_WAITING,
-    IslandLimits,
-)
+from meshwright.run.cluster.island import Island
+from meshwright.run.cluster.limits import MOST_ARRAYS, IslandLimits
+from meshwright.run.cluster.requests import IslandClients
+from meshwright.run.cluster.sessions import Sessions
 from meshwright.run.cluster.slices import Slices
 from meshwright.run.cluster.tenants import Session, Status, Tenant
 from meshwright.run.cluster.wire.messages import (
@@ -55,10 +48,8 @@ class Controller:
     ) -> None:
         self.log = EventLog()
         self.silence_s = silence_s
-        self._tenants = {tenant.name: tenant for tenant in tenants}
-        self._sessions: dict[str, Session] = {}
-        self._waiting: Counter[str] = Counter()  # calls, by tenant
-        self._slices = Slices(self._sessions)
+        self._sessions = Sessions(tenants, silence_s, clock)
+        self._slices = Slices(self._sessions.known)
         self._clock = clock
         self.island = Island(
             engine,
@@ -70,7 +61,7 @@ class Controller:
         )
         for tenant in tenants:
             self.island.queue.set_weight(tenant.name, tenant.weight)
-        self._admission = Admission(self.island, self._sessions)
+        self._admission = Admission(self.island, self._sessions.known)
         self._tasks: list[asyncio.Task[Any]] = []
 
     async def start(self) -> None:
@@ -97,37 +88,22 @@ class Controller:
 
     async def open(self, token: str) -> str:
         """The name of a new session, which each request of the client must give."""
-        given = str(token).encode(errors="replace")
-        for tenant in self._tenants.values():
-            if hmac.compare_digest(tenant.token.encode(), given):
-                name = secrets.token_hex(16)
-                self._require_sessions(tenant)
-                self._sessions[name] = Session(name, tenant, self._clock())
-                self.log.add("open", f"a session of {tenant.name}")
-                return name
-        raise ClusterError("the token is that of no tenant of this cluster")
-
-    def _require_sessions(self, tenant: Tenant) -> None:
-        count = sum(each.tenant is tenant for each in self._sessions.values())
-        if count >= MOST_SESSIONS:
-            raise ClusterError(
-                f"tenant {tenant.name} has {count} sessions; close some first"
-            )
+        session = self._sessions.open(token)
+        self.log.add("open", f"a session of {session.tenant.name}")
+        return session.name
 
     async def close(self, session: str) -> None:
         """End a session and free its arrays."""
-        self._end(self._session(session), "closed")
+        self._end(self._sessions.require(session), "closed")
 
     async def beat(self, session: str) -> None:
         """Say that the client lives."""
-        self._session(session)
+        self._sessions.require(session)
 
     async def status(self, session: str) -> Status:
         """The state of the workers and the tenants."""
-        self._session(session)
-        counts: dict[str, int] = {}
-        for each in self._sessions.values():
-            counts[each.tenant.name] = counts.get(each.tenant.name, 0) + 1
+        self._sessions.require(session)
+        counts = self._sessions.counts()
         island = self.island
         gang = None if island.is_lost else island.gang
         places = () if gang is None else gang.places
@@ -139,39 +115,13 @@ class Controller:
 
     async def events(self, session: str, after: int = 0) -> list[Event]:
         """The events of the cluster with numbers greater than `after`."""
-        self._session(session)
+        self._sessions.require(session)
         if type(after) is not int:
             raise ClusterError(f"events after {after!r:.60}; wanted a number")
         return self.log.after(after)
 
-    def _session(self, name: str) -> Session:
-        session = self._sessions.get(name) if type(name) is str else None
-        if session is None:
-            raise ClusterError(
-                "the session is unknown: it was closed, its client was silent for "
-                f"{self.silence_s:.0f} s, or the controller was restarted; connect again"
-            )
-        session.seen_s = self._clock()
-        return session
-
-    @contextmanager
-    def _call(self, name: str) -> Iterator[Session]:
-        """The session of a call that may wait; refused if too many of its tenant do."""
-        session = self._session(name)
-        tenant = session.tenant.name
-        if self._waiting[tenant] >= MOST_WAITING:
-            raise ClusterError(
-                f"{MOST_WAITING} calls of tenant {tenant} wait already; wait for some of "
-                "their answers first"
-            )
-        self._waiting[tenant] += 1
-        try:
-            yield session
-        finally:
-            self._waiting[tenant] -= 1
-
     def _end(self, session: Session, why: str) -> None:
-        del self._sessions[session.name]
+        del self._sessions.known[session.name]
         self.log.add("close", f"a session of {session.tenant.name}: {why}")
         self._admission.queue(session, End())
         self.island.forget(session.name)
@@ -179,8 +129,7 @@ class Controller:
     async def _end_silent_sessions(self) -> None:
         while True:
             await asyncio.sleep(min(1.0, self.silence_s / 4))
-            least_s = self._clock() - self.silence_s
-            for session in [s for s in self._sessions.values() if s.seen_s < least_s]:
+            for session in self._sessions.silent():
                 self._end(session, f"silent for {self.silence_s:.0f} s")
 
     # -- slices --------------------------------------------------------------------------
@@ -190,9 +139,9 @@ class Controller:
 
         The devices are neighbours, and those that the fewest slices have.
         """
-        with self._call(session) as owner:
+        with self._sessions.call(session) as owner:
             await self._ready(owner)
-        owner, gang = self._session(session), self.island.gang
+        owner, gang = self._sessions.require(session), self.island.gang
         assert gang is not None
         total = len(gang.processes)
         if type(count) is not int or not 0 < count <= total:
@@ -204,7 +153,7 @@ class Controller:
 
     async def release(self, session: str, number: int) -> None:
         """Give a slice back; its programs are forgotten."""
-        owner = self._session(session)
+        owner = self._sessions.require(session)
         if type(number) is not int or owner.slices.pop(number, None) is None:
             raise ClusterError(f"slice {number!r} is none of this session")
         left = set(owner.slices.values())
@@ -225,13 +174,13 @@ class Controller:
         Raises `ClusterError` for the first request that is refused; the others are queued
         all the same, unless they read what refused ones would have made.
         """
-        with self._call(session) as owner:
+        with self._sessions.call(session) as owner:
             await owner.wait_for_submissions(number)
             name, limit = owner.tenant.name, owner.tenant.queue
             if number == owner.num_taken:
                 owner.is_held = True
                 await self.island.wait_for_room(name, limit)
-            self._session(session)  # it may have ended meanwhile
+            self._sessions.require(session)  # it may have ended meanwhile
             if number < owner.num_taken:
                 raise ClusterError(f"submission {number} was taken already")
             try:
@@ -255,7 +204,7 @@ class Controller:
         """The parts of several arrays; see `fetch`."""
         if type(numbers) not in (list, tuple) or len(numbers) > MOST_ARRAYS:
             raise ClusterError(f"arrays {numbers!r:.60}; wanted a list of numbers")
-        with self._call(session) as owner:
+        with self._sessions.call(session) as owner:
             await owner.wait_for_submissions(after)
             return await asyncio.gather(*(self._fetch(owner, n) for n in numbers))
 
@@ -299,7 +248,7 @@ class Controller:
     def _on_loss(self, reason: str) -> None:
         """Forget the arrays of a lost gang, and remember why they are gone."""
         why = f"the workers were lost ({reason}); put the state again, or restore it"
-        for session in self._sessions.values():
+        for session in self._sessions.known.values():
             session.note_gone(session.arrays, why)
             session.arrays.clear()
 
@@ -307,7 +256,7 @@ class Controller:
         """The programs of all sessions for whose slices the new gang has devices."""
         gang = self.island.gang
         self._slices.fit(0 if gang is None else len(gang.processes))
-        for session in self._sessions.values():
+        for session in self._sessions.known.values():
             for define in session.programs.values():
                 if session.present(define.devices) is not None:
                     yield session.name, define
@@ -317,15 +266,15 @@ class Controller:
 
         Slices are moved where they fit; others have no devices until there are more.
         """
-        self._require_operator(self._session(session))
+        self._require_operator(self._sessions.require(session))
         if type(workers) is not int or workers < 1:
             raise ClusterError(f"{workers!r} workers; wanted a number >= 1")
         self.island.resize(GangSize(workers, self.island.size.devices))
 
     async def shutdown(self, session: str) -> None:
         """End all sessions and all workers."""
-        self._require_operator(self._session(session))
-        for each in list(self._sessions.values()):
+        self._require_operator(self._sessions.require(session))
+        for each in list(self._sessions.known.values()):
             self._end(each, "the cluster was stopped")
         await self.stop()
 

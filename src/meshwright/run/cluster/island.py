@@ -8,50 +8,16 @@ gang is lost: a worker has died, answers nothing, or completes nothing.
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Coroutine, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from meshwright.errors import ClusterError
+from meshwright.run.cluster.engines.gang import Gang, GangEngine, GangSize
 from meshwright.run.cluster.events import EventLog
-from meshwright.run.cluster.gang import Gang, GangEngine, GangSize
 from meshwright.run.cluster.limits import IslandLimits
 from meshwright.run.cluster.order import FairQueue
+from meshwright.run.cluster.requests import IslandClients, QueuedRequest
 from meshwright.run.cluster.wire.messages import Call, End, Request, WorkerInstruction
-
-
-@dataclass(slots=True, eq=False)
-class QueuedRequest:
-    """A request of one session that waits for its turn, or is on its way.
-
-    completed: done when all workers have completed it; an exception says why they never
-        will.
-    expected_s: seconds that were expected when it was taken. waiting_for: workers that
-        have not completed it.
-    """
-
-    session: str
-    request: Request | End
-    completed: asyncio.Future[None]
-    tenant: str
-    expected_s: float = 0.0
-    waiting_for: set[int] = field(default_factory=set)
-    took_s: float = 0.0
-    has_failed: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class IslandClients:
-    """The sessions of an island, as it sees them.
-
-    on_loss: called with the reason when the gang is lost, before the next one starts.
-    setup: the requests, with their sessions, that each new gang gets first.
-    place: the form of a session's request that names devices of the present gang.
-    """
-
-    on_loss: Callable[[str], None]
-    setup: Callable[[], Iterable[tuple[str, Request]]]
-    place: Callable[[str, Request | End], Request | End]
 
 
 class Island:

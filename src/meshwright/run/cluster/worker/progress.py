@@ -29,7 +29,7 @@ class Failed:
         self.reason = reason
 
 
-class Progress:
+class WorkerProgress:
     """The instructions that were begun, and the completions of those that have ended."""
 
     def __init__(self) -> None:

@@ -34,7 +34,7 @@ from meshwright.run.cluster.wire.messages import (
 from meshwright.run.cluster.worker.boxes import on_devices
 from meshwright.run.cluster.worker.progress import (
     Failed,
-    Progress,
+    WorkerProgress,
     error_text,
     present,
 )
@@ -71,7 +71,7 @@ class Worker:
         self._programs: dict[tuple[str, int], WorkerProgram | BrokenProgram] = {}
         self._arrays: dict[ArrayKey, Any] = {}
         self._tasks: dict[str, CheckpointTasks] = {}
-        self._progress = Progress()
+        self._progress = WorkerProgress()
 
     def execute(self, instructions: Sequence[WorkerInstruction]) -> None:
         """Start instructions, in order; `completions` tells when each ended."""
@@ -84,7 +84,7 @@ class Worker:
             self._progress.await_results(each.number, start_s, results)
 
     def completions(self, after: int) -> list[Completion]:
-        """See `Progress.completions`."""
+        """See `WorkerProgress.completions`."""
         return self._progress.completions(after)
 
     def fetch(self, array: ArrayKey) -> Fetched | None:

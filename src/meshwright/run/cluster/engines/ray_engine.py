@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import Any
 
 from meshwright.errors import ClusterError
-from meshwright.run.cluster.gang import Gang, GangSize
+from meshwright.run.cluster.engines.gang import Gang, GangSize
 from meshwright.run.cluster.wire.messages import (
     ArrayKey,
     Completion,
@@ -26,10 +26,7 @@ from meshwright.run.cluster.wire.messages import (
 _JOIN_S = 120
 """Seconds that the workers of a gang have to find each other."""
 
-_MADE_S = 10
-"""Seconds within which the client must have made an array that it has submitted."""
-
-_READ_S = 300
+_READ_S = 60
 """Seconds that a worker has to read an array of a client from the object store."""
 
 WIDTH = 8
@@ -124,15 +121,12 @@ class WorkerActor:
 def _loaded(value: Any) -> Any:
     """The array that a reference stands for, or the value itself.
 
-    Raises `ClusterError` if its client is gone, or has not made it.
+    Raises `ClusterError` if its client is gone, or has not made it in time.
     """
     ray = require_ray()
     if not isinstance(value, ray.ObjectRef):
         return value
     try:
-        made, _ = ray.wait([value], timeout=_MADE_S, fetch_local=False)
-        if not made:
-            raise ClusterError(f"an array was not made in {_MADE_S} s; wanted ray.put")
         return ray.get(value, timeout=_READ_S)
     except ray.exceptions.RayError as error:
         raise ClusterError(f"an array was lost with its client: {error}") from error

@@ -13,9 +13,9 @@ from typing import Any
 
 from meshwright.errors import ClusterError
 from meshwright.run.cluster.controller import Controller
-from meshwright.run.cluster.gang import GangSize
+from meshwright.run.cluster.engines.gang import GangSize
+from meshwright.run.cluster.engines.ray_engine import RayEngine, require_ray
 from meshwright.run.cluster.limits import MOST_WAITING, IslandLimits
-from meshwright.run.cluster.ray_engine import RayEngine, require_ray
 from meshwright.run.cluster.tenants import Tenant
 from meshwright.run.cluster.wire.messages import HostArray
 
