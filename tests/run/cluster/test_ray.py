@@ -218,13 +218,13 @@ def test_an_array_whose_client_was_killed_fails_alone_and_honest_work_goes_on(cl
 
 def test_a_state_of_many_arrays_is_fetched_by_one_call(cluster, monkeypatch):
     part = cluster.slice({"data": 8})
-    state = part.put([np.full(2, i, np.float32) for i in range(1200)])
+    state = part.put([np.full(2, i, np.float32) for i in range(300)])
     methods, call = [], cluster._connection.call
     monkeypatch.setattr(
         cluster._connection, "call", lambda m, *a: methods.append(m) or call(m, *a)
     )
     found = part.fetch(state)
-    assert [int(each[0]) for each in found] == list(range(1200))
+    assert [int(each[0]) for each in found] == list(range(300))
     assert [m for m in methods if m.startswith("fetch")] == ["fetch_all"]
 
 
