@@ -19,8 +19,8 @@ import time
 from pathlib import Path
 
 from meshwright.run.cluster.controller import Controller
-from meshwright.run.cluster.engines.gang import GangSize
 from meshwright.run.cluster.engines.ray_engine import WIDTH
+from meshwright.run.cluster.gang import GangSize
 from meshwright.run.cluster.limits import IslandLimits
 from meshwright.run.cluster.tenants import Tenant
 from meshwright.run.cluster.wire.messages import Call, Completion, Define, Put

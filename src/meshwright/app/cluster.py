@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 from meshwright.errors import ClusterError, did_you_mean
 from meshwright.run.cluster.client import Cluster
 from meshwright.run.cluster.controller import Controller
-from meshwright.run.cluster.engines.gang import GangSize
 from meshwright.run.cluster.engines.local_engine import LocalEngine, ThreadConnection
+from meshwright.run.cluster.gang import GangSize
 from meshwright.run.cluster.limits import IslandLimits
 from meshwright.run.cluster.session import Connection
 from meshwright.run.cluster.tenants import Tenant

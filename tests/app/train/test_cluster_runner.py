@@ -12,8 +12,8 @@ from meshwright.errors import CheckpointError, ClusterError
 from meshwright.run.checkpoint import Checkpoints
 from meshwright.run.cluster.client import Cluster
 from meshwright.run.cluster.controller import Controller
-from meshwright.run.cluster.engines.gang import GangSize
 from meshwright.run.cluster.engines.local_engine import LocalGang, ThreadConnection
+from meshwright.run.cluster.gang import GangSize
 from meshwright.run.cluster.tenants import Tenant
 from tests.app.train.recipes import losses, recipe, run
 

@@ -3,7 +3,7 @@
 import asyncio
 
 from meshwright.run.cluster.controller import Controller
-from meshwright.run.cluster.engines.gang import GangSize
+from meshwright.run.cluster.gang import GangSize
 from meshwright.run.cluster.tenants import Tenant
 from meshwright.run.cluster.wire.messages import Define
 from tests.run.cluster.fake_gang import FakeEngine

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from meshwright.errors import ClusterError
-from meshwright.run.cluster.engines.gang import GangSize
 from meshwright.run.cluster.engines.ray_connection import ControllerActor
+from meshwright.run.cluster.gang import GangSize
 from meshwright.run.cluster.limits import IslandLimits
 from meshwright.run.cluster.tenants import Tenant
 from meshwright.run.cluster.wire.messages import Call, Define, Put

@@ -8,9 +8,9 @@ from meshwright.app.cluster import Workers, start_cluster
 from meshwright.errors import ClusterError
 from meshwright.run.cluster.controller import Controller
 from meshwright.run.cluster.engines import ray_connection
-from meshwright.run.cluster.engines.gang import GangSize
 from meshwright.run.cluster.engines.local_engine import ThreadConnection
 from meshwright.run.cluster.engines.ray_engine import RayEngine
+from meshwright.run.cluster.gang import GangSize
 from meshwright.run.cluster.tenants import Tenant
 from tests.run.cluster.fake_gang import FakeEngine
 

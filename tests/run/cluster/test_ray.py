@@ -15,8 +15,8 @@ import pytest
 
 import meshwright as mw
 from meshwright.errors import ClusterError
-from meshwright.run.cluster.engines.gang import GangSize
 from meshwright.run.cluster.engines.ray_engine import RayEngine
+from meshwright.run.cluster.gang import GangSize
 from meshwright.run.cluster.tenants import Tenant
 from meshwright.run.cluster.wire.messages import Define, Free, HostArray, Put
 from tests.run.cluster.hostile import Attacker

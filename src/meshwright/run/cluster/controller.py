@@ -12,8 +12,8 @@ from typing import Any
 
 from meshwright.errors import ClusterError
 from meshwright.run.cluster.admission import Admission
-from meshwright.run.cluster.engines.gang import GangEngine, GangSize
 from meshwright.run.cluster.events import Event, EventLog
+from meshwright.run.cluster.gang import GangEngine, GangSize
 from meshwright.run.cluster.island import Island
 from meshwright.run.cluster.limits import MOST_ARRAYS, IslandLimits
 from meshwright.run.cluster.requests import IslandClients

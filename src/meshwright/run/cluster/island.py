@@ -12,8 +12,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from meshwright.errors import ClusterError
-from meshwright.run.cluster.engines.gang import Gang, GangEngine, GangSize
 from meshwright.run.cluster.events import EventLog
+from meshwright.run.cluster.gang import Gang, GangEngine, GangSize
 from meshwright.run.cluster.limits import IslandLimits
 from meshwright.run.cluster.order import FairQueue
 from meshwright.run.cluster.requests import IslandClients, QueuedRequest

@@ -3,7 +3,7 @@
 import hmac
 import secrets
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 
 from meshwright.errors import ClusterError
@@ -53,7 +53,7 @@ class Sessions:
         return session
 
     @contextmanager
-    def call(self, name: str) -> Iterator[Session]:
+    def call(self, name: str) -> Generator[Session]:
         """The session of a call that may wait; refused if too many of its tenant do."""
         session = self.require(name)
         tenant = session.tenant.name

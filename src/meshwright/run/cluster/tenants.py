@@ -7,7 +7,7 @@ from os.path import normpath
 from pathlib import PurePosixPath
 
 from meshwright.errors import ClusterError
-from meshwright.run.cluster.engines.gang import GangSize
+from meshwright.run.cluster.gang import GangSize
 from meshwright.run.cluster.limits import MOST_EARLY, MOST_REASONS
 from meshwright.run.cluster.wire.messages import Define
 

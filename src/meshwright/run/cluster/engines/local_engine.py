@@ -12,7 +12,7 @@ from typing import Any
 
 from meshwright.errors import ClusterError
 from meshwright.run.cluster.controller import Controller
-from meshwright.run.cluster.engines.gang import Gang, GangSize
+from meshwright.run.cluster.gang import Gang, GangSize
 from meshwright.run.cluster.wire.messages import (
     ArrayKey,
     Completion,

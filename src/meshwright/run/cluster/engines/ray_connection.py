@@ -6,15 +6,15 @@ import inspect
 import os
 import secrets
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import Future
 from importlib import import_module
 from typing import Any
 
 from meshwright.errors import ClusterError
 from meshwright.run.cluster.controller import Controller
-from meshwright.run.cluster.engines.gang import GangSize
 from meshwright.run.cluster.engines.ray_engine import RayEngine, require_ray
+from meshwright.run.cluster.gang import GangSize
 from meshwright.run.cluster.limits import MOST_WAITING, IslandLimits
 from meshwright.run.cluster.tenants import Tenant
 from meshwright.run.cluster.wire.messages import HostArray
@@ -136,7 +136,8 @@ class RayConnection:
             if error is None:
                 found.set_result(done.result())
                 return
-            cause = error.cause if isinstance(error, kinds.RayTaskError) else error
+            is_remote = isinstance(error, kinds.RayTaskError)
+            cause: Any = getattr(error, "cause", error) if is_remote else error
             if isinstance(cause, ClusterError):
                 found.set_exception(ClusterError(str(cause)))
             elif isinstance(error, kinds.RayActorError):
@@ -249,7 +250,7 @@ Ray replaces it by one that other machines reach, and listens on all interfaces.
 
 
 @contextlib.contextmanager
-def _on_loopback() -> Iterator[None]:
+def _on_loopback() -> Generator[None]:
     """While this lasts, a Ray that starts, or that is joined, is at `_LOOPBACK`."""
     constants: Any = import_module("ray._private.ray_constants")
     known, variable = constants.ENABLE_RAY_CLUSTER, os.environ.get(_CLUSTERS)

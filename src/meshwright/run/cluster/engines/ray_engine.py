@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import Any
 
 from meshwright.errors import ClusterError
-from meshwright.run.cluster.engines.gang import Gang, GangSize
+from meshwright.run.cluster.gang import Gang, GangSize
 from meshwright.run.cluster.wire.messages import (
     ArrayKey,
     Completion,
