@@ -19,9 +19,9 @@ import time
 from pathlib import Path
 
 from meshwright.run.cluster.controller import Controller
+from meshwright.run.cluster.engines.ray_engine import WIDTH
 from meshwright.run.cluster.gang import GangSize
-from meshwright.run.cluster.island import IslandLimits
-from meshwright.run.cluster.ray_engine import WIDTH
+from meshwright.run.cluster.limits import IslandLimits
 from meshwright.run.cluster.tenants import Tenant
 from meshwright.run.cluster.wire.messages import Call, Completion, Define, Put
 

@@ -27,8 +27,8 @@ import numpy as np
 import meshwright as mw
 from meshwright.errors import ClusterError
 from meshwright.run.cluster.client import Cluster
+from meshwright.run.cluster.engines.ray_engine import RayEngine
 from meshwright.run.cluster.gang import GangSize
-from meshwright.run.cluster.ray_engine import RayEngine
 from meshwright.run.cluster.tenants import Tenant
 from meshwright.run.cluster.wire.messages import ArrayKey, Call, WorkerInstruction
 

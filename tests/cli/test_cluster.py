@@ -1,9 +1,12 @@
 """`meshwright cluster`: what it refuses before any worker is started."""
 
+from unittest.mock import Mock
+
 import pytest
 
 from meshwright.app.cluster import read_tenants
 from meshwright.errors import ClusterError
+from meshwright.run.cluster.engines import ray_connection
 from meshwright.run.cluster.tenants import Tenant
 
 
@@ -19,6 +22,15 @@ def test_a_cluster_without_an_operator_is_not_started(run, tmp_path):
     done = run("cluster", "start", "--devices", "2", "--tenants", path)
     assert done.status == 2
     assert "add is_operator = true" in done.err
+
+
+def test_workers_are_not_started_where_a_controller_runs(run, monkeypatch):
+    known = Mock(is_new=False)
+    monkeypatch.setattr(ray_connection, "connect", lambda *arguments: known)
+    done = run("cluster", "start", "--devices", "2", "--address", "host:6379")
+    assert done.status == 2
+    assert "a controller runs at host:6379 already" in done.err
+    known.close.assert_called_once_with()
 
 
 def test_tenants_are_read_from_a_file(tmp_path):

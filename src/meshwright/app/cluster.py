@@ -1,25 +1,32 @@
 """`mw.cluster`: workers to run steps on, started here or found."""
 
+from __future__ import annotations
+
 import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from meshwright.errors import ClusterError, did_you_mean
 from meshwright.run.cluster.client import Cluster
 from meshwright.run.cluster.controller import Controller
+from meshwright.run.cluster.engines.local_engine import LocalEngine, ThreadConnection
 from meshwright.run.cluster.gang import GangSize
-from meshwright.run.cluster.island import IslandLimits
-from meshwright.run.cluster.local_engine import LocalEngine, ThreadConnection
+from meshwright.run.cluster.limits import IslandLimits
+from meshwright.run.cluster.session import Connection
 from meshwright.run.cluster.tenants import Tenant
+
+if TYPE_CHECKING:
+    from meshwright.run.cluster.engines.ray_connection import RayConnection
 
 TOKEN = "MESHWRIGHT_TOKEN"
 """The environment variable in which commands look for the tenant's token."""
 
 _ADDRESS = re.compile(r"auto|\w+://.+|[\w.\-]+:\d{2,5}")
 _LOCAL = re.compile(r"local:(\d+)x(\d+)")
+_DEFAULT = "local:4x2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +45,7 @@ class Workers:
 
 
 def cluster(
-    where: str = "inline",
+    where: str = "local",
     *,
     token: str = "",
     tenants: tuple[Tenant, ...] = (),
@@ -48,12 +55,14 @@ def cluster(
 ) -> Cluster:
     """A cluster to run steps on: its workers are started, or found.
 
-    where: "inline" for the devices of this process, without Ray; "local:4x2" for 4
-        processes of 2 devices on this machine; "ray://head:10001" or another address of
-        a Ray cluster, whose controller is started if there is none.
+    where: "local:4x2" starts Ray on this machine, with 4 processes of 2 CPU devices, and
+        "local" is short for that. "inline" has the devices of this process, without Ray.
+        "ray://head:10001" or another address is that of a Ray cluster, whose controller
+        is started if there is none.
     token: that of the tenant. tenants: who may use a cluster that is started; by
         default one, an operator, whose token is `token`.
     workers: of a cluster at an address, if it is started. starts: whether it may be.
+    Raises `ClusterError` if this process already has a local cluster of another size.
     """
     own = tenants or (Tenant("default", token, is_operator=True),)
     limits = limits or IslandLimits()
@@ -64,23 +73,78 @@ def cluster(
             ),
             token,
         )
-    from meshwright.run.cluster.ray_connection import connect
-    from meshwright.run.cluster.ray_engine import RayEngine
+    connection, size = _connect(where, own, workers, limits, starts)
+    found = _opened(connection, token)
+    running = found.status().size
+    if _local_size(where) and running != size:
+        found.close()
+        raise ClusterError(
+            f"cluster {where!r}: this process has a cluster of {running} already; close "
+            f"it first, or join it as 'local:{running.workers}x{running.devices}'"
+        )
+    return found
 
-    found, workers, address = _LOCAL.fullmatch(where), workers or Workers(), where
-    if found:
-        workers, address = Workers(int(found[1]), int(found[2])), None
-    elif not _ADDRESS.fullmatch(where):
+
+def start_cluster(
+    where: str, *, token: str, tenants: tuple[Tenant, ...], workers: Workers
+) -> Cluster:
+    """A new cluster; `ClusterError` if a controller runs at the address already.
+
+    The arguments are those of `cluster`.
+    """
+    connection, _ = _connect(where, tenants, workers, IslandLimits(), True)
+    if not connection.is_new:
+        connection.close()
+        raise ClusterError(
+            f"a controller runs at {where} already; look at it with meshwright cluster "
+            "status, or end it with meshwright cluster stop"
+        )
+    return _opened(connection, token)
+
+
+def _opened(connection: Connection, token: str) -> Cluster:
+    """A session at the end of a connection, which is closed if the token is wrong."""
+    try:
+        return Cluster(connection, token)
+    except ClusterError:
+        connection.close()
+        raise
+
+
+def _local_size(where: str) -> GangSize | None:
+    """The workers on this machine that "local:4x2" asks for; `None` for an address."""
+    found = _LOCAL.fullmatch(_DEFAULT if where == "local" else where)
+    return GangSize(int(found[1]), int(found[2])) if found else None
+
+
+def _connect(
+    where: str,
+    tenants: tuple[Tenant, ...],
+    workers: Workers | None,
+    limits: IslandLimits,
+    starts: bool,
+) -> tuple[RayConnection, GangSize]:
+    """A connection by Ray, and the size of the cluster that it starts if there is none."""
+    from meshwright.run.cluster.engines import ray_connection
+    from meshwright.run.cluster.engines.ray_engine import RayEngine
+
+    size, workers = _local_size(where), workers or Workers()
+    address = None if size else where
+    if size is None and not _ADDRESS.fullmatch(where):
         raise ClusterError(
             f"cluster {where!r}; wanted 'inline', 'local:4x2' for 4 processes of 2 "
             "devices, or an address of Ray: 'auto', 'host:6379' or 'ray://host:10001'"
         )
+    if size is not None and not (size.workers and size.devices):
+        raise ClusterError(f"cluster {where!r}; wanted 1 or more workers and devices")
+    if size:  # this machine's CPUs
+        workers = Workers(size.workers, size.devices)
+    size = GangSize(workers.count, workers.devices)
     engine = None
     if starts:
         resources = {"num_cpus": 0, **workers.resources}
         engine = RayEngine(workers.platform, resources)
-    size = GangSize(workers.count, workers.devices)
-    return Cluster(connect(address, engine, size, own, limits), token)
+    return ray_connection.connect(address, engine, size, tenants, limits), size
 
 
 def read_tenants(path: Path) -> tuple[Tenant, ...]:

@@ -10,7 +10,13 @@ from typing import Annotated
 
 import typer
 
-from meshwright.app.cluster import TOKEN, Workers, cluster, read_tenants
+from meshwright.app.cluster import (
+    TOKEN,
+    Workers,
+    cluster,
+    read_tenants,
+    start_cluster,
+)
 from meshwright.app.output.progress import show_progress
 from meshwright.errors import ClusterError
 from meshwright.run.cluster.client import Cluster
@@ -66,7 +72,7 @@ def start(
     operator = next(each for each in own if each.is_operator)
     wanted = Workers(workers, devices, platform)
     where = address or f"local:{workers}x{devices}"
-    found = cluster(where, token=operator.token, tenants=own, workers=wanted)
+    found = start_cluster(where, token=operator.token, tenants=own, workers=wanted)
     with show_progress("starting workers"):
         found.wait_until_ready()
     print(found.status())

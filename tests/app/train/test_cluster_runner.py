@@ -1,5 +1,6 @@
 """Training on a cluster: equal losses, and a run that goes on when its workers are lost."""
 
+import time
 import warnings
 
 import pytest
@@ -9,6 +10,11 @@ from meshwright.app.train.runners.cluster_runner import ClusterRunner, open_clus
 from meshwright.app.train.train import train
 from meshwright.errors import CheckpointError, ClusterError
 from meshwright.run.checkpoint import Checkpoints
+from meshwright.run.cluster.client import Cluster
+from meshwright.run.cluster.controller import Controller
+from meshwright.run.cluster.engines.local_engine import LocalGang, ThreadConnection
+from meshwright.run.cluster.gang import GangSize
+from meshwright.run.cluster.tenants import Tenant
 from tests.app.train.recipes import losses, recipe, run
 
 # Where one array cannot be read, Orbax closes its event loop while TensorStore still reads
@@ -65,6 +71,66 @@ def test_a_run_whose_workers_are_lost_goes_on_with_equal_losses(whole, tmp_path)
     assert 0 < outcome.recovery.goodput < 1
     assert "goodput" in str(outcome)
     assert (tmp_path / "cluster.log").read_text().count("lost") == 2
+
+
+class ElasticGang(LocalGang):
+    """A worker that shows only some of its devices."""
+
+    def __init__(self, attempt, count):
+        super().__init__(attempt)
+        self.processes = (0,) * count
+
+
+class ElasticEngine:
+    async def start(self, size, attempt):
+        return ElasticGang(attempt, size.devices)
+
+
+class BlinkingRunner(ClusterRunner):
+    """A runner on eight devices, which are four for a while that it does not see."""
+
+    def __init__(self, folder, recipe):
+        tenants = (Tenant("default", "", is_operator=True),)
+        eight = GangSize(1, 8)
+        self.connection = ThreadConnection(
+            lambda: Controller(ElasticEngine(), eight, tenants)
+        )
+        super().__init__(Cluster(self.connection), folder, recipe.checkpoint)
+        self.num_partitions = 0
+
+    def agree_to_end(self, number, asked):
+        island = self.connection._controller.island
+        if number == 5 and island.attempt == 1:
+            for attempt, count in [(2, 4), (3, 8)]:
+                size = GangSize(1, count)
+                self.connection._loop.call_soon_threadsafe(island.resize, size)
+                while (now := self._cluster.status()).attempt != attempt or (
+                    now.devices != count
+                ):
+                    time.sleep(0.01)
+        return super().agree_to_end(number, asked)
+
+    def partition(self, *arguments):
+        self.num_partitions += 1
+        return super().partition(*arguments)
+
+
+def test_a_run_goes_on_when_devices_are_gone_and_back_before_it_looks(whole, tmp_path):
+    made = []
+
+    def make(folder, chosen):
+        made.append(BlinkingRunner(folder, chosen))
+        return made[0]
+
+    mesh = ("mesh = { data = 4 }", "mesh = { data = -1 }")
+    outcome = train(recipe(tmp_path, mesh), make_runner=make)
+    assert outcome.is_complete
+    assert len(outcome.recovery.losses) == 1
+    assert made[0].num_partitions == 1
+    found, wanted = losses(tmp_path), losses(whole)
+    assert found.keys() == wanted.keys()
+    for step, loss in wanted.items():
+        assert float(found[step]) == pytest.approx(float(loss), rel=1e-5)
 
 
 def test_a_run_gives_up_when_its_workers_are_lost_again_and_again(tmp_path):

@@ -8,8 +8,11 @@ from meshwright.run.cluster.wire.messages import ArrayPart, Completion, Fetched
 class FakeGang:
     """A gang whose workers complete each instruction at once, and keep what they got.
 
-    silent: workers that answer nothing. stuck: whether nothing completes.
+    silent: workers that answer nothing in time. stuck: whether nothing completes.
     seconds: time that each instruction is said to have taken, by its session.
+    errors: with which each instruction ends on a worker. deaf: whether `send` raises.
+    skipped: numbers of instructions that no worker completes. unreadable: the error with
+    which an array cannot be fetched, by its number.
     """
 
     platform = "cpu"
@@ -21,39 +24,60 @@ class FakeGang:
         self.places = tuple(f"fake:{w}" for w in range(workers))
         self.received = []
         self.silent, self.dead, self.stuck = set(), set(), False
-        self.seconds = {}
-        self.is_stopped = False
+        self.seconds, self.errors, self.unreadable = {}, {}, {}
+        self.skipped, self.fetched_from = set(), []
+        self.deaf = self.immortal = self.is_stopped = False
 
     def send(self, instructions):
+        if self.deaf:
+            raise TypeError("cannot be sent")
         self.received += instructions
 
     async def completions(self, worker, after):
-        while True:
-            if worker in self.dead:
-                raise ConnectionError("gone")
-            found = [i for i in self.received if i.number > after]
-            if worker not in self.silent and not self.stuck:
-                if found:
-                    took = [self.seconds.get(i.session, 1e-4) for i in found]
-                    pairs = zip(found, took, strict=True)
-                    return [Completion(i.number, s, "") for i, s in pairs]
-                await asyncio.sleep(0.002)
-                return []
-            await asyncio.sleep(0.002)
+        await asyncio.sleep(0.002)
+        if worker in self.dead:
+            raise ConnectionError("gone")
+        if worker in self.silent:
+            raise TimeoutError
+        if self.stuck:
+            return []
+        error = self.errors.get(worker, "")
+        return [
+            Completion(i.number, self.seconds.get(i.session, 1e-4), error)
+            for i in self.received
+            if i.number > after and i.number not in self.skipped
+        ]
 
     async def fetch(self, worker, array):
+        self.fetched_from.append(worker)
+        if array.number in self.unreadable:
+            raise self.unreadable[array.number]
         return Fetched((), (ArrayPart((), array.number),))
 
     async def stop(self):
         self.is_stopped = True
+        if self.immortal:
+            raise OSError("cannot be ended")
 
 
 class FakeEngine:
-    """Starts fake gangs, and keeps all of them."""
+    """Starts fake gangs, and keeps all of them.
+
+    failures: errors with which the next ones do not start. gate: when set, gangs start;
+    `None` if they always do.
+    """
 
     def __init__(self):
         self.gangs = []
+        self.failures = []
+        self.gate = None
+        self.num_starts = 0
 
     async def start(self, size, attempt):
+        self.num_starts += 1
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.failures:
+            raise self.failures.pop(0)
         self.gangs.append(FakeGang(attempt, size.workers, size.devices))
         return self.gangs[-1]

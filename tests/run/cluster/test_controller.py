@@ -7,9 +7,7 @@ import random
 import pytest
 
 from meshwright.errors import ClusterError
-from meshwright.run.cluster.controller import Controller
-from meshwright.run.cluster.gang import GangSize
-from meshwright.run.cluster.island import IslandLimits
+from meshwright.run.cluster.limits import IslandLimits
 from meshwright.run.cluster.tenants import Tenant
 from meshwright.run.cluster.wire.messages import (
     Call,
@@ -19,51 +17,17 @@ from meshwright.run.cluster.wire.messages import (
     Put,
     WorkerTask,
 )
-from tests.run.cluster.fake_gang import FakeEngine
-
-ALL = (0, 1, 2, 3)
-ONE = (Tenant("a", "secret"),)
-
-
-def define(program=0, devices=ALL, donated=(), inputs=1, outputs=1):
-    return Define(program, b"code", devices, donated, (8,) * inputs, (8,) * outputs, ())
-
-
-def run(scenario, tenants=ONE, workers=2, **options):
-    """Run `scenario(controller, engine)` on a started controller of fake workers."""
-
-    async def main():
-        engine = FakeEngine()
-        size = GangSize(workers, 4 // workers)
-        controller = Controller(engine, size, tenants, **options)
-        await controller.start()
-        try:
-            return await asyncio.wait_for(scenario(controller, engine), 30)
-        finally:
-            await controller.stop()
-
-    return asyncio.run(main())
-
-
-sent = {}
-
-
-async def submit(controller, session, requests):
-    """Make the next submission of a session."""
-    number = sent.get(session, 0)
-    sent[session] = number + 1
-    await controller.submit(session, number, requests)
-
-
-async def with_slice(controller, token="secret", count=4):
-    session = await controller.open(token)
-    _, devices, _ = await controller.slice(session, count)
-    return session, devices
-
-
-async def until(condition):
-    while not condition():
-        await asyncio.sleep(0.005)
+from tests.run.cluster.fake_controller import (
+    ALL,
+    Clock,
+    define,
+    run,
+    sent,
+    settle,
+    submit,
+    until,
+    with_slice,
+)
 
 
 def test_requests_reach_all_workers_in_order():
@@ -212,26 +176,42 @@ def test_slices_take_the_devices_that_the_fewest_others_have():
     run(scenario)
 
 
+def die(gang, clock):
+    gang.dead.add(1)
+
+
+def fall_silent(gang, clock):
+    gang.silent.add(0)
+
+
+def get_stuck(gang, clock):
+    gang.stuck = True
+    clock.now_s += 601
+
+
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
-        (lambda gang: gang.dead.add(1), "worker 1 is gone"),
-        (lambda gang: gang.silent.add(0), "worker 0 has not answered"),
-        (
-            lambda gang: setattr(gang, "stuck", True),
-            "not answered|nothing has completed",
-        ),
+        (die, "worker 1 is gone"),
+        (fall_silent, "worker 0 has not answered"),
+        (get_stuck, "nothing has completed for 600 s"),
     ],
 )
 def test_a_lost_gang_is_ended_and_replaced_and_its_arrays_say_so(fault, reason):
+    clock = Clock()
+
     async def scenario(controller, engine):
         session, _ = await with_slice(controller)
+        gang = engine.gangs[0]
         await submit(controller, session, [define(), Put(1, None, 8)])
         await controller.fetch(session, 0, 1)
-        fault(engine.gangs[0])
+        gang.stuck = True
         await submit(controller, session, [Call(0, (1,), (2,))])
+        await until(lambda: len(gang.received) == 3)
+        gang.stuck = False
+        fault(gang, clock)
         await until(lambda: len(engine.gangs) == 2)
-        assert engine.gangs[0].is_stopped
+        assert gang.is_stopped
         for number in (1, 2):
             with pytest.raises(ClusterError, match=f"workers were lost.*({reason})"):
                 await controller.fetch(session, 0, number)
@@ -243,20 +223,27 @@ def test_a_lost_gang_is_ended_and_replaced_and_its_arrays_say_so(fault, reason):
         assert "lost" in text
         assert "attempt 2" in text
 
-    run(scenario, limits=IslandLimits(answer_s=0.2, stall_s=0.4))
+    run(scenario, clock=clock, silence_s=1e6)
 
 
 def test_arrays_of_a_client_that_falls_silent_are_freed():
+    clock = Clock()
+
     async def scenario(controller, engine):
         session, _ = await with_slice(controller)
+        other = await controller.open("secret")
         await submit(controller, session, [define(), Put(1, None, 8)])
+        clock.now_s += 20
+        await controller.beat(other)
+        clock.now_s += 20
         await until(
             lambda: any(isinstance(i.request, End) for i in engine.gangs[0].received)
         )
         with pytest.raises(ClusterError, match="session is unknown"):
             await controller.beat(session)
+        await controller.beat(other)
 
-    run(scenario, silence_s=0.1)
+    run(scenario, clock=clock)
 
 
 def test_a_full_queue_holds_the_client_back():
@@ -266,7 +253,7 @@ def test_a_full_queue_holds_the_client_back():
         await submit(controller, session, [define(), Put(1, None, 8)])
         calls = [Call(0, (1,), (i,)) for i in range(2, 40)]
         waiting = asyncio.create_task(submit(controller, session, calls))
-        await asyncio.sleep(0.05)
+        await settle()
         assert not waiting.done()
         engine.gangs[0].stuck = False
         await waiting
@@ -312,7 +299,7 @@ def test_a_chain_of_calls_reaches_the_workers_before_any_of_them_has_a_result():
         other, devices = await with_slice(controller, "other")
         requests = [define(devices=devices), Put(1, None, 8), *calls]
         await submit(controller, other, requests)
-        record = controller._sessions[other].arrays[129]
+        record = controller._sessions.known[other].arrays[129]
         assert not record.made.done()
         gang.stuck = False
         assert await controller.fetch(other, 1, 129)
@@ -334,7 +321,7 @@ def test_the_seconds_on_their_way_bound_how_many_instructions_are():
         before, gang.stuck = len(gang.received), True
         calls = [Call(0, (i,), (i + 1,)) for i in range(30, 90)]
         await submit(controller, session, calls)
-        await asyncio.sleep(0.05)
+        await settle()
         assert len(gang.received) - before == 8  # not 2 (100 ms of work), nor 60
 
     run(scenario)

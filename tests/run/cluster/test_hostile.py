@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from meshwright.errors import ClusterError
+from meshwright.run.cluster.engines.ray_connection import ControllerActor
 from meshwright.run.cluster.gang import GangSize
-from meshwright.run.cluster.island import IslandLimits
-from meshwright.run.cluster.ray_connection import ControllerActor
+from meshwright.run.cluster.limits import IslandLimits
 from meshwright.run.cluster.tenants import Tenant
 from meshwright.run.cluster.wire.messages import Call, Define, Put
 from meshwright.run.cluster.wire.program_code import ProgramCode
@@ -28,7 +28,7 @@ def define(number, devices):
 async def attacked(seed):
     """A thousand hostile calls through the actor's door, and an honest chain of calls."""
     engine, rng = FakeEngine(), random.Random(seed)
-    actor = ControllerActor(engine, GangSize(2, 2), TENANTS, IslandLimits())
+    actor = ControllerActor(engine, GangSize(2, 2), TENANTS, IslandLimits(), "key")
 
     async def ask(method, *arguments):
         return await actor.call(method, arguments)
@@ -53,7 +53,10 @@ async def attacked(seed):
             await ask("submit", honest, turn, [call])
     fetched = await ask("fetch", honest, 101, 1100)
     received = engine.gangs[0].received
-    await actor.stop()
+    for key in ("", "kee", None, 5):
+        with pytest.raises(ClusterError, match="only who has started"):
+            await actor.stop(key)
+    await actor.stop("key")
     return served, fetched, received, hostile, len(engine.gangs)
 
 

@@ -1,5 +1,6 @@
 """A cluster of 4 Ray workers of 2 devices: equal numbers, and workers that are killed."""
 
+import asyncio
 import contextlib
 import importlib
 import os
@@ -14,6 +15,8 @@ import pytest
 
 import meshwright as mw
 from meshwright.errors import ClusterError
+from meshwright.run.cluster.engines.ray_engine import RayEngine
+from meshwright.run.cluster.gang import GangSize
 from meshwright.run.cluster.tenants import Tenant
 from meshwright.run.cluster.wire.messages import Define, Free, HostArray, Put
 from tests.run.cluster.hostile import Attacker
@@ -86,7 +89,7 @@ def test_training_equals_that_of_one_process_with_eight_devices(cluster):
         np.testing.assert_allclose(a, b.result(), rtol=0, atol=1e-3 * largest)
 
 
-@pytest.mark.parametrize("name", ["resnet", "moe", "sngan", "d4pg"])
+@pytest.mark.parametrize("name", ["gpt", "resnet", "moe", "sngan", "d4pg"])
 def test_a_step_of_the_zoo_on_four_processes_equals_one_device(cluster, name):
     workload = importlib.import_module(f"zoo.{name}").workload
     fn, arguments = workload.tiny()
@@ -182,6 +185,63 @@ def test_a_thousand_hostile_requests_over_ray_leave_honest_work_alone(cluster):
     np.testing.assert_array_equal(x, np.full(8, 2.0**20, np.float32))
     assert cluster.status().attempt == before
     connection.call("submit", session, attacker.num_sent, [Free((1,))]).result()
+
+
+def test_an_array_whose_client_was_killed_fails_alone_and_honest_work_goes_on(cluster):
+    ray = importlib.import_module("ray")
+
+    class Client:
+        def put(self):
+            return [ray.put(HostArray(np.ones(8)))]
+
+    killed = ray.remote(num_cpus=0)(Client).remote()
+    (lost,) = ray.get(killed.put.remote())
+    ray.kill(killed)
+    part = cluster.slice({"data": 8})
+    step, before = mw.partition(lambda x: x + 1, part), cluster.status().attempt
+    x = step(np.zeros(8, np.float32))
+    connection = cluster._connection
+    session = connection.call("open", "token-a").result()
+    connection.call("slice", session, 4).result()
+    requests = [Put(1, lost, 64)]
+    connection.call("submit", session, 0, requests).result()
+    np.testing.assert_array_equal(step(x), np.full(8, 2, np.float32))
+    with pytest.raises(ClusterError, match="lost with its client"):
+        connection.call("fetch", session, 1, 1).result()
+    assert cluster.status().attempt == before
+    for each in (cluster._session.name, session):
+        connection.call("beat", each).result()
+    with pytest.raises(ClusterError, match="session is unknown"):
+        connection.call("beat", "nobody").result()
+    connection.call("close", session).result()
+
+
+def test_a_state_of_many_arrays_is_fetched_by_one_call(cluster, monkeypatch):
+    part = cluster.slice({"data": 8})
+    state = part.put([np.full(2, i, np.float32) for i in range(300)])
+    methods, call = [], cluster._connection.call
+    monkeypatch.setattr(
+        cluster._connection, "call", lambda m, *a: methods.append(m) or call(m, *a)
+    )
+    found = part.fetch(state)
+    assert [int(each[0]) for each in found] == list(range(300))
+    assert [m for m in methods if m.startswith("fetch")] == ["fetch_all"]
+
+
+def test_options_that_ray_does_not_know_are_an_error_and_no_endless_wait():
+    engine = RayEngine("cpu", {"num_gpu": 1})
+    with pytest.raises(ClusterError, match=r"2 workers .* did not start: .*num_gpu"):
+        asyncio.run(engine.start(GangSize(2, 1), 1))
+
+
+def test_a_second_cluster_of_another_size_in_one_process_is_refused(cluster):
+    with pytest.raises(ClusterError, match="has a cluster of 4 workers of 2 devices"):
+        mw.cluster("local:2x2", token="its token")
+    with pytest.raises(ClusterError, match="token is that of no tenant"):
+        mw.cluster("local:4x2", token="another")
+    with mw.cluster("local:4x2", token="its token") as again:
+        assert again.status().size == cluster.status().size
+    assert cluster.wait_until_ready().places
 
 
 def test_a_killed_worker_ends_its_gang_and_the_client_goes_on_with_the_next(cluster):

@@ -7,7 +7,14 @@ its tenant may. A request that breaks this is refused, and reaches no worker.
 from collections.abc import Mapping, Sequence
 
 from meshwright.errors import ClusterError
-from meshwright.run.cluster.island import Island, QueuedRequest
+from meshwright.run.cluster.island import Island
+from meshwright.run.cluster.limits import (
+    MOST_ARRAYS,
+    MOST_CODE_BYTES,
+    MOST_PROGRAMS,
+    MOST_REQUESTS,
+)
+from meshwright.run.cluster.requests import QueuedRequest
 from meshwright.run.cluster.tenants import ArrayRecord, Session
 from meshwright.run.cluster.wire.messages import (
     Call,
@@ -41,6 +48,11 @@ class Admission:
             raise ClusterError(
                 f"requests are a {type(requests).__name__}; wanted a list"
             )
+        if len(requests) > MOST_REQUESTS:
+            raise ClusterError(
+                f"{len(requests)} requests in one submission; wanted at most "
+                f"{MOST_REQUESTS}"
+            )
         refusals: list[ClusterError] = []
         for request in requests:
             try:
@@ -48,7 +60,7 @@ class Admission:
             except ClusterError as error:
                 refusals.append(error)
                 lost = () if complaint(request) else getattr(request, "outputs", ())
-                owner.gone |= {n: str(error) for n in lost if n not in owner.arrays}
+                owner.note_gone((n for n in lost if n not in owner.arrays), str(error))
         if refusals:
             raise refusals[0]
 
@@ -83,12 +95,13 @@ class Admission:
                 f"program {request.program} donates {request.donated}, and has "
                 f"{num_inputs} arguments"
             )
+        self._require_code(owner, request)
         owner.programs[request.program] = request
         self.queue(owner, request)
 
     def _put(self, owner: Session, request: Put) -> None:
         sizes = (request.num_bytes,)
-        self._make(owner, request, request.outputs, sizes, [None])
+        self._make(owner, request, request.outputs, sizes, None)
 
     def _call(self, owner: Session, request: Call) -> None:
         program = self._require_program(owner, request.program)
@@ -100,9 +113,8 @@ class Admission:
                 f"program {request.program} has {wanted[0]} arguments and {wanted[1]} "
                 f"results; named are {len(request.inputs)} and {len(request.outputs)}"
             )
-        whole, devices = set(program.whole), program.devices
-        places = [devices[:1] if i in whole else devices for i in range(wanted[1])]
-        self._make(owner, request, request.outputs, program.output_bytes, places)
+        sizes, whole = program.output_bytes, frozenset(program.whole)
+        self._make(owner, request, request.outputs, sizes, program.devices, whole)
         for position in program.donated:
             owner.arrays.pop(request.inputs[position], None)
 
@@ -121,11 +133,8 @@ class Admission:
                 f"arrays for arguments {positions} of program {request.program}, which "
                 f"has {len(sizes)}"
             )
-        wanted, places = (
-            [sizes[p] for p in positions],
-            [program.devices] * len(positions),
-        )
-        self._make(owner, request, request.outputs, wanted, places)
+        wanted = [sizes[p] for p in positions]
+        self._make(owner, request, request.outputs, wanted, program.devices)
 
     def _task(self, owner: Session, request: WorkerTask) -> None:
         if request.devices not in owner.slices.values():
@@ -133,6 +142,7 @@ class Admission:
                 f"{request.kind} is for devices {request.devices}, which are no slice of "
                 "this session"
             )
+        self._require_present(owner, request.kind, request.devices)
         if not owner.tenant.may_write(request.folder):
             raise ClusterError(
                 f"folder {request.folder!r:.200}; tenant {owner.tenant.name} has whole "
@@ -146,8 +156,7 @@ class Admission:
             )
         for number in request.inputs:
             self.require_array(owner, number)
-        places = [None] * len(sizes)
-        self._make(owner, request, request.outputs, sizes, places)
+        self._make(owner, request, request.outputs, sizes, None)
 
     def _free(self, owner: Session, request: Free) -> None:
         for number in request.arrays:
@@ -163,14 +172,20 @@ class Admission:
         request: Request,
         numbers: Sequence[int],
         sizes: Sequence[int],
-        places: Sequence[tuple[int, ...] | None],
+        devices: tuple[int, ...] | None,
+        whole: frozenset[int] = frozenset(),
     ) -> None:
-        """Queue a request that makes arrays, and record them: bytes, and devices."""
+        """Queue a request that makes arrays, and record their bytes and devices.
+
+        whole: positions of those that each device has whole.
+        """
         self._require_new(owner, numbers)
         self._require_bytes(owner, sum(sizes))
+        if len(owner.arrays) + len(numbers) > MOST_ARRAYS:
+            raise ClusterError(f"more than {MOST_ARRAYS} arrays; drop some first")
         made = self.queue(owner, request).completed
-        for number, size, devices in zip(numbers, sizes, places, strict=True):
-            owner.arrays[number] = ArrayRecord(made, size, devices)
+        for i, (number, size) in enumerate(zip(numbers, sizes, strict=True)):
+            owner.arrays[number] = ArrayRecord(made, size, devices, i in whole)
 
     def queue(self, owner: Session, request: Request | End) -> QueuedRequest:
         """Queue a request that needs no check."""
@@ -180,7 +195,36 @@ class Admission:
         program = owner.programs.get(number)
         if program is None:
             raise ClusterError(f"program {number} is not defined")
+        self._require_present(owner, f"program {number}", program.devices)
         return program
+
+    def _require_present(
+        self, owner: Session, name: str, devices: tuple[int, ...]
+    ) -> None:
+        if owner.present(devices) is None:
+            raise ClusterError(
+                f"{name} is for {len(devices)} devices, and there are fewer now "
+                f"({self._island.size}); partition for a smaller slice, or wait for more "
+                "workers"
+            )
+
+    def _require_code(self, owner: Session, request: Define) -> None:
+        """Raise `ClusterError` if a program is more than the controller keeps."""
+        if len(owner.programs) >= MOST_PROGRAMS:
+            raise ClusterError(
+                f"more than {MOST_PROGRAMS} programs; let the workers forget some first"
+            )
+        taken = sum(
+            len(define.code)
+            for each in self._sessions.values()
+            if each.tenant is owner.tenant
+            for define in each.programs.values()
+        )
+        if taken + len(request.code) > MOST_CODE_BYTES:
+            raise ClusterError(
+                f"the programs of tenant {owner.tenant.name} take {taken} bytes, and "
+                f"{len(request.code)} more do not fit in {MOST_CODE_BYTES}"
+            )
 
     def require_array(self, owner: Session, number: int) -> ArrayRecord:
         """The record of an array of a session; `ClusterError` if it has none."""

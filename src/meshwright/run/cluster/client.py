@@ -36,7 +36,8 @@ _POLL_S = 0.1
 class Slice:
     """Devices of a cluster in the shape of a mesh; it takes the place of one.
 
-    number: the controller's. mesh: its shape. devices: the positions of its devices.
+    number: the controller's. mesh: its shape. devices: the positions of its devices; they
+        name it for good, also if the controller moves it when workers come and go.
     platform: their name in JAX, such as "cpu".
     """
 
@@ -71,9 +72,20 @@ class Slice:
     def fetch(self, tree: Any) -> Any:
         """The arrays of a pytree of handles, which are fetched at the same time."""
         handles, structure = jax.tree.flatten(tree)
-        begun = [handle.fetching() for handle in handles]
-        pairs = zip(handles, begun, strict=True)
-        return jax.tree.unflatten(structure, [h.assemble(f.result()) for h, f in pairs])
+        sessions: dict[ClientSession, list[RemoteArray]] = {}
+        for each in dict.fromkeys(handles):
+            each.require_kept()
+            sessions.setdefault(each.session, []).append(each)
+        begun = {
+            session: session.fetch_all([each.number for each in wanted])
+            for session, wanted in sessions.items()
+        }
+        found = {
+            each: each.assemble(parts)
+            for session, wanted in sessions.items()
+            for each, parts in zip(wanted, begun[session].result(), strict=True)
+        }
+        return jax.tree.unflatten(structure, [found[each] for each in handles])
 
     def define(self, make: Callable[[int], Define]) -> int:
         """The number of a new program, whose definition `make` returns."""
@@ -167,7 +179,7 @@ class Slice:
         return [Transfer(program, tuple(far.values()), named, numbers)]
 
     def release(self) -> None:
-        """Give the devices back."""
+        """Give the devices back; the programs that were defined for them are forgotten."""
         self.session.ask("release", self.number)
 
     def __repr__(self) -> str:
@@ -199,7 +211,7 @@ class Cluster:
         return self._session.ask("status")
 
     def events(self) -> list[Event]:
-        """What has happened on the cluster."""
+        """The last events of the cluster, in order."""
         return self._session.ask("events")
 
     def skip_refused(self) -> None:
@@ -211,8 +223,13 @@ class Cluster:
         self._session.ask("resize", workers)
 
     def wait_until_ready(self) -> Status:
-        """The state of the cluster once its workers run."""
+        """The state of the cluster once its workers run.
+
+        Raises `ClusterError` if they do not start again and again.
+        """
         while not (status := self.status()).places:
+            if status.failure:
+                raise ClusterError(f"the workers do not start: {status.failure}")
             time.sleep(_POLL_S)
         return status
 

@@ -1,16 +1,22 @@
 """The log of a cluster: what happened, when and to whom, for people to read."""
 
 import time
+from collections import deque
 from dataclasses import dataclass, field
+
+MOST_EVENTS = 10_000
+"""Events that a log keeps; older ones are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
     """One event.
 
-    time_s: seconds since 1970. kind: one word, such as "lost". text: a sentence.
+    number: 1 for the first of a cluster. time_s: seconds since 1970. kind: one word, such
+        as "lost". text: a sentence.
     """
 
+    number: int
     time_s: float
     kind: str
     text: str
@@ -22,10 +28,16 @@ class Event:
 
 @dataclass(slots=True)
 class EventLog:
-    """The events of a cluster, in order."""
+    """The last `MOST_EVENTS` events of a cluster, in order."""
 
-    events: list[Event] = field(default_factory=list)
+    events: deque[Event] = field(default_factory=lambda: deque(maxlen=MOST_EVENTS))
+    _last: int = 0
 
     def add(self, kind: str, text: str) -> None:
         """Record an event that happens now."""
-        self.events.append(Event(time.time(), kind, text))
+        self._last += 1
+        self.events.append(Event(self._last, time.time(), kind, text))
+
+    def after(self, number: int) -> list[Event]:
+        """The events that are kept and have a greater number."""
+        return [event for event in self.events if event.number > number]

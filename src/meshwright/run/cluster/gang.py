@@ -44,14 +44,18 @@ class Gang(Protocol):
         ...
 
     async def completions(self, worker: int, after: int) -> list[Completion]:
-        """What a worker has completed after instruction `after`; it answers in a second.
+        """The completions of a worker after instruction `after`; it answers in a second.
 
         Raises an exception if the worker is gone.
         """
         ...
 
     async def fetch(self, worker: int, array: ArrayKey) -> Any:
-        """A worker's parts of an array (`Fetched`), or a reference to them."""
+        """A worker's parts of an array (`Fetched`), or a reference to them.
+
+        Raises `ConnectionError` if the worker is gone, and another exception if it cannot
+        read the array.
+        """
         ...
 
     async def stop(self) -> None:

@@ -6,58 +6,24 @@ gang is lost: a worker has died, answers nothing, or completes nothing.
 """
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from meshwright.errors import ClusterError
 from meshwright.run.cluster.events import EventLog
 from meshwright.run.cluster.gang import Gang, GangEngine, GangSize
+from meshwright.run.cluster.limits import IslandLimits
 from meshwright.run.cluster.order import FairQueue
+from meshwright.run.cluster.requests import IslandClients, QueuedRequest
 from meshwright.run.cluster.wire.messages import Call, End, Request, WorkerInstruction
-
-
-@dataclass(frozen=True, slots=True)
-class IslandLimits:
-    """Limits of an island.
-
-    depth: instructions on their way at once. ahead_s: seconds of work, by what programs
-        took before, for which more may be on their way, up to `most`.
-    answer_s: seconds within which a worker must answer. stall_s: seconds within which
-        something on its way must complete.
-    """
-
-    depth: int = 8
-    ahead_s: float = 0.1
-    most: int = 256
-    answer_s: float = 20.0
-    stall_s: float = 600.0
-
-
-@dataclass(slots=True, eq=False)
-class QueuedRequest:
-    """A request of one session that waits for its turn, or is on its way.
-
-    completed: done when all workers have completed it; an exception says why they never
-        will.
-    expected_s: seconds that were expected when it was taken. waiting_for: workers that
-        have not completed it.
-    """
-
-    session: str
-    request: Request | End
-    completed: asyncio.Future[None]
-    tenant: str
-    expected_s: float = 0.0
-    waiting_for: set[int] = field(default_factory=set)
-    took_s: float = 0.0
 
 
 class Island:
     """The queue and the current gang.
 
-    on_loss: called with the reason when the gang is lost, before the next one starts.
-    setup: the requests, with their sessions, that each new gang gets first.
+    clock: seconds, from any beginning.
     """
 
     def __init__(
@@ -66,14 +32,16 @@ class Island:
         size: GangSize,
         log: EventLog,
         limits: IslandLimits,
-        on_loss: Callable[[str], None],
-        setup: Callable[[], Iterable[tuple[str, Request]]],
+        clients: IslandClients,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.engine, self.size, self.log, self.limits = engine, size, log, limits
         self.queue: FairQueue[QueuedRequest] = FairQueue()
         self.gang: Gang | None = None
         self.attempt = 0
-        self._on_loss, self._setup = on_loss, setup
+        self._clients = clients
+        self._clock = clock
+        self._reasons: list[str] = []  # why no gang has started since the last one
         self._number = 0
         self._on_way: dict[int, QueuedRequest] = {}
         self._ahead_s = 0.0  # expected seconds of those on their way
@@ -96,40 +64,81 @@ class Island:
                 await self._stop()
                 self.log.add("lost", f"attempt {self.attempt}: {reason}")
                 await self._drop(reason)
-                self._on_loss(reason)
+                self._clients.on_loss(reason)
         finally:
             await self._stop()
 
     async def _start(self) -> None:
-        """Start a gang; what was defined is defined again."""
+        """Start a gang, and try again until one has started."""
         while self.gang is None:
             self.attempt += 1
             self.log.add("start", f"attempt {self.attempt} with {self.size}")
             try:
-                self.gang = await self.engine.start(self.size, self.attempt)
-            except ClusterError as error:
-                self.log.add("failed", f"attempt {self.attempt}: {error}")
-                await asyncio.sleep(1.0)
-        places = ", ".join(self.gang.places)
-        self.log.add("ready", f"attempt {self.attempt}: {places}")
-        self._lost = asyncio.get_running_loop().create_future()
-        self._number, self._progress_s = 0, time.monotonic()
-        instructions = [self._instruction(s, r) for s, r in self._setup()]
+                await self._start_once()
+            except Exception as error:  # noqa: BLE001  of the engine, whichever it is
+                own = isinstance(error, ClusterError)
+                reason = str(error) if own else f"{type(error).__name__}: {error}"
+                self.log.add("failed", f"attempt {self.attempt}: {reason}")
+                self._reasons.append(reason)
+                await self._stop()
+                if self.failure:  # clients wait for answers that may never come
+                    await self._drop(reason)
+                    self._clients.on_loss(reason)
+                await asyncio.sleep(self.limits.retry_s)
+
+    async def _start_once(self) -> None:
+        """Start a gang of the size that is wanted; what was defined is defined again."""
+        size = self.size
+        gang = await self.engine.start(size, self.attempt)
+        self.gang, self._lost = gang, asyncio.get_running_loop().create_future()
+        self._number, self._progress_s = 0, self._clock()
+        instructions = [self._instruction(s, r) for s, r in self._clients.setup()]
         if instructions:
-            self.gang.send(instructions)
-        first = self._number
-        follow = [self._follow(i, first) for i in range(self.gang.num_workers)]
-        tasks = [self._dispatch(self.gang), self._find_stall(), *follow]
-        self._tasks = [asyncio.create_task(task) for task in tasks]
+            gang.send(instructions)
+        self._begin(self._dispatch(gang), self._find_stall())
+        self._begin(*(self._follow(i, self._number) for i in range(gang.num_workers)))
+        self._reasons = []
+        self.log.add("ready", f"attempt {self.attempt}: {', '.join(gang.places)}")
+        if size != self.size:
+            self.lose(f"resized to {self.size} while it started")
+
+    def _begin(self, *coroutines: Coroutine[Any, Any, None]) -> None:
+        """Run parts of the gang's work; an error of one of them gives the gang up."""
+
+        def end(task: asyncio.Task[None]) -> None:
+            error = None if task.cancelled() else task.exception()
+            if error is not None:
+                self.lose(f"{type(error).__name__} in the controller: {error}")
+
+        for each in coroutines:
+            task = asyncio.create_task(each)
+            task.add_done_callback(end)
+            self._tasks.append(task)
 
     async def _stop(self) -> None:
+        """End the gang and what follows it, even if the engine cannot."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks = []
         gang, self.gang = self.gang, None
         if gang is not None:
-            await gang.stop()
+            try:
+                await gang.stop()
+            except Exception as error:  # noqa: BLE001  of the engine, whichever it is
+                text = f"{type(error).__name__}: {error}"
+                self.log.add("failed", f"attempt {self.attempt} was not ended: {text}")
+
+    def resize(self, size: GangSize) -> None:
+        """Go on with a gang of another size, also if one is being started."""
+        self.size, self._reasons = size, []
+        self.lose(f"resized to {size}")
+
+    @property
+    def failure(self) -> str:
+        """The reason why no gang starts; "" while one runs, or may start yet."""
+        count = len(self._reasons)
+        return self._reasons[-1] if count >= self.limits.tries else ""
 
     @property
     def is_lost(self) -> bool:
@@ -146,8 +155,9 @@ class Island:
         error = ClusterError(f"the workers were lost ({reason})")
         dropped = [e for t in self.queue.used_s for e in self.queue.drop(t)]
         for entry in [*dropped, *self._on_way.values()]:
-            entry.completed.set_exception(error)
-            entry.completed.exception()  # nobody may be waiting for it
+            with contextlib.suppress(asyncio.InvalidStateError):  # cancelled
+                entry.completed.set_exception(error)
+                entry.completed.exception()  # nobody may be waiting for it
         self._on_way.clear()
         self._ahead_s = 0.0
         async with self._room:
@@ -176,7 +186,8 @@ class Island:
 
     def _instruction(self, session: str, request: Request | End) -> WorkerInstruction:
         self._number += 1
-        return WorkerInstruction(self._number, session, request)
+        placed = self._clients.place(session, request)
+        return WorkerInstruction(self._number, session, placed)
 
     async def _dispatch(self, gang: Gang) -> None:
         """Send requests in the queue's order, while few are on their way."""
@@ -233,16 +244,20 @@ class Island:
                 self.lose(f"worker {worker} is gone ({type(error).__name__})")
                 return
             for number, seconds, error in found:
-                after = max(after, number)
+                if number != after + 1:
+                    self.lose(f"worker {worker} has skipped instruction {after + 1}")
+                    return
+                after = number
                 self._complete(worker, number, seconds, error)
 
     def _complete(self, worker: int, number: int, seconds: float, error: str) -> None:
         """Record the completion of an instruction on one worker."""
-        self._progress_s = time.monotonic()
+        self._progress_s = self._clock()
         entry = self._on_way.get(number)
         if entry is None:
             return
-        if error and not entry.took_s:
+        if error and not entry.has_failed:
+            entry.has_failed = True
             self.log.add("error", f"worker {worker}, request {number}: {error:.300}")
         entry.took_s = max(entry.took_s, seconds)
         entry.waiting_for.discard(worker)
@@ -250,7 +265,8 @@ class Island:
             return
         del self._on_way[number]
         self._ahead_s -= entry.expected_s
-        entry.completed.set_result(None)
+        if not entry.completed.done():  # it was cancelled
+            entry.completed.set_result(None)
         self.queue.charge(entry.tenant, entry.took_s - entry.expected_s)
         if isinstance(entry.request, Call):
             key = entry.session, entry.request.program
@@ -263,8 +279,8 @@ class Island:
         while True:
             await asyncio.sleep(min(1.0, self.limits.stall_s / 4))
             if not self._on_way:
-                self._progress_s = time.monotonic()
-            elif time.monotonic() - self._progress_s > self.limits.stall_s:
+                self._progress_s = self._clock()
+            elif self._clock() - self._progress_s > self.limits.stall_s:
                 waiting = {w for e in self._on_way.values() for w in e.waiting_for}
                 self.lose(
                     f"nothing has completed for {self.limits.stall_s:.0f} s; waiting for "

@@ -191,6 +191,12 @@ class ClientSession:
         self.flush()
         return self.connection.call("fetch", self.name, self._num_sent, number)
 
+    def fetch_all(self, numbers: Sequence[int]) -> Future[Any]:
+        """The parts of each of several arrays, in one message."""
+        self.flush()
+        sent = self._num_sent
+        return self.connection.call("fetch_all", self.name, sent, list(numbers))
+
     def _settle(self, is_full: bool) -> None:
         """Raise the error of a submission that was refused; wait for one if it is full."""
         with self._settling:
@@ -241,8 +247,8 @@ class ClientSession:
 
     def stop(self) -> None:
         """End all sessions of the cluster, this one too, and its workers."""
-        self._closed.set()
         self.ask("shutdown")
+        self._closed.set()
 
     def close(self) -> None:
         """End the session; its arrays are freed."""

@@ -1,17 +1,15 @@
 """Tenants, their sessions, and what a session has on a cluster."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from os.path import normpath
 from pathlib import PurePosixPath
 
 from meshwright.errors import ClusterError
 from meshwright.run.cluster.gang import GangSize
+from meshwright.run.cluster.limits import MOST_EARLY, MOST_REASONS
 from meshwright.run.cluster.wire.messages import Define
-
-_MOST_EARLY = 100
-"""Submissions by which one may arrive before an earlier one."""
 
 _ARRIVAL_S = 120
 """Seconds that a submission waits for an earlier one."""
@@ -52,22 +50,28 @@ class ArrayRecord:
     made: done when all workers have completed the request that makes it; an exception
         says why they never will.
     num_bytes: on one device.
-    devices: those that together have all of it; `None` if any worker may have parts,
-        as of an array that the client has sent.
+    devices: those of its slice, by the slice's first positions; `None` if any worker may
+        have parts, as of an array that the client has sent.
+    is_whole: whether each of the devices has all of it.
     """
 
     made: asyncio.Future[None]
     num_bytes: int
     devices: tuple[int, ...] | None
+    is_whole: bool = False
 
 
 @dataclass(slots=True)
 class Session:
     """One client of a tenant.
 
-    slices: by number, the positions of their devices.
+    slices: by number, the positions that their devices had at first; the client names
+        them by these for good. moved: by first positions, the present ones of slices that
+        lie elsewhere since the number of workers has changed; `None` for those that are
+        larger than the cluster.
     gone: why arrays that the client still names are not there.
     num_taken: number of submissions taken; they may arrive in another order.
+    is_held: whether the next one has arrived, and waits for room in the queue.
     """
 
     name: str
@@ -77,8 +81,26 @@ class Session:
     programs: dict[int, Define] = field(default_factory=dict)
     arrays: dict[int, ArrayRecord] = field(default_factory=dict)
     gone: dict[int, str] = field(default_factory=dict)
+    moved: dict[tuple[int, ...], tuple[int, ...] | None] = field(default_factory=dict)
     num_taken: int = 0
+    is_held: bool = False
     one_taken: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+    def present(self, devices: tuple[int, ...]) -> tuple[int, ...] | None:
+        """The present positions of a slice, by its first ones; `None` if it has none."""
+        return self.moved.get(devices, devices)
+
+    def note_gone(self, arrays: Iterable[int], why: str) -> None:
+        """Remember why arrays are not there; of very many, of the latest."""
+        self.gone |= dict.fromkeys(arrays, why)
+        if len(self.gone) > MOST_REASONS:
+            self.gone = dict(list(self.gone.items())[-MOST_REASONS // 2 :])
+
+    async def take(self) -> None:
+        """Record that the next submission has been taken."""
+        self.num_taken += 1
+        async with self.one_taken:
+            self.one_taken.notify_all()
 
     async def wait_for_submissions(self, count: int) -> None:
         """Wait until the first `count` submissions have been taken.
@@ -86,15 +108,18 @@ class Session:
         Raises `ClusterError` if one of them does not arrive, or `count` is no number.
         """
         known = self.num_taken
-        if type(count) is not int or not 0 <= count <= known + _MOST_EARLY:
+        if type(count) is not int or not 0 <= count <= known + MOST_EARLY:
             raise ClusterError(f"submission {count!r}; wanted one after {known}")
-        try:
-            async with asyncio.timeout(_ARRIVAL_S), self.one_taken:
-                await self.one_taken.wait_for(lambda: self.num_taken >= count)
-        except TimeoutError:
-            raise ClusterError(
-                f"submission {self.num_taken} has not arrived in {_ARRIVAL_S} s"
-            ) from None
+        while self.num_taken < count:
+            before = self.num_taken
+            try:
+                async with asyncio.timeout(_ARRIVAL_S), self.one_taken:
+                    await self.one_taken.wait_for(lambda: self.num_taken >= count)
+            except TimeoutError:
+                if self.num_taken == before and not self.is_held:
+                    raise ClusterError(
+                        f"submission {before} has not arrived in {_ARRIVAL_S} s"
+                    ) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +129,8 @@ class Status:
     places: host and process of each worker; empty while they start.
     devices: the number of all devices; 0 while the workers start.
     used_s: seconds that each tenant has used, divided by its weight.
+    failure: why workers do not start, although it was tried again and again; "" if they
+        have, or may yet.
     """
 
     attempt: int
@@ -112,10 +139,13 @@ class Status:
     devices: int
     sessions: Mapping[str, int]
     used_s: Mapping[str, float]
+    failure: str = ""
 
     def __str__(self) -> str:
         state = "ready" if self.places else "starting"
         lines = [f"gang attempt {self.attempt}, {state}: {self.size}"]
+        if self.failure:
+            lines.append(f"the workers do not start: {self.failure}")
         lines += [f"worker {i}: {place}" for i, place in enumerate(self.places)]
         for tenant, used_s in self.used_s.items():
             count = self.sessions.get(tenant, 0)

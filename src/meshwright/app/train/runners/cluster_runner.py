@@ -76,7 +76,7 @@ class ClusterRunner:
         self._slice: Slice | None = None
         self._attempt = 0
         self._saved: RemoteArray | None = None
-        self._num_events = 0
+        self._last_event = 0
 
     @property
     def num_devices(self) -> int:
@@ -98,7 +98,7 @@ class ClusterRunner:
         self._attempt = ready.attempt
         self._write_events()
         if self._slice is not None:
-            with suppress(ClusterError):  # too large for the workers, and given back
+            with suppress(ClusterError):  # of a session that has ended
                 self._slice.release()
         mesh, chosen, gather = decisions_for(fn, shapes, how, tactics, ready.devices)
         self._slice = self._cluster.slice(dict(mesh.sizes))
@@ -238,8 +238,9 @@ class ClusterRunner:
 
     def _write_events(self) -> None:
         """Append what has happened on the cluster to a file beside the checkpoints."""
-        events = self._cluster.events()[self._num_events :]
-        self._num_events += len(events)
+        known = self._last_event
+        events = [each for each in self._cluster.events() if each.number > known]
+        self._last_event = events[-1].number if events else known
         self._folder.parent.mkdir(parents=True, exist_ok=True)
         with (self._folder.parent / "cluster.log").open("a", encoding="utf-8") as file:
             file.writelines(f"{event}\n" for event in events)

@@ -33,7 +33,7 @@ _SENDERS = 8
 
 
 class Delivery(NamedTuple):
-    """All that one worker sends to another in one transfer.
+    """The parts that one worker sends to another in one transfer.
 
     error: why the array does not exist; "" if it does.
     """
@@ -141,6 +141,10 @@ class Transfers:
             return assemble(target, [*kept, *arrived])
 
         return self.mailbox.expect(key, len(senders), finish)
+
+    def close(self) -> None:
+        """End the threads, once they have sent what is on its way."""
+        self._senders.shutdown()
 
     def fail(self, key: TransferKey, target: Any, reason: str) -> None:
         """Tell all that await an array that there is none."""

@@ -6,12 +6,9 @@ of its own waits for them and records when each ended.
 """
 
 import json
-import queue
-import threading
-import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
-from typing import Any
+from contextlib import ExitStack
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -35,86 +32,87 @@ from meshwright.run.cluster.wire.messages import (
     WorkerTask,
 )
 from meshwright.run.cluster.worker.boxes import on_devices
+from meshwright.run.cluster.worker.progress import (
+    Failed,
+    WorkerProgress,
+    error_text,
+    present,
+)
 from meshwright.run.cluster.worker.transfer import Delivery, TransferKey, Transfers
 from meshwright.run.cluster.worker.worker_program import Elsewhere, WorkerProgram
 from meshwright.run.local import find_devices
 
-_POLL_S = 0.5
-"""Seconds that `completions` waits at most for the next one."""
 
-_GATHER_S = 0.03
-"""Seconds in which completions are gathered; of 100 ms of work that is under way."""
+class BrokenProgram(NamedTuple):
+    """A program that cannot run, because its definition failed.
 
+    donated: positions of arguments that are freed all the same.
+    """
 
-class Failed:
-    """An array that does not exist, because the program that should make it failed."""
-
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
+    donated: frozenset[int]
+    reason: str
 
 
 class Worker:
     """The programs and arrays of one process, and what it does with them.
 
     send: hands parts of an array to the worker of a number.
+    load: the array that a reference of a request stands for; raises an exception if it is
+        lost.
     """
 
-    def __init__(self, send: Callable[[int, Delivery], None]) -> None:
+    def __init__(
+        self,
+        send: Callable[[int, Delivery], None],
+        load: Callable[[Any], Any] = lambda value: value,
+    ) -> None:
         self._transfers = Transfers(send)
-        self._programs: dict[tuple[str, int], WorkerProgram] = {}
+        self._load = load
+        self._programs: dict[tuple[str, int], WorkerProgram | BrokenProgram] = {}
         self._arrays: dict[ArrayKey, Any] = {}
         self._tasks: dict[str, CheckpointTasks] = {}
-        self._changed = threading.Condition()
-        self._running: queue.SimpleQueue[tuple[int, float, Any]] = queue.SimpleQueue()
-        self._completions: list[Completion] = []
-        self._under_way = 0
-        threading.Thread(target=self._watch, daemon=True).start()
+        self._progress = WorkerProgress()
 
     def execute(self, instructions: Sequence[WorkerInstruction]) -> None:
         """Start instructions, in order; `completions` tells when each ended."""
         for each in instructions:
-            start_s = time.monotonic()
-            with self._changed:
-                self._under_way += 1
-            handle = _HANDLERS[type(each.request)]
+            start_s = self._progress.begin()
             try:
-                results = handle(self, each)
+                results = _HANDLERS[type(each.request)](self, each)
             except Exception as error:  # noqa: BLE001  told with the completion
-                results = self._fail(each.session, each.request, _text(error))
-            self._running.put((each.number, start_s, results))
+                results = self._fail(each.session, each.request, error_text(error))
+            self._progress.await_results(each.number, start_s, results)
 
     def completions(self, after: int) -> list[Completion]:
-        """The completions of instructions after number `after`, once there are any.
-
-        Returns an empty list after half a second without one. While more instructions
-        are under way, several completions are gathered.
-        """
-        with self._changed:
-            self._changed.wait_for(lambda: self._known(after), _POLL_S)
-            self._changed.wait_for(lambda: not self._under_way, _GATHER_S)
-            found = self._known(after)
-            self._completions = found
-            return list(found)
+        """See `WorkerProgress.completions`."""
+        return self._progress.completions(after)
 
     def fetch(self, array: ArrayKey) -> Fetched | None:
         """This process's parts of an array; of replicated parts, only the first.
 
-        Returns `None` if it has none. Raises `ClusterError` if the program that should
-        have made the array failed.
+        Returns `None` if it has none. Raises `ClusterError` if they cannot be read: the
+        program that should have made the array failed, or a call has taken it over.
         """
         value = self._arrays.get(array)
         if value is None or isinstance(value, Elsewhere):
             return None
         try:
-            return _parts(_present(value))
-        except jax.errors.JaxRuntimeError as error:
-            raise ClusterError(_text(error)) from error
+            return _parts(present(value))
+        except ClusterError:
+            raise
+        except Exception as error:
+            raise ClusterError(_why_not_read(array, value, error)) from error
 
     def close(self) -> None:
-        """End what tasks have begun."""
-        while self._tasks:
-            _, tasks = self._tasks.popitem()
-            tasks.close()
+        """End what was begun, and forget all programs and arrays."""
+        with ExitStack() as ends:
+            ends.callback(self._arrays.clear)
+            ends.callback(self._programs.clear)
+            ends.callback(self._transfers.close)
+            ends.callback(self._progress.close)
+            for tasks in self._tasks.values():
+                ends.callback(tasks.close)
+            self._tasks = {}
 
     # -- instructions --------------------------------------------------------------------
 
@@ -130,7 +128,7 @@ class Worker:
     def put(self, each: Any) -> Any:
         """Keep an array of the client."""
         request = each.request
-        value, stated = request.value, request.num_bytes
+        value, stated = self._load(request.value), request.num_bytes
         if type(value) is not HostArray or type(value.data) is not np.ndarray:
             raise ClusterError(f"a {type(value).__name__} is no array of a host")
         if value.data.dtype.hasobject or value.data.nbytes > stated:
@@ -148,21 +146,34 @@ class Worker:
             self._programs.pop((each.session, number), None)
 
     def call(self, each: Any) -> Any:
-        """Start a program, and name its results."""
+        """Start a program, and name its results; donated arguments are gone in any case."""
         request = each.request
         program = self._programs[each.session, request.program]
         inputs = [ArrayKey(each.session, number) for number in request.inputs]
         outputs = [ArrayKey(each.session, number) for number in request.outputs]
-        if program.takes_part:
-            return self._run(program, inputs, outputs)
+        try:
+            if isinstance(program, BrokenProgram):
+                raise ClusterError(program.reason)
+            if program.takes_part:
+                return self._run(program, inputs, outputs)
+            self._skip(program, inputs, outputs)
+            return None
+        finally:
+            for position in program.donated:
+                self._arrays.pop(inputs[position], None)
+
+    def _skip(
+        self,
+        program: WorkerProgram,
+        inputs: Sequence[ArrayKey],
+        outputs: Sequence[ArrayKey],
+    ) -> None:
+        """Note where the arrays of a program are of which this process has no device."""
         for position, key in enumerate(inputs):
-            if position in program.donated:
-                self._arrays.pop(key, None)
-            elif isinstance(self._arrays.get(key), HostArray):
+            if isinstance(self._arrays.get(key), HostArray):
                 self._arrays[key] = Elsewhere(program, False, position)
         for position, key in enumerate(outputs):
             self._arrays[key] = Elsewhere(program, True, position)
-        return None
 
     def _run(
         self,
@@ -176,9 +187,7 @@ class Worker:
             if isinstance(value := self._arrays[key], HostArray):
                 self._arrays[key] = on_devices(value, aval)
         executable = program.executable
-        placed = executable.place([_present(self._arrays[key]) for key in keys])
-        for position in program.donated:
-            self._arrays.pop(keys[position], None)
+        placed = executable.place([present(self._arrays[key]) for key in keys])
         results = executable.run(placed)
         self._arrays.update(zip(outputs, results, strict=True))
         return results
@@ -187,6 +196,8 @@ class Worker:
         """Send the parts of arrays that this process has, and await those it needs."""
         request, session = each.request, each.session
         program = self._programs[session, request.program]
+        if isinstance(program, BrokenProgram):
+            raise ClusterError(program.reason)
         results: list[Any] = []
         for i, position in enumerate(request.positions):
             value = self._arrays[ArrayKey(session, request.inputs[i])]
@@ -197,11 +208,14 @@ class Worker:
         return results
 
     def _move(self, value: Any, target: Elsewhere, key: TransferKey) -> Any:
-        """What this process has of an array after its transfer."""
+        """The part of an array that this process has after its transfer.
+
+        The array itself if all have it, and where it is if this process has no part.
+        """
         if isinstance(value, HostArray):
             return value  # all workers have it
         try:
-            source = value.aval if isinstance(value, Elsewhere) else _present(value)
+            source = value.aval if isinstance(value, Elsewhere) else present(value)
             future = self._transfers.start(key, source, target.aval)
         except ClusterError as error:
             self._transfers.fail(key, target.aval, str(error))
@@ -213,7 +227,7 @@ class Worker:
         request, session = each.request, each.session
         tasks = self._tasks.setdefault(session, CheckpointTasks())
         keys = [ArrayKey(session, number) for number in request.inputs]
-        inputs = [_present(self._arrays[key]) for key in keys]
+        inputs = [present(self._arrays[key]) for key in keys]
         devices = [find_devices()[i] for i in request.devices]
         argument = json.loads(request.argument)
         *arrays, step = tasks.run(
@@ -237,28 +251,10 @@ class Worker:
         """Mark what a request should have made as failed."""
         for number in getattr(request, "outputs", ()):
             self._arrays[ArrayKey(session, number)] = Failed(reason)
+        if isinstance(request, Define):
+            donated = frozenset(request.donated)
+            self._programs[session, request.program] = BrokenProgram(donated, reason)
         return Failed(reason)
-
-    # -- completions ---------------------------------------------------------------------
-
-    def _known(self, after: int) -> list[Completion]:
-        return [each for each in self._completions if each.number > after]
-
-    def _watch(self) -> None:
-        """Wait for the results of each instruction, and record when it ended."""
-        last_s = time.monotonic()
-        while True:
-            number, start_s, results = self._running.get()
-            is_failed = isinstance(results, Failed)
-            error = results.reason if is_failed else _wait(results)
-            now_s = time.monotonic()
-            del results  # it would keep the arrays until the next instruction
-            with self._changed:
-                self._under_way -= 1
-                took_s = now_s - max(start_s, last_s)
-                self._completions.append(Completion(number, took_s, error))
-                self._changed.notify_all()
-            last_s = now_s
 
 
 _HANDLERS: dict[type, Callable[[Worker, Any], Any]] = {
@@ -270,37 +266,6 @@ _HANDLERS: dict[type, Callable[[Worker, Any], Any]] = {
     Free: Worker.free,
     End: Worker.end,
 }
-
-
-def _present(value: Any) -> Any:
-    """An array that this process has; waits for parts that are on their way.
-
-    Raises `ClusterError` if it does not exist.
-    """
-    if isinstance(value, Failed):
-        raise ClusterError(value.reason)
-    return value.result() if isinstance(value, Future) else value
-
-
-def _wait(results: Any) -> str:
-    """Wait for the results of an instruction; returns its error, or "".
-
-    Results that a later program has taken over are skipped: the others of the same
-    program tell its end.
-    """
-    for result in results or ():
-        try:
-            array = _present(result)
-        except ClusterError as error:
-            return str(error)
-        if not isinstance(array, jax.Array):
-            continue
-        try:
-            array.block_until_ready()
-        except RuntimeError as error:  # of the program, or since the array is deleted
-            if not array.is_deleted():
-                return _text(error)
-    return ""
 
 
 def _parts(value: Any) -> Fetched:
@@ -321,5 +286,8 @@ def _parts(value: Any) -> Fetched:
     return Fetched(value.shape, shards, key_type)
 
 
-def _text(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
+def _why_not_read(array: ArrayKey, value: Any, error: Exception) -> str:
+    """The reason why parts of an array could not be read."""
+    if isinstance(value, jax.Array) and value.is_deleted():
+        return f"array {array.number} was donated to a call; go on with its results"
+    return f"array {array.number} cannot be read: {error_text(error)}"

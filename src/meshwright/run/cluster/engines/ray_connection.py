@@ -1,8 +1,10 @@
 """The controller as an actor of Ray, and the connection of a client to it."""
 
 import contextlib
+import hmac
 import inspect
 import os
+import secrets
 import warnings
 from collections.abc import Generator, Sequence
 from concurrent.futures import Future
@@ -11,11 +13,17 @@ from typing import Any
 
 from meshwright.errors import ClusterError
 from meshwright.run.cluster.controller import Controller
+from meshwright.run.cluster.engines.ray_engine import RayEngine, require_ray
 from meshwright.run.cluster.gang import GangSize
-from meshwright.run.cluster.island import IslandLimits
-from meshwright.run.cluster.ray_engine import RayEngine, require_ray
+from meshwright.run.cluster.limits import MOST_WAITING, IslandLimits
 from meshwright.run.cluster.tenants import Tenant
 from meshwright.run.cluster.wire.messages import HostArray
+
+_BEATS = 100
+"""Signs of life that are taken in at once."""
+
+_UNCOUNTED = 100
+"""Calls that are answered at once, beside those of `MOST_WAITING`."""
 
 NAMESPACE = "meshwright"
 CONTROLLER = "controller"
@@ -30,8 +38,11 @@ class ControllerActor:
         size: GangSize,
         tenants: Sequence[Tenant],
         limits: IslandLimits,
+        key: str = "",
     ) -> None:
+        """Start no worker yet; who knows `key` may stop the controller."""
         self._controller = Controller(engine, size, tenants, limits=limits)
+        self._key = key
         self._is_started = False
 
     async def call(self, method: str, arguments: Sequence[Any]) -> Any:
@@ -48,15 +59,22 @@ class ControllerActor:
             raise ClusterError(f"{method}: {error}") from None
         return await asked(*arguments)
 
-    async def stop(self) -> None:
-        """End the workers."""
+    async def beat(self, session: str) -> None:
+        """Say that a client lives; in threads of its own, however many calls wait."""
+        await self._controller.beat(session)
+
+    async def stop(self, key: str) -> None:
+        """End the workers; raises `ClusterError` for a key that is not the creator's."""
+        is_creator = type(key) is str and hmac.compare_digest(key, self._key)
+        if not (self._key and is_creator):
+            raise ClusterError("only who has started the controller may stop it so")
         await self._controller.stop()
 
 
 _PUBLIC = frozenset(
     {
-        "beat", "close", "events", "fetch", "open", "release", "resize", "shutdown",
-        "slice", "status", "submit",
+        "beat", "close", "events", "fetch", "fetch_all", "open", "release", "resize",
+        "shutdown", "slice", "status", "submit",
     }
 )  # fmt: skip
 """Methods of a controller that clients call."""
@@ -66,19 +84,28 @@ class RayConnection:
     """A connection to a controller that is an actor.
 
     owned: whether the controller ends with this connection.
+    key: what the controller wants to see before it ends; "" if another has started it.
     address: where other clients find Ray.
     """
 
-    def __init__(self, actor: Any, owned: bool, started_ray: bool) -> None:
+    def __init__(self, actor: Any, owned: bool, started_ray: bool, key: str) -> None:
         self._ray = require_ray()
         self._actor = actor
         self.owned = owned
+        self._key = key
         self._started_ray = started_ray
         self.address: str = self._ray.get_runtime_context().gcs_address
 
     def call(self, method: str, *arguments: Any) -> Future[Any]:
         """See `Connection`."""
-        return _unwrapped(self._actor.call.remote(method, arguments).future())
+        if method == "beat":
+            return self._unwrapped(self._actor.beat.remote(*arguments).future())
+        return self._unwrapped(self._actor.call.remote(method, arguments).future())
+
+    @property
+    def is_new(self) -> bool:
+        """Whether this connection has started the controller."""
+        return bool(self._key)
 
     def store(self, value: HostArray) -> Any:
         """See `Connection`."""
@@ -91,33 +118,35 @@ class RayConnection:
     def close(self) -> None:
         """See `Connection`."""
         if self.owned:
-            with contextlib.suppress(
-                self._ray.exceptions.RayActorError
-            ):  # gone already
-                self._ray.get(self._actor.stop.remote())
+            gone = self._ray.exceptions.RayActorError
+            with contextlib.suppress(gone):
+                if self._key:
+                    self._ray.get(self._actor.stop.remote(self._key))
             self._ray.kill(self._actor)
         if self._started_ray:
             self._ray.shutdown()
 
+    def _unwrapped(self, future: Future[Any]) -> Future[Any]:
+        """A future that raises the controller's error instead of Ray's around it."""
+        found: Future[Any] = Future()
+        kinds = self._ray.exceptions
 
-def _unwrapped(future: Future[Any]) -> Future[Any]:
-    """A future that raises the controller's error instead of Ray's around it."""
-    found: Future[Any] = Future()
+        def settle(done: Future[Any]) -> None:
+            error = done.exception()
+            if error is None:
+                found.set_result(done.result())
+                return
+            is_remote = isinstance(error, kinds.RayTaskError)
+            cause: Any = getattr(error, "cause", error) if is_remote else error
+            if isinstance(cause, ClusterError):
+                found.set_exception(ClusterError(str(cause)))
+            elif isinstance(error, kinds.RayActorError):
+                found.set_exception(ClusterError(f"the controller is gone: {error}"))
+            else:
+                found.set_exception(error)
 
-    def settle(done: Future[Any]) -> None:
-        error = done.exception()
-        cause = getattr(error, "cause", None)
-        if error is None:
-            found.set_result(done.result())
-        elif isinstance(cause, ClusterError):
-            found.set_exception(ClusterError(str(cause)))
-        elif "Actor" in type(error).__name__:
-            found.set_exception(ClusterError(f"the controller is gone: {error}"))
-        else:
-            found.set_exception(error)
-
-    future.add_done_callback(settle)
-    return found
+        future.add_done_callback(settle)
+        return found
 
 
 def connect(
@@ -140,20 +169,42 @@ def connect(
         _join_ray(ray, address)
     with contextlib.suppress(ValueError):
         known = ray.get_actor(CONTROLLER, namespace=NAMESPACE)
-        return RayConnection(known, owned=False, started_ray=started)
+        return RayConnection(known, owned=False, started_ray=started, key="")
     if engine is None:
         if started:
             ray.shutdown()
         raise ClusterError(
             f"Ray at {address} has no controller; start one with meshwright cluster start"
         )
-    actor = ray.remote(max_concurrency=1000, num_cpus=0)(ControllerActor).options(
+    key = secrets.token_hex(16)
+    controller = _controller_actor(ray, len(tenants), address is not None).remote(
+        engine, size, tenants, limits, key
+    )
+    owned = address is None
+    return RayConnection(controller, owned=owned, started_ray=started, key=key)
+
+
+def _controller_actor(ray: Any, num_tenants: int, stays: bool) -> Any:
+    """The controller as a kind of actor, with room for all calls that may wait.
+
+    Signs of life have a group of their own, so that no tenant's calls hold up those of
+    another.
+    """
+
+    class Grouped(ControllerActor):
+        @ray.method(concurrency_group="beats")
+        async def beat(self, session: str) -> None:
+            await super().beat(session)
+
+    return ray.remote(
+        max_concurrency=MOST_WAITING * num_tenants + _UNCOUNTED,
+        concurrency_groups={"beats": _BEATS},
+        num_cpus=0,
+    )(Grouped).options(
         name=CONTROLLER,
         namespace=NAMESPACE,
-        lifetime="detached" if address else None,
+        lifetime="detached" if stays else None,
     )
-    controller = actor.remote(engine, size, tenants, limits)
-    return RayConnection(controller, owned=address is None, started_ray=started)
 
 
 def _join_ray(ray: Any, address: str | None) -> None:

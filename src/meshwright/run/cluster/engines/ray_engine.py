@@ -11,7 +11,6 @@ import contextlib
 import os
 import socket
 from collections.abc import Sequence
-from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
@@ -26,6 +25,9 @@ from meshwright.run.cluster.wire.messages import (
 
 _JOIN_S = 120
 """Seconds that the workers of a gang have to find each other."""
+
+_READ_S = 60
+"""Seconds that a worker has to read an array of a client from the object store."""
 
 WIDTH = 8
 """Workers to which one worker, or the controller, hands instructions on."""
@@ -80,7 +82,7 @@ class WorkerActor:
         )
         from meshwright.run.cluster.worker.worker import Worker
 
-        self._worker = Worker(self._send)
+        self._worker = Worker(self._send, _loaded)
         processes = [device.process_index for device in jax.devices()]
         return processes, f"{socket.gethostname()}:{os.getpid()}"
 
@@ -105,7 +107,7 @@ class WorkerActor:
         """Hand instructions on, and start them here."""
         for child in self._children:
             child.execute.remote(instructions)
-        self._worker.execute([_loaded(each) for each in instructions])
+        self._worker.execute(instructions)
 
     def completions(self, after: int) -> list[Completion]:
         """See `Worker.completions`."""
@@ -116,14 +118,18 @@ class WorkerActor:
         return self._worker.fetch(array)
 
 
-def _loaded(instruction: WorkerInstruction) -> WorkerInstruction:
-    """An instruction with the array that its reference stands for."""
+def _loaded(value: Any) -> Any:
+    """The array that a reference stands for, or the value itself.
+
+    Raises `ClusterError` if its client is gone, or has not made it in time.
+    """
     ray = require_ray()
-    value = getattr(instruction.request, "value", None)
-    if isinstance(value, ray.ObjectRef):
-        request = replace(instruction.request, value=ray.get(value))
-        return replace(instruction, request=request)
-    return instruction
+    if not isinstance(value, ray.ObjectRef):
+        return value
+    try:
+        return ray.get(value, timeout=_READ_S)
+    except ray.exceptions.RayError as error:
+        raise ClusterError(f"an array was lost with its client: {error}") from error
 
 
 class RayGang:
@@ -151,15 +157,23 @@ class RayGang:
     async def fetch(self, worker: int, array: ArrayKey) -> Any:
         """A reference to the parts, which the client reads from the object store."""
         reference = self._actors[worker].fetch.remote(array)
-        await reference  # so that an error is raised here
+        try:
+            await reference  # so that an error is raised here
+        except require_ray().exceptions.RayActorError as error:
+            raise ConnectionError(f"worker {worker} is gone") from error
         return [reference]  # in a list, so that Ray passes the reference on
 
     async def stop(self) -> None:
         """See `Gang`."""
-        ray = require_ray()
-        for actor in self._actors:
-            with contextlib.suppress(Exception):
-                ray.kill(actor)
+        _kill(self._actors)
+
+
+def _kill(actors: Sequence[Any]) -> None:
+    """End actors, whether or not they are there still."""
+    ray = require_ray()
+    for actor in actors:
+        with contextlib.suppress(Exception):
+            ray.kill(actor)
 
 
 class RayEngine:
@@ -174,31 +188,51 @@ class RayEngine:
 
     async def start(self, size: GangSize, attempt: int) -> Gang:
         """See `GangEngine`."""
+        actors: list[Any] = []
+        with contextlib.ExitStack() as undo:
+            undo.callback(_kill, actors)
+            try:
+                answers = await self._join(actors, size)
+            except Exception as error:
+                reason = self._reason(error)
+                raise ClusterError(f"{size} did not start: {reason}") from error
+            undo.pop_all()
+        return RayGang(attempt, actors, answers, self.platform)
+
+    async def _join(self, actors: list[Any], size: GangSize) -> list[Any]:
+        """Start workers, add them to `actors`, and return their answers to `join`."""
         ray = require_ray()
-        env = {"JAX_PLATFORMS": self.platform}
-        if self.platform == "cpu":
-            flag = f"--xla_force_host_platform_device_count={size.devices}"
-            env["XLA_FLAGS"] = flag
         actor = ray.remote(
-            runtime_env={"env_vars": env},
+            runtime_env={"env_vars": self._environment(size)},
             concurrency_groups=_GROUPS,
             max_restarts=0,
             **self.resources,
         )(_grouped(ray, WorkerActor))
-        actors = [actor.remote() for _ in range(size.workers)]
-        try:
-            address = await asyncio.wait_for(actors[0].free_address.remote(), _JOIN_S)
-            joins = [
-                actor.join.remote(address, size.workers, rank, self.platform)
-                for rank, actor in enumerate(actors)
-            ]
-            answers = await asyncio.wait_for(asyncio.gather(*joins), 2 * _JOIN_S)
-            await asyncio.gather(*_meetings(ray, actors))
-        except Exception as error:
-            for each in actors:
-                ray.kill(each)
-            raise ClusterError(f"{size} did not start: {error}") from error
-        return RayGang(attempt, actors, answers, self.platform)
+        actors += [actor.remote() for _ in range(size.workers)]
+        address = await asyncio.wait_for(actors[0].free_address.remote(), _JOIN_S)
+        joins = [
+            each.join.remote(address, size.workers, rank, self.platform)
+            for rank, each in enumerate(actors)
+        ]
+        answers = await asyncio.wait_for(asyncio.gather(*joins), 2 * _JOIN_S)
+        await asyncio.gather(*_meetings(ray, actors))
+        return list(answers)
+
+    def _environment(self, size: GangSize) -> dict[str, str]:
+        """Environment variables of the workers; on CPUs, "all devices" is one."""
+        found = {"JAX_PLATFORMS": self.platform}
+        if self.platform == "cpu":
+            count = max(1, size.devices)
+            found["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={count}"
+        return found
+
+    def _reason(self, error: Exception) -> str:
+        if isinstance(error, TimeoutError):
+            return (
+                f"no answer in time; the Ray cluster may lack {self.resources} for each "
+                "worker, which `ray status` shows"
+            )
+        return f"{type(error).__name__}: {error}"
 
 
 def _grouped(ray: Any, kind: type) -> type:

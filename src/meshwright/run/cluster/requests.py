@@ -1,0 +1,41 @@
+"""Requests that wait for their turn on an island, and the sessions that they are of."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from meshwright.run.cluster.wire.messages import End, Request
+
+
+@dataclass(slots=True, eq=False)
+class QueuedRequest:
+    """A request of one session that waits for its turn, or is on its way.
+
+    completed: done when all workers have completed it; an exception says why they never
+        will.
+    expected_s: seconds that were expected when it was taken. waiting_for: workers that
+        have not completed it.
+    """
+
+    session: str
+    request: Request | End
+    completed: asyncio.Future[None]
+    tenant: str
+    expected_s: float = 0.0
+    waiting_for: set[int] = field(default_factory=set)
+    took_s: float = 0.0
+    has_failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class IslandClients:
+    """The sessions of an island, as it sees them.
+
+    on_loss: called with the reason when the gang is lost, before the next one starts.
+    setup: the requests, with their sessions, that each new gang gets first.
+    place: the form of a session's request that names devices of the present gang.
+    """
+
+    on_loss: Callable[[str], None]
+    setup: Callable[[], Iterable[tuple[str, Request]]]
+    place: Callable[[str, Request | End], Request | End]

@@ -1,0 +1,127 @@
+"""The progress of a worker: a thread waits for results, and records when each is there."""
+
+import queue
+import threading
+import time
+from concurrent.futures import Future
+from typing import Any
+
+import jax
+
+from meshwright.errors import ClusterError
+from meshwright.run.cluster.wire.messages import Completion
+
+_POLL_S = 0.5
+"""Seconds that `completions` waits at most for the next one."""
+
+_GATHER_S = 0.03
+"""Seconds in which completions are gathered; of 100 ms of work that is under way."""
+
+
+_END_S = 10.0
+"""Seconds that `close` waits at most for programs that run."""
+
+
+class Failed:
+    """An array that does not exist, because the program that should make it failed."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+
+class WorkerProgress:
+    """The instructions that were begun, and the completions of those that have ended."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._running: queue.SimpleQueue[tuple[int, float, Any] | None] = (
+            queue.SimpleQueue()
+        )
+        self._completions: list[Completion] = []
+        self._under_way = 0
+        self._watcher = threading.Thread(target=self._watch, daemon=True)
+        self._watcher.start()
+
+    def begin(self) -> float:
+        """The time at which an instruction begins; it counts as under way from now on."""
+        with self._changed:
+            self._under_way += 1
+        return time.monotonic()
+
+    def await_results(self, number: int, start_s: float, results: Any) -> None:
+        """Record, once the results of an instruction are there, that it has ended."""
+        self._running.put((number, start_s, results))
+
+    def completions(self, after: int) -> list[Completion]:
+        """The completions of instructions after number `after`, once there are any.
+
+        Returns an empty list after half a second without one. While more instructions
+        are under way, several completions are gathered.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self._known(after), _POLL_S)
+            self._changed.wait_for(lambda: not self._under_way, _GATHER_S)
+            found = self._known(after)
+            self._completions = found
+            return list(found)
+
+    def close(self) -> None:
+        """End the thread, once what was begun has ended."""
+        self._running.put(None)
+        self._watcher.join(_END_S)
+
+    def _known(self, after: int) -> list[Completion]:
+        return [each for each in self._completions if each.number > after]
+
+    def _watch(self) -> None:
+        """Wait for the results of each instruction, and record when it ended."""
+        last_s = time.monotonic()
+        while (begun := self._running.get()) is not None:
+            number, start_s, results = begun
+            is_failed = isinstance(results, Failed)
+            error = results.reason if is_failed else _wait(results)
+            now_s = time.monotonic()
+            del begun, results  # they would keep the arrays until the next instruction
+            with self._changed:
+                self._under_way -= 1
+                took_s = now_s - max(start_s, last_s)
+                self._completions.append(Completion(number, took_s, error))
+                self._changed.notify_all()
+            last_s = now_s
+
+
+def present(value: Any) -> Any:
+    """An array that this process has; waits for parts that are on their way.
+
+    Raises `ClusterError` if it does not exist.
+    """
+    if isinstance(value, Failed):
+        raise ClusterError(value.reason)
+    return value.result() if isinstance(value, Future) else value
+
+
+def error_text(error: BaseException) -> str:
+    """The type and the message of an error; of a `ClusterError`, the message alone."""
+    is_own = isinstance(error, ClusterError)
+    return str(error) if is_own else f"{type(error).__name__}: {error}"
+
+
+def _wait(results: Any) -> str:
+    """Wait for the results of an instruction; returns its error, or "".
+
+    Results that a later program has taken over are skipped: the others of the same
+    program tell its end.
+    """
+    for result in results or ():
+        try:
+            array = present(result)
+        except Exception as error:  # noqa: BLE001  whatever ended the array's transfer
+            return error_text(error)
+        if not isinstance(array, jax.Array):
+            continue
+        try:
+            array.block_until_ready()
+        except Exception as error:  # noqa: BLE001  of the program, whichever it is
+            if not array.is_deleted():
+                return error_text(error)
+    return ""
