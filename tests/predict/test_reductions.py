@@ -2,6 +2,7 @@
 
 import json
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -33,8 +34,14 @@ def test_within_one_node_plain_all_reduce_is_fastest():
 def test_programs_are_sorted_and_faster_programs_are_not_left_out():
     programs = found([4, 8], [[2, 4], [2, 2]], [0], P2_V100)
     seconds = [each.seconds for each in programs]
-    assert seconds == sorted(seconds)
+    assert seconds == pytest.approx(sorted(seconds), rel=1e-8)
     assert len(programs) == 47
+
+
+def test_of_programs_that_take_equally_long_the_shorter_comes_first():
+    for first, second in pairwise(found([2, 16], [[1, 2], [2, 8]], [1])):
+        if second.seconds == pytest.approx(first.seconds, rel=1e-12):
+            assert len(first.program) <= len(second.program)
 
 
 @pytest.mark.parametrize("goal", ["reduce_scatter", "all_gather"])

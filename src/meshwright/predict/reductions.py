@@ -216,8 +216,13 @@ def reductions(  # noqa: PLR0913  a case, and the options of its prices
     how = None if library is None else _member(Library, library, "library")
     timer = _Timer(case, on, num_bytes, how)
     timed = [TimedProgram(p, timer.seconds(p, wanted)) for p in programs]
-    timed.sort(key=lambda each: (each.seconds, len(each.program)))
+    timed.sort(key=lambda each: (_rounded(each.seconds), len(each.program)))
     return Reductions(case, wanted, tuple(timed), on.name, timer.library, num_bytes)
+
+
+def _rounded(seconds: float | None) -> float:
+    """The seconds without rounding errors, so that the shorter of equal programs leads."""
+    return float(f"{seconds or 0.0:.9e}")
 
 
 def _member[T: (ReductionGoal, Library)](kind: type[T], given: object, what: str) -> T:
