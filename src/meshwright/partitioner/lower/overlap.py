@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from meshwright.machine import Mesh
 from meshwright.partitioner.lower.lowered import Origin
 from meshwright.partitioner.lower.product_loops import (
+    ProductDims,
     gathered_products,
     scattered_product,
 )
@@ -26,12 +27,14 @@ class ProductLoop:
 
     products: of an all-gather those that are computed part by part as parts arrive; of a
         reduce-scatter the one whose result it sums.
+    place: the op at whose position the loop is.
     transpose: the op between product and reduce-scatter, if any.
     is_read: whether other ops read the gathered value as well.
     """
 
     collective: Op
     products: tuple[Op, ...]
+    place: Op
     transpose: Op | None = None
     is_read: bool = False
 
@@ -97,13 +100,23 @@ def _gather_loop(body: _Body, gather: Op, taken: Collection[Op]) -> ProductLoop 
     if not products or readers[0] is not products[0]:
         return None
     start = body.made_at[products[0].results[0]]
-    together = tuple(
+    together = [
         op
         for op in products
         if all(body.made_at.get(a, -1) < start for a in op.operands)
-    )
-    is_read = len(readers) > len(together) or whole in body.program.outputs
-    return ProductLoop(gather, together, is_read=is_read)
+    ]
+    # Partial sums cost more memory traffic than to put the value together.
+    written = tuple(op for op in together if not _is_summed(op, whole, gather))
+    looped = written or tuple(together)
+    is_read = len(readers) > len(looped) or whole in body.program.outputs
+    return ProductLoop(gather, looped, products[0], is_read=is_read)
+
+
+def _is_summed(op: Op, whole: Value, gather: Op) -> bool:
+    """Whether a product sums over the dim of an operand that is gathered."""
+    side, dim = op.operands.index(whole), gather.params["dim"]
+    assert isinstance(dim, int)
+    return ProductDims.of(op).result_dim(side, dim) is None
 
 
 def _is_product_of(op: Op, value: Value) -> bool:
@@ -125,7 +138,7 @@ def _scatter_loop(
         return None
     if any(body.only_reader(op.results[0]) is None for op in chain):
         return None
-    return ProductLoop(scatter, (maker,), transpose)
+    return ProductLoop(scatter, (maker,), scatter, transpose)
 
 
 _FINDERS: Mapping[
@@ -142,7 +155,7 @@ def overlap_products(
         origins of their collectives.
     """
     loops = find_loops(program, is_chosen)
-    at = {(loop.products[0] if _is_gather(loop) else loop.collective): loop for loop in loops}
+    at = {loop.place: loop for loop in loops}
     left_out = {op for loop in loops for op in _replaced(loop)}
     ops: list[Op] = []
     for op in program.ops:
@@ -155,7 +168,7 @@ def overlap_products(
                 if new.kind in COLLECTIVES
             }
             ops += made
-        elif op not in left_out:
+        if op not in left_out:
             bodies = tuple(
                 overlap_products(body, mesh, origins, is_chosen) for body in op.bodies
             )
@@ -186,9 +199,9 @@ def _loop_ops(loop: ProductLoop, mesh: Mesh) -> tuple[Op, ...]:
     dim, (part,) = collective.params["dim"], collective.results
     assert isinstance(dim, int)
     if transpose is None:
-        ops, total = scattered_product(builder, product, collective, dim)
+        ops = scattered_product(builder, product, collective, dim)
         return (*ops[:-1], replace(ops[-1], results=(part,)))
     order = transpose.params["permutation"]
     assert isinstance(order, tuple)
-    ops, total = scattered_product(builder, product, collective, order[dim])
-    return (*ops, replace(transpose, operands=(total,), results=(part,)))
+    ops = scattered_product(builder, product, collective, order[dim])
+    return (*ops, replace(transpose, operands=ops[-1].results, results=(part,)))

@@ -25,6 +25,10 @@ _BOTH_WAYS = 4
 """Parts travel both ways if the number of devices is a multiple of this, as in XLA's
 `SpmdPartitioner` (`bidirectional_windowed_einsum`)."""
 
+_PIECES = 2
+"""Number of sums each way of a reduce-scatter: the products of one run beside the permute
+of the other (the unrolling by two of the paper)."""
+
 _NARROW = ("bfloat16", "float16")
 """Floats whose partial sums are added in float32, as one product adds them."""
 
@@ -117,10 +121,23 @@ class Ring:
             self.starts[key] = self.builder.binary("mul", position, part)
         return self.starts[key]
 
-    def take(self, x: Atom, dim: int, offset: int, part: int) -> Value:
-        """The elements along `dim` that belong to the device at an offset."""
-        shape = (*x.shape[:dim], part, *x.shape[dim + 1 :])
+    def take(
+        self,
+        x: Atom,
+        dim: int,
+        offset: int,
+        part: int,
+        piece: tuple[int, int] | None = None,
+    ) -> Value:
+        """The elements along `dim` that belong to the device at an offset.
+
+        piece: the first element within the part and their number, if not all are taken.
+        """
+        first, count = piece or (0, part)
+        shape = (*x.shape[:dim], count, *x.shape[dim + 1 :])
         starts = self._starts(x, dim, offset, part)
+        if first:
+            starts[dim] = self.builder.binary("add", starts[dim], first)
         return self.builder.emit(
             "dynamic_slice", (x, *starts), shape, x.dtype, sizes=shape
         )
@@ -255,41 +272,77 @@ def gathered_products(
 
 def scattered_product(
     builder: Builder, op: Op, scatter: Op, dim: int
-) -> tuple[tuple[Op, ...], Value]:
-    """The ops of this device's part of a product's reduce-scatter, and that part.
+) -> tuple[Op, ...]:
+    """The ops of this device's part of a product's reduce-scatter; the last makes it.
 
     dim: dim of the product's result that is scattered.
     """
     axes = scatter.params["axes"]
     assert isinstance(axes, tuple)
-    ring, made = Ring(builder, axes), op.results[0]
-    part = made.shape[dim] // ring.size
-    shape = (*made.shape[:dim], part, *made.shape[dim + 1 :])
-    sliced = ProductDims.of(op).operand_dims(dim)
+    ring = Ring(builder, axes)
+    part = op.results[0].shape[dim] // ring.size
+    pieces = _PIECES if part % _PIECES == 0 else 1
+    scattered = _ScatteredProduct(ring, op, dim, part, part // pieces)
+    sums = scattered.sums(pieces)
+    if pieces > 1:
+        builder.concatenate(sums, dim)
+    return tuple(builder.ops)
 
-    def product(offset: int) -> Value:
+
+@dataclass(frozen=True, slots=True)
+class _ScatteredProduct:
+    """A product whose result is summed and scattered along `dim`, in parts and pieces.
+
+    part: extent of one device's part. piece: extent of the piece of it that one sum has.
+    """
+
+    ring: Ring
+    op: Op
+    dim: int
+    part: int
+    piece: int
+
+    def product(self, offset: int, index: int) -> Value:
+        """Piece `index` of the part of the device at an offset."""
+        made, op = self.op.results[0], self.op
+        shape = (*made.shape[: self.dim], self.piece, *made.shape[self.dim + 1 :])
+        sliced = ProductDims.of(op).operand_dims(self.dim)
         operands = [
-            ring.take(x, sliced[side], offset, part) if side in sliced else x
+            self.ring.take(
+                x, sliced[side], offset, self.part, (index * self.piece, self.piece)
+            )
+            if side in sliced
+            else x
             for side, x in enumerate(op.operands)
         ]
-        return product_part(builder, op, operands, shape, made.dtype)
+        return product_part(self.ring.builder, op, operands, shape, made.dtype)
 
-    steps = ring.size // 2 if ring.is_both_ways else ring.size
-    # Each way, the sum for one device passes `steps` devices; the forward sums end at
-    # their device, and the backward ones at the device after it.
-    ahead = product(steps - 1)
-    behind = product(-steps) if ring.is_both_ways else None
-    for step in range(1, steps):
-        if behind is not None:
-            moved = ring.shift(behind, -1)
-            behind = builder.binary("add", moved, product(step - steps))
-        moved = ring.shift(ahead, 1)
-        if behind is not None and step == steps - 1:
-            behind = ring.shift(behind, -1)
-        ahead = builder.binary("add", moved, product(steps - 1 - step))
-    if behind is not None:
-        ahead = builder.binary("add", ahead, behind)
-    return tuple(builder.ops), ahead
+    def sums(self, pieces: int) -> list[Value]:
+        """The sums of each piece of this device's part.
+
+        Each way, a sum passes `steps` devices. Forward sums end at their device,
+        backward ones at the device after it. While one sum is permuted, the products of
+        the others are computed.
+        """
+        ring, add = self.ring, self.ring.builder.binary
+        steps = ring.size // 2 if ring.is_both_ways else ring.size
+        ways = (-1, 1) if ring.is_both_ways else (1,)
+        every = [(way, index) for index in range(pieces) for way in ways]
+        sums: dict[tuple[int, int], Value] = {}
+        for step in range(steps):
+            for way, index in every:
+                offset = steps - 1 - step if way > 0 else step - steps
+                if step == 0:
+                    sums[way, index] = self.product(offset, index)
+                else:
+                    moved = ring.shift(sums[way, index], way)
+                    sums[way, index] = add("add", moved, self.product(offset, index))
+                if way < 0 and step == steps - 1:
+                    sums[way, index] = ring.shift(sums[way, index], way)
+        return [
+            add("add", sums[1, i], sums[-1, i]) if ring.is_both_ways else sums[1, i]
+            for i in range(pieces)
+        ]
 
 
 def _named(ops: Sequence[Op], names: Mapping[Value, Value]) -> tuple[Op, ...]:
