@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         zero,
     )
     from meshwright.planner.tactics.auto import auto
+    from meshwright.planner.tactics.overlap import overlap
     from meshwright.program.capture import tag
     from meshwright.program.ops import rule
     from meshwright.run.checkpoint import Checkpoints
@@ -86,6 +87,7 @@ __all__ = [
     "machine",
     "megatron",
     "nnx",
+    "overlap",
     "partition",
     "pin",
     "recompute",
@@ -117,6 +119,7 @@ _HOMES = {
         "zero",
     ),
     "planner.tactics.auto": ("auto",),
+    "planner.tactics.overlap": ("overlap",),
     "program.capture": ("tag",),
     "program.ops": ("rule",),
     "run.checkpoint": ("Checkpoints",),

@@ -19,7 +19,7 @@ from meshwright.partitioner.lower.lowered import (
     executions,
 )
 from meshwright.partitioner.lower.lowering import lower
-from meshwright.partitioner.lower.overlap import ProductLoop, walk_loops
+from meshwright.partitioner.lower.overlap import ProductLoop, loop_ops, walk_loops
 from meshwright.partitioner.lower.reshard import local_shape, reshard_steps
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "count_collectives",
     "executions",
     "local_shape",
+    "loop_ops",
     "lower",
     "reshard_steps",
     "walk_loops",

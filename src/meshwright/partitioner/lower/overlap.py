@@ -160,7 +160,7 @@ def overlap_products(
     ops: list[Op] = []
     for op in program.ops:
         if op in at:
-            made = _loop_ops(at[op], mesh)
+            made = loop_ops(at[op], mesh)
             origin = origins.pop(at[op].collective)
             origins |= {
                 new: replace(origin, is_overlapped=True)
@@ -188,7 +188,7 @@ def _replaced(loop: ProductLoop) -> Sequence[Op]:
     return [op for op in found if op is not None]
 
 
-def _loop_ops(loop: ProductLoop, mesh: Mesh) -> tuple[Op, ...]:
+def loop_ops(loop: ProductLoop, mesh: Mesh) -> tuple[Op, ...]:
     """The ops of a product loop, which compute the values that others read."""
     collective = loop.collective
     builder = Builder(mesh, source=collective.source)

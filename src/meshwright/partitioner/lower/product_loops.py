@@ -121,27 +121,6 @@ class Ring:
             self.starts[key] = self.builder.binary("mul", position, part)
         return self.starts[key]
 
-    def take(
-        self,
-        x: Atom,
-        dim: int,
-        offset: int,
-        part: int,
-        piece: tuple[int, int] | None = None,
-    ) -> Value:
-        """The elements along `dim` that belong to the device at an offset.
-
-        piece: the first element within the part and their number, if not all are taken.
-        """
-        first, count = piece or (0, part)
-        shape = (*x.shape[:dim], count, *x.shape[dim + 1 :])
-        starts = self._starts(x, dim, offset, part)
-        if first:
-            starts[dim] = self.builder.binary("add", starts[dim], first)
-        return self.builder.emit(
-            "dynamic_slice", (x, *starts), shape, x.dtype, sizes=shape
-        )
-
     def put(self, x: Atom, part: Atom, dim: int, offset: int) -> Value:
         """The value with the part of the device at an offset written into `dim`."""
         starts = self._starts(x, dim, offset, part.shape[dim])
@@ -199,7 +178,7 @@ class _GatheredProduct:
         """Multiply one part, and add it to the result or write it there."""
         builder, other = self.ring.builder, self.op.operands[1 - self.side]
         if self.partner is not None:
-            other = self.ring.take(other, self.partner, offset, part)
+            other = builder.part_slice(other, self.partner, self.ring.axes, offset)
         operands = (chunk, other) if self.side == 0 else (other, chunk)
         made = self.op.results[0].shape
         if self.result_dim is None:
@@ -282,8 +261,7 @@ def scattered_product(
     ring = Ring(builder, axes)
     part = op.results[0].shape[dim] // ring.size
     pieces = _PIECES if part % _PIECES == 0 else 1
-    scattered = _ScatteredProduct(ring, op, dim, part, part // pieces)
-    sums = scattered.sums(pieces)
+    sums = _ScatteredProduct(ring, op, dim, pieces).sums()
     if pieces > 1:
         builder.concatenate(sums, dim)
     return tuple(builder.ops)
@@ -293,23 +271,23 @@ def scattered_product(
 class _ScatteredProduct:
     """A product whose result is summed and scattered along `dim`, in parts and pieces.
 
-    part: extent of one device's part. piece: extent of the piece of it that one sum has.
+    pieces: number of pieces of each device's part, each of which has its own sum.
     """
 
     ring: Ring
     op: Op
     dim: int
-    part: int
-    piece: int
+    pieces: int
 
     def product(self, offset: int, index: int) -> Value:
         """Piece `index` of the part of the device at an offset."""
         made, op = self.op.results[0], self.op
-        shape = (*made.shape[: self.dim], self.piece, *made.shape[self.dim + 1 :])
+        extent = made.shape[self.dim] // (self.ring.size * self.pieces)
+        shape = (*made.shape[: self.dim], extent, *made.shape[self.dim + 1 :])
         sliced = ProductDims.of(op).operand_dims(self.dim)
         operands = [
-            self.ring.take(
-                x, sliced[side], offset, self.part, (index * self.piece, self.piece)
+            self.ring.builder.part_slice(
+                x, sliced[side], self.ring.axes, offset, (index, self.pieces)
             )
             if side in sliced
             else x
@@ -317,7 +295,7 @@ class _ScatteredProduct:
         ]
         return product_part(self.ring.builder, op, operands, shape, made.dtype)
 
-    def sums(self, pieces: int) -> list[Value]:
+    def sums(self) -> list[Value]:
         """The sums of each piece of this device's part.
 
         Each way, a sum passes `steps` devices. Forward sums end at their device,
@@ -327,7 +305,7 @@ class _ScatteredProduct:
         ring, add = self.ring, self.ring.builder.binary
         steps = ring.size // 2 if ring.is_both_ways else ring.size
         ways = (-1, 1) if ring.is_both_ways else (1,)
-        every = [(way, index) for index in range(pieces) for way in ways]
+        every = [(way, index) for index in range(self.pieces) for way in ways]
         sums: dict[tuple[int, int], Value] = {}
         for step in range(steps):
             for way, index in every:
@@ -341,7 +319,7 @@ class _ScatteredProduct:
                     sums[way, index] = ring.shift(sums[way, index], way)
         return [
             add("add", sums[1, i], sums[-1, i]) if ring.is_both_ways else sums[1, i]
-            for i in range(pieces)
+            for i in range(self.pieces)
         ]
 
 
