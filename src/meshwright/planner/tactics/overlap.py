@@ -4,6 +4,7 @@ The loops are those of `partitioner/lower/overlap.py`, and the cost gate is
 `predict/simulate/overlap_gate.py`.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from meshwright.errors import TacticError
@@ -41,14 +42,7 @@ class Overlap:
         A loop that the machine would run slower is a refusal of the plan.
         """
         axes = work.sub_axes[work.mesh.require(self.axis)]
-        lowered = lower(work.state, Gather.AT_USE)
-        origins = lowered.origins
-        loops = list(
-            walk_loops(
-                lowered.program,
-                lambda op: op in origins and op.params["axes"] == axes,
-            )
-        )
+        loops = _loops_by_node(work, axes)
         if not loops:
             raise TacticError(
                 f"{self} finds no all-gather along {self.axis!r} whose value a product "
@@ -56,18 +50,18 @@ class Overlap:
                 "them, such as sequence_parallel or fsdp, come before"
             )
         refused = self._refused(work, loops)
-        for loop in loops:
-            node = origins[loop.collective].node
-            if loop in refused:
-                name = str(work.graph.nodes[node].source) or work.graph.nodes[node].label
-                work.refusals.append(Refusal(name, self.axis, refused[loop]))
+        for number in loops:
+            if number in refused:
+                node = work.graph.nodes[number]
+                name = f"{node.source} {node.label}".strip()
+                work.refusals.append(Refusal(name, self.axis, refused[number]))
             else:
-                work.state.overlap(node, axes)
+                work.state.overlap(number, axes)
 
     def _refused(
-        self, work: Workspace, loops: list[ProductLoop]
-    ) -> dict[ProductLoop, str]:
-        """Why the machine would run some of the loops slower than without them."""
+        self, work: Workspace, loops: Mapping[int, Sequence[ProductLoop]]
+    ) -> dict[int, str]:
+        """Why the machine would run the loops of some nodes slower than without them."""
         if self.machine is None:
             return {}
         machine, mesh = self.machine, work.state.mesh
@@ -78,8 +72,13 @@ class Overlap:
         if "permute" not in kinds:
             why = f"permutes on {machine.name} do not run beside products"
             return dict.fromkeys(loops, why)
-        times = ((loop, loop_times(loop, mesh, setting)) for loop in loops)
-        return {loop: str(t) for loop, t in times if not t.is_worthwhile}
+        refused: dict[int, str] = {}
+        for number, found in loops.items():
+            times = [loop_times(loop, mesh, setting) for loop in found]
+            slower = [each for each in times if not each.is_worthwhile]
+            if slower:
+                refused[number] = str(slower[0])
+        return refused
 
     def __str__(self) -> str:
         if self.machine is None:
@@ -89,6 +88,26 @@ class Overlap:
 
     def __repr__(self) -> str:
         return as_code(self)
+
+
+def _loops_by_node(
+    work: Workspace, axes: tuple[str, ...]
+) -> dict[int, list[ProductLoop]]:
+    """The loops that are possible along some axes, by the node of their collective.
+
+    A node has a loop for each way to gather, since a plan may use either.
+    """
+    found: dict[int, list[ProductLoop]] = {}
+    for gather in Gather:
+        lowered = lower(work.state, gather)
+        origins = lowered.origins
+        loops = walk_loops(
+            lowered.program,
+            lambda op, known=origins: op in known and op.params["axes"] == axes,
+        )
+        for loop in loops:
+            found.setdefault(origins[loop.collective].node, []).append(loop)
+    return found
 
 
 def overlap(axis: str, *, machine: Machine | str | None = None) -> Overlap:
