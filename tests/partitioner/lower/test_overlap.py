@@ -18,13 +18,13 @@ from meshwright.program.ops import Builder
 from meshwright.run.local.spmd import make_executable
 from tests.program.ir.verifier import verify
 
-B, I, J, K = "bijk"
-LEFT, RIGHT, RESULT = (B, I, K), (B, K, J), (B, I, J)
+B, R, C, K = "brck"
+LEFT, RIGHT, RESULT = (B, R, K), (B, K, C), (B, R, C)
 
 
 @dataclass(frozen=True)
 class Case:
-    """A product [b, i, k] @ [b, k, j] on n devices, the extent of each letter per part."""
+    """A product [b, r, k] @ [b, k, c] on n devices, the extent of each letter per part."""
 
     n: int
     part: int
@@ -33,7 +33,7 @@ class Case:
     other_reader: bool
 
     def size(self, letter, cut):
-        return self.part * self.n if letter == cut else {B: 2, I: 3, J: 4, K: 5}[letter]
+        return self.part * self.n if letter == cut else {B: 2, R: 3, C: 4, K: 5}[letter]
 
     def shape(self, letters, cut):
         return tuple(self.size(letter, cut) for letter in letters)
@@ -54,7 +54,7 @@ def product(case, left, right, cut):
     numbers = (((2,), (1,)), ((0,), (0,)))
     letters, operands = RESULT, (left, right)
     if case.is_flipped:
-        numbers, letters = (((1,), (2,)), ((0,), (0,))), (B, J, I)
+        numbers, letters = (((1,), (2,)), ((0,), (0,))), (B, C, R)
         operands = right, left
     result = Value(case.shape(letters, cut), case.dtype)
     params = {
@@ -95,7 +95,7 @@ def scattered(case, cut, is_transposed):
     op = product(case, *inputs, cut)
     builder.ops.append(op)
     (result,) = op.results
-    letters = (B, J, I) if case.is_flipped else RESULT
+    letters = (B, C, R) if case.is_flipped else RESULT
     dim = letters.index(cut)
     if is_transposed:
         order = (1, 2, 0)
@@ -125,9 +125,7 @@ def as_lowered(builder, inputs, stored, outputs, made):
 def looped(lowered):
     collectives = (op for op in lowered.program.ops if "reason" in op.params)
     origins = {op: Origin(0, 0, ("x",), is_read=True) for op in collectives}
-    program = overlap_products(
-        lowered.program, lowered.mesh, origins, lambda op: True
-    )
+    program = overlap_products(lowered.program, lowered.mesh, origins, lambda op: True)
     verify(program)
     assert {op for op in program.ops if op.kind == "permute"} == origins.keys()
     kinds = {op.kind for op in program.ops}
@@ -144,7 +142,9 @@ def run(lowered):
             for size, axes in zip(value.shape, sharding.dims, strict=True)
         ]
         random = np.random.default_rng(len(leaves)).integers(-4, 5, shape)
-        leaves.append(jnp.asarray(random / (1 if value.dtype == "int32" else 3), value.dtype))
+        leaves.append(
+            jnp.asarray(random / (1 if value.dtype == "int32" else 3), value.dtype)
+        )
     outputs = jax.jit(make_executable(lowered).jitted)(*leaves)
     return [np.asarray(each, np.float64) for each in outputs]
 
@@ -158,13 +158,13 @@ def assert_equal(lowered, dtype):
 
 
 @settings(max_examples=6)
-@given(CASES, st.sampled_from([(0, B), (0, I), (0, K), (1, B), (1, J), (1, K)]))
+@given(CASES, st.sampled_from([(0, B), (0, R), (0, K), (1, B), (1, C), (1, K)]))
 def test_a_gather_beside_its_product_gives_the_same_numbers(case, place):
     assert assert_equal(gathered(case, *place), case.dtype) == case.n - 1
 
 
 @settings(max_examples=6)
-@given(CASES, st.sampled_from([B, I, J]), st.booleans())
+@given(CASES, st.sampled_from([B, R, C]), st.booleans())
 def test_a_product_beside_its_scatter_gives_the_same_numbers(case, cut, is_transposed):
     num_permutes = assert_equal(scattered(case, cut, is_transposed), case.dtype)
     assert num_permutes == (case.n - 1) * (1 if case.part % 2 else 2)
@@ -172,28 +172,28 @@ def test_a_product_beside_its_scatter_gives_the_same_numbers(case, cut, is_trans
 
 @pytest.mark.slow
 @settings(max_examples=60)
-@given(CASES, st.sampled_from([(0, B), (0, I), (0, K), (1, B), (1, J), (1, K)]))
+@given(CASES, st.sampled_from([(0, B), (0, R), (0, K), (1, B), (1, C), (1, K)]))
 def test_many_gathers_beside_their_products(case, place):
     assert_equal(gathered(case, *place), case.dtype)
 
 
 @pytest.mark.slow
 @settings(max_examples=60)
-@given(CASES, st.sampled_from([B, I, J]), st.booleans())
+@given(CASES, st.sampled_from([B, R, C]), st.booleans())
 def test_many_products_beside_their_scatters(case, cut, is_transposed):
     assert_equal(scattered(case, cut, is_transposed), case.dtype)
 
 
 @pytest.mark.parametrize("n", [4, 8])
 def test_parts_go_both_ways_around_a_multiple_of_four_devices(n):
-    program, _ = looped(gathered(Case(n, 2, "float32", False, False), 0, I))
+    program, _ = looped(gathered(Case(n, 2, "float32", False, False), 0, R))
     pairs = [op.params["pairs"] for op in program.program.ops if op.kind == "permute"]
     steps = [(there - here) % n for ((here, there), *_) in pairs]
     assert (steps.count(n - 1), steps.count(1)) == (n // 2 - 1, n // 2)
 
 
 def test_a_gather_that_others_read_before_the_product_stays():
-    lowered = gathered(Case(4, 2, "float32", False, True), 0, I)
+    lowered = gathered(Case(4, 2, "float32", False, True), 0, R)
     *start, dot, neg = lowered.program.ops
     program = Program(
         lowered.program.inputs, (*start, neg, dot), lowered.program.outputs

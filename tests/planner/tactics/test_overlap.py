@@ -65,6 +65,7 @@ def test_a_float32_check_of_bfloat16_runs_the_loops_as_well():
     assert step.check(*args).ok
 
 
+@pytest.mark.slow
 def test_a_language_model_in_a_scan():
     fn, args = models.language_model(
         models.fused_block, models.fused_weights(), stacked=True

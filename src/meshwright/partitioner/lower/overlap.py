@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 from meshwright.machine import Mesh
 from meshwright.partitioner.lower.lowered import Origin
+from meshwright.partitioner.lower.product_dims import ProductDims
 from meshwright.partitioner.lower.product_loops import (
-    ProductDims,
     gathered_products,
     scattered_product,
 )
@@ -79,7 +79,9 @@ class _Body:
     def only_reader(self, value: Value) -> Op | None:
         """The only op that reads a value; `None` if there are others or it is an output."""
         found = self.readers.get(value, [])
-        return found[0] if len(found) == 1 and value not in self.program.outputs else None
+        return (
+            found[0] if len(found) == 1 and value not in self.program.outputs else None
+        )
 
     def producer(self, atom: Atom) -> Op | None:
         """The op that computes a value; `None` for inputs and constants."""
@@ -94,9 +96,7 @@ def _gather_loop(body: _Body, gather: Op, taken: Collection[Op]) -> ProductLoop 
     """
     (whole,) = gather.results
     readers = body.readers.get(whole, [])
-    products = [
-        op for op in readers if _is_product_of(op, whole) and op not in taken
-    ]
+    products = [op for op in readers if _is_product_of(op, whole) and op not in taken]
     if not products or readers[0] is not products[0]:
         return None
     start = body.made_at[products[0].results[0]]
@@ -141,9 +141,10 @@ def _scatter_loop(
     return ProductLoop(scatter, (maker,), scatter, transpose)
 
 
-_FINDERS: Mapping[
-    str, Callable[[_Body, Op, Collection[Op]], ProductLoop | None]
-] = {"all_gather": _gather_loop, "reduce_scatter": _scatter_loop}
+_FINDERS: Mapping[str, Callable[[_Body, Op, Collection[Op]], ProductLoop | None]] = {
+    "all_gather": _gather_loop,
+    "reduce_scatter": _scatter_loop,
+}
 
 
 def overlap_products(

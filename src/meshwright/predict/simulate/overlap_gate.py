@@ -5,7 +5,8 @@ Deep Learning Models", ASPLOS 2023; XLA: `dot_handler.cc`. With C the seconds of
 product, M those of the collective, m how many times longer the permutes take, and n
 devices, the first or the last permute is exposed, x = 2 M m / n. The loop is skipped if
 M is negligible, or if max(C, M m) + x >= C + M. Here C on the left side also has what the
-loop adds: parts that read an operand again, and copies of parts into the result.
+loop adds: parts that read an operand again, copies of parts into the result, and a pass
+over the result for the elementwise ops that a whole product computes with it.
 """
 
 from collections.abc import Sequence
@@ -80,7 +81,7 @@ def loop_times(loop: ProductLoop, mesh: Mesh, setting: Setting) -> LoopTimes:
     return LoopTimes(
         _kernels_s(loop.products, placement),
         COLLECTIVE_S[collective.kind](size, placement.of(axes)),
-        _kernels_s(ops, placement),
+        _kernels_s(ops, placement) + _epilogues_s(loop, placement),
         max(links_s.values(), default=0.0),
         mesh.size(axes),
     )
@@ -94,6 +95,14 @@ def _kernels_s(ops: Sequence[Op], placement: Placement) -> float:
         for op in ops
         if op.kind not in _FREE and op.results[0].shape
     )
+
+
+def _epilogues_s(loop: ProductLoop, placement: Placement) -> float:
+    """Seconds of elementwise ops on results that are put together from parts."""
+    if loop.collective.kind != "all_gather":
+        return 0.0
+    num = sum(2 * num_bytes(op.results[0]) for op in loop.products)
+    return num / placement.machine.chip.hbm_bytes_per_s
 
 
 def _bytes(op: Op) -> int:

@@ -31,10 +31,12 @@ from meshwright.program.analysis.executions import num_iterations
 from meshwright.program.ir import Op, Value
 from meshwright.program.records import fast_frozen
 
-COMPUTE, LINKS, BACKWARD = "compute", "links", "links back"
+COMPUTE: str = "compute"
+LINKS: str = "links"
+BACKWARD: str = "links back"
 """Streams; permutes to the device before on a ring run on `BACKWARD`."""
 
-STREAMS = (COMPUTE, LINKS, BACKWARD)
+STREAMS: tuple[str, ...] = (COMPUTE, LINKS, BACKWARD)
 
 
 @fast_frozen
