@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     )
     from meshwright.planner.tactics.auto import auto
     from meshwright.predict.reductions import reductions
+    from meshwright.planner.tactics.overlap import overlap
     from meshwright.program.capture import tag
     from meshwright.program.ops import rule
     from meshwright.run.checkpoint import Checkpoints
@@ -90,6 +91,7 @@ __all__ = [
     "machine",
     "megatron",
     "nnx",
+    "overlap",
     "partition",
     "pin",
     "placements",
@@ -125,6 +127,7 @@ _HOMES = {
     ),
     "planner.tactics.auto": ("auto",),
     "predict.reductions": ("reductions",),
+    "planner.tactics.overlap": ("overlap",),
     "program.capture": ("tag",),
     "program.ops": ("rule",),
     "run.checkpoint": ("Checkpoints",),

@@ -9,6 +9,7 @@ from meshwright.errors import TacticError, did_you_mean
 from meshwright.partitioner import tactics as verbs
 from meshwright.partitioner.decide import require_tactics
 from meshwright.partitioner.tactics import Tactic
+from meshwright.planner.tactics.overlap import overlap
 
 
 def parse_tactics(text: str) -> tuple[Tactic, ...]:
@@ -38,7 +39,8 @@ def parse_tactics(text: str) -> tuple[Tactic, ...]:
 def _namespace() -> dict[str, Any]:
     """Tactics and constants of tactics in `meshwright`, by name."""
     offered = sorted(set(verbs.__all__) & set(meshwright.__all__))
-    return {n: getattr(verbs, n) for n in offered if n.isupper() or n.islower()}
+    names = {n: getattr(verbs, n) for n in offered if n.isupper() or n.islower()}
+    return {**names, "overlap": overlap}
 
 
 def _evaluate(node: ast.expr, names: Mapping[str, Any]) -> Any:

@@ -96,8 +96,14 @@ def _exchanged(op: Op, shape: Shape, parts: int) -> Shape:
     return moved
 
 
+def _pieces(op: Op) -> int:
+    """The number of pieces of a chunk, of which an all_slice takes one."""
+    _, pieces = op.params.get("piece", (0, 1))  # pyright: ignore[reportGeneralTypeIssues]
+    return pieces
+
+
 _RESULTS: dict[str, Callable[[Op, Shape, int], Shape]] = {
-    "all_slice": lambda op, shape, n: _shrunk(shape, _dim(op), n),
+    "all_slice": lambda op, shape, n: _shrunk(shape, _dim(op), n * _pieces(op)),
     "all_gather": lambda op, shape, n: _grown(shape, _dim(op), n),
     "all_reduce": lambda op, shape, n: shape,
     "reduce_scatter": lambda op, shape, n: _shrunk(shape, _dim(op), n),

@@ -11,6 +11,13 @@ Why = tuple[str, tuple[str, ...]]
 
 def explain_collective(names: ProgramNames, op: Op, origin: Origin) -> Why:
     """The reason for one collective of a device program."""
+    reason, chain = _explain_any(names, op, origin)
+    if origin.is_overlapped:
+        reason += "; in parts, each beside a part of the product (overlap)"
+    return reason, chain
+
+
+def _explain_any(names: ProgramNames, op: Op, origin: Origin) -> Why:
     node = names.work.graph.nodes[origin.node]
     if not origin.is_read:
         return _explain_reduction(names, op, origin, node)
@@ -33,7 +40,7 @@ def _explain_read(names: ProgramNames, op: Op, origin: Origin, node: Node) -> Wh
     maker = names.maker(origin.value)
     stored = f"{names.value(origin.value)} is stored cut on dim {dim} along"
     need = f"needed {_need(names, node, (position, dim), axis)}"
-    if op.kind == "permute":
+    if op.kind == "permute" and not origin.is_overlapped:
         need = "the axes that are gathered must come last"
     reason = (
         f"operand {position} of {label}, {stored} {names.axes(origin.axes)}"

@@ -6,6 +6,7 @@ from functools import lru_cache
 
 from meshwright.partitioner.decide import Decided, apply_tactics
 from meshwright.partitioner.tactics import Pin, Tactic, TacticKind, pin_all
+from meshwright.planner.tactics.overlap import Overlap
 
 
 @lru_cache(maxsize=1)  # readers of `plan.tactics` ask again
@@ -48,7 +49,10 @@ def _is_no_code(tactic: Tactic) -> bool:
 def _rebuilding(
     decided: Decided, is_replaced: Callable[[Tactic], bool]
 ) -> tuple[Tactic, ...]:
-    """The tactics up to the first that has to be replaced, then the rest as one pin."""
+    """The tactics up to the first that has to be replaced, then the rest as one pin.
+
+    Overlaps follow the pin, which says nothing about them.
+    """
     tactics, work = decided.tactics, decided.work
     found = [i for i, t in enumerate(tactics) if t.rewrite is None and is_replaced(t)]
     if not found:
@@ -57,4 +61,5 @@ def _rebuilding(
     kept = (*tactics[: found[0]], *(t for t in rest if t.rewrite is not None))
     start = apply_tactics(decided.captured, work.mesh, kept, graph=work.graph)
     name = ", ".join(str(tactic) for tactic in rest if tactic.rewrite is None)
-    return (*kept, pin_all(work, start, name))
+    overlaps = (tactic for tactic in rest if isinstance(tactic, Overlap))
+    return (*kept, pin_all(work, start, name), *overlaps)

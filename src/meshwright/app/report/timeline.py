@@ -91,7 +91,7 @@ def _lane(stream: str) -> int:
 
 
 def _mark(placed: trace.PlacedSpan, estimate: Estimate, tips: Tooltips) -> str:
-    """A rectangle for a span; a loop covers both lanes, behind the spans of its body."""
+    """A rectangle for a span; a loop covers all lanes, behind the spans of its body."""
     span, is_region = placed.span, placed.span.fusion.kind is FusionKind.REGION
     start, end = _x(placed.start_s, estimate), _x(placed.end_s, estimate)
     y = 0 if is_region else _lane(span.stream)

@@ -15,10 +15,7 @@ from meshwright.app.output.files import output_file, write_file
 from meshwright.app.record.plan_record import PlanRecord, estimate_of
 from meshwright.predict.compilers.hlo.fusion import FusionKind
 from meshwright.predict.estimate import Estimate
-from meshwright.predict.simulate.timeline import COMPUTE, LINKS, Span, Timeline
-
-STREAMS = (COMPUTE, LINKS)
-"""Streams in the order of their threads, whose numbers start from 1."""
+from meshwright.predict.simulate.timeline import LINKS, STREAMS, Span, Timeline
 
 Event = dict[str, Any]
 
@@ -118,7 +115,7 @@ def _complete(placed: PlacedSpan, pid: int, estimate: Estimate) -> Event:
         "bound": bound_of(span),
         "bytes": span.num_bytes,
     }
-    tid = STREAMS.index(span.stream) + 1
+    tid = STREAMS.index(span.stream) + 1  # threads count from 1
     more = {"dur": (end - start) / 1000, "cat": span.fusion.kind.value, "args": args}
     return _event("X", name_of(span), pid, tid, start, **more)
 

@@ -2,6 +2,7 @@
 
 Begin reading at `lowering.py`. `scope.py` reads operands in the sharding that an op needs:
 `Scope.read` gathers them, once or at each use. `reshard.py` chooses the collectives.
+`overlap.py` lets some of them run beside products, as loops over parts.
 """
 
 from meshwright.partitioner.lower.constrained import (
@@ -18,6 +19,7 @@ from meshwright.partitioner.lower.lowered import (
     executions,
 )
 from meshwright.partitioner.lower.lowering import lower
+from meshwright.partitioner.lower.overlap import ProductLoop, loop_ops, walk_loops
 from meshwright.partitioner.lower.reshard import local_shape, reshard_steps
 
 __all__ = [
@@ -26,11 +28,14 @@ __all__ = [
     "Gather",
     "Lowered",
     "Origin",
+    "ProductLoop",
     "Workaround",
     "constrained_program",
     "count_collectives",
     "executions",
     "local_shape",
+    "loop_ops",
     "lower",
     "reshard_steps",
+    "walk_loops",
 ]

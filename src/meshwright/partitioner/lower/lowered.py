@@ -33,7 +33,8 @@ class Origin:
     value: its number in the graph. axes: the mesh axes of the collective. is_read:
     whether the collective prepares an operand of the node; otherwise it completes a
     result. num_scalars: number of values that the collective reduces together; the
-    origin is that of the first.
+    origin is that of the first. is_overlapped: whether it is a permute of a product
+    loop, which takes the place of the collective.
     """
 
     node: int
@@ -41,6 +42,7 @@ class Origin:
     axes: tuple[str, ...]
     is_read: bool
     num_scalars: int = 1
+    is_overlapped: bool = False
 
 
 @dataclass(frozen=True, eq=False)

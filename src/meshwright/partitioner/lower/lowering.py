@@ -8,10 +8,11 @@ partial sum is reduced where `PartialSums` says that it cannot stay partial: by 
 reduce-scatter if all consumers want the same dim cut, otherwise by an all-reduce.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from meshwright.partitioner.lower.lowered import Gather, Lowered, Origin, Workaround
+from meshwright.partitioner.lower.overlap import overlap_products
 from meshwright.partitioner.lower.reshard import local_shape
 from meshwright.partitioner.lower.scope import Scope, Shared
 from meshwright.partitioner.lower.time_loops import run_in_time
@@ -44,11 +45,23 @@ def lower(
         for i, atom in enumerate(graph.program.outputs)
     ]
     program = scope.finish(tuple(atom for atom, _ in outputs))
+    if state.overlapped:
+        program = overlap_products(
+            program,
+            state.mesh,
+            shared.origins,
+            lambda op: _is_overlapped(op, state, shared.origins),
+        )
     stored = tuple(sharding for _, sharding in outputs)
     lowered = run_in_time(
         Lowered(program, state.mesh, inputs, stored, shared.origins, shared.stored)
     )
     return replace(lowered, program=_worked_around(lowered.program, workarounds))
+
+
+def _is_overlapped(op: Op, state: State, origins: Mapping[Op, Origin]) -> bool:
+    origin = origins.get(op)
+    return origin is not None and (origin.node, op.params["axes"]) in state.overlapped
 
 
 def _worked_around(program: Program, workarounds: Sequence[Workaround]) -> Program:

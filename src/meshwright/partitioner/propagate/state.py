@@ -77,6 +77,8 @@ class State:
         a consumer that needs another sharding reshards it for itself. A value without
         an entry is kept in every sharding that some consumer needs.
     levels: axes along which all-reduces are written level by level.
+    overlapped: (node, axes) of nodes whose collectives along these axes become product
+        loops, if they are beside products.
     """
 
     def __init__(
@@ -94,6 +96,7 @@ class State:
         self.requests: dict[tuple[int, str], dict[int, int]] = {}
         self.settled: dict[tuple[int, str], bool] = {}
         self.kept: dict[int, tuple[tuple[str, ...], ...]] = {}
+        self.overlapped: dict[tuple[int, tuple[str, ...]], bool] = {}
         self.causes: dict[tuple[int, str], Cause] = {}
         self.conflicts: dict[tuple[int, str], Conflict] = {}
         self.tactic = ""
@@ -188,6 +191,11 @@ class State:
     def keep(self, value: int, form: tuple[tuple[str, ...], ...]) -> None:
         """Keep a value in the sharding `form` for all its consumers."""
         self._set(self.kept, value, form)
+
+    def overlap(self, node: int, axes: tuple[str, ...]) -> None:
+        """Let a node's collectives along `axes` run beside products, as product loops."""
+        if (node, axes) not in self.overlapped:
+            self._set(self.overlapped, (node, axes), True)
 
     def block(self, node: Node, axis: str) -> None:
         """Forbid that an axis cuts a node; later tactics cannot cut it."""

@@ -32,7 +32,7 @@ class Decisions:
         number of each node's kind. digest: a hash of the nodes, their operands and
         dims.
     cuts: the distinct cuts. cut_of: the number of each node's cut.
-    scattered, settled, kept: as in `State`.
+    scattered, settled, kept, overlapped: as in `State`.
     sub_axes: the sub-axes of each mesh axis, with their sizes.
     """
 
@@ -45,6 +45,7 @@ class Decisions:
     settled: tuple[tuple[int, str], ...]
     kept: tuple[tuple[int, tuple[tuple[str, ...], ...]], ...]
     sub_axes: Mapping[str, tuple[tuple[str, int], ...]]
+    overlapped: tuple[tuple[int, tuple[str, ...]], ...] = ()
 
     def __post_init__(self) -> None:
         for name, numbers, count in (
@@ -88,6 +89,7 @@ def decisions_of(work: Workspace) -> Decisions:
         tuple(sorted(state.settled)),
         tuple(sorted(state.kept.items())),
         _sized(work),
+        tuple(sorted(state.overlapped)),
     )
 
 
@@ -164,6 +166,8 @@ def _write(decisions: Decisions, state: State, cause: Cause) -> None:
         state.settle(value, axis)
     for value, form in decisions.kept:
         state.keep(value, form)
+    for node, axes in decisions.overlapped:
+        state.overlap(node, axes)
 
 
 def _require_known(decisions: Decisions, state: State) -> None:
@@ -177,6 +181,12 @@ def _require_known(decisions: Decisions, state: State) -> None:
                     f"which has {len(node.sizes)} factors on the axes "
                     f"{', '.join(state.size)}"
                 )
+    for number, axes in decisions.overlapped:
+        if not 0 <= number < len(graph.nodes) or not state.size.keys() >= set(axes):
+            raise TacticError(
+                f"the decisions overlap collectives of node {number} along {axes}, which "
+                "the program and the mesh do not have"
+            )
     sharded = [(value, (axis,), dim + 1) for value, axis, dim in decisions.scattered]
     sharded += [(value, (axis,), 0) for value, axis in decisions.settled]
     sharded += [(value, sum(form, ()), len(form)) for value, form in decisions.kept]

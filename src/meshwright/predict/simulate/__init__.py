@@ -1,1 +1,1 @@
-"""Timelines of device programs: kernels and collectives on two streams."""
+"""Timelines of device programs: one stream of kernels, and the links both ways."""

@@ -1,10 +1,12 @@
-"""Timeline of a device program: one stream of kernels, one of collectives.
+"""Timeline of a device program: one stream of kernels, and the links both ways.
 
 Kernels run in their order on the compute stream, and values that fit into scratch
 memory never pass through main memory. An asynchronous collective starts when its
 operands are ready and the links are free, and overlaps with kernels until one of them
-needs its result. Other collectives, and loops, block both streams. All devices run the
-same program at the same time, so that one device represents all.
+needs its result. Other collectives, and loops, block all streams. On a ring a permute to
+the next device takes only one direction of the links, and one to the device before it
+only the other; any other collective takes both. All devices run the same program at the
+same time, so that one device represents all.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
+from meshwright.machine import Kind
 from meshwright.machine.placement import Placement
 from meshwright.predict.compilers.hlo.fusion import Fusion, FusionKind
 from meshwright.predict.compilers.hlo.kernels import Kernel, KernelSequence
@@ -26,10 +29,15 @@ from meshwright.predict.roofline.kernel_time import (
     kernel_time,
 )
 from meshwright.program.analysis.executions import num_iterations
-from meshwright.program.ir import Value
+from meshwright.program.ir import Op, Value
 from meshwright.program.records import fast_frozen
 
-COMPUTE, LINKS = "compute", "links"
+COMPUTE: str = "compute"
+LINKS: str = "links"
+BACKWARD: str = "links back"
+"""Streams; permutes to the device before on a ring run on `BACKWARD`."""
+
+STREAMS: tuple[str, ...] = (COMPUTE, LINKS, BACKWARD)
 
 
 @fast_frozen
@@ -70,6 +78,10 @@ class Timeline:
         )
 
 
+_LEAST_RING = 3
+"""Number of devices from which on a ring's two directions are different links."""
+
+
 class Setting:
     """A placed mesh, and the kinds of collectives that run asynchronously on it.
 
@@ -100,6 +112,19 @@ class Setting:
             self._collectives[key] = seconds
         return self._collectives[key]
 
+    def links_of(self, op: Op) -> tuple[str, ...]:
+        """The streams that a collective takes; the span lies on the first of them."""
+        pairs, axes = op.params.get("pairs"), op.params["axes"]
+        if op.kind != "permute" or not isinstance(pairs, tuple):
+            return LINKS, BACKWARD
+        assert isinstance(axes, tuple)
+        segments, count = self.placement.of(axes), len(pairs)
+        steps = {(there - here) % count for here, there in pairs}
+        is_ring = all(s.is_ring and s.dim.level.kind is Kind.TORUS for s in segments)
+        if not is_ring or count < _LEAST_RING or steps not in ({1}, {count - 1}):
+            return LINKS, BACKWARD
+        return (LINKS,) if steps == {1} else (BACKWARD,)
+
 
 def timeline_of(kernels: KernelSequence, setting: Setting) -> Timeline:
     """The timeline of one run; bodies of loops are simulated once and multiplied."""
@@ -107,7 +132,7 @@ def timeline_of(kernels: KernelSequence, setting: Setting) -> Timeline:
     fusions = [each.fusion for each in kernels.kernels]
     ahead = EarlyStarts(fusions, kernels.inputs, setting.async_kinds)
     for fusion in fusions:
-        while clock.free_s[LINKS] <= clock.free_s[COMPUTE] and (early := ahead.next()):
+        while clock.links_free_s <= clock.free_s[COMPUTE] and (early := ahead.next()):
             for each in early:
                 clock.run(each)
         if ahead.start(fusion):
@@ -124,14 +149,19 @@ class _Clock:
         room = setting.placement.machine.chip.lasting_bytes
         self.on_chip = kernels.on_chip.fitting(room)
         self.spans: list[Span] = []
-        self.free_s = {COMPUTE: 0.0, LINKS: 0.0}
+        self.free_s = dict.fromkeys(STREAMS, 0.0)
         self.ready_s: dict[Value, float] = {}
+
+    @property
+    def links_free_s(self) -> float:
+        """The time at which the links are free in both directions."""
+        return max(self.free_s[LINKS], self.free_s[BACKWARD])
 
     def run(self, fusion: Fusion) -> None:
         """Schedule a fusion at the earliest time at which it may start."""
         is_collective = fusion.kind is FusionKind.COLLECTIVE
-        stream = LINKS if is_collective else COMPUTE
-        start, ready_s = self.free_s[stream], self.ready_s
+        streams = self.setting.links_of(fusion.root) if is_collective else (COMPUTE,)
+        start, ready_s = max(self.free_s[s] for s in streams), self.ready_s
         for value in fusion.reads:
             if value in ready_s and ready_s[value] > start:
                 start = ready_s[value]
@@ -140,9 +170,9 @@ class _Clock:
         )
         if blocks:
             start = max(start, *self.free_s.values())
-        span = self._span(self.kernel_of[fusion], stream, start)
+        span = self._span(self.kernel_of[fusion], streams[0], start)
         self.spans.append(span)
-        self.free_s[stream] = span.end_s
+        self.free_s |= dict.fromkeys(streams, span.end_s)
         if blocks:
             self.free_s = dict.fromkeys(self.free_s, span.end_s)
         for value in fusion.writes:

@@ -165,6 +165,24 @@ class Builder:
         shape = self._resized(x, dim, 1, self.mesh.size(axes))
         return self.emit("all_slice", (x,), shape, x.dtype, dim=dim, axes=axes)
 
+    def part_slice(
+        self,
+        x: Atom,
+        dim: int,
+        axes: tuple[str, ...],
+        offset: int,
+        piece: tuple[int, int] = (0, 1),
+    ) -> Value:
+        """The chunk of the device `offset` positions after this one, or a piece of it.
+
+        piece: (index, number) of equal pieces into which the chunk is cut.
+        """
+        shape = self._resized(x, dim, 1, self.mesh.size(axes) * piece[1])
+        return self.emit(
+            "all_slice", (x,), shape, x.dtype,
+            dim=dim, axes=axes, offset=offset, piece=piece,
+        )  # fmt: skip
+
     def all_gather(self, x: Atom, dim: int, axes: tuple[str, ...]) -> Value:
         """The chunks of all devices along `axes`, concatenated along `dim`."""
         shape = self._resized(x, dim, self.mesh.size(axes), 1)

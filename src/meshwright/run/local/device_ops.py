@@ -25,10 +25,24 @@ def axis_index(axes: tuple[str, ...]) -> Any:
     return position.astype(jnp.int32)
 
 
-def all_slice(x: Any, dim: int, axes: tuple[str, ...]) -> Any:
-    """This device's chunk along `dim` of a value that is replicated along `axes`."""
-    size = x.shape[dim] // math.prod(lax.axis_size(a) for a in axes)
-    start = axis_index(axes) * size
+def all_slice(
+    x: Any,
+    dim: int,
+    axes: tuple[str, ...],
+    offset: int = 0,
+    piece: tuple[int, int] = (0, 1),
+) -> Any:
+    """A device's chunk along `dim` of a value that is replicated along `axes`.
+
+    offset: from this device to the one whose chunk it is. piece: (index, number) of the
+    equal pieces of the chunk.
+    """
+    count, (index, pieces) = math.prod(lax.axis_size(a) for a in axes), piece
+    position = axis_index(axes)
+    if offset % count:
+        position = lax.rem(position + offset % count, count)
+    size = x.shape[dim] // (count * pieces)
+    start = (position * pieces + index) * size
     return settle_slice(lax.dynamic_slice_in_dim(x, start, size, dim))
 
 

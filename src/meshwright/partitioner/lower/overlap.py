@@ -1,0 +1,208 @@
+"""Overlap: collectives beside products of a device program become product loops.
+
+`find_loops` lists the collectives that can be hidden behind the products which need
+them, and `overlap_products` writes their loops (`product_loops.py`).
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from meshwright.machine import Mesh
+from meshwright.partitioner.lower.lowered import Origin
+from meshwright.partitioner.lower.product_dims import ProductDims
+from meshwright.partitioner.lower.product_loops import (
+    gathered_products,
+    scattered_product,
+)
+from meshwright.program.ir import Atom, Op, Program, Value
+from meshwright.program.ops import COLLECTIVES, Builder
+
+type Chosen = Callable[[Op], bool]
+"""Whether a collective may become a product loop."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ProductLoop:
+    """A collective and the products beside which it can run.
+
+    products: of an all-gather those that are computed part by part as parts arrive; of a
+        reduce-scatter the one whose result it sums.
+    place: the op at whose position the loop is.
+    transpose: the op between product and reduce-scatter, if any.
+    is_read: whether other ops read the gathered value as well.
+    """
+
+    collective: Op
+    products: tuple[Op, ...]
+    place: Op
+    transpose: Op | None = None
+    is_read: bool = False
+
+
+def find_loops(program: Program, is_chosen: Chosen) -> list[ProductLoop]:
+    """The product loops of one body, in order; each product is in one of them at most."""
+    readers: dict[Atom, list[Op]] = {}
+    made_at: dict[Atom, int] = {}
+    for index, op in enumerate(program.ops):
+        for atom in dict.fromkeys(op.operands):
+            readers.setdefault(atom, []).append(op)
+        made_at.update(dict.fromkeys(op.results, index))
+    body = _Body(program, readers, made_at)
+    loops: list[ProductLoop] = []
+    taken: set[Op] = set()
+    for op in program.ops:
+        if op.kind not in _FINDERS or not is_chosen(op):
+            continue
+        loop = _FINDERS[op.kind](body, op, taken)
+        if loop is not None:
+            taken.update(loop.products)
+            loops.append(loop)
+    return loops
+
+
+def walk_loops(program: Program, is_chosen: Chosen) -> Iterator[ProductLoop]:
+    """The product loops of a program and of its bodies."""
+    yield from find_loops(program, is_chosen)
+    for op in program.ops:
+        for body in op.bodies:
+            yield from walk_loops(body, is_chosen)
+
+
+@dataclass(frozen=True, slots=True)
+class _Body:
+    """A program, the readers of each value, and the index of the op that computes it."""
+
+    program: Program
+    readers: Mapping[Atom, list[Op]]
+    made_at: Mapping[Atom, int]
+
+    def only_reader(self, value: Value) -> Op | None:
+        """The only op that reads a value; `None` if there are others or it is an output."""
+        found = self.readers.get(value, [])
+        return (
+            found[0] if len(found) == 1 and value not in self.program.outputs else None
+        )
+
+    def producer(self, atom: Atom) -> Op | None:
+        """The op that computes a value; `None` for inputs and constants."""
+        index = self.made_at.get(atom)
+        return None if index is None else self.program.ops[index]
+
+
+def _gather_loop(body: _Body, gather: Op, taken: Collection[Op]) -> ProductLoop | None:
+    """The loop of an all-gather whose first reader is a product.
+
+    Products of the same value join it if their other operands are known by then.
+    """
+    (whole,) = gather.results
+    readers = body.readers.get(whole, [])
+    products = [op for op in readers if _is_product_of(op, whole) and op not in taken]
+    if not products or readers[0] is not products[0]:
+        return None
+    start = body.made_at[products[0].results[0]]
+    together = [
+        op
+        for op in products
+        if all(body.made_at.get(a, -1) < start for a in op.operands)
+    ]
+    # Partial sums cost more memory traffic than to put the value together.
+    written = tuple(op for op in together if not _is_summed(op, whole, gather))
+    looped = written or tuple(together)
+    is_read = len(readers) > len(looped) or whole in body.program.outputs
+    return ProductLoop(gather, looped, products[0], is_read=is_read)
+
+
+def _is_summed(op: Op, whole: Value, gather: Op) -> bool:
+    """Whether a product sums over the dim of an operand that is gathered."""
+    side, dim = op.operands.index(whole), gather.params["dim"]
+    assert isinstance(dim, int)
+    return ProductDims.of(op).result_dim(side, dim) is None
+
+
+def _is_product_of(op: Op, value: Value) -> bool:
+    return op.kind == "dot_general" and op.operands.count(value) == 1
+
+
+def _scatter_loop(
+    body: _Body, scatter: Op, taken: Collection[Op]
+) -> ProductLoop | None:
+    """The loop of a reduce-scatter of a product, or of a transposed product."""
+    (summed,) = scatter.operands
+    if scatter.params["monoid"] != "sum" or summed.dtype == "bool":
+        return None
+    maker, transpose = body.producer(summed), None
+    if maker is not None and maker.kind == "transpose":
+        transpose, maker = maker, body.producer(maker.operands[0])
+    chain = [op for op in (maker, transpose) if op is not None]
+    if maker is None or maker.kind != "dot_general" or maker in taken:
+        return None
+    if any(body.only_reader(op.results[0]) is None for op in chain):
+        return None
+    return ProductLoop(scatter, (maker,), scatter, transpose)
+
+
+_FINDERS: Mapping[str, Callable[[_Body, Op, Collection[Op]], ProductLoop | None]] = {
+    "all_gather": _gather_loop,
+    "reduce_scatter": _scatter_loop,
+}
+
+
+def overlap_products(
+    program: Program, mesh: Mesh, origins: dict[Op, Origin], is_chosen: Chosen
+) -> Program:
+    """The program with all chosen collectives beside products as product loops.
+
+    origins: of its collectives; those of the loops' permutes take the place of the
+        origins of their collectives.
+    """
+    loops = find_loops(program, is_chosen)
+    at = {loop.place: loop for loop in loops}
+    left_out = {op for loop in loops for op in _replaced(loop)}
+    ops: list[Op] = []
+    for op in program.ops:
+        if op in at:
+            made = loop_ops(at[op], mesh)
+            origin = origins.pop(at[op].collective)
+            origins |= {
+                new: replace(origin, is_overlapped=True)
+                for new in made
+                if new.kind in COLLECTIVES
+            }
+            ops += made
+        if op not in left_out:
+            bodies = tuple(
+                overlap_products(body, mesh, origins, is_chosen) for body in op.bodies
+            )
+            is_same = all(a is b for a, b in zip(bodies, op.bodies, strict=True))
+            ops.append(op if is_same else replace(op, bodies=bodies))
+    is_same = not loops and all(a is b for a, b in zip(ops, program.ops, strict=True))
+    return program if is_same else replace(program, ops=tuple(ops))
+
+
+def _is_gather(loop: ProductLoop) -> bool:
+    return loop.collective.kind == "all_gather"
+
+
+def _replaced(loop: ProductLoop) -> Sequence[Op]:
+    """The ops that a loop replaces."""
+    found = (loop.collective, *loop.products, loop.transpose)
+    return [op for op in found if op is not None]
+
+
+def loop_ops(loop: ProductLoop, mesh: Mesh) -> tuple[Op, ...]:
+    """The ops of a product loop, which compute the values that others read."""
+    collective = loop.collective
+    builder = Builder(mesh, source=collective.source)
+    builder.reason = str(collective.params["reason"])
+    if _is_gather(loop):
+        return gathered_products(builder, collective, loop.products, loop.is_read)
+    (product,), transpose = loop.products, loop.transpose
+    dim, (part,) = collective.params["dim"], collective.results
+    assert isinstance(dim, int)
+    if transpose is None:
+        ops = scattered_product(builder, product, collective, dim)
+        return (*ops[:-1], replace(ops[-1], results=(part,)))
+    order = transpose.params["permutation"]
+    assert isinstance(order, tuple)
+    ops = scattered_product(builder, product, collective, order[dim])
+    return (*ops, replace(transpose, operands=ops[-1].results, results=(part,)))

@@ -1,0 +1,288 @@
+"""Product loops: parts of a product beside permutes of the parts that they need.
+
+Wang et al., "Overlap Communication with Dependent Computation via Decomposition in Large
+Deep Learning Models", ASPLOS 2023 (XLA: windowed or looped `CollectiveEinsum`). On n
+devices an all-gather before a product becomes n products of the parts, and n - 1 permutes
+of a part to a neighbour:
+
+    before: y = all_gather(x); z = y @ w
+    after:  z[me] = x @ w beside x' = permute(x); z[me + 1] = x' @ w beside ...
+
+A reduce-scatter after a product becomes n products, each added to a sum that the
+permutes carry around the ring. If n is a multiple of 4, parts travel both ways, so that
+both directions of each link are used. The loops are unrolled completely.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from meshwright.partitioner.lower.product_dims import ProductDims
+from meshwright.program.ir import Atom, Op, Value
+from meshwright.program.ops import Builder
+
+_BOTH_WAYS = 4
+"""Parts travel both ways if the number of devices is a multiple of this, as in XLA's
+`SpmdPartitioner` (`bidirectional_windowed_einsum`)."""
+
+_PIECES = 2
+"""Number of sums each way of a reduce-scatter: the products of one run beside the permute
+of the other (the unrolling by two of the paper)."""
+
+_NARROW = ("bfloat16", "float16")
+"""Floats whose partial sums are added in float32, as one product adds them."""
+
+
+@dataclass
+class Ring:
+    """The devices along some axes as a ring, and the ops of one loop over it.
+
+    me: this device's position. starts: first index of the part at an offset from this
+    device's, along a dim with parts of one size.
+    """
+
+    builder: Builder
+    axes: tuple[str, ...]
+    me: Value = field(init=False)
+    starts: dict[tuple[int, int], Value] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.me, self.starts = self.builder.axis_index(self.axes), {}
+
+    @property
+    def size(self) -> int:
+        """Number of devices."""
+        return self.builder.mesh.size(self.axes)
+
+    @property
+    def is_both_ways(self) -> bool:
+        """Whether parts travel both ways."""
+        return self.size % _BOTH_WAYS == 0
+
+    def shift(self, x: Atom, by: int) -> Value:
+        """The value of the device `by` positions before this one."""
+        pairs = tuple((p, (p + by) % self.size) for p in range(self.size))
+        return self.builder.permute(x, self.axes, pairs)
+
+    def start(self, offset: int, part: int) -> Value:
+        """The first index of the part of the device at an offset from this one."""
+        key = offset % self.size, part
+        if key not in self.starts:
+            position = self.me
+            if key[0]:
+                added = self.builder.binary("add", self.me, key[0])
+                position = self.builder.binary("rem", added, self.size)
+            self.starts[key] = self.builder.binary("mul", position, part)
+        return self.starts[key]
+
+    def put(self, x: Atom, part: Atom, dim: int, offset: int) -> Value:
+        """The value with the part of the device at an offset written into `dim`."""
+        starts = self._starts(x, dim, offset, part.shape[dim])
+        return self.builder.emit(
+            "dynamic_update_slice", (x, part, *starts), x.shape, x.dtype
+        )
+
+    def _starts(self, x: Atom, dim: int, offset: int, part: int) -> list[Atom]:
+        zero = self.builder.literal(0, "int32")
+        starts: list[Atom] = [zero] * len(x.shape)
+        starts[dim] = self.start(offset, part)
+        return starts
+
+    def arrivals(self, x: Atom) -> Iterator[tuple[int, Atom]]:
+        """(offset, part) of all devices, each after the permutes of the parts after it.
+
+        One way, the parts come from the next device; both ways, from either neighbour.
+        """
+        count = self.size
+        back = count // 2 if self.is_both_ways else 0
+        ways = {1: count - back - 1, -1: back}  # number of parts from each side
+        held = {way: x for way, parts in ways.items() if parts}
+        done = dict.fromkeys(held, 0)
+        for way in held:
+            held[way] = self.shift(x, -way)
+        yield 0, x
+        while held:
+            for way in sorted(held):
+                here = held[way]
+                done[way] += 1
+                if done[way] < ways[way]:
+                    held[way] = self.shift(here, -way)
+                else:
+                    del held[way]
+                yield way * done[way], here
+
+
+class _GatheredProduct:
+    """The result of one product while parts of an operand arrive.
+
+    side, dim: the operand, and its dim along which the parts lie.
+    """
+
+    def __init__(self, ring: Ring, op: Op, side: int, dim: int) -> None:
+        self.ring, self.op, self.side = ring, op, side
+        dims = ProductDims.of(op)
+        self.partner = dims.partner(side, dim)
+        self.result_dim = dims.result_dim(side, dim)
+        self.dtype = op.results[0].dtype
+        is_sum = self.result_dim is None and self.dtype in _NARROW
+        self.sum_dtype = "float32" if is_sum else self.dtype
+        self.total: Value | None = None
+
+    def add(self, offset: int, chunk: Atom, part: int) -> None:
+        """Multiply one part, and add it to the result or write it there."""
+        builder, other = self.ring.builder, self.op.operands[1 - self.side]
+        if self.partner is not None:
+            other = builder.part_slice(other, self.partner, self.ring.axes, offset)
+        operands = (chunk, other) if self.side == 0 else (other, chunk)
+        made = self.op.results[0].shape
+        if self.result_dim is None:
+            value = product_part(builder, self.op, operands, made, self.sum_dtype)
+            before = self.total
+            self.total = (
+                value if before is None else builder.binary("add", before, value)
+            )
+            return
+        d = self.result_dim
+        shape = (*made[:d], part, *made[d + 1 :])
+        value = product_part(builder, self.op, operands, shape, self.dtype)
+        if self.total is None:
+            self.total = builder.full(made, 0, self.dtype)
+        self.total = self.ring.put(self.total, value, d, offset)
+
+    def finish(self) -> Value:
+        """The result, in the dtype of the product."""
+        assert self.total is not None, "a ring has at least one part"
+        if self.sum_dtype == self.dtype:
+            return self.total
+        return self.ring.builder.convert(self.total, self.dtype)
+
+
+def product_part(
+    builder: Builder,
+    op: Op,
+    operands: Sequence[Atom],
+    shape: tuple[int, ...],
+    dtype: str,
+) -> Value:
+    """The product of parts of the operands, with a result of a shape and dtype."""
+    params = op.params
+    if dtype != op.results[0].dtype:
+        params = {**params, "preferred_element_type": np.dtype(dtype)}
+    result = Value(shape, dtype)
+    builder.ops.append(
+        Op(op.kind, tuple(operands), (result,), params, (), op.source, op.primitive)
+    )
+    return result
+
+
+def gathered_products(
+    builder: Builder, gather: Op, products: Sequence[Op], is_read: bool
+) -> tuple[Op, ...]:
+    """The ops that give the results of products of a gathered value.
+
+    is_read: whether others read the gathered value, which then is put together, too.
+    """
+    (x,), (whole,) = gather.operands, gather.results
+    dim, axes = gather.params["dim"], gather.params["axes"]
+    assert isinstance(dim, int)
+    assert isinstance(axes, tuple)
+    ring = Ring(builder, axes)
+    part = x.shape[dim]
+    parts = [
+        _GatheredProduct(ring, op, op.operands.index(whole), dim) for op in products
+    ]
+    gathered = builder.full(whole.shape, 0, whole.dtype) if is_read else None
+    for offset, chunk in ring.arrivals(x):
+        for each in parts:
+            each.add(offset, chunk, part)
+        if gathered is not None:
+            gathered = ring.put(gathered, chunk, dim, offset)
+    names = {each.finish(): each.op.results[0] for each in parts}
+    if gathered is not None:
+        names[gathered] = whole
+    return _named(builder.ops, names)
+
+
+def scattered_product(
+    builder: Builder, op: Op, scatter: Op, dim: int
+) -> tuple[Op, ...]:
+    """The ops of this device's part of a product's reduce-scatter; the last makes it.
+
+    dim: dim of the product's result that is scattered.
+    """
+    axes = scatter.params["axes"]
+    assert isinstance(axes, tuple)
+    ring = Ring(builder, axes)
+    part = op.results[0].shape[dim] // ring.size
+    pieces = _PIECES if part % _PIECES == 0 else 1
+    sums = _ScatteredProduct(ring, op, dim, pieces).sums()
+    if pieces > 1:
+        builder.concatenate(sums, dim)
+    return tuple(builder.ops)
+
+
+@dataclass(frozen=True, slots=True)
+class _ScatteredProduct:
+    """A product whose result is summed and scattered along `dim`, in parts and pieces.
+
+    pieces: number of pieces of each device's part, each of which has its own sum.
+    """
+
+    ring: Ring
+    op: Op
+    dim: int
+    pieces: int
+
+    def product(self, offset: int, index: int) -> Value:
+        """Piece `index` of the part of the device at an offset."""
+        made, op = self.op.results[0], self.op
+        extent = made.shape[self.dim] // (self.ring.size * self.pieces)
+        shape = (*made.shape[: self.dim], extent, *made.shape[self.dim + 1 :])
+        sliced = ProductDims.of(op).operand_dims(self.dim)
+        operands = [
+            self.ring.builder.part_slice(
+                x, sliced[side], self.ring.axes, offset, (index, self.pieces)
+            )
+            if side in sliced
+            else x
+            for side, x in enumerate(op.operands)
+        ]
+        return product_part(self.ring.builder, op, operands, shape, made.dtype)
+
+    def sums(self) -> list[Value]:
+        """The sums of each piece of this device's part.
+
+        Each way, a sum passes `steps` devices. Forward sums end at their device,
+        backward ones at the device after it. While one sum is permuted, the products of
+        the others are computed.
+        """
+        ring, add = self.ring, self.ring.builder.binary
+        steps = ring.size // 2 if ring.is_both_ways else ring.size
+        ways = (-1, 1) if ring.is_both_ways else (1,)
+        every = [(way, index) for index in range(self.pieces) for way in ways]
+        sums: dict[tuple[int, int], Value] = {}
+        for step in range(steps):
+            for way, index in every:
+                offset = steps - 1 - step if way > 0 else step - steps
+                if step == 0:
+                    sums[way, index] = self.product(offset, index)
+                else:
+                    moved = ring.shift(sums[way, index], way)
+                    sums[way, index] = add("add", moved, self.product(offset, index))
+                if way < 0 and step == steps - 1:
+                    sums[way, index] = ring.shift(sums[way, index], way)
+        return [
+            add("add", sums[1, i], sums[-1, i]) if ring.is_both_ways else sums[1, i]
+            for i in range(self.pieces)
+        ]
+
+
+def _named(ops: Sequence[Op], names: Mapping[Value, Value]) -> tuple[Op, ...]:
+    """The ops, with other values as their results."""
+    return tuple(
+        replace(op, results=tuple(names.get(v, v) for v in op.results))
+        if any(v in names for v in op.results)
+        else op
+        for op in ops
+    )

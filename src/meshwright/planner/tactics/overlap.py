@@ -1,0 +1,131 @@
+"""`overlap`: a tactic that runs collectives beside the products that need them.
+
+The loops are those of `partitioner/lower/overlap.py`, and the cost gate is
+`predict/simulate/overlap_gate.py`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from meshwright.errors import TacticError
+from meshwright.machine import Machine, load_machine
+from meshwright.machine.placement import place_mesh
+from meshwright.partitioner.lower import Gather, ProductLoop, lower, walk_loops
+from meshwright.partitioner.structure.workspace import Refusal
+from meshwright.partitioner.tactics import TacticKind, Workspace, as_code
+from meshwright.predict.compilers.targets import compiler_of
+from meshwright.predict.simulate.overlap_gate import loop_times
+from meshwright.predict.simulate.timeline import Setting
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Overlap:
+    """Run collectives along an axis beside the products that need or make their values.
+
+    before: y = all_gather(x); z = y @ w
+    after: parts of x are permuted around the axis, each beside the product of the last
+    machine: the machine on which a loop has to be faster; `None` for all loops.
+    """
+
+    axis: str
+    machine: Machine | str | None = None
+    kind = TacticKind.STRATEGY
+    rewrite = None
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        return (self.axis,)
+
+    def apply(self, work: Workspace) -> None:
+        """Mark the collectives that become loops; `TacticError` if there are none.
+
+        A loop that the machine would run slower is a refusal of the plan.
+        """
+        axes = work.sub_axes[work.mesh.require(self.axis)]
+        loops = _loops_by_node(work, axes)
+        if not loops:
+            raise TacticError(
+                f"{self} finds no all-gather along {self.axis!r} whose value a product "
+                "reads first, and no reduce-scatter of a product; tactics that make "
+                "them, such as sequence_parallel or fsdp, come before"
+            )
+        refused = self._refused(work, loops)
+        for number in loops:
+            if number in refused:
+                node = work.graph.nodes[number]
+                name = f"{node.source} {node.label}".strip()
+                work.refusals.append(Refusal(name, self.axis, refused[number]))
+            else:
+                work.state.overlap(number, axes)
+
+    def _refused(
+        self, work: Workspace, loops: Mapping[int, Sequence[ProductLoop]]
+    ) -> dict[int, str]:
+        """Why the machine would run the loops of some nodes slower than without them."""
+        if self.machine is None:
+            return {}
+        machine, mesh = self.machine, work.state.mesh
+        if not isinstance(machine, Machine):
+            machine = load_machine(machine, work.mesh.num_devices)
+        kinds = compiler_of(machine).async_collectives
+        setting = Setting(place_mesh(mesh, machine), kinds)
+        if "permute" not in kinds:
+            why = f"permutes on {machine.name} do not run beside products"
+            return dict.fromkeys(loops, why)
+        refused: dict[int, str] = {}
+        for number, found in loops.items():
+            times = [loop_times(loop, mesh, setting) for loop in found]
+            slower = [each for each in times if not each.is_worthwhile]
+            if slower:
+                refused[number] = str(slower[0])
+        return refused
+
+    def __str__(self) -> str:
+        if self.machine is None:
+            return f"overlap({self.axis!r})"
+        name = self.machine if isinstance(self.machine, str) else self.machine.name
+        return f"overlap({self.axis!r}, machine={name!r})"
+
+    def __repr__(self) -> str:
+        return as_code(self)
+
+
+def _loops_by_node(
+    work: Workspace, axes: tuple[str, ...]
+) -> dict[int, list[ProductLoop]]:
+    """The loops that are possible along some axes, by the node of their collective.
+
+    A node has a loop for each way to gather, since a plan may use either.
+    """
+    found: dict[int, list[ProductLoop]] = {}
+    for gather in Gather:
+        lowered = lower(work.state, gather)
+        origins = lowered.origins
+        loops = walk_loops(
+            lowered.program,
+            lambda op, known=origins: op in known and op.params["axes"] == axes,
+        )
+        for loop in loops:
+            found.setdefault(origins[loop.collective].node, []).append(loop)
+    return found
+
+
+def overlap(axis: str, *, machine: Machine | str | None = None) -> Overlap:
+    """Run collectives along an axis beside the products that need or make their values.
+
+    An all-gather whose value a product reads first becomes a loop: while one part is
+    multiplied, the next comes from a neighbour. A reduce-scatter of a product becomes a
+    loop of products of parts, added to a sum that goes around the axis (Wang et al.,
+    ASPLOS 2023; XLA's windowed einsum). It comes after the tactics that make such
+    collectives, for instance `sequence_parallel` and `fsdp`.
+    machine: only loops that are faster on this machine by the model are made; a name
+        means one with as many devices as the mesh. By default all are made.
+    When it is applied, it raises `TacticError` if there is nothing to overlap.
+    """
+    if not isinstance(axis, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TacticError(f"overlap got {axis!r} as axis; wanted the name of one")
+    if not isinstance(machine, Machine | str | None):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TacticError(
+            f"overlap got machine={machine!r:.60}; wanted a machine or its name"
+        )
+    return Overlap(axis, machine)
