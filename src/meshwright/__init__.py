@@ -56,12 +56,15 @@ if TYPE_CHECKING:
     from meshwright.program.ops import rule
     from meshwright.run.checkpoint import Checkpoints
     from meshwright.run.local.calibrate import calibrate
+    from meshwright.search.allocation import Allocation, Buffer, allocate
 
 __version__ = "0.1.0"
 
 __all__ = [
     "FIRST_DIVISIBLE",
     "REPLICATED",
+    "Allocation",
+    "Buffer",
     "CheckReport",
     "Checkpoints",
     "Machine",
@@ -73,6 +76,7 @@ __all__ = [
     "Replicator",
     "TunedLayouts",
     "TunedTiles",
+    "allocate",
     "auto",
     "autoplan",
     "calibrate",
@@ -121,6 +125,7 @@ _HOMES = {
     "program.ops": ("rule",),
     "run.checkpoint": ("Checkpoints",),
     "run.local.calibrate": ("calibrate",),
+    "search.allocation": ("Allocation", "Buffer", "allocate"),
 }  # fmt: skip
 """The public names by module; each is imported, and JAX with it, when it is first used."""
 
