@@ -17,7 +17,7 @@ from meshwright.search.allocation import (
 )
 
 
-def allocate_command(
+def allocate_command(  # noqa: PLR0913  an option each
     file: Annotated[
         Path,
         typer.Argument(

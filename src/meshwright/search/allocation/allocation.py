@@ -11,7 +11,7 @@ from meshwright.errors import AllocationError
 from meshwright.search.allocation.buffer import Buffer
 from meshwright.search.allocation.check import faults
 from meshwright.search.allocation.greedy import height_of
-from meshwright.search.allocation.picture import draw_svg, draw_page
+from meshwright.search.allocation.picture import draw_page, draw_svg
 from meshwright.search.allocation.table import format_buffers
 
 
@@ -119,7 +119,9 @@ class Allocation:
 
     def _require_offsets(self) -> tuple[int, ...]:
         if self.offsets is None:
-            raise AllocationError(f"there are no offsets: {self.outcome}: {self.reason}")
+            raise AllocationError(
+                f"there are no offsets: {self.outcome}: {self.reason}"
+            )
         return self.offsets
 
 

@@ -240,9 +240,9 @@ def _undo(c: Columns, st: State, depth: int) -> None:
 def _above(c: Columns, st: State, low: int, high: int, offset: int) -> bool:
     """Whether sections low to high - 1 still fit if nothing more lies below `offset`."""
     for k in range(low, high):
-        if st.total[k] > 0 and st.floor[k] < offset:
-            if st.total[k] > _room(c, st, k, offset):
-                return False
+        is_lower = st.total[k] > 0 and st.floor[k] < offset
+        if is_lower and st.total[k] > _room(c, st, k, offset):
+            return False
     return True
 
 
@@ -281,7 +281,7 @@ def _split(c: Columns, st: State, f: int, i: int) -> bool:
 
 
 @compiled_in_place
-def _push_parts(
+def _push_parts(  # noqa: PLR0913  a record of the range would be built at each node
     c: Columns, st: State, low: int, high: int, start: int, length: int, f: int
 ) -> None:
     """Push a frame with the independent parts of sections low to high - 1."""
@@ -414,10 +414,10 @@ def _step_parts(st: State, f: int, signal: int) -> int:
 
 @compiled_in_place
 def _is_hatless(c: Columns, st: State, i: int) -> bool:
+    unplaced = 0
     for e in range(c.near_at[i], c.near_at[i + 1]):
-        if st.offset[c.near[e]] < 0:
-            return False
-    return True
+        unplaced += st.offset[c.near[e]] < 0
+    return unplaced == 0
 
 
 @compiled_in_place

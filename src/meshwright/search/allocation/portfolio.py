@@ -1,7 +1,7 @@
 """A portfolio of canonical searches that take turns, with ever more nodes a turn."""
 
 from collections.abc import Iterator
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from enum import Enum
 
 import numpy as np
@@ -70,6 +70,11 @@ class Portfolio:
                 if verdict is not Verdict.OPEN:
                     return
             turn *= 2
+
+    def run_all(self, most_nodes: int) -> Verdict:
+        """The verdict after so many nodes at most, on one thread."""
+        with ThreadPoolExecutor(1) as pool:
+            return list(self.rounds(pool, most_nodes))[-1]
 
     def offsets(self) -> list[int]:
         """The offsets that were found, one per buffer without fixed offset."""

@@ -5,6 +5,7 @@ buffers are all live in the section before or after it adds nothing and is left 
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -98,7 +99,7 @@ def _sections(
     sets: list[frozenset[int]] = []
     live: set[int] = set()
     moments = sorted(events)
-    for time, after in zip(moments, [*moments[1:], 0], strict=True):
+    for time, after in pairwise(moments):
         starts, ends = events[time]
         live.difference_update(ends)
         live.update(starts)

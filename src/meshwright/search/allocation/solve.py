@@ -104,7 +104,8 @@ class _Search:
         self.shown_s = 0.0
         self.nodes = 0
         self.grain = _grain(buffers)
-        fixed_top = max((b.offset + b.size for b in _fixed(buffers)), default=0)
+        ends = (b.offset + b.size for b in buffers if b.offset is not None)
+        fixed_top = max(ends, default=0)
         bound = max(live_bytes(buffers), fixed_top)
         self.bound = -(-bound // self.grain) * self.grain
         self.best: tuple[int, ...] | None = None
@@ -211,7 +212,7 @@ class _Search:
             return f"{live} bytes are live at one time, {self.capacity} are allowed"
         return (
             f"no packing is lower than {self.bound} bytes: {live} are live at one time, "
-            f"all sizes are multiples of {self.grain}, and fixed buffers stay where they are"
+            f"all sizes are multiples of {self.grain}, and fixed buffers stay in place"
         )
 
     def _answer(self, outcome: Outcome, reason: str) -> Allocation:

@@ -32,9 +32,9 @@ def read_buffers(path: str | Path) -> tuple[Buffer, ...]:
 
 
 def parse_buffers(text: str, source: str = "CSV") -> tuple[Buffer, ...]:
-    """The buffers of a CSV text; `source` names it in messages.
+    r"""The buffers of a CSV text; `source` names it in messages.
 
-    >>> parse_buffers("id,lower,upper,size\\nx,0,3,8")[0].size
+    >>> parse_buffers("id,lower,upper,size\nx,0,3,8")[0].size
     8
     """
     reader = csv.reader(io.StringIO(text))
