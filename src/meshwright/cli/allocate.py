@@ -9,9 +9,9 @@ from rich.console import Console
 from meshwright.errors import AllocationError
 from meshwright.search.allocation import (
     Allocation,
+    AllocationOutcome,
     AllocationProgress,
     Buffer,
-    Outcome,
     allocate,
     read_buffers,
 )
@@ -65,7 +65,7 @@ def allocate_command(  # noqa: PLR0913  an option each
     buffers = read_buffers(file)
     answer = _allocate(buffers, capacity, minimize, seconds, seed)
     print(answer.to_json() if as_json else answer)
-    if answer.outcome is not Outcome.PACKED:
+    if answer.outcome is not AllocationOutcome.PACKED:
         raise typer.Exit(1)
     for path, ending in written:
         if path is not None:

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 import meshwright as mw
 from benchmarks.allocation_instances import known_packing
 from meshwright.errors import AllocationError
-from meshwright.search.allocation import Outcome, live_bytes
+from meshwright.search.allocation import AllocationOutcome, live_bytes
 from meshwright.search.allocation.check import faults
-from meshwright.search.allocation.portfolio import Portfolio, Verdict
+from meshwright.search.allocation.portfolio import FitVerdict, Portfolio
 from meshwright.search.allocation.sections import columns_of
 from meshwright.search.allocation.table import format_buffers, parse_buffers
 
@@ -72,8 +72,8 @@ def test_the_canonical_search_alone_decides_as_enumeration_does(
     portfolio = Portfolio(columns_of((*free, *fixed)), capacity, seed=0)
     verdict = portfolio.run_all(10_000)
     needed = least_height((*free, *fixed))
-    assert verdict is (Verdict.FOUND if needed <= capacity else Verdict.NONE)
-    if verdict is Verdict.FOUND:
+    assert verdict is (FitVerdict.FOUND if needed <= capacity else FitVerdict.NONE)
+    if verdict is FitVerdict.FOUND:
         offsets = [*portfolio.offsets(), *(b.offset or 0 for b in fixed)]
         assert not list(faults((*free, *fixed), offsets, capacity))
 
@@ -83,14 +83,14 @@ def test_generated_problems_are_packed_into_their_known_capacity(seed: int) -> N
     buffers, offsets, capacity = known_packing(24, seed)
     assert not list(faults(buffers, offsets, capacity))
     answer = mw.allocate(buffers, capacity, seconds=30)
-    assert answer.outcome is Outcome.PACKED
+    assert answer.outcome is AllocationOutcome.PACKED
     assert not list(faults(buffers, answer.offsets or (), capacity))
 
 
 def test_less_than_the_live_bytes_is_proven_infeasible_without_search() -> None:
     buffers, _, _ = known_packing(40, 1)
     answer = mw.allocate(buffers, live_bytes(buffers) - 1)
-    assert answer.outcome is Outcome.INFEASIBLE
+    assert answer.outcome is AllocationOutcome.INFEASIBLE
     assert answer.nodes == 0
     assert "live at one time" in answer.reason
     assert len(str(answer).splitlines()) <= 10
@@ -104,7 +104,7 @@ def test_equal_seeds_give_equal_offsets() -> None:
 
 def test_fixed_buffers_that_overlap_are_infeasible() -> None:
     a, b = mw.Buffer("a", 0, 2, 4, offset=0), mw.Buffer("b", 1, 3, 4, offset=2)
-    assert mw.allocate([a, b], 100).outcome is Outcome.INFEASIBLE
+    assert mw.allocate([a, b], 100).outcome is AllocationOutcome.INFEASIBLE
 
 
 def test_saved_answers_read_back_equal_and_pictures_parse(tmp_path) -> None:

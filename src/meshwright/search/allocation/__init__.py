@@ -6,16 +6,16 @@ at `solve.py`; `canonical.py` has the search, `sections.py` its arrays, `check.p
 independent check of every answer.
 """
 
-from meshwright.search.allocation.allocation import Allocation, Outcome
+from meshwright.search.allocation.allocation import Allocation, AllocationOutcome
 from meshwright.search.allocation.buffer import Buffer, live_bytes
 from meshwright.search.allocation.solve import AllocationProgress, allocate
 from meshwright.search.allocation.table import format_buffers, read_buffers
 
 __all__ = [
     "Allocation",
+    "AllocationOutcome",
     "AllocationProgress",
     "Buffer",
-    "Outcome",
     "allocate",
     "format_buffers",
     "live_bytes",

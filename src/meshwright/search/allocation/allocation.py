@@ -15,7 +15,7 @@ from meshwright.search.allocation.picture import draw_page, draw_svg
 from meshwright.search.allocation.table import format_buffers
 
 
-class Outcome(StrEnum):
+class AllocationOutcome(StrEnum):
     """What a search for offsets has found."""
 
     PACKED = "packed"
@@ -31,7 +31,7 @@ class Allocation:
     bound: no packing is lower, in bytes. reason: a sentence. nodes: placements tried.
     """
 
-    outcome: Outcome
+    outcome: AllocationOutcome
     buffers: tuple[Buffer, ...]
     capacity: int | None
     offsets: tuple[int, ...] | None
@@ -41,7 +41,7 @@ class Allocation:
     seconds: float
 
     def __post_init__(self) -> None:
-        if (self.outcome is Outcome.PACKED) != (self.offsets is not None):
+        if (self.outcome is AllocationOutcome.PACKED) != (self.offsets is not None):
             raise AllocationError(f"outcome {self.outcome} with offsets {self.offsets}")
         if self.offsets is not None:
             for fault in faults(self.buffers, self.offsets, self.capacity):
@@ -95,7 +95,7 @@ class Allocation:
         try:
             fields: dict[str, Any] = json.loads(text)
             fields.pop("height", None)
-            fields["outcome"] = Outcome(fields["outcome"])
+            fields["outcome"] = AllocationOutcome(fields["outcome"])
             fields["buffers"] = tuple(_read_buffer(b) for b in fields["buffers"])
             if fields["offsets"] is not None:
                 fields["offsets"] = tuple(fields["offsets"])
@@ -126,5 +126,6 @@ class Allocation:
 
 
 def _read_buffer(fields: Mapping[str, Any]) -> Buffer:
-    gaps = tuple((low, high) for low, high in fields["gaps"])
-    return Buffer(**{**fields, "gaps": gaps})
+    values: dict[str, Any] = dict(fields)
+    values["gaps"] = tuple((low, high) for low, high in fields["gaps"])
+    return Buffer(**values)

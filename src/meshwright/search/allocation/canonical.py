@@ -14,14 +14,14 @@ given order, each at that offset, so that it meets one packing of each class:
   The side whose packing has failed most often so far comes first.
 
 The search keeps its stack in arrays, so that it can stop after any number of nodes and
-go on later. `State` holds the arrays, `run` advances them.
+go on later. `PackingState` holds the arrays, `run` advances them.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.search.allocation.sections import Columns
+from meshwright.search.allocation.sections import BufferColumns
 from meshwright.search.arrays import Floats, Ints
 from meshwright.search.compiled import compiled_in_place
 
@@ -41,7 +41,7 @@ _KIND, _LOW, _HIGHEST, _START, _LENGTH, _LAST, _RANK, _MARK, _HATLESS = range(9)
 _FIRST_PART, _NUM_PARTS, _NEXT_PART = _START, _LENGTH, _LAST  # of a frame of parts
 
 
-class State(NamedTuple):
+class PackingState(NamedTuple):
     """All that the search knows, [n] buffers and [s] sections.
 
     offset: [n] offsets of placed buffers, -1 of others. least: [n] minimum offsets.
@@ -75,7 +75,9 @@ class State(NamedTuple):
     parts: Ints
 
 
-def new_state(columns: Columns, capacity: int, order: str, noise: Floats) -> State:
+def new_state(
+    columns: BufferColumns, capacity: int, order: str, noise: Floats
+) -> PackingState:
     """The state before the first node.
 
     order: letters of the static order, each with the greatest first: W lifetime, A area,
@@ -84,7 +86,7 @@ def new_state(columns: Columns, capacity: int, order: str, noise: Floats) -> Sta
     n, s = len(columns.size), len(columns.of_at) - 1
     depth = 3 * n + 8
     least = np.zeros(n, np.int64)
-    state = State(
+    state = PackingState(
         scalars=np.zeros(10, np.int64),
         bump=np.ones(1),
         capacity=np.array([capacity], np.int64),
@@ -113,7 +115,7 @@ def new_state(columns: Columns, capacity: int, order: str, noise: Floats) -> Sta
 
 
 @compiled_in_place
-def _begin(c: Columns, st: State) -> None:
+def _begin(c: BufferColumns, st: PackingState) -> None:
     """Sums of the sections, first minimum offsets, and the frame of the root."""
     n, s = len(c.size), len(c.of_at) - 1
     for i in range(n):
@@ -132,7 +134,7 @@ def _begin(c: Columns, st: State) -> None:
 
 
 @compiled_in_place
-def _lowest(c: Columns, i: int, offset: int) -> int:
+def _lowest(c: BufferColumns, i: int, offset: int) -> int:
     """The lowest offset of buffer i from `offset` on that is aligned and not blocked."""
     align = c.align[i]
     offset = -(-offset // align) * align
@@ -145,7 +147,7 @@ def _lowest(c: Columns, i: int, offset: int) -> int:
 
 
 @compiled_in_place
-def _refloor(c: Columns, st: State, k: int) -> None:
+def _refloor(c: BufferColumns, st: PackingState, k: int) -> None:
     """Set the floor of section k to the least minimum offset of its unplaced buffers."""
     floor = _HIGH
     for e in range(c.of_at[k], c.of_at[k + 1]):
@@ -156,7 +158,7 @@ def _refloor(c: Columns, st: State, k: int) -> None:
 
 
 @compiled_in_place
-def _place(c: Columns, st: State, i: int, offset: int) -> bool:
+def _place(c: BufferColumns, st: PackingState, i: int, offset: int) -> bool:
     """Place buffer i, raise minimum offsets and floors; whether the rest may fit."""
     z = st.scalars
     st.placed[z[_DEPTH]] = i
@@ -199,13 +201,13 @@ def _place(c: Columns, st: State, i: int, offset: int) -> bool:
         st.trail_floor[z[_FLOOR_END]] = st.floor[k]
         z[_FLOOR_END] += 1
         _refloor(c, st, k)
-        if st.total[k] > 0 and st.total[k] > _room(c, st, k, st.floor[k]):
+        if st.total[k] > 0 and st.total[k] > _room(c, st, k, int(st.floor[k])):
             return False
     return True
 
 
 @compiled_in_place
-def _room(c: Columns, st: State, k: int, floor: int) -> int:
+def _room(c: BufferColumns, st: PackingState, k: int, floor: int) -> int:
     """Bytes of section k from `floor` to the capacity that no fixed buffer uses."""
     room = st.capacity[0] - floor
     for e in range(c.used_at[k], c.used_at[k + 1]):
@@ -216,7 +218,7 @@ def _room(c: Columns, st: State, k: int, floor: int) -> int:
 
 
 @compiled_in_place
-def _undo(c: Columns, st: State, depth: int) -> None:
+def _undo(c: BufferColumns, st: PackingState, depth: int) -> None:
     """Take placements back until `depth` are left."""
     z = st.scalars
     while z[_DEPTH] > depth:
@@ -237,7 +239,9 @@ def _undo(c: Columns, st: State, depth: int) -> None:
 
 
 @compiled_in_place
-def _above(c: Columns, st: State, low: int, high: int, offset: int) -> bool:
+def _above(
+    c: BufferColumns, st: PackingState, low: int, high: int, offset: int
+) -> bool:
     """Whether sections low to high - 1 still fit if nothing more lies below `offset`."""
     for k in range(low, high):
         is_lower = st.total[k] > 0 and st.floor[k] < offset
@@ -247,7 +251,7 @@ def _above(c: Columns, st: State, low: int, high: int, offset: int) -> bool:
 
 
 @compiled_in_place
-def _next_choice(c: Columns, st: State, f: int) -> int:
+def _next_choice(c: BufferColumns, st: PackingState, f: int) -> int:
     """The position in the members of the next buffer to try; -1 none, -2 all placed."""
     start, length = st.frames[f, _START], st.frames[f, _LENGTH]
     last, rank = st.frames[f, _LAST], st.frames[f, _RANK]
@@ -267,7 +271,7 @@ def _next_choice(c: Columns, st: State, f: int) -> int:
 
 
 @compiled_in_place
-def _split(c: Columns, st: State, f: int, i: int) -> bool:
+def _split(c: BufferColumns, st: PackingState, f: int, i: int) -> bool:
     """Push a frame of parts if placing buffer i has cut the range of frame f."""
     is_cut = False
     for k in range(c.first[i], c.last[i]):
@@ -282,7 +286,13 @@ def _split(c: Columns, st: State, f: int, i: int) -> bool:
 
 @compiled_in_place
 def _push_parts(  # noqa: PLR0913  a record of the range would be built at each node
-    c: Columns, st: State, low: int, high: int, start: int, length: int, f: int
+    c: BufferColumns,
+    st: PackingState,
+    low: int,
+    high: int,
+    start: int,
+    length: int,
+    f: int,
 ) -> None:
     """Push a frame with the independent parts of sections low to high - 1."""
     z = st.scalars
@@ -319,7 +329,7 @@ def _push_parts(  # noqa: PLR0913  a record of the range would be built at each 
 
 
 @compiled_in_place
-def _before(c: Columns, st: State, a: int, b: int) -> bool:
+def _before(c: BufferColumns, st: PackingState, a: int, b: int) -> bool:
     """Whether buffer a comes before buffer b in the static order."""
     for p in range(len(st.order)):
         x, y = _letter(c, st, a, st.order[p]), _letter(c, st, b, st.order[p])
@@ -331,7 +341,7 @@ def _before(c: Columns, st: State, a: int, b: int) -> bool:
 
 
 @compiled_in_place
-def _letter(c: Columns, st: State, i: int, letter: int) -> float:
+def _letter(c: BufferColumns, st: PackingState, i: int, letter: int) -> float:
     if letter == 0:
         return float(c.duration[i])
     if letter == 1:
@@ -345,7 +355,7 @@ def _letter(c: Columns, st: State, i: int, letter: int) -> float:
 
 
 @compiled_in_place
-def _sort_members(c: Columns, st: State, start: int, end: int) -> None:
+def _sort_members(c: BufferColumns, st: PackingState, start: int, end: int) -> None:
     """Sort members by the static order, with the totals of now (insertion sort)."""
     for p in range(start + 1, end):
         i = st.members[p]
@@ -357,7 +367,7 @@ def _sort_members(c: Columns, st: State, start: int, end: int) -> None:
 
 
 @compiled_in_place
-def _sort_parts(st: State, first: int, number: int) -> None:
+def _sort_parts(st: PackingState, first: int, number: int) -> None:
     """Sort parts, most failures first, ties from left to right."""
     for p in range(first + 1, first + number):
         q = p
@@ -368,7 +378,7 @@ def _sort_parts(st: State, first: int, number: int) -> None:
 
 
 @compiled_in_place
-def _weight(st: State, row: int) -> float:
+def _weight(st: PackingState, row: int) -> float:
     most = 0.0
     for k in range(st.parts[row, 0], st.parts[row, 1]):
         most = max(most, st.failed[k])
@@ -376,7 +386,7 @@ def _weight(st: State, row: int) -> float:
 
 
 @compiled_in_place
-def _blame(st: State, row: int) -> None:
+def _blame(st: PackingState, row: int) -> None:
     """Add to the weights of the sections of a part that has no packing."""
     for k in range(st.parts[row, 0], st.parts[row, 1]):
         st.failed[k] += st.bump[0]
@@ -388,7 +398,7 @@ def _blame(st: State, row: int) -> None:
 
 
 @compiled_in_place
-def _step_parts(st: State, f: int, signal: int) -> int:
+def _step_parts(st: PackingState, f: int, signal: int) -> int:
     """Go on with the next part of frame f; the signal for the frame on top."""
     z = st.scalars
     first, number = st.frames[f, _FIRST_PART], st.frames[f, _NUM_PARTS]
@@ -413,7 +423,7 @@ def _step_parts(st: State, f: int, signal: int) -> int:
 
 
 @compiled_in_place
-def _is_hatless(c: Columns, st: State, i: int) -> bool:
+def _is_hatless(c: BufferColumns, st: PackingState, i: int) -> bool:
     unplaced = 0
     for e in range(c.near_at[i], c.near_at[i + 1]):
         unplaced += st.offset[c.near[e]] < 0
@@ -421,7 +431,7 @@ def _is_hatless(c: Columns, st: State, i: int) -> bool:
 
 
 @compiled_in_place
-def _step_choice(c: Columns, st: State, f: int, signal: int) -> int:
+def _step_choice(c: BufferColumns, st: PackingState, f: int, signal: int) -> int:
     """Place the next buffer of frame f; the signal for the frame on top."""
     z = st.scalars
     if signal == _SUCCESS:
@@ -438,8 +448,8 @@ def _step_choice(c: Columns, st: State, f: int, signal: int) -> int:
         if p < 0:
             z[_TOP] = f - 1
             return _SUCCESS if p == -2 else _FAIL
-        i = st.members[st.frames[f, _START] + p]
-        offset = st.least[i]
+        i = int(st.members[st.frames[f, _START] + p])
+        offset = int(st.least[i])
         st.frames[f, _LAST], st.frames[f, _RANK] = offset, p
         if not _above(c, st, st.frames[f, _LOW], st.frames[f, _HIGHEST], offset):
             z[_TOP] = f - 1
@@ -459,7 +469,7 @@ def _step_choice(c: Columns, st: State, f: int, signal: int) -> int:
 
 
 @compiled_in_place
-def run(c: Columns, st: State, most_nodes: int) -> int:
+def run(c: BufferColumns, st: PackingState, most_nodes: int) -> int:
     """Advance the search by so many nodes, at most; FOUND, NONE or OPEN."""
     z = st.scalars
     end = z[NODES] + most_nodes

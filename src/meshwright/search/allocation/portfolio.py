@@ -14,7 +14,7 @@ from meshwright.search.allocation.canonical import (
     new_state,
     run,
 )
-from meshwright.search.allocation.sections import Columns
+from meshwright.search.allocation.sections import BufferColumns
 
 _ORDERS = ("WAT", "TAW", "TWA")
 """Static orders of MiniMalloc's default portfolio."""
@@ -23,7 +23,7 @@ _SLICE = 10_000
 """Nodes between two looks at the clock: 0.05 to 0.5 s."""
 
 
-class Verdict(Enum):
+class FitVerdict(Enum):
     """The answer to the question whether a packing within a capacity exists."""
 
     FOUND = FOUND
@@ -38,7 +38,7 @@ class Portfolio:
     of several searches that end in the same slice, the first one counts.
     """
 
-    def __init__(self, columns: Columns, capacity: int, seed: int) -> None:
+    def __init__(self, columns: BufferColumns, capacity: int, seed: int) -> None:
         rng = np.random.default_rng(seed)
         n = len(columns.size)
         noises = [np.ones(n)] * len(_ORDERS)
@@ -56,7 +56,7 @@ class Portfolio:
         """Placements that were tried, by all searches."""
         return sum(int(state.scalars[NODES]) for state in self._states)
 
-    def rounds(self, pool: Executor, most_nodes: int | None) -> Iterator[Verdict]:
+    def rounds(self, pool: Executor, most_nodes: int | None) -> Iterator[FitVerdict]:
         """The verdict after each slice of work, until one of them is final.
 
         most_nodes: the end of the rounds, by all searches together.
@@ -67,11 +67,11 @@ class Portfolio:
                 size = min(_SLICE, turn - start)
                 verdict = self._slice(pool, size)
                 yield verdict
-                if verdict is not Verdict.OPEN:
+                if verdict is not FitVerdict.OPEN:
                     return
             turn *= 2
 
-    def run_all(self, most_nodes: int) -> Verdict:
+    def run_all(self, most_nodes: int) -> FitVerdict:
         """The verdict after so many nodes at most, on one thread."""
         with ThreadPoolExecutor(1) as pool:
             return list(self.rounds(pool, most_nodes))[-1]
@@ -80,12 +80,12 @@ class Portfolio:
         """The offsets that were found, one per buffer without fixed offset."""
         return [int(offset) for offset in self._winner.offset]
 
-    def _slice(self, pool: Executor, num_nodes: int) -> Verdict:
+    def _slice(self, pool: Executor, num_nodes: int) -> FitVerdict:
         outcomes = pool.map(
             lambda state: run(self._columns, state, num_nodes), self._states
         )
         for state, outcome in zip(self._states, list(outcomes), strict=True):
             if outcome != OPEN:
                 self._winner = state
-                return Verdict(outcome)
-        return Verdict.OPEN
+                return FitVerdict(outcome)
+        return FitVerdict.OPEN

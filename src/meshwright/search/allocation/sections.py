@@ -14,7 +14,7 @@ from meshwright.search.allocation.buffer import Buffer
 from meshwright.search.arrays import Ints
 
 
-class Columns(NamedTuple):
+class BufferColumns(NamedTuple):
     """Buffers without fixed offset, numbered 0 to n - 1, as arrays.
 
     size, align: [n]. first, last: [n] first and last section of a buffer.
@@ -44,7 +44,7 @@ class Columns(NamedTuple):
     used_high: Ints
 
 
-def columns_of(buffers: Sequence[Buffer]) -> Columns:
+def columns_of(buffers: Sequence[Buffer]) -> BufferColumns:
     """The arrays of a problem; `buffers` without fixed offset keep their order."""
     free = [b for b in buffers if b.offset is None]
     fixed = [b for b in buffers if b.offset is not None and b.size]
@@ -64,7 +64,7 @@ def columns_of(buffers: Sequence[Buffer]) -> Columns:
     of_at, of = _rows([sorted(members) for members in live])
     block_at, block_low, block_high = _pairs(blocks)
     used_at, used_low, used_high = _pairs(used)
-    return Columns(
+    return BufferColumns(
         size=_ints([b.size for b in free]),
         align=_ints([b.alignment for b in free]),
         first=_ints([row[0] for row in where]),

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from meshwright.errors import AllocationError
-from meshwright.search.allocation.allocation import Allocation, Outcome
+from meshwright.search.allocation.allocation import Allocation, AllocationOutcome
 from meshwright.search.allocation.buffer import (
     MOST_BYTES,
     AnyBuffer,
@@ -18,7 +18,7 @@ from meshwright.search.allocation.buffer import (
 )
 from meshwright.search.allocation.check import faults
 from meshwright.search.allocation.greedy import ORDERS, greedy, height_of
-from meshwright.search.allocation.portfolio import Portfolio, Verdict
+from meshwright.search.allocation.portfolio import FitVerdict, Portfolio
 from meshwright.search.allocation.sections import columns_of
 
 
@@ -114,11 +114,13 @@ class _Search:
     def known(self) -> Allocation | None:
         """The answer if it needs no search: a bound, a clash, or a greedy packing."""
         fixed = _fixed(self.buffers)
-        offsets = [b.offset for b in fixed]
+        offsets = [b.offset or 0 for b in fixed]
         if fault := next(faults(fixed, offsets), None):
-            return self._answer(Outcome.INFEASIBLE, f"of the fixed buffers, {fault}")
+            return self._answer(
+                AllocationOutcome.INFEASIBLE, f"of the fixed buffers, {fault}"
+            )
         if self.capacity is not None and self.bound > self.capacity:
-            return self._answer(Outcome.INFEASIBLE, self._why_bound())
+            return self._answer(AllocationOutcome.INFEASIBLE, self._why_bound())
         for order in ORDERS:
             for best_fit in (False, True):
                 self._offer(greedy(self.buffers, order, best_fit))
@@ -132,12 +134,12 @@ class _Search:
         if self.best_height <= self.capacity:
             return self.ended("greedy")
         verdict = self._ask(self.capacity, None)
-        if verdict is Verdict.NONE:
+        if verdict is FitVerdict.NONE:
             self.bound = self.capacity + 1
             return self._answer(
-                Outcome.INFEASIBLE, "the search has ruled out every packing"
+                AllocationOutcome.INFEASIBLE, "the search has ruled out every packing"
             )
-        return self.ended("time" if verdict is Verdict.OPEN else "search")
+        return self.ended("time" if verdict is FitVerdict.OPEN else "search")
 
     def lowest(self) -> Allocation:
         """The lowest packing that is found: bisection, with ever more nodes a question."""
@@ -147,15 +149,15 @@ class _Search:
             target = first
             while self.bound <= target < self.best_height and self._has_time():
                 verdict = self._ask(target, limit)
-                if verdict is Verdict.NONE:
+                if verdict is FitVerdict.NONE:
                     self.bound = target + self.grain
-                low = self.bound if verdict is Verdict.FOUND else target + self.grain
+                low = self.bound if verdict is FitVerdict.FOUND else target + self.grain
                 steps = (self.best_height - low) // self.grain
                 target = low + (steps - 1) // 2 * self.grain if steps > 0 else low
             first, limit = self.bound, limit * 4
         if self.capacity is not None and self.bound > self.capacity:
             return self._answer(
-                Outcome.INFEASIBLE, "the search has ruled out every packing"
+                AllocationOutcome.INFEASIBLE, "the search has ruled out every packing"
             )
         return self.ended("search" if self._has_time() else "time")
 
@@ -163,13 +165,15 @@ class _Search:
         """The best packing if it is within the capacity, or that none was found."""
         if self.capacity is None or self.best_height <= self.capacity:
             how = {"greedy": "found greedily", "search": "found by search"}
-            return self._answer(Outcome.PACKED, how.get(cause, f"ended by {cause}"))
+            return self._answer(
+                AllocationOutcome.PACKED, how.get(cause, f"ended by {cause}")
+            )
         return self._answer(
-            Outcome.NOT_FOUND,
+            AllocationOutcome.NOT_FOUND,
             f"{cause} ended the search; the lowest packing has {self.best_height} bytes",
         )
 
-    def _ask(self, capacity: int, most_nodes: int | None) -> Verdict:
+    def _ask(self, capacity: int, most_nodes: int | None) -> FitVerdict:
         """Whether a packing within `capacity` exists, and if so, remember it."""
         free = tuple(b for b in self.buffers if b.offset is None and b.size)
         fixed = _fixed(self.buffers)
@@ -180,11 +184,11 @@ class _Search:
             for verdict in portfolio.rounds(pool, most_nodes):
                 self.nodes = before + portfolio.nodes
                 self._show(capacity)
-                if verdict is not Verdict.OPEN or not self._has_time():
+                if verdict is not FitVerdict.OPEN or not self._has_time():
                     break
             else:
-                verdict = Verdict.OPEN
-        if verdict is Verdict.FOUND:
+                verdict = FitVerdict.OPEN
+        if verdict is FitVerdict.FOUND:
             found = dict(zip((b.id for b in free), portfolio.offsets(), strict=True))
             self._offer([found.get(b.id, b.offset or 0) for b in self.buffers])
         return verdict
@@ -215,12 +219,12 @@ class _Search:
             f"all sizes are multiples of {self.grain}, and fixed buffers stay in place"
         )
 
-    def _answer(self, outcome: Outcome, reason: str) -> Allocation:
+    def _answer(self, outcome: AllocationOutcome, reason: str) -> Allocation:
         return Allocation(
             outcome=outcome,
             buffers=self.buffers,
             capacity=self.capacity,
-            offsets=self.best if outcome is Outcome.PACKED else None,
+            offsets=self.best if outcome is AllocationOutcome.PACKED else None,
             bound=self.bound,
             reason=reason,
             nodes=self.nodes,
