@@ -176,8 +176,8 @@ def _place(c: BufferColumns, st: PackingState, i: int, offset: int) -> bool:
         num_touched += 1
     for k in range(c.first[i], c.last[i]):
         st.cuts[k] -= 1
-    fits = True
     top = offset + c.size[i]
+    fits = top <= st.capacity[0]
     for e in range(c.near_at[i], c.near_at[i + 1]):
         j = c.near[e]
         if st.offset[j] >= 0 or st.least[j] >= top:
