@@ -54,18 +54,21 @@ if TYPE_CHECKING:
         zero,
     )
     from meshwright.planner.tactics.auto import auto
-    from meshwright.predict.reductions import reductions
     from meshwright.planner.tactics.overlap import overlap
+    from meshwright.predict.reductions import reductions
     from meshwright.program.capture import tag
     from meshwright.program.ops import rule
     from meshwright.run.checkpoint import Checkpoints
     from meshwright.run.local.calibrate import calibrate
+    from meshwright.search.allocation import Allocation, Buffer, allocate
 
 __version__ = "0.1.0"
 
 __all__ = [
     "FIRST_DIVISIBLE",
     "REPLICATED",
+    "Allocation",
+    "Buffer",
     "CheckReport",
     "Checkpoints",
     "Machine",
@@ -77,6 +80,7 @@ __all__ = [
     "Replicator",
     "TunedLayouts",
     "TunedTiles",
+    "allocate",
     "auto",
     "autoplan",
     "by_levels",
@@ -132,6 +136,7 @@ _HOMES = {
     "program.ops": ("rule",),
     "run.checkpoint": ("Checkpoints",),
     "run.local.calibrate": ("calibrate",),
+    "search.allocation": ("Allocation", "Buffer", "allocate"),
 }  # fmt: skip
 """The public names by module; each is imported, and JAX with it, when it is first used."""
 

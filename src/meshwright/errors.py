@@ -85,6 +85,10 @@ class CheckpointError(MeshwrightError):
     """A checkpoint cannot be written or restored, or its directory has another writer."""
 
 
+class AllocationError(MeshwrightError):
+    """The buffers of an allocation problem are malformed, or cannot be packed."""
+
+
 class RecipeError(MeshwrightError):
     """The recipe of a training run cannot be read, or asks for what there is not."""
 

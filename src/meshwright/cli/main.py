@@ -60,6 +60,10 @@ COMMANDS = {
         "Predictions (predict)",
         "Collect data, train and evaluate models that rank tilings and layouts.",
     ),
+    "allocate": (
+        "Solvers (search)",
+        "Place buffers in a memory of given capacity, or in as little as possible.",
+    ),
     "iopddl": (
         "Solvers (search)",
         "Solve a problem of the ASPLOS 2025 contest on intra-operator parallelism.",

@@ -1,0 +1,119 @@
+"""`meshwright allocate`: offsets for the buffers of a CSV, under a capacity."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from meshwright.errors import AllocationError
+from meshwright.search.allocation import (
+    Allocation,
+    AllocationOutcome,
+    AllocationProgress,
+    Buffer,
+    allocate,
+    read_buffers,
+)
+
+
+def allocate_command(  # noqa: PLR0913  an option each
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="BUFFERS",
+            help="CSV with id, lower, upper, size; optional alignment, offset, gaps",
+            show_default=False,
+        ),
+    ],
+    capacity: Annotated[
+        int | None,
+        typer.Option("--capacity", help="bytes of the memory; without: --minimize"),
+    ] = None,
+    minimize: Annotated[
+        bool, typer.Option("--minimize", help="search for the least height")
+    ] = False,
+    seconds: Annotated[
+        float, typer.Option("--seconds", help="most seconds to search")
+    ] = 60.0,
+    seed: Annotated[
+        int,
+        typer.Option("--seed", min=0, max=2**32 - 1, help="random seed of the search"),
+    ] = 0,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="file for the offsets: .csv, .json, .svg or .html"),
+    ] = None,
+    svg: Annotated[
+        Path | None, typer.Option("--svg", help="file for a picture of the packing")
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", help="file for a page with the picture")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="print JSON for programs")
+    ] = False,
+) -> None:
+    """Place buffers in a memory so that those live together do not overlap.
+
+    Prints the outcome, the height and a lower bound. Exit status 0: all are placed, 1:
+    that is impossible or was not achieved in time, 2: misuse.
+    """
+    written = [(out, None), (svg, ".svg"), (html, ".html")]
+    for path, _ in written:
+        _require_folder(path)
+    buffers = read_buffers(file)
+    answer = _allocate(buffers, capacity, minimize, seconds, seed)
+    print(answer.to_json() if as_json else answer)
+    if answer.outcome is not AllocationOutcome.PACKED:
+        raise typer.Exit(1)
+    for path, ending in written:
+        if path is not None:
+            _write(answer, path, ending or path.suffix)
+
+
+def _require_folder(path: Path | None) -> None:
+    if path is not None and not path.parent.is_dir():
+        raise AllocationError(f"{path}: there is no folder {path.parent}")
+
+
+def _allocate(
+    buffers: tuple[Buffer, ...],
+    capacity: int | None,
+    minimize: bool,
+    seconds: float,
+    seed: int,
+) -> Allocation:
+    """The answer, with progress on standard error while the search runs."""
+    console = Console(stderr=True)
+    printed_s = [-1.0]
+    with console.status("greedy packings") as status:
+
+        def show(progress: AllocationProgress) -> None:
+            line = (
+                f"{progress.seconds:.1f} s  {progress.nodes} nodes  "
+                f"capacity {progress.capacity}  best {progress.height}"
+            )
+            if console.is_terminal:
+                status.update(line)
+            elif progress.seconds > printed_s[0] + 1:  # in a log, one line a second
+                printed_s[0] = progress.seconds
+                console.print(line, highlight=False, soft_wrap=True)
+
+        return allocate(
+            buffers,
+            capacity,
+            minimize=minimize,
+            seconds=seconds,
+            seed=seed,
+            progress=show,
+        )
+
+
+def _write(answer: Allocation, path: Path, ending: str) -> None:
+    """Write the answer in the format of a file's ending; CSV without one of ours."""
+    if ending in (".html", ".htm"):
+        answer.report(path)
+        return
+    formats = {".json": answer.to_json, ".svg": answer.svg}
+    path.write_text(formats.get(ending, answer.to_csv)(), encoding="utf-8")
