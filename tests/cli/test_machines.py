@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from meshwright.cli.comparison import find_run_length
+from meshwright.cli.plans.comparison import find_run_length
 from meshwright.errors import TargetError
 
 PLAN = ["plan", "shapes.py:tiny", "--mesh", "batch=4,model=2", "--schedule", "bp+mp"]

@@ -7,8 +7,12 @@ import typer
 
 import meshwright.cli.arguments.options as options
 from meshwright.app.output.files import output_file, write_file
-from meshwright.cli.comparison import find_machines, find_run_length, print_comparison
-from meshwright.cli.search import print_found, search_plan
+from meshwright.cli.plans.comparison import (
+    find_machines,
+    find_run_length,
+    print_comparison,
+)
+from meshwright.cli.plans.search import print_found, search_plan
 from meshwright.errors import TargetError
 from meshwright.machine import parse_mesh
 from meshwright.partitioner.lower import Gather

@@ -1,0 +1,1 @@
+"""What `meshwright plan` prints about searches and about several machines."""
