@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from meshwright.app.output.numbers import or_dash
 from meshwright.app.output.table import Table
 from meshwright.cli.arguments.options import AsJson, make_console
 from meshwright.machine import load_machine, preset_names
@@ -64,8 +65,3 @@ def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
         or_dash(row["usd_per_hour"], ".2f"),
         "; ".join(f"{name} {rate / 1e9:.3g}" for name, rate in links),
     )
-
-
-def or_dash(value: float | None, form: str) -> str:
-    """A number in a format of `format`; a dash if it is not known."""
-    return "-" if value is None else format(value, form)

@@ -187,6 +187,20 @@ def test_a_thousand_hostile_requests_over_ray_leave_honest_work_alone(cluster):
     connection.call("submit", session, attacker.num_sent, [Free((1,))]).result()
 
 
+def wait_until_lost(ray, reference):
+    """Ray keeps an object for a while after its owner has died."""
+    end_s = time.monotonic() + 60
+    while time.monotonic() < end_s:
+        try:
+            ray.get(reference, timeout=5)
+        except ray.exceptions.GetTimeoutError:
+            continue
+        except ray.exceptions.RayError:
+            return
+        time.sleep(0.2)
+    raise AssertionError("Ray still has the array of a client that was killed")
+
+
 def test_an_array_whose_client_was_killed_fails_alone_and_honest_work_goes_on(cluster):
     ray = importlib.import_module("ray")
 
@@ -197,6 +211,7 @@ def test_an_array_whose_client_was_killed_fails_alone_and_honest_work_goes_on(cl
     killed = ray.remote(num_cpus=0)(Client).remote()
     (lost,) = ray.get(killed.put.remote())
     ray.kill(killed)
+    wait_until_lost(ray, lost)
     part = cluster.slice({"data": 8})
     step, before = mw.partition(lambda x: x + 1, part), cluster.status().attempt
     x = step(np.zeros(8, np.float32))

@@ -74,3 +74,8 @@ def nice_byte_ticks(end: float, wanted: int) -> list[float]:
     """
     unit = next((size for size, _ in BINARY_UNITS if end >= size), 1)
     return [at * unit for at in nice_ticks(end / unit, wanted)]
+
+
+def or_dash(value: float | None, form: str) -> str:
+    """A number in a format of `format`; a dash if it is not known."""
+    return "-" if value is None else format(value, form)

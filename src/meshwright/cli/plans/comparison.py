@@ -6,12 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from meshwright.app.output.numbers import show_seconds, show_share
+from meshwright.app.output.numbers import or_dash, show_seconds, show_share
 from meshwright.app.output.table import Table
 from meshwright.app.plan import Plan
 from meshwright.app.record.plan_record import figures_of, program_of
 from meshwright.cli.arguments.options import make_console
-from meshwright.cli.machines import or_dash
 from meshwright.errors import MachineError, TargetError
 from meshwright.machine import Machine, load_machine, preset_names
 from meshwright.machine.memory_size import show_bytes
