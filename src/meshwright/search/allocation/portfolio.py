@@ -1,8 +1,9 @@
 """A portfolio of canonical searches that take turns, with ever more nodes a turn."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from enum import Enum
+from functools import cache
 
 import numpy as np
 
@@ -89,3 +90,12 @@ class Portfolio:
                 self._winner = state
                 return FitVerdict(outcome)
         return FitVerdict.OPEN
+
+
+@cache
+def compile_search(columns: Callable[[], BufferColumns]) -> None:
+    """Compile the search, or load it from numba's cache, by a small one.
+
+    Compiling takes some 15 s, once per installation.
+    """
+    Portfolio(columns(), 2, 0).run_all(1)
