@@ -66,6 +66,8 @@ SINGLE_FILES = (
     "predict/energy",
     "predict/estimate",
     "predict/figures",
+    "predict/levels_that_gain",
+    "predict/reductions",
     "program/records",
 )
 """Files that are no folders, and that the contracts name."""

@@ -62,7 +62,7 @@ COMMANDS = {
     ),
     "allocate": (
         "Solvers (search)",
-        "Place buffers in a memory of given capacity, or in as little as possible.",
+        "Place buffers in a memory so that those live together do not overlap.",
     ),
     "iopddl": (
         "Solvers (search)",

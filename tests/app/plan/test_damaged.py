@@ -79,7 +79,7 @@ DAMAGES = {
     "cut_of of the decisions has a number not below 3": (
         ("decisions", 0, "cut_of"), "0 0 1 9",
     ),
-    "plan has format '3'; this is 5; make the plan again": (("format",), "3"),
+    "plan has format '3'; this is 6; make the plan again": (("format",), "3"),
 }  # fmt: skip
 
 

@@ -235,8 +235,8 @@ PLANS = {
     "this is no plan: KeyError('format')": "{}",
     "this is no plan: TypeError": "[]",
     "this is no plan: RecursionError": "[" * 100_000,
-    "plan has format 99; this is 5": '{"format": 99}',
-    "this is no plan: KeyError('mesh')": '{"format": 5}',
+    "plan has format 99; this is 6": '{"format": 99}',
+    "this is no plan: KeyError('mesh')": '{"format": 6}',
 }
 
 

@@ -44,10 +44,12 @@ def test_the_record_names_the_search_and_its_states(plan):
 
 
 def test_the_plan_is_at_least_as_fast_as_all_that_were_simulated(plan):
-    found = {c.name: c.step_time_s for c in plan.search.candidates if not c.why_not}
-    assert {"tree search", "nothing cut", "data parallel"} <= found.keys()
-    assert plan.step_time_s == pytest.approx(min(found.values()))
-    assert plan.step_time_s < found["nothing cut"]
+    made = [c for c in plan.search.candidates if not c.why_not]
+    assert {"tree search", "nothing cut"} <= {c.name for c in made}
+    assert any("data" in c.name for c in made), "no expert strategy was simulated"
+    assert plan.step_time_s == pytest.approx(min(c.step_time_s for c in made))
+    uncut = next(c for c in made if c.name == "nothing cut")
+    assert plan.step_time_s < uncut.step_time_s
 
 
 def test_what_cannot_be_made_faster_is_left_uncut():
@@ -107,9 +109,10 @@ def test_where_nothing_fits_the_error_says_what_is_missing():
         tree_plan(LARGE, memory=1e6)
 
 
-def test_the_objective_may_be_memory(plan):
+def test_the_objective_may_be_memory():
     small = tree_plan(LARGE, objective="memory")
-    assert small.peak_memory_bytes <= plan.peak_memory_bytes
+    made = [c for c in small.search.candidates if not c.why_not]
+    assert small.peak_memory_bytes <= min(c.peak_memory_bytes for c in made)
 
 
 def test_an_unknown_search_is_refused():
