@@ -13,7 +13,8 @@ from meshwright.errors import MachineError
 from meshwright.machine import Curve
 from meshwright.machine.write import TINY, probes_of
 from meshwright.predict.links.collective import COLLECTIVE_S
-from meshwright.run.local.calibrate import describe, fit_level, survey
+from meshwright.run.local.calibrate import survey
+from meshwright.run.local.fitted_machine import describe, fit_level
 
 LATENCY_S, RATE = 2e-5, 3e9
 START_S, TINY_S, OP_S, PER_S = 1e-4, 1e-6, 1e-7, 1e11

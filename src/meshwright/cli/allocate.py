@@ -16,16 +16,18 @@ from meshwright.search.allocation import (
     read_buffers,
 )
 
+Buffers = Annotated[
+    Path,
+    typer.Argument(
+        metavar="BUFFERS",
+        help="CSV with id, lower, upper, size; optional alignment, offset, gaps",
+        show_default=False,
+    ),
+]
+
 
 def allocate_command(  # noqa: PLR0913  an option each
-    file: Annotated[
-        Path,
-        typer.Argument(
-            metavar="BUFFERS",
-            help="CSV with id, lower, upper, size; optional alignment, offset, gaps",
-            show_default=False,
-        ),
-    ],
+    file: Buffers,
     capacity: Annotated[
         int | None,
         typer.Option("--capacity", help="bytes of the memory; without: --minimize"),

@@ -92,6 +92,12 @@ def collect(
     print(f"wrote {path}")
 
 
+SegmentNodes = Annotated[
+    int | None,
+    typer.Option("--segment-nodes", help="train on segments of so many nodes"),
+]
+
+
 @learned_command.command("train")
 def train_model(  # noqa: PLR0913  the options of a command
     data: DataPath,
@@ -114,10 +120,7 @@ def train_model(  # noqa: PLR0913  the options of a command
     configs_per_step: Annotated[
         int, typer.Option("--configs-per-step", help="configurations ranked in a step")
     ] = 32,
-    segment_nodes: Annotated[
-        int | None,
-        typer.Option("--segment-nodes", help="train on segments of so many nodes"),
-    ] = None,
+    segment_nodes: SegmentNodes = None,
     seed: Seed = 0,
 ) -> None:
     """Train a model on a data set. If the file of the model exists, go on from there.

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from meshwright.errors import MachineError, MeshError
+from meshwright.errors import CollectiveError, MachineError, MeshError
 from meshwright.machine.machine import Dim, Kind, Level, Machine, grid_of
 from meshwright.machine.placement import Matrix, matrices
 
@@ -173,3 +173,18 @@ def _fits(level: Level, shape: tuple[int, ...]) -> bool:
 def level_names(grid: Sequence[Dim]) -> tuple[str, ...]:
     """The name of the level of each dim."""
     return tuple(dim.level.name for dim in grid)
+
+
+def require_axes(reduce_axes: Sequence[int], num_axes: int) -> tuple[int, ...]:
+    """The axes without repetition; raises `CollectiveError` if the mesh lacks one."""
+    given = tuple(reduce_axes)
+    for axis in given:
+        if isinstance(axis, bool) or not isinstance(axis, int):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise CollectiveError(f"reduce_axes has {axis!r:.40}; wanted ints")
+        if not 0 <= axis < num_axes:
+            raise CollectiveError(
+                f"reduce_axes has {axis}; the placement has axes 0 to {num_axes - 1}"
+            )
+    if len(set(given)) < len(given):
+        raise CollectiveError(f"reduce_axes {list(given)} names an axis twice")
+    return tuple(sorted(given))

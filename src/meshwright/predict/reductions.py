@@ -11,6 +11,7 @@ from meshwright.errors import CollectiveError
 from meshwright.machine import Machine, load_machine
 from meshwright.machine.hierarchy import (
     machine_on,
+    require_axes,
     require_placement,
     show_matrix,
     whole_sizes,
@@ -206,7 +207,7 @@ def reductions(  # noqa: PLR0913  a case, and the options of its prices
     """
     sizes = whole_sizes(hierarchy, "hierarchy")
     matrix = require_placement(placement, sizes)
-    case = ReductionCase(sizes, matrix, _require_axes(reduce_axes, len(matrix)))
+    case = ReductionCase(sizes, matrix, require_axes(reduce_axes, len(matrix)))
     wanted = _member(ReductionGoal, goal, "goal")
     programs = synthesize(case.factors, wanted, most_steps)
     if machine is None:
@@ -232,21 +233,6 @@ def _member[T: (ReductionGoal, Library)](kind: type[T], given: object, what: str
             return member
     known = ", ".join(member.value for member in kind)
     raise CollectiveError(f"{what} is {given!r:.40}; there are {known}")
-
-
-def _require_axes(reduce_axes: Sequence[int], num_axes: int) -> tuple[int, ...]:
-    """The axes without repetition; raises `CollectiveError` if the mesh lacks one."""
-    given = tuple(reduce_axes)
-    for axis in given:
-        if isinstance(axis, bool) or not isinstance(axis, int):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise CollectiveError(f"reduce_axes has {axis!r:.40}; wanted ints")
-        if not 0 <= axis < num_axes:
-            raise CollectiveError(
-                f"reduce_axes has {axis}; the placement has axes 0 to {num_axes - 1}"
-            )
-    if len(set(given)) < len(given):
-        raise CollectiveError(f"reduce_axes {list(given)} names an axis twice")
-    return tuple(sorted(given))
 
 
 class _Timer:

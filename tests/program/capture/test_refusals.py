@@ -27,7 +27,13 @@ SIZES = {
 }
 
 
-@pytest.mark.parametrize("case", SIZES)
+NAMES_SLICES = jax.__version_info__ >= (0, 12)
+"""Whether JAX says in its error about a slice which argument the bounds come from."""
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in SIZES if NAMES_SLICES or case != "a slice"]
+)
 def test_a_shape_that_depends_on_an_argument_names_its_path_and_the_users_code(case):
     step = mw.partition(SIZES[case], {"x": 2})
     with pytest.raises((mw.MeshwrightError, TypeError, IndexError)) as error:

@@ -1,1 +1,1 @@
-"""What `meshwright plan` prints about searches and about several machines."""
+"""Texts of `meshwright plan` about searches and about several machines."""

@@ -203,15 +203,7 @@ class Scope:
         self.builder.reason = f"the {have.monoid} that {node.label} leaves open"
         dims = list(have.dims)
         rest = list(axes)
-        for axis in self.mesh.sequential:  # before the devices: they then sum once
-            if axis in rest and (number, axis) not in self.state.scattered:
-                rest.remove(axis)
-                local = self.tracked(
-                    Origin(node.index, number, (axis,), is_read=False),
-                    lambda x=local, a=axis: self.builder.all_reduce(
-                        x, (a,), have.monoid
-                    ),
-                )
+        local = self._reduced_over_time(local, have.monoid, number, node, rest)
         axes = tuple(rest)
         settled = [a for a in axes if (number, a) in self.state.settled]
         for axis in (*settled, *self._as_read(number)) if is_sum else ():
@@ -246,6 +238,22 @@ class Scope:
                 lambda x=local: self.builder.all_reduce(x, tuple(rest), have.monoid),
             )
         self.have[value] = (local, Sharding(tuple(dims), kept))
+
+    def _reduced_over_time(
+        self, local: Atom, monoid: str, number: int, node: Node, rest: list[str]
+    ) -> Atom:
+        """A value reduced along the sequential axis, which is taken out of `rest`.
+
+        It comes before the devices' axes, so that devices reduce once, after the loop.
+        """
+        for axis in self.mesh.sequential:
+            if axis in rest and (number, axis) not in self.state.scattered:
+                rest.remove(axis)
+                local = self.tracked(
+                    Origin(node.index, number, (axis,), is_read=False),
+                    lambda x=local, a=axis: self.builder.all_reduce(x, (a,), monoid),
+                )
+        return local
 
     def _as_read(self, value: int) -> list[str]:
         """The axes that cut a value where its first consumer reads it, in that order."""

@@ -38,15 +38,7 @@ def split_axes(
     if taken:
         raise MeshError(f"axis name {taken[0]!r} holds {SUB_AXIS!r}, which names parts")
     start = given or {}
-    if both := sorted(set(kept) & set(start)):
-        raise MeshError(
-            f"axis {both[0]!r} is used by name in the program, in a shard_map; it cannot "
-            "be split into levels"
-        )
-    for axis in sorted(set(mesh.sequential) & set(start)):
-        raise MeshError(
-            f"axis {axis!r} is sequential; only an axis of devices has levels"
-        )
+    _require_levels(start, mesh, kept)
     majors = sorted(
         {
             tuple(node.sizes[f] for f in factors[:-1])
@@ -72,6 +64,20 @@ def split_axes(
         sizes.update(zip(names, parts, strict=True))
     in_time = {axis: sizes.pop(axis) for axis in mesh.sequential}
     return Mesh(sizes, mesh.devices, sequential=in_time), sub_axes
+
+
+def _require_levels(start: Iterable[str], mesh: Mesh, kept: Collection[str]) -> None:
+    """Raise `MeshError` for the first axis that cannot be split into levels."""
+    for axis in sorted(start):
+        if axis in kept:
+            raise MeshError(
+                f"axis {axis!r} is used by name in the program, in a shard_map; it cannot "
+                "be split into levels"
+            )
+        if axis in mesh.sequential:
+            raise MeshError(
+                f"axis {axis!r} is sequential; only an axis of devices has levels"
+            )
 
 
 def _split(

@@ -7,13 +7,12 @@ from functools import cache
 
 import numpy as np
 
-from meshwright.search.allocation.canonical import (
+from meshwright.search.allocation.canonical import new_state, run
+from meshwright.search.allocation.packing_state import (
     FOUND,
     NODES,
     NONE,
     OPEN,
-    new_state,
-    run,
 )
 from meshwright.search.allocation.sections import BufferColumns
 

@@ -24,7 +24,7 @@ from meshwright.search.allocation.sections import BufferColumns, columns_of
 
 @dataclass(frozen=True, slots=True)
 class AllocationProgress:
-    """How far a search is: seconds, nodes, the capacity asked for, the best height."""
+    """Progress of a search: seconds, nodes, the capacity asked for, the best height."""
 
     seconds: float
     nodes: int

@@ -90,7 +90,7 @@ class Incumbent:
             self.choices, self.cost = choices.copy(), cost
             if self.first_s is None:
                 self.first_s = self.clock.elapsed_s
-        self._report()
+            self._report()
         return True
 
     def raise_bound(self, bound: float) -> None:
@@ -100,8 +100,8 @@ class Incumbent:
         with self._lock:
             better = bound > self.bound
             self.bound = max(self.bound, bound)
-        if better:
-            self._report()
+            if better:
+                self._report()
 
     def priced(self, row_prices: Floats) -> Floats:
         """Costs of all choices, plus the price of the memory that they take."""
@@ -127,6 +127,7 @@ class Incumbent:
         return self.stopped or is_useless or self.clock.left_s <= 0
 
     def _report(self) -> None:
+        """Tell the progress; under the lock, so that threads report in order."""
         if self._on_progress is not None:
             self._on_progress(Progress(self.cost, self.bound, self.clock.elapsed_s))
 

@@ -1,0 +1,82 @@
+"""A machine whose cost model fits measured probes best."""
+
+import math
+import os
+from collections.abc import Sequence
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from meshwright.machine import Dim, Kind, Level, Machine
+from meshwright.machine.placement import Segment
+from meshwright.machine.write import Probe, Samples, measured_chip
+from meshwright.predict.links.collective import COLLECTIVE_S
+
+
+def describe(samples: Samples, devices: Sequence[Any], name: str, how: str) -> Machine:
+    """The machine whose cost model best fits the measured probes, without its grid."""
+    first, count = devices[0], len(devices)
+    chip, sources = measured_chip(samples, device_memory(devices), how)
+    levels = list[Level]()
+    links = [s for s in samples if s[0].kind in COLLECTIVE_S]
+    if links:
+        level, error = fit_level(links, count)
+        fitted = f"measured: {len(links)} collectives, median error {error:.0%}, {how}"
+        levels.append(level)
+        for key in ("link_bytes_per_s", "latency_s"):
+            sources[f"levels[0].{key}"] = fitted
+        sources["levels[0].extents"] = "jax.local_devices()"
+    return Machine(
+        name=name,
+        title=f"{count} x {first.device_kind}, calibrated",
+        chip=chip,
+        levels=tuple(levels),
+        num_devices=count,
+        compiler={"cpu": "cpu", "tpu": "tpu"}.get(first.platform, "gpu"),
+        sources=sources,
+    )
+
+
+def device_memory(devices: Sequence[Any]) -> tuple[int, str]:
+    """Bytes of memory of one device, and where that is read."""
+    stats = devices[0].memory_stats() or {}
+    if "bytes_limit" in stats:
+        return stats["bytes_limit"], "device.memory_stats(): bytes_limit"
+    num_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    parts = f", 1/{len(devices)} of it" if len(devices) > 1 else ""
+    return num_bytes // len(devices), f"os.sysconf: memory of the host{parts}"
+
+
+def fit_level(samples: Samples, num_devices: int) -> tuple[Level, float]:
+    """The switch whose closed forms fit best, and the median relative error.
+
+    The fit is least squares of the relative error in latency and seconds per byte.
+    """
+    op_s = np.array([each for _, each in samples])
+    units = _switch(num_devices, math.inf, 1.0), _switch(num_devices, 1.0, 0.0)
+    terms = np.array([[_modelled_s(p, unit) for unit in units] for p, _ in samples])
+    relative = terms / op_s[:, None]
+    norms = np.linalg.norm(relative, axis=0)
+    latency_s, byte_s = np.linalg.lstsq(relative / norms, np.ones(len(op_s)))[0] / norms
+    if latency_s < 0:
+        latency_s, byte_s = 0.0, relative[:, 1].sum() / norms[1] ** 2
+    elif byte_s <= 0:  # noise: take the fastest measured rate
+        byte_s = 1 / relative[:, 1].max()
+    level = _switch(num_devices, float(f"{1 / byte_s:.4g}"), float(f"{latency_s:.4g}"))
+    errors = (abs(_modelled_s(p, level) / each - 1) for p, each in samples)
+    return level, median(errors)
+
+
+def _switch(num_devices: int, rate: float, latency_s: float) -> Level:
+    return Level("devices", Kind.SWITCH, (num_devices,), rate, latency_s)
+
+
+def _modelled_s(probe: Probe, level: Level) -> float:
+    """Modelled seconds of one op of a chain; an all-gather follows a reduce-scatter."""
+    count = level.largest
+    segments = (Segment(Dim(level, count, is_ring=False), count, 1),)
+    seconds = COLLECTIVE_S[probe.kind](probe.size, segments)
+    if probe.kind == "reduce_scatter":
+        seconds += COLLECTIVE_S["all_gather"](probe.size, segments)
+    return seconds
