@@ -45,8 +45,8 @@ def test_the_record_names_the_search_and_its_states(plan):
 
 def test_the_plan_is_at_least_as_fast_as_all_that_were_simulated(plan):
     made = [c for c in plan.search.candidates if not c.why_not]
-    assert {"tree search", "nothing cut"} <= {c.name for c in made}
-    assert any("data" in c.name for c in made), "no expert strategy was simulated"
+    names = {"tree search", "nothing cut", "data parallel", "data on both axes"}
+    assert names <= {c.name for c in made}
     assert plan.step_time_s == pytest.approx(min(c.step_time_s for c in made))
     uncut = next(c for c in made if c.name == "nothing cut")
     assert plan.step_time_s < uncut.step_time_s
@@ -109,10 +109,9 @@ def test_where_nothing_fits_the_error_says_what_is_missing():
         tree_plan(LARGE, memory=1e6)
 
 
-def test_the_objective_may_be_memory():
+def test_the_objective_may_be_memory(plan):
     small = tree_plan(LARGE, objective="memory")
-    made = [c for c in small.search.candidates if not c.why_not]
-    assert small.peak_memory_bytes <= min(c.peak_memory_bytes for c in made)
+    assert small.peak_memory_bytes <= plan.peak_memory_bytes
 
 
 def test_an_unknown_search_is_refused():

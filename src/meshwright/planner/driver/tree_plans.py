@@ -176,13 +176,17 @@ class _TreeRun:
                 found = self.simulate(plan)
 
     def simulate_experts(self) -> None:
-        """Simulate expert strategies on the best mesh, while there is time."""
+        """Simulate expert strategies on all meshes, while there is time.
+
+        The mesh of the best plan comes first.
+        """
         best = self.trials.best()
-        mesh = self.task.meshes[0] if best is None else best.mesh
-        for name, tactics in expert_strategies(mesh).items():
-            if not self.trials.budget.has_time(1):
-                return
-            self.trials.simulate(name, mesh, tactics)
+        first = self.task.meshes[0] if best is None else best.mesh
+        for mesh in sorted(self.task.meshes, key=lambda mesh: mesh != first):
+            for name, tactics in expert_strategies(mesh).items():
+                if not self.trials.budget.has_time(1):
+                    return
+                self.trials.simulate(name, mesh, tactics)
 
     def simulate(self, plan: TreePlan) -> Candidate:
         """Simulate one plan, unless its tactics have been simulated on its mesh already."""
