@@ -27,7 +27,8 @@ from meshwright.predict.compilers.xla.pipeline import (
     LAYOUT_ASSIGNMENT,
     MULTI_OUTPUT_FUSION,
 )
-from meshwright.program.ir import Op
+from meshwright.program.ir import Op, Value
+from meshwright.program.ops import Trait, has_trait
 
 PASSES = (
     # Rematerialized calls stay calls: the CPU compiler does not inline them.
@@ -45,13 +46,30 @@ def all_inputs_counted(
 ) -> BodyBuffers:
     """Body buffers of a compiler that counts all inputs, even those in operands' buffers.
 
-    Nothing is updated in place. What a loop stacks is written into the stack.
+    Nothing is updated in place. What a loop stacks is written into the stack. A loop's
+    constants are read in the next iteration, too, so nothing takes their buffers.
     """
     del fusions, layouts
     body = op.bodies[number]
     stacked = {i for w in op.wires if w.is_stacked for n, i in w.outputs if n == number}
     outputs = [v for i, v in enumerate(body.outputs) if i not in stacked]
-    return BodyBuffers(body.inputs, outputs, {}, shared_inputs(op, number))
+    constants = loop_constants(op, number)
+    return BodyBuffers(
+        body.inputs, [*outputs, *constants], {}, shared_inputs(op, number)
+    )
+
+
+def loop_constants(op: Op, number: int) -> list[Value]:
+    """The inputs of a loop's body that are the same in each iteration."""
+    if not has_trait(op.kind, Trait.LOOP):
+        return []
+    return [
+        op.bodies[body].inputs[i]
+        for wire in op.wires
+        if not wire.is_stacked and not wire.outputs
+        for body, i in wire.inputs
+        if body == number
+    ]
 
 
 CPU_BUFFERS = BufferPolicy(

@@ -10,6 +10,7 @@ halo:
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import cast
 
 from meshwright.program.ir import Atom, Op, Value
@@ -106,6 +107,7 @@ def _aligned(dim: Sliding, partner: int, step: int, reach: int) -> Halo | None:
     )
 
 
+@lru_cache(maxsize=4096)  # a step asks for each convolution some five times
 def unpadded_pairs(dim: Sliding) -> int:
     """Number of pairs of window element and output position that meet a real input element.
 
