@@ -93,10 +93,8 @@ def _joined(
     else:
         made = builder.all_gather(joined, 0, axes)
     origins[builder.ops[-1]] = replace(origins[first], num_values=count)
-    start = 0
-    for op, row in zip(group, rows, strict=True):
-        part = builder.slice(made, 1, start, start + row.shape[1])
-        start += row.shape[1]
+    columns = builder.columns(made, [row.shape[1] for row in rows])
+    for op, part in zip(group, columns, strict=True):
         _result(builder, part, op, parts)
         builder.ops[-1] = replace(builder.ops[-1], results=op.results)
     return builder.ops

@@ -141,6 +141,13 @@ class Builder:
             "slice", (x,), shape, x.dtype, dim=dim, start=start, limit=limit
         )
 
+    def columns(self, x: Atom, sizes: Sequence[int]) -> tuple[Value, ...]:
+        """The columns of a matrix, in groups of these sizes."""
+        parts = tuple([Value((x.shape[0], n), x.dtype) for n in sizes])
+        params = {"sizes": tuple(sizes)}
+        self.ops.append(Op("columns", (x,), parts, params, (), self.source))
+        return parts
+
     def concatenate(self, values: Sequence[Atom], dim: int) -> Value:
         """Values concatenated along `dim`."""
         first = values[0]
