@@ -27,6 +27,9 @@ from zoo.workload import check_numbers, sized
 
 ROTARY_BASE = 10_000.0
 
+QUERIES = 256
+"""Queries of a prompt whose scores are computed at a time."""
+
 Weights = Mapping[str, Array]
 
 
@@ -120,6 +123,21 @@ def _product(equation: str, x: Array, weights: Weights, name: str) -> Array:
     return y if scale is None else y * scale
 
 
+def attend_by_queries(q: Array, k: Array, v: Array) -> Array:
+    """Causal attention of a prompt, `QUERIES` at a time, so that fewer scores are kept."""
+    batch, sequence, *rest = q.shape
+    size = QUERIES if sequence % QUERIES == 0 else sequence
+    groups = q.reshape(batch, sequence // size, size, *rest)
+
+    def one(now: tuple[Array, Array]) -> Array:
+        start, own = now
+        return attend(own, k, v, causal_mask(start + jnp.arange(size), sequence))
+
+    starts = jnp.arange(0, sequence, size)
+    seen = jax.lax.map(one, (starts, jnp.moveaxis(groups, 1, 0)))
+    return jnp.moveaxis(seen, 0, 1).reshape(q.shape)
+
+
 def block(
     x: Array, weights: Weights, positions: Array, cache: Cache
 ) -> tuple[Array, Cache]:
@@ -135,13 +153,14 @@ def block(
     k, v = rotate(kv[0], table), kv[1]
     put = partial(jax.lax.dynamic_update_slice_in_dim, axis=1)
     cache = Cache(*(put(old, new, positions[0]) for old, new in zip(cache, (k, v))))
-    is_decoding = x.shape[1] == 1
-    keys = cache if is_decoding else Cache(k, v)
-    seen = attend(q, *keys, causal_mask(positions, keys.k.shape[1]))
+    if x.shape[1] == 1:
+        seen = attend(q, *cache, causal_mask(positions, cache.k.shape[1]))
+    else:
+        seen = attend_by_queries(q, k, v)
     hidden = jax.nn.silu(_product("bse,ef->bsf", heard, weights, "gate"))
     hidden = hidden * _product("bse,ef->bsf", heard, weights, "up")
     y = _product("bsnh,nhe->bse", seen, weights, "out")
-    return x + y + _product("bsf,fe->bse", hidden, weights, "down"), cache
+    return x + (y + _product("bsf,fe->bse", hidden, weights, "down")), cache
 
 
 def forward(
