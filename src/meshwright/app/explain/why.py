@@ -1,5 +1,7 @@
 """The reason for a collective: one sentence, and the decisions that led to it."""
 
+import math
+
 from meshwright.app.explain.names import ProgramNames, cause_chain, origin_of
 from meshwright.partitioner.lower import Origin
 from meshwright.partitioner.propagate import Conflict, Node, why_not
@@ -12,6 +14,8 @@ Why = tuple[str, tuple[str, ...]]
 def explain_collective(names: ProgramNames, op: Op, origin: Origin) -> Why:
     """The reason for one collective of a device program."""
     reason, chain = _explain_any(names, op, origin)
+    if origin.num_values > 1:
+        reason += _together_with(op, origin.num_values)
     if origin.is_overlapped:
         reason += "; in parts, each beside a part of the product (overlap)"
     return reason, chain
@@ -202,9 +206,13 @@ def _explain_reduction(names: ProgramNames, op: Op, origin: Origin, node: Node) 
         kinds = dict.fromkeys(n.op.kind for n in reversed(through) if n.op is not None)
         reason += f", carried through {', '.join(kinds)}"
     reason += f"; taken here for {_readers(names, op, origin)}"
-    if origin.num_scalars > 1:
-        reason += f", together with {origin.num_scalars - 1} more scalars"
     return reason, cause_chain(names, maker, axis)
+
+
+def _together_with(op: Op, count: int) -> str:
+    """`, together with 3 more scalars` for a collective of several values."""
+    is_scalars = math.prod(op.operands[0].shape) == count
+    return f", together with {count - 1} more {'scalars' if is_scalars else 'values'}"
 
 
 def _partial_source(

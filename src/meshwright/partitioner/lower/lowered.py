@@ -32,7 +32,7 @@ class Origin:
 
     value: its number in the graph. axes: the mesh axes of the collective. is_read:
     whether the collective prepares an operand of the node; otherwise it completes a
-    result. num_scalars: number of values that the collective reduces together; the
+    result. num_values: number of values that the collective reduces together; the
     origin is that of the first. is_overlapped: whether it is a permute of a product
     loop, which takes the place of the collective.
     """
@@ -41,7 +41,7 @@ class Origin:
     value: int
     axes: tuple[str, ...]
     is_read: bool
-    num_scalars: int = 1
+    num_values: int = 1
     is_overlapped: bool = False
 
 

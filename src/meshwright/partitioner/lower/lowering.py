@@ -11,6 +11,7 @@ reduce-scatter if all consumers want the same dim cut, otherwise by an all-reduc
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
+from meshwright.partitioner.lower.combined import combine_collectives
 from meshwright.partitioner.lower.lowered import Gather, Lowered, Origin, Workaround
 from meshwright.partitioner.lower.overlap import overlap_products
 from meshwright.partitioner.lower.reshard import local_shape
@@ -56,6 +57,7 @@ def lower(
     lowered = run_in_time(
         Lowered(program, state.mesh, inputs, stored, shared.origins, shared.stored)
     )
+    lowered = combine_collectives(lowered, state.combined)
     return replace(lowered, program=_worked_around(lowered.program, workarounds))
 
 

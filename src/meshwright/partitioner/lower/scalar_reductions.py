@@ -6,11 +6,12 @@ plan counts the collectives that really run.
 """
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from meshwright.machine import Mesh
 from meshwright.partitioner.lower.lowered import Origin
+from meshwright.partitioner.lower.waiting_ops import Combination, combine
 from meshwright.program.ir import Atom, Op, Value
 from meshwright.program.ops import COLLECTIVES, Builder
 
@@ -24,20 +25,19 @@ def combine_scalar_reductions(
     they depend on, and all of them before the first other op that depends on one. A
     combined all-reduce has the origin of its first part.
     """
-    pending = _Pending(mesh, origins)
-    for op in ops:
-        is_late = not pending.values.isdisjoint(op.operands)
-        if is_late and not _is_scalar(op):
-            pending.flush()
-            is_late = False
-        if is_late:
-            pending.wait(op)
-        elif op.kind == "all_reduce" and _is_one_element(op.operands[0]):
-            pending.reduce(op)
-        else:
-            pending.done.append(op)
-    pending.flush()
-    return tuple(pending.done)
+
+    def join(group: Sequence[Op]) -> Sequence[Op]:
+        return _joined(group, mesh, origins)
+
+    how = Combination(_key, _is_scalar, join, lambda op: math.inf)
+    return combine(ops, how)
+
+
+def _key(op: Op) -> object:
+    """Axes, monoid and dtype of an all-reduce of a scalar; `None` for other ops."""
+    if op.kind != "all_reduce" or not _is_one_element(op.operands[0]):
+        return None
+    return op.params["axes"], op.params["monoid"], op.results[0].dtype
 
 
 def _is_scalar(op: Op) -> bool:
@@ -51,55 +51,20 @@ def _is_one_element(value: Atom) -> bool:
     return math.prod(value.shape) == 1
 
 
-@dataclass
-class _Pending:
-    """Ops in their new order, and ops that wait to be written.
-
-    done: ops in their new order. values: results of the waiting ops. reductions:
-    waiting all-reduces, by axes, monoid and dtype. readers: waiting ops on scalars that
-    depend on them, in order.
-    """
-
-    mesh: Mesh
-    origins: dict[Op, Origin]
-    done: list[Op] = field(default_factory=list)
-    values: set[Atom] = field(default_factory=set)
-    reductions: dict[object, list[Op]] = field(default_factory=dict)
-    readers: list[Op] = field(default_factory=list)
-
-    def reduce(self, op: Op) -> None:
-        """Let an all-reduce wait, to be combined with later ones."""
-        (value,) = op.results
-        key = op.params["axes"], op.params["monoid"], value.dtype
-        self.reductions.setdefault(key, []).append(op)
-        self.values.add(value)
-
-    def wait(self, op: Op) -> None:
-        """Let an op wait that depends on a waiting op."""
-        self.readers.append(op)
-        self.values |= set(op.results)
-
-    def flush(self) -> None:
-        """Write all waiting ops."""
-        for group in self.reductions.values():
-            self.done += group if len(group) == 1 else self._combined(group)
-        self.done += self.readers
-        self.values.clear()
-        self.reductions.clear()
-        self.readers.clear()
-
-    def _combined(self, group: list[Op]) -> list[Op]:
-        """One all-reduce of a group's scalars, and slices that give the ops' results."""
-        first = group[0]
-        builder = Builder(self.mesh, source=first.source)
-        rows = [builder.reshape(op.operands[0], (1,)) for op in group]
-        joined = builder.concatenate(rows, 0)
-        summed = Value(joined.shape, joined.dtype)
-        combined = replace(first, operands=(joined,), results=(summed,))
-        builder.ops.append(combined)
-        self.origins[combined] = replace(self.origins[first], num_scalars=len(group))
-        for i, op in enumerate(group):
-            part = builder.slice(summed, 0, i, i + 1)
-            builder.reshape(part, op.results[0].shape)
-            builder.ops[-1] = replace(builder.ops[-1], results=op.results)
-        return builder.ops
+def _joined(
+    group: Sequence[Op], mesh: Mesh, origins: dict[Op, Origin]
+) -> Sequence[Op]:
+    """One all-reduce of a group's scalars, and slices that give the ops' results."""
+    first = group[0]
+    builder = Builder(mesh, source=first.source)
+    rows = [builder.reshape(op.operands[0], (1,)) for op in group]
+    joined = builder.concatenate(rows, 0)
+    summed = Value(joined.shape, joined.dtype)
+    combined = replace(first, operands=(joined,), results=(summed,))
+    builder.ops.append(combined)
+    origins[combined] = replace(origins[first], num_values=len(group))
+    for i, op in enumerate(group):
+        part = builder.slice(summed, 0, i, i + 1)
+        builder.reshape(part, op.results[0].shape)
+        builder.ops[-1] = replace(builder.ops[-1], results=op.results)
+    return builder.ops

@@ -79,6 +79,7 @@ class State:
     levels: axes along which all-reduces are written level by level.
     overlapped: (node, axes) of nodes whose collectives along these axes become product
         loops, if they are beside products.
+    combined: bytes up to which small collectives along some axes become one, by axes.
     """
 
     def __init__(
@@ -97,6 +98,7 @@ class State:
         self.settled: dict[tuple[int, str], bool] = {}
         self.kept: dict[int, tuple[tuple[str, ...], ...]] = {}
         self.overlapped: dict[tuple[int, tuple[str, ...]], bool] = {}
+        self.combined: dict[tuple[str, ...], int] = {}
         self.causes: dict[tuple[int, str], Cause] = {}
         self.conflicts: dict[tuple[int, str], Conflict] = {}
         self.tactic = ""
@@ -196,6 +198,10 @@ class State:
         """Let a node's collectives along `axes` run beside products, as product loops."""
         if (node, axes) not in self.overlapped:
             self._set(self.overlapped, (node, axes), True)
+
+    def combine(self, axes: tuple[str, ...], most_bytes: int) -> None:
+        """Let small collectives along `axes` run as one, up to `most_bytes` together."""
+        self._set(self.combined, axes, most_bytes)
 
     def block(self, node: Node, axis: str) -> None:
         """Forbid that an axis cuts a node; later tactics cannot cut it."""

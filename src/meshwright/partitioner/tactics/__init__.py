@@ -15,6 +15,7 @@ from meshwright.partitioner.tactics.by_levels import (
 from meshwright.partitioner.tactics.cut import CutOps, cut
 from meshwright.partitioner.tactics.data_parallel import data_parallel
 from meshwright.partitioner.tactics.expert_parallel import expert_parallel
+from meshwright.partitioner.tactics.inference import InferenceLayout, inference
 from meshwright.partitioner.tactics.megatron import megatron
 from meshwright.partitioner.tactics.pin import Pin, pin
 from meshwright.partitioner.tactics.pinned import pin_all
@@ -43,6 +44,7 @@ __all__ = [
     "ByLevels",
     "CutOps",
     "Decisions",
+    "InferenceLayout",
     "Pin",
     "Recompute",
     "Recorded",
@@ -59,6 +61,7 @@ __all__ = [
     "decisions_of",
     "expert_parallel",
     "fsdp",
+    "inference",
     "level_sizes",
     "megatron",
     "pin",

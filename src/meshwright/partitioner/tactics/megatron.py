@@ -39,11 +39,18 @@ def megatron(axis: str) -> AxisTactic:
 _MATMULS = ("dot_general", "ragged_dot_general")
 
 
-def _cut_pairs(work: Workspace, axis: str, tactic: str) -> None:
-    """Cut all pairs; each is propagated before the next is tried."""
+def cut_pairs(
+    work: Workspace, axis: str, tactic: str, most_moved: float = 1.0
+) -> list[Product]:
+    """All matmuls with weights, after all pairs among them were cut.
+
+    Each pair is propagated before the next is tried. most_moved: bytes of partial sums,
+    relative to the results that a cut divides, up to which it is made.
+    Raises `TacticError` if there is no pair.
+    """
     products = find_products(work, find_structure(work))
     products = [p for p in products if p.node.op and p.node.op.kind in _MATMULS]
-    search = _Search(work, axis, products, tactic)
+    search = _Search(work, axis, products, tactic, most_moved)
     pairs = [product for product in products if search.attempt(product)]
     torn = [r for p in products for r in _sliced_across_cuts(work, p, axis)]
     if not pairs:
@@ -56,6 +63,12 @@ def _cut_pairs(work: Workspace, axis: str, tactic: str) -> None:
             + (f"; {torn[0]}" if torn else "")
         )
     work.refusals += torn
+    return products
+
+
+def _cut_pairs(work: Workspace, axis: str, tactic: str) -> None:
+    """Cut all pairs, and note the work that stays whole."""
+    cut_pairs(work, axis, tactic)
     parts = work.mesh.size(axis)
     fewer = (
         f"an axis of fewer parts than the {parts} of {axis!r} may divide more, such as the "
@@ -108,20 +121,26 @@ class _TrialBytes:
     summed: int
     gathered: int
 
-    @property
-    def is_worth_it(self) -> bool:
-        """Whether a pair of matmuls is cut, and communicates no more bytes than it cuts."""
+    def is_worth_it(self, most_moved: float) -> bool:
+        """Whether a pair is cut, and communicates few bytes relative to what it cuts."""
         moved = self.closed + self.summed
-        return self.closed > 0 and not self.gathered and moved <= self.made
+        few = moved <= most_moved * self.made
+        return self.closed > 0 and not self.gathered and few
 
 
 class _Search:
     """Trials on one workspace; a cut that failed once is not tried again."""
 
     def __init__(
-        self, work: Workspace, axis: str, products: list[Product], tactic: str
+        self,
+        work: Workspace,
+        axis: str,
+        products: list[Product],
+        tactic: str,
+        most_moved: float,
     ) -> None:
         self.work = work
+        self.most_moved = most_moved
         self.axis = axis
         self.sub_axes = work.sub_axes[axis]
         self.tactic = tactic
@@ -140,10 +159,11 @@ class _Search:
                 continue
             mark = self.work.mark()
             cost, columns = self._try(seed)
-            if cost is not None and cost.is_worth_it and not cost.summed:
+            is_worth_it = cost is not None and cost.is_worth_it(self.most_moved)
+            if cost is not None and is_worth_it and not cost.summed:
                 return True
             self.work.rollback(mark)
-            if cost is None or not cost.is_worth_it:
+            if cost is None or not is_worth_it:
                 self.refused |= columns
             elif best is None or cost.summed < best[0]:
                 best = (cost.summed, seed)

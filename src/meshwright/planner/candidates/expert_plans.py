@@ -4,12 +4,14 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from meshwright.errors import MeshwrightError
 from meshwright.machine import Mesh
+from meshwright.partitioner.structure.structure import find_structure
 from meshwright.partitioner.tactics import (
     Tactic,
     Workspace,
     data_parallel,
     expert_parallel,
     fsdp,
+    inference,
     megatron,
     sequence_parallel,
     zero,
@@ -66,6 +68,26 @@ def expert_strategies(mesh: Mesh) -> Mapping[str, tuple[Tactic, ...]]:
             return {}
 
 
+def inference_strategies(mesh: Mesh) -> Mapping[str, tuple[Tactic, ...]]:
+    """Layouts of a decoder that is served, by name: those of Pope et al. (MLSys 2023)."""
+    axes = mesh.axes
+    layouts = ["weight_stationary_1d", "weight_stationary_2d", "weight_gathered_x"]
+    layouts += ["weight_gathered_xy", "weight_gathered_xyz"][: len(axes) - 1]
+    return {
+        f"{layout.replace('_', ' ')}, attention by {by}": (
+            inference(layout, axes, attention=by),
+        )
+        for layout in (layouts if len(axes) > 1 else ())
+        for by in ("heads", "batch")
+    }
+
+
+def is_served(work: Workspace) -> bool:
+    """Whether a program reads weights and updates none of them."""
+    params = find_structure(work).params
+    return bool(params) and set(params).isdisjoint(work.graph.ties.values())
+
+
 class ExpertPlans:
     """The expert strategies, each applied once per mesh and remembered.
 
@@ -102,8 +124,10 @@ class ExpertPlans:
     def _read_on(self, mesh: Mesh, model: IntegerProgram) -> Iterator[ExpertChoices]:
         given = self.space.given
         alone: Mapping[str, tuple[Tactic, ...]] = {AS_GIVEN: ()} if given else {}
-        applied = _AppliedTactics(self.space.start(mesh))
-        for name, tactics in {**alone, **expert_strategies(mesh)}.items():
+        start = self.space.start(mesh)
+        applied = _AppliedTactics(start)
+        served = inference_strategies(mesh) if is_served(start) else {}
+        for name, tactics in {**alone, **expert_strategies(mesh), **served}.items():
             try:
                 work = applied.switch_to(tactics)
             except MeshwrightError as error:

@@ -15,6 +15,7 @@ from meshwright.partitioner.tactics import Recompute
 from meshwright.planner.candidates.candidate import Candidate
 from meshwright.planner.candidates.proposal import FOUND
 from meshwright.planner.candidates.search_result import Spelling
+from meshwright.planner.driver.combining import combine, without_combining
 from meshwright.planner.driver.mesh_programs import SHORTEST_S
 from meshwright.planner.driver.proposing import experts_that_may_fit, propose
 from meshwright.planner.driver.recomputation import (
@@ -140,6 +141,7 @@ def _run_phases(state: SearchState) -> None:
         simulate_all(state, experts_that_may_fit(state))
     if best is not None:
         _solve_skipped(state)
+    combine(state)
     _spell(state)
     if best is not None:
         _simulate_unread(state)
@@ -174,7 +176,8 @@ def _simulate_unread(state: SearchState) -> None:
 def _spell(state: SearchState) -> None:
     """Search for ordinary tactics that give the best found plan, or a better one."""
     trials, budget, space = state.trials, state.budget, state.task.space
-    found = trials.best()
+    best = trials.best()
+    found = None if best is None else without_combining(state, best)
     if found is None or found.name != FOUND or not budget.has_time(_SPELLING):
         return
     # A plan of the program before a rewrite has other given tactics.
@@ -185,7 +188,7 @@ def _spell(state: SearchState) -> None:
     start, work = space.start(found.mesh), space.start(found.mesh)
     found.tactics[-1].apply(work)
     note = partial(budget.count, SPELL)
-    best: Candidate | None = None
+    spelled: Candidate | None = None
 
     for tactics in spellings(work, start, lambda: budget.clock() >= ends, note):
         if budget.clock() >= ends:  # the list may lack tactics
@@ -193,21 +196,21 @@ def _spell(state: SearchState) -> None:
         tried = trials.simulate(SPELLED, found.mesh, tactics)
         if tried.why_not:
             continue
-        if best is None or trials.order(tried) < trials.order(best):
-            best = tried
-        is_small = best.peak_memory_bytes <= _AS_GOOD * found.peak_memory_bytes
-        if is_small and best.step_time_s <= _AS_GOOD * found.step_time_s:
+        if spelled is None or trials.order(tried) < trials.order(spelled):
+            spelled = tried
+        is_small = spelled.peak_memory_bytes <= _AS_GOOD * found.peak_memory_bytes
+        if is_small and spelled.step_time_s <= _AS_GOOD * found.step_time_s:
             break
-    if best is not None and best.step_time_s > _MOST_SPELLED * found.step_time_s:
-        best = None
+    if spelled is not None and spelled.step_time_s > _MOST_SPELLED * found.step_time_s:
+        spelled = None
     # The report lists only the final tactics, not the attempts before them.
-    tactics = () if best is None else best.tactics
+    tactics = () if spelled is None else spelled.tactics
     trials.candidates[count:] = [
         c for c in trials.candidates[count:] if c.tactics == tactics
     ]
-    state.spelled = best and Spelling(
-        best.tactics,
-        tactics_as_code(best.tactics),
-        best.step_time_s,
-        best.peak_memory_bytes,
+    state.spelled = spelled and Spelling(
+        spelled.tactics,
+        tactics_as_code(spelled.tactics),
+        spelled.step_time_s,
+        spelled.peak_memory_bytes,
     )

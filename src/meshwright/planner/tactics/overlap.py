@@ -1,7 +1,8 @@
-"""`overlap`: a tactic that runs collectives beside the products that need them.
+"""`overlap`: a tactic that says how collectives run beside the rest of a step.
 
 The loops are those of `partitioner/lower/overlap.py`, and the cost gate is
-`predict/simulate/overlap_gate.py`.
+`predict/simulate/overlap_gate.py`. Small collectives are combined by
+`partitioner/lower/combined.py`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,10 +26,14 @@ class Overlap:
     before: y = all_gather(x); z = y @ w
     after: parts of x are permuted around the axis, each beside the product of the last
     machine: the machine on which a loop has to be faster; `None` for all loops.
+    products: whether to make loops at all.
+    combine_bytes: bytes up to which small collectives become one; 0 to leave them apart.
     """
 
     axis: str
     machine: Machine | str | None = None
+    products: bool = True
+    combine_bytes: int = 0
     kind = TacticKind.STRATEGY
     rewrite = None
 
@@ -42,6 +47,12 @@ class Overlap:
         A loop that the machine would run slower is a refusal of the plan.
         """
         axes = work.sub_axes[work.mesh.require(self.axis)]
+        if self.combine_bytes:
+            work.state.combine(axes, self.combine_bytes)
+        if self.products:
+            self._make_loops(work, axes)
+
+    def _make_loops(self, work: Workspace, axes: tuple[str, ...]) -> None:
         loops = _loops_by_node(work, axes)
         if not loops:
             raise TacticError(
@@ -81,10 +92,15 @@ class Overlap:
         return refused
 
     def __str__(self) -> str:
-        if self.machine is None:
-            return f"overlap({self.axis!r})"
-        name = self.machine if isinstance(self.machine, str) else self.machine.name
-        return f"overlap({self.axis!r}, machine={name!r})"
+        options = ""
+        if self.machine is not None:
+            name = self.machine if isinstance(self.machine, str) else self.machine.name
+            options += f", machine={name!r}"
+        if not self.products:
+            options += ", products=False"
+        if self.combine_bytes:
+            options += f", combine_bytes={self.combine_bytes}"
+        return f"overlap({self.axis!r}{options})"
 
     def __repr__(self) -> str:
         return as_code(self)
@@ -110,7 +126,13 @@ def _loops_by_node(
     return found
 
 
-def overlap(axis: str, *, machine: Machine | str | None = None) -> Overlap:
+def overlap(
+    axis: str,
+    *,
+    machine: Machine | str | None = None,
+    products: bool = True,
+    combine_bytes: int = 0,
+) -> Overlap:
     """Run collectives along an axis beside the products that need or make their values.
 
     An all-gather whose value a product reads first becomes a loop: while one part is
@@ -120,6 +142,10 @@ def overlap(axis: str, *, machine: Machine | str | None = None) -> Overlap:
     collectives, for instance `sequence_parallel` and `fsdp`.
     machine: only loops that are faster on this machine by the model are made; a name
         means one with as many devices as the mesh. By default all are made.
+    products: whether to make such loops.
+    combine_bytes: small collectives of a kind along the axis that do not depend on each
+        other become one, up to this many bytes together, since each takes at least the
+        latency of the links. 0 leaves them apart.
     When it is applied, it raises `TacticError` if there is nothing to overlap.
     """
     if not isinstance(axis, str):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -128,4 +154,13 @@ def overlap(axis: str, *, machine: Machine | str | None = None) -> Overlap:
         raise TacticError(
             f"overlap got machine={machine!r:.60}; wanted a machine or its name"
         )
-    return Overlap(axis, machine)
+    if isinstance(combine_bytes, bool) or combine_bytes < 0:
+        raise TacticError(
+            f"overlap got combine_bytes={combine_bytes!r}; wanted 0 or more bytes"
+        )
+    if not products and not combine_bytes:
+        raise TacticError(
+            "overlap got products=False and no combine_bytes, which leaves it nothing to "
+            "do; give the bytes up to which collectives are combined"
+        )
+    return Overlap(axis, machine, products, int(combine_bytes))

@@ -15,6 +15,7 @@ describe("cond", "remat", "scan", "while", traits=(Trait.REGION,))
 describe("scan", "while", traits=(Trait.LOOP,))
 describe(*COLLECTIVES, traits=(Trait.COLLECTIVE,))
 describe("all_reduce", "reduce_scatter", traits=(Trait.COLLECTIVE_REDUCTION,))
+describe("columns", traits=(Trait.STANDALONE,))
 
 
 @rule("debug_callback", "debug_print", "io_callback")

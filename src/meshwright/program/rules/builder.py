@@ -125,6 +125,11 @@ class Builder:
         """The elements in row-major order in another shape."""
         return self.emit("reshape", (x,), shape, x.dtype, shape=shape)
 
+    def transpose(self, x: Atom, permutation: tuple[int, ...]) -> Value:
+        """The value with its dims in the order of `permutation`."""
+        shape = tuple(x.shape[dim] for dim in permutation)
+        return self.emit("transpose", (x,), shape, x.dtype, permutation=permutation)
+
     def fence(self, x: Atom) -> Value:
         """The value behind an optimization barrier, which XLA does not simplify across."""
         return self.emit("optimization_barrier", (x,), x.shape, x.dtype)
@@ -135,6 +140,13 @@ class Builder:
         return self.emit(
             "slice", (x,), shape, x.dtype, dim=dim, start=start, limit=limit
         )
+
+    def columns(self, x: Atom, sizes: Sequence[int]) -> tuple[Value, ...]:
+        """The columns of a matrix, in groups of these sizes."""
+        parts = tuple([Value((x.shape[0], n), x.dtype) for n in sizes])
+        params = {"sizes": tuple(sizes)}
+        self.ops.append(Op("columns", (x,), parts, params, (), self.source))
+        return parts
 
     def concatenate(self, values: Sequence[Atom], dim: int) -> Value:
         """Values concatenated along `dim`."""

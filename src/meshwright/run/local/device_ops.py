@@ -159,6 +159,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "random_bits_window": random_bits_window,
     "broadcast_in_dim": lambda x, shape, dims: lax.broadcast_in_dim(x, shape, dims),
     "slice": lambda x, dim, start, limit: lax.slice_in_dim(x, start, limit, axis=dim),
+    "columns": lambda x, sizes: list(lax.split(x, sizes, 1)),
     "select_n": _select_n,
     "reduce": _reduce,
     "iota": lambda shape, dim, dtype: lax.broadcasted_iota(

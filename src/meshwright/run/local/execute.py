@@ -55,7 +55,8 @@ def _run_op(op: Op, operands: list[Any]) -> Sequence[Any]:
         params = {k: v for k, v in op.params.items() if k != "reason"}
         if op.kind == "iota":
             params["dtype"] = op.results[0].dtype
-        return [function_of(op.kind)(*operands, **params)]
+        result = function_of(op.kind)(*operands, **params)
+        return result if isinstance(result, list) else [result]
     primitive: Any = op.primitive
     params = primitive.get_bind_params(dict(without_kernel(op.params)))
     result = primitive.bind(*operands, **params)

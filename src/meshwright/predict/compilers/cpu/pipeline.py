@@ -80,4 +80,8 @@ CPU_BUFFERS = BufferPolicy(
     aliases_any_size=True,
 )
 
-CPU = Compiler("cpu", "cpu", frozenset(), PASSES, CPU_FUSION, CPU_BUFFERS)
+_UNCOMBINED = frozenset({"all_gather", "reduce_scatter"})
+"""Kinds that compiled programs of data parallelism and ZeRO keep apart; their all-reduces
+become one to three (XLA: `AllReduceCombiner`)."""
+
+CPU = Compiler("cpu", "cpu", frozenset(), PASSES, CPU_FUSION, CPU_BUFFERS, _UNCOMBINED)

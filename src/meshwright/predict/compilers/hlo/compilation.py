@@ -45,6 +45,8 @@ class Compiler:
     name: value of `Machine.compiler` that selects it.
     platform: name of the platform in JAX, "" if the compiler stands for no real one.
     async_collectives: kinds of collectives that run at the same time as computation.
+    uncombined: kinds of which it leaves small collectives apart, so that a program gains
+        by combining them itself.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Compiler:
     passes: tuple[Pass, ...]
     fusion: FusionPolicy
     buffers: BufferPolicy
+    uncombined: frozenset[str] = frozenset()
 
     @property
     def assigns_memory_spaces(self) -> bool:

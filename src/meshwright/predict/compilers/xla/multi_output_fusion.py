@@ -92,7 +92,8 @@ def merge_fusions(fusions: Sequence[Fusion]) -> tuple[Fusion, ...]:
 
     A fusion joins the last kernel over its shape that writes or reads one of its
     operands, if all its other operands are available before that kernel. No kernel has
-    two products.
+    two products. Collectives that are launched together (XLA: `AllReduceCombiner`) are
+    one kernel, which has the latency of one of them.
     """
     kernels: list[list[Fusion]] = []
     # The first kernel that can read a value: the one that writes its elements, or the
@@ -106,6 +107,8 @@ def merge_fusions(fusions: Sequence[Fusion]) -> tuple[Fusion, ...]:
         # A product cannot fuse what its own kernel makes.
         if extents is not None and fusion.kind is not FusionKind.PRODUCT:
             number = _kernel_to_join(fusion, extents, readable_from, last_touch)
+        if fusion.is_joined:
+            number = len(kernels) - 1
         if number is None:
             number = len(kernels)
             kernels.append([fusion])

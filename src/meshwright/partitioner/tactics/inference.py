@@ -1,0 +1,217 @@
+"""Layouts of a decoder's inference: which devices hold, gather and compute what.
+
+Pope et al., "Efficiently Scaling Transformer Inference", MLSys 2023. A weight [E, F] is
+stored cut by the first axis along E (d_model) and by the others along F (d_ff or heads).
+Weight-stationary layouts move activations to the weights. Weight-gathered layouts cut the
+tokens, and gather each weight where it is used.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from meshwright.errors import TacticError
+from meshwright.partitioner.propagate import Node
+from meshwright.partitioner.structure.products import Product, find_products
+from meshwright.partitioner.structure.structure import find_structure
+from meshwright.partitioner.structure.views import dim_of
+from meshwright.partitioner.structure.workspace import Sum, Workspace
+from meshwright.partitioner.tactics.data_parallel import data_parallel
+from meshwright.partitioner.tactics.megatron import cut_pairs
+from meshwright.partitioner.tactics.tactic import TacticKind, as_code
+from meshwright.program.ops import Trait, has_trait
+
+type Seed = tuple[str, Node, int | Sum]
+
+
+class Layout(Enum):
+    """Layouts of the feed-forward layer; the value is the number of axes of tokens."""
+
+    WEIGHT_STATIONARY_1D = "weight_stationary_1d"
+    WEIGHT_STATIONARY_2D = "weight_stationary_2d"
+    WEIGHT_GATHERED_X = "weight_gathered_x"
+    WEIGHT_GATHERED_XY = "weight_gathered_xy"
+    WEIGHT_GATHERED_XYZ = "weight_gathered_xyz"
+
+
+_TOKEN_AXES = {
+    Layout.WEIGHT_STATIONARY_1D: 0,
+    Layout.WEIGHT_STATIONARY_2D: 0,
+    Layout.WEIGHT_GATHERED_X: 1,
+    Layout.WEIGHT_GATHERED_XY: 2,
+    Layout.WEIGHT_GATHERED_XYZ: 3,
+}
+"""Number of mesh axes that cut the tokens."""
+
+_MOST_MOVED = 2.0
+"""Bytes of the sum that a pair leaves, relative to the result of its first product. The
+heads of PaLM 540B have 0.89 times as many elements as its model dim."""
+
+ATTENTION = ("heads", "batch")
+"""Dims by which attention and its cache can be cut."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class InferenceLayout:
+    """Cut the weights, tokens and attention of a decoder as a layout says.
+
+    before: x[B, E] @ up[E, F], gelu, @ down[F, E], all whole
+    after weight-stationary 2D: up and down cut on E along axes[0] and on F along the
+    rest; a sum along axes[0] between the products, and one along the rest after them
+    """
+
+    layout: Layout
+    along: tuple[str, ...]
+    attention: str = "heads"
+    kind = TacticKind.STRATEGY
+    rewrite = None
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        return self.along
+
+    def apply(self, work: Workspace) -> None:
+        """Cut tokens, then weights on E, then on F; `TacticError` if there are no pairs."""
+        for axis in self.along:
+            work.mesh.require(axis)
+        is_flat = self.layout is Layout.WEIGHT_STATIONARY_1D
+        outer = () if is_flat else self.along[:1]
+        inner = self.along if is_flat else self.along[1:]
+        decoder = _find_decoder(work, (*inner, *self.along)[0], str(self))
+        for axis in self.along[: _TOKEN_AXES[self.layout]]:
+            data_parallel(axis).apply(work)
+        by_batch = _batch_seeds(work, decoder, self.along) if self._is_by_batch else []
+        # What is gathered first is cut last.
+        for axis in outer:
+            work.cut([*decoder.wide, *by_batch], axis, str(self))
+        for axis in reversed(inner):
+            work.cut([*decoder.inner, *by_batch], axis, str(self))
+
+    @property
+    def _is_by_batch(self) -> bool:
+        return self.attention == "batch"
+
+    def __str__(self) -> str:
+        options = "" if self.attention == "heads" else f", attention={self.attention!r}"
+        return f"inference({self.layout.value!r}, {list(self.along)}{options})"
+
+    def __repr__(self) -> str:
+        return as_code(self)
+
+
+def inference(
+    layout: str, axes: str | Sequence[str], *, attention: str = "heads"
+) -> InferenceLayout:
+    """Lay a decoder out for inference: `inference("weight_stationary_2d", ["x", "y"])`.
+
+    layout: "weight_stationary_1d" cuts weights on d_ff and heads alone,
+        "weight_stationary_2d" also on d_model, along the first axis. "weight_gathered_x",
+        "weight_gathered_xy" and "weight_gathered_xyz" store weights as the 2-D layout,
+        cut the tokens along the first one, two or three axes, and gather each weight
+        along these where it is used.
+    axes: of the mesh, the one for d_model first.
+    attention: whether attention is cut by "heads" or by "batch". Multi-query attention
+        has one head of keys and values, which a cut by heads keeps on every device; by
+        batch, each device has the cache of its own sequences.
+    When it is applied, it raises `TacticError` if no pair of products is found.
+    """
+    known = [each.value for each in Layout]
+    if layout not in known:
+        raise TacticError(f"no layout {layout!r}; there are {', '.join(known)}")
+    if attention not in ATTENTION:
+        raise TacticError(
+            f"attention is {attention!r}; wanted {' or '.join(map(repr, ATTENTION))}"
+        )
+    along = (axes,) if isinstance(axes, str) else tuple(axes)
+    chosen = Layout(layout)
+    least = max(_TOKEN_AXES[chosen], 1 if chosen is Layout.WEIGHT_STATIONARY_1D else 2)
+    if len(along) < least or len(set(along)) < len(along):
+        raise TacticError(
+            f"{layout} got axes {list(along)}; wanted at least {least} different ones"
+        )
+    return InferenceLayout(chosen, along, attention)
+
+
+# -- what is cut ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Decoder:
+    """The dims of a decoder's weights, as seeds of cuts.
+
+    wide: those of d_model. inner: those of d_ff and heads.
+    """
+
+    wide: list[Seed]
+    inner: list[Seed]
+
+
+def _find_decoder(work: Workspace, axis: str, tactic: str) -> _Decoder:
+    """The dims that Megatron cuts by columns and rows, and the other dims of all weights."""
+    mark = work.mark()
+    cut_pairs(work, axis, tactic, _MOST_MOVED)
+    cut: dict[str, int] = {}
+    for path, node in zip(work.paths, work.graph.input_nodes, strict=True):
+        (value, dims) = node.outs[0]
+        factors = {work.state.factor_of[node.index].get(a) for a in work.sub_axes[axis]}
+        for dim, own in enumerate(dims):
+            if factors & {*own}:
+                cut[path] = dim
+    work.rollback(mark)
+    wide: list[Seed] = []
+    inner: list[Seed] = []
+    for product in find_products(work, find_structure(work)):
+        leaves = {f: product.leaf(work, f) for f in (*product.summed, *product.free)}
+        own = [f for f, s in leaves.items() if s is not None and cut.get(s[0]) == s[2]]
+        is_row = any(f in product.summed for f in own)
+        inner += _seeds(work, product, own)
+        wide += _seeds(work, product, product.free if is_row else product.summed)
+    return _Decoder(wide, inner)
+
+
+def _seeds(work: Workspace, product: Product, factors: Sequence[int]) -> list[Seed]:
+    """Seeds that cut factors of a weight: dims of its leaf, and of its product.
+
+    The product is a seed of its own, so that no other cut reaches it first.
+    """
+    node, found = product.node, list[Seed]()
+    for factor in factors:
+        leaf = product.leaf(work, factor)
+        if leaf is None:
+            continue
+        dim = dim_of(product.result[1], factor)
+        place = Sum(work.sums(node).index(factor)) if dim is None else dim
+        found += [leaf, (str(node.source), node, place)]
+    return found
+
+
+def _batch_seeds(
+    work: Workspace, decoder: _Decoder, axes: Sequence[str]
+) -> list[Seed]:
+    """Seeds that cut products of activations with each other, and caches, by the batch."""
+    del decoder
+    mark, axis = work.mark(), axes[0]
+    already = work.mark()
+    del already
+    data_parallel(axis).apply(work)
+    state, structure = work.state, find_structure(work)
+    params = sum(1 << i for i in structure.params)
+    seeds: list[Seed] = []
+    for node in work.graph.nodes:
+        factor = next(
+            (state.factor_of[node.index].get(a) for a in work.sub_axes[axis]), None
+        )
+        if factor is None or not _is_attention(node, structure.depends, params):
+            continue
+        dim = dim_of(node.outs[0][1], factor)
+        if dim is not None:
+            seeds.append((node.label, node, dim))
+    work.rollback(mark)
+    return seeds
+
+
+def _is_attention(node: Node, depends: Sequence[int], params: int) -> bool:
+    """Whether a node multiplies two values that both depend on more than weights."""
+    if node.op is None or not has_trait(node.op.kind, Trait.CONTRACTION):
+        return False
+    return all(depends[value] & ~params for value, _ in node.ins[:2])
