@@ -95,3 +95,7 @@ class RecipeError(MeshwrightError):
 
 class ReplicaError(MeshwrightError):
     """A replica failed, or replicas differ where they must be equal."""
+
+
+class ScheduleError(MeshwrightError):
+    """The pipeline schedule is malformed, deadlocks, or exceeds the memory of a device."""

@@ -1,0 +1,31 @@
+"""Schedules of pipelined steps: which submesh runs which task of which stage, in order.
+
+Input: numbers of stages and microbatches. Output: a `Schedule`, which is plain data; its
+verdict (`verify`), its times on an event clock (`simulate`), and its peak memory. Begin
+reading at `schedule.py`; `generators.py` has the schedules of the literature.
+"""
+
+from meshwright.predict.schedules.generators import (
+    SCHEDULES,
+    gpipe,
+    interleaved,
+    one_f_one_b,
+    zero_bubble,
+    zero_bubble_2,
+)
+from meshwright.predict.schedules.schedule import Schedule, Task, TaskKind
+from meshwright.predict.schedules.verify import peak_activations, verify
+
+__all__ = [
+    "SCHEDULES",
+    "Schedule",
+    "Task",
+    "TaskKind",
+    "gpipe",
+    "interleaved",
+    "one_f_one_b",
+    "peak_activations",
+    "verify",
+    "zero_bubble",
+    "zero_bubble_2",
+]
