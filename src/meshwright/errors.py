@@ -99,3 +99,7 @@ class ReplicaError(MeshwrightError):
 
 class ScheduleError(MeshwrightError):
     """The pipeline schedule is malformed, deadlocks, or exceeds the memory of a device."""
+
+
+class StageError(MeshwrightError):
+    """The step cannot be cut into these stages, or a stage failed while it ran."""

@@ -32,6 +32,12 @@ def lower(
     workarounds: rewrites that the later compiler needs, such as
         `predict.compilers.xla.workarounds.XLA_WORKAROUNDS`; applied in order.
     """
+    lowered = run_in_time(lower_unrolled(state, gather))
+    return replace(lowered, program=_worked_around(lowered.program, workarounds))
+
+
+def lower_unrolled(state: State, gather: Gather = Gather.SHARED) -> Lowered:
+    """The device program in which a sequential axis is still an axis of collectives."""
     graph = state.graph
     shared = Shared(state, gather)
     inputs = tuple(state.sharding_at(n, n.outs[0]) for n in graph.input_nodes)
@@ -53,10 +59,7 @@ def lower(
             lambda op: _is_overlapped(op, state, shared.origins),
         )
     stored = tuple(sharding for _, sharding in outputs)
-    lowered = run_in_time(
-        Lowered(program, state.mesh, inputs, stored, shared.origins, shared.stored)
-    )
-    return replace(lowered, program=_worked_around(lowered.program, workarounds))
+    return Lowered(program, state.mesh, inputs, stored, shared.origins, shared.stored)
 
 
 def _is_overlapped(op: Op, state: State, origins: Mapping[Op, Origin]) -> bool:

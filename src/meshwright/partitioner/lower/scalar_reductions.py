@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from meshwright.machine import Mesh
 from meshwright.partitioner.lower.lowered import Origin
+from meshwright.partitioner.parts import PartSource
 from meshwright.program.ir import Atom, Op, Value
 from meshwright.program.ops import COLLECTIVES, Builder
 
@@ -32,12 +33,17 @@ def combine_scalar_reductions(
             is_late = False
         if is_late:
             pending.wait(op)
-        elif op.kind == "all_reduce" and _is_one_element(op.operands[0]):
+        elif _is_between_devices(op, mesh) and _is_one_element(op.operands[0]):
             pending.reduce(op)
         else:
             pending.done.append(op)
     pending.flush()
     return tuple(pending.done)
+
+
+def _is_between_devices(op: Op, mesh: Mesh) -> bool:
+    """Whether an op is an all-reduce that takes time; sums over a loop are additions."""
+    return op.kind == "all_reduce" and mesh.sequential != op.params["axes"]
 
 
 def _is_scalar(op: Op) -> bool:
@@ -56,7 +62,7 @@ class _Pending:
     """Ops in their new order, and ops that wait to be written.
 
     done: ops in their new order. values: results of the waiting ops. reductions:
-    waiting all-reduces, by axes, monoid and dtype. readers: waiting ops on scalars that
+    waiting all-reduces, by axes, monoid, dtype and part of a pipelined step. readers: waiting ops on scalars that
     depend on them, in order.
     """
 
@@ -70,7 +76,8 @@ class _Pending:
     def reduce(self, op: Op) -> None:
         """Let an all-reduce wait, to be combined with later ones."""
         (value,) = op.results
-        key = op.params["axes"], op.params["monoid"], value.dtype
+        part = op.source.part if isinstance(op.source, PartSource) else None
+        key = op.params["axes"], op.params["monoid"], value.dtype, part
         self.reductions.setdefault(key, []).append(op)
         self.values.add(value)
 

@@ -1,0 +1,385 @@
+"""Device programs of the passes and updates of one stage, taken from a lowered step.
+
+The staged step is lowered as a whole, and each of its device ops belongs to a part, or to
+none: ops that do not depend on the microbatch run once before all microbatches, on every
+stage that reads their results. What one task computes and another task of the same stage
+reads, stays on the devices as it is, also a partial sum.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from meshwright.partitioner.lower import Lowered
+from meshwright.partitioner.parts import Part, PartKind, PartSource
+from meshwright.partitioner.stages.staged import TOTAL, Staged
+from meshwright.program.ir import Atom, Literal, Op, Program, Sharding, Value
+from meshwright.program.rewrite.dead_code import eliminate_dead_code
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Send:
+    """A value that one stage computes and another reads.
+
+    value: on the sender; received: on the receiver, in the receiver's lowering.
+    """
+
+    value: Value
+    received: Value
+    to: int
+    part: Part
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Total:
+    """A value added up over microbatches: its addend, and what the update reads."""
+
+    addend: Atom
+    result: Value
+    monoid: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LoweredStep:
+    """A lowered staged step, read: what each device op belongs to.
+
+    once: ops that depend on no microbatch. passes: ops of each pass, in order. updates:
+    ops that depend on totals, by stage. sends, totals: in order; `totals` by part.
+    shardings: of the values that are whole on the devices together: inputs, sends, outputs.
+    level: of a value that depends on totals, the number of sends between updates that it
+        depends on.
+    """
+
+    lowered: Lowered
+    once: tuple[Op, ...]
+    passes: Mapping[Part, tuple[Op, ...]]
+    updates: Mapping[tuple[int, int], tuple[Op, ...]]
+    sends: tuple[Send, ...]
+    totals: Mapping[Part, tuple[Total, ...]]
+    shardings: Mapping[Value, Sharding]
+    varying: frozenset[Value]
+    level: Mapping[Atom, int]
+
+
+def read_lowered(staged: Staged, lowered: Lowered) -> LoweredStep:
+    """What each device op of a lowered staged step belongs to."""
+    return _Reader(staged, lowered).read()
+
+
+@dataclass
+class _Reader:
+    staged: Staged
+    lowered: Lowered
+    once: list[Op] = field(default_factory=list)
+    passes: dict[Part, list[Op]] = field(default_factory=dict)
+    updates: dict[tuple[int, int], list[Op]] = field(default_factory=dict)
+    sends: list[Send] = field(default_factory=list)
+    totals: dict[Part, list[Total]] = field(default_factory=dict)
+    shardings: dict[Value, Sharding] = field(default_factory=dict)
+    place: dict[Atom, int] = field(default_factory=dict)
+    level: dict[Atom, int] = field(default_factory=dict)
+
+    def read(self) -> LoweredStep:
+        program, staged = self.lowered.program, self.staged
+        self.shardings.update(zip(program.inputs, self.lowered.inputs, strict=True))
+        for atom, sharding in zip(program.outputs, self.lowered.outputs, strict=True):
+            if isinstance(atom, Value):
+                self.shardings.setdefault(atom, sharding)
+        for i, value in enumerate(program.inputs):
+            if i in staged.slices or i == len(program.inputs) - 1:
+                self.place[value] = 0
+        sent = [op for op in staged.program.ops if op.kind == "send"]
+        for op in program.ops:
+            if op.kind == "send":
+                self._send(op, sent[int(str(op.params["index"]))])
+            elif op.kind == "tag" and str(op.params["name"]).startswith(TOTAL):
+                self._total(op)
+            else:
+                self._compute(op)
+        varying = frozenset(v for v in self.place if isinstance(v, Value))
+        return LoweredStep(
+            self.lowered,
+            tuple(self.once),
+            {part: tuple(ops) for part, ops in self.passes.items()},
+            {at: tuple(ops) for at, ops in sorted(self.updates.items())},
+            tuple(self.sends),
+            {part: tuple(totals) for part, totals in self.totals.items()},
+            self.shardings,
+            varying,
+            self.level,
+        )
+
+    def _send(self, op: Op, original: Op) -> None:
+        (value,), (received,) = op.operands, op.results
+        assert isinstance(value, Value), f"a literal is sent: {op}"
+        part = _part_of(op)
+        assert part is not None, f"the send of {value} belongs to no part"
+        sharding = self.lowered.stored[original.results[0]]
+        self.shardings[received] = self.shardings[value] = sharding
+        if value in self.place:
+            self.place[received] = self.place[value]
+        else:
+            self.level[received] = self.level.get(value, 0) + 1
+        stage = int(str(op.params["to"]))
+        self.sends.append(Send(value, received, stage, part))
+
+    def _total(self, op: Op) -> None:
+        part = _part_of(op)
+        assert part is not None, "a total belongs to no part"
+        monoid = str(op.params["name"]).removeprefix(TOTAL)
+        total = Total(op.operands[0], op.results[0], monoid)
+        self.totals.setdefault(part, []).append(total)
+        self.level[op.results[0]] = 0
+
+    def _compute(self, op: Op) -> None:
+        part = _part_of(op)
+        levels = [self.level[atom] for atom in op.operands if atom in self.level]
+        if levels:
+            assert part is not None, f"an op on totals belongs to no stage: {op}"
+            self.level.update(dict.fromkeys(op.results, max(levels)))
+            self.updates.setdefault((max(levels), part.stage), []).append(op)
+            return
+        places = [self.place[atom] for atom in op.operands if atom in self.place]
+        is_pass = part is not None and part.kind is not PartKind.UPDATE
+        if not places and not (is_pass and op.has_effect):
+            self.once.append(op)
+            return
+        assert part is not None, f"an op of a microbatch belongs to no pass: {op}"
+        self.place.update(dict.fromkeys(op.results, 0))
+        self.passes.setdefault(part, []).append(op)
+
+
+def _part_of(op: Op) -> Part | None:
+    return op.source.part if isinstance(op.source, PartSource) else None
+
+
+# -- programs --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Task:
+    """A device program of one stage; its inputs and outputs are values of the lowered step.
+
+    totals: by output that is a total so far, the input that it replaces. sources: the
+        source lines of its ops, for messages.
+    """
+
+    program: Program
+    totals: Mapping[int, int] = field(default_factory=dict[int, int])
+
+    @property
+    def inputs(self) -> tuple[Value, ...]:
+        return self.program.inputs
+
+    @property
+    def outputs(self) -> tuple[Atom, ...]:
+        return self.program.outputs
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StageTasks:
+    """The tasks of one stage.
+
+    before: runs once; its results include the totals before the first microbatch.
+    backward: `None` if the stage has no backward pass. input_gradient, weight_gradient:
+        the backward pass in two tasks, gradients that other stages wait for and the rest.
+    updates: by level; those of one level need sends from lower levels.
+    """
+
+    before: Task
+    forward: Task
+    backward: Task
+    input_gradient: Task
+    weight_gradient: Task
+    updates: Mapping[int, Task]
+
+
+def stage_tasks(step: LoweredStep, stage: int) -> StageTasks:
+    """The tasks of one stage of a lowered step."""
+    return _StageWriter(step, stage).tasks()
+
+
+@dataclass
+class _StageWriter:
+    step: LoweredStep
+    stage: int
+
+    def __post_init__(self) -> None:
+        step, stage = self.step, self.stage
+        self.forward = Part(PartKind.FORWARD, stage)
+        self.backward = Part(PartKind.BACKWARD, stage)
+        self.late = {lv: ops for (lv, s), ops in step.updates.items() if s == stage}
+        self.outside = {s.value for s in step.sends} | {*step.lowered.program.outputs}
+
+    def tasks(self) -> StageTasks:
+        step = self.step
+        forward = step.passes.get(self.forward, ())
+        backward = step.passes.get(self.backward, ())
+        inner, rest = self._split(backward)
+        groups = {
+            "forward": (forward, step.totals.get(self.forward, ())),
+            "backward": (backward, step.totals.get(self.backward, ())),
+        }
+        totals = groups["backward"][1]
+        in_inner = {value for op in inner for value in op.results}
+        split = (
+            [t for t in totals if t.addend in in_inner],
+            [t for t in totals if t.addend not in in_inner],
+        )
+        kept = self._read_by([forward, backward], [*groups["forward"][1], *totals])
+        tasks = {name: self._pass(ops, t, kept) for name, (ops, t) in groups.items()}
+        tasks["input_gradient"] = self._pass(inner, split[0], kept)
+        tasks["weight_gradient"] = self._pass(rest, split[1], kept)
+        before = self._before(kept, [*groups["forward"][1], *totals])
+        updates = {level: self._update(level) for level in sorted(self.late)}
+        return StageTasks(before, **tasks, updates=updates)
+
+    def _split(self, backward: Sequence[Op]) -> tuple[list[Op], list[Op]]:
+        """The ops that sends depend on, and the others."""
+        needed: set[Atom] = {s.value for s in self.step.sends}
+        inner: list[Op] = []
+        for op in reversed(backward):
+            if not needed.isdisjoint(op.results):
+                needed.update(op.operands)
+                inner.append(op)
+        taken = set(inner)
+        return inner[::-1], [op for op in backward if op not in taken]
+
+    def _read_by(
+        self, groups: Iterable[Sequence[Op]], totals: Iterable[Total]
+    ) -> set[Atom]:
+        read = {atom for ops in groups for op in ops for atom in op.operands}
+        return read | {total.addend for total in totals}
+
+    def _pass(
+        self, ops: Sequence[Op], totals: Sequence[Total], kept: Collection[Atom]
+    ) -> Task:
+        """A task of one microbatch, with the addition of its totals."""
+        made = {value for op in ops for value in op.results}
+        inside = self._inside(ops, totals)
+        wanted = [
+            v
+            for op in ops
+            for v in op.results
+            if v in self.outside or (v in kept and v not in inside)
+        ]
+        ops, inputs, outputs = list(ops), list[Value](), list[Atom](wanted)
+        ties: dict[int, int] = {}
+        read = dict.fromkeys(a for op in ops for a in op.operands)
+        read.update(dict.fromkeys(total.addend for total in totals))
+        inputs = [a for a in read if isinstance(a, Value) and a not in made]
+        inputs = [a for a in inputs if a not in self.step.lowered.program.constants]
+        for total in totals:
+            new = Value(total.result.shape, total.result.dtype)
+            ties[len(outputs)] = len(inputs)
+            inputs.append(total.result)
+            outputs.append(new)
+            kind = _combine(total)
+            ops.append(Op(kind, (total.result, total.addend), (new,)))
+        return Task(self._program(inputs, ops, outputs), ties)
+
+    def _inside(self, ops: Sequence[Op], totals: Sequence[Total]) -> set[Atom]:
+        """Results that no other task of the stage reads."""
+        mine = {value for op in ops for value in op.results}
+        step = self.step
+        tasks = [step.passes.get(self.forward, ()), step.passes.get(self.backward, ())]
+        chosen = set(ops)
+        others = {a for t in tasks for op in t if op not in chosen for a in op.operands}
+        parts = (self.forward, self.backward)
+        every = [t for part in parts for t in step.totals.get(part, ())]
+        addends = {total.addend for total in every if total not in totals}
+        return mine - others - addends
+
+    def _before(self, kept: Collection[Atom], totals: Sequence[Total]) -> Task:
+        """The task that runs before all microbatches; stage 0 also has outputs of them."""
+        kept = {*kept, *(self.outside if self.stage == 0 else ())}
+        ops = [*self._closure(kept)]
+        made = {value for op in ops for value in op.results}
+        outputs: list[Atom] = [v for op in ops for v in op.results if v in kept]
+        for total in totals:
+            ops += _start(total)
+            outputs.append(total.result)
+        read = dict.fromkeys(a for op in ops for a in op.operands)
+        inputs = [a for a in read if isinstance(a, Value) and a not in made]
+        given = set(self.step.lowered.program.inputs)
+        inputs = [a for a in inputs if a in given]
+        return Task(self._program(inputs, ops, outputs))
+
+    def _closure(self, wanted: Collection[Atom]) -> list[Op]:
+        """The ops that run once and on which `wanted` depend; effects run on stage 0."""
+        needed = set(wanted)
+        found: list[Op] = []
+        for op in reversed(self.step.once):
+            is_effect = op.has_effect and self.stage == 0
+            if is_effect or not needed.isdisjoint(op.results):
+                needed.update(op.operands)
+                found.append(op)
+        return found[::-1]
+
+    def _update(self, level: int) -> Task:
+        """The task of one level after all microbatches; what it needs once is computed."""
+        late = self.late[level]
+        read = {atom for op in late for atom in op.operands}
+        ops = [*self._closure(read), *late]
+        made = {value for op in ops for value in op.results}
+        later = {
+            a for lv, ops in self.late.items() if lv > level for o in ops
+            for a in o.operands
+        }  # fmt: skip
+        outputs: list[Atom] = [
+            v for op in late for v in op.results if v in self.outside or v in later
+        ]
+        order = dict.fromkeys(a for op in ops for a in op.operands)
+        inputs = [
+            a
+            for a in order
+            if isinstance(a, Value)
+            and a not in made
+            and a not in self.step.lowered.program.constants
+        ]
+        return Task(self._program(inputs, ops, outputs))
+
+    def _program(
+        self, inputs: Sequence[Value], ops: Sequence[Op], outputs: Sequence[Atom]
+    ) -> Program:
+        constants = self.step.lowered.program.constants
+        program = Program(tuple(inputs), tuple(ops), tuple(outputs), constants)
+        live = eliminate_dead_code(program)
+        return replace(live, inputs=tuple(inputs))
+
+
+_COMBINE = {
+    "sum": "add",
+    "max": "max",
+    "min": "min",
+    "prod": "mul",
+    "or": "or",
+    "and": "and",
+}
+"""The op that adds a microbatch to a total, by monoid."""
+
+
+def _combine(total: Total) -> str:
+    is_any = total.monoid == "sum" and total.result.dtype == "bool"
+    return "or" if is_any else _COMBINE[total.monoid]
+
+
+def _start(total: Total) -> list[Op]:
+    """Ops that compute a total before any microbatch: the monoid's neutral element."""
+    value = total.result
+    literal = Literal(_neutral(total.monoid, value.dtype), value.dtype)
+    params = {"shape": value.shape, "dims": ()}
+    return [Op("broadcast_in_dim", (literal,), (value,), params)]
+
+
+def _neutral(monoid: str, dtype: str) -> object:
+    if dtype == "bool":
+        return monoid in ("and", "prod", "min")
+    if monoid in ("max", "min"):
+        sign = -1 if monoid == "max" else 1
+        if "int" in dtype:
+            bits = int(dtype.lstrip("uint"))
+            lowest = 0 if dtype.startswith("u") else -(2 ** (bits - 1))
+            highest = 2**bits - 1 + lowest
+            return lowest if monoid == "max" else highest
+        return sign * float("inf")
+    return 1 if monoid == "prod" else 0
