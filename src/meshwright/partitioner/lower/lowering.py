@@ -126,9 +126,9 @@ def _lower_op(scope: Scope, op: Op) -> None:
         if isinstance(atom, Value)
         for axis in have[atom][1].partial
     }
+    scope.builder.source = op.source
     if read_partial:
         operands = _as_addends(scope, op, operands, read_partial)
-    scope.builder.source = op.source
     results = _apply(scope, op, operands, ends.shapes)
     factor_of = scope.state.factor_of[node.index]
     left = {axis for axis, factor in factor_of.items() if factor in rule.reductions}
