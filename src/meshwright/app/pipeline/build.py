@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 import jax
 import jax.numpy as jnp
 
+from meshwright.app.output.notices import warn_each
 from meshwright.app.pipeline.options import Options
-from meshwright.errors import MeshError, PlanError
+from meshwright.errors import MeshError, StageError, TacticError
 from meshwright.machine import Mesh
 from meshwright.partitioner.decide import Decided, apply_tactics, decide
 from meshwright.partitioner.lower import Gather
@@ -18,9 +19,12 @@ from meshwright.partitioner.stages import (
     LoweredStep,
     Microbatches,
     Staged,
+    StageTasks,
     cuts_at,
     even_cuts,
     find_microbatches,
+    flops_of,
+    has_marks,
     marked_cuts,
     read_lowered,
     stage_step,
@@ -30,7 +34,8 @@ from meshwright.partitioner.tactics import Tactic, data_parallel
 from meshwright.predict.compilers.xla.workarounds import XLA_WORKAROUNDS
 from meshwright.predict.schedules import Schedule
 from meshwright.program.capture import Captured
-from meshwright.program.ir import Literal
+from meshwright.program.ir import Atom, Literal
+from meshwright.program.rewrite.unroll import unroll_scans
 from meshwright.run.local import find_devices, jax_mesh
 from meshwright.run.pipeline import (
     Layout,
@@ -58,8 +63,39 @@ def find_step(captured: Captured, options: Options) -> Microbatches:
     """The microbatches of a captured step."""
     axis = Mesh({}, sequential={MICROBATCH: options.microbatches})
     tactic = data_parallel(MICROBATCH, options.batch or None)
-    work = apply_tactics(captured, axis, [tactic])
-    return find_microbatches(lower_unrolled(work.state))
+    try:
+        work = apply_tactics(captured, axis, [tactic])
+    except TacticError as error:
+        raise StageError(
+            f"the batch cannot be divided into {options.microbatches} microbatches: "
+            f"{error}"
+        ) from error
+    warn_each(work.warnings)
+    is_own = options.statistics == "microbatch"
+    return find_microbatches(lower_unrolled(work.state), is_own)
+
+
+def with_layers(captured: Captured, options: Options) -> Captured:
+    """The step with loops over layers written out, where a cut may fall into them.
+
+    A loop stays if it has little of the work of a stage, or if the user marks stages.
+    """
+    program, stages = captured.program, options.stages
+    if stages is None and has_marks(program.ops):
+        return captured
+    chosen = len(stages) + 1 if isinstance(stages, tuple) else stages
+    count = chosen or options.default_stages
+    flops = {op: flops_of(op) for op in program.ops}
+    share = sum(flops.values()) * _LITTLE / count
+    large = [op for op in program.ops if op.kind == "scan" and flops[op] > share]
+    if count == 1 or not large:
+        return captured
+    unrolled = as_primitives(unroll_scans(program, large))
+    return replace(captured, program=unrolled)
+
+
+_LITTLE = 0.25
+"""Share of a stage's work that a loop may have without being written out."""
 
 
 def choose_cuts(step: Microbatches, options: Options) -> Cuts:
@@ -69,21 +105,14 @@ def choose_cuts(step: Microbatches, options: Options) -> Cuts:
         return even_cuts(step, stages)
     if stages is not None:
         return cuts_at(step, stages)
-    if step_has_marks(step):
+    if has_marks(step.body):
         return marked_cuts(step)
     return even_cuts(step, options.default_stages)
 
 
-def step_has_marks(step: Microbatches) -> bool:
-    """Whether the user has marked stages."""
-    from meshwright.partitioner.stages.cuts import mark_of
-
-    inner = (each for op in step.body for body in op.bodies for each in body.walk())
-    return any(map(mark_of, (*step.body, *inner)))
-
-
 def stage(captured: Captured, options: Options) -> StagedStep:
     """The step in stages, partitioned by their tactics on their submeshes."""
+    captured = with_layers(captured, options)
     step = find_step(captured, options)
     cuts = choose_cuts(step, options)
     schedule = options.schedule_for(cuts.num_stages)
@@ -148,43 +177,39 @@ def place_submeshes(submeshes: Sequence[Mesh]) -> tuple[Mesh, ...]:
     )
 
 
+def stage_programs(step: StagedStep) -> list[tuple[LoweredStep, StageTasks]]:
+    """Of each stage, the lowered step that it is part of, and its tasks."""
+    read: dict[Decided, LoweredStep] = {}
+    found: list[tuple[LoweredStep, StageTasks]] = []
+    for number, decided in enumerate(step.decided):
+        if decided not in read:
+            read[decided] = read_lowered(step.staged, decided.lowered)
+        found.append((read[decided], stage_tasks(read[decided], number)))
+    return found
+
+
 def make_pipeline(step: StagedStep) -> PipelineExecutable:
     """The staged step on the devices of this process."""
     placed = place_submeshes(step.submeshes)
-    read: dict[Decided, LoweredStep] = {}
     stages: list[StageProgram] = []
-    for number, (name, decided) in enumerate(
-        zip(step.staged.cuts.names, step.decided, strict=True)
-    ):
-        if decided not in read:
-            read[decided] = read_lowered(step.staged, decided.lowered)
-        lowered = read[decided]
+    for number, (lowered, tasks) in enumerate(stage_programs(step)):
         mesh = placed[step.schedule.placement[number]]
         assert mesh.devices is not None
         devices = jax_mesh(lowered.lowered.mesh.over(mesh.devices))
         layout = Layout(devices, lowered.shardings)
-        tasks = stage_tasks(lowered, number)
+        name = step.staged.cuts.names[number]
         stages.append(StageProgram(name, number, lowered, tasks, layout))
-    return PipelineExecutable(
-        step.staged, tuple(stages), step.schedule, _output_stages(step, stages)
-    )
+    atoms = enumerate(step.staged.program.outputs)
+    outputs = tuple(_stage_of(atom, place, stages) for place, atom in atoms)
+    return PipelineExecutable(step.staged, tuple(stages), step.schedule, outputs)
 
 
-def _output_stages(step: StagedStep, stages: Sequence[StageProgram]) -> tuple[int, ...]:
-    """The stage that has each output: the one that computes it, or the first."""
-    found: list[int] = []
-    for place, atom in enumerate(step.staged.program.outputs):
-        owner = 0
-        if not isinstance(atom, Literal):
-            for program in stages:
-                mine = program.step.lowered.program.outputs[place]
-                tasks = program.tasks
-                every = (
-                    tasks.forward, tasks.backward, tasks.before, *tasks.updates.values()
-                )  # fmt: skip
-                if program.number and any(mine in task.outputs for task in every):
-                    owner = program.number
-        found.append(owner)
-    if len(found) != len(step.staged.program.outputs):
-        raise PlanError("an output belongs to no stage")
-    return tuple(found)
+def _stage_of(atom: Atom, place: int, stages: Sequence[StageProgram]) -> int:
+    """The stage that computes an output, or the first if all of them could."""
+    if isinstance(atom, Literal):
+        return 0
+    for program in reversed(stages):
+        mine = program.step.lowered.program.outputs[place]
+        if any(mine in task.outputs for task in program.tasks.every):
+            return program.number
+    return 0

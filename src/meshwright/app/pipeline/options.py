@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from meshwright.errors import PlanError, did_you_mean
@@ -64,6 +64,11 @@ class Options:
         chunks = 2 if self.schedule == "interleaved" else 1
         return chunks * len(self.submeshes)
 
+    def on_one_device(self) -> Options:
+        """One stage on one device, with the same microbatches and statistics."""
+        mesh = (Mesh({"all": 1}),)
+        return replace(self, submeshes=mesh, tactics=(), stages=1, schedule="gpipe")
+
     def schedule_for(self, num_stages: int) -> Schedule:
         """The verified schedule of that many stages.
 
@@ -94,7 +99,9 @@ def as_submeshes(mesh: Any) -> tuple[Mesh, ...]:
     Their devices follow each other, in the order of the mesh or of the process.
     """
     if isinstance(mesh, Sequence) and not isinstance(mesh, str):
-        return _consecutive([each if isinstance(each, Mesh) else Mesh(each) for each in mesh])
+        return _consecutive(
+            [each if isinstance(each, Mesh) else Mesh(each) for each in mesh]
+        )
     whole = mesh if isinstance(mesh, Mesh) else Mesh(mesh)
     whole.require_spatial("a pipeline has its own loop over microbatches")
     if STAGE not in whole.axes:
@@ -120,7 +127,9 @@ def as_submeshes(mesh: Any) -> tuple[Mesh, ...]:
 
 def _consecutive(meshes: Sequence[Mesh]) -> tuple[Mesh, ...]:
     if not meshes:
-        raise PlanError("a pipeline has no submeshes; give one for each group of stages")
+        raise PlanError(
+            "a pipeline has no submeshes; give one for each group of stages"
+        )
     for mesh in meshes:
         mesh.require_spatial("a pipeline has its own loop over microbatches")
     return tuple(meshes)

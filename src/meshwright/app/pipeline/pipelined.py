@@ -8,9 +8,11 @@ from typing import Any
 
 import jax
 
-from meshwright.app.check.report import CheckReport
+from meshwright.app.check.check import check_outputs
+from meshwright.app.check.report import CheckReport, tolerance_of
 from meshwright.app.partition import Partitioned, partition
 from meshwright.app.pipeline.build import StagedStep, make_pipeline, stage
+from meshwright.app.pipeline.describe import make_plan
 from meshwright.app.pipeline.options import (
     Options,
     ScheduleChoice,
@@ -18,8 +20,10 @@ from meshwright.app.pipeline.options import (
     as_submeshes,
     checked_tactics,
 )
+from meshwright.app.pipeline.plan import PipelinePlan
 from meshwright.app.step.specialized import Specialized
 from meshwright.machine import Mesh
+from meshwright.program.analysis.narrowest_floats import narrowest_floats
 from meshwright.program.capture.arguments import Names, Numbers, require_arrays
 from meshwright.run.pipeline import PipelineExecutable
 
@@ -104,11 +108,27 @@ class Pipelined:
         """The stages for these arguments, before anything is compiled."""
         return self._stages(self.alone.specialize(args, kwargs)[0])
 
+    def plan(self, *args: Any, **kwargs: Any) -> PipelinePlan:
+        """The plan for these arguments, which are arrays or `ShapeDtypeStruct`s."""
+        return make_plan(self.stage(*args, **kwargs))
+
     def check(self, *args: Any, **kwargs: Any) -> CheckReport:
-        """Compare all outputs with those of the original on one device."""
+        """Compare all outputs with those of the original on one device.
+
+        With statistics="microbatch" the original is the step on one device, microbatch
+        after microbatch.
+        """
         specialized, leaves = self.alone.specialize(args, kwargs)
         require_arrays(specialized.captured.paths, leaves)
-        return specialized.check_run(self._executable(specialized), leaves)
+        run = self._executable(specialized)
+        if self.options.statistics == "whole":
+            return specialized.check_run(run, leaves)
+        one = self.options.on_one_device()
+        alone = make_pipeline(stage(specialized.captured, one))
+        captured = specialized.captured
+        rounding = narrowest_floats(captured.program, tolerance_of)
+        compared = captured.out_paths, lambda *each: alone(each), run
+        return check_outputs(*compared, leaves, rounding)
 
     def _stages(self, specialized: Specialized) -> StagedStep:
         if specialized not in self._staged:

@@ -16,12 +16,14 @@ from meshwright.partitioner.stages.cuts import (
     cuts_at,
     even_cuts,
     forward_program,
+    has_marks,
     marked_cuts,
 )
 from meshwright.partitioner.stages.microbatches import (
     MICROBATCH,
     Microbatches,
     find_microbatches,
+    flops_of,
 )
 from meshwright.partitioner.stages.staged import Staged, stage_step
 from meshwright.partitioner.stages.tasks import (
@@ -44,7 +46,9 @@ __all__ = [
     "cuts_at",
     "even_cuts",
     "find_microbatches",
+    "flops_of",
     "forward_program",
+    "has_marks",
     "marked_cuts",
     "read_lowered",
     "stage_step",

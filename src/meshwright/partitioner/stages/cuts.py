@@ -83,6 +83,12 @@ def mark_of(op: Op) -> str:
     return name.removeprefix(MARK) if name.startswith(MARK) else ""
 
 
+def has_marks(ops: Sequence[Op]) -> bool:
+    """Whether the user has marked stages, also inside of loops."""
+    inner = (each for op in ops for body in op.bodies for each in body.walk())
+    return any(map(mark_of, (*ops, *inner)))
+
+
 def _require_outside(step: Microbatches) -> None:
     """Raise `StageError` for a mark in a loop, branch or rematted region."""
     for op in step.body:

@@ -18,6 +18,7 @@ from meshwright.partitioner.lower.time_stages import (
     find_stages,
     reads_position,
 )
+from meshwright.partitioner.stages.statistics import with_own_statistics
 from meshwright.program.analysis.executions import op_executions
 from meshwright.program.ir import Atom, Op, Program, Value
 from meshwright.program.ops import work_of
@@ -53,13 +54,18 @@ class Microbatches:
     num_microbatches: int
 
 
-def find_microbatches(lowered: Lowered) -> Microbatches:
+def find_microbatches(lowered: Lowered, own_statistics: bool = False) -> Microbatches:
     """The step of a program that was lowered along the sequential axis `MICROBATCH`.
 
+    own_statistics: whether sums in the middle of the step are over one microbatch.
     Raises `StageError` with the source line of a value that needs all microbatches in
     the middle of the step.
     """
     alone = separate(lowered, MICROBATCH)
+    if own_statistics:
+        length = lowered.mesh.size(MICROBATCH)
+        program = with_own_statistics(alone.program, MICROBATCH, length)
+        alone = replace(alone, program=program)
     stages = find_stages(alone.program, MICROBATCH)
     main = _main_loop(stages)
     _require_one_loop(stages, main)
@@ -165,10 +171,11 @@ class _Reading:
         operand = op.operands[0] if op.operands else None
         if op.kind == "all_slice" and operand in self.number:
             place = self.number[operand], int(str(op.params["dim"]))  # pyright: ignore[reportArgumentType]
-            first = {place: value for value, place in self.slices.items()}.get(place)
-            self.slices.setdefault(op.results[0], place)
-            if first is not None:
-                del self.slices[op.results[0]]
+            same = (v for v, other in self.slices.items() if other == place)
+            first = next(same, None)
+            if first is None:
+                self.slices[op.results[0]] = place
+            else:
                 self.known[op.results[0]] = first
             return ()
         if reads_position(op, MICROBATCH):

@@ -72,9 +72,7 @@ def _backward_ends(
     return ends
 
 
-def _bounds(
-    op: Op, touched: dict[Atom, _Touch], num_stages: int
-) -> tuple[int, int]:
+def _bounds(op: Op, touched: dict[Atom, _Touch], num_stages: int) -> tuple[int, int]:
     """The lowest and highest stage whose forward values an op reads; all if unknown."""
     reads = [touched[atom] for atom in op.operands if atom in touched]
     low = max((touch.low for touch in reads), default=0)
@@ -100,14 +98,15 @@ def _move_up(
     for op in backward:
         if op not in ending:
             continue
-        earliest = num_stages
-        for atom in op.operands:
-            made = producer.get(atom) if isinstance(atom, Value) else None
-            if made is not None and place[made] >= num_stages:
-                earliest = max(earliest, place[made])
-            elif atom in touched:
-                earliest = max(earliest, last - touched[atom].high)
-        place[op] = min(place[op], earliest)
+        earliest = [
+            place[made]
+            for atom in op.operands
+            if isinstance(atom, Value) and (made := producer.get(atom)) is not None
+            if place[made] >= num_stages
+        ]
+        if earliest:
+            earliest += [last - touched[a].high for a in op.operands if a in touched]
+            place[op] = min(place[op], max(earliest))
 
 
 def _only_ending(step: Microbatches, backward: Sequence[Op]) -> set[Op]:

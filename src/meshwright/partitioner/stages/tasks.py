@@ -192,6 +192,14 @@ class StageTasks:
     weight_gradient: Task
     updates: Mapping[int, Task]
 
+    @property
+    def every(self) -> tuple[Task, ...]:
+        """All tasks; a schedule runs the backward pass whole, or its two halves."""
+        return (
+            self.before, self.forward, self.backward, self.input_gradient,
+            self.weight_gradient, *self.updates.values(),
+        )  # fmt: skip
+
 
 def stage_tasks(step: LoweredStep, stage: int) -> StageTasks:
     """The tasks of one stage of a lowered step."""

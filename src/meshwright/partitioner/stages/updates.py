@@ -18,8 +18,10 @@ def split_sums(step: Microbatches, place: Mapping[Op, int]) -> Microbatches:
     A weight of two stages (a tied embedding) would otherwise have its gradients sent and
     added for every microbatch.
 
-        before, per microbatch: %g = add %a, %b;   after: sum(%g)
-        after:                                     after: add sum(%a), sum(%b)
+        before, of each microbatch: %g = add %a, %b;   after all: sum(%g)
+        now, after all: add sum(%a), sum(%b)
+
+    So are the gradients of layers that are joined to that of a stack.
     """
     producer = {value: op for op in step.body for value in op.results}
     readers: dict[Atom, int] = {}
@@ -54,8 +56,9 @@ def split_sums(step: Microbatches, place: Mapping[Op, int]) -> Microbatches:
 def _joins(
     total: Op, made: Op, producer: Mapping[Value, Op], place: Mapping[Op, int]
 ) -> bool:
-    """Whether an op adds values of different passes, and only its total is read."""
-    if total.params["monoid"] != "sum" or not has_trait(made.kind, Trait.ADDS):
+    """Whether an op adds or joins values of different passes, and its total is read."""
+    is_linear = has_trait(made.kind, Trait.ADDS) or has_trait(made.kind, Trait.JOINS)
+    if total.params["monoid"] != "sum" or not is_linear:
         return False
     makers = [producer.get(a) if isinstance(a, Value) else None for a in made.operands]
     if None in makers:
@@ -63,9 +66,7 @@ def _joins(
     return len({place[op] for op in makers if op is not None}) > 1
 
 
-def find_stages_after(
-    after: Sequence[Op], homes: Mapping[Value, int]
-) -> dict[Op, int]:
+def find_stages_after(after: Sequence[Op], homes: Mapping[Value, int]) -> dict[Op, int]:
     """The stage of each op that runs once, after all microbatches.
 
     homes: the stages of sums over microbatches. An op runs where most bytes of its

@@ -53,8 +53,12 @@ class PipelineExecutable:
             self._release(stages[task.stage], task, kept)
         for values in stages:
             totals = values.program.step.totals.items()
-            mine = [t for part, each in totals if part.stage == values.program.number
-                    for t in each]
+            mine = [
+                t
+                for part, each in totals
+                if part.stage == values.program.number
+                for t in each
+            ]
             self._hand_on(stages, values, {total.result for total in mine})
         levels = {level for p in self.stages for level in p.tasks.updates}
         for level in sorted(levels):

@@ -44,12 +44,9 @@ class StageProgram:
     @cached_property
     def read(self) -> Collection[Value]:
         """The values that some task of the stage reads."""
-        tasks = self.tasks
-        every = (
-            tasks.before, tasks.forward, tasks.backward, tasks.input_gradient,
-            tasks.weight_gradient, *tasks.updates.values(),
-        )  # fmt: skip
-        return dict.fromkeys(value for task in every for value in task.inputs)
+        return dict.fromkeys(
+            value for task in self.tasks.every for value in task.inputs
+        )
 
 
 @dataclass(eq=False)
@@ -62,9 +59,7 @@ class StageValues:
 
     program: StageProgram
     once: dict[Atom, Any] = field(default_factory=dict[Atom, Any])
-    of: dict[int, dict[Atom, Any]] = field(
-        default_factory=dict[int, dict[Atom, Any]]
-    )
+    of: dict[int, dict[Atom, Any]] = field(default_factory=dict[int, dict[Atom, Any]])
 
     def run_once(self, task: Task, what: str) -> None:
         """Run a task that no microbatch has."""

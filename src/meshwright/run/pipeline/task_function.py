@@ -46,9 +46,7 @@ def task_function(task: Task, layout: Layout) -> Callable[..., tuple[Any, ...]]:
     def on_device(*given: Any) -> tuple[Any, ...]:
         local = [x[0] if s else x for x, s in zip(given, inputs, strict=True)]
         results = run_program(task.program, local)
-        return tuple(
-            x[None] if s else x for x, s in zip(results, outputs, strict=True)
-        )
+        return tuple(x[None] if s else x for x, s in zip(results, outputs, strict=True))
 
     # A total so far is an output of the kind of the input that it replaces.
     for output, given in task.totals.items():
