@@ -103,8 +103,8 @@ class PipelinePlan:
         count = self.schedule.num_submeshes
         return (
             f"{self.name or 'step'}: {len(self.stages)} stages on {count} submeshes, "
-            f"{self.num_microbatches} microbatches; bytes are those of one device, kept and "
-            "sent of one microbatch"
+            f"{self.num_microbatches} microbatches; bytes are those of one device, kept "
+            "and sent of one microbatch"
         )
 
     def __str__(self) -> str:

@@ -62,8 +62,8 @@ class _Pending:
     """Ops in their new order, and ops that wait to be written.
 
     done: ops in their new order. values: results of the waiting ops. reductions:
-    waiting all-reduces, by axes, monoid, dtype and part of a pipelined step. readers: waiting ops on scalars that
-    depend on them, in order.
+    waiting all-reduces, by axes, monoid, dtype and part of a pipelined step. readers:
+    waiting ops on scalars that depend on them, in order.
     """
 
     mesh: Mesh

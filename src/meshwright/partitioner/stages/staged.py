@@ -10,9 +10,9 @@ so that ordinary tactics partition it. Two identities are new in it:
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from meshwright.partitioner.parts import Part, PartKind, PartSource, part_at
 from meshwright.partitioner.stages.cuts import Cuts
 from meshwright.partitioner.stages.microbatches import Microbatches
-from meshwright.partitioner.parts import Part, PartKind, PartSource, part_at
 from meshwright.partitioner.stages.passes import find_places
 from meshwright.partitioner.stages.updates import find_stages_after, split_sums
 from meshwright.program.ir import Atom, Op, Program, Value
