@@ -14,17 +14,31 @@ from meshwright.predict.schedules.generators import (
     zero_bubble_2,
 )
 from meshwright.predict.schedules.schedule import Schedule, Task, TaskKind
+from meshwright.predict.schedules.simulate import (
+    Simulation,
+    StageBytes,
+    StageTimes,
+    TaskSpan,
+    peak_bytes,
+    simulate,
+)
 from meshwright.predict.schedules.verify import peak_activations, verify
 
 __all__ = [
     "SCHEDULES",
     "Schedule",
+    "Simulation",
+    "StageBytes",
+    "StageTimes",
     "Task",
     "TaskKind",
+    "TaskSpan",
     "gpipe",
     "interleaved",
     "one_f_one_b",
     "peak_activations",
+    "peak_bytes",
+    "simulate",
     "verify",
     "zero_bubble",
     "zero_bubble_2",

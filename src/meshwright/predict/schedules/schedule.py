@@ -64,7 +64,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """The tasks of each submesh, in the order in which it runs them.
+    r"""The tasks of each submesh, in the order in which it runs them.
 
     orders: per submesh, its tasks.
     placement: per stage, the number of its submesh. Several stages may share a submesh
@@ -74,7 +74,7 @@ class Schedule:
     backward task (or an input-gradient and a weight-gradient task) on the stage's submesh.
     `verify` says whether the order can run.
 
-    >>> print(Schedule.parse("F0.0 F0.1 B0.0 B0.1\\nF1.0 B1.0 F1.1 B1.1"))
+    >>> print(Schedule.parse("F0.0 F0.1 B0.0 B0.1\nF1.0 B1.0 F1.1 B1.1"))
     F0.0 F0.1 B0.0 B0.1
     F1.0 B1.0 F1.1 B1.1
     """
