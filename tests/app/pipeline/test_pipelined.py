@@ -40,10 +40,10 @@ def test_two_stages_on_data_and_model_equal_the_step_on_one_device():
     assert "model" in str(second.spec)
 
 
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(
     schedule=st.sampled_from(sorted(SCHEDULES)),
-    microbatches=st.sampled_from([4, 8]),
+    microbatches=st.sampled_from([2, 4]),
     cuts=st.sets(st.integers(1, 20), min_size=3, max_size=3),
 )
 def test_any_cuts_and_any_schedule_equal_the_whole_step(schedule, microbatches, cuts):
@@ -153,6 +153,27 @@ def test_a_schedule_that_deadlocks_is_refused_before_it_runs():
     step = mw.pipeline(train_step, {"stage": 2}, microbatches=2, schedule=stuck)
     with pytest.raises(ScheduleError, match=r"stage 1, microbatch 1 \(F1.1\)"):
         step(PARAMS, BATCH)
+
+
+def test_a_schedule_that_exceeds_memory_is_refused_before_it_runs():
+    options = {"microbatches": 4, "schedule": "gpipe"}
+    step = mw.pipeline(train_step, {"stage": 2}, memory=30_000, **options)
+    with pytest.raises(ScheduleError, match=r"stage \d needs .* at microbatch \d"):
+        step(PARAMS, BATCH)
+    with pytest.raises(PlanError, match="memory is .much."):
+        mw.pipeline(train_step, {"stage": 2}, memory="much")
+
+
+def test_a_plan_on_a_machine_says_the_time_of_a_step_and_its_bubbles():
+    step = mw.pipeline(train_step, {"stage": 2, "data": 2}, DATA, microbatches=4)
+    plan = step.plan(PARAMS, BATCH).on("a100-80g")
+    assert plan.figures is not None
+    assert plan.figures.step_time_s > 4 * max(plan.figures.forward_s)
+    assert 0 < plan.figures.bubble_fraction < 1
+    again = PipelinePlan.from_json(plan.to_json())
+    assert again == plan
+    with pytest.raises(PlanError, match="no programs to simulate"):
+        again.on("a100-80g")
 
 
 def test_microbatches_that_do_not_divide_the_batch_are_refused():

@@ -16,7 +16,7 @@ def make_plan(step: StagedStep) -> PipelinePlan:
         _stage_plan(step, number, lowered, tasks)
         for number, (lowered, tasks) in enumerate(stage_programs(step))
     )
-    return PipelinePlan(step.captured.name, stages, step.schedule)
+    return PipelinePlan(step.captured.name, stages, step.schedule, step=step)
 
 
 def _stage_plan(
@@ -38,6 +38,9 @@ def _stage_plan(
         devices * _flops(tasks.backward),
         _bytes(once & (read | {*tasks.before.outputs})),
         _bytes(inside & {*tasks.backward.inputs}),
+        _bytes(
+            {*tasks.weight_gradient.inputs} & {*inside, *tasks.input_gradient.outputs}
+        ),
         _bytes({s.value for s in sends}),
         max(map(_working_bytes, (*passes, *tasks.updates.values()))),
     )

@@ -28,6 +28,7 @@ class Options:
         the step, or else one stage per submesh.
     batch: patterns of the leaves that contain the batch; all data if there is none.
     statistics: "whole" or "microbatch", what sums in the middle of the step are over.
+    memory_bytes: the most that a device may hold, if that is limited.
     """
 
     submeshes: tuple[Mesh, ...]
@@ -37,6 +38,7 @@ class Options:
     schedule: ScheduleChoice
     batch: tuple[str, ...]
     statistics: str
+    memory_bytes: float | None = None
 
     def __post_init__(self) -> None:
         count = self.microbatches

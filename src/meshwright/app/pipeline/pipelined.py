@@ -23,6 +23,7 @@ from meshwright.app.pipeline.options import (
 from meshwright.app.pipeline.plan import PipelinePlan
 from meshwright.app.step.specialized import Specialized
 from meshwright.machine import Mesh
+from meshwright.machine.memory_size import memory_bytes
 from meshwright.program.analysis.narrowest_floats import narrowest_floats
 from meshwright.program.capture.arguments import Names, Numbers, require_arrays
 from meshwright.run.pipeline import PipelineExecutable
@@ -38,6 +39,7 @@ def pipeline(  # noqa: PLR0913  the options of `partition` and of a pipeline
     schedule: ScheduleChoice = "1f1b",
     batch: str | Sequence[str] | None = None,
     statistics: str = "whole",
+    memory: float | str | None = None,
     static_argnums: Numbers = None,
     static_argnames: Names = None,
 ) -> Pipelined:
@@ -58,6 +60,8 @@ def pipeline(  # noqa: PLR0913  the options of `partition` and of a pipeline
     batch: patterns of the leaves that contain the batch, as in `data_parallel`.
     statistics: what sums over the batch in the middle of a step, as of a batch norm, are
         over: "whole" refuses them, "microbatch" takes them over each microbatch.
+    memory: bytes of a device, such as "16GiB"; a schedule that would need more raises
+        `ScheduleError` before it runs, with the stage and the microbatch.
     static_*: as in `jax.jit`.
     """
     submeshes = as_submeshes(mesh)
@@ -71,6 +75,7 @@ def pipeline(  # noqa: PLR0913  the options of `partition` and of a pipeline
         schedule,
         patterns,
         statistics,
+        None if memory is None else memory_bytes(memory),
     )
     alone = partition(
         fn,
@@ -138,5 +143,7 @@ class Pipelined:
     def _executable(self, specialized: Specialized) -> PipelineExecutable:
         if specialized not in self._executables:
             staged = self._stages(specialized)
+            if self.options.memory_bytes is not None:
+                make_plan(staged).require_memory(self.options.memory_bytes)
             self._executables[specialized] = make_pipeline(staged)
         return self._executables[specialized]

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from meshwright.app.output import notebook
-from meshwright.app.output.numbers import show_count
+from meshwright.app.output.numbers import show_count, show_seconds, show_share
 from meshwright.app.output.table import Table
 from meshwright.errors import PlanError
 from meshwright.machine.memory_size import show_bytes
-from meshwright.predict.schedules import Schedule, peak_activations
+from meshwright.predict.schedules import Schedule, StageBytes, peak_bytes
+
+if TYPE_CHECKING:
+    from meshwright.app.pipeline.build import StagedStep
 
 FORMAT = 1
 """Version of the JSON form; plans of other versions are refused."""
+
+_BY_STAGE = ("forward_s", "backward_s")
 
 _WIDEST = 100
 """Columns of a printed schedule; the middle of longer lines is left out."""
@@ -28,8 +34,9 @@ class StagePlan:
         backward_flops: of one microbatch on all devices of the submesh.
     state_bytes: of the inputs that it reads, such as weights and optimizer state, and of
         totals over microbatches. kept_bytes: of what the backward pass of one microbatch
-        needs. sent_bytes: of what other stages receive for one microbatch.
-    working_bytes: the most that one of its tasks needs beside these.
+        needs; kept_for_weights_bytes: of what its weight gradients need of that, and of
+        what its input gradients hand on. sent_bytes: of what other stages receive for
+        one microbatch. working_bytes: the most that a task needs beside these.
     """
 
     name: str
@@ -39,20 +46,46 @@ class StagePlan:
     backward_flops: int
     state_bytes: int
     kept_bytes: int
+    kept_for_weights_bytes: int
     sent_bytes: int
     working_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineFigures:
+    """A simulated step on a machine.
+
+    step_time_s: of all microbatches, and of what runs once before and after them.
+    bubble_fraction: share of the time of all microbatches in which submeshes are idle.
+    forward_s, backward_s: by stage, of one microbatch.
+    """
+
+    machine: str
+    step_time_s: float
+    bubble_fraction: float
+    forward_s: tuple[float, ...]
+    backward_s: tuple[float, ...]
+
+    def __str__(self) -> str:
+        return (
+            f"on {self.machine}: {show_seconds(self.step_time_s)} a step, bubbles "
+            f"{show_share(self.bubble_fraction)}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class PipelinePlan:
     """A pipelined step: stages in order, and the schedule of their tasks.
 
-    name: of the function.
+    name: of the function. figures: the times on a machine. step: the programs; `None` in
+    a plan that was read from JSON.
     """
 
     name: str
     stages: tuple[StagePlan, ...]
     schedule: Schedule
+    figures: PipelineFigures | None = None
+    step: StagedStep | None = field(default=None, compare=False, repr=False)
 
     @property
     def num_microbatches(self) -> int:
@@ -62,18 +95,37 @@ class PipelinePlan:
     def peak_memory_bytes(self) -> tuple[int, ...]:
         """The most bytes on a device of each submesh, by the schedule.
 
-        No fusion is assumed, so that a compiled step needs less. Each stage of a submesh
-        counts its own state; all microbatches in flight count as those of the stage that
-        keeps most.
+        No fusion is assumed, so that a compiled step needs less.
         """
-        found: list[int] = []
-        for submesh, flights in enumerate(peak_activations(self.schedule)):
-            here = [s for s in self.stages if s.submesh == submesh]
-            state = sum(stage.state_bytes for stage in here)
-            kept = max(stage.kept_bytes for stage in here)
-            working = max(stage.working_bytes for stage in here)
-            found.append(state + flights * kept + working)
-        return tuple(found)
+        sizes = self.stage_bytes
+        return tuple(int(peak) for peak in peak_bytes(self.schedule, sizes))
+
+    @property
+    def stage_bytes(self) -> tuple[StageBytes, ...]:
+        """The bytes of each stage, as the simulation of schedules reads them."""
+        return tuple(
+            StageBytes(
+                stage.state_bytes + stage.working_bytes,
+                stage.kept_bytes,
+                min(stage.kept_for_weights_bytes, stage.kept_bytes),
+            )
+            for stage in self.stages
+        )
+
+    def require_memory(self, limit_bytes: float) -> None:
+        """Raise `ScheduleError`, with stage and microbatch, for a peak above a limit."""
+        peak_bytes(self.schedule, self.stage_bytes, limit_bytes)
+
+    def on(self, machine: str | Path) -> PipelinePlan:
+        """This plan with the times of a step on a machine, a preset or a TOML file.
+
+        Raises `PlanError` for a plan that was read from JSON, which has no programs.
+        """
+        if self.step is None:
+            raise PlanError("a plan read from JSON has no programs to simulate")
+        from meshwright.app.pipeline.simulated import simulate_step
+
+        return replace(self, figures=simulate_step(self, self.step, machine))
 
     def table(self) -> Table:
         """One row for each stage."""
@@ -109,7 +161,8 @@ class PipelinePlan:
 
     def __str__(self) -> str:
         lines = [_shortened(line) for line in str(self.schedule).splitlines()]
-        return "\n".join([self.summary, str(self.table()), *lines])
+        told = [] if self.figures is None else [str(self.figures)]
+        return "\n".join([self.summary, *told, str(self.table()), *lines])
 
     def _repr_html_(self) -> str:
         table = self.table()
@@ -126,6 +179,7 @@ class PipelinePlan:
             "name": self.name,
             "stages": [asdict(stage) for stage in self.stages],
             "schedule": str(self.schedule),
+            "figures": None if self.figures is None else asdict(self.figures),
         }
         return json.dumps(fields, indent=1)
 
@@ -140,9 +194,11 @@ class PipelinePlan:
                     "again with this version"
                 )
             stages = tuple(StagePlan(**each) for each in fields["stages"])
-            return PipelinePlan(
-                str(fields["name"]), stages, Schedule.parse(fields["schedule"])
-            )
+            schedule, figures = Schedule.parse(fields["schedule"]), fields["figures"]
+            if figures is not None:
+                times = {name: tuple(figures[name]) for name in _BY_STAGE}
+                figures = PipelineFigures(**{**figures, **times})
+            return PipelinePlan(str(fields["name"]), stages, schedule, figures)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise PlanError(f"this is no plan of a pipeline: {error!r}") from error
 
