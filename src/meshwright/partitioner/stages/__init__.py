@@ -7,7 +7,8 @@ microbatches  what runs for each microbatch, and what once
 cuts          where stages begin: at marks, or where the work is divided evenly
 passes        the pass of each op; updates: the stage of each op after the last microbatch
 staged        the step of one microbatch as an ordinary program, which tactics partition
-tasks         the device programs of each stage, taken from that program once lowered
+lowered_step  what each op of that program belongs to, once it is lowered
+tasks         the device programs of each stage; verify: a checker of them
 """
 
 from meshwright.partitioner.stages.cuts import (
@@ -19,6 +20,7 @@ from meshwright.partitioner.stages.cuts import (
     has_marks,
     marked_cuts,
 )
+from meshwright.partitioner.stages.lowered_step import LoweredStep, read_lowered
 from meshwright.partitioner.stages.microbatches import (
     MICROBATCH,
     Microbatches,
@@ -26,13 +28,7 @@ from meshwright.partitioner.stages.microbatches import (
     flops_of,
 )
 from meshwright.partitioner.stages.staged import Staged, stage_step
-from meshwright.partitioner.stages.tasks import (
-    LoweredStep,
-    StageTasks,
-    Task,
-    read_lowered,
-    stage_tasks,
-)
+from meshwright.partitioner.stages.tasks import StageTasks, Task, stage_tasks
 
 __all__ = [
     "MARK",

@@ -134,7 +134,9 @@ class _Reading:
         self.alone = alone
         self.mesh = mesh
         self.program = alone.program
-        self.number = {v: i for i, v in enumerate(self.program.inputs)}
+        self.number: dict[Atom, int] = {
+            value: i for i, value in enumerate(self.program.inputs)
+        }
         self.slices: dict[Value, tuple[int, int]] = {}
         self.known: dict[Atom, Atom] = {}
         self.position = Value((), "int32")
@@ -168,9 +170,8 @@ class _Reading:
 
     def _of_one(self, op: Op) -> Sequence[Op]:
         """The ops of one microbatch; slices of inputs are inputs themselves."""
-        operand = op.operands[0] if op.operands else None
-        if op.kind == "all_slice" and operand in self.number:
-            place = self.number[operand], int(str(op.params["dim"]))  # pyright: ignore[reportArgumentType]
+        if op.kind == "all_slice" and op.operands[0] in self.number:
+            place = self.number[op.operands[0]], int(str(op.params["dim"]))
             same = (v for v, other in self.slices.items() if other == place)
             first = next(same, None)
             if first is None:

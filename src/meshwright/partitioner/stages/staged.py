@@ -53,9 +53,11 @@ def stage_step(step: Microbatches, cuts: Cuts) -> Staged:
     step = split_sums(step, place)
     num_stages = cuts.num_stages
     part_of = {op: part_at(place[op], num_stages) for op in step.body}
-    made = {value: part_of[op] for op in step.body for value in op.results}
+    made: dict[Atom, Part] = {
+        value: part_of[op] for op in step.body for value in op.results
+    }
     first = Part(PartKind.FORWARD, 0)
-    homes = {op.results[0]: made.get(op.operands[0], first).stage for op in step.sums}  # pyright: ignore[reportArgumentType]
+    homes = {op.results[0]: made.get(op.operands[0], first).stage for op in step.sums}
     stages = find_stages_after(step.after, homes)
     part_of.update((op, Part(PartKind.UPDATE, stages[op])) for op in step.after)
     body = sorted(step.body, key=place.__getitem__)
@@ -65,7 +67,7 @@ def stage_step(step: Microbatches, cuts: Cuts) -> Staged:
     for op in body:
         writer.run(op, part_of[op])
     for op in step.sums:
-        part = made.get(op.operands[0], first)  # pyright: ignore[reportArgumentType]
+        part = made.get(op.operands[0], first)
         name = f"{TOTAL}{op.params['monoid']}"
         total = Op("tag", op.operands, op.results, {"name": name}, (), op.source)
         writer.run(total, part)

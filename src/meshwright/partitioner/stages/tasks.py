@@ -1,158 +1,18 @@
 """Device programs of the passes and updates of one stage, taken from a lowered step.
 
-The staged step is lowered as a whole, and each of its device ops belongs to a part, or to
-none: ops that do not depend on the microbatch run once before all microbatches, on every
-stage that reads their results. What one task computes and another task of the same stage
-reads, stays on the devices as it is, also a partial sum.
+Ops that do not depend on the microbatch run once before all microbatches, on every stage
+that reads their results. What one task computes and another task of the same stage reads
+stays on the devices as it is, also a partial sum.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from meshwright.partitioner.lower import Lowered
-from meshwright.partitioner.parts import Part, PartKind, PartSource
-from meshwright.partitioner.stages.staged import TOTAL, Staged
-from meshwright.program.ir import Atom, Literal, Op, Program, Sharding, Value
+from meshwright.partitioner.parts import Part, PartKind
+from meshwright.partitioner.stages.lowered_step import LoweredStep
+from meshwright.partitioner.stages.totals import Total, added, first_total
+from meshwright.program.ir import Atom, Op, Program, Value
 from meshwright.program.rewrite.dead_code import eliminate_dead_code
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Send:
-    """A value that one stage computes and another reads.
-
-    value: on the sender; received: on the receiver, in the receiver's lowering.
-    """
-
-    value: Value
-    received: Value
-    to: int
-    part: Part
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Total:
-    """A value added up over microbatches: its addend, and what the update reads."""
-
-    addend: Atom
-    result: Value
-    monoid: str
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class LoweredStep:
-    """A lowered staged step, read: what each device op belongs to.
-
-    once: ops that depend on no microbatch. passes: ops of each pass, in order. updates:
-    ops that depend on totals, by stage. sends, totals: in order; `totals` by part.
-    shardings: of the values that are whole on the devices together: inputs, sends, outputs.
-    level: of a value that depends on totals, the number of sends between updates that it
-        depends on.
-    """
-
-    lowered: Lowered
-    once: tuple[Op, ...]
-    passes: Mapping[Part, tuple[Op, ...]]
-    updates: Mapping[tuple[int, int], tuple[Op, ...]]
-    sends: tuple[Send, ...]
-    totals: Mapping[Part, tuple[Total, ...]]
-    shardings: Mapping[Value, Sharding]
-    varying: frozenset[Value]
-    level: Mapping[Atom, int]
-
-
-def read_lowered(staged: Staged, lowered: Lowered) -> LoweredStep:
-    """What each device op of a lowered staged step belongs to."""
-    return _Reader(staged, lowered).read()
-
-
-@dataclass
-class _Reader:
-    staged: Staged
-    lowered: Lowered
-    once: list[Op] = field(default_factory=list)
-    passes: dict[Part, list[Op]] = field(default_factory=dict)
-    updates: dict[tuple[int, int], list[Op]] = field(default_factory=dict)
-    sends: list[Send] = field(default_factory=list)
-    totals: dict[Part, list[Total]] = field(default_factory=dict)
-    shardings: dict[Value, Sharding] = field(default_factory=dict)
-    place: dict[Atom, int] = field(default_factory=dict)
-    level: dict[Atom, int] = field(default_factory=dict)
-
-    def read(self) -> LoweredStep:
-        program, staged = self.lowered.program, self.staged
-        self.shardings.update(zip(program.inputs, self.lowered.inputs, strict=True))
-        for atom, sharding in zip(program.outputs, self.lowered.outputs, strict=True):
-            if isinstance(atom, Value):
-                self.shardings.setdefault(atom, sharding)
-        for i, value in enumerate(program.inputs):
-            if i in staged.slices or i == len(program.inputs) - 1:
-                self.place[value] = 0
-        sent = [op for op in staged.program.ops if op.kind == "send"]
-        for op in program.ops:
-            if op.kind == "send":
-                self._send(op, sent[int(str(op.params["index"]))])
-            elif op.kind == "tag" and str(op.params["name"]).startswith(TOTAL):
-                self._total(op)
-            else:
-                self._compute(op)
-        varying = frozenset(v for v in self.place if isinstance(v, Value))
-        return LoweredStep(
-            self.lowered,
-            tuple(self.once),
-            {part: tuple(ops) for part, ops in self.passes.items()},
-            {at: tuple(ops) for at, ops in sorted(self.updates.items())},
-            tuple(self.sends),
-            {part: tuple(totals) for part, totals in self.totals.items()},
-            self.shardings,
-            varying,
-            self.level,
-        )
-
-    def _send(self, op: Op, original: Op) -> None:
-        (value,), (received,) = op.operands, op.results
-        assert isinstance(value, Value), f"a literal is sent: {op}"
-        part = _part_of(op)
-        assert part is not None, f"the send of {value} belongs to no part"
-        sharding = self.lowered.stored[original.results[0]]
-        self.shardings[received] = self.shardings[value] = sharding
-        if value in self.place:
-            self.place[received] = self.place[value]
-        else:
-            self.level[received] = self.level.get(value, 0) + 1
-        stage = int(str(op.params["to"]))
-        self.sends.append(Send(value, received, stage, part))
-
-    def _total(self, op: Op) -> None:
-        part = _part_of(op)
-        assert part is not None, "a total belongs to no part"
-        monoid = str(op.params["name"]).removeprefix(TOTAL)
-        total = Total(op.operands[0], op.results[0], monoid)
-        self.totals.setdefault(part, []).append(total)
-        self.level[op.results[0]] = 0
-
-    def _compute(self, op: Op) -> None:
-        part = _part_of(op)
-        levels = [self.level[atom] for atom in op.operands if atom in self.level]
-        if levels:
-            assert part is not None, f"an op on totals belongs to no stage: {op}"
-            self.level.update(dict.fromkeys(op.results, max(levels)))
-            self.updates.setdefault((max(levels), part.stage), []).append(op)
-            return
-        places = [self.place[atom] for atom in op.operands if atom in self.place]
-        is_pass = part is not None and part.kind is not PartKind.UPDATE
-        if not places and not (is_pass and op.has_effect):
-            self.once.append(op)
-            return
-        assert part is not None, f"an op of a microbatch belongs to no pass: {op}"
-        self.place.update(dict.fromkeys(op.results, 0))
-        self.passes.setdefault(part, []).append(op)
-
-
-def _part_of(op: Op) -> Part | None:
-    return op.source.part if isinstance(op.source, PartSource) else None
-
-
-# -- programs --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -281,8 +141,7 @@ class _StageWriter:
             ties[len(outputs)] = len(inputs)
             inputs.append(total.result)
             outputs.append(new)
-            kind = _combine(total)
-            ops.append(Op(kind, (total.result, total.addend), (new,)))
+            ops.append(added(total, new))
         return Task(self._program(inputs, ops, outputs), ties)
 
     def _inside(self, ops: Sequence[Op], totals: Sequence[Total]) -> set[Atom]:
@@ -304,7 +163,7 @@ class _StageWriter:
         made = {value for op in ops for value in op.results}
         outputs: list[Atom] = [v for op in ops for v in op.results if v in kept]
         for total in totals:
-            ops += _start(total)
+            ops.append(first_total(total))
             outputs.append(total.result)
         read = dict.fromkeys(a for op in ops for a in op.operands)
         inputs = [a for a in read if isinstance(a, Value) and a not in made]
@@ -353,41 +212,3 @@ class _StageWriter:
         program = Program(tuple(inputs), tuple(ops), tuple(outputs), constants)
         live = eliminate_dead_code(program)
         return replace(live, inputs=tuple(inputs))
-
-
-_COMBINE = {
-    "sum": "add",
-    "max": "max",
-    "min": "min",
-    "prod": "mul",
-    "or": "or",
-    "and": "and",
-}
-"""The op that adds a microbatch to a total, by monoid."""
-
-
-def _combine(total: Total) -> str:
-    is_any = total.monoid == "sum" and total.result.dtype == "bool"
-    return "or" if is_any else _COMBINE[total.monoid]
-
-
-def _start(total: Total) -> list[Op]:
-    """Ops that compute a total before any microbatch: the monoid's neutral element."""
-    value = total.result
-    literal = Literal(_neutral(total.monoid, value.dtype), value.dtype)
-    params = {"shape": value.shape, "dims": ()}
-    return [Op("broadcast_in_dim", (literal,), (value,), params)]
-
-
-def _neutral(monoid: str, dtype: str) -> object:
-    if dtype == "bool":
-        return monoid in ("and", "prod", "min")
-    if monoid in ("max", "min"):
-        sign = -1 if monoid == "max" else 1
-        if "int" in dtype:
-            bits = int(dtype.lstrip("uint"))
-            lowest = 0 if dtype.startswith("u") else -(2 ** (bits - 1))
-            highest = 2**bits - 1 + lowest
-            return lowest if monoid == "max" else highest
-        return sign * float("inf")
-    return 1 if monoid == "prod" else 0

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 
+from meshwright.partitioner.stages.lowered_step import LoweredStep
 from meshwright.partitioner.stages.staged import Staged
-from meshwright.partitioner.stages.tasks import LoweredStep, StageTasks, Task
-from meshwright.program.ir import Atom
+from meshwright.partitioner.stages.tasks import StageTasks, Task
+from meshwright.program.ir import Atom, Literal
 
 
 def verify_tasks(
@@ -59,8 +60,7 @@ class _Check:
         known = {*task.inputs, *task.program.constants}
         for op in task.program.ops:
             for atom in op.operands:
-                is_value = not hasattr(atom, "value")
-                assert not is_value or atom in known, (
+                assert isinstance(atom, Literal) or atom in known, (
                     f"{op.kind} in the {what} task of stage {stage} reads {atom}, which "
                     "is computed later or elsewhere"
                 )
@@ -79,5 +79,5 @@ class _Check:
         for place in range(len(self.staged.program.outputs)):
             atoms = [step.lowered.program.outputs[place] for step in self.steps]
             pairs = zip(atoms, self.held, strict=True)
-            has = any(hasattr(a, "value") or a in held for a, held in pairs)
+            has = any(isinstance(a, Literal) or a in held for a, held in pairs)
             assert has, f"no stage computes output {place}"
