@@ -83,7 +83,7 @@ def test_a_step_without_gradients_is_pipelined_too():
         )
         return jnp.tanh(h), batch["x"].sum()
 
-    step = mw.pipeline(predict, {"stage": 1}, microbatches=4)
+    step = mw.pipeline(predict, {"stage": 2}, microbatches=4)
     assert step.check(PARAMS, BATCH).ok
 
 

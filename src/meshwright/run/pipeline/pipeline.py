@@ -44,8 +44,9 @@ class PipelineExecutable:
     def __call__(self, leaves: Sequence[Any]) -> list[Any]:
         """The outputs of the step for leaves in any sharding."""
         stages = tuple(StageValues(program) for program in self.stages)
+        given = [*leaves, *(leaves[i] for i in self.staged.whole)]
         for values in stages:
-            self._place(values, leaves)
+            self._place(values, given)
             values.run_once(values.program.tasks.before, "work before all microbatches")
         kept: dict[tuple[Atom, int], Any] = {}
         for task in self.order:
@@ -64,17 +65,16 @@ class PipelineExecutable:
         for level in sorted(levels):
             for values in stages:
                 self._update(stages, values, level)
-        return self._outputs(stages, leaves, kept)
+        return self._outputs(stages, given, kept)
 
     # -- inputs ------------------------------------------------------------------------
 
-    def _place(self, values: StageValues, leaves: Sequence[Any]) -> None:
+    def _place(self, values: StageValues, given: Sequence[Any]) -> None:
         """Give a stage the inputs that it reads, and its share of the batch in slices."""
         program, staged = values.program, self.staged
         inputs = program.step.lowered.program.inputs
         count = self.schedule.num_microbatches
         values.of.update({m: {} for m in range(count)})
-        given = [*leaves, *(leaves[i] for i in staged.whole)]
         for i, value in enumerate(inputs[:-1]):
             if value not in program.read:
                 continue
@@ -146,9 +146,10 @@ class PipelineExecutable:
     def _outputs(
         self,
         stages: Sequence[StageValues],
-        leaves: Sequence[Any],
+        given: Sequence[Any],
         kept: Mapping[tuple[Atom, int], Any],
     ) -> list[Any]:
+        """The outputs of the step, each from the stage that has it."""
         found: list[Any] = []
         for place, stage in enumerate(self.outputs):
             values = stages[stage]
@@ -161,7 +162,7 @@ class PipelineExecutable:
             elif atom in values.once:
                 found.append(values.once[atom])
             else:
-                found.append(leaves[_number(program.inputs, atom)])
+                found.append(given[_number(program.inputs, atom)])
         return found
 
     def _stack(
