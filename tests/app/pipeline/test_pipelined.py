@@ -160,7 +160,7 @@ def test_a_schedule_that_exceeds_memory_is_refused_before_it_runs():
     step = mw.pipeline(train_step, {"stage": 2}, memory=30_000, **options)
     with pytest.raises(ScheduleError, match=r"stage \d needs .* at microbatch \d"):
         step(PARAMS, BATCH)
-    with pytest.raises(PlanError, match="memory is .much."):
+    with pytest.raises(PlanError, match=r"memory is .much."):
         mw.pipeline(train_step, {"stage": 2}, memory="much")
 
 

@@ -51,14 +51,14 @@ def test_the_backward_pass_of_a_stage_reads_its_weights_where_its_forward_pass_d
 
 def test_a_tied_embedding_is_summed_once_and_not_for_every_microbatch():
     step = staged(train_step, {"stage": 2})
-    sends = stage_programs(step)[0][0].sends
+    sends = stage_programs(step)[0][0].sends.values()
     of_embedding = [s for s in sends if s.value.shape == (24, 16)]
     assert [s.part.kind for s in of_embedding] == [PartKind.UPDATE]
 
 
 def test_activations_go_forward_and_cotangents_back_and_nothing_else():
     step = staged(train_step, {"stage": 2})
-    sends = stage_programs(step)[0][0].sends
+    sends = stage_programs(step)[0][0].sends.values()
     passes = [s for s in sends if s.part.kind is not PartKind.UPDATE]
     forward = {s.value.shape for s in passes if s.part.kind is PartKind.FORWARD}
     assert forward == {(4, 4, 16)}

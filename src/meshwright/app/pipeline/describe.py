@@ -24,11 +24,12 @@ def _stage_plan(
 ) -> StagePlan:
     submesh = step.schedule.placement[number]
     devices = step.submeshes[submesh].num_devices
-    sends = [s for s in lowered.sends if s.part.stage == number and _is_pass(s.part)]
+    every = lowered.sends.values()
+    sends = [s for s in every if s.part.stage == number and _is_pass(s.part)]
     passes = (tasks.forward, tasks.backward)
     once = {*lowered.lowered.program.inputs, *tasks.before.outputs} - lowered.varying
     read = {v for task in (*passes, *tasks.updates.values()) for v in task.inputs}
-    received = {s.received for s in lowered.sends if s.to == number} & lowered.varying
+    received = {s.received for s in every if s.to == number} & lowered.varying
     inside = {*tasks.forward.outputs, *received}
     return StagePlan(
         step.staged.cuts.names[number],

@@ -144,16 +144,19 @@ def even_cuts(step: Microbatches, num_stages: int) -> Cuts:
     sent = sent_bytes(forward)
     starts = [0]
     for stage in range(1, num_stages):
-        low, high = (
-            done[-1] * (stage + side * _SLACK) / num_stages for side in (-1, 1)
-        )
-        near = [i for i in range(starts[-1] + 1, backward) if low <= done[i] <= high]
-        if not near:
+        even = done[-1] * stage / num_stages
+        slack = done[-1] * _SLACK / num_stages
+        left = range(starts[-1] + 1, backward - (num_stages - stage - 1))
+        if not left:
             raise StageError(
-                f"no point divides the step for stage {stage} of {num_stages}: a single "
-                f"op has more than a stage's share of the work; use fewer stages"
+                f"the forward pass has {backward} ops, too few for {num_stages} stages; use "
+                "fewer stages"
             )
-        starts.append(min(near, key=lambda i: (sent[i], i)))
+        near = [i for i in left if abs(done[i] - even) <= slack]
+        if near:
+            starts.append(min(near, key=lambda i: (sent[i], i)))
+        else:  # one op has more than a stage's share of the work
+            starts.append(min(left, key=lambda i: abs(done[i] - even)))
     names = tuple(map(str, range(num_stages)))
     return Cuts(names, tuple(starts), backward)
 

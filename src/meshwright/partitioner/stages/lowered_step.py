@@ -5,7 +5,7 @@ lowering wrote it, or belongs to none: ops that do not depend on the microbatch 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from meshwright.partitioner.lower import Lowered
 from meshwright.partitioner.parts import Part, PartKind, PartSource
@@ -32,7 +32,8 @@ class LoweredStep:
     """A lowered staged step, read: what each device op belongs to.
 
     once: ops that depend on no microbatch. passes: ops of each pass, in order. updates:
-    ops that depend on totals, by stage. sends, totals: in order; `totals` by part.
+    ops that depend on totals, by level and stage. sends: by their numbers in the staged
+    step. totals: by part.
     shardings: of the values that are whole on the devices together: inputs, sends, outputs.
     level: of a value that depends on totals, the number of sends between updates that it
         depends on.
@@ -42,7 +43,7 @@ class LoweredStep:
     once: tuple[Op, ...]
     passes: Mapping[Part, tuple[Op, ...]]
     updates: Mapping[tuple[int, int], tuple[Op, ...]]
-    sends: tuple[Send, ...]
+    sends: Mapping[int, Send]
     totals: Mapping[Part, tuple[Total, ...]]
     shardings: Mapping[Value, Sharding]
     varying: frozenset[Value]
@@ -61,10 +62,11 @@ class _Reader:
     once: list[Op] = field(default_factory=list)
     passes: dict[Part, list[Op]] = field(default_factory=dict)
     updates: dict[tuple[int, int], list[Op]] = field(default_factory=dict)
-    sends: list[Send] = field(default_factory=list)
+    sends: dict[int, Send] = field(default_factory=dict[int, Send])
     totals: dict[Part, list[Total]] = field(default_factory=dict)
     shardings: dict[Value, Sharding] = field(default_factory=dict)
-    place: dict[Atom, int] = field(default_factory=dict)
+    varying: set[Atom] = field(default_factory=set[Atom])
+    pass_of: dict[Atom, Part] = field(default_factory=dict[Atom, Part])
     level: dict[Atom, int] = field(default_factory=dict)
 
     def read(self) -> LoweredStep:
@@ -75,7 +77,7 @@ class _Reader:
                 self.shardings.setdefault(atom, sharding)
         for i, value in enumerate(program.inputs):
             if i in staged.slices or i == len(program.inputs) - 1:
-                self.place[value] = 0
+                self.varying.add(value)
         sent = [op for op in staged.program.ops if op.kind == "send"]
         for op in program.ops:
             if op.kind == "send":
@@ -84,13 +86,13 @@ class _Reader:
                 self._total(op)
             else:
                 self._compute(op)
-        varying = frozenset(v for v in self.place if isinstance(v, Value))
+        varying = frozenset(v for v in self.varying if isinstance(v, Value))
         return LoweredStep(
             self.lowered,
             tuple(self.once),
             {part: tuple(ops) for part, ops in self.passes.items()},
             {at: tuple(ops) for at, ops in sorted(self.updates.items())},
-            tuple(self.sends),
+            dict(sorted(self.sends.items())),
             {part: tuple(totals) for part, totals in self.totals.items()},
             self.shardings,
             varying,
@@ -102,18 +104,22 @@ class _Reader:
         assert isinstance(value, Value), f"a literal is sent: {op}"
         part = _part_of(op)
         assert part is not None, f"the send of {value} belongs to no part"
+        if value in self.varying:
+            self.varying.add(received)
+            self.pass_of[received] = self.pass_of[value]
+        elif value in self.level:
+            self.level[received] = self.level[value] + 1
+        else:  # every stage computes for itself what depends on no microbatch
+            self.once.append(replace(op, kind="tag", params={"name": "once"}))
+            return
         sharding = self.lowered.stored[original.results[0]]
         self.shardings[received] = self.shardings[value] = sharding
-        if value in self.place:
-            self.place[received] = self.place[value]
-        else:
-            self.level[received] = self.level.get(value, 0) + 1
         stage = int(str(op.params["to"]))
-        self.sends.append(Send(value, received, stage, part))
+        self.sends[int(str(op.params["index"]))] = Send(value, received, stage, part)
 
     def _total(self, op: Op) -> None:
-        part = _part_of(op)
-        assert part is not None, "a total belongs to no part"
+        part = op.params["part"]
+        assert isinstance(part, Part), "a total belongs to no part"
         monoid = str(op.params["name"]).removeprefix(TOTAL)
         total = Total(op.operands[0], op.results[0], monoid)
         self.totals.setdefault(part, []).append(total)
@@ -127,13 +133,15 @@ class _Reader:
             self.level.update(dict.fromkeys(op.results, max(levels)))
             self.updates.setdefault((max(levels), part.stage), []).append(op)
             return
-        places = [self.place[atom] for atom in op.operands if atom in self.place]
         is_pass = part is not None and part.kind is not PartKind.UPDATE
-        if not places and not (is_pass and op.has_effect):
+        is_once = self.varying.isdisjoint(op.operands)
+        if is_once and not (is_pass and op.has_effect):
             self.once.append(op)
             return
-        assert part is not None, f"an op of a microbatch belongs to no pass: {op}"
-        self.place.update(dict.fromkeys(op.results, 0))
+        if part is None or not is_pass:  # it prepares an addend of a total
+            part = next(self.pass_of[a] for a in op.operands if a in self.pass_of)
+        self.varying.update(op.results)
+        self.pass_of.update(dict.fromkeys(op.results, part))
         self.passes.setdefault(part, []).append(op)
 
 

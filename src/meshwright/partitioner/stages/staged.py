@@ -4,7 +4,7 @@ It is an ordinary program over the inputs of the step, with the batch of one mic
 so that ordinary tactics partition it. Two identities are new in it:
 
 - `send`, of a value that another stage reads;
-- a tag `sum`, of a value that is added up over microbatches, whose result is the total.
+- a tag `total:`, of a value that is added up over microbatches, whose result is the total.
 """
 
 from collections.abc import Mapping, Sequence
@@ -61,7 +61,7 @@ def stage_step(step: Microbatches, cuts: Cuts) -> Staged:
     stages = find_stages_after(step.after, homes)
     part_of.update((op, Part(PartKind.UPDATE, stages[op])) for op in step.after)
     body = sorted(step.body, key=place.__getitem__)
-    writer = _Writer(homes)
+    writer = _Writer()
     for op in step.before:
         writer.ops.append(op)
     for op in body:
@@ -69,8 +69,9 @@ def stage_step(step: Microbatches, cuts: Cuts) -> Staged:
     for op in step.sums:
         part = made.get(op.operands[0], first)
         name = f"{TOTAL}{op.params['monoid']}"
-        total = Op("tag", op.operands, op.results, {"name": name}, (), op.source)
-        writer.run(total, part)
+        params = {"name": name, "part": part}
+        total = Op("tag", op.operands, op.results, params, (), op.source)
+        writer.run(total, Part(PartKind.UPDATE, part.stage))
     for op in step.after:
         writer.run(op, part_of[op])
     return _staged(step, cuts, writer.ops)
@@ -101,12 +102,11 @@ def _staged(step: Microbatches, cuts: Cuts, ops: Sequence[Op]) -> Staged:
 class _Writer:
     """The ops of a staged step so far, with sends of what other stages read.
 
-    stage: of each value that is computed by one stage alone.
+    part: of each value that one stage alone computes. sent: by value and stage.
     """
 
-    def __init__(self, homes: Mapping[Value, int]) -> None:
+    def __init__(self) -> None:
         self.ops: list[Op] = []
-        self.homes = homes
         self.part: dict[Atom, Part] = {}
         self.sent: dict[tuple[Atom, int], Value] = {}
 
@@ -114,11 +114,7 @@ class _Writer:
         """Write an op as a part, with operands that the part's stage has."""
         operands = tuple(self._at(atom, part.stage) for atom in op.operands)
         source = PartSource(op.source, part)
-        if op.kind == "tag" and op.results[0] in self.homes:
-            after = Part(PartKind.UPDATE, part.stage)
-            self.part.update(dict.fromkeys(op.results, after))
-        else:
-            self.part.update(dict.fromkeys(op.results, part))
+        self.part.update(dict.fromkeys(op.results, part))
         self.ops.append(replace(op, operands=operands, source=source))
 
     def _at(self, atom: Atom, stage: int) -> Atom:

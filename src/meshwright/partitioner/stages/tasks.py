@@ -76,7 +76,9 @@ class _StageWriter:
         self.forward = Part(PartKind.FORWARD, stage)
         self.backward = Part(PartKind.BACKWARD, stage)
         self.late = {lv: ops for (lv, s), ops in step.updates.items() if s == stage}
-        self.outside = {s.value for s in step.sends} | {*step.lowered.program.outputs}
+        self.outside = {s.value for s in step.sends.values()} | {
+            *step.lowered.program.outputs
+        }
 
     def tasks(self) -> StageTasks:
         step = self.step
@@ -103,7 +105,7 @@ class _StageWriter:
 
     def _split(self, backward: Sequence[Op]) -> tuple[list[Op], list[Op]]:
         """The ops that sends depend on, and the others."""
-        needed: set[Atom] = {s.value for s in self.step.sends}
+        needed: set[Atom] = {s.value for s in self.step.sends.values()}
         inner: list[Op] = []
         for op in reversed(backward):
             if not needed.isdisjoint(op.results):

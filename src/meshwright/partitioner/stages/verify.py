@@ -70,7 +70,7 @@ class _Check:
 
     def _hand_on(self, stage: int, made: Iterable[Atom]) -> None:
         found = set(made)
-        for index, send in enumerate(self.steps[stage].sends):
+        for index, send in self.steps[stage].sends.items():
             if send.value in found and send.part.stage == stage:
                 received = self.steps[send.to].sends[index].received
                 self.held[send.to].add(received)

@@ -95,7 +95,7 @@ class PipelineExecutable:
         values, m = stages[task.stage], task.microbatch
         what = f"{NAMES[task.kind].replace('_', ' ')} pass"
         found = values.run(values.program.task(task.kind), m, what)
-        for index, send in enumerate(values.program.step.sends):
+        for index, send in values.program.step.sends.items():
             if send.value in found and send.part.stage == task.stage:
                 self._send(stages[send.to].of[m], found[send.value], send.to, index)
 
@@ -123,7 +123,7 @@ class PipelineExecutable:
         self, stages: Sequence[StageValues], values: StageValues, made: Collection[Atom]
     ) -> None:
         """Send those of the values that other stages read."""
-        for index, send in enumerate(values.program.step.sends):
+        for index, send in values.program.step.sends.items():
             if send.value in made and send.part.stage == values.program.number:
                 array = values.once[send.value]
                 self._send(stages[send.to].once, array, send.to, index)
