@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from meshwright.app.explain.diff import diff
     from meshwright.app.interop.logical_axes import from_logical_axes
     from meshwright.app.partition import Partitioned, partition
+    from meshwright.app.pipeline.pipelined import pipeline
     from meshwright.app.plan import Plan
     from meshwright.app.replicate.replicator import Replicator
     from meshwright.app.tune import tune, with_layouts
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
     from meshwright.planner.tactics.auto import auto
     from meshwright.planner.tactics.overlap import overlap
     from meshwright.predict.reductions import reductions
-    from meshwright.program.capture import tag
+    from meshwright.program.capture import stage, tag
     from meshwright.program.ops import rule
     from meshwright.run.checkpoint import Checkpoints
     from meshwright.run.local.calibrate import calibrate
@@ -100,6 +101,7 @@ __all__ = [
     "overlap",
     "partition",
     "pin",
+    "pipeline",
     "placements",
     "recompute",
     "reductions",
@@ -107,6 +109,7 @@ __all__ = [
     "rule",
     "sequence_parallel",
     "shard",
+    "stage",
     "tag",
     "tune",
     "with_layouts",
@@ -120,6 +123,7 @@ _HOMES = {
     "app.explain.diff": ("diff",),
     "app.interop.logical_axes": ("from_logical_axes",),
     "app.partition": ("Partitioned", "partition"),
+    "app.pipeline.pipelined": ("pipeline",),
     "app.plan": ("Plan",),
     "app.replicate.replicator": ("Replicator",),
     "app.tune": ("tune", "with_layouts"),
@@ -134,7 +138,7 @@ _HOMES = {
     "planner.tactics.auto": ("auto",),
     "predict.reductions": ("reductions",),
     "planner.tactics.overlap": ("overlap",),
-    "program.capture": ("tag",),
+    "program.capture": ("stage", "tag"),
     "program.ops": ("rule",),
     "run.checkpoint": ("Checkpoints",),
     "run.local.calibrate": ("calibrate",),

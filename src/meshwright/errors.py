@@ -95,3 +95,11 @@ class RecipeError(MeshwrightError):
 
 class ReplicaError(MeshwrightError):
     """A replica failed, or replicas differ where they must be equal."""
+
+
+class ScheduleError(MeshwrightError):
+    """The pipeline schedule is malformed, deadlocks, or exceeds the memory of a device."""
+
+
+class StageError(MeshwrightError):
+    """The step cannot be cut into these stages, or a stage failed while it ran."""

@@ -75,9 +75,7 @@ def _is_cheap(op: Op) -> bool:
     return not any(has_trait(op.kind, t) for t in (Trait.CONTRACTION, Trait.STANDALONE))
 
 
-def _joined(
-    group: Sequence[Op], mesh: Mesh, origins: dict[Op, Origin]
-) -> Sequence[Op]:
+def _joined(group: Sequence[Op], mesh: Mesh, origins: dict[Op, Origin]) -> Sequence[Op]:
     """One collective of the group's operands as rows, and the group's results from it."""
     first = group[0]
     axes = first.params["axes"]

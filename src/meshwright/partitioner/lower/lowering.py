@@ -33,6 +33,13 @@ def lower(
     workarounds: rewrites that the later compiler needs, such as
         `predict.compilers.xla.workarounds.XLA_WORKAROUNDS`; applied in order.
     """
+    lowered = run_in_time(lower_unrolled(state, gather))
+    lowered = combine_collectives(lowered, state.combined)
+    return replace(lowered, program=_worked_around(lowered.program, workarounds))
+
+
+def lower_unrolled(state: State, gather: Gather = Gather.SHARED) -> Lowered:
+    """The device program in which a sequential axis is still an axis of collectives."""
     graph = state.graph
     shared = Shared(state, gather)
     inputs = tuple(state.sharding_at(n, n.outs[0]) for n in graph.input_nodes)
@@ -54,11 +61,7 @@ def lower(
             lambda op: _is_overlapped(op, state, shared.origins),
         )
     stored = tuple(sharding for _, sharding in outputs)
-    lowered = run_in_time(
-        Lowered(program, state.mesh, inputs, stored, shared.origins, shared.stored)
-    )
-    lowered = combine_collectives(lowered, state.combined)
-    return replace(lowered, program=_worked_around(lowered.program, workarounds))
+    return Lowered(program, state.mesh, inputs, stored, shared.origins, shared.stored)
 
 
 def _is_overlapped(op: Op, state: State, origins: Mapping[Op, Origin]) -> bool:
@@ -125,9 +128,9 @@ def _lower_op(scope: Scope, op: Op) -> None:
         if isinstance(atom, Value)
         for axis in have[atom][1].partial
     }
+    scope.builder.source = op.source
     if read_partial:
         operands = _as_addends(scope, op, operands, read_partial)
-    scope.builder.source = op.source
     results = _apply(scope, op, operands, ends.shapes)
     factor_of = scope.state.factor_of[node.index]
     left = {axis for axis, factor in factor_of.items() if factor in rule.reductions}

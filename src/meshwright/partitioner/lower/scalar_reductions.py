@@ -12,6 +12,7 @@ from dataclasses import replace
 from meshwright.machine import Mesh
 from meshwright.partitioner.lower.lowered import Origin
 from meshwright.partitioner.lower.waiting_ops import Combination, combine
+from meshwright.partitioner.parts import PartSource
 from meshwright.program.ir import Atom, Op, Value
 from meshwright.program.ops import COLLECTIVES, Builder
 
@@ -29,15 +30,24 @@ def combine_scalar_reductions(
     def join(group: Sequence[Op]) -> Sequence[Op]:
         return _joined(group, mesh, origins)
 
-    how = Combination(_key, _is_scalar, join, lambda op: math.inf)
+    def key(op: Op) -> object:
+        return _key(op) if _is_between_devices(op, mesh) else None
+
+    how = Combination(key, _is_scalar, join, lambda op: math.inf)
     return combine(ops, how)
 
 
+def _is_between_devices(op: Op, mesh: Mesh) -> bool:
+    """Whether an op is an all-reduce that takes time; sums over a loop are additions."""
+    return op.kind == "all_reduce" and mesh.sequential != op.params["axes"]
+
+
 def _key(op: Op) -> object:
-    """Axes, monoid and dtype of an all-reduce of a scalar; `None` for other ops."""
-    if op.kind != "all_reduce" or not _is_one_element(op.operands[0]):
+    """Axes, monoid, dtype, and part of a pipelined step; `None` for tensors."""
+    if not _is_one_element(op.operands[0]):
         return None
-    return op.params["axes"], op.params["monoid"], op.results[0].dtype
+    part = op.source.part if isinstance(op.source, PartSource) else None
+    return op.params["axes"], op.params["monoid"], op.results[0].dtype, part
 
 
 def _is_scalar(op: Op) -> bool:

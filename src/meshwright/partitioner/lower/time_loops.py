@@ -41,7 +41,7 @@ def run_in_time(lowered: Lowered) -> Lowered:
     (axis,) = lowered.mesh.sequential
     alone = separate(lowered, axis)
     stages = find_stages(alone.program, axis)
-    loops = _Loops(alone, axis, stages)
+    loops = TimeLoops(alone, axis, stages)
     ops = loops.ops()
     outputs = tuple(loops.last.get(atom, atom) for atom in alone.program.outputs)
     program = replace(alone.program, ops=tuple(ops), outputs=outputs)
@@ -51,7 +51,7 @@ def run_in_time(lowered: Lowered) -> Lowered:
 
 
 @dataclass(eq=False)
-class _Loops:
+class TimeLoops:
     """The rewrite of one program.
 
     stacked: by value of an earlier loop, its values of all iterations.
@@ -82,10 +82,10 @@ class _Loops:
             found += [op for op in ops if self.stages.outside.get(op) == stage]
             inside = [op for op in ops if self.stages.loop.get(op) == stage]
             if inside:
-                found += self._loop(stage, inside)
+                found += self.loop(stage, inside)
         return found
 
-    def _loop(self, stage: int, inside: Sequence[Op]) -> list[Op]:
+    def loop(self, stage: int, inside: Sequence[Op]) -> list[Op]:
         """One loop, preceded by its initial values and followed by what it hands on."""
         crossings = [op for op in inside if is_crossing(op, self.axis)]
         looped = [op for op in inside if not is_crossing(op, self.axis)]

@@ -31,7 +31,7 @@ class Stages:
 
 def find_stages(program: Program, axis: str) -> Stages:
     """The stages of a program whose crossings name `axis` alone."""
-    looped = _looped(program, axis)
+    looped = looped_ops(program, axis)
     early = _early(program, looped, axis)
     num_loops = 1 + max(early.values(), default=-1)
     late = _late(program, looped, early, num_loops, axis)
@@ -47,7 +47,7 @@ def reads_position(op: Op, axis: str) -> bool:
     return any(reads_position(inner, axis) for body in op.bodies for inner in body.ops)
 
 
-def _looped(program: Program, axis: str) -> frozenset[Op]:
+def looped_ops(program: Program, axis: str) -> frozenset[Op]:
     """The ops that depend on the position along the axis."""
     found: set[Op] = set()
     values: set[Atom] = set()

@@ -7,6 +7,15 @@ from meshwright.program.capture.capture import (
     positional_names,
 )
 from meshwright.program.capture.convert import convert
+from meshwright.program.capture.stage import stage
 from meshwright.program.capture.tag import tag
 
-__all__ = ["Captured", "abstract", "capture", "convert", "positional_names", "tag"]
+__all__ = [
+    "Captured",
+    "abstract",
+    "capture",
+    "convert",
+    "positional_names",
+    "stage",
+    "tag",
+]

@@ -8,6 +8,7 @@ major part of every dim that it splits; splitting that factor gives exactly the 
 from collections.abc import Iterable, Mapping
 
 from meshwright.program.ir import Atom, Op
+from meshwright.program.rules.factors import RuleFactors
 from meshwright.program.rules.registry import Trait, rule
 from meshwright.program.rules.rule import Dims, FactorRule
 
@@ -67,3 +68,11 @@ def spec_axes(spec: object, rank: int) -> tuple[tuple[str, ...], ...]:
         for e in entries
     ]
     return tuple(axes) + ((),) * (rank - len(axes))
+
+
+@rule("send", traits=(Trait.ALIASES_OPERAND,))
+def send(op: Op) -> FactorRule:
+    """The rule of an identity that moves complete values elsewhere, no partial sums."""
+    factors = RuleFactors()
+    dims = [tuple(factors.each(op.results[0].shape))]
+    return factors.rule(dims, dims)

@@ -1,0 +1,215 @@
+"""From a captured step to the programs of its stages, each partitioned on its submesh."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import jax
+import jax.numpy as jnp
+
+from meshwright.app.output.notices import warn_each
+from meshwright.app.pipeline.options import Options
+from meshwright.errors import MeshError, StageError, TacticError
+from meshwright.machine import Mesh
+from meshwright.partitioner.decide import Decided, apply_tactics, decide
+from meshwright.partitioner.lower import Gather
+from meshwright.partitioner.lower.lowering import lower_unrolled
+from meshwright.partitioner.stages import (
+    MICROBATCH,
+    Cuts,
+    LoweredStep,
+    Microbatches,
+    Staged,
+    StageTasks,
+    cuts_at,
+    even_cuts,
+    find_microbatches,
+    flops_of,
+    has_marks,
+    marked_cuts,
+    read_lowered,
+    stage_step,
+    stage_tasks,
+)
+from meshwright.partitioner.tactics import Tactic, data_parallel
+from meshwright.predict.compilers.xla.workarounds import XLA_WORKAROUNDS
+from meshwright.predict.schedules import Schedule
+from meshwright.program.capture import Captured
+from meshwright.program.ir import Atom, Literal
+from meshwright.program.rewrite.unroll import unroll_scans
+from meshwright.run.local import find_devices, jax_mesh
+from meshwright.run.pipeline import (
+    Layout,
+    PipelineExecutable,
+    StageProgram,
+    as_primitives,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class StagedStep:
+    """A step in stages, each with the decisions on its submesh.
+
+    captured: the step of one microbatch, which tactics partition. decided: by stage.
+    """
+
+    staged: Staged
+    captured: Captured
+    schedule: Schedule
+    decided: tuple[Decided, ...]
+    submeshes: tuple[Mesh, ...]
+
+
+def find_step(captured: Captured, options: Options) -> Microbatches:
+    """The microbatches of a captured step."""
+    axis = Mesh({}, sequential={MICROBATCH: options.microbatches})
+    tactic = data_parallel(MICROBATCH, options.batch or None)
+    try:
+        work = apply_tactics(captured, axis, [tactic])
+    except TacticError as error:
+        raise StageError(
+            f"the batch cannot be divided into {options.microbatches} microbatches: "
+            f"{error}"
+        ) from error
+    warn_each(work.warnings)
+    is_own = options.statistics == "microbatch"
+    return find_microbatches(lower_unrolled(work.state), is_own)
+
+
+def with_layers(captured: Captured, options: Options) -> Captured:
+    """The step with loops over layers written out, where a cut may fall into them.
+
+    A loop stays if it has little of the work of a stage, or if the user marks stages.
+    """
+    program, stages = captured.program, options.stages
+    if stages is None and has_marks(program.ops):
+        return captured
+    chosen = len(stages) + 1 if isinstance(stages, tuple) else stages
+    count = chosen or options.default_stages
+    flops = {op: flops_of(op) for op in program.ops}
+    share = sum(flops.values()) * _LITTLE / count
+    large = [op for op in program.ops if op.kind == "scan" and flops[op] > share]
+    if count == 1 or not large:
+        return captured
+    unrolled = as_primitives(unroll_scans(program, large))
+    return replace(captured, program=unrolled)
+
+
+_LITTLE = 0.25
+"""Share of a stage's work that a loop may have without being written out."""
+
+
+def choose_cuts(step: Microbatches, options: Options) -> Cuts:
+    """Where the stages begin."""
+    stages = options.stages
+    if isinstance(stages, int):
+        return even_cuts(step, stages)
+    if stages is not None:
+        return cuts_at(step, stages)
+    if has_marks(step.body):
+        return marked_cuts(step)
+    return even_cuts(step, options.default_stages)
+
+
+def stage(captured: Captured, options: Options) -> StagedStep:
+    """The step in stages, partitioned by their tactics on their submeshes."""
+    captured = with_layers(captured, options)
+    step = find_step(captured, options)
+    cuts = choose_cuts(step, options)
+    schedule = options.schedule_for(cuts.num_stages)
+    staged = stage_step(step, cuts)
+    staged = replace(staged, program=as_primitives(staged.program))
+    micro = _captured(captured, staged)
+    known: dict[tuple[Mesh, tuple[Tactic, ...]], Decided] = {}
+    decided: list[Decided] = []
+    for name, place in zip(cuts.names, schedule.placement, strict=True):
+        mesh, tactics = options.submeshes[place], options.tactics_of(name)
+        if (mesh, tactics) not in known:
+            known[mesh, tactics] = decide(
+                micro, mesh, tactics, Gather.SHARED, workarounds=XLA_WORKAROUNDS
+            )
+        decided.append(known[mesh, tactics])
+    return StagedStep(staged, micro, schedule, tuple(decided), options.submeshes)
+
+
+def _captured(captured: Captured, staged: Staged) -> Captured:
+    """The step of one microbatch as a captured program."""
+    program = staged.program
+    whole = tuple(f"{captured.paths[i]}.whole" for i in staged.whole)
+    avals = tuple(
+        jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in captured.avals
+    )
+    sliced = {
+        i: jax.ShapeDtypeStruct(program.inputs[i].shape, avals[i].dtype)
+        for i in staged.slices
+    }
+    every = [sliced.get(i, aval) for i, aval in enumerate(avals)]
+    every += [avals[i] for i in staged.whole]
+    every.append(jax.ShapeDtypeStruct((), jnp.int32))
+    return replace(
+        captured,
+        program=program,
+        paths=(*captured.paths, *whole, MICROBATCH),
+        avals=tuple(every),
+        ties={o: i for o, i in captured.ties.items() if i not in staged.slices},
+        donated=(),
+    )
+
+
+def place_submeshes(submeshes: Sequence[Mesh]) -> tuple[Mesh, ...]:
+    """The submeshes over devices of this process, one after another.
+
+    Raises `MeshError` if there are too few.
+    """
+    needed = sum(mesh.num_devices for mesh in submeshes if mesh.devices is None)
+    devices = find_devices() if needed else []
+    if len(devices) < needed:
+        raise MeshError(
+            f"the submeshes need {needed} devices, but JAX sees {len(devices)} "
+            f"({devices[0].platform}); to try it on one machine, set XLA_FLAGS="
+            f"--xla_force_host_platform_device_count={needed} before JAX starts"
+        )
+    free = iter(devices)
+    return tuple(
+        mesh
+        if mesh.devices is not None
+        else mesh.over([next(free) for _ in range(mesh.num_devices)])
+        for mesh in submeshes
+    )
+
+
+def stage_programs(step: StagedStep) -> list[tuple[LoweredStep, StageTasks]]:
+    """Of each stage, the lowered step that it is part of, and its tasks."""
+    read: dict[Decided, LoweredStep] = {}
+    found: list[tuple[LoweredStep, StageTasks]] = []
+    for number, decided in enumerate(step.decided):
+        if decided not in read:
+            read[decided] = read_lowered(step.staged, decided.lowered)
+        found.append((read[decided], stage_tasks(read[decided], number)))
+    return found
+
+
+def make_pipeline(step: StagedStep) -> PipelineExecutable:
+    """The staged step on the devices of this process."""
+    placed = place_submeshes(step.submeshes)
+    stages: list[StageProgram] = []
+    for number, (lowered, tasks) in enumerate(stage_programs(step)):
+        mesh = placed[step.schedule.placement[number]]
+        assert mesh.devices is not None
+        devices = jax_mesh(lowered.lowered.mesh.over(mesh.devices))
+        layout = Layout(devices, lowered.shardings)
+        name = step.staged.cuts.names[number]
+        stages.append(StageProgram(name, number, lowered, tasks, layout))
+    atoms = enumerate(step.staged.program.outputs)
+    outputs = tuple(_stage_of(atom, place, stages) for place, atom in atoms)
+    return PipelineExecutable(step.staged, tuple(stages), step.schedule, outputs)
+
+
+def _stage_of(atom: Atom, place: int, stages: Sequence[StageProgram]) -> int:
+    """The stage that computes an output, or the first if all of them could."""
+    if isinstance(atom, Literal):
+        return 0
+    for program in reversed(stages):
+        mine = program.step.lowered.program.outputs[place]
+        if any(mine in task.outputs for task in program.tasks.every):
+            return program.number
+    return 0

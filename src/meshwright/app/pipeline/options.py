@@ -1,0 +1,146 @@
+"""What a user chooses about a pipeline: submeshes, stages, microbatches, schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from meshwright.errors import PlanError, did_you_mean
+from meshwright.machine import Mesh
+from meshwright.partitioner.decide import as_tactics
+from meshwright.partitioner.tactics import Tactic
+from meshwright.predict.schedules import SCHEDULES, Schedule, verify
+
+STAGE = "stage"
+"""The axis of a mesh along which its parts are the submeshes of stages."""
+
+type Tactics = Sequence[Tactic] | Mapping[str, Sequence[Tactic]]
+type ScheduleChoice = str | Schedule | Callable[[int, int], Schedule]
+
+
+@dataclass(frozen=True)
+class Options:
+    """The choices, checked.
+
+    submeshes: in order. tactics: for all stages, or by the name of a stage.
+    stages: a number of stages, positions where stages begin, or `None` for the marks of
+        the step, or else one stage per submesh.
+    batch: patterns of the leaves that contain the batch; all data if there is none.
+    statistics: "whole" or "microbatch", what sums in the middle of the step are over.
+    memory_bytes: the most that a device may hold, if that is limited.
+    """
+
+    submeshes: tuple[Mesh, ...]
+    tactics: Mapping[str, tuple[Tactic, ...]] | tuple[Tactic, ...]
+    stages: int | tuple[int, ...] | None
+    microbatches: int
+    schedule: ScheduleChoice
+    batch: tuple[str, ...]
+    statistics: str
+    memory_bytes: float | None = None
+
+    def __post_init__(self) -> None:
+        count = self.microbatches
+        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+            raise PlanError(f"microbatches is {count!r}; wanted an int >= 1")
+        if self.statistics not in ("whole", "microbatch"):
+            raise PlanError(
+                f"statistics is {self.statistics!r}; wanted 'whole' or 'microbatch'"
+            )
+        if isinstance(self.schedule, str) and self.schedule not in SCHEDULES:
+            raise PlanError(
+                f"no schedule is named {self.schedule!r}; there are "
+                f"{', '.join(SCHEDULES)}{did_you_mean(self.schedule, SCHEDULES)}"
+            )
+
+    def tactics_of(self, stage: str) -> tuple[Tactic, ...]:
+        """The tactics of a stage."""
+        if isinstance(self.tactics, Mapping):
+            return self.tactics.get(stage, ())
+        return self.tactics
+
+    @property
+    def default_stages(self) -> int:
+        """The number of stages if neither marks nor the caller say it."""
+        chunks = 2 if self.schedule == "interleaved" else 1
+        return chunks * len(self.submeshes)
+
+    def on_one_device(self) -> Options:
+        """One stage on one device, with the same microbatches and statistics."""
+        mesh = (Mesh({"all": 1}),)
+        return replace(self, submeshes=mesh, tactics=(), stages=1, schedule="gpipe")
+
+    def schedule_for(self, num_stages: int) -> Schedule:
+        """The verified schedule of that many stages.
+
+        Raises `ScheduleError` for a deadlock, and `PlanError` if it does not fit.
+        """
+        chosen = self.schedule
+        if isinstance(chosen, str):
+            chosen = SCHEDULES[chosen]
+        found = (
+            chosen
+            if isinstance(chosen, Schedule)
+            else chosen(num_stages, self.microbatches)
+        )
+        verify(found)
+        given = (found.num_stages, found.num_submeshes, found.num_microbatches)
+        wanted = (num_stages, len(self.submeshes), self.microbatches)
+        if given != wanted:
+            raise PlanError(
+                "the schedule has {} stages on {} submeshes and {} microbatches; wanted "
+                "{} on {} and {}".format(*given, *wanted)
+            )
+        return found
+
+
+def as_submeshes(mesh: Any) -> tuple[Mesh, ...]:
+    """The submeshes of a mesh with an axis `stage`, or of a list of meshes.
+
+    Their devices follow each other, in the order of the mesh or of the process.
+    """
+    if isinstance(mesh, Sequence) and not isinstance(mesh, str):
+        return _consecutive(
+            [each if isinstance(each, Mesh) else Mesh(each) for each in mesh]
+        )
+    whole = mesh if isinstance(mesh, Mesh) else Mesh(mesh)
+    whole.require_spatial("a pipeline has its own loop over microbatches")
+    if STAGE not in whole.axes:
+        raise PlanError(
+            f"mesh {whole} has no axis {STAGE!r}, whose parts are the submeshes of stages; "
+            f"add one, such as {{'{STAGE}': 2, 'data': 4}}, or give a list of meshes"
+        )
+    if whole.axes[0] != STAGE:
+        raise PlanError(
+            f"mesh {whole} has {STAGE!r} behind other axes; wanted it first, so that each "
+            "submesh has neighbouring devices"
+        )
+    sizes = {name: size for name, size in whole.sizes if name != STAGE}
+    one = Mesh(sizes or {"data": 1})
+    if whole.devices is None:
+        return _consecutive([one] * whole.size(STAGE))
+    count = one.num_devices
+    return tuple(
+        one.over(whole.devices[i * count : (i + 1) * count])
+        for i in range(whole.size(STAGE))
+    )
+
+
+def _consecutive(meshes: Sequence[Mesh]) -> tuple[Mesh, ...]:
+    if not meshes:
+        raise PlanError(
+            "a pipeline has no submeshes; give one for each group of stages"
+        )
+    for mesh in meshes:
+        mesh.require_spatial("a pipeline has its own loop over microbatches")
+    return tuple(meshes)
+
+
+def checked_tactics(
+    tactics: Tactics,
+) -> Mapping[str, tuple[Tactic, ...]] | tuple[Tactic, ...]:
+    """Tactics for all stages, or by the name of a stage."""
+    if isinstance(tactics, Mapping):
+        return {name: as_tactics(each) for name, each in tactics.items()}
+    return as_tactics(tactics)

@@ -1,0 +1,149 @@
+"""`pipeline`: a step whose stages run on submeshes, one microbatch after another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+
+from meshwright.app.check.check import check_outputs
+from meshwright.app.check.report import CheckReport, tolerance_of
+from meshwright.app.partition import Partitioned, partition
+from meshwright.app.pipeline.build import StagedStep, make_pipeline, stage
+from meshwright.app.pipeline.describe import make_plan
+from meshwright.app.pipeline.options import (
+    Options,
+    ScheduleChoice,
+    Tactics,
+    as_submeshes,
+    checked_tactics,
+)
+from meshwright.app.pipeline.plan import PipelinePlan
+from meshwright.app.step.specialized import Specialized
+from meshwright.machine import Mesh
+from meshwright.machine.memory_size import memory_bytes
+from meshwright.program.analysis.narrowest_floats import narrowest_floats
+from meshwright.program.capture.arguments import Names, Numbers, require_arrays
+from meshwright.run.pipeline import PipelineExecutable
+
+
+def pipeline(  # noqa: PLR0913  the options of `partition` and of a pipeline
+    fn: Callable[..., Any],
+    mesh: Mesh | Mapping[str, int] | Sequence[Mesh | Mapping[str, int]],
+    tactics: Tactics = (),
+    *,
+    stages: int | Sequence[int] | None = None,
+    microbatches: int = 8,
+    schedule: ScheduleChoice = "1f1b",
+    batch: str | Sequence[str] | None = None,
+    statistics: str = "whole",
+    memory: float | str | None = None,
+    static_argnums: Numbers = None,
+    static_argnames: Names = None,
+) -> Pipelined:
+    """The function `fn`, cut into stages that run on parts of a mesh.
+
+    fn: an ordinary step over a whole batch, as for `partition`. It computes the same, up
+        to rounding: gradients are summed over microbatches, and updated once.
+    mesh: a mesh whose first axis is `stage`, with one submesh for each position along it.
+        Or a list of submeshes, which need not be equal.
+    tactics: applied to the stages on their submeshes, as in `partition`; or by the name
+        of a stage.
+    stages: number of stages, cut where they have equal work; or positions in
+        `pipelined.plan(...).forward` where stages begin. By default the marks of
+        `mw.stage` in `fn`, and without marks one stage for each submesh.
+    microbatches: number of parts of the batch.
+    schedule: a name in `SCHEDULES`, a `Schedule`, or a function from numbers of stages
+        and of microbatches to one.
+    batch: patterns of the leaves that contain the batch, as in `data_parallel`.
+    statistics: what sums over the batch in the middle of a step, as of a batch norm, are
+        over: "whole" refuses them, "microbatch" takes them over each microbatch.
+    memory: bytes of a device, such as "16GiB"; a schedule that would need more raises
+        `ScheduleError` before it runs, with the stage and the microbatch.
+    static_*: as in `jax.jit`.
+    """
+    submeshes = as_submeshes(mesh)
+    patterns = (batch,) if isinstance(batch, str) else tuple(batch or ())
+    positions = stages if isinstance(stages, int | None) else tuple(stages)
+    options = Options(
+        submeshes,
+        checked_tactics(tactics),
+        positions,
+        microbatches,
+        schedule,
+        patterns,
+        statistics,
+        None if memory is None else memory_bytes(memory),
+    )
+    alone = partition(
+        fn,
+        {"all": 1},
+        static_argnums=static_argnums,
+        static_argnames=static_argnames,
+    )
+    return Pipelined(alone, options)
+
+
+@dataclass(eq=False, repr=False)
+class Pipelined:
+    """A pipelined function, built once per signature of its arguments.
+
+    alone: the function on one device.
+    """
+
+    alone: Partitioned
+    options: Options
+    _staged: dict[Specialized, StagedStep] = field(default_factory=dict)
+    _executables: dict[Specialized, PipelineExecutable] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.__name__ = self.alone.__name__
+        self.__doc__ = self.alone.__doc__
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run on the submeshes; results are where the stage that computes them is."""
+        specialized, leaves = self.alone.specialize(args, kwargs)
+        require_arrays(specialized.captured.paths, leaves)
+        outputs = self._executable(specialized)(leaves)
+        return jax.tree_util.tree_unflatten(specialized.captured.out_tree, outputs)
+
+    def stage(self, *args: Any, **kwargs: Any) -> StagedStep:
+        """The stages for these arguments, before anything is compiled."""
+        return self._stages(self.alone.specialize(args, kwargs)[0])
+
+    def plan(self, *args: Any, **kwargs: Any) -> PipelinePlan:
+        """The plan for these arguments, which are arrays or `ShapeDtypeStruct`s."""
+        return make_plan(self.stage(*args, **kwargs))
+
+    def check(self, *args: Any, **kwargs: Any) -> CheckReport:
+        """Compare all outputs with those of the original on one device.
+
+        With statistics="microbatch" the original is the step on one device, microbatch
+        after microbatch.
+        """
+        specialized, leaves = self.alone.specialize(args, kwargs)
+        require_arrays(specialized.captured.paths, leaves)
+        run = self._executable(specialized)
+        if self.options.statistics == "whole":
+            return specialized.check_run(run, leaves)
+        one = self.options.on_one_device()
+        alone = make_pipeline(stage(specialized.captured, one))
+        captured = specialized.captured
+        rounding = narrowest_floats(captured.program, tolerance_of)
+        compared = captured.out_paths, lambda *each: alone(each), run
+        return check_outputs(*compared, leaves, rounding)
+
+    def _stages(self, specialized: Specialized) -> StagedStep:
+        if specialized not in self._staged:
+            self._staged[specialized] = stage(specialized.captured, self.options)
+        return self._staged[specialized]
+
+    def _executable(self, specialized: Specialized) -> PipelineExecutable:
+        if specialized not in self._executables:
+            staged = self._stages(specialized)
+            if self.options.memory_bytes is not None:
+                make_plan(staged).require_memory(self.options.memory_bytes)
+            self._executables[specialized] = make_pipeline(staged)
+        return self._executables[specialized]

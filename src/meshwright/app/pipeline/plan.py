@@ -1,0 +1,210 @@
+"""The plan of a pipelined step: its stages, their submeshes and memory, its schedule."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from meshwright.app.output import notebook
+from meshwright.app.output.numbers import show_count, show_seconds, show_share
+from meshwright.app.output.table import Table
+from meshwright.errors import PlanError
+from meshwright.machine.memory_size import show_bytes
+from meshwright.predict.schedules import Schedule, StageBytes, peak_bytes
+
+if TYPE_CHECKING:
+    from meshwright.app.pipeline.build import StagedStep
+
+FORMAT = 1
+"""Version of the JSON form; plans of other versions are refused."""
+
+_BY_STAGE = ("forward_s", "backward_s")
+
+_WIDEST = 100
+"""Columns of a printed schedule; the middle of longer lines is left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class StagePlan:
+    """One stage; bytes are those of one device.
+
+    submesh: number of its submesh. mesh: the axes of that. forward_flops,
+        backward_flops: of one microbatch on all devices of the submesh.
+    state_bytes: of the inputs that it reads, such as weights and optimizer state, and of
+        totals over microbatches. kept_bytes: of what the backward pass of one microbatch
+        needs; kept_for_weights_bytes: of what its weight gradients need of that, and of
+        what its input gradients hand on. sent_bytes: of what other stages receive for
+        one microbatch. working_bytes: the most that a task needs beside these.
+    """
+
+    name: str
+    submesh: int
+    mesh: str
+    forward_flops: int
+    backward_flops: int
+    state_bytes: int
+    kept_bytes: int
+    kept_for_weights_bytes: int
+    sent_bytes: int
+    working_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineFigures:
+    """A simulated step on a machine.
+
+    step_time_s: of all microbatches, and of what runs once before and after them.
+    bubble_fraction: share of the time of all microbatches in which submeshes are idle.
+    forward_s, backward_s: by stage, of one microbatch.
+    """
+
+    machine: str
+    step_time_s: float
+    bubble_fraction: float
+    forward_s: tuple[float, ...]
+    backward_s: tuple[float, ...]
+
+    def __str__(self) -> str:
+        return (
+            f"on {self.machine}: {show_seconds(self.step_time_s)} a step, bubbles "
+            f"{show_share(self.bubble_fraction)}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PipelinePlan:
+    """A pipelined step: stages in order, and the schedule of their tasks.
+
+    name: of the function. figures: the times on a machine. step: the programs; `None` in
+    a plan that was read from JSON.
+    """
+
+    name: str
+    stages: tuple[StagePlan, ...]
+    schedule: Schedule
+    figures: PipelineFigures | None = None
+    step: StagedStep | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def num_microbatches(self) -> int:
+        return self.schedule.num_microbatches
+
+    @property
+    def peak_memory_bytes(self) -> tuple[int, ...]:
+        """The most bytes on a device of each submesh, by the schedule.
+
+        No fusion is assumed, so that a compiled step needs less.
+        """
+        sizes = self.stage_bytes
+        return tuple(int(peak) for peak in peak_bytes(self.schedule, sizes))
+
+    @property
+    def stage_bytes(self) -> tuple[StageBytes, ...]:
+        """The bytes of each stage, as the simulation of schedules reads them."""
+        return tuple(
+            StageBytes(
+                stage.state_bytes + stage.working_bytes,
+                stage.kept_bytes,
+                min(stage.kept_for_weights_bytes, stage.kept_bytes),
+            )
+            for stage in self.stages
+        )
+
+    def require_memory(self, limit_bytes: float) -> None:
+        """Raise `ScheduleError`, with stage and microbatch, for a peak above a limit."""
+        peak_bytes(self.schedule, self.stage_bytes, limit_bytes)
+
+    def on(self, machine: str | Path) -> PipelinePlan:
+        """This plan with the times of a step on a machine, a preset or a TOML file.
+
+        Raises `PlanError` for a plan that was read from JSON, which has no programs.
+        """
+        if self.step is None:
+            raise PlanError("a plan read from JSON has no programs to simulate")
+        from meshwright.app.pipeline.simulated import simulate_step
+
+        return replace(self, figures=simulate_step(self, self.step, machine))
+
+    def table(self) -> Table:
+        """One row for each stage."""
+        titles = (
+            "stage", "submesh", ">forward FLOP", ">backward FLOP", ">state",
+            ">kept", ">sent", ">peak",
+        )  # fmt: skip
+        peaks = self.peak_memory_bytes
+        rows = tuple(
+            (
+                stage.name,
+                f"{stage.submesh}: {stage.mesh}",
+                show_count(stage.forward_flops),
+                show_count(stage.backward_flops),
+                show_bytes(stage.state_bytes),
+                show_bytes(stage.kept_bytes),
+                show_bytes(stage.sent_bytes),
+                show_bytes(peaks[stage.submesh]),
+            )
+            for stage in self.stages
+        )
+        return Table(titles, rows)
+
+    @property
+    def summary(self) -> str:
+        """A line about the whole."""
+        count = self.schedule.num_submeshes
+        return (
+            f"{self.name or 'step'}: {len(self.stages)} stages on {count} submeshes, "
+            f"{self.num_microbatches} microbatches; bytes are those of one device, kept "
+            "and sent of one microbatch"
+        )
+
+    def __str__(self) -> str:
+        lines = [_shortened(line) for line in str(self.schedule).splitlines()]
+        told = [] if self.figures is None else [str(self.figures)]
+        return "\n".join([self.summary, *told, str(self.table()), *lines])
+
+    def _repr_html_(self) -> str:
+        table = self.table()
+        return notebook.block(
+            self.summary,
+            notebook.table(table.titles, table.rows),
+            notebook.preformatted(str(self.schedule)),
+        )
+
+    def to_json(self) -> str:
+        """The plan as JSON text."""
+        fields = {
+            "format": FORMAT,
+            "name": self.name,
+            "stages": [asdict(stage) for stage in self.stages],
+            "schedule": str(self.schedule),
+            "figures": None if self.figures is None else asdict(self.figures),
+        }
+        return json.dumps(fields, indent=1)
+
+    @staticmethod
+    def from_json(text: str) -> PipelinePlan:
+        """The plan of a JSON text; raises `PlanError` for any other text."""
+        try:
+            fields: Any = json.loads(text)
+            if fields["format"] != FORMAT:
+                raise PlanError(
+                    f"the plan has format {fields['format']}; wanted {FORMAT}: make it "
+                    "again with this version"
+                )
+            stages = tuple(StagePlan(**each) for each in fields["stages"])
+            schedule, figures = Schedule.parse(fields["schedule"]), fields["figures"]
+            if figures is not None:
+                times = {name: tuple(figures[name]) for name in _BY_STAGE}
+                figures = PipelineFigures(**{**figures, **times})
+            return PipelinePlan(str(fields["name"]), stages, schedule, figures)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise PlanError(f"this is no plan of a pipeline: {error!r}") from error
+
+
+def _shortened(line: str) -> str:
+    if len(line) <= _WIDEST:
+        return line
+    half = _WIDEST // 2 - 3
+    return f"{line[:half]} .... {line[-half:]}"

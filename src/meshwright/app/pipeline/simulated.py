@@ -1,0 +1,89 @@
+"""A pipelined step on a machine: each task priced alone, then the schedule on a clock."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from meshwright.app.pipeline.build import StagedStep, stage_programs
+from meshwright.app.pipeline.plan import PipelineFigures, PipelinePlan
+from meshwright.machine import Machine, Mesh, load_machine
+from meshwright.machine.placement import place_mesh
+from meshwright.partitioner.decide import Decided
+from meshwright.partitioner.stages import StageTasks, Task
+from meshwright.predict.estimate import estimate
+from meshwright.predict.links.collective import permute_s
+from meshwright.predict.schedules import StageTimes, TaskKind, simulate
+
+
+def simulate_step(
+    plan: PipelinePlan, step: StagedStep, machine: str | Path
+) -> PipelineFigures:
+    """The times of a staged step on a machine that has the devices of all submeshes."""
+    is_split = any(
+        task.kind is TaskKind.INPUT_GRADIENT
+        for order in step.schedule.orders
+        for task in order
+    )
+    once: list[float] = []
+    times: list[StageTimes] = []
+    for number, (_, tasks) in enumerate(stage_programs(step)):
+        mesh = step.submeshes[step.schedule.placement[number]]
+        price = _Price(step.decided[number], load_machine(machine, mesh.num_devices))
+        times.append(_times(price, tasks, is_split))
+        once.append(sum(map(price.seconds, (tasks.before, *tasks.updates.values()))))
+    simulation = simulate(step.schedule, times, _transfers_s(plan, step, machine))
+    return PipelineFigures(
+        str(machine),
+        simulation.makespan_s + max(once),
+        simulation.bubble_fraction,
+        tuple(each.forward_s for each in times),
+        tuple(each.input_gradient_s + each.weight_gradient_s for each in times),
+    )
+
+
+class _Price:
+    """Seconds of the tasks of one stage."""
+
+    def __init__(self, decided: Decided, machine: Machine) -> None:
+        self.decided = replace(
+            decided, captured=replace(decided.captured, ties={}, donated=())
+        )
+        self.machine = machine
+
+    def seconds(self, task: Task) -> float:
+        """Seconds of one run of a task; none for a task without ops."""
+        if not task.program.ops:
+            return 0.0
+        lowered = replace(self.decided.lowered, program=task.program)
+        return estimate(
+            replace(self.decided, lowered=lowered), self.machine
+        ).step_time_s
+
+
+def _times(price: _Price, tasks: StageTasks, is_split: bool) -> StageTimes:
+    """Seconds of a stage's passes; a backward pass that is not split counts once."""
+    forward = price.seconds(tasks.forward)
+    if not is_split:
+        return StageTimes(forward, price.seconds(tasks.backward), 0.0)
+    inner, rest = map(price.seconds, (tasks.input_gradient, tasks.weight_gradient))
+    return StageTimes(forward, inner, rest)
+
+
+def _transfers_s(
+    plan: PipelinePlan, step: StagedStep, machine: str | Path
+) -> tuple[float, ...]:
+    """Seconds from each stage to the next: each device sends its part to one other."""
+    sizes = [mesh.num_devices for mesh in step.submeshes]
+    if len(sizes) == 1:
+        return (0.0,) * (len(plan.stages) - 1)
+    is_equal = len(set(sizes)) == 1
+    mesh = Mesh(
+        {"stage": len(sizes), "all": sizes[0]} if is_equal else {"stage": sum(sizes)}
+    )
+    placement = place_mesh(mesh, load_machine(machine, sum(sizes)))
+    segments = placement.of(("stage",))
+    return tuple(
+        permute_s(max(one.sent_bytes, other.sent_bytes), segments)
+        for one, other in zip(plan.stages, plan.stages[1:], strict=False)
+    )

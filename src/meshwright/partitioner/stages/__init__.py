@@ -1,0 +1,52 @@
+"""Stages: a captured step, cut into device programs of the stages of a pipeline.
+
+In: a captured step, a number of microbatches, and cuts. Out: for each stage, programs of
+its forward pass, its backward pass and its update (`tasks.py`). In this order:
+
+microbatches  what runs for each microbatch, and what once
+cuts          where stages begin: at marks, or where the work is divided evenly
+passes        the pass of each op; updates: the stage of each op after the last microbatch
+staged        the step of one microbatch as an ordinary program, which tactics partition
+lowered_step  what each op of that program belongs to, once it is lowered
+tasks         the device programs of each stage; verify: a checker of them
+"""
+
+from meshwright.partitioner.stages.cuts import (
+    MARK,
+    Cuts,
+    cuts_at,
+    even_cuts,
+    forward_program,
+    has_marks,
+    marked_cuts,
+)
+from meshwright.partitioner.stages.lowered_step import LoweredStep, read_lowered
+from meshwright.partitioner.stages.microbatches import (
+    MICROBATCH,
+    Microbatches,
+    find_microbatches,
+    flops_of,
+)
+from meshwright.partitioner.stages.staged import Staged, stage_step
+from meshwright.partitioner.stages.tasks import StageTasks, Task, stage_tasks
+
+__all__ = [
+    "MARK",
+    "MICROBATCH",
+    "Cuts",
+    "LoweredStep",
+    "Microbatches",
+    "StageTasks",
+    "Staged",
+    "Task",
+    "cuts_at",
+    "even_cuts",
+    "find_microbatches",
+    "flops_of",
+    "forward_program",
+    "has_marks",
+    "marked_cuts",
+    "read_lowered",
+    "stage_step",
+    "stage_tasks",
+]

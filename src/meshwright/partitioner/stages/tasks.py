@@ -1,0 +1,216 @@
+"""Device programs of the passes and updates of one stage, taken from a lowered step.
+
+Ops that do not depend on the microbatch run once before all microbatches, on every stage
+that reads their results. What one task computes and another task of the same stage reads
+stays on the devices as it is, also a partial sum.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from meshwright.partitioner.parts import Part, PartKind
+from meshwright.partitioner.stages.lowered_step import LoweredStep
+from meshwright.partitioner.stages.totals import Total, added, first_total
+from meshwright.program.ir import Atom, Op, Program, Value
+from meshwright.program.rewrite.dead_code import eliminate_dead_code
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Task:
+    """A device program of one stage; its inputs and outputs are values of the lowered step.
+
+    totals: by output that is a total so far, the input that it replaces. sources: the
+        source lines of its ops, for messages.
+    """
+
+    program: Program
+    totals: Mapping[int, int] = field(default_factory=dict[int, int])
+
+    @property
+    def inputs(self) -> tuple[Value, ...]:
+        return self.program.inputs
+
+    @property
+    def outputs(self) -> tuple[Atom, ...]:
+        return self.program.outputs
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StageTasks:
+    """The tasks of one stage.
+
+    before: runs once; its results include the totals before the first microbatch.
+    backward: `None` if the stage has no backward pass. input_gradient, weight_gradient:
+        the backward pass in two tasks, gradients that other stages wait for and the rest.
+    updates: by level; those of one level need sends from lower levels.
+    """
+
+    before: Task
+    forward: Task
+    backward: Task
+    input_gradient: Task
+    weight_gradient: Task
+    updates: Mapping[int, Task]
+
+    @property
+    def every(self) -> tuple[Task, ...]:
+        """All tasks; a schedule runs the backward pass whole, or its two halves."""
+        return (
+            self.before, self.forward, self.backward, self.input_gradient,
+            self.weight_gradient, *self.updates.values(),
+        )  # fmt: skip
+
+
+def stage_tasks(step: LoweredStep, stage: int) -> StageTasks:
+    """The tasks of one stage of a lowered step."""
+    return _StageWriter(step, stage).tasks()
+
+
+@dataclass
+class _StageWriter:
+    step: LoweredStep
+    stage: int
+
+    def __post_init__(self) -> None:
+        step, stage = self.step, self.stage
+        self.forward = Part(PartKind.FORWARD, stage)
+        self.backward = Part(PartKind.BACKWARD, stage)
+        self.late = {lv: ops for (lv, s), ops in step.updates.items() if s == stage}
+        self.outside = {s.value for s in step.sends.values()} | {
+            *step.lowered.program.outputs
+        }
+
+    def tasks(self) -> StageTasks:
+        step = self.step
+        forward = step.passes.get(self.forward, ())
+        backward = step.passes.get(self.backward, ())
+        inner, rest = self._split(backward)
+        groups = {
+            "forward": (forward, step.totals.get(self.forward, ())),
+            "backward": (backward, step.totals.get(self.backward, ())),
+        }
+        totals = groups["backward"][1]
+        in_inner = {value for op in inner for value in op.results}
+        split = (
+            [t for t in totals if t.addend in in_inner],
+            [t for t in totals if t.addend not in in_inner],
+        )
+        kept = self._read_by([forward, backward], [*groups["forward"][1], *totals])
+        tasks = {name: self._pass(ops, t, kept) for name, (ops, t) in groups.items()}
+        tasks["input_gradient"] = self._pass(inner, split[0], kept)
+        tasks["weight_gradient"] = self._pass(rest, split[1], kept)
+        before = self._before(kept, [*groups["forward"][1], *totals])
+        updates = {level: self._update(level) for level in sorted(self.late)}
+        return StageTasks(before, **tasks, updates=updates)
+
+    def _split(self, backward: Sequence[Op]) -> tuple[list[Op], list[Op]]:
+        """The ops that sends depend on, and the others."""
+        needed: set[Atom] = {s.value for s in self.step.sends.values()}
+        inner: list[Op] = []
+        for op in reversed(backward):
+            if not needed.isdisjoint(op.results):
+                needed.update(op.operands)
+                inner.append(op)
+        taken = set(inner)
+        return inner[::-1], [op for op in backward if op not in taken]
+
+    def _read_by(
+        self, groups: Iterable[Sequence[Op]], totals: Iterable[Total]
+    ) -> set[Atom]:
+        read = {atom for ops in groups for op in ops for atom in op.operands}
+        return read | {total.addend for total in totals}
+
+    def _pass(
+        self, ops: Sequence[Op], totals: Sequence[Total], kept: Collection[Atom]
+    ) -> Task:
+        """A task of one microbatch, with the addition of its totals."""
+        made = {value for op in ops for value in op.results}
+        inside = self._inside(ops, totals)
+        wanted = [
+            v
+            for op in ops
+            for v in op.results
+            if v in self.outside or (v in kept and v not in inside)
+        ]
+        ops, inputs, outputs = list(ops), list[Value](), list[Atom](wanted)
+        ties: dict[int, int] = {}
+        read = dict.fromkeys(a for op in ops for a in op.operands)
+        read.update(dict.fromkeys(total.addend for total in totals))
+        inputs = [a for a in read if isinstance(a, Value) and a not in made]
+        inputs = [a for a in inputs if a not in self.step.lowered.program.constants]
+        for total in totals:
+            new = Value(total.result.shape, total.result.dtype)
+            ties[len(outputs)] = len(inputs)
+            inputs.append(total.result)
+            outputs.append(new)
+            ops.append(added(total, new))
+        return Task(self._program(inputs, ops, outputs), ties)
+
+    def _inside(self, ops: Sequence[Op], totals: Sequence[Total]) -> set[Atom]:
+        """Results that no other task of the stage reads."""
+        mine = {value for op in ops for value in op.results}
+        step = self.step
+        tasks = [step.passes.get(self.forward, ()), step.passes.get(self.backward, ())]
+        chosen = set(ops)
+        others = {a for t in tasks for op in t if op not in chosen for a in op.operands}
+        parts = (self.forward, self.backward)
+        every = [t for part in parts for t in step.totals.get(part, ())]
+        addends = {total.addend for total in every if total not in totals}
+        return mine - others - addends
+
+    def _before(self, kept: Collection[Atom], totals: Sequence[Total]) -> Task:
+        """The task that runs before all microbatches; stage 0 also has outputs of them."""
+        kept = {*kept, *(self.outside if self.stage == 0 else ())}
+        ops = [*self._closure(kept)]
+        made = {value for op in ops for value in op.results}
+        outputs: list[Atom] = [v for op in ops for v in op.results if v in kept]
+        for total in totals:
+            ops.append(first_total(total))
+            outputs.append(total.result)
+        read = dict.fromkeys(a for op in ops for a in op.operands)
+        inputs = [a for a in read if isinstance(a, Value) and a not in made]
+        given = set(self.step.lowered.program.inputs)
+        inputs = [a for a in inputs if a in given]
+        return Task(self._program(inputs, ops, outputs))
+
+    def _closure(self, wanted: Collection[Atom]) -> list[Op]:
+        """The ops that run once and on which `wanted` depend; effects run on stage 0."""
+        needed = set(wanted)
+        found: list[Op] = []
+        for op in reversed(self.step.once):
+            is_effect = op.has_effect and self.stage == 0
+            if is_effect or not needed.isdisjoint(op.results):
+                needed.update(op.operands)
+                found.append(op)
+        return found[::-1]
+
+    def _update(self, level: int) -> Task:
+        """The task of one level after all microbatches; what it needs once is computed."""
+        late = self.late[level]
+        read = {atom for op in late for atom in op.operands}
+        ops = [*self._closure(read), *late]
+        made = {value for op in ops for value in op.results}
+        later = {
+            a for lv, ops in self.late.items() if lv > level for o in ops
+            for a in o.operands
+        }  # fmt: skip
+        outputs: list[Atom] = [
+            v for op in late for v in op.results if v in self.outside or v in later
+        ]
+        order = dict.fromkeys(a for op in ops for a in op.operands)
+        inputs = [
+            a
+            for a in order
+            if isinstance(a, Value)
+            and a not in made
+            and a not in self.step.lowered.program.constants
+        ]
+        return Task(self._program(inputs, ops, outputs))
+
+    def _program(
+        self, inputs: Sequence[Value], ops: Sequence[Op], outputs: Sequence[Atom]
+    ) -> Program:
+        constants = self.step.lowered.program.constants
+        program = Program(tuple(inputs), tuple(ops), tuple(outputs), constants)
+        live = eliminate_dead_code(program)
+        return replace(live, inputs=tuple(inputs))

@@ -1,0 +1,184 @@
+"""Schedules of the literature, by the numbers of stages and of microbatches.
+
+GPipe: Huang et al., NeurIPS 2019. 1F1B: Narayanan et al., "PipeDream", SOSP 2019, with a
+flush at the end of the step ("Memory-Efficient Pipeline-Parallel DNN Training", ICML
+2021). Interleaved: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU
+Clusters", SC 2021. Zero-bubble: Qi et al., "Zero Bubble Pipeline Parallelism", 2023.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+
+from meshwright.errors import ScheduleError
+from meshwright.predict.schedules.schedule import Schedule, Task, TaskKind
+
+_F, _B = TaskKind.FORWARD, TaskKind.BACKWARD
+_I, _W = TaskKind.INPUT_GRADIENT, TaskKind.WEIGHT_GRADIENT
+
+
+def gpipe(num_stages: int, num_microbatches: int) -> Schedule:
+    """All forward passes, and then all backward passes.
+
+    >>> print(gpipe(2, 2))
+    F0.0 F0.1 B0.0 B0.1
+    F1.0 F1.1 B1.0 B1.1
+    """
+    _check_counts(num_stages, num_microbatches)
+    return _one_stage_each(
+        [
+            [Task(kind, stage, m) for kind in (_F, _B) for m in range(num_microbatches)]
+            for stage in range(num_stages)
+        ],
+        num_microbatches,
+    )
+
+
+def one_f_one_b(num_stages: int, num_microbatches: int) -> Schedule:
+    """Forward and backward passes in turn, after one forward pass per later stage.
+
+    >>> print(one_f_one_b(2, 3))
+    F0.0 F0.1 B0.0 F0.2 B0.1 B0.2
+    F1.0 B1.0 F1.1 B1.1 F1.2 B1.2
+    """
+    return interleaved(num_stages, 1, num_microbatches)
+
+
+def interleaved(num_submeshes: int, chunks: int, num_microbatches: int) -> Schedule:
+    """1F1B with several stages ("chunks" of the model) per submesh.
+
+    Stage s runs on submesh s modulo the number of submeshes. Microbatches take turns in
+    groups of one per submesh, so that with several chunks the number of submeshes has to
+    divide that of microbatches.
+
+    >>> print(interleaved(2, 2, 2))
+    F0.0 F0.1 F2.0 F2.1 B2.0 B2.1 B0.0 B0.1
+    F1.0 F1.1 F3.0 B3.0 F3.1 B3.1 B1.0 B1.1
+    """
+    _check_counts(num_submeshes, num_microbatches)
+    if chunks < 1:
+        raise ScheduleError(f"{chunks} stages per submesh; wanted at least one")
+    if chunks > 1 and num_microbatches % num_submeshes:
+        raise ScheduleError(
+            f"{num_microbatches} microbatches on {num_submeshes} submeshes; an interleaved"
+            f" schedule wants a multiple of {num_submeshes}"
+        )
+    orders: list[tuple[Task, ...]] = []
+    for submesh in range(num_submeshes):
+        later = num_submeshes - 1 - submesh
+        ahead = later if chunks == 1 else 2 * later + (chunks - 1) * num_submeshes
+        forward, backward = (
+            [
+                Task(kind, chunk * num_submeshes + submesh, microbatch)
+                for chunk, microbatch in _turns(
+                    num_submeshes, chunks, num_microbatches, kind
+                )
+            ]
+            for kind in (_F, _B)
+        )
+        orders.append(tuple(_in_turn(forward, backward, ahead)))
+    placement = tuple(range(num_submeshes)) * chunks
+    return Schedule(tuple(orders), placement, num_microbatches)
+
+
+def _turns(
+    num_submeshes: int, chunks: int, num_microbatches: int, kind: TaskKind
+) -> Iterator[tuple[int, int]]:
+    """Chunk and microbatch of each pass of a submesh, in order."""
+    size = num_submeshes if chunks > 1 else num_microbatches
+    order = range(chunks) if kind is _F else reversed(range(chunks))
+    in_order = tuple(order)
+    for first in range(0, num_microbatches, size):
+        for chunk in in_order:
+            for microbatch in range(first, first + size):
+                yield chunk, microbatch
+
+
+def _in_turn(forward: list[Task], backward: list[Task], ahead: int) -> Iterator[Task]:
+    """Forward and backward tasks in turn, after `ahead` forward tasks."""
+    ahead = min(ahead, len(forward))
+    yield from forward[:ahead]
+    for index, task in enumerate(backward):
+        yield from forward[ahead + index : ahead + index + 1]
+        yield task
+
+
+def zero_bubble(num_stages: int, num_microbatches: int) -> Schedule:
+    """ZB-H1: 1F1B with weight gradients in the bubbles, and no more microbatches alive.
+
+    >>> print(zero_bubble(2, 3))
+    F0.0 F0.1 I0.0 W0.0 F0.2 I0.1 W0.1 I0.2 W0.2
+    F1.0 I1.0 F1.1 I1.1 W1.0 F1.2 I1.2 W1.1 W1.2
+    """
+    return _split_backward(num_stages, num_microbatches, lambda later: later + 1)
+
+
+def zero_bubble_2(num_stages: int, num_microbatches: int) -> Schedule:
+    """ZB-H2: ZB-H1 with more forward passes first, and no bubble if all tasks take as long.
+
+    Up to 2 * num_stages - 1 microbatches are alive on a submesh.
+    """
+    return _split_backward(num_stages, num_microbatches, lambda later: 2 * later + 1)
+
+
+def _split_backward(
+    num_stages: int, num_microbatches: int, ahead_fn: Callable[[int], int]
+) -> Schedule:
+    """A schedule that splits backward passes, and delays weight gradients for memory.
+
+    ahead_fn: from the number of later stages to the number of forward passes before the
+        first backward pass. That of the first stage is also the limit of microbatches
+        whose weight gradients are still to come, on every stage.
+    """
+    _check_counts(num_stages, num_microbatches)
+    limit = ahead_fn(num_stages - 1)
+    orders: list[list[Task]] = []
+    for stage in range(num_stages):
+        forwards = min(ahead_fn(num_stages - 1 - stage), num_microbatches)
+        order = [Task(_F, stage, m) for m in range(forwards)]
+        inputs = weights = 0
+        while weights < num_microbatches:
+            if inputs < num_microbatches:
+                order.append(Task(_I, stage, inputs))
+                inputs += 1
+            if forwards == num_microbatches or forwards - weights == limit:
+                order.append(Task(_W, stage, weights))
+                weights += 1
+            if forwards < num_microbatches:
+                order.append(Task(_F, stage, forwards))
+                forwards += 1
+        orders.append(order)
+    return _one_stage_each(orders, num_microbatches)
+
+
+def _one_stage_each(orders: list[list[Task]], num_microbatches: int) -> Schedule:
+    """A schedule whose submeshes have one stage each."""
+    return Schedule(
+        tuple(map(tuple, orders)), tuple(range(len(orders))), num_microbatches
+    )
+
+
+def _check_counts(num_stages: int, num_microbatches: int) -> None:
+    if num_stages < 1 or num_microbatches < 1:
+        raise ScheduleError(
+            f"{num_stages} stages and {num_microbatches} microbatches; wanted at least one"
+            " of each"
+        )
+
+
+def _two_per_submesh(num_stages: int, num_microbatches: int) -> Schedule:
+    """The interleaved schedule with two stages per submesh."""
+    if num_stages % 2:
+        raise ScheduleError(
+            f"{num_stages} stages; the schedule 'interleaved' has two per submesh, and"
+            " wants an even number"
+        )
+    return interleaved(num_stages // 2, 2, num_microbatches)
+
+
+SCHEDULES: Mapping[str, Callable[[int, int], Schedule]] = {
+    "gpipe": gpipe,
+    "1f1b": one_f_one_b,
+    "interleaved": _two_per_submesh,
+    "zb-h1": zero_bubble,
+    "zb-h2": zero_bubble_2,
+}
+"""By name: the schedule of a number of stages and a number of microbatches."""

@@ -1,0 +1,127 @@
+"""Scans written out, iteration after iteration (XLA: `WhileLoopUnroller`).
+
+A loop over layers is one op. Written out, its iterations can be in different stages of a
+pipeline. What one loop stacks and another reads element by element, as residuals of a
+forward pass, is read without the stack.
+"""
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from meshwright.machine import Mesh
+from meshwright.program.ir import Atom, Op, Program, Value, Wire
+from meshwright.program.ops import Builder
+from meshwright.program.rewrite.dead_code import eliminate_dead_code
+from meshwright.program.rewrite.recomputation import copied
+
+
+def unroll_scans(program: Program, scans: Collection[Op]) -> Program:
+    """The program with some of its scans written out.
+
+    scans: ops of the program itself, not of bodies. The new ops are device ops, without
+    JAX primitives. Law: the result computes the same.
+    """
+    if not scans:
+        return program
+    unrolling = _Unrolling(program)
+    for op in program.ops:
+        if op in scans:
+            unrolling.unroll(op)
+        else:
+            unrolling.keep(op)
+    return eliminate_dead_code(unrolling.program())
+
+
+class _Unrolling:
+    """known: by value of the source, what it is now. elements: of a stack, by iteration."""
+
+    def __init__(self, source: Program) -> None:
+        self.source = source
+        self.builder = Builder(Mesh({"all": 1}))
+        self.known: dict[Atom, Atom] = {}
+        self.elements: dict[Atom, list[Atom]] = {}
+        self.constants = dict(source.constants)
+
+    def program(self) -> Program:
+        """The program so far, with the outputs of the source."""
+        outputs = tuple(self.known.get(a, a) for a in self.source.outputs)
+        return replace(
+            self.source,
+            ops=tuple(self.builder.ops),
+            outputs=outputs,
+            constants=self.constants,
+        )
+
+    def keep(self, op: Op) -> None:
+        """Write an op as it is."""
+        operands = tuple(self.known.get(a, a) for a in op.operands)
+        self.builder.ops.append(replace(op, operands=operands))
+
+    def unroll(self, op: Op) -> None:
+        """Write all iterations of a scan."""
+        self.builder.source = op.source
+        length = int(str(op.params["length"]))
+        order = range(length)
+        carried = {
+            wire: self._operand(op, wire)
+            for wire in op.wires
+            if wire.inputs and wire.outputs
+        }
+        stacks: dict[Wire, dict[int, Atom]] = {
+            wire: {} for wire in op.wires if not wire.inputs and wire.outputs
+        }
+        for i in reversed(order) if op.params["reverse"] else order:
+            outputs = self._iteration(op, carried, i)
+            carried = {wire: outputs[wire.outputs[0][1]] for wire in carried}
+            for wire, elements in stacks.items():
+                elements[i] = outputs[wire.outputs[0][1]]
+        for wire, atom in carried.items():
+            if wire.result is not None:
+                self.known[op.results[wire.result]] = atom
+        for wire, elements in stacks.items():
+            if wire.result is not None:
+                self._stack(op.results[wire.result], [elements[i] for i in order])
+
+    def _operand(self, op: Op, wire: Wire) -> Atom:
+        assert wire.operand is not None
+        atom = op.operands[wire.operand]
+        return self.known.get(atom, atom)
+
+    def _iteration(self, op: Op, carried: dict[Wire, Atom], i: int) -> tuple[Atom, ...]:
+        """The outputs of the body in iteration `i`, whose ops are written."""
+        body = copied(op.bodies[0])
+        self.constants.update(body.constants)
+        mine: dict[Atom, Atom] = {}
+        for wire in op.wires:
+            if not wire.inputs:
+                continue
+            if wire in carried:
+                atom = carried[wire]
+            elif wire.is_stacked:
+                atom = self._element(self._operand(op, wire), i)
+            else:
+                atom = self._operand(op, wire)
+            mine[body.inputs[wire.inputs[0][1]]] = atom
+        for inner in body.ops:
+            operands = tuple(mine.get(a, a) for a in inner.operands)
+            self.builder.ops.append(replace(inner, operands=operands))
+        return tuple(mine.get(a, a) for a in body.outputs)
+
+    def _element(self, stack: Atom, i: int) -> Atom:
+        """An element of a stack along its leading dim."""
+        elements = self.elements.setdefault(stack, [])
+        if not elements:
+            elements += [self._slice(stack, k) for k in range(stack.shape[0])]
+        return elements[i]
+
+    def _slice(self, stack: Atom, i: int) -> Atom:
+        return self.builder.reshape(
+            self.builder.slice(stack, 0, i, i + 1), stack.shape[1:]
+        )
+
+    def _stack(self, result: Value, elements: list[Atom]) -> None:
+        """The stack of elements, which is dead if only unrolled scans read it."""
+        self.elements[result] = elements
+        rows = [self.builder.reshape(a, (1, *a.shape)) for a in elements]
+        self.builder.concatenate(rows, 0)
+        self.builder.ops[-1] = replace(self.builder.ops[-1], results=(result,))

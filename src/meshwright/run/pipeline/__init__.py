@@ -1,0 +1,12 @@
+"""Execution of pipelines: stages on submeshes of this process's devices.
+
+In: the tasks of each stage and a schedule. Out: the outputs of the step. Begin reading at
+`pipeline.py`; `stage.py` holds the values of one stage, `task_function.py` is one task.
+"""
+
+from meshwright.run.pipeline.pipeline import PipelineExecutable
+from meshwright.run.pipeline.primitives import as_primitives
+from meshwright.run.pipeline.stage import StageProgram
+from meshwright.run.pipeline.task_function import Layout
+
+__all__ = ["Layout", "PipelineExecutable", "StageProgram", "as_primitives"]

@@ -1,0 +1,229 @@
+"""Pipelined steps: the numbers of the whole step, on submeshes, in any order."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import meshwright as mw
+from meshwright.app.pipeline.plan import PipelinePlan
+from meshwright.errors import (
+    CaptureError,
+    MeshError,
+    PlanError,
+    ScheduleError,
+    StageError,
+)
+from meshwright.predict.schedules import SCHEDULES, Schedule
+from meshwright.run.pipeline import stage as stage_module
+from tests.app.pipeline.models import (
+    BATCH,
+    PARAMS,
+    interpreted,
+    loss_of,
+    train_step,
+    unmarked_step,
+)
+
+DATA = [mw.data_parallel("data")]
+
+
+def test_two_stages_on_data_and_model_equal_the_step_on_one_device():
+    mesh = {"stage": 2, "data": 2, "model": 2}
+    tactics = [*DATA, mw.megatron("model")]
+    step = mw.pipeline(train_step, mesh, tactics, microbatches=4)
+    assert step.check(PARAMS, BATCH).ok
+    params, _ = step(PARAMS, BATCH)
+    second = params["layers"][3]["up"].sharding
+    assert {d.id for d in second.device_set} == {4, 5, 6, 7}
+    assert "model" in str(second.spec)
+
+
+@settings(max_examples=6)
+@given(
+    schedule=st.sampled_from(sorted(SCHEDULES)),
+    microbatches=st.sampled_from([2, 4]),
+    cuts=st.sets(st.integers(1, 20), min_size=3, max_size=3),
+)
+def test_any_cuts_and_any_schedule_equal_the_whole_step(schedule, microbatches, cuts):
+    count = 2 if schedule == "interleaved" else 4
+    step = mw.pipeline(
+        unmarked_step,
+        {"stage": count},
+        stages=sorted(cuts),
+        microbatches=microbatches,
+        schedule=schedule,
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stage_module, "task_function", interpreted)
+        report = step.check(PARAMS, BATCH)
+    assert report.ok, report
+
+
+def test_submeshes_and_tactics_may_differ_between_stages():
+    meshes = [{"data": 2}, {"data": 4}]
+    tactics = {"0": DATA, "from 2": [*DATA, mw.fsdp("data")]}
+    step = mw.pipeline(train_step, meshes, tactics, microbatches=2, schedule="zb-h1")
+    assert step.check(PARAMS, BATCH).ok
+
+
+def test_a_marked_function_is_itself_elsewhere():
+    marked, plain = train_step(PARAMS, BATCH), unmarked_step(PARAMS, BATCH)
+    pairs = zip(jax.tree.leaves(marked), jax.tree.leaves(plain), strict=True)
+    assert all(jnp.array_equal(a, b) for a, b in pairs)
+    assert mw.partition(train_step, {"data": 2}, DATA).check(PARAMS, BATCH).ok
+
+
+def test_a_step_without_gradients_is_pipelined_too():
+    def predict(params, batch):
+        h = (
+            mw.stage(params["embedding"][batch["x"]], "middle")
+            @ PARAMS["layers"][0]["up"]
+        )
+        return jnp.tanh(h), batch["x"].sum()
+
+    step = mw.pipeline(predict, {"stage": 2}, microbatches=4)
+    assert step.check(PARAMS, BATCH).ok
+
+
+# -- plans ---------------------------------------------------------------------------
+
+
+def test_a_plan_shows_stages_submeshes_microbatches_memory_and_schedule():
+    step = mw.pipeline(train_step, {"stage": 2, "data": 2}, DATA, microbatches=4)
+    plan = step.plan(*jax.eval_shape(lambda: (PARAMS, BATCH)))
+    text = str(plan)
+    assert "2 stages on 2 submeshes, 4 microbatches" in text
+    assert "from 2" in text
+    assert "F0.0 F0.1 B0.0" in text
+    assert PipelinePlan.from_json(plan.to_json()) == plan
+    assert "from 2" in plan._repr_html_()
+
+
+def test_gpipe_keeps_all_microbatches_and_1f1b_one_for_each_later_stage():
+    def peaks(schedule):
+        step = mw.pipeline(
+            unmarked_step, {"stage": 2}, microbatches=8, schedule=schedule
+        )
+        return step.plan(PARAMS, BATCH)
+
+    one, all_first = peaks("1f1b"), peaks("gpipe")
+    kept = [stage.kept_bytes for stage in one.stages]
+    assert one.stages == all_first.stages
+    saved = [
+        a - b
+        for a, b in zip(all_first.peak_memory_bytes, one.peak_memory_bytes, strict=True)
+    ]
+    assert saved == [6 * kept[0], 7 * kept[1]]
+
+
+def test_a_file_that_is_no_plan_is_refused():
+    with pytest.raises(PlanError, match="no plan of a pipeline"):
+        PipelinePlan.from_json("[]")
+
+
+# -- refusals ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("mesh", "options", "words"),
+    [
+        ({"data": 2}, {}, "has no axis 'stage'"),
+        ({"data": 2, "stage": 2}, {}, "wanted it first"),
+        ([], {}, "no submeshes"),
+        ({"stage": 2}, {"schedule": "1f2b"}, "did you mean '1f1b'"),
+        ({"stage": 2}, {"microbatches": 0}, "wanted an int >= 1"),
+        ({"stage": 2}, {"statistics": "all"}, "wanted 'whole' or 'microbatch'"),
+    ],
+)
+def test_choices_that_do_not_fit_are_refused(mesh, options, words):
+    with pytest.raises(PlanError, match=words):
+        mw.pipeline(train_step, mesh, **options)
+
+
+def test_a_schedule_for_other_stages_is_refused():
+    step = mw.pipeline(train_step, {"stage": 4}, microbatches=4)
+    with pytest.raises(PlanError, match=r"2 stages on 2 submeshes.*wanted 2 on 4"):
+        step.plan(PARAMS, BATCH)
+
+
+def test_a_schedule_that_deadlocks_is_refused_before_it_runs():
+    stuck = Schedule.parse("F0.0 B0.0 F0.1 B0.1\nF1.1 F1.0 B1.0 B1.1")
+    step = mw.pipeline(train_step, {"stage": 2}, microbatches=2, schedule=stuck)
+    with pytest.raises(ScheduleError, match=r"stage 1, microbatch 1 \(F1.1\)"):
+        step(PARAMS, BATCH)
+
+
+def test_a_schedule_that_exceeds_memory_is_refused_before_it_runs():
+    options = {"microbatches": 4, "schedule": "gpipe"}
+    step = mw.pipeline(train_step, {"stage": 2}, memory=30_000, **options)
+    with pytest.raises(ScheduleError, match=r"stage \d needs .* at microbatch \d"):
+        step(PARAMS, BATCH)
+    with pytest.raises(PlanError, match=r"memory is .much."):
+        mw.pipeline(train_step, {"stage": 2}, memory="much")
+
+
+def test_a_plan_on_a_machine_says_the_time_of_a_step_and_its_bubbles():
+    step = mw.pipeline(train_step, {"stage": 2, "data": 2}, DATA, microbatches=4)
+    plan = step.plan(PARAMS, BATCH).on("a100-80g")
+    assert plan.figures is not None
+    assert plan.figures.step_time_s > 4 * max(plan.figures.forward_s)
+    assert 0 < plan.figures.bubble_fraction < 1
+    again = PipelinePlan.from_json(plan.to_json())
+    assert again == plan
+    with pytest.raises(PlanError, match="no programs to simulate"):
+        again.on("a100-80g")
+
+
+def test_microbatches_that_do_not_divide_the_batch_are_refused():
+    step = mw.pipeline(train_step, {"stage": 2}, microbatches=5)
+    with pytest.raises(StageError, match="5 microbatches"):
+        step.plan(PARAMS, BATCH)
+
+
+def test_a_mark_inside_of_a_loop_is_refused_with_its_line():
+    def looped(params, batch):
+        def one(h, _):
+            return mw.stage(jnp.tanh(h), "inner"), None
+
+        h = jax.lax.scan(one, params["embedding"][batch["x"]], None, length=2)[0]
+        return h.mean()
+
+    step = mw.pipeline(looped, {"stage": 1}, microbatches=2)
+    with pytest.raises(StageError, match=r"test_pipelined.*inside of a scan"):
+        step.plan(PARAMS, BATCH)
+
+
+def test_the_name_of_a_stage_is_a_text():
+    with pytest.raises(CaptureError, match="wanted a text"):
+        mw.stage(jnp.ones(3), "a:b")
+
+
+def test_more_submeshes_than_devices_are_refused():
+    step = mw.pipeline(train_step, {"stage": 2, "data": 16}, microbatches=2)
+    with pytest.raises(MeshError, match="32 devices, but JAX sees 8"):
+        step(PARAMS, BATCH)
+
+
+def test_a_stage_that_raises_says_its_name_and_line():
+    def check(x):
+        if (x > 1e6).any():
+            raise ValueError("too large")
+        return x
+
+    def step_fn(params, batch):
+        grads = jax.grad(lambda p, b: 1e9 * loss_of(p, b, ()))(params, batch)
+        checked = jax.tree.map(
+            lambda g: jax.pure_callback(
+                check, jax.ShapeDtypeStruct(g.shape, g.dtype), g
+            ),
+            grads,
+        )
+        return jax.tree.map(jnp.subtract, params, checked)
+
+    step = mw.pipeline(step_fn, {"stage": 2}, stages=2, microbatches=2)
+    with pytest.raises(
+        StageError, match=r"stage '[01]' failed in the update.*too large"
+    ):
+        step(PARAMS, BATCH)
