@@ -95,3 +95,7 @@ class RecipeError(MeshwrightError):
 
 class ReplicaError(MeshwrightError):
     """A replica failed, or replicas differ where they must be equal."""
+
+
+class DeployError(MeshwrightError):
+    """The program cannot be deployed to the target, or the result differs from JAX's."""
