@@ -113,7 +113,7 @@ def read_model(
         for path, aval in zip(captured.out_paths, captured.out_avals, strict=True)
     )
     return SourceModel(
-        captured.name or type(fn).__name__,
+        captured.name or _name_of(fn),
         program,
         chosen,
         names,
@@ -123,6 +123,12 @@ def read_model(
         fn,
         tuple(args),
     )
+
+
+def _name_of(fn: Any) -> str:
+    """The name of a function, also of one with some arguments filled in."""
+    inner = getattr(fn, "func", fn)
+    return getattr(inner, "__name__", type(inner).__name__)
 
 
 def _weight_positions(captured: Any, wanted: Collection[str] | None) -> frozenset[int]:

@@ -11,6 +11,7 @@ from meshwright.compile.deploy.litert import write_litert
 from meshwright.compile.deploy.model import SourceModel
 from meshwright.compile.deploy.onnx.convert import write_onnx
 from meshwright.compile.deploy.options import DeployOptions
+from meshwright.compile.deploy.wasm.build import write_wasm
 from meshwright.compile.deploy.web.page import write_page
 from meshwright.errors import DeployError, did_you_mean
 from meshwright.run.iree.toolchain import HOST_CPU, VULKAN
@@ -57,6 +58,10 @@ _EVERY = (
     DeployTarget(
         "iree-vulkan", "GPUs with a Vulkan driver, by IREE's runtime", _iree(*VULKAN),
         "iree_loader.py", "iree-base-runtime numpy", {"driver": "vulkan"},
+    ),
+    DeployTarget(
+        "wasm", "browsers and other WebAssembly, by the runtime in the folder", write_wasm,
+        "wasm_loader.py", "wasmtime numpy",
     ),
     DeployTarget(
         "litert", "phones, by LiteRT (formerly TensorFlow Lite)",

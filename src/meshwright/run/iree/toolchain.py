@@ -17,11 +17,13 @@ from numpy.typing import NDArray
 
 from meshwright.errors import CompilerError
 
-_LOCAL = (
+LOCAL = (
     "--iree-hal-target-device=local",
     "--iree-hal-local-target-device-backends=llvm-cpu",
 )
-HOST_CPU = (*_LOCAL, "--iree-llvmcpu-target-cpu=host")
+"""Flags for CPUs."""
+
+HOST_CPU = (*LOCAL, "--iree-llvmcpu-target-cpu=host")
 """Flags for the CPU of this machine."""
 
 VULKAN = ("--iree-hal-target-device=vulkan",)
@@ -43,6 +45,7 @@ class CompilePhase(Enum):
     INPUT = "start"
     SOURCES = "executable-sources"  # one function per dispatch, no tile sizes yet
     CONFIGURATIONS = "executable-configurations"  # with the tile sizes that IREE chose
+    HAL = "hal"  # host code that allocates and dispatches; kernels are compiled
     CODE = "end"
 
 

@@ -47,7 +47,7 @@ class Model:
         results = self._main(*given)
         several = results if isinstance(results, tuple | list) else (results,)
         return {
-            port["name"]: _fetched(result, port)
+            port["name"]: self._fetch(result).astype(_dtype(port["dtype"]), copy=False)
             for port, result in zip(self.about["outputs"], several, strict=True)
         }
 
@@ -59,16 +59,42 @@ class Model:
         return inputs | {ties[name]: outputs[name] for name in ties}
 
     def _place(self, array: Any, port: dict[str, Any]) -> Any:
-        plain = np.ascontiguousarray(array, dtype=_dtype(port["dtype"]))
+        plain = np.asarray(array, dtype=_dtype(port["dtype"]), order="C")
         if list(plain.shape) != port["shape"]:
             raise ValueError(
                 f"{port['name']} has shape {list(plain.shape)}; wanted {port['shape']}"
             )
         return runtime.asdevicearray(self._config.device, plain)
 
+    def _fetch(self, result: Any) -> np.ndarray:
+        try:
+            return np.array(result.to_host())
+        except ValueError:  # IREE 3.13 offers NumPy's memory, whose place Vulkan refuses
+            return self._staged(result)
 
-def _fetched(result: Any, port: dict[str, Any]) -> np.ndarray:
-    return np.array(result.to_host()).astype(_dtype(port["dtype"]), copy=False)
+    def _staged(self, result: Any) -> np.ndarray:
+        """A result copied through a buffer that device and host both see."""
+        view, device = result._buffer_view, self._config.device
+        source = view.get_buffer()
+        target = device.allocator.allocate_buffer(
+            memory_type=int(
+                runtime.MemoryType.HOST_LOCAL | runtime.MemoryType.DEVICE_VISIBLE
+            ),
+            allowed_usage=int(
+                runtime.BufferUsage.TRANSFER_TARGET | runtime.BufferUsage.MAPPING_SCOPED
+            ),
+            allocation_size=source.byte_length(),
+        )
+        done = device.create_semaphore(0)
+        device.queue_copy(
+            source,
+            target,
+            wait_semaphores=runtime.HalFence.create_at(done, 0),
+            signal_semaphores=runtime.HalFence.create_at(done, 1),
+        )
+        runtime.HalFence.create_at(done, 1).wait()
+        dtype = runtime.HalElementType.map_to_dtype(view.element_type)
+        return np.array(target.map().asarray(view.shape, dtype))
 
 
 def _dtype(name: str) -> Any:

@@ -45,7 +45,7 @@ class Model:
 
 
 def _checked(array: Any, port: dict[str, Any]) -> np.ndarray:
-    plain = np.ascontiguousarray(array, dtype=np.dtype(port["dtype"]))
+    plain = np.asarray(array, dtype=np.dtype(port["dtype"]), order="C")
     if list(plain.shape) != port["shape"]:
         raise ValueError(
             f"{port['name']} has shape {list(plain.shape)}; wanted {port['shape']}"

@@ -51,7 +51,7 @@ def scan(call: Call) -> list[str]:
         body=made,
         num_scan_inputs=count,
         scan_input_directions=[reverse] * count,
-        scan_output_directions=[reverse] * len(stacks),
+        **({"scan_output_directions": [reverse] * len(stacks)} if stacks else {}),
     )
     return _placed(call, [*carries, *stacks], names)
 

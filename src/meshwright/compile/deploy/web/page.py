@@ -32,6 +32,12 @@ def write_page(model: SourceModel, folder: Path, options: DeployOptions) -> None
     (folder / "ort").mkdir()
     for name in _ORT_FILES:
         shutil.copyfile(runtime / name, folder / "ort" / name)
+    shutil.copyfile(Path(__file__).parent / "runner.js", folder / "runner.js")
+    copy_page(folder)
+
+
+def copy_page(folder: Path) -> None:
+    """Copy the page, which runs the model by the folder's `runner.js`."""
     for name in _PAGE_FILES:
         shutil.copyfile(Path(__file__).parent / name, folder / name)
 
