@@ -6,6 +6,7 @@ from meshwright.errors import DeployError
 
 _PACKAGES = {
     "ai_edge_litert": "ai-edge-litert",
+    "ai_edge_quantizer": "ai-edge-quantizer",
     "iree.compiler": "iree-base-compiler",
     "iree.runtime": "iree-base-runtime",
     "litert_converter": "litert-converter",

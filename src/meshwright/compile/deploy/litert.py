@@ -9,7 +9,9 @@ from typing import Any
 
 from meshwright.compile.deploy.extras import require
 from meshwright.compile.deploy.inexpressible import Inexpressible, probe_ops, refuse
+from meshwright.compile.deploy.int8 import calibration_of, quantize_litert
 from meshwright.compile.deploy.model import SourceModel
+from meshwright.compile.deploy.options import DeployOptions
 from meshwright.compile.deploy.stablehlo import lower_to_stablehlo
 from meshwright.compile.deploy.unroll_loops import unroll_loops
 from meshwright.program.ir import Program
@@ -18,9 +20,11 @@ MODEL_FILE = "model.tflite"
 SIGNATURE = "serving_default"
 
 
-def write_litert(model: SourceModel, folder: Path) -> None:
+def write_litert(model: SourceModel, folder: Path, options: DeployOptions) -> None:
     """Write the model's flatbuffer; `DeployError` names ops that LiteRT lacks."""
     require("litert_converter", "ai_edge_litert")
+    if options.quantize:
+        require("ai_edge_quantizer")
     program = unroll_loops(model.baked(), "LiteRT")
     names = [port.name for port in model.inputs], [p.name for p in model.outputs]
     try:
@@ -30,6 +34,8 @@ def write_litert(model: SourceModel, folder: Path) -> None:
         if not ops:
             ops = [(program.ops[-1], str(reason))]
         raise refuse("LiteRT", ops, _HINT) from None
+    if options.quantize:
+        found = quantize_litert(found, SIGNATURE, calibration_of(model, options))
     (folder / MODEL_FILE).write_bytes(found)
 
 

@@ -40,5 +40,5 @@ class DeployOptions:
             )
 
 
-QUANTIZED = ("onnx", "web")
+QUANTIZED = ("litert", "onnx", "web")
 """Targets with an int8 form."""

@@ -65,12 +65,12 @@ _EVERY = (
     ),
     DeployTarget(
         "litert", "phones, by LiteRT (formerly TensorFlow Lite)",
-        lambda model, folder, options: write_litert(model, folder),
+        write_litert,
         "litert_loader.py", "ai-edge-litert numpy",
     ),
     DeployTarget(
         "onnx", "anything with ONNX Runtime",
-        lambda model, folder, options: write_onnx(model, folder),
+        write_onnx,
         "onnx_loader.py", "onnxruntime numpy",
     ),
     DeployTarget(

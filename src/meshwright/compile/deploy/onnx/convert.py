@@ -15,10 +15,13 @@ import meshwright.compile.deploy.onnx.regions  # noqa: F401  fills the registry
 from meshwright import __version__
 from meshwright.compile.deploy.extras import require
 from meshwright.compile.deploy.inexpressible import refuse
+from meshwright.compile.deploy.int8 import calibration_of, quantize_onnx
 from meshwright.compile.deploy.model import SourceModel
 from meshwright.compile.deploy.onnx.convert_ops import OpInexpressible, inline
 from meshwright.compile.deploy.onnx.converters import known_kinds
 from meshwright.compile.deploy.onnx.graph import OPSET, OnnxGraph, value_info
+from meshwright.compile.deploy.options import DeployOptions
+from meshwright.compile.deploy.unroll_loops import unroll_loops
 from meshwright.errors import DeployError
 from meshwright.program.ir import Op, Program
 
@@ -30,8 +33,11 @@ _LARGEST_BYTES = 2 * 10**9
 _HINT = "Write the program without these ops, or use the target iree-cpu."
 
 
-def write_onnx(model: SourceModel, folder: Path) -> None:
-    """Write the model's graph; `DeployError` names ops that ONNX lacks."""
+def write_onnx(model: SourceModel, folder: Path, options: DeployOptions) -> None:
+    """Write the model's graph; `DeployError` names ops that ONNX lacks.
+
+    Loops are unrolled for int8, since products in their bodies are not quantized.
+    """
     require("onnx", "onnxruntime")
     if model.weight_bytes > _LARGEST_BYTES:
         raise DeployError(
@@ -40,11 +46,15 @@ def write_onnx(model: SourceModel, folder: Path) -> None:
         )
     program = model.baked()
     require_known(program)
+    if options.quantize:
+        program = unroll_loops(program, "int8 for ONNX")
     names = [port.name for port in model.inputs], [port.name for port in model.outputs]
     try:
         found = convert(program, model.name, *names)
     except OpInexpressible as failed:
         raise refuse("ONNX", [(failed.op, failed.reason)], _HINT) from None
+    if options.quantize:
+        found = quantize_onnx(found, calibration_of(model, options))
     (folder / MODEL_FILE).write_bytes(found)
 
 

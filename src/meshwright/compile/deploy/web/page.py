@@ -28,7 +28,7 @@ def write_page(model: SourceModel, folder: Path, options: DeployOptions) -> None
     """Write the model, its page and the runtime; nothing is loaded from elsewhere."""
     page_kind(model.inputs, model.outputs)
     runtime = ort_folder()
-    write_onnx(model, folder)
+    write_onnx(model, folder, options)
     (folder / "ort").mkdir()
     for name in _ORT_FILES:
         shutil.copyfile(runtime / name, folder / "ort" / name)
