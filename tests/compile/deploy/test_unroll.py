@@ -31,7 +31,9 @@ def test_elements_of_stacked_weights_are_constants_not_slices():
 
 def test_a_loop_of_unknown_length_is_named_with_its_line_and_what_to_do():
     model = read_model(programs.newton, programs.NEWTON, None)
-    with pytest.raises(DeployError, match=r"loop `while` at .*programs\.py:\d+") as told:
+    with pytest.raises(
+        DeployError, match=r"loop `while` at .*programs\.py:\d+"
+    ) as told:
         unroll_loops(model.baked(), "LiteRT")
     assert "lax.scan" in str(told.value)
 

@@ -1,4 +1,4 @@
-"""Deployment of a function: convert, load what was written, compare with JAX, put in place."""
+"""Deployment: convert, load what was written, compare with JAX, put in place."""
 
 from __future__ import annotations
 
@@ -79,7 +79,9 @@ def largest_error(found: NDArray[Any], wanted: NDArray[Any]) -> float:
     if not finite.any():
         return 0.0
     gap = np.abs(a[finite] - b[finite]).max()
-    return float(gap / max(1.0, np.abs(b[finite]).max())) if gap == gap else float("inf")
+    return (
+        float(gap / max(1.0, np.abs(b[finite]).max())) if gap == gap else float("inf")
+    )
 
 
 # -- steps of a deployment -------------------------------------------------------------

@@ -84,7 +84,8 @@ def _lines(found: Deployment) -> Iterator[str]:
     yield f"  outputs  {_some(found.outputs)}"
     files = [f"{name} {show_bytes(size)}" for name, size in found.files]
     yield f"  files    {_some(files)}"
-    yield f"  size     {show_bytes(found.num_bytes)}, weights {show_bytes(found.weight_bytes)}"
+    weights = show_bytes(found.weight_bytes)
+    yield f"  size     {show_bytes(found.num_bytes)}, weights {weights}"
     if found.error is None:
         yield f"  not run: {found.note}"
         return

@@ -51,7 +51,8 @@ def calibration_of(model: SourceModel, options: DeployOptions) -> list[dict[str,
 
 def quantize_onnx(content: bytes, calibration: Sequence[Inputs]) -> bytes:
     """A model of ONNX with quantized products, in the form of pairs of Quantize and
-    DequantizeLinear, which ONNX Runtime fuses."""
+    DequantizeLinear, which ONNX Runtime fuses.
+    """
     tools: Any = import_module("onnxruntime.quantization")
     with tempfile.TemporaryDirectory(prefix="meshwright-") as folder:
         before, after = Path(folder, "float.onnx"), Path(folder, "int8.onnx")

@@ -51,7 +51,7 @@ def module_text(model: SourceModel) -> str:
     Weights are globals that IREE's runtime fills from an archive.
     """
     inner = lower_to_stablehlo(model.program)
-    head, main, tail = inner.partition("func.func public @main(")
+    head, _, tail = inner.partition("func.func public @main(")
     signature, body = tail.split("\n", 1)
     types = [mlir_type(value) for value in model.program.inputs]
     kept = [i for i, v in enumerate(model.program.inputs) if v not in model.weights]

@@ -67,7 +67,9 @@ def convert(
             api.run_convert_to_tfl_passes(merged, passes.PassManager(), config)
             found = api.export_flatbuffer_to_bytes(merged.operation)
         except (ValueError, RuntimeError, ir.MLIRError) as error:
-            raise Inexpressible(_first_line(error, "the converter refuses it")) from None
+            raise Inexpressible(
+                _first_line(error, "the converter refuses it")
+            ) from None
     _require_kernels(found)
     return found
 

@@ -30,7 +30,9 @@ class DeployOptions:
                 "(0, 1)"
             )
         if self.calibration and not self.quantize:
-            raise DeployError("calibration is for quantize='int8', which is not asked for")
+            raise DeployError(
+                "calibration is for quantize='int8', which is not asked for"
+            )
 
     def require_fit(self, target: str) -> None:
         """Raise `DeployError` if the target does not read what was given."""

@@ -113,32 +113,29 @@ class _Unroller:
 
     def _scan(self, op: Op, operands: Sequence[Atom]) -> list[Atom]:
         length = int(op.params["length"])  # pyright: ignore[reportArgumentType]
-        order = range(length)[:: -1 if op.params["reverse"] else 1]
         given = list(operands)
-        stacks: dict[int, dict[int, Atom]] = {}
+        sliced = [w.operand for w in op.wires if w.is_stacked and w.operand is not None]
+        carries = [w for w in op.wires if w.operand is not None and w.outputs]
+        stacks = [w for w in op.wires if w.is_stacked and w.outputs]
+        parts: dict[int, list[Atom]] = {i: [] for i in range(len(stacks))}
+        order = range(length)[:: -1 if op.params["reverse"] else 1]
         for i in order:
-            for wire in op.wires:
-                if wire.is_stacked and wire.operand is not None:
-                    given[wire.operand] = self._element(operands[wire.operand], i)
+            for position in sliced:
+                given[position] = self._element(operands[position], i)
             outputs = self._body(op, 0, op.wires, given)
-            for wire in op.wires:
-                if not wire.outputs or wire.result is None:
-                    continue
-                found = outputs[wire.outputs[0][1]]
-                if wire.is_stacked:
-                    stacks.setdefault(wire.result, {})[i] = found
-                elif wire.operand is not None:
-                    given[wire.operand] = found
+            for number, wire in enumerate(stacks):
+                parts[number].append(outputs[wire.outputs[0][1]])
+            for wire in carries:
+                assert wire.operand is not None, "a carry has an operand"
+                given[wire.operand] = outputs[wire.outputs[0][1]]
         results: list[Atom] = [*op.results]
-        for wire in op.wires:
-            if wire.result is None:
-                continue
-            if wire.is_stacked:
-                parts = stacks.get(wire.result, {})
-                like = op.results[wire.result]
-                results[wire.result] = self._stacked(like, [*map(parts.get, range(length))])
-            elif wire.operand is not None:
+        for wire in carries:
+            if wire.operand is not None and wire.result is not None:
                 results[wire.result] = given[wire.operand]
+        for number, wire in enumerate(stacks):
+            if wire.result is not None:
+                made = parts[number][:: -1 if op.params["reverse"] else 1]
+                results[wire.result] = self._stacked(op.results[wire.result], made)
         return results
 
     def _element(self, atom: Atom, i: int) -> Atom:
@@ -151,7 +148,7 @@ class _Unroller:
         part = self.builder.slice(atom, 0, i, i + 1)
         return self.builder.reshape(part, atom.shape[1:])
 
-    def _stacked(self, like: Value, parts: Sequence[Any]) -> Atom:
+    def _stacked(self, like: Value, parts: Sequence[Atom]) -> Atom:
         if not parts:
             return self.builder.full(like.shape, 0, like.dtype)
         one = [
@@ -162,4 +159,3 @@ class _Unroller:
             for p in parts
         ]
         return one[0] if len(one) == 1 else self.builder.concatenate(one, 0)
-

@@ -1,7 +1,7 @@
 """The model of this folder on IREE's runtime: `pip install iree-base-runtime numpy`.
 
-    from model import Model
-    outputs = Model()(x=array)
+from model import Model
+outputs = Model()(x=array)
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ class Model:
 
     def __init__(self, folder: str | Path = "", driver: str = "") -> None:
         home = Path(folder) if folder else Path(__file__).parent
-        self.about: dict[str, Any] = json.loads((home / "model.json").read_text("utf-8"))
+        self.about: dict[str, Any] = json.loads(
+            (home / "model.json").read_text("utf-8")
+        )
         self._config: Any = runtime.Config(driver or self.about["driver"])
         modules: list[Any] = []
         weights = home / "weights.irpa"
@@ -33,11 +35,11 @@ class Model:
             modules.append(
                 runtime.create_io_parameters_module(self._config.vm_instance, provider)
             )
-        code = runtime.VmModule.mmap(
-            self._config.vm_instance, str(home / "model.vmfb")
-        )
+        code = runtime.VmModule.mmap(self._config.vm_instance, str(home / "model.vmfb"))
         modules.append(code)
-        self._main: Any = runtime.load_vm_modules(*modules, config=self._config)[-1].main
+        self._main: Any = runtime.load_vm_modules(*modules, config=self._config)[
+            -1
+        ].main
 
     def __call__(self, **inputs: Any) -> dict[str, np.ndarray]:
         """Results by name."""
@@ -69,7 +71,9 @@ class Model:
     def _fetch(self, result: Any) -> np.ndarray:
         try:
             return np.array(result.to_host())
-        except ValueError:  # IREE 3.13 offers NumPy's memory, whose place Vulkan refuses
+        except (
+            ValueError
+        ):  # IREE 3.13 offers NumPy's memory, whose place Vulkan refuses
             return self._staged(result)
 
     def _staged(self, result: Any) -> np.ndarray:

@@ -1,7 +1,7 @@
 """The model of this folder on LiteRT: `pip install ai-edge-litert numpy`.
 
-    from model import Model
-    outputs = Model()(x=array)
+from model import Model
+outputs = Model()(x=array)
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ class Model:
 
     def __init__(self, folder: str | Path = "", threads: int = 1) -> None:
         home = Path(folder) if folder else Path(__file__).parent
-        self.about: dict[str, Any] = json.loads((home / "model.json").read_text("utf-8"))
+        self.about: dict[str, Any] = json.loads(
+            (home / "model.json").read_text("utf-8")
+        )
         self._interpreter: Any = Interpreter(
             model_path=str(home / "model.tflite"), num_threads=threads
         )

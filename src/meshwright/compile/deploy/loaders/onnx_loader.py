@@ -1,7 +1,7 @@
 """The model of this folder on ONNX Runtime: `pip install onnxruntime numpy`.
 
-    from model import Model
-    outputs = Model()(x=array)
+from model import Model
+outputs = Model()(x=array)
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ class Model:
 
     def __init__(self, folder: str | Path = "", threads: int = 1) -> None:
         home = Path(folder) if folder else Path(__file__).parent
-        self.about: dict[str, Any] = json.loads((home / "model.json").read_text("utf-8"))
+        self.about: dict[str, Any] = json.loads(
+            (home / "model.json").read_text("utf-8")
+        )
         options: Any = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         options.log_severity_level = 3

@@ -90,7 +90,9 @@ class Model:
 
     def __init__(self, folder: str | Path = "") -> None:
         home = Path(folder) if folder else Path(__file__).parent
-        self.about: dict[str, Any] = json.loads((home / "model.json").read_text("utf-8"))
+        self.about: dict[str, Any] = json.loads(
+            (home / "model.json").read_text("utf-8")
+        )
         self._host: dict[str, Any] = json.loads((home / "host.json").read_text("utf-8"))
         self._store: Any = wasmtime.Store()
         module = wasmtime.Module.from_file(self._store.engine, str(home / "model.wasm"))
@@ -101,7 +103,9 @@ class Model:
         self.heap = Heap(self._store, exports["memory"], base)
         self._globals: dict[str, Any] = {}
         self._kept: set[Span] = set()
-        self._environment, self._state, self._group = (self._keep(128) for _ in range(3))
+        self._environment, self._state, self._group = (
+            self._keep(128) for _ in range(3)
+        )
         self._local, self._lists = self._keep(_LOCAL_BYTES), self._keep(4096)
         self._fixed = self._place_weights((home / "weights.bin").read_bytes())
         for blocks in self._host["initializers"]:
@@ -244,7 +248,9 @@ class Model:
         if read[0]:
             raise RuntimeError(f"the module's status is {read[0]}")
 
-    def _on_dispatch(self, read: list[Any], kernel: int, constants: int, count: int) -> None:
+    def _on_dispatch(
+        self, read: list[Any], kernel: int, constants: int, count: int
+    ) -> None:
         """Call a kernel once per workgroup, as IREE's `executable_library.h` says."""
         x, y, z = read[:3]
         rest = read[3 + constants :]
@@ -252,7 +258,9 @@ class Model:
         at = self._lists.at
         words = np.zeros(768, "<u4")
         words[:constants] = np.array(read[3 : 3 + constants], np.int64).astype("<u4")
-        words[256 : 256 + count] = [s.at + o for s, o in zip(spans, offsets, strict=True)]
+        words[256 : 256 + count] = [
+            s.at + o for s, o in zip(spans, offsets, strict=True)
+        ]
         words[512 : 512 + count] = sizes
         self._write(at, words.tobytes())
         state = np.array([1, 1, 1, x, y, z, at, at + 1024, at + 2048], "<u4")

@@ -102,7 +102,9 @@ def pool(call: Call) -> str:
     return graph.transpose(x, _inverse(order))
 
 
-def _pooled(call: Call, x: str, windows: Sequence[tuple[int, int, tuple[int, int], int]]) -> str:
+def _pooled(
+    call: Call, x: str, windows: Sequence[tuple[int, int, tuple[int, int], int]]
+) -> str:
     attributes = {
         "kernel_shape": [w[0] for w in windows],
         "strides": [w[1] for w in windows],

@@ -149,7 +149,9 @@ def round_(call: Call) -> str:
 @converts("is_finite")
 def is_finite(call: Call) -> str:
     (x,) = call.names
-    return call.node("Not", call.node("Or", call.node("IsNaN", x), call.node("IsInf", x)))
+    return call.node(
+        "Not", call.node("Or", call.node("IsNaN", x), call.node("IsInf", x))
+    )
 
 
 @converts("rem")
@@ -215,5 +217,7 @@ def reduce_precision(call: Call) -> str:
     bits = (call.params["exponent_bits"], call.params["mantissa_bits"])
     kinds = {(8, 23): "float32", (8, 7): "bfloat16", (5, 10): "float16"}
     if bits not in kinds:
-        raise Inexpressible(f"no type has {bits[0]} bits of exponent, {bits[1]} of mantissa")
+        raise Inexpressible(
+            f"no type has {bits[0]} bits of exponent, {bits[1]} of mantissa"
+        )
     return call.graph.cast(call.graph.cast(call.names[0], kinds[bits]), call.dtype)

@@ -157,4 +157,3 @@ def value_info(name: str, shape: Sequence[int], dtype: str) -> Any:
     """ONNX's description of a value."""
     helper = import_module("onnx").helper
     return helper.make_tensor_value_info(name, onnx_type(dtype), list(shape))
-

@@ -103,7 +103,9 @@ def _gather_slice(call: Call, indexed: Sequence[int], sizes: Sequence[int]) -> s
     starts = _clamped(call, call.names[1], limits, indices.dtype)
     starts = graph.reshape(starts, (len(indexed),))
     ends = call.node("Add", starts, graph.constant([sizes[d] for d in indexed]))
-    part = call.node("Slice", call.names[0], starts, ends, graph.constant(list(indexed)))
+    part = call.node(
+        "Slice", call.names[0], starts, ends, graph.constant(list(indexed))
+    )
     rest = [d for d in range(len(operand.shape)) if d not in indexed]
     part = graph.slice(
         part,
@@ -127,9 +129,7 @@ def dynamic_slice(call: Call) -> str:
 
 def _starts(call: Call, names: Sequence[str], limits: Sequence[int]) -> str:
     """Scalar starts as one vector of int64, clamped as JAX does."""
-    ones = [
-        call.graph.reshape(call.graph.cast(name, "int64"), (1,)) for name in names
-    ]
+    ones = [call.graph.reshape(call.graph.cast(name, "int64"), (1,)) for name in names]
     together = ones[0] if len(ones) == 1 else call.node("Concat", *ones, axis=0)
     return _clamped(call, together, limits, "int64")
 
@@ -166,7 +166,8 @@ _SCATTERED = {
 @converts(*_SCATTERED)
 def scatter(call: Call) -> str:
     """ScatterND on an operand whose indexed dims come first; a spare row takes what
-    JAX drops."""
+    JAX drops.
+    """
     graph, numbers = call.graph, call.params["dimension_numbers"]
     operand, indices, updates = call.op.operands
     indexed = list(numbers.scatter_dims_to_operand_dims)

@@ -70,22 +70,34 @@ def rev(call: Call) -> str:
     turned = [d in dims for d in range(rank)]
     starts = [-1 if t else 0 for t in turned]
     ends = [-(2**62) if t else 2**62 for t in turned]
-    return call.graph.slice(call.names[0], starts, ends, [-1 if t else 1 for t in turned])
+    return call.graph.slice(
+        call.names[0], starts, ends, [-1 if t else 1 for t in turned]
+    )
 
 
 @converts("pad")
 def pad(call: Call) -> str:
-    graph, config = call.graph, call.params.get("padding_config", call.params.get("config"))
+    graph, config = (
+        call.graph,
+        call.params.get("padding_config", call.params.get("config")),
+    )
     x, value = call.names
     shape = list(call.op.operands[0].shape)
     x = dilate(graph, x, shape, [inner + 1 for _, _, inner in config], value)
-    shape = [max(0, n + (n - 1) * i) for n, (_, _, i) in zip(shape, config, strict=True)]
-    grown = [max(0, low) for low, _, _ in config] + [max(0, high) for _, high, _ in config]
+    shape = [
+        max(0, n + (n - 1) * i) for n, (_, _, i) in zip(shape, config, strict=True)
+    ]
+    grown = [max(0, low) for low, _, _ in config] + [
+        max(0, high) for _, high, _ in config
+    ]
     if any(grown):
         x = graph.node("Pad", [x, graph.constant(grown), value])
     if all(low >= 0 and high >= 0 for low, high, _ in config):
         return x
-    whole = [n + max(0, low) + max(0, h) for n, (low, h, _) in zip(shape, config, strict=True)]
+    whole = [
+        n + max(0, low) + max(0, h)
+        for n, (low, h, _) in zip(shape, config, strict=True)
+    ]
     starts = [max(0, -low) for low, _, _ in config]
     ends = [n - max(0, -high) for n, (_, high, _) in zip(whole, config, strict=True)]
     return graph.slice(x, starts, ends, [1] * len(whole))
@@ -137,7 +149,8 @@ def sort(call: Call) -> list[str]:
         "TopK", [call.names[0], count], 2, axis=axis, largest=0, sorted=1
     )
     others = [
-        graph.node("GatherElements", [name, places], axis=axis) for name in call.names[1:]
+        graph.node("GatherElements", [name, places], axis=axis)
+        for name in call.names[1:]
     ]
     return [values, *others]
 

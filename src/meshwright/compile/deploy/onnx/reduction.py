@@ -49,9 +49,7 @@ def arg_extreme(call: Call) -> str:
 @converts("cumsum")
 def cumsum(call: Call) -> str:
     axis: Any = call.graph.constant(call.params["axis"])
-    return call.node(
-        "CumSum", call.names[0], axis, reverse=int(call.params["reverse"])
-    )
+    return call.node("CumSum", call.names[0], axis, reverse=int(call.params["reverse"]))
 
 
 @converts("cumlogsumexp", "cummax", "cummin", "cumprod")

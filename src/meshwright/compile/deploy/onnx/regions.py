@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from meshwright.compile.deploy.onnx.converters import Call, converts
 from meshwright.compile.deploy.onnx.convert_ops import inline
+from meshwright.compile.deploy.onnx.converters import Call, converts
 from meshwright.compile.deploy.onnx.graph import OnnxGraph, value_info
 from meshwright.program.ir import Wire
 
@@ -41,7 +41,9 @@ def scan(call: Call) -> list[str]:
     found = _body(call, body, 0, given)
     ends = [w.outputs[0][1] for w in (*carries, *stacks)]
     made = _graph(body, inputs, [(found[e], program.outputs[e]) for e in ends])
-    operands = [call.names[w.operand] for w in (*carries, *slices) if w.operand is not None]
+    operands = [
+        call.names[w.operand] for w in (*carries, *slices) if w.operand is not None
+    ]
     count = max(1, len(slices))
     reverse = int(bool(call.params["reverse"]))
     names = call.graph.nodes_of(
@@ -155,7 +157,9 @@ def _body(call: Call, graph: OnnxGraph, body: int, given: dict[int, str]) -> lis
     return inline(graph, program, [given[i] for i in range(len(program.inputs))])
 
 
-def _graph(body: OnnxGraph, inputs: Sequence[Any], outputs: Sequence[tuple[str, Any]]) -> Any:
+def _graph(
+    body: OnnxGraph, inputs: Sequence[Any], outputs: Sequence[tuple[str, Any]]
+) -> Any:
     """ONNX's graph of a body, each of whose outputs is a node's own."""
     infos = []
     for name, value in outputs:
@@ -174,4 +178,3 @@ def _placed(call: Call, wires: Sequence[Wire], names: Sequence[str]) -> list[str
     """Names in the order of the op's results."""
     found = {w.result: name for w, name in zip(wires, names, strict=True)}
     return [found[i] for i in range(len(call.op.results))]
-

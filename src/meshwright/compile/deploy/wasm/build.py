@@ -19,6 +19,7 @@ from meshwright.compile.deploy.model import SourceModel
 from meshwright.compile.deploy.options import DeployOptions
 from meshwright.compile.deploy.stablehlo import lower_to_stablehlo
 from meshwright.compile.deploy.wasm.host_program import HostProgram, read_host_program
+from meshwright.compile.deploy.wasm.math_functions import math_object
 from meshwright.compile.deploy.web.page import copy_page, page_kind
 from meshwright.errors import CompilerError, DeployError
 from meshwright.program.ir import Program
@@ -83,13 +84,15 @@ def _link(library: Path, out: Path) -> bytes:
     tools: Any = import_module("iree.compiler.tools.binaries")
     linker = Path(tools.find_tool("iree-compile")).with_name("iree-lld")
     header = library.with_suffix(".h").read_text(encoding="utf-8")
+    functions = library.with_name("math.o")
+    functions.write_bytes(math_object())
     query = next(
         word.rstrip("(") for word in header.split() if word.endswith("_library_query(")
     )
     command = [
         str(linker), "-flavor", "wasm", "--no-entry", f"--export={query}",
         "--export=__heap_base", "--export-table", "--stack-first", "-z",
-        "stack-size=1048576", "--strip-debug", str(library), "-o", str(out),
+        "stack-size=1048576", "--strip-debug", str(library), str(functions), "-o", str(out),
     ]  # fmt: skip
     ended = subprocess.run(command, capture_output=True, text=True)
     if ended.returncode:

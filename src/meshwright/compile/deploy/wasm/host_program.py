@@ -41,9 +41,11 @@ def read_host_program(text: str) -> HostProgram:
             name = op.operation.name
             if name == "util.initializer":
                 host.initializers.append(_Reader(host).function(op.operation))
-            elif name == "util.func":
-                if ir.StringAttr(op.operation.attributes["sym_name"]).value == "main":
-                    host.main = _Reader(host).function(op.operation)
+            elif (
+                name == "util.func"
+                and op.operation.attributes["sym_name"].value == "main"
+            ):
+                host.main = _Reader(host).function(op.operation)
     return host
 
 

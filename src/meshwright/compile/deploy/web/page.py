@@ -43,7 +43,7 @@ def copy_page(folder: Path) -> None:
 
 
 def page_kind(inputs: tuple[Port, ...], outputs: tuple[Port, ...]) -> str:
-    """ "image" or "text", by the shapes of a model's inputs and outputs.
+    """The kind of page, "image" or "text", by the shapes of a model's inputs and outputs.
 
     An image model takes float32 [1, height, width, 3]; a text model takes int32 [1, S],
     bytes of text, and returns scores [1, S, V] of the byte after each.
@@ -51,7 +51,11 @@ def page_kind(inputs: tuple[Port, ...], outputs: tuple[Port, ...]) -> str:
     if len(inputs) == 1 and len(outputs) == 1:
         (given,), (made,) = inputs, outputs
         shape = given.shape
-        if given.dtype == "float32" and len(shape) == 4 and (shape[0], shape[3]) == (1, 3):
+        if (
+            given.dtype == "float32"
+            and len(shape) == 4
+            and (shape[0], shape[3]) == (1, 3)
+        ):
             return "image"
         is_text = given.dtype == "int32" and len(shape) == 2 and shape[0] == 1
         if is_text and len(made.shape) == 3 and made.shape[:2] == shape:
