@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import tempfile
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -101,6 +102,9 @@ def quantize_litert(
             activation_num_bits=8,
             weight_num_bits=8,
         )
-    ranges = made.calibrate({signature: [dict(i) for i in calibration]}, num_threads=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it keeps all values, which it has to
+        inputs = {signature: [dict(each) for each in calibration]}
+        ranges = made.calibrate(inputs, num_threads=1)
     result = made.quantize(ranges, enable_progress_report=False)
     return bytes(result.quantized_model)
