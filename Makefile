@@ -11,29 +11,34 @@ DOCS_LOCK := requirements-docs.lock
 DOCS_BIN := .venv-docs/bin
 IREE_LOCK := requirements-iree.lock
 IREE_BIN := .venv-iree/bin
+DEPLOY_LOCK := requirements-deploy.lock
+DEPLOY_BIN := .venv-deploy/bin
 CLUSTER_LOCK := requirements-cluster.lock
 CLUSTER_BIN := .venv-cluster/bin
 STAMP := .venv/.installed
 OLDEST_STAMP := .venv-oldest/.installed
 DOCS_STAMP := .venv-docs/.installed
 IREE_STAMP := .venv-iree/.installed
+DEPLOY_STAMP := .venv-deploy/.installed
 CLUSTER_STAMP := .venv-cluster/.installed
 COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --quiet \
 	--python-version 3.12 --no-header --no-annotate \
 	--no-emit-index-url --no-emit-find-links
 ALL := --extra dev --extra zoo
 
-.PHONY: help demo demo-train demo-cluster test test-slow test-oldest test-iree test-cluster test-wheel check docs lock clean
+.PHONY: help demo demo-train demo-cluster demo-deploy test test-slow test-oldest test-iree test-deploy test-cluster test-wheel check docs lock clean
 
 help:
 	@echo "make demo         plan, partition, train and compare a small GPT"
 	@echo "make demo-train   train a tiny GPT by a recipe, with checkpoints and evaluation"
 	@echo "make demo-cluster the same on four processes of a cluster, with Ray"
+	@echo "make demo-deploy  a small Vision Transformer as a page, in build/deploy"
 	@echo "make test         the tests, without the slow ones"
 	@echo "make check        format, lint, types, layers, size of folders, language, docs, tests"
 	@echo "make test-slow    the slow tests"
 	@echo "make test-oldest  the tests on the oldest supported jax"
 	@echo "make test-iree    the tests that need IREE, in an environment of their own"
+	@echo "make test-deploy  the tests of deployed models, in an environment of their own"
 	@echo "make test-cluster the tests that need Ray, in an environment of their own"
 	@echo "make test-wheel   the wheel, installed and tried outside of this tree"
 	@echo "make docs         the documentation, as a site in build/site"
@@ -50,6 +55,11 @@ demo-cluster: $(CLUSTER_STAMP)
 	$(CLUSTER_BIN)/python -m meshwright train examples/gpt.toml --resume \
 	  --cluster local:4x2 --out out/gpt-cluster
 
+demo-deploy: $(DEPLOY_STAMP)
+	mkdir -p build
+	$(DEPLOY_BIN)/python -m meshwright deploy zoo/vit.py:tiny --to web --out build/deploy
+	@echo "$(DEPLOY_BIN)/python -m http.server --bind 127.0.0.1 --directory build/deploy"
+
 test: $(STAMP)
 	$(BIN)/python -m pytest -n $(WORKERS)
 
@@ -61,6 +71,9 @@ test-oldest: $(OLDEST_STAMP)
 
 test-iree: $(IREE_STAMP)
 	$(IREE_BIN)/python -m pytest -m iree $(TESTS)
+
+test-deploy: $(DEPLOY_STAMP)
+	$(DEPLOY_BIN)/python -m pytest -m deploy $(or $(TESTS),tests/compile/deploy)
 
 test-cluster: $(CLUSTER_STAMP)
 	$(CLUSTER_BIN)/python -m pytest -m cluster $(or $(TESTS),tests/run/cluster)
@@ -90,6 +103,9 @@ $(DOCS_STAMP): $(DOCS_LOCK) pyproject.toml
 $(IREE_STAMP): $(IREE_LOCK) pyproject.toml
 	$(call install,.venv-iree,$(IREE_LOCK))
 
+$(DEPLOY_STAMP): $(DEPLOY_LOCK) pyproject.toml
+	$(call install,.venv-deploy,$(DEPLOY_LOCK))
+
 $(CLUSTER_STAMP): $(CLUSTER_LOCK) pyproject.toml
 	$(call install,.venv-cluster,$(CLUSTER_LOCK))
 
@@ -110,10 +126,12 @@ lock: $(STAMP)
 	$(COMPILE) --extra docs --upgrade --constraint $(LOCK) --output-file $(DOCS_LOCK)
 	$(COMPILE) tools/iree.txt --extra iree --extra learned --upgrade \
 	  --constraint $(LOCK) --output-file $(IREE_LOCK)
+	$(COMPILE) tools/deploy.txt --extra deploy --extra zoo --upgrade \
+	  --output-file $(DEPLOY_LOCK)  # litert-converter wants other releases than $(LOCK)
 	$(COMPILE) tools/cluster.txt --extra cluster --extra train --upgrade \
 	  --constraint $(LOCK) --output-file $(CLUSTER_LOCK)
 
 clean:
-	rm -rf .venv .venv-oldest .venv-docs .venv-iree .venv-cluster .pytest_cache .ruff_cache .hypothesis \
+	rm -rf .venv .venv-oldest .venv-docs .venv-iree .venv-deploy .venv-cluster .pytest_cache .ruff_cache .hypothesis \
 	  .import_linter_cache build dist out
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

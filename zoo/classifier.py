@@ -33,8 +33,12 @@ class Classifier:
 
 def loss(task: Classifier, params: dict, batch: Batch) -> Array:
     """Mean cross-entropy, in nats an image."""
-    scores = task.net.apply({"params": params}, batch["image"])
-    return cross_entropy(scores, batch["label"])
+    return cross_entropy(scores(task, params, batch["image"]), batch["label"])
+
+
+def scores(task: Classifier, params: dict, image: Array) -> Array:
+    """Scores [B, K] of images [B, S, S, 3]."""
+    return task.net.apply({"params": params}, image)
 
 
 def start(task: Classifier, key: Array) -> State:
@@ -54,6 +58,12 @@ def array_target(task: Classifier, seed: int) -> tuple[Any, tuple[Any, ...]]:
     state = jax.jit(partial(start, task))(jax.random.key(seed))
     step = train_step_of(partial(loss, task), task.optimizer)
     return step, (state, next(_batches(task, seed)))
+
+
+def forward_target(task: Classifier, seed: int) -> tuple[Any, tuple[Any, ...]]:
+    """The scores of one made image, by parameters as arrays."""
+    _, (state, batch) = array_target(task, seed)
+    return partial(scores, task), (state.params, batch["image"][:1])
 
 
 def shape_target(task: Classifier) -> tuple[Any, tuple[Any, ...]]:

@@ -271,6 +271,14 @@ def tiny():
     return learner_of(TINY), (state, batch)
 
 
+def tiny_forward():
+    """The torque on a pendulum."""
+    _, (state, batch) = tiny()
+    return partial(act, TINY), (state.params, batch["observation"][:1])
+
+
+inference = {"tiny": tiny_forward}
+
 targets = sized(_learn_target, SIZES)
 
 DP = mw.data_parallel("data", "batch.*")

@@ -241,10 +241,14 @@ def init(model: nn.Module, key: Array) -> Any:
     return model.init(key, jnp.zeros((1, 1), jnp.int32))["params"]
 
 
+def scores(model: nn.Module, params: Any, inputs: Array) -> Array:
+    """Scores [B, S, V] of the token after each of `inputs` [B, S]."""
+    return model.apply({"params": params}, inputs)
+
+
 def loss(model: nn.Module, params: Any, batch: Mapping[str, Array]) -> Array:
     """Mean cross-entropy, in nats a token."""
-    scores = model.apply({"params": params}, batch["inputs"])
-    return cross_entropy(scores, batch["targets"])
+    return cross_entropy(scores(model, params, batch["inputs"]), batch["targets"])
 
 
 def optimizer(config: Config) -> optax.GradientTransformation:

@@ -178,6 +178,18 @@ def tiny():
     return train_step_for(TINY), (state, next(with_keys(made, seed=0)))
 
 
+def tiny_forward():
+    """The scores of one made image, by running means."""
+    _, (state, batch) = tiny()
+
+    def forward(params: dict, stats: dict, image: Array) -> Array:
+        return classify(TINY, State(params, (), stats), image)
+
+    return forward, (state.params, state.stats, batch["image"][:1])
+
+
+inference = {"tiny": tiny_forward}
+
 targets = sized(_train_target, SIZES)
 
 _DATA = ("batch.image", "batch.label")

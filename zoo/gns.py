@@ -227,6 +227,18 @@ def tiny():
     return step, (state, next(batches(TINY.nodes, TINY.edges, seed=0, networks=1)))
 
 
+def tiny_forward():
+    """The accelerations of 64 particles."""
+    _, (state, batch) = tiny()
+
+    def forward(params: dict, nodes: dict, edges: dict) -> Array:
+        return Simulator(TINY).apply({"params": params}, nodes, edges)
+
+    return forward, (state.params, batch["nodes"], batch["edges"])
+
+
+inference = {"tiny": tiny_forward}
+
 targets = sized(_train_target, SIZES)
 
 ES = mw.shard({"batch.edges.*": 0}, axis="data")

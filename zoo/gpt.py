@@ -183,6 +183,14 @@ def tiny():
     return train_step, (state, batch)
 
 
+def tiny_forward():
+    """The scores of what follows each byte of a text."""
+    _, (state, batch) = tiny()
+    return logits, (state.params, batch["inputs"][:1])
+
+
+inference = {"tiny": tiny_forward}
+
 # -- schedules: PartIR's, over mesh axes "batch" and "model" ------------------------
 
 LARGE = ("embedding", "qkv", "out", "up", "down")

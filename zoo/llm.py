@@ -31,7 +31,7 @@ from typing import Any
 import jax
 
 import meshwright as mw
-from zoo.decoder import Config, Decoder, shapes, start, train_step
+from zoo.decoder import Config, Decoder, scores, shapes, start, train_step
 from zoo.text import batches, load_text
 from zoo.training import run
 from zoo.workload import Curve, Published, Workload, published_parameters, sized
@@ -143,6 +143,24 @@ def tiny():
 def tiny_gpt():
     """A GPT of 0.1 million parameters, unrolled, and bytes of real text, as arrays."""
     return _small(TINY_GPT)
+
+
+def _forward(config: Config) -> tuple[Any, tuple[Any, ...]]:
+    _, (state, batch) = _small(config)
+    return partial(scores, Decoder(config)), (state.params, batch["inputs"][:1])
+
+
+def tiny_forward():
+    """The scores of what follows each byte of a text, by the small Llama."""
+    return _forward(TINY)
+
+
+def tiny_gpt_forward():
+    """The scores of what follows each byte of a text, by the small GPT."""
+    return _forward(TINY_GPT)
+
+
+inference = {"tiny": tiny_forward, "tiny_gpt": tiny_gpt_forward}
 
 
 targets = sized(_train_target, SIZES)

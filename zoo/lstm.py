@@ -232,6 +232,18 @@ def tiny():
     return step, (state, next(made_batches(TINY, seed=0)))
 
 
+def tiny_forward():
+    """The scores of what follows each byte of a text."""
+    _, (state, batch) = tiny()
+
+    def forward(params: dict, inputs: Array) -> Array:
+        return LanguageModel(TINY).apply({"params": params}, inputs)
+
+    return forward, (state.params, batch["inputs"][:1])
+
+
+inference = {"tiny": tiny_forward}
+
 targets = sized(_train_target, SIZES)
 
 DP = mw.data_parallel("data", "batch.**")

@@ -22,7 +22,7 @@ from jax import Array
 
 import meshwright as mw
 from zoo.attention import Mlp, Stack
-from zoo.classifier import Classifier, array_target, shape_target, train
+from zoo.classifier import Classifier, array_target, forward_target, shape_target, train
 from zoo.workload import Published, Workload, check_numbers, num_parameters, sized
 
 
@@ -122,6 +122,13 @@ def tiny():
     """Two layers on 16 patches of made images, as arrays."""
     return array_target(classifier(TINY), seed=0)
 
+
+def tiny_forward():
+    """The scores of one made image, as `mw.deploy` wants them."""
+    return forward_target(classifier(TINY), seed=0)
+
+
+inference = {"tiny": tiny_forward}
 
 targets = sized(_train_target, SIZES)
 

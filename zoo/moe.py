@@ -251,6 +251,18 @@ def tiny_switch():
     return _small(TINY_SWITCH)
 
 
+def tiny_forward():
+    """The scores of what follows each byte of a text."""
+    _, (state, batch) = tiny()
+
+    def forward(params: Any, inputs: Array) -> Array:
+        return MoE(TINY).apply({"params": params}, inputs)[0]
+
+    return forward, (state.params, batch["inputs"][:1])
+
+
+inference = {"tiny": tiny_forward}
+
 targets = sized(_train_target, SIZES)
 
 DP = mw.data_parallel("data", "batch.**")

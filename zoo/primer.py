@@ -39,6 +39,7 @@ from zoo.decoder import (
     Config,
     Decoder,
     mlp_of,
+    scores,
     shapes,
     start,
     train_step,
@@ -190,6 +191,15 @@ def tiny_primer():
     """A Primer of 0.1 million parameters and bytes of real text, as arrays."""
     return _small("primer")
 
+
+def tiny_forward():
+    """The scores of what follows each byte of a text, by a Primer-EZ."""
+    _, (state, batch) = tiny()
+    model = model_of("primer_ez", TINY)
+    return partial(scores, model), (state.params, batch["inputs"][:1])
+
+
+inference = {"tiny": tiny_forward}
 
 targets = sized(partial(_train_target, "primer"), SIZES) | sized(
     partial(_train_target, "primer_ez"),

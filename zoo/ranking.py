@@ -150,6 +150,14 @@ def tiny():
     return train_step_for(TINY), (state, next(made_batches(TINY, seed=0)))
 
 
+def tiny_forward():
+    """The scores of a list of items."""
+    _, (state, batch) = tiny()
+    return partial(scores, TINY), (state.params, batch["features"][:1])
+
+
+inference = {"tiny": tiny_forward}
+
 targets = sized(_train_target, SIZES)
 
 DP = mw.data_parallel("data", "batch.**")

@@ -243,6 +243,14 @@ def tiny():
     return train_step_for(TINY), (state, next(batches(TINY, seed=0)))
 
 
+def tiny_forward():
+    """The scores of one made image, by running means."""
+    _, (state, batch) = tiny()
+    return partial(scores, TINY), (state.params, state.stats, batch["image"][:1])
+
+
+inference = {"tiny": tiny_forward}
+
 targets = sized(_train_target, SIZES)
 
 DP = mw.data_parallel("data")

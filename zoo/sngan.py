@@ -278,6 +278,20 @@ def tiny():
     return train_step_of(TINY), (state, next(batches(TINY, seed=0)))
 
 
+def tiny_forward():
+    """One image of a class, by running means."""
+    _, (state, batch) = tiny()
+
+    def forward(params: dict, stats: dict, noise: Array, label: Array) -> Array:
+        parts = {"params": params, "batch_stats": stats}
+        return Generator(TINY, is_training=False).apply(parts, noise, label)
+
+    noise, label = batch["noise"][:1, 0], batch["fake_label"][:1, 0]
+    return forward, (state.params.generator, state.stats.generator, noise, label)
+
+
+inference = {"tiny": tiny_forward}
+
 targets = sized(_train_target, SIZES)
 
 DP = mw.data_parallel("data", "batch.*")

@@ -237,6 +237,18 @@ def tiny_beam():
     return decoder, (state.params, batch["inputs"])
 
 
+def tiny_forward():
+    """The scores of one corrupted text, encoder and decoder."""
+    _, (state, batch) = tiny()
+
+    def forward(params: Any, inputs: Array, decoder_inputs: Array) -> Array:
+        return T5(TINY).apply({"params": params}, inputs, decoder_inputs)
+
+    return forward, (state.params, batch["inputs"][:1], batch["decoder_inputs"][:1])
+
+
+inference = {"tiny": tiny_forward}
+
 targets = sized(_train_target, SIZES)
 
 DP = mw.data_parallel("data", "batch.**")

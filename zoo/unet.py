@@ -258,6 +258,19 @@ def tiny():
     return step, (state, next(batches(TINY, seed=0)))
 
 
+def tiny_forward():
+    """The noise in one made image at a time, by a net that was taught 5 steps."""
+    *_, (state, _) = learn(TINY, seed=0, steps=5)
+
+    def forward(params: dict, image: Array, time: Array) -> Array:
+        return UNet(TINY).apply({"params": params}, image, time)
+
+    image = next(batches(TINY, seed=1))["image"][:1]
+    return forward, (state.params, image, jnp.full(1, 7, jnp.int32))
+
+
+inference = {"tiny": tiny_forward}
+
 targets = sized(_train_target, SIZES)
 
 DP = mw.data_parallel("data", "batch.image")

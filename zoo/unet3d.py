@@ -250,6 +250,18 @@ def tiny():
     return step, (state, next(made_volumes(TINY, seed=0)))
 
 
+def tiny_forward():
+    """The scores of one made volume's voxels."""
+    _, (state, batch) = tiny()
+
+    def forward(params: dict, volume: Array) -> Array:
+        return UNet3D(TINY).apply({"params": params}, volume)
+
+    return forward, (state.params, batch["volume"][:1])
+
+
+inference = {"tiny": tiny_forward}
+
 targets = sized(_train_target, SIZES)
 
 DP = mw.data_parallel("data", "batch.**")

@@ -184,6 +184,18 @@ def tiny():
     return train_step_for(TINY), (state, next(made_batches(TINY, seed=0)))
 
 
+def tiny_forward():
+    """The distribution of each sample of one made tone."""
+    _, (state, batch) = tiny()
+
+    def forward(params: dict, audio: Array, features: Array) -> Mixture:
+        return WaveNet(TINY).apply({"params": params}, audio, features)
+
+    return forward, (state.params, batch["audio"][:1], batch["features"][:1])
+
+
+inference = {"tiny": tiny_forward}
+
 targets = sized(_train_target, SIZES)
 
 DP = mw.data_parallel("data", "batch.**")

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from meshwright.app.autoplan import autoplan
     from meshwright.app.check.report import CheckReport
     from meshwright.app.cluster import cluster
+    from meshwright.app.deploy import deploy
     from meshwright.app.explain.diff import diff
     from meshwright.app.interop.logical_axes import from_logical_axes
     from meshwright.app.partition import Partitioned, partition
@@ -90,6 +91,7 @@ __all__ = [
     "cluster",
     "cut",
     "data_parallel",
+    "deploy",
     "diff",
     "expert_parallel",
     "from_logical_axes",
@@ -120,6 +122,7 @@ _HOMES = {
     "app.autoplan": ("autoplan",),
     "app.check.report": ("CheckReport",),
     "app.cluster": ("cluster",),
+    "app.deploy": ("deploy",),
     "app.explain.diff": ("diff",),
     "app.interop.logical_axes": ("from_logical_axes",),
     "app.partition": ("Partitioned", "partition"),

@@ -103,3 +103,5 @@ class ScheduleError(MeshwrightError):
 
 class StageError(MeshwrightError):
     """The step cannot be cut into these stages, or a stage failed while it ran."""
+class DeployError(MeshwrightError):
+    """The program cannot be deployed to the target, or the result differs from JAX's."""

@@ -44,6 +44,10 @@ COMMANDS = {
         "Running and compiling (run)",
         "Find layouts of values, or tiles of kernels, that cost less than the default.",
     ),
+    "deploy": (
+        "Running and compiling (run)",
+        "Write a model as a folder that runs without JAX: IREE, LiteRT, ONNX, a page.",
+    ),
     "machines": (
         "Machines (machine)",
         "List the preset machines, with figures of one device each.",

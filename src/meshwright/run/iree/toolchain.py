@@ -17,12 +17,19 @@ from numpy.typing import NDArray
 
 from meshwright.errors import CompilerError
 
-_FLAGS = (
-    "--iree-input-type=auto",
+LOCAL = (
     "--iree-hal-target-device=local",
     "--iree-hal-local-target-device-backends=llvm-cpu",
-    "--iree-llvmcpu-target-cpu=host",
 )
+"""Flags for CPUs."""
+
+HOST_CPU = (*LOCAL, "--iree-llvmcpu-target-cpu=host")
+"""Flags for the CPU of this machine."""
+
+VULKAN = ("--iree-hal-target-device=vulkan",)
+"""Flags for any GPU with a Vulkan driver."""
+
+_INPUT = "--iree-input-type=auto"
 _ERROR = re.compile(r"error: (.*)")
 _MISSING = (
     "IREE is not installed: `pip install 'meshwright[iree]'` installs its compiler and "
@@ -38,6 +45,7 @@ class CompilePhase(Enum):
     INPUT = "start"
     SOURCES = "executable-sources"  # one function per dispatch, no tile sizes yet
     CONFIGURATIONS = "executable-configurations"  # with the tile sizes that IREE chose
+    HAL = "hal"  # host code that allocates and dispatches; kernels are compiled
     CODE = "end"
 
 
@@ -47,16 +55,18 @@ def compile_program(
     *,
     since: CompilePhase = CompilePhase.INPUT,
     spec: Path | None = None,
+    flags: Sequence[str] = HOST_CPU,
     timeout_s: float = 60.0,
 ) -> bytes:
-    """IREE's code for this machine's CPU, or the program's text in an earlier phase.
+    """IREE's code for a device, or the program's text in an earlier phase.
 
-    since: the phase that `text` has behind it. spec: file of a tuning spec. Raises
-    `CompilerError` with the compiler's first message.
+    since: the phase that `text` has behind it. spec: file of a tuning spec. flags: of the
+    device, by default this machine's CPU. Raises `CompilerError` with the compiler's
+    first message.
     """
     extra = [] if spec is None else [f"--iree-codegen-tuning-spec-path={spec}"]
     phases = [f"--compile-from={since.value}", f"--compile-to={to.value}"]
-    command = [_compiler(), *_FLAGS, *phases, *extra, "-"]
+    command = [_compiler(), _INPUT, *flags, *phases, *extra, "-"]
     try:
         ended = subprocess.run(
             command, input=text.encode(), capture_output=True, timeout=timeout_s

@@ -1,0 +1,75 @@
+"""`meshwright deploy`: a model as a folder that runs without JAX."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import meshwright.cli.arguments.options as options
+from meshwright.app.deploy import deploy
+from meshwright.app.load_module import load_module
+from meshwright.cli.arguments.target import Target, find_target
+from meshwright.errors import DeployError
+
+
+def deploy_command(  # noqa: PLR0913  the options of a command
+    target: options.TargetText,
+    to: Annotated[
+        str,
+        typer.Option("--to", help="iree-cpu, iree-vulkan, wasm, litert, onnx or web"),
+    ],
+    out: Annotated[Path, typer.Option("--out", help="folder to write")],
+    weights: Annotated[
+        str | None,
+        typer.Option("--weights", help="arguments that become part of the model: a,b"),
+    ] = None,
+    quantize: Annotated[
+        str, typer.Option("--quantize", help="int8: weights and products in 8 bits")
+    ] = "",
+    labels: Annotated[
+        Path | None,
+        typer.Option("--labels", help="file with the name of one class a line"),
+    ] = None,
+    step: Annotated[
+        bool,
+        typer.Option("--step", help="deploy a training target's step, not its model"),
+    ] = False,
+    seed: options.SearchSeed = 0,
+    as_json: options.AsJson = False,
+) -> None:
+    """Write a model, a loader in Python and a README, after a comparison with JAX.
+
+    If the target is a training step and its module has a dict `inference` with an entry
+    of the same name, that function is deployed; --step deploys the step itself.
+    """
+    found = find_target(target)
+    if not step:
+        found = inference_of(found)
+    record = deploy(
+        found.fn,
+        found.args,
+        to=to,
+        out=out,
+        weights=None if weights is None else weights.split(","),
+        quantize=quantize,
+        labels=() if labels is None else _lines(labels),
+        seed=seed,
+    )
+    print(record.to_json() if as_json else record)
+
+
+def inference_of(found: Target) -> Target:
+    """The target of the module's dict `inference`, or the target itself without one."""
+    place, _, name = found.name.rpartition(":")
+    table = getattr(load_module(place), "inference", {})
+    if name not in table:
+        return found
+    make = table[name]
+    return Target(f"{place}:{make.__name__}", make, found.schedules, found.others)
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8").split("\n")
+    except (OSError, ValueError) as error:
+        raise DeployError(f"cannot read the labels in {path}: {error}") from None

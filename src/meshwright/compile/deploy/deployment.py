@@ -1,0 +1,105 @@
+"""The record of a deployment: what was written, and how it compares with JAX."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from meshwright.errors import DeployError
+from meshwright.machine.memory_size import show_bytes
+
+_VERSION = 1
+_FORMAT = "meshwright deployment"
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """The result of deploying a function.
+
+    folder: where it lies. files: (path, bytes), the largest first.
+    inputs, outputs: `name: dtype[shape]`. weight_bytes: of the original weights.
+    error: largest difference from JAX, relative to the largest magnitude of each output
+        or 1; `None` if the model did not run here, and `note` says why.
+    latency_s, jax_s: median seconds of a call here, and of the jitted original on this
+        CPU, measured in turn.
+    quantized: "" or "int8".
+    """
+
+    name: str
+    target: str
+    folder: str
+    files: tuple[tuple[str, int], ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    weight_bytes: int
+    error: float | None
+    latency_s: float | None
+    jax_s: float | None
+    quantized: str = ""
+    note: str = ""
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of all files."""
+        return sum(size for _, size in self.files)
+
+    def to_json(self) -> str:
+        """JSON text; `from_json` is the inverse."""
+        return json.dumps({"format": _FORMAT, "version": _VERSION, **asdict(self)})
+
+    @staticmethod
+    def from_json(text: str) -> Deployment:
+        """The record that `to_json` wrote; `DeployError` for any other text."""
+        try:
+            fields: dict[str, Any] = json.loads(text)
+            if fields.pop("format") != _FORMAT or fields.pop("version") != _VERSION:
+                raise ValueError("another format or version")
+            fields["files"] = tuple((str(n), int(b)) for n, b in fields["files"])
+            for key in ("inputs", "outputs"):
+                fields[key] = tuple(fields[key])
+            return Deployment(**fields)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise DeployError(
+                f"the text is no record of a deployment, version {_VERSION}: {error}"
+            ) from None
+
+    def __str__(self) -> str:
+        return "\n".join(_lines(self))
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        return f"<pre>{escape(str(self))}</pre>"
+
+
+_MOST_SHOWN = 3
+
+
+def _lines(found: Deployment) -> Iterator[str]:
+    kind = f", {found.quantized}" if found.quantized else ""
+    yield f"{found.name} for {found.target}{kind}: {found.folder}"
+    yield f"  inputs   {_some(found.inputs)}"
+    yield f"  outputs  {_some(found.outputs)}"
+    files = [f"{name} {show_bytes(size)}" for name, size in found.files]
+    yield f"  files    {_some(files)}"
+    weights = show_bytes(found.weight_bytes)
+    yield f"  size     {show_bytes(found.num_bytes)}, weights {weights}"
+    if found.error is None:
+        yield f"  not run: {found.note}"
+        return
+    yield f"  error    {found.error:.2g} of JAX's largest value"
+    if found.latency_s and found.jax_s:
+        yield (
+            f"  latency  {1e3 * found.latency_s:.3g} ms, JAX on this CPU "
+            f"{1e3 * found.jax_s:.3g} ms"
+        )
+    if found.note:
+        yield f"  note     {found.note}"
+
+
+def _some(texts: tuple[str, ...] | list[str]) -> str:
+    more = len(texts) - _MOST_SHOWN
+    shown = ", ".join(texts[:_MOST_SHOWN])
+    return f"{shown}, and {more} more" if more > 0 else shown or "none"

@@ -1,0 +1,110 @@
+"""Quantization to 8 bits after training: products and convolutions, by calibration.
+
+Weights are int8 with a scale per channel; values that products read get the range that
+they have on calibration inputs. All else, inputs and outputs too, stays as it was.
+"""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from meshwright.compile.deploy.model import SourceModel
+from meshwright.compile.deploy.options import DeployOptions
+from meshwright.errors import DeployError
+
+Inputs = Mapping[str, Any]
+
+_ONNX_OPS = ("Conv", "MatMul")
+_LITERT_OPS = ("BATCH_MATMUL", "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED")
+
+
+def calibration_of(model: SourceModel, options: DeployOptions) -> list[dict[str, Any]]:
+    """Calibration inputs with the types of the model; its samples if none were given."""
+    ports = {port.name: port for port in model.inputs}
+    names = list(ports)
+    if not options.calibration:
+        return [dict(zip(names, model.samples, strict=True))]
+    found: list[dict[str, Any]] = []
+    for inputs in options.calibration:
+        if set(inputs) != set(names):
+            raise DeployError(
+                f"a calibration input has {', '.join(sorted(inputs)) or 'nothing'}; wanted "
+                f"the model's inputs {', '.join(sorted(names))}"
+            )
+        arrays = {n: np.asarray(x, ports[n].dtype) for n, x in inputs.items()}
+        for name, array in arrays.items():
+            if array.shape != ports[name].shape:
+                raise DeployError(
+                    f"a calibration input {name!r} has shape {array.shape}; wanted "
+                    f"{ports[name].shape}"
+                )
+        found.append(arrays)
+    return found
+
+
+def quantize_onnx(content: bytes, calibration: Sequence[Inputs]) -> bytes:
+    """A model of ONNX with quantized products, in the form of pairs of Quantize and
+    DequantizeLinear, which ONNX Runtime fuses.
+    """
+    tools: Any = import_module("onnxruntime.quantization")
+    with tempfile.TemporaryDirectory(prefix="meshwright-") as folder:
+        before, after = Path(folder, "float.onnx"), Path(folder, "int8.onnx")
+        before.write_bytes(content)
+        quiet = logging.getLogger()
+        level = quiet.level
+        quiet.setLevel(logging.ERROR)  # it advises a step that our graphs do not need
+        try:
+            tools.quantize_static(
+                str(before),
+                str(after),
+                _Reader(calibration),
+                quant_format=tools.QuantFormat.QDQ,
+                op_types_to_quantize=list(_ONNX_OPS),
+                per_channel=True,
+                activation_type=tools.QuantType.QInt8,
+                weight_type=tools.QuantType.QInt8,
+            )
+        finally:
+            quiet.setLevel(level)
+        return after.read_bytes()
+
+
+class _Reader:
+    """Calibration inputs in the form that ONNX Runtime reads."""
+
+    def __init__(self, calibration: Sequence[Inputs]) -> None:
+        self._left: Iterator[Inputs] = iter(calibration)
+
+    def get_next(self) -> Inputs | None:
+        """The next inputs; `None` after the last."""
+        return next(self._left, None)
+
+
+def quantize_litert(
+    flatbuffer: bytes, signature: str, calibration: Sequence[Inputs]
+) -> bytes:
+    """A flatbuffer with quantized products."""
+    quantizer: Any = import_module("ai_edge_quantizer.quantizer")
+    names: Any = import_module("ai_edge_quantizer.qtyping").TFLOperationName
+    made = quantizer.Quantizer(flatbuffer)
+    for name in _LITERT_OPS:
+        made.add_static_config(
+            regex=".*",
+            operation_name=names[name],
+            activation_num_bits=8,
+            weight_num_bits=8,
+        )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it keeps all values, which it has to
+        inputs = {signature: [dict(each) for each in calibration]}
+        ranges = made.calibrate(inputs, num_threads=1)
+    result = made.quantize(ranges, enable_progress_report=False)
+    return bytes(result.quantized_model)

@@ -1,0 +1,55 @@
+"""The model of this folder on LiteRT: `pip install ai-edge-litert numpy`.
+
+from model import Model
+outputs = Model()(x=array)
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from ai_edge_litert.interpreter import (  # pyright: ignore[reportMissingImports]
+    Interpreter,
+)
+
+
+class Model:
+    """A flatbuffer; called with one array per input, it returns a dict of arrays."""
+
+    def __init__(self, folder: str | Path = "", threads: int = 1) -> None:
+        home = Path(folder) if folder else Path(__file__).parent
+        self.about: dict[str, Any] = json.loads(
+            (home / "model.json").read_text("utf-8")
+        )
+        self._interpreter: Any = Interpreter(
+            model_path=str(home / "model.tflite"), num_threads=threads
+        )
+        self._run: Any = self._interpreter.get_signature_runner()
+
+    def __call__(self, **inputs: Any) -> dict[str, np.ndarray]:
+        """Results by name."""
+        given = {
+            port["name"]: _checked(inputs[port["name"]], port)
+            for port in self.about["inputs"]
+        }
+        results = self._run(**given)
+        return {port["name"]: results[port["name"]] for port in self.about["outputs"]}
+
+    def next_inputs(
+        self, inputs: dict[str, Any], outputs: dict[str, np.ndarray]
+    ) -> dict[str, Any]:
+        """The inputs of the next step of training, whose state is among the outputs."""
+        ties = self.about["ties"]
+        return inputs | {ties[name]: outputs[name] for name in ties}
+
+
+def _checked(array: Any, port: dict[str, Any]) -> np.ndarray:
+    plain = np.asarray(array, dtype=np.dtype(port["dtype"]), order="C")
+    if list(plain.shape) != port["shape"]:
+        raise ValueError(
+            f"{port['name']} has shape {list(plain.shape)}; wanted {port['shape']}"
+        )
+    return plain

@@ -1,0 +1,115 @@
+"""ONNX models of programs, and the target `onnx`."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import meshwright.compile.deploy.onnx.contraction
+import meshwright.compile.deploy.onnx.elementwise
+import meshwright.compile.deploy.onnx.indexing
+import meshwright.compile.deploy.onnx.movement
+import meshwright.compile.deploy.onnx.reduction
+import meshwright.compile.deploy.onnx.regions  # noqa: F401  fills the registry
+from meshwright import __version__
+from meshwright.compile.deploy.extras import require
+from meshwright.compile.deploy.inexpressible import refuse
+from meshwright.compile.deploy.int8 import calibration_of, quantize_onnx
+from meshwright.compile.deploy.model import SourceModel
+from meshwright.compile.deploy.onnx.convert_ops import OpInexpressible, inline
+from meshwright.compile.deploy.onnx.converters import known_kinds
+from meshwright.compile.deploy.onnx.graph import OPSET, OnnxGraph, value_info
+from meshwright.compile.deploy.options import DeployOptions
+from meshwright.compile.deploy.unroll_loops import unroll_loops
+from meshwright.errors import DeployError
+from meshwright.program.ir import Op, Program
+
+MODEL_FILE = "model.onnx"
+_IR_VERSION = 10
+_LARGEST_BYTES = 2 * 10**9
+"""Protocol buffers end at 2 GiB."""
+
+_HINT = "Write the program without these ops, or use the target iree-cpu."
+
+
+def write_onnx(model: SourceModel, folder: Path, options: DeployOptions) -> None:
+    """Write the model's graph; `DeployError` names ops that ONNX lacks.
+
+    Loops are unrolled for int8, since products in their bodies are not quantized.
+    """
+    require("onnx", "onnxruntime")
+    if model.weight_bytes > _LARGEST_BYTES:
+        raise DeployError(
+            f"the weights have {model.weight_bytes} bytes, and a file of ONNX holds at "
+            f"most {_LARGEST_BYTES}: use iree-cpu"
+        )
+    program = model.baked()
+    require_known(program)
+    if options.quantize:
+        program = unroll_loops(program, "int8 for ONNX")
+    names = [port.name for port in model.inputs], [port.name for port in model.outputs]
+    try:
+        found = convert(program, model.name, *names)
+    except OpInexpressible as failed:
+        raise refuse("ONNX", [(failed.op, failed.reason)], _HINT) from None
+    if options.quantize:
+        found = quantize_onnx(found, calibration_of(model, options))
+    (folder / MODEL_FILE).write_bytes(found)
+
+
+def require_known(program: Program) -> None:
+    """Raise `DeployError`, which names kinds of ops without a converter and their lines."""
+    known = known_kinds()
+    missing: list[tuple[Op, str]] = [
+        (op, "ONNX has no such op") for op in program.walk() if op.kind not in known
+    ]
+    if missing:
+        raise refuse("ONNX", missing, _HINT)
+
+
+def convert(
+    program: Program, name: str, input_names: list[str], output_names: list[str]
+) -> bytes:
+    """The model of a program, as a file holds it."""
+    onnx: Any = import_module("onnx")
+    graph = OnnxGraph()
+    found = inline(graph, program, input_names)
+    for own, result in zip(output_names, found, strict=True):
+        make = onnx.helper.make_node
+        graph.nodes.append(make("Identity", [result], [own], own))
+    inputs = [
+        value_info(own, value.shape, value.dtype)
+        for own, value in zip(input_names, program.inputs, strict=True)
+    ]
+    outputs = [
+        value_info(own, atom.shape, atom.dtype)
+        for own, atom in zip(output_names, program.outputs, strict=True)
+    ]
+    read = _read_names(graph)
+    constants = [
+        onnx.numpy_helper.from_array(array, own)
+        for own, array in graph.constants.items()
+        if own in read
+    ]
+    made = onnx.helper.make_graph(graph.nodes, name, inputs, outputs, constants)
+    model = onnx.helper.make_model(
+        made,
+        opset_imports=[onnx.helper.make_opsetid("", OPSET)],
+        producer_name="meshwright",
+        producer_version=__version__,
+    )
+    model.ir_version = _IR_VERSION
+    return model.SerializeToString()
+
+
+def _read_names(graph: OnnxGraph) -> frozenset[str]:
+    """Names that some node reads, in bodies too."""
+
+    def of(nodes: Any) -> Any:
+        for node in nodes:
+            yield from node.input
+            for attribute in node.attribute:
+                yield from of(attribute.g.node)
+
+    return frozenset(of(graph.nodes))

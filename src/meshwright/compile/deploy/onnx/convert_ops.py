@@ -1,0 +1,42 @@
+"""The walk over a program's ops, each by the converter of its kind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from meshwright.compile.deploy.inexpressible import Inexpressible
+from meshwright.compile.deploy.onnx.converters import Call, find_converter
+from meshwright.compile.deploy.onnx.graph import OnnxGraph
+from meshwright.program.ir import Op, Program
+
+
+class OpInexpressible(Exception):
+    """An op has no form in ONNX. op: which. reason: why."""
+
+    def __init__(self, op: Op, reason: str) -> None:
+        super().__init__(reason)
+        self.op = op
+        self.reason = reason
+
+
+def inline(graph: OnnxGraph, program: Program, inputs: Sequence[str]) -> list[str]:
+    """Append the nodes of a program to a graph; the names of its outputs."""
+    scope = dict(graph.names)
+    graph.names.update(zip(program.inputs, inputs, strict=True))
+    for value, array in program.constants.items():
+        graph.names[value] = graph.constant(array, value.dtype)
+    for op in program.ops:
+        names = tuple(graph.read(atom) for atom in op.operands)
+        try:
+            converter = find_converter(op.kind)
+            if converter is None:
+                raise Inexpressible("ONNX has no such op")
+            made = converter(Call(graph, op, names))
+        except Inexpressible as reason:
+            raise OpInexpressible(op, str(reason)) from None
+        results = [made] if isinstance(made, str) else list(made)
+        graph.names.update(zip(op.results, results, strict=True))
+    outputs = [graph.read(atom) for atom in program.outputs]
+    graph.names.clear()
+    graph.names.update(scope)
+    return outputs

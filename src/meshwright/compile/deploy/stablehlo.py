@@ -1,0 +1,44 @@
+"""StableHLO text of programs, which IREE and LiteRT read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from meshwright.program.ir import Program, Value
+from meshwright.run.local.execute import run_program
+
+_KEYS = {"key<fry>": "threefry2x32", "key<rbg>": "rbg", "key<urbg>": "unsafe_rbg"}
+
+
+def lower_to_stablehlo(program: Program) -> str:
+    """The program as a StableHLO module, whose function is `main`, on one device.
+
+    Typed keys among inputs and outputs are arrays of their words.
+    """
+
+    def main(*arrays: Any) -> list[Any]:
+        given = [_as_typed(x, v) for x, v in zip(arrays, program.inputs, strict=True)]
+        return [
+            jax.random.key_data(x) if str(x.dtype) in _KEYS else x
+            for x in map(jnp.asarray, run_program(program, given))
+        ]
+
+    shapes = [_plain_shape(value) for value in program.inputs]
+    return jax.jit(main, keep_unused=True).lower(*shapes).as_text()
+
+
+def _as_typed(array: Any, value: Value) -> Any:
+    if value.dtype not in _KEYS:
+        return array
+    return jax.random.wrap_key_data(array, impl=_KEYS[value.dtype])
+
+
+def _plain_shape(value: Value) -> jax.ShapeDtypeStruct:
+    if value.dtype not in _KEYS:
+        return jax.ShapeDtypeStruct(value.shape, value.dtype)
+    impl = _KEYS[value.dtype]
+    key = jax.eval_shape(lambda: jax.random.key_data(jax.random.key(0, impl=impl)))
+    return jax.ShapeDtypeStruct((*value.shape, *key.shape), key.dtype)

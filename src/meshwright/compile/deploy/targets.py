@@ -1,0 +1,82 @@
+"""The table of targets: what each writes, with which loader it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from meshwright.compile.deploy.iree import write_iree
+from meshwright.compile.deploy.litert import write_litert
+from meshwright.compile.deploy.model import SourceModel
+from meshwright.compile.deploy.onnx.convert import write_onnx
+from meshwright.compile.deploy.options import DeployOptions
+from meshwright.compile.deploy.wasm.build import write_wasm
+from meshwright.compile.deploy.web.page import write_page
+from meshwright.errors import DeployError, did_you_mean
+from meshwright.run.iree.toolchain import HOST_CPU, VULKAN
+
+Write = Callable[[SourceModel, Path, DeployOptions], None]
+"""Writes the files of a model into an empty folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeployTarget:
+    """A place to deploy to.
+
+    runs_on: one phrase for the README. loader: file of `loaders` that is copied, and the
+    packages that it needs. about: further fields of the folder's model.json.
+    """
+
+    name: str
+    runs_on: str
+    write: Write
+    loader: str
+    packages: str
+    about: dict[str, str] = field(default_factory=dict)
+
+
+def _iree(*flags: str) -> Write:
+    return lambda model, folder, options: write_iree(model, folder, flags)
+
+
+def find_target(name: str) -> DeployTarget:
+    """The target of a name; `DeployError` lists them."""
+    if name not in TARGETS:
+        raise DeployError(
+            f"there is no target {name!r}{did_you_mean(name, TARGETS)}; there are "
+            f"{', '.join(TARGETS)}"
+        )
+    return TARGETS[name]
+
+
+_EVERY = (
+    DeployTarget(
+        "iree-cpu", "this kind of CPU, by IREE's runtime", _iree(*HOST_CPU),
+        "iree_loader.py", "iree-base-runtime numpy", {"driver": "local-sync"},
+    ),
+    DeployTarget(
+        "iree-vulkan", "GPUs with a Vulkan driver, by IREE's runtime", _iree(*VULKAN),
+        "iree_loader.py", "iree-base-runtime numpy", {"driver": "vulkan"},
+    ),
+    DeployTarget(
+        "wasm", "browsers and other WebAssembly, by the runtime in the folder", write_wasm,
+        "wasm_loader.py", "wasmtime numpy",
+    ),
+    DeployTarget(
+        "litert", "phones, by LiteRT (formerly TensorFlow Lite)",
+        write_litert,
+        "litert_loader.py", "ai-edge-litert numpy",
+    ),
+    DeployTarget(
+        "onnx", "anything with ONNX Runtime",
+        write_onnx,
+        "onnx_loader.py", "onnxruntime numpy",
+    ),
+    DeployTarget(
+        "web", "browsers, by ONNX Runtime for the web", write_page,
+        "onnx_loader.py", "onnxruntime numpy",
+    ),
+)  # fmt: skip
+
+TARGETS = {target.name: target for target in _EVERY}

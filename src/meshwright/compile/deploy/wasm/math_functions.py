@@ -1,0 +1,50 @@
+"""Functions of C's mathematical library that IREE's kernels call, for WebAssembly."""
+
+from __future__ import annotations
+
+import llvmlite.binding as llvm
+
+_TRIPLE = "wasm32-unknown-unknown"
+_LAYOUT = "e-m:e-p:32:32-i64:64-n32:64-S128"
+
+_EXTREME = """
+define float @{name}(float %a, float %b) {{
+  %is_a = fcmp {order} float %a, %b
+  %b_is_nan = fcmp uno float %b, %b
+  %takes_a = or i1 %is_a, %b_is_nan
+  %chosen = select i1 %takes_a, float %a, float %b
+  %a_is_nan = fcmp uno float %a, %a
+  %result = select i1 %a_is_nan, float %b, float %chosen
+  ret float %result
+}}
+"""
+
+_ROUND = """
+declare float @llvm.fabs.f32(float)
+declare float @llvm.floor.f32(float)
+declare float @llvm.copysign.f32(float, float)
+define float @roundf(float %x) {
+  %size = call float @llvm.fabs.f32(float %x)
+  %more = fadd float %size, 5.0e-01
+  %down = call float @llvm.floor.f32(float %more)
+  %result = call float @llvm.copysign.f32(float %down, float %x)
+  ret float %result
+}
+"""
+
+
+def math_object() -> bytes:
+    """An object file with `fmaxf`, `fminf` and `roundf`, to link with kernels."""
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    text = "".join(
+        [
+            f'target triple = "{_TRIPLE}"\ntarget datalayout = "{_LAYOUT}"\n',
+            _EXTREME.format(name="fmaxf", order="ogt"),
+            _EXTREME.format(name="fminf", order="olt"),
+            _ROUND,
+        ]
+    )
+    module = llvm.parse_assembly(text)
+    machine = llvm.Target.from_triple(_TRIPLE).create_target_machine(opt=2)
+    return machine.emit_object(module)

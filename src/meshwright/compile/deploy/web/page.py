@@ -1,0 +1,103 @@
+"""The target `web`: an ONNX model, ONNX Runtime for browsers, and a page for both."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from pathlib import Path
+
+from meshwright.compile.deploy.model import Port, SourceModel
+from meshwright.compile.deploy.onnx.convert import write_onnx
+from meshwright.compile.deploy.options import DeployOptions
+from meshwright.errors import DeployError
+
+ORT_WEB = "onnxruntime-web@1.30.0"
+"""The npm package, pinned: the names of its files change between releases."""
+
+_ORT_FILES = (
+    "ort.wasm.min.mjs",
+    "ort-wasm-simd-threaded.mjs",
+    "ort-wasm-simd-threaded.wasm",
+)
+_PAGE_FILES = ("index.html", "page.js", "image.js", "text.js")
+
+
+def write_page(model: SourceModel, folder: Path, options: DeployOptions) -> None:
+    """Write the model, its page and the runtime; nothing is loaded from elsewhere."""
+    page_kind(model.inputs, model.outputs)
+    runtime = ort_folder()
+    write_onnx(model, folder, options)
+    (folder / "ort").mkdir()
+    for name in _ORT_FILES:
+        shutil.copyfile(runtime / name, folder / "ort" / name)
+    shutil.copyfile(Path(__file__).parent / "runner.js", folder / "runner.js")
+    copy_page(folder)
+
+
+def copy_page(folder: Path) -> None:
+    """Copy the page, which runs the model by the folder's `runner.js`."""
+    for name in _PAGE_FILES:
+        shutil.copyfile(Path(__file__).parent / name, folder / name)
+
+
+def page_kind(inputs: tuple[Port, ...], outputs: tuple[Port, ...]) -> str:
+    """The kind of page, "image" or "text", by the shapes of a model's inputs and outputs.
+
+    An image model takes float32 [1, height, width, 3]; a text model takes int32 [1, S],
+    bytes of text, and returns scores [1, S, V] of the byte after each.
+    """
+    if len(inputs) == 1 and len(outputs) == 1:
+        (given,), (made,) = inputs, outputs
+        shape = given.shape
+        if (
+            given.dtype == "float32"
+            and len(shape) == 4
+            and (shape[0], shape[3]) == (1, 3)
+        ):
+            return "image"
+        is_text = given.dtype == "int32" and len(shape) == 2 and shape[0] == 1
+        if is_text and len(made.shape) == 3 and made.shape[:2] == shape:
+            return "text"
+    shown = ", ".join(map(str, inputs)), ", ".join(map(str, outputs))
+    raise DeployError(
+        "the page has inputs for images, float32[1, height, width, 3], and for text, "
+        f"int32[1, S] with scores float32[1, S, V]; this model takes {shown[0]} and "
+        f"returns {shown[1]}: deploy one input of batch 1, or use the target onnx with a "
+        "page of your own"
+    )
+
+
+def ort_folder() -> Path:
+    """A folder with ONNX Runtime for browsers, which npm fetches the first time."""
+    kept = Path.home() / ".cache" / "meshwright" / ORT_WEB.replace("@", "-")
+    if all((kept / name).is_file() for name in _ORT_FILES):
+        return kept
+    npm = shutil.which("npm")
+    if npm is None:
+        raise DeployError(
+            f"the target web needs {ORT_WEB}, which npm fetches, and npm is not installed: "
+            f"install Node.js, or put {', '.join(_ORT_FILES)} of that package into {kept}"
+        )
+    with tempfile.TemporaryDirectory(prefix="meshwright-") as folder:
+        command = [npm, "pack", ORT_WEB, "--silent", "--pack-destination", folder]
+        ended = subprocess.run(command, capture_output=True, text=True, cwd=folder)
+        archives = list(Path(folder).glob("*.tgz"))
+        if ended.returncode or not archives:
+            raise DeployError(
+                f"npm could not fetch {ORT_WEB}: {ended.stderr.strip()[-300:]}"
+            )
+        _unpack(archives[0], Path(folder), kept)
+    return kept
+
+
+def _unpack(archive: Path, folder: Path, kept: Path) -> None:
+    with tarfile.open(archive) as packed:
+        members = [packed.getmember(f"package/dist/{name}") for name in _ORT_FILES]
+        packed.extractall(folder, members, filter="data")
+    kept.mkdir(parents=True, exist_ok=True)
+    for name in _ORT_FILES:
+        part = kept / f"{name}.part"
+        shutil.copyfile(folder / "package" / "dist" / name, part)
+        part.replace(kept / name)

@@ -1,0 +1,172 @@
+"""Models in headless Chromium: the same numbers as JAX, and pages that work."""
+
+import functools
+import http.server
+import shutil
+import threading
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import meshwright as mw
+from tests.compile.deploy import programs
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+
+pytestmark = [
+    pytest.mark.deploy,
+    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here"),
+]
+
+_WAIT_MS = 240_000
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, format, *args):
+        """Nothing is printed."""
+
+
+@pytest.fixture
+def serve():
+    """A function from a folder to its address; servers end with the test."""
+    running = []
+
+    def start(folder):
+        handler = functools.partial(Quiet, directory=str(folder))
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        running.append((server, thread))
+        return f"http://127.0.0.1:{server.server_port}/"
+
+    yield start
+    for server, thread in running:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    playwright = pytest.importorskip("playwright.sync_api")
+    with playwright.sync_playwright() as running:
+        options = {"executable_path": CHROMIUM, "args": ["--no-sandbox"]}
+        opened = running.chromium.launch(timeout=_WAIT_MS, **options)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def page(browser):
+    """A page that may reach this machine only; errors in it fail the test."""
+    opened = browser.new_page()
+    opened.set_default_timeout(_WAIT_MS)
+    problems = []
+    opened.on("pageerror", lambda error: problems.append(str(error)))
+    opened.route(
+        "**/*",
+        lambda route: (
+            route.continue_() if "//127.0.0.1:" in route.request.url else route.abort()
+        ),
+    )
+    yield opened
+    opened.close()
+    assert not problems
+
+
+def classify(params, image):
+    """Scores of four classes, by a convolution and a mean."""
+    dims = ("NHWC", "HWIO", "NHWC")
+    x = jax.lax.conv_general_dilated(
+        image, params["kernel"], (2, 2), "SAME", dimension_numbers=dims
+    )
+    return jnp.mean(jax.nn.relu(x), (1, 2)) @ params["classes"]
+
+
+CLASSIFIER = (
+    {"kernel": programs.normal(3, 3, 3, 8), "classes": programs.normal(8, 4)},
+    np.tanh(programs.normal(1, 16, 16, 3)),
+)
+
+
+def write_picture(path):
+    """A picture of 40 x 24 pixels with a gradient."""
+    from PIL import Image
+
+    across, down = np.meshgrid(np.linspace(0, 255, 40), np.linspace(0, 255, 24))
+    pixels = np.stack([across, down, 255 - across], -1).astype(np.uint8)
+    Image.fromarray(pixels).save(path)
+
+
+@pytest.mark.parametrize("target", ["web", "wasm"])
+def test_a_page_classifies_a_picture_as_jax_does(target, tmp_path, serve, page):
+    labels = ["disc", "square", "ring", "cross"]
+    mw.deploy(classify, CLASSIFIER, to=target, out=tmp_path / "page", labels=labels)
+    write_picture(tmp_path / "picture.png")
+    page.goto(serve(tmp_path / "page"))
+    page.wait_for_function("document.getElementById('status').textContent == 'Ready.'")
+    page.set_input_files("#file", str(tmp_path / "picture.png"))
+    page.wait_for_function("globalThis.last")
+    found = page.evaluate("globalThis.last")
+    image = np.array(found["input"], np.float32).reshape(1, 16, 16, 3)
+    assert image.min() >= -1
+    assert image.max() <= 1
+    wanted = np.asarray(jax.jit(classify)(CLASSIFIER[0], image))[0]
+    np.testing.assert_allclose(found["scores"], wanted, atol=1e-4)
+    best = labels[int(wanted.argmax())]
+    assert page.inner_text("#result td.name >> nth=0") == best
+    assert page.inner_text("#status").endswith(" ms")
+
+
+@pytest.mark.parametrize("target", ["web", "wasm"])
+def test_a_page_continues_a_text_as_jax_does(target, tmp_path, serve, page):
+    params, _ = programs.ATTENTION
+    params = {**params, "table": programs.normal(256, 16)}
+    tokens = np.zeros((1, 12), np.int32)
+    mw.deploy(programs.attention, (params, tokens), to=target, out=tmp_path / "page")
+    page.goto(serve(tmp_path / "page"))
+    page.wait_for_function("document.getElementById('status').textContent == 'Ready.'")
+    page.fill("#prompt", "hello")
+    page.fill("#count", "3")
+    page.click("#write")
+    page.wait_for_function("globalThis.last && globalThis.last.done")
+    made = page.evaluate("globalThis.last.made")
+    text = list(b"hello")
+    for byte in made:
+        padded = np.zeros((1, 12), np.int32)
+        padded[0, : len(text)] = text
+        scores = np.asarray(jax.jit(programs.attention)(params, padded))
+        assert byte == scores[0, len(text) - 1].argmax()
+        text.append(byte)
+    assert len(made) == 3
+
+
+@pytest.mark.parametrize("name", ["mlp", "recurrence", "newton", "indexing"])
+def test_webassembly_computes_what_jax_computes(name, tmp_path, serve, page):
+    fn, args = {**programs.EVERY, "newton": (programs.newton, programs.NEWTON)}[name]
+    mw.deploy(fn, args, to="wasm", out=tmp_path / "model")
+    page.goto(serve(tmp_path / "model") + "model.json")
+    given = {}
+    for port, leaf in zip(
+        page.evaluate("fetch('model.json').then(r => r.json())")["inputs"],
+        jax.tree.leaves(args[1:] if name in WITH_PARAMS else args),
+        strict=True,
+    ):
+        given[port["name"]] = np.asarray(leaf).ravel().tolist()
+    found = page.evaluate(
+        """async (given) => {
+            const { Model } = await import('./runner.js');
+            const { outputs } = await (await Model.load()).run(given);
+            return Object.values(outputs).map((o) => Array.from(o.data));
+        }""",
+        given,
+    )
+    wanted = jax.tree.leaves(jax.jit(fn)(*args))
+    for got, expected in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(got, np.ravel(expected), rtol=1e-4, atol=1e-5)
+
+
+WITH_PARAMS = ("mlp", "recurrence")
+"""Programs whose first argument is part of the model."""
