@@ -107,7 +107,9 @@ def _store_output(
 
 def _lower_ops(scope: Scope) -> None:
     for op in scope.source.ops:
-        scope.written_for(op, partial(_lower_region if op.bodies else _lower_op, scope, op))
+        scope.written_for(
+            op, partial(_lower_region if op.bodies else _lower_op, scope, op)
+        )
 
 
 # -- ops ------------------------------------------------------------------------------

@@ -46,7 +46,6 @@ def _data_tactics() -> Iterator[tuple[str, tuple[Tactic, ...], tuple[Tactic, ...
     data = (data_parallel(DATA),)
     yield "", (), ()
     yield "data", data, ()
-    yield "ZeRO-2", data, (zero(2, DATA),)
     yield "ZeRO-3", data, (zero(3, DATA),)
 
 

@@ -229,6 +229,7 @@ class _SiteReader:
         """
         at: dict[Value, int] = {}
         found: dict[Op, int] = {}
+        unknown: set[Op] = set()  # of constants and optimizer state alone
         for op in self.program.ops[self.end :]:
             values = [v for v in op.operands if isinstance(v, Value)]
             limit = min((at[v] for v in values if v in at), default=None)
@@ -240,11 +241,18 @@ class _SiteReader:
             ]
             first = found[op] = min([*read, most])
             if limit is None and not read:
-                continue  # a constant: its readers say where they are
+                unknown.add(op)
+                continue
             for result in op.results:
                 # A scalar, such as the norm of all gradients, says nothing.
                 if result.shape not in ((), (1,)):
                     at[result] = first
+        read_at: dict[Value, int] = {}
+        for op in reversed([*found]):
+            if op in unknown:
+                readers = [read_at[r] for r in op.results if r in read_at]
+                found[op] = min(readers, default=found[op])
+            read_at |= {v: found[op] for v in op.operands if isinstance(v, Value)}
         return found
 
     def _is_update(self, op: Op) -> bool:

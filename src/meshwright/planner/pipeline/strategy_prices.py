@@ -31,7 +31,7 @@ from meshwright.predict.simulate.timeline import (
     collective_overlaps,
     kernel_runs,
 )
-from meshwright.program.analysis.live_ranges import live_ranges
+from meshwright.program.analysis.live_ranges import live_ranges, peak_bytes
 from meshwright.program.capture import Captured
 from meshwright.program.ir import Value, num_bytes
 from meshwright.search.arrays import Floats
@@ -266,10 +266,20 @@ class _PriceReader:
             resident[start : end + 1] += size
         working = np.maximum(0.0, np.array(curve[1:], float) - resident)
         for fusion, site, size in zip(fusions, sites, working, strict=True):
-            is_spread = site.count > 1 and fusion.kind is not FusionKind.REGION
-            rows = self.prices.stacked if is_spread else self.prices.working
-            own = rows[site.first : site.first + site.count]
-            np.maximum(own, size / site.count if is_spread else size, out=own)
+            own = slice(site.first, site.first + site.count)
+            inner = float(size) if site.count == 1 else _body_bytes(fusion)
+            for rows, part in (
+                (self.prices.working, min(float(size), inner)),
+                (self.prices.stacked, max(0.0, float(size) - inner) / site.count),
+            ):
+                np.maximum(rows[own], part, out=rows[own])
+
+
+def _body_bytes(fusion: Fusion) -> float:
+    """Bytes that one iteration of a loop needs at most, were nothing fused; else 0."""
+    bodies = fusion.root.bodies
+    sizes = [peak_bytes(body, range(len(body.inputs))) for body in bodies]
+    return float(max(sizes, default=0))
 
 
 def _seconds(span: Span) -> float:
