@@ -95,3 +95,7 @@ class RecipeError(MeshwrightError):
 
 class ReplicaError(MeshwrightError):
     """A replica failed, or replicas differ where they must be equal."""
+
+
+class AutodiffError(MeshwrightError):
+    """The function has no derivative of this kind, or a linear program is not linear."""
