@@ -104,7 +104,8 @@ class _Writer:
                 op = self._completed(op, zeros, ops)
             ops.append(op)
         outputs = [self._output(a, zeros, ops) for a in program.outputs]
-        return self._with_uses(replace(program, ops=tuple(ops), outputs=tuple(outputs)))
+        live = _live(ops, outputs)
+        return self._with_uses(replace(program, ops=live, outputs=tuple(outputs)))
 
     def _output(self, atom: Atom, zeros: Collection[Atom], ops: list[Op]) -> Atom:
         """The output; an array of zeros that is to be linear is one by `zero`."""
@@ -196,6 +197,17 @@ class _Writer:
             made.append(first)
             value = second
         return ops, [*made, value]
+
+
+def _live(ops: Sequence[Op], outputs: Sequence[Atom]) -> tuple[Op, ...]:
+    """The ops without those whose results nothing reads; bodies stay as they are."""
+    read = set(outputs)
+    kept: list[Op] = []
+    for op in reversed(ops):
+        if op.has_effect or op.bodies or not read.isdisjoint(op.results):
+            read.update(op.operands)
+            kept.append(op)
+    return tuple(reversed(kept))
 
 
 def _constant_zeros(program: Program) -> set[Atom]:

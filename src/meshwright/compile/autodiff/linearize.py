@@ -5,7 +5,7 @@ It traces the function once, and runs its non-linear program if arguments are ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -24,8 +24,10 @@ from meshwright.compile.autodiff.typing import LinearProgram
 from meshwright.compile.autodiff.unzip import Unzipped, unzip
 from meshwright.errors import AutodiffError
 from meshwright.partitioner.tactics import Recompute, recompute
+from meshwright.program.analysis.executions import op_executions
 from meshwright.program.capture import Captured, capture
 from meshwright.program.ir import Program, Value
+from meshwright.program.ops import OpWork, work_of
 from meshwright.run.local.execute import run_program
 
 
@@ -57,6 +59,25 @@ def linearize(
 
 def _tactic(keep: str | Sequence[str] | Recompute) -> Recompute:
     return keep if isinstance(keep, Recompute) else recompute(keep)
+
+
+def residuals_of_loss(
+    fn: Callable[..., Any], args: Sequence[Any], tactics: Sequence[object] = ()
+) -> tuple[Residual, ...] | None:
+    """Residuals of a loss's gradient, on one device; `None` if `fn` is no loss.
+
+    A loss returns one number. tactics: only `mw.recompute` may be among them.
+    """
+    result = jax.tree.leaves(jax.eval_shape(fn, *args))
+    if len(result) != 1 or result[0].shape or not is_differentiable(str(result[0].dtype)):
+        return None
+    keeps = [t for t in tactics if isinstance(t, Recompute)]
+    if len(keeps) > 1 or len(keeps) < len(tactics):
+        raise AutodiffError(
+            "residuals of a loss are those of one device, so that the only tactic for it "
+            "is one recompute; give a train step for residuals under other tactics"
+        )
+    return linearize(fn, *args, keep=keeps[0] if keeps else None).residuals
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +148,7 @@ class Linearized:
         """What the linear program reads from the non-linear one, the largest first."""
         parts = self.parts
         return list_residuals(
-            parts.residuals, parts.nonlinear, self.captured.paths, parts.makers
+            parts.residuals, parts.nonlinear, self.captured.paths
         )
 
     @property
@@ -159,8 +180,6 @@ class _Leaves:
 
     def flatten(self, given: Any, what: str) -> list[Any]:
         """The leaves for the program; other leaves may be anything, such as None."""
-        whole = jax.tree.unflatten(self.tree, [None] * len(self.avals))
-        del whole
         try:
             leaves = self.tree.flatten_up_to(given)
         except (TypeError, ValueError) as error:
@@ -233,6 +252,11 @@ class LinearMap:
         """The program in ops that anything can run, partition or price."""
         return erase(self.typed.program)
 
+    @cached_property
+    def work(self) -> OpWork:
+        """Operations of one run, by the counts with which Meshwright prices programs."""
+        return total_work(self.plain)
+
     def transpose(self) -> LinearMap:
         """The transposed map."""
         turned = transpose(self.typed)
@@ -247,3 +271,9 @@ class LinearMap:
 def _compiled(program: Program) -> Callable[[Sequence[Any]], list[Any]]:
     """The program as a compiled function of its inputs."""
     return jax.jit(lambda inputs: run_program(program, inputs))
+
+
+def total_work(program: Program) -> OpWork:
+    """Operations of one run; of a `cond` all branches count, of a `while` one iteration."""
+    runs = (work_of(op) * times for op, times in op_executions(program))
+    return sum(runs, OpWork())

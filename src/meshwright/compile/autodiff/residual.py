@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from meshwright.program.ir import Op, Program, Value, num_bytes, show_type
+from meshwright.program.ir import Atom, Op, Program, Value, num_bytes, show_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,22 +31,31 @@ class Residual:
 
 
 def list_residuals(
-    values: Sequence[Value],
-    program: Program,
-    paths: Sequence[str],
-    makers: Mapping[Value, Op],
+    values: Sequence[Value], program: Program, paths: Sequence[str]
 ) -> tuple[Residual, ...]:
-    """Residuals of a program, the largest first.
+    """Residuals of a program, the largest first, inputs last.
 
     program: computes the values. paths: names of its inputs.
-    makers: the op that computes a value, where the program itself only has a loop for it.
+    A value that a loop stacks or a branch returns is named after the op inside.
     """
     named = dict(zip(program.inputs, paths, strict=False))
-    producers = {r: op for op in program.ops for r in op.results}
-    found = [
-        _residual(v, named.get(v), makers.get(v) or producers.get(v)) for v in values
-    ]
+    makers = _makers(program)
+    found = [_residual(value, named.get(value), makers.get(value)) for value in values]
     return tuple(sorted(found, key=lambda r: (r.is_input, -r.num_bytes)))
+
+
+def _makers(program: Program) -> dict[Atom, Op]:
+    """The op that computes each value; for results of region ops, the op inside."""
+    makers: dict[Atom, Op] = {}
+    for op in program.ops:
+        makers.update(dict.fromkeys(op.results, op))
+        inner = [_makers(body) for body in op.bodies]
+        for wire in op.wires:
+            for body, position in wire.outputs:
+                maker = inner[body].get(op.bodies[body].outputs[position])
+                if wire.result is not None and maker is not None:
+                    makers[op.results[wire.result]] = maker
+    return makers
 
 
 def _residual(value: Value, path: str | None, op: Op | None) -> Residual:

@@ -44,14 +44,11 @@ class Unzipped:
     nonlinear: from the original inputs to the original outputs, then the residuals.
     linear: from residuals and tangents to the tangents of outputs.
     residuals: the values that the second reads from the first; inputs may be among them.
-    makers: for a residual that stacks values of a scan's body, or that is one of a cond's
-        branches, the op that computes it there.
     """
 
     nonlinear: Program
     linear: LinearProgram
     residuals: tuple[Value, ...]
-    makers: Mapping[Value, Op]
 
 
 def unzip(
@@ -87,7 +84,7 @@ def unzip(
         )
     )
     typed = make_explicit(linear, linear.inputs[len(residuals) :])
-    return Unzipped(nonlinear, check_linear(typed), residuals, level.makers)
+    return Unzipped(nonlinear, check_linear(typed), residuals)
 
 
 @dataclass(slots=True)
@@ -99,7 +96,6 @@ class _Level:
     ops: list[Op] = field(default_factory=list[Op])
     linear_ops: list[Op] = field(default_factory=list[Op])
     constants: dict[Value, object] = field(default_factory=dict[Value, object])
-    makers: dict[Value, Op] = field(default_factory=dict[Value, Op])
 
     def run(self, ops: Iterable[Op]) -> None:
         """Sort ops by whether they are linear; region ops become two."""
@@ -147,7 +143,6 @@ class _Level:
         inner = _Level(self.linear, self.keep)
         inner.run(body.ops)
         inner.recompute(outer=False)
-        self.makers.update(inner.makers)
         return inner, inner.free((), {*ends})
 
     def _split(self, op: Op) -> tuple[list[Link], list[Link]]:
@@ -183,21 +178,12 @@ class _Level:
                 stacked = Value((int(str(op.params["length"])), *value.shape), value.dtype)
                 stacks.append(Link(None, {}, {0: value}, stacked, True))
                 reads.append(Link(stacked, {0: inside}, is_stacked=True))
-                self._note(stacked, value, inner)
         self.ops += hoisted.ops
         made = Body(inner.ops, {**body.constants, **inner.constants})
         self.ops.append(region_op(op, [*other, *stacks], [made]))
         renamed = Body(_renamed(inner.linear_ops, names), constants)
         ends = [_renamed_outputs(link, names) for link in linear]
         self.linear_ops.append(region_op(op, [*reads, *ends], [renamed]))
-
-    def _note(self, outer: Value, inner: Value, level: _Level) -> None:
-        """Note which op of a body computes what a residual holds."""
-        maker = level.makers.get(inner)
-        for op in () if maker else level.ops:
-            maker = op if inner in op.results else maker
-        if maker is not None:
-            self.makers[outer] = maker
 
     def _cond(self, op: Op) -> None:
         other, linear = self._split(op)
@@ -221,7 +207,7 @@ class _Level:
                     before = reads.get(at, Link(other[at].operand))
                     reads[at] = replace(before, inputs={**before.inputs, b: inside})
                 else:
-                    self._note(slots.add(b, value, inside), value, inner)
+                    slots.add(b, value, inside)
             parts.append(Body(inner.ops, {**body.constants, **inner.constants}))
             linear_parts.append(
                 Body(
@@ -238,21 +224,20 @@ class _Level:
 
     def _recomputed_region(self, op: Op) -> None:
         """A remat or while loop: the linear part computes all of it again."""
-        other, _ = self._split(op)
-        levels: list[Body] = []
+        other, linear = self._split(op)
+        parts: list[Body] = []
+        both: list[Body] = []
         for body in bodies_of(op):
             inner = _Level(self.linear, self.keep)
             inner.run(body.ops)
-            levels.append(Body(inner.ops, {**body.constants, **inner.constants}))
-        self.ops.append(region_op(op, other, levels))
+            constants = {**body.constants, **inner.constants}
+            parts.append(Body(inner.ops, constants))
+            both.append(Body([*inner.ops, *inner.linear_ops], constants))
+        self.ops.append(region_op(op, other, parts))
         params = {**op.params, "barrier": True} if op.kind == "remat" else op.params
-        again = replace(
-            op,
-            bodies=tuple(map(copied, op.bodies)),
-            params=params,
-            results=tuple(r if r in self.linear else fresh(r) for r in op.results),
-        )
-        self.linear_ops.append(again)
+        unread = [replace(k, result=k.result and fresh(k.result)) for k in other]
+        again = region_op(op, [*unread, *linear], both, params=params)
+        self.linear_ops.append(replace(again, bodies=tuple(map(copied, again.bodies))))
 
 
 def _saved(ops: Sequence[Op], keep: Collection[Value] | None) -> Collection[Value]:
@@ -306,16 +291,14 @@ class _Slots:
         self._count = count
         self._slots: list[tuple[Value, dict[int, Value], dict[int, Value]]] = []
 
-    def add(self, branch: int, value: Value, inside: Value) -> Value:
-        """The result that holds `value` of a branch, which reads it as `inside`."""
+    def add(self, branch: int, value: Value, inside: Value) -> None:
+        """Find a place for `value` of a branch, which reads it as `inside`."""
         for outer, written, read in self._slots:
             is_same = (outer.shape, outer.dtype) == (value.shape, value.dtype)
             if is_same and branch not in written:
                 written[branch], read[branch] = value, inside
-                return outer
-        outer = fresh(value)
-        self._slots.append((outer, {branch: value}, {branch: inside}))
-        return outer
+                return
+        self._slots.append((fresh(value), {branch: value}, {branch: inside}))
 
     def fill(self, parts: Sequence[Body]) -> list[Body]:
         """The branches, with zeros in the places that they do not use."""
