@@ -26,7 +26,9 @@ def explain_command(
     machine: options.MachineName = None,
     residuals: Annotated[
         bool,
-        typer.Option("--residuals", help="what a backward pass reads of the forward pass"),
+        typer.Option(
+            "--residuals", help="what a backward pass reads of the forward pass"
+        ),
     ] = False,
 ) -> None:
     """Print why each collective is there, each conflict, and each op left whole.

@@ -51,7 +51,9 @@ NOT_LINEAR = {
         "@3 is used a second time: make two of it by dup, in line 2: @5: f32[3] = add_any",
     ),
     "used twice by two ops": (
-        body("@3: f32[3] = neg @1\n@4: f32[3] = neg @1\n@9: f32[3] = add_any @3, @4\ndrop @2"),
+        body(
+            "@3: f32[3] = neg @1\n@4: f32[3] = neg @1\n@9: f32[3] = add_any @3, @4\ndrop @2"
+        ),
         "@3 is used a second time: make two of it by dup, in line 3",
     ),
     "never used": (
@@ -72,7 +74,7 @@ NOT_LINEAR = {
     ),
     "a product of two": (
         body("@9: f32[3] = mul @1, @2"),
-        "@3 meets other linear operands of mul (@3, @4): it is linear in one, in line 2",
+        "@3 is one of @3, @4, and mul is linear in one operand only, in line 2",
     ),
     "a nonlinear function": (
         body("@9: f32[3] = sin @1\ndrop @2"),
@@ -80,7 +82,7 @@ NOT_LINEAR = {
     ),
     "an affine sum": (
         body("@9: f32[3] = add_any @1, %0\ndrop @2"),
-        "@3 is in a malformed add_any|meets an operand of add_any that is not linear",
+        "@3 meets an operand of add_any that is not linear: their sum is affine",
     ),
     "a divisor": (
         body("@9: f32[3] = div %0, @1\ndrop @2"),
@@ -88,7 +90,7 @@ NOT_LINEAR = {
     ),
     "a selection with a constant": (
         body("@9: f32[3] = select_n %7, @1, %0\ndrop @2"),
-        "@3 meets an operand of select_n that is not linear: their sum is affine, in line 2",
+        "@3 meets an operand of select_n that is not linear: their sum is affine",
     ),
     "a selector": (
         body("%3: bool[3] = gt @1, %0\n@9: f32[3] = neg @2"),
@@ -183,5 +185,5 @@ def test_a_program_that_is_not_linear_is_rejected_with_variable_and_line(case):
     text, wanted = NOT_LINEAR[case]
     with pytest.raises(AutodiffError) as caught:
         check_linear(read(text))
-    assert any(part in str(caught.value) for part in wanted.split("|"))
+    assert wanted in str(caught.value)
     assert ", in line " in str(caught.value)

@@ -71,7 +71,12 @@ def customs(w, x):
 
 
 def indices(w, x, n):
-    return {"row": w[n], "set": x.at[n].set(2 * x[0]), "n": n + 1, "sorted": jnp.sort(x)}
+    return {
+        "row": w[n],
+        "set": x.at[n].set(2 * x[0]),
+        "n": n + 1,
+        "sorted": jnp.sort(x),
+    }
 
 
 def solved(w, x):
@@ -110,14 +115,17 @@ def test_reverse_mode_of_a_custom_vjp_is_the_users_even_if_it_is_not_linear():
 
 def test_forward_mode_of_a_custom_vjp_is_refused_with_its_line():
     lin = mw.linearize(lambda x: clipped(x, 3), X)
-    with pytest.raises(AutodiffError, match=r"custom_vjp .*test_linearize.py:\d+ has no"):
+    with pytest.raises(
+        AutodiffError, match=r"custom_vjp .*test_linearize.py:\d+ has no"
+    ):
         lin.linear(X)
 
 
 def test_reverse_mode_of_a_while_loop_is_refused_with_its_line():
     lin = mw.linearize(dynamic_loop, W, X)
     with pytest.raises(
-        AutodiffError, match=r"while loop at .*test_linearize.py:\d+ has no reverse mode"
+        AutodiffError,
+        match=r"while loop at .*test_linearize.py:\d+ has no reverse mode",
     ):
         lin.transpose()
 

@@ -28,9 +28,9 @@ from meshwright.program.ops import Trait, has_trait
 def check_linear(checked: LinearProgram) -> LinearProgram:
     """The program itself; `AutodiffError`, with variable and line, if it is not linear.
 
-    A program is linear if each linear value, in bodies too, is used exactly once, if each op
-    is linear in its linear operands and returns linear results just then, and if wires of
-    region ops connect linear values with linear ones only.
+    A program is linear if each linear value, in bodies too, is used exactly once, if each
+    op is linear in its linear operands and returns linear results just then, and if wires
+    of region ops connect linear values with linear ones only.
     """
     _Checker(checked).program(checked.program)
     return checked
@@ -68,13 +68,18 @@ class _Checker:
                 self._fail(value, None, "is never used: consume it by drop")
 
     def _define(
-        self, values: Iterable[Value], available: dict[Value, _Use | None], op: Op | None
+        self,
+        values: Iterable[Value],
+        available: dict[Value, _Use | None],
+        op: Op | None,
     ) -> None:
         for value in values:
             if value not in self.linear:
                 continue
             if not is_differentiable(value.dtype):
-                what = f"is {value.dtype}; only floats and complex numbers can be linear"
+                what = (
+                    f"is {value.dtype}; only floats and complex numbers can be linear"
+                )
                 self._fail(value, op, what)
             available[value] = None
 
@@ -124,9 +129,11 @@ class _Checker:
         value = op.operands[next(iter(found))]
         if len(found) > 1 and len(alone) == len(found):
             names = self._names(op.operands)
-            what = f"meets other linear operands of {op.kind} ({names}): it is linear in one"
+            what = f"is one of {names}, and {op.kind} is linear in one operand only"
         elif any(is_linear_in(op, set(found) | {i}) for i in range(len(op.operands))):
-            what = f"meets an operand of {op.kind} that is not linear: their sum is affine"
+            what = (
+                f"meets an operand of {op.kind} that is not linear: their sum is affine"
+            )
         else:
             what = f"is an operand in which {op.kind} is not linear"
         self._fail(value, op, what)

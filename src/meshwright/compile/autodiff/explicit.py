@@ -19,7 +19,6 @@ import numpy as np
 from jax import lax
 
 from meshwright.compile.autodiff.links import (
-
     Link,
     bodies_of,
     fresh,
@@ -218,9 +217,9 @@ def _constant_zeros(program: Program) -> set[Atom]:
         if isinstance(array, np.ndarray) and not array.any()
     }
     for op in program.ops:
-        if op.kind in ("broadcast_in_dim", "convert_element_type", "reshape"):
-            if op.operands[0] in zeros or is_zero(op.operands[0]):
-                zeros.update(op.results)
+        is_same = op.kind in ("broadcast_in_dim", "convert_element_type", "reshape")
+        if is_same and (op.operands[0] in zeros or is_zero(op.operands[0])):
+            zeros.update(op.results)
     return zeros
 
 
@@ -263,7 +262,9 @@ def _erased(program: Program) -> Program:
             )
         elif op.kind == CUSTOM_REVERSE:
             reverse: Any = op.params["reverse"]
-            added, outputs, more = apply_rule(reverse, op.operands, op.results, op.source)
+            added, outputs, more = apply_rule(
+                reverse, op.operands, op.results, op.source
+            )
             ops += added
             constants.update(more)
             names.update(

@@ -183,7 +183,9 @@ class _Inside:
         return value
 
 
-def _body(op: Op, which: int, links: Sequence[Link], active: Collection[int]) -> _Inside:
+def _body(
+    op: Op, which: int, links: Sequence[Link], active: Collection[int]
+) -> _Inside:
     """One body with tangents of the inputs on the links in `active`."""
     tangents: dict[Atom, Any] = {}
     if not is_condition(op, which):

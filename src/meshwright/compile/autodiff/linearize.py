@@ -1,4 +1,4 @@
-"""`linearize`: a function's forward mode, unzipped, with the transposition of its linear part.
+"""`linearize`: a function taken apart into a non-linear and a linear program.
 
 It traces the function once, and runs its non-linear program if arguments are arrays.
 """
@@ -26,7 +26,7 @@ from meshwright.errors import AutodiffError
 from meshwright.partitioner.tactics import Recompute, recompute
 from meshwright.program.analysis.executions import op_executions
 from meshwright.program.capture import Captured, capture
-from meshwright.program.ir import Program, Value
+from meshwright.program.ir import Program
 from meshwright.program.ops import OpWork, work_of
 from meshwright.run.local.execute import run_program
 
@@ -49,11 +49,15 @@ def linearize(
     """
     captured = capture(fn, args, kept=KEPT)
     program = captured.program
-    saved = None if keep is None else _tactic(keep).kept_values(program)
     active = {v for v in program.inputs if is_differentiable(v.dtype)}
     dual = forward(program, active)
     typed = check_linear(make_explicit(dual.program, dual.tangents))
-    parts = unzip(typed, len(program.outputs), saved)
+    parts = unzip(typed, len(program.outputs))
+    if (
+        keep is not None
+    ):  # which may name ops of derivatives, such as the cosine of a sine
+        saved = _tactic(keep).kept_values(parts.nonlinear)
+        parts = unzip(typed, len(program.outputs), saved)
     return Linearized(captured, dual.present, typed, parts, jax.tree.leaves(args))
 
 
@@ -69,7 +73,11 @@ def residuals_of_loss(
     A loss returns one number. tactics: only `mw.recompute` may be among them.
     """
     result = jax.tree.leaves(jax.eval_shape(fn, *args))
-    if len(result) != 1 or result[0].shape or not is_differentiable(str(result[0].dtype)):
+    if (
+        len(result) != 1
+        or result[0].shape
+        or not is_differentiable(str(result[0].dtype))
+    ):
         return None
     keeps = [t for t in tactics if isinstance(t, Recompute)]
     if len(keeps) > 1 or len(keeps) < len(tactics):
@@ -126,7 +134,9 @@ class Linearized:
         return LinearMap(
             self.parts.linear,
             lambda: self._first[1],
-            _Leaves(self.captured.in_tree, self.captured.avals, inputs, self.captured.paths),
+            _Leaves(
+                self.captured.in_tree, self.captured.avals, inputs, self.captured.paths
+            ),
             _Leaves(
                 self.captured.out_tree,
                 self.captured.out_avals,
@@ -147,9 +157,7 @@ class Linearized:
     def residuals(self) -> tuple[Residual, ...]:
         """What the linear program reads from the non-linear one, the largest first."""
         parts = self.parts
-        return list_residuals(
-            parts.residuals, parts.nonlinear, self.captured.paths
-        )
+        return list_residuals(parts.residuals, parts.nonlinear, self.captured.paths)
 
     @property
     def residual_bytes(self) -> int:
@@ -193,7 +201,7 @@ class _Leaves:
         return found
 
     def unflatten(self, leaves: Sequence[Any]) -> Any:
-        """The pytree; leaves that are not in the program are zeros, `float0` for integers."""
+        """The pytree; leaves that the program lacks are zeros, `float0` for integers."""
         rest = iter(leaves)
         full = [
             next(rest) if is_here else _zeros(aval)

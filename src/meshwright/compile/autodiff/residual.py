@@ -27,7 +27,8 @@ class Residual:
 
     def __str__(self) -> str:
         kind = "  (an input)" if self.is_input else ""
-        return f"{self.num_bytes:>14,} {show_type(self.shape, self.dtype):24} {self.name}{kind}"
+        type_text = show_type(self.shape, self.dtype)
+        return f"{self.num_bytes:>14,} {type_text:24} {self.name}{kind}"
 
 
 def list_residuals(

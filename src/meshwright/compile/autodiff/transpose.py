@@ -50,7 +50,10 @@ def transpose(linear: LinearProgram) -> LinearProgram:
     outputs = tuple(inside.cotangent_or_zero(v) for v in linear.linear_inputs)
     inside.constants.update(program.constants)
     transposed = Program(
-        (*linear.other_inputs, *cotangents), tuple(inside.ops), outputs, inside.constants
+        (*linear.other_inputs, *cotangents),
+        tuple(inside.ops),
+        outputs,
+        inside.constants,
     )
     return check_linear(make_explicit(transposed, cotangents))
 
@@ -202,9 +205,7 @@ class _Inside:
             result = fresh(link.operand)
             self.cotangents[link.operand] = result
         inputs = {b: insides[b].entered[a] for b, a in link.outputs.items()}
-        outputs = {
-            b: insides[b].cotangent_or_zero(v) for b, v in link.inputs.items()
-        }
+        outputs = {b: insides[b].cotangent_or_zero(v) for b, v in link.inputs.items()}
         return Link(operand, inputs, outputs, result, link.is_stacked)
 
 

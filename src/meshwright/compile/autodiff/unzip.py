@@ -135,7 +135,9 @@ class _Level:
             ops.append(replace(op, operands=operands))
         self.linear_ops = ops
 
-    def _inner(self, body: Body, ends: Iterable[Value]) -> tuple[_Level, tuple[Value, ...]]:
+    def _inner(
+        self, body: Body, ends: Iterable[Value]
+    ) -> tuple[_Level, tuple[Value, ...]]:
         """A body in two parts, and the values that its linear ops read from the other.
 
         ends: the body's linear inputs.
@@ -175,7 +177,9 @@ class _Level:
             elif value in hoisted.invariant:
                 reads.append(Link(hoisted.outside(value), {0: inside}))
             else:
-                stacked = Value((int(str(op.params["length"])), *value.shape), value.dtype)
+                stacked = Value(
+                    (int(str(op.params["length"])), *value.shape), value.dtype
+                )
                 stacks.append(Link(None, {}, {0: value}, stacked, True))
                 reads.append(Link(stacked, {0: inside}, is_stacked=True))
         self.ops += hoisted.ops
@@ -219,7 +223,11 @@ class _Level:
         parts = slots.fill(parts)
         self.ops.append(region_op(op, [*other, *slots.writes()], parts))
         index = [link for link in other if not link.inputs and not link.outputs]
-        links = [*index, *_complete([*reads.values(), *slots.reads()], len(parts)), *linear]
+        links = [
+            *index,
+            *_complete([*reads.values(), *slots.reads()], len(parts)),
+            *linear,
+        ]
         self.linear_ops.append(region_op(op, links, linear_parts))
 
     def _recomputed_region(self, op: Op) -> None:
@@ -329,9 +337,7 @@ def _complete(links: Sequence[Link], count: int) -> list[Link]:
     return [
         replace(
             link,
-            inputs={
-                b: link.inputs.get(b) or _like(link) for b in range(count)
-            },
+            inputs={b: link.inputs.get(b) or _like(link) for b in range(count)},
         )
         for link in links
     ]
@@ -349,7 +355,5 @@ def _renamed(ops: Iterable[Op], names: Mapping[Atom, Value]) -> list[Op]:
 
 
 def _renamed_outputs(link: Link, names: Mapping[Atom, Value], body: int = 0) -> Link:
-    outputs = {
-        b: names.get(a, a) if b == body else a for b, a in link.outputs.items()
-    }
+    outputs = {b: names.get(a, a) if b == body else a for b, a in link.outputs.items()}
     return replace(link, outputs=outputs)

@@ -88,7 +88,9 @@ def capture(
         i for i, (path, _) in enumerate(with_paths) if _argument(path, names) in donated
     )
     try:
-        program, out_paths, out_tree, out_avals = _trace(fn, in_tree, leaves, paths, kept)
+        program, out_paths, out_tree, out_avals = _trace(
+            fn, in_tree, leaves, paths, kept
+        )
     except _NEEDS_VALUE as error:
         raise CaptureError(_value_needed(error)) from error
     return Captured(
