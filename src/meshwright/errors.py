@@ -99,3 +99,7 @@ class ReplicaError(MeshwrightError):
 
 class AutodiffError(MeshwrightError):
     """The function has no derivative of this kind, or a linear program is not linear."""
+
+
+class SparseError(MeshwrightError):
+    """The program, or a format, is none that the sparse compiler can express."""
