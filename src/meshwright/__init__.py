@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from meshwright.app.plan import Plan
     from meshwright.app.replicate.replicator import Replicator
     from meshwright.app.tune import tune, with_layouts
+    from meshwright.compile.autodiff.linearize import linearize
     from meshwright.compile.tune.tiles.tuned_tiles import TunedTiles
     from meshwright.compile.tune.tuned import TunedLayouts
     from meshwright.machine.hierarchy import placements
@@ -97,6 +98,7 @@ __all__ = [
     "from_logical_axes",
     "fsdp",
     "inference",
+    "linearize",
     "machine",
     "megatron",
     "nnx",
@@ -130,6 +132,7 @@ _HOMES = {
     "app.plan": ("Plan",),
     "app.replicate.replicator": ("Replicator",),
     "app.tune": ("tune", "with_layouts"),
+    "compile.autodiff.linearize": ("linearize",),
     "compile.tune.tiles.tuned_tiles": ("TunedTiles",),
     "compile.tune.tuned": ("TunedLayouts",),
     "machine.hierarchy": ("placements",),

@@ -11,9 +11,9 @@ from meshwright.program.ir.values import SHORT_DTYPES, Atom, Literal, Value, Wir
 
 FULL_DTYPES = {short: dtype for dtype, short in SHORT_DTYPES.items()}
 
-_TYPED = re.compile(r"%(\d+): ([^\[]+)\[([\d, ]*)\]$")
+_TYPED = re.compile(r"([%@])(\d+): ([^\[]+)\[([\d, ]*)\]$")
 _OP = re.compile(
-    r"(?:(?P<results>%.*?) = )?(?P<kind>[^\s%!]+)(?P<effect>!?)(?: (?P<rest>.*))?$"
+    r"(?:(?P<results>[%@].*?) = )?(?P<kind>[^\s%@!]+)(?P<effect>!?)(?: (?P<rest>.*))?$"
 )
 
 
@@ -22,6 +22,11 @@ def parse_program(text: str) -> Program:
 
     Raises `MeshwrightError`, which names the line, for text that no program printed.
     """
+    return parse_linear(text)[0]
+
+
+def parse_linear(text: str) -> tuple[Program, frozenset[Value]]:
+    """The program that was printed as `text`, and its values that are written `@n`."""
     parser = _Parser(text.splitlines())
     try:
         program = parser.program("program")
@@ -29,7 +34,7 @@ def parse_program(text: str) -> Program:
         raise MeshwrightError(parser.complaint(str(error))) from None
     if parser.position != len(parser.lines):
         raise MeshwrightError(parser.complaint("nothing may follow the program"))
-    return program
+    return program, frozenset(parser.linear)
 
 
 class _Parser:
@@ -39,6 +44,7 @@ class _Parser:
         self.lines = [line.strip() for line in lines if line.strip()]
         self.position = 0
         self.values: dict[str, Value] = {}
+        self.linear: set[Value] = set()
 
     def complaint(self, why: str) -> str:
         at = min(self.position, len(self.lines) - 1)
@@ -99,17 +105,19 @@ class _Parser:
         found = _TYPED.match(text.strip())
         if found is None:
             raise ValueError(f"{text!r} is no '%n: type[shape]'")
-        number, dtype, shape = found.groups()
+        sign, number, dtype, shape = found.groups()
         if number in self.values:
             raise ValueError(f"%{number} is named twice")
         value = Value(tuple(map(int, split_top(shape))), FULL_DTYPES.get(dtype, dtype))
+        if sign == "@":
+            self.linear.add(value)
         return self.values.setdefault(number, value)
 
     def atoms(self, text: str) -> tuple[Atom, ...]:
         return tuple(map(self.atom, split_top(text)))
 
     def atom(self, text: str) -> Atom:
-        if text.startswith("%"):
+        if text.startswith(("%", "@")):
             return self.values[text[1:]]
         value, _, dtype = text.rpartition(":")
         return Literal(_scalar(value), FULL_DTYPES.get(dtype, dtype))

@@ -38,9 +38,10 @@ class Recompute:
                 f"{self}: the program has no value that a forward pass saves for a "
                 "backward pass; leave recompute out"
             )
-        return rematerialize(program, self._kept(program), boundary)
+        return rematerialize(program, self.kept_values(program), boundary)
 
-    def _kept(self, program: Program) -> set[Value]:
+    def kept_values(self, program: Program) -> set[Value]:
+        """The values of the program and its bodies that `keep` names."""
         by_name: dict[str, list[Value]] = defaultdict(list)
         for op in program.walk():
             by_name[op.kind] += op.results

@@ -64,11 +64,13 @@ def capture(
     kwargs: Mapping[str, Any] | None = None,
     names: Sequence[str] | None = None,
     donated: Collection[str] = (),
+    kept: Collection[str] = (),
 ) -> Captured:
     """Trace `fn(*args, **kwargs)`; leaves are arrays or `jax.ShapeDtypeStruct`s.
 
     names: names of the positional arguments; by default the signature of `fn` has them.
     donated: names of arguments whose buffers the caller gives up.
+    kept: names of call-like primitives that become ops and are not inlined.
     Raises `CaptureError` for effects that need an order between devices, and where Python
     needs the value of an array.
     """
@@ -86,7 +88,9 @@ def capture(
         i for i, (path, _) in enumerate(with_paths) if _argument(path, names) in donated
     )
     try:
-        program, out_paths, out_tree, out_avals = _trace(fn, in_tree, leaves, paths)
+        program, out_paths, out_tree, out_avals = _trace(
+            fn, in_tree, leaves, paths, kept
+        )
     except _NEEDS_VALUE as error:
         raise CaptureError(_value_needed(error)) from error
     return Captured(
@@ -104,7 +108,11 @@ def capture(
 
 
 def _trace(
-    fn: Callable[..., Any], in_tree: Any, leaves: Sequence[Any], paths: Sequence[str]
+    fn: Callable[..., Any],
+    in_tree: Any,
+    leaves: Sequence[Any],
+    paths: Sequence[str],
+    kept: Collection[str],
 ) -> tuple[Program, list[Any], Any, Sequence[Any]]:
     """The program of `fn`; and the paths, the structure and the avals of its result.
 
@@ -126,7 +134,7 @@ def _trace(
     name_arguments(flat, fn, paths)
     jaxpr, out_avals = jax.make_jaxpr(flat, return_shape=True)(*leaves)
     _refuse_ordered(jaxpr.effects)
-    program = unflatten_products(eliminate_common_subexpressions(convert(jaxpr)))
+    program = unflatten_products(eliminate_common_subexpressions(convert(jaxpr, kept)))
     program = read_kernels(eliminate_dead_code(program))
     _refuse_unpartitionable(program)
     return program, out_paths, out_trees[0], out_avals

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -39,9 +39,12 @@ _INLINED = {
 """Call-like primitives, and the parameter that holds the called jaxpr."""
 
 
-def convert(jaxpr: Any) -> Program:
-    """The program of a (closed) jaxpr."""
-    return _Converter().program(jaxpr)
+def convert(jaxpr: Any, kept: Collection[str] = ()) -> Program:
+    """The program of a (closed) jaxpr.
+
+    kept: names of call-like primitives that become ops and are not inlined.
+    """
+    return _Converter(kept=kept).program(jaxpr)
 
 
 class _Converter:
@@ -49,14 +52,19 @@ class _Converter:
 
     outer: the source of the call that is being inlined, if any.
     single: axes of size 1 of the `shard_map`s around the jaxpr.
+    kept: names of call-like primitives that become ops.
     """
 
     def __init__(
-        self, outer: Source | None = None, single: frozenset[str] = frozenset()
+        self,
+        outer: Source | None = None,
+        single: frozenset[str] = frozenset(),
+        kept: Collection[str] = (),
     ) -> None:
         self.ops: list[Op] = []
         self.outer = outer
         self.single = single
+        self.kept = kept
         self.constants: dict[Value, Any] = {}
 
     def program(self, closed: Any) -> Program:
@@ -79,7 +87,7 @@ class _Converter:
     def equation(self, eqn: Any, operands: tuple[Atom, ...]) -> Sequence[Atom]:
         name = eqn.primitive.name
         called = expanded(eqn)
-        if called is None and name in _INLINED:
+        if called is None and name in _INLINED and name not in self.kept:
             called = eqn.params.get(_INLINED[name])
         if called is not None:
             outer = self.outer
@@ -87,7 +95,7 @@ class _Converter:
             atoms = self.inline(called, operands)
             self.outer = outer
             return atoms
-        if name == "custom_linear_solve":
+        if name == "custom_linear_solve" and name not in self.kept:
             return self.solve(eqn, operands)
         on_one_device = self.on_one_device(eqn, operands)
         if on_one_device is not None:
@@ -99,7 +107,7 @@ class _Converter:
         source = Source(eqn.source_info.traceback, self.outer)
         region = read_region(eqn, operands)
         if region is not None:
-            self.ops.append(_region_op(region, eqn, source, self.single))
+            self.ops.append(self.region_op(region, eqn, source))
             return self.ops[-1].results
         op = _plain(eqn, operands, source, self.single)
         if name == "optimization_barrier":  # one independent identity for each operand
@@ -114,6 +122,22 @@ class _Converter:
             return op.results
         self.ops.append(constraint)
         return constraint.results
+
+    def region_op(self, region: Region, eqn: Any, source: Source) -> Op:
+        """The op for a region; ops of its bodies without a source line get its own."""
+        return Op(
+            region.kind,
+            region.operands,
+            _results(eqn),
+            region.params,
+            tuple(
+                _Converter(source, self.single, self.kept).program(body)
+                for body in region.bodies
+            ),
+            source,
+            wires=tuple(region.wires),
+            has_effect=_has_effect(eqn),
+        )
 
     def on_one_device(
         self, eqn: Any, operands: tuple[Atom, ...]
@@ -179,20 +203,6 @@ def _results(eqn: Any) -> tuple[Value, ...]:
 def _has_effect(eqn: Any) -> bool:
     """Whether an equation has an effect; JAX also notes the use of a mesh axis as one."""
     return any(type(effect).__name__ != "NamedAxisEffect" for effect in eqn.effects)
-
-
-def _region_op(region: Region, eqn: Any, source: Source, single: frozenset[str]) -> Op:
-    """The op for a region. Ops of its bodies without a source line get the region's."""
-    return Op(
-        region.kind,
-        region.operands,
-        _results(eqn),
-        region.params,
-        tuple(_Converter(source, single).program(body) for body in region.bodies),
-        source,
-        wires=tuple(region.wires),
-        has_effect=_has_effect(eqn),
-    )
 
 
 def _plain(

@@ -1,6 +1,12 @@
 """Programs and shardings as plain data, without JAX, op semantics or hardware."""
 
-from meshwright.program.ir.program import Op, Program, show_ops, show_program
+from meshwright.program.ir.program import (
+    Op,
+    Program,
+    ProgramWriter,
+    show_ops,
+    show_program,
+)
 from meshwright.program.ir.sharding import Sharding, whole
 from meshwright.program.ir.values import (
     Atom,
@@ -18,6 +24,7 @@ __all__ = [
     "Literal",
     "Op",
     "Program",
+    "ProgramWriter",
     "Sharding",
     "Value",
     "Wire",

@@ -19,7 +19,7 @@ parser (`tests/program/ir/parser.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
@@ -82,20 +82,24 @@ class Program:
 
 def show_program(program: Program) -> str:
     """The program as text, one line per op, with bodies indented."""
-    return "\n".join(_Writer().program(program, "program", ""))
+    return "\n".join(ProgramWriter().program(program, "program", ""))
 
 
 def show_ops(ops: Iterable[Op]) -> list[str]:
     """One line of text per op; a value has the same number in all of them."""
-    writer = _Writer()
+    writer = ProgramWriter()
     return [writer.op(op) for op in ops]
 
 
-class _Writer:
-    """Prints ops and numbers their values in order of appearance."""
+class ProgramWriter:
+    """Prints ops and numbers their values in order of appearance.
 
-    def __init__(self) -> None:
+    linear: values that are printed as `@n`, where all others are `%n`.
+    """
+
+    def __init__(self, linear: Collection[Value] = ()) -> None:
         self.numbers: dict[Value, int] = {}
+        self.linear = linear
 
     def program(self, program: Program, title: str, indent: str) -> Iterator[str]:
         inputs = ", ".join(map(self.typed, program.inputs))
@@ -128,7 +132,8 @@ class _Writer:
     def atom(self, atom: Atom) -> str:
         if isinstance(atom, Literal):
             return f"{show_scalar(atom.value)}:{show_type((), atom.dtype)[:-2]}"
-        return f"%{self.numbers.setdefault(atom, len(self.numbers))}"
+        sign = "@" if atom in self.linear else "%"
+        return f"{sign}{self.numbers.setdefault(atom, len(self.numbers))}"
 
 
 def _show_wire(wire: Wire) -> str:

@@ -70,7 +70,7 @@ class _Eliminator:
             return None
         types = tuple((r.shape, r.dtype) for r in op.results)
         operands = tuple(map(self._operand, op.operands))
-        params = tuple((name, _exact(op.params[name])) for name in sorted(op.params))
+        params = tuple((name, exact_key(op.params[name])) for name in sorted(op.params))
         key = op.kind, op.primitive, operands, types, params
         try:
             hash(key)
@@ -83,7 +83,7 @@ class _Eliminator:
 
     def _operand(self, atom: Atom) -> object:
         if isinstance(atom, Literal):
-            return atom.dtype, _exact(atom.value)
+            return atom.dtype, exact_key(atom.value)
         return self._number(atom)
 
     def _number(self, value: Value) -> int:
@@ -93,13 +93,13 @@ class _Eliminator:
         return number
 
 
-def _exact(value: object) -> object:
+def exact_key(value: object) -> object:
     """A key that equals only that of a value of the same type and, for numbers, bits.
 
     Python's own equality is too coarse (0.0 == -0.0, True == 1) and for NaNs too fine.
     """
     if isinstance(value, tuple):
-        return tuple(map(_exact, value))
+        return tuple(map(exact_key, value))
     is_number = isinstance(value, float | complex | np.generic)
     return type(value), np.asarray(value).tobytes() if is_number else value
 

@@ -1,0 +1,54 @@
+"""Residuals of a plan: what its step saves in the forward pass for the backward pass."""
+
+from collections.abc import Sequence
+
+from meshwright.compile.autodiff.residual import Residual, list_residuals
+from meshwright.errors import PlanError
+from meshwright.machine.memory_size import show_bytes
+from meshwright.partitioner.decide import Decided
+from meshwright.program.ir import show_type
+from meshwright.program.rewrite.rematerialization import backward_start, residuals
+
+_LARGEST = 20
+
+
+def residuals_of_step(decided: Decided) -> tuple[Residual, ...]:
+    """What the forward pass of a step saves on one device, the largest first.
+
+    The boundary of the passes is where most bytes are live, as for the tactic `recompute`,
+    whose effect the list shows. `PlanError` for a step that saves nothing.
+    """
+    program = decided.lowered.program
+    values = residuals(program, backward_start(program))
+    if not values:
+        raise PlanError(
+            "the step has no residuals, as it computes no gradient; wanted a train step, "
+            "or a loss: a function whose result is one number"
+        )
+    return list_residuals(values, program, decided.captured.paths)
+
+
+def show_residuals(name: str, found: Sequence[Residual], full: bool = False) -> str:
+    """A table of residuals with bytes, types and source lines.
+
+    full: all of them, not only the largest.
+    """
+    saved = [r for r in found if not r.is_input]
+    inputs = [r for r in found if r.is_input]
+    total = show_bytes(sum(r.num_bytes for r in saved))
+    lines = [f"{name} saves {len(saved)} residuals for its backward pass, {total}"]
+    if inputs:
+        more = show_bytes(sum(r.num_bytes for r in inputs))
+        lines[0] += f"; it also reads {len(inputs)} inputs, {more}"
+    shown = saved if full else saved[:_LARGEST]
+    lines += [_row(r) for r in shown]
+    rest = saved[len(shown) :]
+    if rest:
+        size = show_bytes(sum(r.num_bytes for r in rest))
+        lines.append(f"  and {len(rest)} smaller ones, {size} (--full shows all)")
+    return "\n".join(lines)
+
+
+def _row(each: Residual) -> str:
+    type_text = show_type(each.shape, each.dtype)
+    return f"  {show_bytes(each.num_bytes):>9}  {type_text:24} {each.name}"

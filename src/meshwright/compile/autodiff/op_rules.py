@@ -1,0 +1,311 @@
+"""Derivatives and transpositions of single ops, which JAX's own rules give.
+
+JAX has rules for each of its primitives, and users register some for theirs. A rule is
+traced once for each kind of op, its parameters and its types, and read back as a program
+of our own ops. What happens between ops (loops, branches, residuals, sums of cotangents)
+is not JAX's but that of the transformations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import compress
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from meshwright.compile.autodiff.links import fresh
+from meshwright.compile.autodiff.typing import CUSTOM_REVERSE, REVERSE_ONLY
+from meshwright.errors import AutodiffError
+from meshwright.jax_private import tracing_config
+from meshwright.program.capture import convert
+from meshwright.program.ir import Atom, Literal, Op, Program, Value
+from meshwright.program.rewrite.common_subexpressions import exact_key
+from meshwright.program.rewrite.dead_code import eliminate_dead_code
+from meshwright.program.rewrite.recomputation import copied
+from meshwright.run.local.execute import run_program
+
+CALLS = frozenset({"custom_jvp_call", "custom_vjp_call"})
+"""Calls of functions with derivatives of their own; forward mode needs them as ops."""
+
+KEPT = CALLS | {"custom_linear_solve"}
+"""Primitives that a program has as ops until forward mode has seen them."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OpRule:
+    """A rule of one op as a program.
+
+    program: its inputs are the op's operands without literals, then the tangents or
+        cotangents. Its outputs are those of the rule, without the ones that are zero.
+    present: for each output of the rule, whether it may be other than zero.
+    """
+
+    program: Program
+    present: tuple[bool, ...]
+
+
+def jvp_rule(op: Op, active: tuple[int, ...]) -> OpRule:
+    """The results of an op, then their tangents, from the tangents of operands `active`."""
+    if op.kind == "custom_vjp_call":
+        return _custom_vjp_rule(op, active)
+    return _cached(_Question("jvp", op, active, _identity(op)))
+
+
+def transpose_rule(op: Op, linear: tuple[int, ...]) -> OpRule:
+    """The cotangents of operands `linear`, from those of all of the op's results.
+
+    Operands that are linear are no inputs of the program.
+    """
+    return _cached(_Question("transpose", op, linear, _identity(op)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """Which rule is wanted; equal questions have equal answers."""
+
+    which: str
+    op: Op = field(compare=False)
+    positions: tuple[int, ...]
+    identity: object
+
+
+def _cached(question: _Question) -> OpRule:
+    try:
+        hash(question)
+    except TypeError:
+        return _answer(question)
+    return _answer_once(question)
+
+
+def _answer(question: _Question) -> OpRule:
+    op = question.op
+    trace = {"jvp": _trace_jvp, "transpose": _trace_transpose}[question.which]
+    try:
+        return trace(op, question.positions)
+    except (TypeError, ValueError, NotImplementedError, AssertionError) as error:
+        what = {"jvp": "differentiated", "transpose": "transposed"}[question.which]
+        raise AutodiffError(
+            f"{op.kind} at {op.source or 'an unknown line'} cannot be {what}; JAX says: "
+            f"{error}. Give the function that calls it a rule by jax.custom_jvp, or "
+            "jax.lax.stop_gradient for its operands"
+        ) from error
+
+
+_answer_once = lru_cache(maxsize=4096)(_answer)
+
+
+def _identity(op: Op) -> object:
+    """What tells an op from others: primitive, parameters, types and literals."""
+    operands = tuple(
+        (a.dtype, exact_key(a.value)) if isinstance(a, Literal) else (a.shape, a.dtype)
+        for a in op.operands
+    )
+    params = tuple((name, exact_key(op.params[name])) for name in sorted(op.params))
+    return op.kind, op.primitive, params, operands, tracing_config()
+
+
+def _trace_jvp(op: Op, active: tuple[int, ...]) -> OpRule:
+    values = [i for i, a in enumerate(op.operands) if isinstance(a, Value)]
+    apply = _function_of(op, values)
+    chosen = [values.index(i) for i in active]
+
+    def rule(given: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
+        def of_active(*some: Any) -> list[Any]:
+            full = list(given)
+            for position, value in zip(chosen, some, strict=True):
+                full[position] = value
+            return apply(*full)
+
+        results, dots = jax.jvp(
+            of_active, tuple(given[i] for i in chosen), tuple(tangents)
+        )
+        return [*results, *compress(dots, floats)]
+
+    floats = [is_differentiable(r.dtype) for r in op.results]
+    types = [aval_of(op.operands[i]) for i in values]
+    traced = jax.make_jaxpr(rule)(types, [types[i] for i in chosen])
+    program = convert(traced, kept={"custom_linear_solve"})
+    return _without_zeros(program, len(values), len(op.results), floats)
+
+
+def _trace_transpose(op: Op, linear: tuple[int, ...]) -> OpRule:
+    values = [i for i, a in enumerate(op.operands) if isinstance(a, Value)]
+    others = [i for i in values if i not in linear]
+    apply = _function_of(op, values)
+
+    def rule(given: Sequence[Any], cotangents: Sequence[Any]) -> Sequence[Any]:
+        def of_linear(*some: Any) -> list[Any]:
+            known = {**dict(zip(others, given, strict=True))}
+            known.update(zip(linear, some, strict=True))
+            return apply(*(known[i] for i in values))
+
+        types = [aval_of(op.operands[i]) for i in linear]
+        return jax.linear_transpose(of_linear, *types)(list(cotangents))
+
+    given = [aval_of(op.operands[i]) for i in others]
+    traced = jax.make_jaxpr(rule)(given, [aval_of(r) for r in op.results])
+    program = convert(traced, kept={"custom_linear_solve"})
+    return _without_zeros(program, len(others), 0, [True] * len(linear))
+
+
+def _custom_vjp_rule(op: Op, active: tuple[int, ...]) -> OpRule:
+    """The results and residuals by the user's forward function, and a `custom_vjp` op.
+
+    That op stands for a linear map of which only the transposition is known: the user's
+    function of cotangents, which is the program in its parameter "reverse".
+    """
+    values = [i for i, a in enumerate(op.operands) if isinstance(a, Value)]
+    apply = _function_of(op, values)
+    chosen = [values.index(i) for i in active]
+    trees: list[Any] = []
+
+    def forward(*given: Any) -> list[Any]:
+        def of_active(*some: Any) -> list[Any]:
+            full = list(given)
+            for position, value in zip(chosen, some, strict=True):
+                full[position] = value
+            return apply(*full)
+
+        results, reverse = jax.vjp(of_active, *(given[i] for i in chosen))
+        leaves, tree = jax.tree.flatten(reverse)
+        trees[:] = [tree]
+        return [*results, *leaves]
+
+    first = convert(jax.make_jaxpr(forward)(*(aval_of(op.operands[i]) for i in values)))
+    saved = first.outputs[len(op.results) :]
+
+    def backward(leaves: Sequence[Any], cotangents: Sequence[Any]) -> Any:
+        zeros = iter(cotangents)
+        full = [
+            next(zeros)
+            if is_differentiable(r.dtype)
+            else np.zeros(r.shape, jax.dtypes.float0)
+            for r in op.results
+        ]
+        return jax.tree.unflatten(trees[0], leaves)(full)
+
+    floats = [r for r in op.results if is_differentiable(r.dtype)]
+    second = convert(
+        jax.make_jaxpr(backward)(
+            [aval_of(a) for a in saved], [aval_of(r) for r in floats]
+        )
+    )
+    tangents = [fresh(op.operands[i]) for i in active]
+    dots = tuple(fresh(r) for r in floats)
+    params = {"saved": len(saved), "reverse": second}
+    derivative = Op(REVERSE_ONLY, (*saved, *tangents), dots, params, (), op.source)
+    program = Program(
+        (*first.inputs, *tangents),
+        (*first.ops, derivative),
+        (*first.outputs[: len(op.results)], *dots),
+        first.constants,
+    )
+    return OpRule(program, tuple(is_differentiable(r.dtype) for r in op.results))
+
+
+def transposed_custom_vjp(op: Op) -> Op:
+    """The op on cotangents whose transposition is a `custom_vjp` op, or the other way."""
+    saved = int(str(op.params["saved"]))
+    kind = CUSTOM_REVERSE if op.kind == REVERSE_ONLY else REVERSE_ONLY
+    cotangents = tuple(map(fresh, op.results))
+    results = tuple(map(fresh, op.operands[saved:]))
+    operands = (*op.operands[:saved], *cotangents)
+    return replace(op, kind=kind, operands=operands, results=results)
+
+
+def _without_zeros(
+    program: Program, num_given: int, num_results: int, floats: Sequence[bool]
+) -> OpRule:
+    """The rule without outputs that do not depend on inputs from `num_given` on.
+
+    num_results: the outputs before the tangents or cotangents, all of which stay.
+    floats: for each result, whether it has a tangent among the outputs.
+    """
+    reached = depends_on(program, program.inputs[num_given:])
+    rest = iter(program.outputs[num_results:])
+    found = [next(rest) if is_float else None for is_float in floats]
+    present = tuple(atom in reached for atom in found)
+    outputs = [a for a, is_here in zip(found, present, strict=True) if is_here]
+    kept = replace(
+        program,
+        outputs=(*program.outputs[:num_results], *(a for a in outputs if a)),
+    )
+    return OpRule(eliminate_dead_code(kept), present)
+
+
+def depends_on(program: Program, inputs: Sequence[Value]) -> set[Atom]:
+    """The values of a program, without those of its bodies, that depend on `inputs`."""
+    reached: set[Atom] = set(inputs)
+    for op in program.ops:
+        if not reached.isdisjoint(op.operands):
+            reached.update(op.results)
+    return reached
+
+
+def _function_of(op: Op, values: Sequence[int]) -> Callable[..., list[Any]]:
+    """The op as a function of its operands at positions `values`, which are no literals."""
+    inputs = [fresh(op.operands[i]) for i in values]
+    operands = list(op.operands)
+    for position, value in zip(values, inputs, strict=True):
+        operands[position] = value
+    single = replace(op, operands=tuple(operands))
+    program = Program(tuple(inputs), (single,), op.results)
+    return lambda *given: run_program(program, given)
+
+
+def is_differentiable(dtype: str) -> bool:
+    """Whether values of this dtype have tangents: floats and complex numbers."""
+    if dtype.startswith("key<") or dtype == "float0":
+        return False
+    return bool(jnp.issubdtype(jnp.dtype(dtype), jnp.inexact))
+
+
+_GENERATORS = {"fry": "threefry2x32", "rbg": "rbg", "urbg": "unsafe_rbg"}
+
+
+def aval_of(atom: Atom) -> Any:
+    """The `jax.ShapeDtypeStruct` of a value."""
+    if not atom.dtype.startswith("key<"):
+        return jax.ShapeDtypeStruct(atom.shape, jnp.dtype(atom.dtype))
+    generator = _GENERATORS[atom.dtype[4:-1]]
+    key = jax.eval_shape(lambda: jax.random.key(0, impl=generator))
+    return jax.ShapeDtypeStruct(atom.shape, key.dtype)
+
+
+def apply_rule(
+    program: Program,
+    inputs: Sequence[Atom],
+    results: Sequence[Value],
+    source: object,
+) -> tuple[list[Op], list[Atom], Mapping[Value, object]]:
+    """The ops, outputs and constants of a rule's program on these inputs.
+
+    results: names of the first outputs, which those ops get that compute them.
+    """
+    names: dict[Atom, Atom] = dict(zip(program.inputs, inputs, strict=True))
+    wanted: dict[Atom, Value] = {}
+    for output, result in zip(program.outputs, results, strict=False):
+        wanted.setdefault(output, result)
+    constants: dict[Value, object] = {}
+    for value, array in program.constants.items():
+        names[value] = made = fresh(value)
+        constants[made] = array
+    ops: list[Op] = []
+    for op in program.ops:
+        results_here = tuple(wanted.get(r) or fresh(r) for r in op.results)
+        ops.append(
+            replace(
+                op,
+                operands=tuple(names.get(a, a) for a in op.operands),
+                results=results_here,
+                bodies=tuple(map(copied, op.bodies)),
+                source=source or op.source,
+            )
+        )
+        names.update(zip(op.results, results_here, strict=True))
+    return ops, [names.get(a, a) for a in program.outputs], constants

@@ -1,0 +1,124 @@
+"""The typed linear language: programs in which some values are linear.
+
+A linear value depends on the linear inputs by a linear map; all other values do not depend
+on them. As in the paper's language Linear A, each linear value is used exactly once.
+Where it is needed twice, `dup` makes two of it; where it is not needed, `drop` consumes
+it; `zero` makes one from nothing. So transposition has no special cases: it swaps `dup`
+with addition and `drop` with `zero`. A linear value prints as `@n`, others as `%n`:
+
+    program(%0: f32[3], @1: f32[3]) {
+      @2: f32[3], @3: f32[3] = dup @1
+      @4: f32[3] = mul @2, %0
+      @5: f32[3] = add_any @4, @3
+      return @5
+    }
+
+`linear_sets` says in which operands an op is linear. The factor rules of `program/ops`
+know that already, since a partial sum may pass an op only if it is linear. They say no
+where addends would be rounded otherwise than their sum, which does not matter here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from jax.interpreters import ad
+
+from meshwright.program.ir import Atom, Literal, Op, Program, ProgramWriter, Value
+from meshwright.program.ops import known_ops, rule_of
+
+DUP, DROP, ZERO = "dup", "drop", "zero"
+ADD = "add_any"
+REVERSE_ONLY = "custom_vjp"
+CUSTOM_REVERSE = "custom_vjp_transpose"
+"""The derivative of a function with `jax.custom_vjp`, and its transposition, which is the
+user's own function of cotangents."""
+
+STRUCTURAL = frozenset({DUP, DROP, ZERO})
+
+_FIRST = (frozenset({0}),)
+
+_ALWAYS_LINEAR = {
+    DUP: _FIRST,
+    DROP: _FIRST,
+    ZERO: (),
+    "convert_element_type": _FIRST,
+    "div": _FIRST,
+    "gather": _FIRST,
+    "reduce_precision": _FIRST,
+    "scatter": (frozenset({0, 2}), frozenset({0})),
+    "scatter-add": (frozenset({0, 2}),),
+    "scatter-mul": (frozenset({0}), frozenset({2})),
+}
+"""By kind the operands in which an op is linear, if its factor rule does not say it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LinearProgram:
+    """A program and which of its values, in its bodies too, are linear.
+
+    Inputs that are not linear come first.
+    """
+
+    program: Program
+    linear: frozenset[Value]
+
+    @property
+    def linear_inputs(self) -> tuple[Value, ...]:
+        """The inputs that are linear, in order."""
+        return tuple(v for v in self.program.inputs if v in self.linear)
+
+    @property
+    def other_inputs(self) -> tuple[Value, ...]:
+        """The inputs that are not linear, in order."""
+        return tuple(v for v in self.program.inputs if v not in self.linear)
+
+    def __str__(self) -> str:
+        writer = ProgramWriter(self.linear)
+        return "\n".join(writer.program(self.program, "program", ""))
+
+
+def linear_sets(op: Op) -> tuple[frozenset[int], ...]:
+    """Sets of operands in which an op without bodies is linear, each set jointly.
+
+    `add_any` is linear in both operands together, `mul` in either one if the other one
+    is not linear.
+    """
+    if op.kind in _ALWAYS_LINEAR:
+        return _ALWAYS_LINEAR[op.kind]
+    if op.kind in (REVERSE_ONLY, CUSTOM_REVERSE):
+        return (frozenset(range(int(str(op.params["saved"])), len(op.operands))),)
+    if op.kind == "custom_linear_solve":
+        lengths = op.params["const_lengths"]
+        return (frozenset(range(sum(lengths), len(op.operands))),)  # pyright: ignore[reportArgumentType]
+    if op.kind in known_ops():
+        return rule_of(op).linear
+    return _of_jax(op)
+
+
+def _of_jax(op: Op) -> tuple[frozenset[int], ...]:
+    """Each operand on its own, if JAX can transpose the op; Meshwright has no rule."""
+    if op.primitive not in ad.primitive_transposes:
+        return ()
+    return tuple(frozenset({i}) for i in range(len(op.operands)))
+
+
+def is_linear_in(op: Op, positions: Collection[int]) -> bool:
+    """Whether an op is linear in these operands jointly; others may be literal zeros."""
+    wanted = frozenset(positions)
+    return any(
+        wanted == found
+        or (wanted < found and all(is_zero(op.operands[i]) for i in found - wanted))
+        for found in linear_sets(op)
+    )
+
+
+def is_zero(atom: Atom) -> bool:
+    """Whether an atom is the literal 0."""
+    return isinstance(atom, Literal) and not bool(atom.value)
+
+
+def positions_in(atoms: Iterable[Atom], values: Collection[Value]) -> tuple[int, ...]:
+    """The positions at which `atoms` has one of `values`."""
+    return tuple(i for i, atom in enumerate(atoms) if atom in values)

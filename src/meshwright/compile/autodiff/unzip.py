@@ -1,0 +1,359 @@
+"""Unzip: from a program with tangents to a non-linear program and a linear one.
+
+The non-linear program computes the original outputs, and the residuals: all values that
+the linear program reads. Which values are saved and which are computed again is a free
+choice here (checkpointing), so that rematerialization is no transformation of its own: a
+value that is not saved is computed by ops of the linear program. By default those are
+recomputed that take no time: broadcasts and what depends on no input.
+
+A scan becomes two scans: the first stacks residuals for the second. A cond's branches
+share places for their residuals, by type. The body of a remat and the iterations of a
+while loop are computed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from meshwright.compile.autodiff.check import check_linear
+from meshwright.compile.autodiff.explicit import make_explicit, make_implicit, zeros_op
+from meshwright.compile.autodiff.links import (
+    Body,
+    Link,
+    bodies_of,
+    fresh,
+    links_of,
+    region_op,
+)
+from meshwright.compile.autodiff.typing import LinearProgram
+from meshwright.program.ir import Atom, Op, Program, Value
+from meshwright.program.ops import Trait, has_trait
+from meshwright.program.rewrite.dead_code import eliminate_dead_code
+from meshwright.program.rewrite.recomputation import (
+    Recomputation,
+    behind_barrier,
+    copied,
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Unzipped:
+    """The two parts of a program with tangents.
+
+    nonlinear: from the original inputs to the original outputs, then the residuals.
+    linear: from residuals and tangents to the tangents of outputs.
+    residuals: the values that the second reads from the first; inputs may be among them.
+    """
+
+    nonlinear: Program
+    linear: LinearProgram
+    residuals: tuple[Value, ...]
+
+
+def unzip(
+    forward: LinearProgram, num_outputs: int, keep: Collection[Value] | None = None
+) -> Unzipped:
+    """The parts of a program with tangents.
+
+    num_outputs: the number of its first outputs, which are not linear.
+    keep: values to save, in bodies too; others are computed again, from these, from
+        inputs, and from results of loops and of ops with effects, which are always
+        saved. By default all are saved that take time to compute.
+    """
+    program = make_implicit(forward.program)
+    level = _Level(forward.linear, keep)
+    level.run(program.ops)
+    outputs, tangents = program.outputs[:num_outputs], program.outputs[num_outputs:]
+    level.recompute(outer=True)
+    residuals = level.free(tangents, {*forward.linear_inputs, *program.constants})
+    nonlinear = eliminate_dead_code(
+        Program(
+            forward.other_inputs,
+            tuple(level.ops),
+            (*outputs, *residuals),
+            {**program.constants, **level.constants},
+        )
+    )
+    linear = copied(
+        Program(
+            (*residuals, *forward.linear_inputs),
+            tuple(level.linear_ops),
+            tangents,
+            {**program.constants, **level.constants},
+        )
+    )
+    typed = make_explicit(linear, linear.inputs[len(residuals) :])
+    return Unzipped(nonlinear, check_linear(typed), residuals)
+
+
+@dataclass(slots=True)
+class _Level:
+    """The two parts of one program or body, whose linear ops still read all values."""
+
+    linear: Collection[Value]
+    keep: Collection[Value] | None
+    ops: list[Op] = field(default_factory=list[Op])
+    linear_ops: list[Op] = field(default_factory=list[Op])
+    constants: dict[Value, object] = field(default_factory=dict[Value, object])
+
+    def run(self, ops: Iterable[Op]) -> None:
+        """Sort ops by whether they are linear; region ops become two."""
+        for op in ops:
+            ends = (*op.operands, *op.results)
+            if not any(end in self.linear for end in ends):
+                self.ops.append(op)
+            elif not op.bodies:
+                self.linear_ops.append(op)
+            elif op.kind == "scan":
+                self._scan(op)
+            elif op.kind == "cond":
+                self._cond(op)
+            else:
+                self._recomputed_region(op)
+
+    def free(
+        self, outputs: Sequence[Atom], bound: Collection[Value]
+    ) -> tuple[Value, ...]:
+        """The values that the linear ops read and neither make nor have in `bound`."""
+        made = {r for op in self.linear_ops for r in op.results}.union(bound)
+        read = [a for op in self.linear_ops for a in op.operands]
+        found = dict.fromkeys((*read, *outputs))
+        return tuple(a for a in found if isinstance(a, Value) and a not in made)
+
+    def recompute(self, outer: bool) -> None:
+        """Add ops to the linear part for the values that are not saved."""
+        kept = _saved(self.ops, self.keep)
+        fenced = outer and self.keep is not None
+        fetch = behind_barrier if fenced else lambda value: (value, ())
+        second = Recomputation(self.ops, kept, fetch)
+        ops: list[Op] = []
+        for op in self.linear_ops:
+            for operand in op.operands:
+                ops += second.ops_for(operand)
+            operands = tuple(second.copies.get(a, a) for a in op.operands)
+            ops.append(replace(op, operands=operands))
+        self.linear_ops = ops
+
+    def _inner(
+        self, body: Body, ends: Iterable[Value]
+    ) -> tuple[_Level, tuple[Value, ...]]:
+        """A body in two parts, and the values that its linear ops read from the other.
+
+        ends: the body's linear inputs.
+        """
+        inner = _Level(self.linear, self.keep)
+        inner.run(body.ops)
+        inner.recompute(outer=False)
+        return inner, inner.free((), {*ends})
+
+    def _split(self, op: Op) -> tuple[list[Link], list[Link]]:
+        """The links of values that are not linear, and those of linear ones."""
+        other: list[Link] = []
+        linear: list[Link] = []
+        for link in links_of(op):
+            ends = (*link.inputs.values(), *link.outputs.values())
+            is_linear = any(end in self.linear for end in ends)
+            (linear if is_linear else other).append(link)
+        return other, linear
+
+    def _scan(self, op: Op) -> None:
+        other, linear = self._split(op)
+        (body,) = bodies_of(op)
+        inputs = [link.inputs[0] for link in linear if link.inputs]
+        inner, needed = self._inner(body, inputs)
+        hoisted = _Hoisted(inner.ops, other)
+        names: dict[Atom, Value] = {}
+        constants: dict[Value, object] = {}
+        reads: list[Link] = []
+        stacks: list[Link] = []
+        for value in needed:
+            names[value] = inside = fresh(value)
+            link = next((k for k in other if k.inputs.get(0) is value), None)
+            if value in body.constants or value in inner.constants:
+                constants[inside] = {**body.constants, **inner.constants}[value]
+            elif link is not None and not link.outputs:
+                reads.append(replace(link, inputs={0: inside}))
+            elif value in hoisted.invariant:
+                reads.append(Link(hoisted.outside(value), {0: inside}))
+            else:
+                stacked = Value(
+                    (int(str(op.params["length"])), *value.shape), value.dtype
+                )
+                stacks.append(Link(None, {}, {0: value}, stacked, True))
+                reads.append(Link(stacked, {0: inside}, is_stacked=True))
+        self.ops += hoisted.ops
+        made = Body(inner.ops, {**body.constants, **inner.constants})
+        self.ops.append(region_op(op, [*other, *stacks], [made]))
+        renamed = Body(_renamed(inner.linear_ops, names), constants)
+        ends = [_renamed_outputs(link, names) for link in linear]
+        self.linear_ops.append(region_op(op, [*reads, *ends], [renamed]))
+
+    def _cond(self, op: Op) -> None:
+        other, linear = self._split(op)
+        slots = _Slots(len(op.bodies))
+        reads: dict[int, Link] = {}
+        parts: list[Body] = []
+        linear_parts: list[Body] = []
+        for b, body in enumerate(bodies_of(op)):
+            inputs = [link.inputs[b] for link in linear if b in link.inputs]
+            inner, needed = self._inner(body, inputs)
+            names: dict[Atom, Value] = {}
+            constants: dict[Value, object] = {}
+            for value in needed:
+                names[value] = inside = fresh(value)
+                at = next(
+                    (i for i, k in enumerate(other) if k.inputs.get(b) is value), None
+                )
+                if value in body.constants or value in inner.constants:
+                    constants[inside] = {**body.constants, **inner.constants}[value]
+                elif at is not None:
+                    before = reads.get(at, Link(other[at].operand))
+                    reads[at] = replace(before, inputs={**before.inputs, b: inside})
+                else:
+                    slots.add(b, value, inside)
+            parts.append(Body(inner.ops, {**body.constants, **inner.constants}))
+            linear_parts.append(
+                Body(
+                    _renamed(inner.linear_ops, names),
+                    constants,
+                )
+            )
+            linear = [_renamed_outputs(link, names, b) for link in linear]
+        parts = slots.fill(parts)
+        self.ops.append(region_op(op, [*other, *slots.writes()], parts))
+        index = [link for link in other if not link.inputs and not link.outputs]
+        links = [
+            *index,
+            *_complete([*reads.values(), *slots.reads()], len(parts)),
+            *linear,
+        ]
+        self.linear_ops.append(region_op(op, links, linear_parts))
+
+    def _recomputed_region(self, op: Op) -> None:
+        """A remat or while loop: the linear part computes all of it again."""
+        other, linear = self._split(op)
+        parts: list[Body] = []
+        both: list[Body] = []
+        for body in bodies_of(op):
+            inner = _Level(self.linear, self.keep)
+            inner.run(body.ops)
+            constants = {**body.constants, **inner.constants}
+            parts.append(Body(inner.ops, constants))
+            both.append(Body([*inner.ops, *inner.linear_ops], constants))
+        self.ops.append(region_op(op, other, parts))
+        params = {**op.params, "barrier": True} if op.kind == "remat" else op.params
+        unread = [replace(k, result=k.result and fresh(k.result)) for k in other]
+        again = region_op(op, [*unread, *linear], both, params=params)
+        self.linear_ops.append(replace(again, bodies=tuple(map(copied, again.bodies))))
+
+
+def _saved(ops: Sequence[Op], keep: Collection[Value] | None) -> Collection[Value]:
+    """The results to save: those in `keep`, by default all that take time to compute."""
+    if keep is not None:
+        return keep
+    free: set[Value] = set()
+    for op in ops:
+        inputs = [a for a in op.operands if isinstance(a, Value)]
+        is_constant = all(a in free for a in inputs) and not (
+            op.has_effect or op.bodies or has_trait(op.kind, Trait.DRAWS_FROM_STATE)
+        )
+        if is_constant or has_trait(op.kind, Trait.REPEATS):
+            free.update(op.results)
+    return {r for op in ops for r in op.results if r not in free}
+
+
+class _Hoisted:
+    """Values of a scan's body that are the same in all iterations, computed before it.
+
+    invariant: those values. ops: the ops outside that compute the ones asked for.
+    """
+
+    def __init__(self, ops: Sequence[Op], links: Sequence[Link]) -> None:
+        self.ops: list[Op] = []
+        operands = {
+            link.inputs[0]: link.operand
+            for link in links
+            if link.inputs and not link.outputs and not link.is_stacked
+        }
+        self.invariant: set[Atom] = set()
+        known: set[Atom] = set(operands)
+        for op in ops:
+            inputs = [a for a in op.operands if isinstance(a, Value)]
+            is_pure = not (op.has_effect or has_trait(op.kind, Trait.DRAWS_FROM_STATE))
+            if is_pure and not op.bodies and all(a in known for a in inputs):
+                known.update(op.results)
+                self.invariant.update(op.results)
+        self._second = Recomputation(ops, (), lambda v: (operands[v], ()))  # pyright: ignore[reportArgumentType]
+
+    def outside(self, value: Value) -> Value:
+        """The value before the loop."""
+        self.ops += self._second.ops_for(value)
+        return self._second.copies[value]
+
+
+class _Slots:
+    """Places for the residuals of a cond's branches; branches share those of a type."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._slots: list[tuple[Value, dict[int, Value], dict[int, Value]]] = []
+
+    def add(self, branch: int, value: Value, inside: Value) -> None:
+        """Find a place for `value` of a branch, which reads it as `inside`."""
+        for outer, written, read in self._slots:
+            is_same = (outer.shape, outer.dtype) == (value.shape, value.dtype)
+            if is_same and branch not in written:
+                written[branch], read[branch] = value, inside
+                return
+        self._slots.append((fresh(value), {branch: value}, {branch: inside}))
+
+    def fill(self, parts: Sequence[Body]) -> list[Body]:
+        """The branches, with zeros in the places that they do not use."""
+        filled: list[Body] = []
+        for branch, part in enumerate(parts):
+            ops = [*part.ops]
+            for outer, written, _ in self._slots:
+                if branch not in written:
+                    written[branch] = fresh(outer)
+                    ops.append(zeros_op(written[branch], ""))
+            filled.append(replace(part, ops=ops))
+        return filled
+
+    def writes(self) -> list[Link]:
+        """The links out of the branches that compute residuals."""
+        return [
+            Link(None, {}, {b: w[b] for b in range(self._count)}, outer)
+            for outer, w, _ in self._slots
+        ]
+
+    def reads(self) -> list[Link]:
+        """The links into the branches that read residuals."""
+        return [Link(outer, read) for outer, _, read in self._slots]
+
+
+def _complete(links: Sequence[Link], count: int) -> list[Link]:
+    """The links into all branches of a cond, whether these read the value or not."""
+    return [
+        replace(
+            link,
+            inputs={b: link.inputs.get(b) or _like(link) for b in range(count)},
+        )
+        for link in links
+    ]
+
+
+def _like(link: Link) -> Value:
+    assert link.operand is not None
+    return fresh(link.operand)
+
+
+def _renamed(ops: Iterable[Op], names: Mapping[Atom, Value]) -> list[Op]:
+    return [
+        replace(op, operands=tuple(names.get(a, a) for a in op.operands)) for op in ops
+    ]
+
+
+def _renamed_outputs(link: Link, names: Mapping[Atom, Value], body: int = 0) -> Link:
+    outputs = {b: names.get(a, a) if b == body else a for b, a in link.outputs.items()}
+    return replace(link, outputs=outputs)

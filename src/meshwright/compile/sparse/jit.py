@@ -1,0 +1,158 @@
+"""Compilation of MLIR modules for this CPU, and calls of what was compiled.
+
+MLIR's Python bindings come with torch-mlir (the extra `sparse`); PyTorch is not needed.
+The sparsifier turns linalg ops on tensors with encodings into loops over stored elements,
+and the execution engine compiles these with LLVM.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from meshwright.compile.sparse.formats import INDEX, Format
+from meshwright.errors import SparseError
+
+_PIPELINE = (
+    "builtin.module(sparse-assembler{direct-out=true},"
+    "sparsifier{enable-runtime-library=false enable-index-optimizations=true})"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayType:
+    """The type of an input or output: shape, NumPy dtype and format."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    format: Format | None
+
+    @property
+    def buffers(self) -> list[tuple[int, str]]:
+        """The rank and dtype of each array that holds it: levels, then elements."""
+        if self.format is None:
+            return [(len(self.shape), self.dtype)]
+        return [(1, INDEX)] * self.format.num_buffers + [(1, self.dtype)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Compiled:
+    """A compiled module; it is called with the buffers of its inputs.
+
+    lowered: the module in MLIR's dialect for LLVM, as text, without encodings.
+    """
+
+    outputs: tuple[ArrayType, ...]
+    engine: Any = field(repr=False)
+    address: Any = field(repr=False)
+    results: type[ctypes.Structure] = field(repr=False)
+
+    def __call__(self, buffers: Sequence[np.ndarray]) -> list[list[np.ndarray]]:
+        """The buffers of each output; Python frees their memory when it is unused."""
+        found = self.results()
+        descriptors = [_descriptor(buffer) for buffer in buffers]
+        given = [ctypes.pointer(d) for d in (found, *descriptors)]
+        packed = (ctypes.c_void_p * len(given))(
+            *(ctypes.cast(ctypes.pointer(g), ctypes.c_void_p) for g in given)
+        )
+        self.address(packed)
+        arrays = iter([getattr(found, name) for name, _ in self.results._fields_])  # pyright: ignore[reportArgumentType]
+        return [
+            [_array(next(arrays), rank, dtype) for rank, dtype in out.buffers]
+            for out in self.outputs
+        ]
+
+
+def compile_module(text: str, outputs: Sequence[ArrayType]) -> Compiled:
+    """The module, compiled; `SparseError` if MLIR is missing or cannot lower it."""
+    mlir = _mlir()
+    with mlir.ir.Context():
+        try:
+            module = mlir.ir.Module.parse(text)
+            mlir.passmanager.PassManager.parse(_PIPELINE).run(module.operation)
+        except mlir.ir.MLIRError as error:
+            raise SparseError(
+                "MLIR's sparsifier cannot compile this program with these formats; try "
+                f"another format, such as csr, or dense for one operand. It says: {error}"
+            ) from error
+        engine = mlir.execution_engine.ExecutionEngine(module, opt_level=3)
+        address = engine.lookup("main")
+    kinds = [_memref(rank) for out in outputs for rank, _ in out.buffers]
+    fields = [(f"out{i}", kind) for i, kind in enumerate(kinds)]
+    results = type("Results", (ctypes.Structure,), {"_fields_": fields})
+    return Compiled(tuple(outputs), engine, address, results)
+
+
+@dataclass(frozen=True, slots=True)
+class _Mlir:
+    ir: Any
+    passmanager: Any
+    execution_engine: Any
+
+
+def _mlir() -> _Mlir:
+    """The modules of MLIR's bindings, imported when they are first needed."""
+    try:
+        from torch_mlir import execution_engine, ir, passmanager
+    except ImportError as error:
+        raise SparseError(
+            "MLIR is not installed: `pip install 'meshwright[sparse]'` installs "
+            f"torch-mlir, whose bindings compile sparse code ({error})"
+        ) from error
+    modules: list[ModuleType] = [ir, passmanager, execution_engine]
+    return _Mlir(*modules)
+
+
+# -- memory ----------------------------------------------------------------------------
+
+
+@cache
+def _memref(rank: int) -> type[ctypes.Structure]:
+    """The C struct of an array of this rank, as MLIR passes it."""
+    number = ctypes.c_int64
+    fields: list[tuple[str, Any]] = [
+        ("allocated", ctypes.c_void_p),
+        ("aligned", ctypes.c_void_p),
+        ("offset", number),
+    ]
+    if rank:
+        fields += [("shape", number * rank), ("strides", number * rank)]
+    return type(f"Memref{rank}", (ctypes.Structure,), {"_fields_": fields})
+
+
+def _descriptor(array: np.ndarray) -> ctypes.Structure:
+    """The struct that describes an array's memory; strides count elements."""
+    found: Any = _memref(array.ndim)()
+    found.allocated = found.aligned = array.ctypes.data
+    found.offset = 0
+    if array.ndim:
+        found.shape = tuple(array.shape)
+        found.strides = tuple(s // array.itemsize for s in array.strides)
+    return found
+
+
+def _array(found: Any, rank: int, dtype: str) -> np.ndarray:
+    """The array in memory that compiled code allocated, which is freed with the array."""
+    kind = np.dtype(dtype)
+    shape = tuple(found.shape) if rank else ()
+    strides = tuple(s * kind.itemsize for s in found.strides) if rank else ()
+    size = kind.itemsize * int(np.prod(shape, dtype=np.int64))
+    start = found.aligned + found.offset * kind.itemsize
+    memory = (ctypes.c_char * max(size, 1)).from_address(start)
+    weakref.finalize(memory, _free, found.allocated)
+    return np.ndarray(shape, kind, memory, 0, strides)
+
+
+_LIBC = ctypes.CDLL(None)
+_LIBC.free.argtypes = [ctypes.c_void_p]
+
+
+def _free(address: int) -> None:
+    _LIBC.free(address)

@@ -1,0 +1,87 @@
+"""Comparison of `mw.linearize` with JAX's own derivatives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import meshwright as mw
+
+FLOAT0 = jax.dtypes.float0
+
+
+def direction(x: Any, rng: np.random.Generator, zeros: float = 0.0) -> Any:
+    """A random tangent or cotangent of an array; all of it is 0 with that probability."""
+    if not jnp.issubdtype(x.dtype, jnp.inexact):
+        return np.zeros(x.shape, FLOAT0)
+    scale = 0.0 if rng.random() < zeros else 1.0
+    return jnp.asarray(scale * rng.standard_normal(x.shape), x.dtype)
+
+
+def floats(tree: Any) -> list[Any]:
+    """The leaves of a tree other than derivatives of integers."""
+    return [x for x in jax.tree.leaves(tree) if x.dtype != FLOAT0]
+
+
+def has_reverse_mode(fn: Callable[..., Any], args: Any, cotangents: Any) -> bool:
+    """Whether JAX can differentiate the function backwards; it cannot if a loop is open."""
+    try:
+        jax.eval_shape(lambda *a: floats(jax.vjp(fn, *a)[1](cotangents)), *args)
+    except ValueError as error:
+        if "Reverse-mode differentiation does not work" not in str(error):
+            raise
+        return False
+    return True
+
+
+def both(
+    fn: Callable[..., Any], args: tuple[Any, ...], tangents: Any, cotangents: Any
+) -> list[tuple[list[Any], list[Any]]]:
+    """Result, tangent and cotangents by `mw.linearize`, each beside JAX's.
+
+    Cotangents are left out if JAX has no reverse mode for the function.
+    """
+    found = mw.linearize(fn, *args)
+    result, tangent = jax.jvp(fn, args, tangents)
+    pairs = [(found.result, result), (found.linear(*tangents), tangent)]
+    if has_reverse_mode(fn, args, cotangents):
+        theirs = jax.vjp(fn, *args)[1](cotangents)
+        pairs.append((found.transpose()(cotangents), theirs))
+    for ours, other in pairs:
+        types = [(x.shape, x.dtype) for x in jax.tree.leaves(ours)]
+        assert types == [(x.shape, x.dtype) for x in jax.tree.leaves(other)]
+        assert jax.tree.structure(ours) == jax.tree.structure(other)
+    return [(floats(a), floats(b)) for a, b in pairs]
+
+
+def assert_equal_jax(
+    fn: Callable[..., Any],
+    *args: Any,
+    seed: int = 0,
+    rtol: float = 1e-4,
+    zeros: float = 0.0,
+) -> None:
+    """Result, `jvp` and `vjp` of the function equal JAX's, all from one compilation."""
+    rng = np.random.default_rng(seed)
+    tangents = jax.tree.map(lambda x: direction(x, rng, zeros), args)
+    shapes = jax.eval_shape(fn, *args)
+    cotangents = jax.tree.map(lambda x: direction(x, rng, zeros), shapes)
+    pairs = jax.jit(lambda a: both(fn, a, tangents, cotangents))(args)
+    for which, (ours, theirs) in zip(("result", "jvp", "vjp"), pairs, strict=False):
+        for a, b in zip(ours, theirs, strict=True):
+            assert_close(a, b, rtol, which)
+
+
+def assert_close(ours: Any, theirs: Any, rtol: float, which: str) -> None:
+    """Arrays are equal up to `rtol` of the largest element; NaNs at equal places."""
+    a, b = (np.asarray(x, np.complex128 if jnp.iscomplexobj(x) else np.float64)
+            for x in (ours, theirs))  # fmt: skip
+    is_finite = np.isfinite(b)
+    np.testing.assert_array_equal(np.isfinite(a), is_finite, which)
+    largest = np.max(np.abs(b[is_finite]), initial=1e-6)
+    worst = np.max(np.abs(a[is_finite] - b[is_finite]), initial=0.0)
+    assert worst <= rtol * largest, f"{which}: {worst} of {largest}"
