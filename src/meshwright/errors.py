@@ -95,3 +95,7 @@ class RecipeError(MeshwrightError):
 
 class ReplicaError(MeshwrightError):
     """A replica failed, or replicas differ where they must be equal."""
+
+
+class ChipsError(MeshwrightError):
+    """The graph does not fit the chips of a module, or either of them is malformed."""
