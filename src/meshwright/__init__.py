@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from meshwright.app import nnx
     from meshwright.app.autoplan import autoplan
     from meshwright.app.check.report import CheckReport
+    from meshwright.app.chips import partition_chips
     from meshwright.app.cluster import cluster
     from meshwright.app.explain.diff import diff
     from meshwright.app.interop.logical_axes import from_logical_axes
@@ -97,6 +98,7 @@ __all__ = [
     "nnx",
     "overlap",
     "partition",
+    "partition_chips",
     "pin",
     "placements",
     "recompute",
@@ -114,6 +116,7 @@ __all__ = [
 _HOMES = {
     "app.autoplan": ("autoplan",),
     "app.check.report": ("CheckReport",),
+    "app.chips": ("partition_chips",),
     "app.cluster": ("cluster",),
     "app.explain.diff": ("diff",),
     "app.interop.logical_axes": ("from_logical_axes",),

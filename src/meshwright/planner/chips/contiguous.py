@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from meshwright.planner.chips.load import ReadColumns, load_of
-from meshwright.planner.chips.problem import ChipProblem
+from meshwright.planner.chips.problem import ChipProblem, weights_by_op
 from meshwright.planner.chips.repair import close_holes
 from meshwright.search.arrays import Floats, Ints
 from meshwright.search.compiled import compiled
@@ -32,12 +32,7 @@ def best_cut(problem: ChipProblem, order: Ints | None = None) -> Ints | None:
     crossing_s, last_read = _crossings(columns, place, module.link_bytes_per_s)
     crossing_s += module.latency_s * (crossing_s > 0)
     sums = np.concatenate([[0.0], np.cumsum(graph.seconds[order])])
-    held = np.bincount(
-        graph.weight_reads[:, 1],
-        graph.weight_bytes[graph.weight_reads[:, 0]],
-        minlength=graph.num_ops,
-    )
-    held = np.concatenate([[0.0], np.cumsum(held[order])])
+    held = np.concatenate([[0.0], np.cumsum(weights_by_op(graph)[order])])
     allowed = float(module.memory_bytes)
     for _ in range(_TRIES):
         stages = _cut(sums, held, crossing_s, last_read, allowed, module.num_chips)

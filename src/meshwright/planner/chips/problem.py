@@ -46,6 +46,13 @@ class ChipProblem:
         """A valid partition near a candidate; its longest ops keep their chips first."""
         return self.solver.fix(candidate, self.by_seconds)
 
+    def even_weights(self) -> Ints:
+        """An assignment in the graph's order with about as many weights on each chip."""
+        graph, count = self.graph, self.module.num_chips
+        held = np.cumsum(weights_by_op(graph))
+        share = held / held[-1] if held[-1] else np.arange(1, graph.num_ops + 1) / graph.num_ops
+        return np.minimum((share * count).astype(np.int64), count - 1)
+
     @cached_property
     def bound_s(self) -> float:
         """Seconds below which no partition's bottleneck is.
@@ -64,11 +71,7 @@ class ChipProblem:
 
 def _require_memory(graph: ChipGraph, module: ChipModule) -> None:
     """Raise if the weights of one op, or all weights, exceed the memory."""
-    per_op = np.bincount(
-        graph.weight_reads[:, 1],
-        graph.weight_bytes[graph.weight_reads[:, 0]],
-        minlength=graph.num_ops,
-    )
+    per_op = weights_by_op(graph)
     largest = int(per_op.argmax())
     have = module.memory_bytes
     if per_op[largest] > have:
@@ -83,3 +86,9 @@ def _require_memory(graph: ChipGraph, module: ChipModule) -> None:
             f"the weights take {total} bytes, and {module.num_chips} chips of {have:.0f} "
             f"bytes have {have * module.num_chips:.0f}: give more chips, or smaller weights"
         )
+
+
+def weights_by_op(graph: ChipGraph) -> Floats:
+    """Bytes of the weights that each op reads [N]."""
+    read, op = graph.weight_reads[:, 0], graph.weight_reads[:, 1]
+    return np.bincount(op, graph.weight_bytes[read], minlength=graph.num_ops)
