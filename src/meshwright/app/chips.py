@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 from meshwright.errors import ChipsError
 from meshwright.machine import Machine
-from meshwright.planner.chips.chip_graph import ChipGraph
 from meshwright.planner.chips.chip_module import module_machine, module_of
 from meshwright.planner.chips.chip_partition import ChipPartition
-from meshwright.planner.chips.program_graph import program_graph
+from meshwright.planner.chips.graph.chip_graph import ChipGraph
+from meshwright.planner.chips.graph.program_graph import program_graph
+from meshwright.planner.chips.methods.policy import propose
+from meshwright.planner.chips.problem import ChipProblem
 from meshwright.planner.chips.solve import OnChipProgress, partition_graph
+from meshwright.predict.learned.chip_policy import shipped_policy
 from meshwright.program.capture import capture
 from meshwright.program.ir import Program
+from meshwright.search.arrays import Ints
 
 
 def partition_chips(
@@ -25,7 +29,6 @@ def partition_chips(
     weights: str | Sequence[str] | Sequence[int] = "*params*",
     seconds: float = 60.0,
     seed: int = 0,
-    policy: Any = "shipped",
     progress: OnChipProgress | None = None,
 ) -> ChipPartition:
     """The ops of a program on the chips of a module, so that their pipeline is fast.
@@ -34,7 +37,6 @@ def partition_chips(
     captured program, or a graph. machine: a module such as "mcm-36", or a machine whose
     chips are joined in a torus. weights: patterns of the inputs that stay the same from
     one run to the next, or their positions; if none matches, the first argument is.
-    policy: "shipped" for the trained one, `None` for none.
 
     >>> import jax.numpy as jnp
     >>> def two_layers(params, x):
@@ -49,10 +51,9 @@ def partition_chips(
     return partition_graph(
         graph,
         module,
-        name=placed.name,
         seconds=seconds,
         seed=seed,
-        policy=_policy_of(policy),
+        policy=_shipped,
         progress=progress,
     )
 
@@ -70,7 +71,7 @@ def _graph_of(
         chosen = {w for w in weights if isinstance(w, int)}
         if not chosen <= set(positions):
             raise ChipsError(
-                f"weights {sorted(chosen)}: the program has inputs 0 to {len(positions) - 1}"
+                f"weights has {max(chosen)} of inputs 0 to {len(positions) - 1}"
             )
         return program_graph(program, machine, chosen)
     if not callable(program):
@@ -100,7 +101,6 @@ def _weight_inputs(
     return of_first if len(of_first) < len(paths) else set()
 
 
-def _policy_of(policy: Any) -> Any:
-    if policy != "shipped":
-        return policy
-    return None
+def _shipped(problem: ChipProblem, draft: Ints, seed: int) -> Iterator[Ints]:
+    """Proposals of the shipped policy."""
+    yield from propose(problem, shipped_policy(), draft, seed)

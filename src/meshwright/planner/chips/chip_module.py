@@ -24,6 +24,7 @@ class ChipModule:
     memory_bytes: float
     link_bytes_per_s: float
     latency_s: float = 0.0
+    name: str = "module"
 
     def __post_init__(self) -> None:
         if not 1 <= self.num_chips <= MOST_CHIPS:
@@ -61,7 +62,7 @@ def module_of(machine: Machine) -> ChipModule:
     """
     count, usable = machine.num_devices, machine.chip.usable_bytes
     if count == 1:
-        return ChipModule(1, usable, 1.0)
+        return ChipModule(1, usable, 1.0, name=machine.name)
     inner = machine.levels[0]
     if count > inner.largest or inner.kind is not Kind.TORUS:
         raise ChipsError(
@@ -69,4 +70,5 @@ def module_of(machine: Machine) -> ChipModule:
             f"a torus that joins all its devices, such as mcm-36; its inner level "
             f"{inner.name!r} is a {inner.kind.value} of at most {inner.largest}"
         )
-    return ChipModule(count, usable, inner.link_bytes_per_s, inner.latency_s)
+    rate, latency_s = inner.link_bytes_per_s, inner.latency_s
+    return ChipModule(count, usable, rate, latency_s, machine.name)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from collections import Counter
 from dataclasses import asdict, dataclass, field
+from io import StringIO
 from pathlib import Path
 from typing import Any, Self
 
@@ -12,9 +14,9 @@ import numpy as np
 
 from meshwright.errors import ChipsError
 from meshwright.machine.memory_size import show_bytes
-from meshwright.planner.chips.chip_graph import ChipGraph
 from meshwright.planner.chips.chip_module import ChipModule
-from meshwright.planner.chips.constraints import violations
+from meshwright.planner.chips.constraints.checker import violations
+from meshwright.planner.chips.graph.chip_graph import ChipGraph
 from meshwright.planner.chips.load import ChipLoad, load_of, read_columns
 from meshwright.planner.chips.picture import draw_page, draw_svg
 from meshwright.search.arrays import Ints
@@ -24,13 +26,12 @@ from meshwright.search.arrays import Ints
 class ChipPartition:
     """Ops of a graph on the chips of a module, checked against all constraints.
 
-    machine: name of the module. chips: the chip of each op, in the order of the graph.
+    chips: the chip of each op, in the order of the graph.
     bound_s: no partition has a bottleneck of fewer seconds. is_optimal: whether the
     search proved that none has a shorter one. found_by: the method that found it.
     evaluations: partitions that were priced. load: follows from the rest.
     """
 
-    machine: str
     graph: ChipGraph = field(repr=False)
     module: ChipModule
     chips: tuple[int, ...] = field(repr=False)
@@ -84,10 +85,12 @@ class ChipPartition:
     def __str__(self) -> str:
         graph, load = self.graph, self.load
         count = Counter(self.chips)
-        edge = "optimal" if self.is_optimal else f"at most {self._gap():.1%} from optimal"
+        edge = (
+            "optimal" if self.is_optimal else f"at most {self._gap():.1%} from optimal"
+        )
         largest = int(load.memory_bytes.argmax())
         lines = [
-            f"module      {self.machine}, {self.module.num_chips} chips of "
+            f"module      {self.module.name}, {self.module.num_chips} chips of "
             f"{show_bytes(int(self.module.memory_bytes))}",
             f"program     {graph.num_ops} ops, {graph.seconds.sum():.3e} s on one chip",
             f"throughput  {self.throughput:.6g} per second, "
@@ -108,9 +111,12 @@ class ChipPartition:
 
     def to_csv(self) -> str:
         """A table: op, its seconds, its chip."""
-        rows = zip(self.graph.names, self.graph.seconds.tolist(), self.chips, strict=True)
-        body = [f'"{name.replace(chr(34), chr(39))}",{s!r},{chip}' for name, s, chip in rows]
-        return "\n".join(["op,seconds,chip", *body, ""])
+        text = StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(["op", "seconds", "chip"])
+        seconds = self.graph.seconds.tolist()
+        writer.writerows(zip(self.graph.names, seconds, self.chips, strict=True))
+        return text.getvalue()
 
     def to_json(self) -> str:
         """The answer as JSON, which `from_json` reads; figures by chip are for readers."""
@@ -130,7 +136,9 @@ class ChipPartition:
             "memory_bytes": self.load.memory_bytes.tolist(),
         }
         module = asdict(self.module)
-        return json.dumps({**own, **figures, "module": module, "graph": graph}, indent=1)
+        return json.dumps(
+            {**own, **figures, "module": module, "graph": graph}, indent=1
+        )
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -172,5 +180,5 @@ class ChipPartition:
 
 
 _OWN = (
-    "machine", "chips", "bound_s", "is_optimal", "found_by", "evaluations", "seconds"
+    "chips", "bound_s", "is_optimal", "found_by", "evaluations", "seconds"
 )  # fmt: skip

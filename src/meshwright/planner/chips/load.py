@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.planner.chips.chip_graph import ChipGraph
 from meshwright.planner.chips.chip_module import ChipModule
-from meshwright.search.arrays import Floats, Ints, starts_of
+from meshwright.planner.chips.graph.chip_graph import ChipGraph
+from meshwright.search.arrays import Bools, Floats, Ints, starts_of
 from meshwright.search.compiled import compiled
 
 
@@ -86,55 +86,62 @@ def load_of(columns: ReadColumns, module: ChipModule, chips: Ints) -> ChipLoad:
     for the whole time, since they are sent and received beside the computation, and its
     other values while they are live.
     """
-    chip_s = np.zeros(module.num_chips)
+    chip_s = np.bincount(chips, columns.seconds, module.num_chips)
     sent = np.zeros(module.num_chips)
     messages = np.zeros(module.num_chips)
     memory = np.zeros(module.num_chips, np.int64)
-    _add_up(columns, chips, chip_s, sent, messages, memory)
+    _add_weights(columns, chips, memory)
+    stays = _add_traffic(columns, chips, sent, messages, memory)
+    _add_live(columns, chips, stays, memory)
     link_s = sent / module.link_bytes_per_s + messages * module.latency_s
     fits = bool(memory.max() <= module.memory_bytes)
     return ChipLoad(chip_s, link_s[:-1], memory, fits)
 
 
 @compiled
-def _add_up(  # noqa: PLR0913  arrays that it fills
-    c: ReadColumns,
-    chips: Ints,
-    chip_s: Floats,
-    sent: Floats,
-    messages: Floats,
-    memory: Ints,
-) -> None:
-    """Fill in seconds by chip, bytes and values sent over each link, bytes by chip."""
-    num_chips, num_ops = len(chip_s), len(c.seconds)
-    stays = np.ones(len(c.value_bytes), np.bool_)
-    seen = np.full(num_chips, -1, np.int64)
+def _add_weights(c: ReadColumns, chips: Ints, memory: Ints) -> None:
+    """Add the weights of each chip's ops, each once."""
+    seen = np.full(len(memory), -1, np.int64)
     for e in range(len(c.weight_reads)):
         weight, chip = c.weight_reads[e, 0], chips[c.weight_reads[e, 1]]
         if seen[chip] != weight:  # sorted by weight
             seen[chip] = weight
             memory[chip] += c.weight_bytes[weight]
-    seen[:] = -1
-    for u in range(num_ops):
-        chip_s[chips[u]] += c.seconds[u]
+
+
+@compiled
+def _add_traffic(
+    c: ReadColumns, chips: Ints, sent: Floats, messages: Floats, memory: Ints
+) -> Bools:
+    """Add what is sent over links, and the memory for it; the values that stay [V]."""
+    stays = np.ones(len(c.value_bytes), np.bool_)
+    seen = np.full(len(memory), -1, np.int64)
+    for u in range(len(c.seconds)):
+        home = chips[u]
         for v in range(c.first[u], c.first[u + 1]):
-            seen[chips[u]] = v
-            far = chips[u]
+            seen[home] = v
+            far = home
             for e in range(c.reader_at[v], c.reader_at[v + 1]):
                 chip = chips[c.readers[e]]
                 far = max(far, chip)
                 if seen[chip] != v:
                     seen[chip] = v
                     memory[chip] += c.value_bytes[v]
-            if far > chips[u]:
+            if far > home:
                 stays[v] = False
-                memory[chips[u]] += c.value_bytes[v]
-            for link in range(chips[u], far):
+                memory[home] += c.value_bytes[v]
+            for link in range(home, far):
                 sent[link] += c.value_bytes[v]
                 messages[link] += 1
-    live = np.zeros(num_chips, np.int64)
-    peak = np.zeros(num_chips, np.int64)
-    for u in range(num_ops):
+    return stays
+
+
+@compiled
+def _add_live(c: ReadColumns, chips: Ints, stays: Bools, memory: Ints) -> None:
+    """Add the peak of the values that stay on each chip; ops run in the graph's order."""
+    live = np.zeros(len(memory), np.int64)
+    peak = np.zeros(len(memory), np.int64)
+    for u in range(len(c.seconds)):
         chip = chips[u]
         for v in range(c.first[u], c.first[u + 1]):
             if stays[v]:
@@ -143,5 +150,4 @@ def _add_up(  # noqa: PLR0913  arrays that it fills
         for i in range(c.freed_at[u], c.freed_at[u + 1]):
             if stays[c.freed[i]]:
                 live[chip] -= c.value_bytes[c.freed[i]]
-    for chip in range(num_chips):
-        memory[chip] += peak[chip]
+    memory += peak

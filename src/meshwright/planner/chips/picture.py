@@ -33,16 +33,27 @@ def draw_svg(load: ChipLoad, module: ChipModule) -> str:
         x = chip * column
         share = load.chip_s[chip] / load.bottleneck_s if load.bottleneck_s else 0.0
         note = f"chip {chip}: {load.chip_s[chip]:.3e} s"
-        lines.append(_bar(x + 0.05 * column, 0.65 * column, 0.0, share, "#4a7ebb", note))
+        lines.append(
+            _bar(x + 0.05 * column, 0.65 * column, 0.0, share, "#4a7ebb", note)
+        )
         if chip + 1 < module.num_chips:
             share = load.link_s[chip] / load.bottleneck_s if load.bottleneck_s else 0.0
             note = f"link {chip} to {chip + 1}: {load.link_s[chip]:.3e} s"
-            lines.append(_bar(x + 0.78 * column, 0.14 * column, 0.0, share, "#c0504d", note))
+            lines.append(
+                _bar(x + 0.78 * column, 0.14 * column, 0.0, share, "#c0504d", note)
+            )
         held = int(load.memory_bytes[chip])
         note = f"chip {chip}: {held} bytes"
         top = _HEIGHT + _GAP
         lines.append(
-            _bar(x + 0.05 * column, 0.65 * column, top, held / most_bytes, "#9bbb59", note)
+            _bar(
+                x + 0.05 * column,
+                0.65 * column,
+                top,
+                held / most_bytes,
+                "#9bbb59",
+                note,
+            )
         )
         lines.append(
             f'<text x="{x + 0.37 * column:.2f}" y="{_HEIGHT + 0.5 * _GAP:.2f}" '

@@ -7,11 +7,11 @@ from functools import cached_property
 import numpy as np
 
 from meshwright.errors import ChipsError
-from meshwright.planner.chips.chip_graph import ChipGraph
 from meshwright.planner.chips.chip_module import ChipModule
+from meshwright.planner.chips.constraints.repair import ChipSolver
+from meshwright.planner.chips.graph.chip_graph import ChipGraph
+from meshwright.planner.chips.graph.skips import relative_seconds, skips_of
 from meshwright.planner.chips.load import ChipLoad, load_of, read_columns
-from meshwright.planner.chips.repair import ChipSolver
-from meshwright.planner.chips.skips import relative_seconds, skips_of
 from meshwright.search.arrays import Floats, Ints
 
 
@@ -42,15 +42,25 @@ class ChipProblem:
         """The load of a partition."""
         return load_of(self.columns, self.module, chips)
 
-    def repaired(self, candidate: Ints) -> Ints:
-        """A valid partition near a candidate; its longest ops keep their chips first."""
-        return self.solver.fix(candidate, self.by_seconds)
+    def repaired(self, candidate: Ints, begin: Ints | None = None) -> Ints:
+        """A valid partition near a candidate.
+
+        Ops that have moved since `begin` keep their chips first, then all others; among
+        them the longest first.
+        """
+        order = self.by_seconds
+        if begin is not None:
+            is_moved = (candidate != begin)[order]
+            order = np.concatenate([order[is_moved], order[~is_moved]])
+        return self.solver.fix(candidate, order)
 
     def even_weights(self) -> Ints:
         """An assignment in the graph's order with about as many weights on each chip."""
         graph, count = self.graph, self.module.num_chips
         held = np.cumsum(weights_by_op(graph))
-        share = held / held[-1] if held[-1] else np.arange(1, graph.num_ops + 1) / graph.num_ops
+        if not held[-1]:
+            held = np.arange(1, graph.num_ops + 1)
+        share = held / held[-1]
         return np.minimum((share * count).astype(np.int64), count - 1)
 
     @cached_property

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol
+from itertools import islice
 
 import numpy as np
 
 from meshwright.errors import ChipsError
-from meshwright.planner.chips.chip_graph import ChipEdge, ChipGraph, ChipOp
 from meshwright.planner.chips.chip_module import ChipModule
 from meshwright.planner.chips.chip_partition import ChipPartition
-from meshwright.planner.chips.contiguous import best_cut
-from meshwright.planner.chips.exact import solve_exactly
-from meshwright.planner.chips.moves import anneal
+from meshwright.planner.chips.graph.chip_graph import ChipEdge, ChipGraph, ChipOp
+from meshwright.planner.chips.methods.contiguous import best_cut
+from meshwright.planner.chips.methods.exact import solve_exactly
+from meshwright.planner.chips.methods.moves import anneal
 from meshwright.planner.chips.problem import ChipProblem
 from meshwright.search import Budget
 from meshwright.search.arrays import Ints
@@ -44,21 +45,14 @@ class ChipProgress:
 type OnChipProgress = Callable[[ChipProgress], None]
 
 
-class Proposer(Protocol):
-    """A policy: proposes assignments of all ops at once, which are then repaired."""
-
-    def propose(
-        self, problem: ChipProblem, draft: Ints, count: int, seed: int
-    ) -> list[Ints]:
-        """Assignments [N], drawn near what the policy makes of a valid draft."""
-        ...
+type Proposer = Callable[[ChipProblem, Ints, int], Iterator[Ints]]
+"""From a problem, a valid partition and a seed: valid partitions, without end."""
 
 
 def partition_graph(
     graph: ChipGraph,
     module: ChipModule,
     *,
-    name: str = "module",
     seconds: float = 60.0,
     seed: int = 0,
     policy: Proposer | None = None,
@@ -74,11 +68,9 @@ def partition_graph(
     problem = ChipProblem(graph, module)
     _compile_loops()
     run = _Run(problem, seconds, progress)
-    try:
+    with suppress(KeyboardInterrupt):
         run.all(policy, seed)
-    except KeyboardInterrupt:
-        pass
-    return run.answer(name)
+    return run.answer()
 
 
 def _compile_loops() -> None:
@@ -109,10 +101,11 @@ class _Run:
         self.offer(np.zeros(self.problem.graph.num_ops, np.int64), "one chip")
         self.offer(best_cut(self.problem), "the dynamic program over cuts")
         if policy is not None and self.is_open() and self.best is not None:
-            for proposed in policy.propose(self.problem, self.best, _SAMPLES, seed):
+            proposals = policy(self.problem, self.best, seed)
+            for chips in islice(proposals, _SAMPLES):
+                self.offer(chips, "the policy")
                 if not self.is_open():
                     break
-                self.offer(self.problem.repaired(proposed), "the policy")
         size = self.problem.graph.num_ops * self.problem.module.num_chips
         if size <= _EXACT_SIZE and self.is_open() and self.best is not None:
             self._exact(seed)
@@ -153,7 +146,7 @@ class _Run:
             shown = ChipProgress(spent_s, method, self.evaluations, self.best_s)
             self.progress(shown)
 
-    def answer(self, name: str) -> ChipPartition:
+    def answer(self) -> ChipPartition:
         """The best partition."""
         problem = self.problem
         if self.best is None:
@@ -163,7 +156,6 @@ class _Run:
                 "more memory, more seconds, or a smaller batch"
             )
         return ChipPartition(
-            name,
             problem.graph,
             problem.module,
             tuple(self.best.tolist()),

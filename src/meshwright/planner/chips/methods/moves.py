@@ -45,13 +45,8 @@ class ChipMoves:
         return state[:at] + chip.to_bytes(8, sys.byteorder) + state[at + 8 :]
 
     def repaired(self, state: bytes) -> Ints:
-        """The valid partition near an assignment: first moved ops keep their chips, then
-        others, each from the longest to the shortest.
-        """
-        chips, by_seconds = np.frombuffer(state, np.int64), self.problem.by_seconds
-        is_moved = (chips != self.begin)[by_seconds]
-        order = np.concatenate([by_seconds[is_moved], by_seconds[~is_moved]])
-        return self.problem.solver.fix(chips, order)
+        """The valid partition near an assignment."""
+        return self.problem.repaired(np.frombuffer(state, np.int64), self.begin)
 
     def cost(self, state: bytes) -> float:
         """The bottleneck after the repair, in seconds; infinite if a memory overflows."""

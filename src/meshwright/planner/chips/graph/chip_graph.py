@@ -55,7 +55,9 @@ class ChipGraph:
             raise ChipsError(f"{self.num_ops} ops, but {len(self.seconds)} times")
         sizes = (self.seconds, self.value_bytes, self.weight_bytes)
         if not all(np.isfinite(s).all() and (s >= 0).all() for s in sizes):
-            raise ChipsError("seconds and bytes of a graph must be finite and not below 0")
+            raise ChipsError(
+                "seconds and bytes of a graph must be finite and not below 0"
+            )
         sources = self.producers[self.reads[:, 0]]
         if (sources >= self.reads[:, 1]).any():
             raise ChipsError("ops are not in topological order: use `ChipGraph.of`")

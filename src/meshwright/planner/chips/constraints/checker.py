@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from meshwright.planner.chips.chip_graph import ChipGraph
+from meshwright.planner.chips.graph.chip_graph import ChipGraph
 from meshwright.search.arrays import Ints
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.planner.chips.chip_graph import ChipGraph
+from meshwright.planner.chips.graph.chip_graph import ChipGraph
 from meshwright.search.arrays import Floats, Ints, starts_of
 
 _MOST_BETWEEN = 4_000_000

@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.planner.chips.chip_graph import ChipGraph
-from meshwright.planner.chips.skips import Skips, skips_of
+from meshwright.planner.chips.graph.chip_graph import ChipGraph
+from meshwright.planner.chips.graph.skips import Skips, skips_of
 from meshwright.search.arrays import Bools, Ints, starts_of
 from meshwright.search.compiled import compiled_in_place
 
@@ -268,10 +268,11 @@ def _may_join(d: Domains, a: int, b: int) -> bool:
     beyond = d.reach[b] | 1 << b
     if d.joined[a] & d.reach[b]:
         return False
+    broken = 0
     for x in range(a):
-        if d.reach[x] >> a & 1 and d.joined[x] & beyond:
-            return False
-    return True
+        if d.reach[x] >> a & 1:
+            broken |= d.joined[x] & beyond
+    return broken == 0
 
 
 @compiled_in_place

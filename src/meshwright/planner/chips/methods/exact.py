@@ -17,8 +17,9 @@ _STEPS = 1_000_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExactAnswer:
-    """CP-SAT's best partition, the least bottleneck that is not ruled out, and whether
-    both agree. Memory for values is not in the model, weights are.
+    """CP-SAT's best partition, and the least bottleneck that is not ruled out.
+
+    Memory for values is not in the model, weights are.
     """
 
     chips: Ints | None
@@ -55,7 +56,9 @@ class _Model:
     ) -> None:
         self.model, self.problem, self.unit_s = model, problem, unit_s
         graph, count = problem.graph, problem.module.num_chips
-        self.chip = [model.new_int_var(0, count - 1, f"f{u}") for u in range(graph.num_ops)]
+        self.chip = [
+            model.new_int_var(0, count - 1, f"f{u}") for u in range(graph.num_ops)
+        ]
         self.on: list[list[Any]] = [
             [model.new_bool_var(f"x{u}_{c}") for c in range(count)]
             for u in range(graph.num_ops)

@@ -13,8 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from meshwright.planner.chips.chip_graph import ChipGraph
-from meshwright.planner.chips.propagation import (
+from meshwright.planner.chips.constraints.propagation import (
     TRAIL,
     Domains,
     Network,
@@ -25,6 +24,7 @@ from meshwright.planner.chips.propagation import (
     refresh,
     shrink,
 )
+from meshwright.planner.chips.graph.chip_graph import ChipGraph
 from meshwright.search.arrays import Floats, Ints
 from meshwright.search.compiled import compiled, compiled_in_place
 
@@ -48,9 +48,7 @@ class ChipSolver:
         return self._solve(order, np.zeros(0, np.int64), weights, rng)
 
     def fix(self, candidate: Ints, order: Ints) -> Ints:
-        """A valid partition [N] near a candidate; ops that come first in `order` count
-        more.
-        """
+        """A valid partition [N] near a candidate; the first of `order` keep their chips."""
         rng = np.random.default_rng(0)
         return self._solve(order, candidate, np.zeros((0, 0)), rng)
 
@@ -91,7 +89,9 @@ def merge_chips(graph: ChipGraph, candidate: Ints) -> Ints:
         if refresh(domains):
             return chips
         low = next(
-            a for a in reversed(range(chips.max())) if domains.joined[a] & domains.far[a]
+            a
+            for a in reversed(range(chips.max()))
+            if domains.joined[a] & domains.far[a]
         )
         broken = int(domains.joined[low] & domains.far[low])
         high = (broken & -broken).bit_length() - 1

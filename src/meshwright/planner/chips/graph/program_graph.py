@@ -17,8 +17,8 @@ import numpy as np
 
 from meshwright.errors import ChipsError
 from meshwright.machine import Machine
-from meshwright.planner.chips.chip_graph import ChipGraph, pairs_of
-from meshwright.planner.chips.op_times import OpTimes
+from meshwright.planner.chips.graph.chip_graph import ChipGraph, pairs_of
+from meshwright.planner.chips.graph.op_times import OpTimes
 from meshwright.program.analysis.executions import num_iterations
 from meshwright.program.ir import Atom, Literal, Op, Program, Value, Wire, num_bytes
 
@@ -64,7 +64,8 @@ def program_graph(
     total_s = sum(map(times.seconds, program.ops))
     builder = _Builder(times, _CHEAP * total_s)
     sources: dict[Value, _Source] = {
-        value: builder.copied(num_bytes(value), 0.0, True) for value in program.constants
+        value: builder.copied(num_bytes(value), 0.0, True)
+        for value in program.constants
     }
     for number, value in enumerate(program.inputs):
         sources[value] = builder.copied(num_bytes(value), 0.0, number in weights)
@@ -97,7 +98,9 @@ class _Builder:
     def add(self, program: Program, sources: dict[Value, _Source]) -> None:
         """Add the ops of a program; `sources` has its inputs, and gets all its values."""
         for op in program.ops:
-            if op.kind == "remat" or (op.kind == "scan" and self._has_layers(op, sources)):
+            if op.kind == "remat" or (
+                op.kind == "scan" and self._has_layers(op, sources)
+            ):
                 self._unroll(op, sources)
             else:
                 self._add_op(op, sources)
@@ -176,7 +179,9 @@ class _Builder:
             if wire.result is not None:
                 result = op.results[wire.result]
                 parts = stacked.get(number)
-                sources[result] = self._stack(parts, result) if parts else carried[number]
+                sources[result] = (
+                    self._stack(parts, result) if parts else carried[number]
+                )
 
     def _add_constants(self, body: Program, inside: dict[Value, _Source]) -> None:
         for value in body.constants:

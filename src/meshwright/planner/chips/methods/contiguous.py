@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from meshwright.planner.chips.constraints.repair import close_holes
 from meshwright.planner.chips.load import ReadColumns, load_of
 from meshwright.planner.chips.problem import ChipProblem, weights_by_op
-from meshwright.planner.chips.repair import close_holes
 from meshwright.search.arrays import Floats, Ints
 from meshwright.search.compiled import compiled
 
@@ -50,9 +50,7 @@ def best_cut(problem: ChipProblem, order: Ints | None = None) -> Ints | None:
 
 @compiled
 def _crossings(c: ReadColumns, place: Ints, bytes_per_s: float) -> tuple[Floats, Ints]:
-    """For a cut before each place: seconds to send what crosses it, and the last place
-    that reads it.
-    """
+    """For a cut before each place: seconds of what crosses it, and its last reader."""
     n = len(place)
     seconds, last = np.zeros(n + 1), np.zeros(n + 1, np.int64)
     for u in range(n):
