@@ -29,8 +29,8 @@ def best_cut(problem: ChipProblem, order: Ints | None = None) -> Ints | None:
         order = np.arange(graph.num_ops)
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
-    crossing_s, last_read = _crossings(columns, place, module.link_bytes_per_s)
-    crossing_s += module.latency_s * (crossing_s > 0)
+    link = module.link_bytes_per_s, module.latency_s
+    crossing_s, last_read = _crossings(columns, place, *link)
     sums = np.concatenate([[0.0], np.cumsum(graph.seconds[order])])
     held = np.concatenate([[0.0], np.cumsum(weights_by_op(graph)[order])])
     allowed = float(module.memory_bytes)
@@ -49,7 +49,9 @@ def best_cut(problem: ChipProblem, order: Ints | None = None) -> Ints | None:
 
 
 @compiled
-def _crossings(c: ReadColumns, place: Ints, bytes_per_s: float) -> tuple[Floats, Ints]:
+def _crossings(
+    c: ReadColumns, place: Ints, bytes_per_s: float, latency_s: float
+) -> tuple[Floats, Ints]:
     """For a cut before each place: seconds of what crosses it, and its last reader."""
     n = len(place)
     seconds, last = np.zeros(n + 1), np.zeros(n + 1, np.int64)
@@ -58,7 +60,7 @@ def _crossings(c: ReadColumns, place: Ints, bytes_per_s: float) -> tuple[Floats,
             end = place[u]
             for e in range(c.reader_at[v], c.reader_at[v + 1]):
                 end = max(end, place[c.readers[e]])
-            sent_s = c.value_bytes[v] / bytes_per_s
+            sent_s = c.value_bytes[v] / bytes_per_s + latency_s
             for cut in range(place[u] + 1, end + 1):
                 seconds[cut] += sent_s
                 last[cut] = max(last[cut], end)
@@ -76,18 +78,19 @@ def _cut(
 ) -> Ints:
     """The stage of each place; -1 if no cut fits.
 
-    best[k, q]: least bottleneck of the first q places in k + 1 stages.
+    best[k, q]: least bottleneck of the first q places in k + 1 stages. before: the last
+    cut of it.
     """
     n = len(sums) - 1
     best = np.full((most_stages, n + 1), np.inf)
     before = np.zeros((most_stages, n + 1), np.int64)
     for q in range(1, n + 1):
-        if held[q] - held[0] <= allowed:
+        if held[q] <= allowed:
             best[0, q] = sums[q]
     for k in range(1, most_stages):
         for p in range(1, n):
             so_far = max(best[k - 1, p], crossing_s[p])
-            if so_far >= best[:, n].min():
+            if so_far >= best[:k, n].min():
                 continue
             for q in range(max(p, last_read[p]) + 1, n + 1):
                 stage_s = sums[q] - sums[p]
@@ -97,6 +100,13 @@ def _cut(
                 if found < best[k, q]:
                     best[k, q] = found
                     before[k, q] = p
+    return _stages(best, before)
+
+
+@compiled
+def _stages(best: Floats, before: Ints) -> Ints:
+    """The stage of each place in the best cut of all; -1 if there is none."""
+    n = best.shape[1] - 1
     stages = np.full(n, -1, np.int64)
     k = int(best[:, n].argmin())
     if best[k, n] == np.inf:
