@@ -27,7 +27,7 @@ from meshwright.planner.chips.methods.contiguous import best_cut
 from meshwright.planner.chips.methods.exact import solve_exactly
 from meshwright.planner.chips.methods.moves import anneal, random_start
 from meshwright.planner.chips.methods.policy import fine_tune, propose
-from meshwright.planner.chips.problem import ChipProblem
+from meshwright.planner.chips.problem.chip_problem import ChipProblem
 from meshwright.predict.learned.chip_policy import (
     ChipPolicy,
     PolicyTrainer,

@@ -7,10 +7,10 @@ import pytest
 
 import meshwright as mw
 from meshwright.errors import ChipsError
-from meshwright.planner.chips.chip_module import ChipModule
 from meshwright.planner.chips.chip_partition import ChipPartition
 from meshwright.planner.chips.constraints.checker import violations
 from meshwright.planner.chips.graph.chip_graph import ChipEdge, ChipGraph, ChipOp
+from meshwright.planner.chips.problem.chip_module import ChipModule
 from meshwright.planner.chips.solve import partition_graph
 from meshwright.program.capture import capture
 

@@ -9,12 +9,12 @@ from typing import Any
 
 from meshwright.errors import ChipsError
 from meshwright.machine import Machine
-from meshwright.planner.chips.chip_module import module_machine, module_of
 from meshwright.planner.chips.chip_partition import ChipPartition
 from meshwright.planner.chips.graph.chip_graph import ChipGraph
 from meshwright.planner.chips.graph.program_graph import program_graph
 from meshwright.planner.chips.methods.policy import propose
-from meshwright.planner.chips.problem import ChipProblem
+from meshwright.planner.chips.problem.chip_module import module_machine, module_of
+from meshwright.planner.chips.problem.chip_problem import ChipProblem
 from meshwright.planner.chips.solve import OnChipProgress, partition_graph
 from meshwright.predict.learned.chip_policy import shipped_policy
 from meshwright.program.capture import capture

@@ -11,8 +11,8 @@ from meshwright.app.output.progress import show_progress
 from meshwright.cli.arguments.options import AsJson, TargetText
 from meshwright.cli.arguments.target import find_target
 from meshwright.errors import ChipsError
-from meshwright.planner.chips.chip_module import module_machine
 from meshwright.planner.chips.chip_partition import ChipPartition
+from meshwright.planner.chips.problem.chip_module import module_machine
 from meshwright.planner.chips.solve import ChipProgress
 
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 import numpy as np
 from hypothesis import strategies as st
 
-from meshwright.planner.chips.chip_module import ChipModule
 from meshwright.planner.chips.constraints.checker import violations
 from meshwright.planner.chips.graph.chip_graph import ChipEdge, ChipGraph, ChipOp
-from meshwright.planner.chips.problem import ChipProblem
+from meshwright.planner.chips.problem.chip_module import ChipModule
+from meshwright.planner.chips.problem.chip_problem import ChipProblem
 from meshwright.search.arrays import Ints
 
 ROOMY = 1e9

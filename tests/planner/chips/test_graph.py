@@ -3,10 +3,14 @@
 import pytest
 
 from meshwright.errors import ChipsError
-from meshwright.planner.chips.chip_module import ChipModule, module_machine, module_of
 from meshwright.planner.chips.graph.chip_graph import ChipEdge, ChipGraph, ChipOp
 from meshwright.planner.chips.graph.skips import skips_of
-from meshwright.planner.chips.problem import ChipProblem
+from meshwright.planner.chips.problem.chip_module import (
+    ChipModule,
+    module_machine,
+    module_of,
+)
+from meshwright.planner.chips.problem.chip_problem import ChipProblem
 from tests.planner.chips.graphs import chain, module, residual
 
 

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from meshwright.planner.chips.chip_module import ChipModule
 from meshwright.planner.chips.constraints.checker import violations
 from meshwright.planner.chips.graph.chip_graph import ChipEdge, ChipGraph, ChipOp
 from meshwright.planner.chips.methods.contiguous import best_cut
 from meshwright.planner.chips.methods.exact import solve_exactly
 from meshwright.planner.chips.methods.moves import anneal, random_start
 from meshwright.planner.chips.methods.policy import fine_tune, policy_inputs, propose
-from meshwright.planner.chips.problem import ChipProblem
+from meshwright.planner.chips.problem.chip_module import ChipModule
+from meshwright.planner.chips.problem.chip_problem import ChipProblem
 from meshwright.predict.learned.chip_policy import ChipPolicy, PolicyTrainer
 from meshwright.search import Budget
 from tests.planner.chips.graphs import (

@@ -14,11 +14,11 @@ import numpy as np
 
 from meshwright.errors import ChipsError
 from meshwright.machine.memory_size import show_bytes
-from meshwright.planner.chips.chip_module import ChipModule
 from meshwright.planner.chips.constraints.checker import violations
 from meshwright.planner.chips.graph.chip_graph import ChipGraph
-from meshwright.planner.chips.load import ChipLoad, load_of, read_columns
 from meshwright.planner.chips.picture import draw_page, draw_svg
+from meshwright.planner.chips.problem.chip_module import ChipModule
+from meshwright.planner.chips.problem.load import ChipLoad, load_of, read_columns
 from meshwright.search.arrays import Ints
 
 

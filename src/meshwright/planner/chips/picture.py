@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from meshwright.planner.chips.chip_module import ChipModule
-from meshwright.planner.chips.load import ChipLoad
+from meshwright.planner.chips.problem.chip_module import ChipModule
+from meshwright.planner.chips.problem.load import ChipLoad
 
 _WIDTH, _HEIGHT, _GAP, _MARGIN = 1000.0, 220.0, 40.0, 14.0
 _PAGE = """<!doctype html>

@@ -12,13 +12,13 @@ from itertools import islice
 import numpy as np
 
 from meshwright.errors import ChipsError
-from meshwright.planner.chips.chip_module import ChipModule
 from meshwright.planner.chips.chip_partition import ChipPartition
 from meshwright.planner.chips.graph.chip_graph import ChipEdge, ChipGraph, ChipOp
 from meshwright.planner.chips.methods.contiguous import best_cut
 from meshwright.planner.chips.methods.exact import solve_exactly
 from meshwright.planner.chips.methods.moves import anneal
-from meshwright.planner.chips.problem import ChipProblem
+from meshwright.planner.chips.problem.chip_module import ChipModule
+from meshwright.planner.chips.problem.chip_problem import ChipProblem
 from meshwright.search import Budget
 from meshwright.search.arrays import Ints
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from meshwright.planner.chips.constraints.repair import close_holes
-from meshwright.planner.chips.load import ReadColumns, load_of
-from meshwright.planner.chips.problem import ChipProblem, weights_by_op
+from meshwright.planner.chips.problem.chip_problem import ChipProblem, weights_by_op
+from meshwright.planner.chips.problem.load import ReadColumns, load_of
 from meshwright.search.arrays import Floats, Ints
 from meshwright.search.compiled import compiled
 

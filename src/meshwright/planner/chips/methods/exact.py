@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from ortools.sat.python import cp_model
 
-from meshwright.planner.chips.problem import ChipProblem
+from meshwright.planner.chips.problem.chip_problem import ChipProblem
 from meshwright.search.arrays import Ints
 
 _STEPS = 1_000_000

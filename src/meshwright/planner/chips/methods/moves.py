@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from meshwright.planner.chips.problem import ChipProblem
+from meshwright.planner.chips.problem.chip_problem import ChipProblem
 from meshwright.search import Annealing, Budget, Result, search
 from meshwright.search.arrays import Ints
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from meshwright.planner.chips.problem import ChipProblem
+from meshwright.planner.chips.problem.chip_problem import ChipProblem
 from meshwright.predict.learned.chip_policy import (
     ChipPolicy,
     Experience,
@@ -26,9 +26,6 @@ ROUND = 10
 
 _MOVES = 3.0
 """Ops that the policy's prior moves each way in a proposal, in the mean."""
-
-_WORST = -1.0
-"""Reward of a proposal that fits no memory or is far worse than its draft."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,12 +94,16 @@ def _moved(problem: ChipProblem, draft: Ints, moves: Ints) -> Ints:
 
 
 def _reward(cost: float, draft_cost: float) -> float:
-    """Log of how many times faster a proposal is than its draft, but not below -1."""
+    """Log of how many times faster a proposal is than its draft; 0 if it is slower.
+
+    A search keeps the best, so that slow proposals cost it nothing. With rewards below 0
+    for them, the policy learns within 200 steps to move nothing.
+    """
     if not np.isfinite(cost):
-        return _WORST
-    if not np.isfinite(draft_cost):
-        return 1.0
-    return max(float(np.log(draft_cost / cost)), _WORST)
+        return 0.0
+    return (
+        max(float(np.log(draft_cost / cost)), 0.0) if np.isfinite(draft_cost) else 1.0
+    )
 
 
 def policy_inputs(problem: ChipProblem, draft: Ints) -> PolicyInputs:

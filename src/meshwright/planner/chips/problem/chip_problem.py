@@ -7,11 +7,11 @@ from functools import cached_property
 import numpy as np
 
 from meshwright.errors import ChipsError
-from meshwright.planner.chips.chip_module import ChipModule
 from meshwright.planner.chips.constraints.repair import ChipSolver
 from meshwright.planner.chips.graph.chip_graph import ChipGraph
 from meshwright.planner.chips.graph.skips import relative_seconds, skips_of
-from meshwright.planner.chips.load import ChipLoad, load_of, read_columns
+from meshwright.planner.chips.problem.chip_module import ChipModule
+from meshwright.planner.chips.problem.load import ChipLoad, load_of, read_columns
 from meshwright.search.arrays import Floats, Ints
 
 

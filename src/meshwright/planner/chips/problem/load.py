@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.planner.chips.chip_module import ChipModule
 from meshwright.planner.chips.graph.chip_graph import ChipGraph
+from meshwright.planner.chips.problem.chip_module import ChipModule
 from meshwright.search.arrays import Bools, Floats, Ints, starts_of
 from meshwright.search.compiled import compiled
 
