@@ -41,7 +41,7 @@ def test_branches_on_chips_that_do_not_meet_may_skip_a_chip():
     assert not list(violations(graph, np.array([0, 1, 2, 3]), 4))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(random_graphs(), st.integers(1, 6), st.integers(0, 99))
 def test_every_sample_and_every_repair_is_valid(graph, chips, seed):
     rng = np.random.default_rng(seed)
@@ -54,7 +54,7 @@ def test_every_sample_and_every_repair_is_valid(graph, chips, seed):
         assert not list(violations(graph, answer, chips))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(random_graphs(most_ops=5))
 def test_propagation_rules_out_no_valid_partition(graph):
     solver = ChipSolver(graph, 3)

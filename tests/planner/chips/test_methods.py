@@ -67,7 +67,7 @@ def test_the_best_cut_of_a_chain_is_the_best_partition(chips):
     assert found.load(chosen).bottleneck_s == best
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(random_graphs())
 def test_best_cuts_are_valid_and_not_below_the_bound(graph):
     found = problem(graph, 4)

@@ -35,7 +35,8 @@ def test_a_loop_over_layers_is_the_graph_of_the_layers_written_out():
     loop, plain = graph_of(looped, *args), graph_of(written_out, *args)
     assert kinds(loop) == kinds(plain) == ["dot_general", "tanh"] * 3
     assert loop.edges.tolist() == plain.edges.tolist()
-    assert loop.weight_bytes[loop.weight_reads[:, 0]].tolist() == [64 * 64 * 4] * 3
+    read = loop.weight_bytes[loop.weight_reads[:, 0]].tolist()
+    assert read == [8 * 64 * 4, *[64 * 64 * 4] * 3]  # the input, then each layer's weights
     assert loop.value_bytes.tolist() == [8 * 64 * 4] * 6
 
 
@@ -83,7 +84,8 @@ def test_what_depends_on_weights_alone_is_made_once_and_stays():
 
     graph = graph_of(fn, jnp.ones((64, 32)), jnp.ones((8, 32), jnp.bfloat16))
     assert kinds(graph) == ["dot_general"]
-    assert graph.weight_bytes[graph.weight_reads[:, 0]].tolist() == [64 * 32 * 2]
+    read = graph.weight_bytes[graph.weight_reads[:, 0]].tolist()
+    assert read == [8 * 32 * 2, 64 * 32 * 2]  # the input, and the converted weights
 
 
 def test_a_loop_without_layers_and_a_branch_are_one_op_each():
