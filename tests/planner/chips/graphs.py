@@ -12,7 +12,7 @@ from meshwright.planner.chips.problem.chip_module import ChipModule
 from meshwright.planner.chips.problem.chip_problem import ChipProblem
 from meshwright.search.arrays import Ints
 
-ROOMY = 1e9
+ROOMY = 1e12
 """Bytes of a memory that never binds."""
 
 

@@ -36,7 +36,10 @@ def test_a_loop_over_layers_is_the_graph_of_the_layers_written_out():
     assert kinds(loop) == kinds(plain) == ["dot_general", "tanh"] * 3
     assert loop.edges.tolist() == plain.edges.tolist()
     read = loop.weight_bytes[loop.weight_reads[:, 0]].tolist()
-    assert read == [8 * 64 * 4, *[64 * 64 * 4] * 3]  # the input, then each layer's weights
+    assert read == [
+        8 * 64 * 4,
+        *[64 * 64 * 4] * 3,
+    ]  # the input, then each layer's weights
     assert loop.value_bytes.tolist() == [8 * 64 * 4] * 6
 
 

@@ -52,7 +52,7 @@ def best_cut(problem: ChipProblem, order: Ints | None = None) -> Ints | None:
 def _crossings(
     c: ReadColumns, place: Ints, bytes_per_s: float, latency_s: float
 ) -> tuple[Floats, Ints]:
-    """For a cut before each place: seconds of what crosses it, and its last reader."""
+    """Seconds to send what crosses a cut before each place, and its last reader."""
     n = len(place)
     seconds, last = np.zeros(n + 1), np.zeros(n + 1, np.int64)
     for u in range(n):

@@ -60,7 +60,7 @@ def propose(
 def fine_tune(
     problem: ChipProblem, trainer: PolicyTrainer, draft: Ints, seed: int
 ) -> Iterator[Ints]:
-    """As `propose`, with a policy that learns from each round."""
+    """Valid partitions without end, of a policy that learns from each round."""
     for chips, made in _proposals(problem, trainer, draft, seed):
         yield chips
         if chips is made.chips[-1]:

@@ -19,7 +19,7 @@ NUM_MOVES = 3
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PolicyInputs:
-    """What the policy sees of a partition of N ops.
+    """Features and edges of the N ops of a partition.
 
     features: [N, 18], about 0 to 1. prior: [N, 3], log probabilities of the moves before
     training, not normalised. edges: [E, 2], source and target of each edge.
