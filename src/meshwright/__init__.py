@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from meshwright.app import nnx
     from meshwright.app.autoplan import autoplan
     from meshwright.app.check.report import CheckReport
+    from meshwright.app.chips import partition_chips
     from meshwright.app.cluster import cluster
     from meshwright.app.deploy import deploy
     from meshwright.app.explain.diff import diff
@@ -104,6 +105,7 @@ __all__ = [
     "nnx",
     "overlap",
     "partition",
+    "partition_chips",
     "pin",
     "pipeline",
     "placements",
@@ -123,6 +125,7 @@ __all__ = [
 _HOMES = {
     "app.autoplan": ("autoplan",),
     "app.check.report": ("CheckReport",),
+    "app.chips": ("partition_chips",),
     "app.cluster": ("cluster",),
     "app.deploy": ("deploy",),
     "app.explain.diff": ("diff",),

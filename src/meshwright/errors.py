@@ -111,3 +111,5 @@ class AutodiffError(MeshwrightError):
 
 class SparseError(MeshwrightError):
     """The program, or a format, is none that the sparse compiler can express."""
+class ChipsError(MeshwrightError):
+    """The graph does not fit the chips of a module, or either of them is malformed."""

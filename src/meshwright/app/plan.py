@@ -35,6 +35,7 @@ from meshwright.machine import Machine, Mesh, load_machine
 from meshwright.partitioner.tactics import ByLevels, Tactic, by_levels
 from meshwright.predict.energy import Location, find_location
 from meshwright.predict.estimate import estimate
+from meshwright.predict.exact_offsets import ExactOffsets, exact_offsets
 from meshwright.predict.figures import make_figures
 from meshwright.predict.levels_that_gain import levels_that_gain
 from meshwright.program.capture.arguments import Names, Numbers
@@ -99,6 +100,20 @@ class Plan(PlanRecord):
         simulated = estimate(self.decided, machine, donate_state)
         figures = make_figures(self.decided, simulated, where)
         return dataclasses.replace(self, figures=figures, estimate=simulated)
+
+    def offsets(self, seconds: float = 10.0, seed: int = 0) -> ExactOffsets:
+        """Exact offsets of a device's buffers, searched for `seconds`, and their gain.
+
+        They say whether a step that exceeds the memory by the compiler's own packing
+        fits by a better one. `to_csv` has them for runtimes that take offsets. Raises
+        `PlanError` for a plan without an estimate.
+        """
+        simulated = estimate_of(self)
+        if self.decided is None:
+            raise PlanError(
+                "a plan read from JSON has no program whose buffers to place"
+            )
+        return exact_offsets(self.decided, simulated, seconds, seed)
 
     def placed_mesh(self, devices: Sequence[Any]) -> Mesh:
         """The plan's mesh over devices, ordered as the figures' placement says.

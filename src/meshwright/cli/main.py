@@ -68,6 +68,10 @@ COMMANDS = {
         "Solvers (search)",
         "Place buffers in a memory so that those live together do not overlap.",
     ),
+    "chips": (
+        "Solvers (search)",
+        "Place the ops of a program on the chips of a multi-chip module.",
+    ),
     "iopddl": (
         "Solvers (search)",
         "Solve a problem of the ASPLOS 2025 contest on intra-operator parallelism.",

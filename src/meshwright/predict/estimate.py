@@ -23,7 +23,7 @@ from meshwright.predict.compilers.targets import compiler_of
 from meshwright.predict.energy import Location, co2e_g, energy_j, rent_usd
 from meshwright.predict.links.best_placement import best_placement
 from meshwright.predict.links.pause import num_groups, waiting_s
-from meshwright.predict.memory.buffer_assignment import memory_of
+from meshwright.predict.memory.buffer_assignment import Heap, heap_of, memory_of
 from meshwright.predict.memory.layout_compression import compressed
 from meshwright.predict.memory.memory_curve import MemoryCurve
 from meshwright.predict.roofline.work import program_work
@@ -172,6 +172,15 @@ def estimate(
         donated,
         placement,
     )
+
+
+def heap_of_step(decided: Decided, estimated: Estimate) -> Heap:
+    """The heap of a simulated step, with the live range of each buffer."""
+    machine = estimated.machine
+    compiler, tile = compiler_of(machine), machine.chip.tile
+    compilation = _compiled(decided.lowered, compiler, tile)
+    aliases = _aliases(decided.captured, compilation.program, estimated.donated)
+    return heap_of(compilation, aliases, estimated.layouts)[0]
 
 
 def _placements(

@@ -6,6 +6,8 @@ are in `Fusion.overwrites`, which `xla/instruction_fusion.py` fills by the compi
 policy (`aliased_operands` in `tpu/pipeline.py`).
 """
 
+from __future__ import annotations
+
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -35,6 +37,9 @@ from meshwright.program.analysis.live_ranges import (
 )
 from meshwright.program.ir import Atom, Value
 
+type OwnedInterval = tuple[BufferInterval, tuple[Value, ...]]
+"""A buffer's size and live range, and the values that are in it at its end."""
+
 
 def memory_of(
     compilation: Compilation,
@@ -49,6 +54,24 @@ def memory_of(
     """
     program, policy = compilation.program, compilation.compiler.buffers
     layouts = layouts or compilation.layouts
+    heap, memory = heap_of(compilation, aliases, layouts)
+    memory = heap.with_fragmentation(memory)
+    fixed = {*program.inputs, *program.constants}
+    together = multi_output_writes(compilation.kernels)
+    tables = (len(program.inputs) + len(together)) * policy.alignment_bytes
+    copies = [v for o, v in enumerate(stored_outputs(program)) if o not in aliases]
+    copied = sum(layouts.size(v) for v in copies if isinstance(v, Value) and v in fixed)
+    return replace(memory, extra_bytes=tables + copied)
+
+
+def heap_of(
+    compilation: Compilation, aliases: Mapping[int, int], layouts: Layouts
+) -> tuple[Heap, MemoryCurve]:
+    """The heap of a device program, and the memory of a run without fragmentation.
+
+    aliases, layouts: as in `memory_of`.
+    """
+    program, policy = compilation.program, compilation.compiler.buffers
     fixed = dict.fromkeys((*program.inputs, *program.constants))
     outputs = policy.outputs(program)
     donated = {
@@ -56,14 +79,9 @@ def memory_of(
         for o, i in aliases.items()
         if outputs[o] is not program.inputs[i]
     }
-    together = multi_output_writes(compilation.kernels)
-    shared = frozenset(chain(*together))
+    shared = frozenset(chain(*multi_output_writes(compilation.kernels)))
     heap = Heap(layouts, compilation.fusions, outputs, policy, shared)
-    memory = heap.with_fragmentation(heap.assign(fixed, (), donated))
-    tables = (len(program.inputs) + len(together)) * policy.alignment_bytes
-    copies = [v for o, v in enumerate(stored_outputs(program)) if o not in aliases]
-    copied = sum(layouts.size(v) for v in copies if isinstance(v, Value) and v in fixed)
-    return replace(memory, extra_bytes=tables + copied)
+    return heap, heap.assign(fixed, (), donated)
 
 
 class Heap:
@@ -240,26 +258,27 @@ class Heap:
         overwritten = frozenset(self.overwritten)
         return MemoryCurve(tuple(curve), peak, tuple(ordered), overwritten)
 
-    def _in_time(self, clock: int = 0) -> tuple[list[BufferInterval], int]:
-        """Intervals, with those of bodies, and the step after the last.
+    def in_time(self, clock: int = 0) -> tuple[list[OwnedInterval], int]:
+        """Intervals with their values, those of bodies too, and the step after the last.
 
         Steps are counted from `clock` on; those of bodies lie within their loop's.
         """
+        own = list(zip(self.intervals, self.owners, strict=True))
         if not self.bodies and not clock:
-            return self.intervals, len(self.fusions) + 1
-        found: list[BufferInterval] = []
+            return own, len(self.fusions) + 1
+        found: list[OwnedInterval] = []
         first: list[int] = []
         last: list[int] = []
         for index in range(len(self.fusions) + 1):
             first.append(clock)
             for body in self.bodies.get(index, ()):
-                inside, clock = body._in_time(clock)
+                inside, clock = body.in_time(clock)
                 found += inside
             last.append(clock)
             clock += 1
         found += [
-            BufferInterval(interval.size, first[interval.start], last[interval.end])
-            for number, interval in enumerate(self.intervals)
+            (BufferInterval(each.size, first[each.start], last[each.end]), values)
+            for number, (each, values) in enumerate(own)
             if number not in self.body_totals
         ]
         return found, clock
@@ -267,9 +286,9 @@ class Heap:
     def _packed_bytes(self) -> int:
         if self.policy.heap is HeapOrder.BY_TIME:
             step = self.policy.alignment_bytes or 1
-            intervals, _ = self._in_time()
+            owned, _ = self.in_time()
             return packed_in_time(
-                [BufferInterval(-(-s // step) * step, a, b) for s, a, b in intervals]
+                [BufferInterval(-(-s // step) * step, a, b) for (s, a, b), _ in owned]
             )
         if self.policy.heap is HeapOrder.BEST_FIT:
             return packed_bytes(self.intervals)

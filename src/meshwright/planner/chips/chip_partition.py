@@ -1,0 +1,184 @@
+"""The answer to a partition problem: chips by op, throughput, bottleneck, memory."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from io import StringIO
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from meshwright.errors import ChipsError
+from meshwright.machine.memory_size import show_bytes
+from meshwright.planner.chips.constraints.checker import violations
+from meshwright.planner.chips.graph.chip_graph import ChipGraph
+from meshwright.planner.chips.picture import draw_page, draw_svg
+from meshwright.planner.chips.problem.chip_module import ChipModule
+from meshwright.planner.chips.problem.load import ChipLoad, load_of, read_columns
+from meshwright.search.arrays import Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChipPartition:
+    """Ops of a graph on the chips of a module, checked against all constraints.
+
+    chips: the chip of each op, in the order of the graph.
+    bound_s: no partition has a bottleneck of fewer seconds. is_optimal: whether the
+    search proved that none has a shorter one. found_by: the method that found it.
+    evaluations: partitions that were priced. load: follows from the rest.
+    """
+
+    graph: ChipGraph = field(repr=False)
+    module: ChipModule
+    chips: tuple[int, ...] = field(repr=False)
+    bound_s: float
+    is_optimal: bool
+    found_by: str
+    evaluations: int
+    seconds: float
+    load: ChipLoad = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        chips: Ints = np.array(self.chips, np.int64)
+        for fault in violations(self.graph, chips, self.module.num_chips):
+            raise ChipsError(f"this is no valid partition: {fault}")
+        load = load_of(read_columns(self.graph), self.module, chips)
+        if not load.fits:
+            raise ChipsError(
+                f"chip {int(load.memory_bytes.argmax())} needs {load.memory_bytes.max()} "
+                f"bytes and has {self.module.memory_bytes:.0f}"
+            )
+        object.__setattr__(self, "load", load)
+
+    @property
+    def bottleneck_s(self) -> float:
+        """Seconds between two results of the full pipeline."""
+        return self.load.bottleneck_s
+
+    @property
+    def throughput(self) -> float:
+        """Results per second of the full pipeline; infinite for a program without work."""
+        return 1 / self.bottleneck_s if self.bottleneck_s else np.inf
+
+    @property
+    def num_used(self) -> int:
+        """The number of chips in use."""
+        return max(self.chips) + 1
+
+    @property
+    def bottleneck(self) -> str:
+        """The busiest chip or link, in words."""
+        chip, link = self.load.chip_s, self.load.link_s
+        if chip.max() >= link.max(initial=0.0):
+            return f"chip {int(chip.argmax())}"
+        return f"the link from chip {int(link.argmax())} to {int(link.argmax()) + 1}"
+
+    @property
+    def by_op(self) -> tuple[tuple[str, int], ...]:
+        """Each op's name and chip, in topological order."""
+        return tuple(zip(self.graph.names, self.chips, strict=True))
+
+    def __str__(self) -> str:
+        graph, load = self.graph, self.load
+        count = Counter(self.chips)
+        edge = (
+            "optimal" if self.is_optimal else f"at most {self._gap():.1%} from optimal"
+        )
+        largest = int(load.memory_bytes.argmax())
+        lines = [
+            f"module      {self.module.name}, {self.module.num_chips} chips of "
+            f"{show_bytes(int(self.module.memory_bytes))}",
+            f"program     {graph.num_ops} ops, {graph.seconds.sum():.3e} s on one chip",
+            f"throughput  {self.throughput:.6g} per second, "
+            f"{graph.seconds.sum() * self.throughput:.2f} times one chip ({edge})",
+            f"bottleneck  {self.bottleneck}, {self.bottleneck_s:.3e} s",
+            f"chips used  {self.num_used}, with {min(count.values())} to "
+            f"{max(count.values())} ops each",
+            f"links       busiest {load.link_s.max(initial=0.0):.3e} s",
+            f"memory      {show_bytes(int(load.memory_bytes.max()))} on chip {largest}, "
+            "the most of all",
+            f"found by    {self.found_by}, {self.evaluations} partitions priced in "
+            f"{self.seconds:.1f} s",
+        ]
+        return "\n".join(lines)
+
+    def _gap(self) -> float:
+        return self.bottleneck_s / self.bound_s - 1 if self.bound_s else 0.0
+
+    def to_csv(self) -> str:
+        """A table: op, its seconds, its chip."""
+        text = StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(["op", "seconds", "chip"])
+        seconds = self.graph.seconds.tolist()
+        writer.writerows(zip(self.graph.names, seconds, self.chips, strict=True))
+        return text.getvalue()
+
+    def to_json(self) -> str:
+        """The answer as JSON, which `from_json` reads; figures by chip are for readers."""
+        graph = {
+            name: list(getattr(self.graph, name))
+            if name == "names"
+            else getattr(self.graph, name).tolist()
+            for name in ChipGraph.__dataclass_fields__
+        }
+        own = {name: getattr(self, name) for name in _OWN}
+        figures = {
+            "throughput": self.throughput,
+            "bottleneck": self.bottleneck,
+            "bottleneck_s": self.bottleneck_s,
+            "chip_s": self.load.chip_s.tolist(),
+            "link_s": self.load.link_s.tolist(),
+            "memory_bytes": self.load.memory_bytes.tolist(),
+        }
+        module = asdict(self.module)
+        return json.dumps(
+            {**own, **figures, "module": module, "graph": graph}, indent=1
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """The answer that `to_json` wrote; the partition is checked again."""
+        try:
+            fields: dict[str, Any] = json.loads(text)
+            graph: dict[str, Any] = fields["graph"]
+            floats = {"seconds": np.array(graph.pop("seconds"), np.float64)}
+            names = tuple(graph.pop("names"))
+            pairs = {
+                key: np.array(graph.pop(key), np.int64).reshape(-1, 2)
+                for key in ("reads", "weight_reads")
+            }
+            rest = {key: np.array(rows, np.int64) for key, rows in graph.items()}
+            own = {name: fields[name] for name in _OWN}
+            own["chips"] = tuple(own["chips"])
+            module = ChipModule(**fields["module"])
+            return cls(
+                graph=ChipGraph(names, **floats, **pairs, **rest), module=module, **own
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ChipsError(f"this is no saved partition: {error!r}") from None
+
+    def svg(self) -> str:
+        """A picture: seconds and memory of each chip, and seconds of the links."""
+        return draw_svg(self.load, self.module)
+
+    def report(self, path: str | Path) -> Path:
+        """Write a page with the figures, the picture and the ops of each chip; its path."""
+        file = Path(path)
+        file.write_text(self._page(), encoding="utf-8")
+        return file
+
+    def _repr_html_(self) -> str:
+        return self._page()
+
+    def _page(self) -> str:
+        return draw_page(str(self), self.svg(), self.by_op)
+
+
+_OWN = (
+    "chips", "bound_s", "is_optimal", "found_by", "evaluations", "seconds"
+)  # fmt: skip

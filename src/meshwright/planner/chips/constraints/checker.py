@@ -1,0 +1,55 @@
+"""The static constraints of a partition, and an independent checker of them.
+
+With chips f(u) of the ops u:
+
+- acyclic flow: f(u) <= f(v) for each edge (u, v);
+- no skipped chips: the chips in use are 0, 1, ..., without a hole;
+- triangle dependency: where an edge leads from chip a to another chip b, no longer path
+  of chips leads from a to b.
+
+Memory is the dynamic constraint: it is known once a partition is complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from meshwright.planner.chips.graph.chip_graph import ChipGraph
+from meshwright.search.arrays import Ints
+
+
+def violations(graph: ChipGraph, chips: Ints, num_chips: int) -> Iterator[str]:
+    """Sentences that say which static constraints a partition breaks; none if valid."""
+    if len(chips) != graph.num_ops or chips.min() < 0 or chips.max() >= num_chips:
+        yield f"wanted {graph.num_ops} chips from 0 to {num_chips - 1}"
+        return
+    used = set(chips.tolist())
+    skipped = sorted(set(range(max(used) + 1)) - used)
+    if skipped:
+        yield f"chip {skipped[0]} is skipped"
+    crossing = {(int(chips[u]), int(chips[v])) for u, v in graph.edges}
+    crossing = {(a, b) for a, b in crossing if a != b}
+    for a, b in sorted(crossing):
+        if a > b:
+            yield f"data flows backwards, from chip {a} to chip {b}"
+            return
+    longest = _longest_paths(crossing, num_chips)
+    for a, b in sorted(crossing):
+        if longest[a, b] > 1:
+            yield (
+                f"an edge leads from chip {a} to chip {b}, and a path of {longest[a, b]} "
+                "edges, too"
+            )
+
+
+def _longest_paths(crossing: set[tuple[int, int]], num_chips: int) -> Ints:
+    """Number of edges of the longest path between two chips; 0 if there is none."""
+    longest = np.zeros((num_chips, num_chips), np.int64)
+    for a in reversed(range(num_chips)):
+        for b in sorted(b for x, b in crossing if x == a):
+            longest[a, b] = max(longest[a, b], 1)
+            onward = longest[b] > 0
+            longest[a, onward] = np.maximum(longest[a, onward], longest[b, onward] + 1)
+    return longest

@@ -1,0 +1,159 @@
+"""Proposals of the policy: all ops move at once, and the solver repairs the result.
+
+From a valid partition, the draft, the policy gives each op the probabilities of going
+one chip down, staying, or going one chip up. Proposals are drawn, repaired and priced in
+rounds; the best so far is the draft of the next round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from meshwright.planner.chips.problem.chip_problem import ChipProblem
+from meshwright.predict.learned.chip_policy import (
+    ChipPolicy,
+    Experience,
+    PolicyInputs,
+    PolicyTrainer,
+)
+from meshwright.search.arrays import Floats, Ints
+
+ROUND = 10
+"""Proposals of a round."""
+
+_MOVES = 3.0
+"""Ops that the policy's prior moves each way in a proposal, in the mean."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Round:
+    """Proposals from one draft after their repair, their costs, and what they earned."""
+
+    chips: tuple[Ints, ...]
+    costs: tuple[float, ...]
+    experience: Experience
+
+
+def play_round(
+    problem: ChipProblem, policy: ChipPolicy, draft: Ints, rng: np.random.Generator
+) -> Round:
+    """Proposals of the policy from a valid draft, repaired and priced."""
+    inputs = policy_inputs(problem, draft)
+    moves = _drawn(policy.move_probabilities(inputs), rng)
+    chips = tuple(_moved(problem, draft, each) for each in moves)
+    costs = tuple(problem.load(each).cost for each in chips)
+    draft_cost = problem.load(draft).cost
+    rewards = np.array([_reward(cost, draft_cost) for cost in costs])
+    return Round(chips, costs, Experience(inputs, moves, rewards))
+
+
+def propose(
+    problem: ChipProblem, policy: ChipPolicy, draft: Ints, seed: int
+) -> Iterator[Ints]:
+    """Valid partitions without end; the best so far is the draft of the next round."""
+    yield from (chips for chips, _ in _proposals(problem, policy, draft, seed))
+
+
+def fine_tune(
+    problem: ChipProblem, trainer: PolicyTrainer, draft: Ints, seed: int
+) -> Iterator[Ints]:
+    """Valid partitions without end, of a policy that learns from each round."""
+    for chips, made in _proposals(problem, trainer, draft, seed):
+        yield chips
+        if chips is made.chips[-1]:
+            trainer.learn([made.experience])
+
+
+def _proposals(
+    problem: ChipProblem, policy: ChipPolicy | PolicyTrainer, draft: Ints, seed: int
+) -> Iterator[tuple[Ints, Round]]:
+    rng = np.random.default_rng(seed)
+    cost = problem.load(draft).cost
+    while True:
+        now = policy.policy if isinstance(policy, PolicyTrainer) else policy
+        made = play_round(problem, now, draft, rng)
+        for chips, new in zip(made.chips, made.costs, strict=True):
+            yield chips, made
+            if new < cost:
+                draft, cost = chips, new
+
+
+def _drawn(odds: Floats, rng: np.random.Generator) -> Ints:
+    """Moves of a round [S, N]: 0 down, 1 stay, 2 up."""
+    draws = rng.random((ROUND, len(odds)))
+    return (draws > odds[:, 0]).astype(np.int64) + (draws > odds[:, :2].sum(axis=1))
+
+
+def _moved(problem: ChipProblem, draft: Ints, moves: Ints) -> Ints:
+    """The valid partition near a draft whose ops have moved."""
+    chips = np.clip(draft + moves - 1, 0, problem.module.num_chips - 1)
+    return problem.repaired(chips, draft)
+
+
+def _reward(cost: float, draft_cost: float) -> float:
+    """Log of how many times faster a proposal is than its draft; 0 if it is slower.
+
+    A search keeps the best, so that slow proposals cost it nothing. With rewards below 0
+    for them, the policy learns within 200 steps to move nothing.
+    """
+    if not np.isfinite(cost):
+        return 0.0
+    return (
+        max(float(np.log(draft_cost / cost)), 0.0) if np.isfinite(draft_cost) else 1.0
+    )
+
+
+def policy_inputs(problem: ChipProblem, draft: Ints) -> PolicyInputs:
+    """Features of the ops of a draft: their own, their chip's, and their neighbours'."""
+    graph, module = problem.graph, problem.module
+    load, edges = problem.load(draft), graph.edges
+    total, used = graph.seconds.sum() or 1.0, int(draft.max()) + 1
+    ideal = total / module.num_chips
+    above, below = problem.relatives_s
+    busy = np.concatenate([[0.0], load.chip_s, [0.0]]) / (load.bottleneck_s or 1.0)
+    link = np.concatenate([[0.0], load.link_s, [0.0]]) / (load.bottleneck_s or 1.0)
+    sent = np.bincount(graph.producers, graph.value_bytes, minlength=graph.num_ops) / (
+        module.link_bytes_per_s * ideal
+    )
+    crossing = draft[edges[:, 1]] - draft[edges[:, 0]]
+    ahead = np.bincount(edges[:, 0], crossing > 0, graph.num_ops)
+    behind = np.bincount(edges[:, 1], crossing > 0, graph.num_ops)
+    columns = [
+        np.log1p(graph.seconds / ideal),
+        above / total,
+        below / total,
+        np.cumsum(graph.seconds) / total,
+        draft / module.num_chips,
+        busy[draft],
+        busy[draft + 1],
+        busy[draft + 2],
+        busy[draft + 1] >= 1 - 1e-9,
+        link[draft],
+        link[draft + 1],
+        _share_within(graph.seconds, draft, module.num_chips),
+        np.minimum(ahead, 2) / 2,
+        np.minimum(behind, 2) / 2,
+        np.log1p(sent),
+        load.memory_bytes[draft] / module.memory_bytes,
+        np.full(graph.num_ops, module.num_chips / 36),
+        np.full(graph.num_ops, used / module.num_chips),
+    ]
+    features = np.stack(columns, axis=1).astype(np.float32)
+    share = graph.seconds / total
+    rate = np.log(_MOVES * share + 1e-2 / graph.num_ops)
+    prior = np.stack([rate, np.zeros_like(rate), rate], axis=1).astype(np.float32)
+    return PolicyInputs(features, prior, edges)
+
+
+def _share_within(seconds: Floats, chips: Ints, num_chips: int) -> Floats:
+    """Share of a chip's seconds that lie before the middle of each op, in graph order."""
+    order = np.argsort(chips, kind="stable")
+    sums = np.cumsum(seconds[order]) - seconds[order] / 2
+    whole = np.bincount(chips, seconds, num_chips)
+    before = np.concatenate([[0.0], np.cumsum(whole)])[chips[order]]
+    share = np.empty_like(sums)
+    share[order] = (sums - before) / np.maximum(whole[chips[order]], 1e-30)
+    return share

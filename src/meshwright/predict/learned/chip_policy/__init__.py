@@ -1,0 +1,22 @@
+"""A policy that changes a partition over chips: a graph network, trained by PPO.
+
+In: `PolicyInputs`, the ops of a partition as features and edges. Out: for each op the
+log probabilities of going one chip down, staying, and going one chip up. Begin reading
+at `inputs.py`, then `network.py`; `shipped.npz` is written by
+`benchmarks/train_chip_policy.py`.
+"""
+
+from meshwright.predict.learned.chip_policy.chip_policy import (
+    ChipPolicy,
+    shipped_policy,
+)
+from meshwright.predict.learned.chip_policy.inputs import PolicyInputs
+from meshwright.predict.learned.chip_policy.ppo import Experience, PolicyTrainer
+
+__all__ = [
+    "ChipPolicy",
+    "Experience",
+    "PolicyInputs",
+    "PolicyTrainer",
+    "shipped_policy",
+]

@@ -1,0 +1,84 @@
+"""A policy with its parameters, and the file that holds it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from meshwright.errors import LearnedError
+from meshwright.predict.learned.chip_policy.inputs import PolicyInputs
+from meshwright.predict.learned.chip_policy.network import (
+    init_policy,
+    move_log_probabilities,
+)
+from meshwright.predict.learned.graph_arrays import GraphArrays
+from meshwright.predict.learned.network import Params
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChipPolicy:
+    """Parameters of the network, and the state of Adam: count and both moments."""
+
+    params: Params
+    state: Any
+
+    @classmethod
+    def new(cls, seed: int) -> ChipPolicy:
+        """A policy before training, which follows its prior."""
+        params = init_policy(jax.random.key(seed))
+        zeros = jax.tree.map(jnp.zeros_like, params)
+        return cls(params, (jnp.zeros(()), zeros, zeros))
+
+    def move_probabilities(self, inputs: PolicyInputs) -> NDArray[np.float64]:
+        """Probabilities of going down, staying and going up, for each op [N, 3]."""
+        log_p = self.log_probabilities(*inputs.padded())
+        return np.exp(log_p.astype(np.float64))[: len(inputs.features)]
+
+    def log_probabilities(
+        self, graph: GraphArrays, prior: NDArray[np.float32]
+    ) -> NDArray[np.float32]:
+        """Log probabilities of the moves, of padded inputs [N, 3]."""
+        return np.asarray(_jitted(self.params, graph, prior))
+
+    def save(self, path: Path) -> None:
+        """Write parameters and state to a file, whole or not at all."""
+        leaves = jax.tree.leaves((self.params, self.state))
+        partial = path.with_name(path.name + ".partial")
+        with partial.open("wb") as file:
+            np.savez_compressed(file, *map(np.asarray, leaves))
+        os.replace(partial, path)
+
+    @classmethod
+    def load(cls, path: Path) -> ChipPolicy:
+        """The policy of a file that `save` wrote."""
+        form = cls.new(0)
+        wanted, tree = jax.tree.flatten((form.params, form.state))
+        try:
+            with np.load(path, allow_pickle=False) as arrays:
+                leaves = [arrays[f"arr_{i}"] for i in range(len(wanted))]
+        except (OSError, KeyError, ValueError) as fault:
+            raise LearnedError(f"{path} is no policy for chips ({fault})") from fault
+        shapes = [np.shape(leaf) for leaf in wanted]
+        if [leaf.shape for leaf in leaves] != shapes:
+            raise LearnedError(f"{path} is a policy of another network: train again")
+        return cls(*jax.tree.unflatten(tree, leaves))
+
+
+_jitted: Any = jax.jit(move_log_probabilities)
+
+
+@cache
+def shipped_policy() -> ChipPolicy:
+    """The policy that `benchmarks/train_chip_policy.py` trained."""
+    file = resources.files("meshwright.predict.learned.chip_policy") / "shipped.npz"
+    with resources.as_file(file) as path:
+        return ChipPolicy.load(path)
