@@ -4,7 +4,9 @@ A step computes for some milliseconds on each process and sums a scalar over all
 It runs op by op (each result is awaited), chained (each call takes the last one's result,
 and only the last is awaited), and fused (all steps in one program). Multi-controller
 JAX runs the same partitioned function in a loop in processes of its own; both run in
-turn, and the ratio is the median over the pairs.
+turn, and the ratio is the median over the pairs. All processes have the same priority:
+Ray's default, which gives way to other processes, would make other work on the machine
+slow down the workers alone.
 
     python -m benchmarks.cluster_calls [--processes 1,2,4] [--ms 0,2,20] [--rounds 5]
 """
@@ -175,6 +177,7 @@ def measured(count, milliseconds, options):
                     "cluster_ms": statistics.median(1e3 * b for _, b in pairs)
                     / options.calls,
                     "ratio": statistics.median(b / a for a, b in pairs),
+                    "load": os.getloadavg()[0],
                 }
     group.close()
 
@@ -192,6 +195,7 @@ def main():
     if options.child:
         child(*map(int, options.child.split(",")))
         return
+    os.environ["RAY_worker_niceness"] = "0"
     milliseconds = list(map(float, options.ms.split(",")))
     rows = []
     for count in map(int, options.processes.split(",")):
