@@ -74,7 +74,7 @@ class ControllerActor:
 _PUBLIC = frozenset(
     {
         "beat", "close", "events", "fetch", "fetch_all", "open", "release", "resize",
-        "shutdown", "slice", "status", "submit",
+        "shutdown", "slice", "status", "submit", "wait",
     }
 )  # fmt: skip
 """Methods of a controller that clients call."""
@@ -97,7 +97,15 @@ class RayConnection:
         self.address: str = self._ray.get_runtime_context().gcs_address
 
     def call(self, method: str, *arguments: Any) -> Future[Any]:
-        """See `Connection`."""
+        """See `Connection`; `ClusterError` once Ray has been left.
+
+        Ray would start another cluster for a call that is made after its end.
+        """
+        if not self._ray.is_initialized():
+            raise ClusterError(
+                "this process has left Ray: the cluster was closed, or the program ends; "
+                "connect again"
+            )
         if method == "beat":
             return self._unwrapped(self._actor.beat.remote(*arguments).future())
         return self._unwrapped(self._actor.call.remote(method, arguments).future())
@@ -117,6 +125,8 @@ class RayConnection:
 
     def close(self) -> None:
         """See `Connection`."""
+        if not self._ray.is_initialized():  # closed before
+            return
         if self.owned:
             gone = self._ray.exceptions.RayActorError
             with contextlib.suppress(gone):
