@@ -104,7 +104,9 @@ def test_jax_waits_for_handles_as_it_does_for_arrays(cluster, mesh):
 
 @pytest.mark.parametrize("leaf", ["text", object(), np.array(["a"])])
 def test_what_is_no_array_is_refused_and_named(mesh, leaf):
-    with pytest.raises(ClusterError, match=f"is a {type(leaf).__name__}; wanted an arr"):
+    with pytest.raises(
+        ClusterError, match=f"is a {type(leaf).__name__}; wanted an arr"
+    ):
         mesh.put({"x": leaf})
 
 
