@@ -99,6 +99,7 @@ def compare(pairs: int, every: int) -> dict[str, Any]:
         "held_up": medians["with"]["save_s"] / medians["with"]["step_s"] / every,
         "shares": {key: statistics.median(row) for key, row in shares.items()},
         "shares_of_pairs": shares,
+        "load": os.getloadavg()[0],
     }
 
 

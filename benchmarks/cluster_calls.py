@@ -4,7 +4,10 @@ A step computes for some milliseconds on each process and sums a scalar over all
 It runs op by op (each result is awaited), chained (each call takes the last one's result,
 and only the last is awaited), and fused (all steps in one program). Multi-controller
 JAX runs the same partitioned function in a loop in processes of its own; both run in
-turn, and the ratio is the median over the pairs.
+turn, and the ratio is the median over the pairs. That of CPU seconds counts the workers,
+the controller, the client and all of Ray's processes; it depends least on other work. All
+processes have the same priority: Ray's default, which gives way to other processes, would
+make other work on the machine slow down the workers alone.
 
     python -m benchmarks.cluster_calls [--processes 1,2,4] [--ms 0,2,20] [--rounds 5]
 """
@@ -12,6 +15,7 @@ turn, and the ratio is the median over the pairs.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import socket
@@ -131,6 +135,31 @@ class Group:
             each.wait(30)
 
 
+def children(pid):
+    """Ids of the processes below one."""
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # ended meanwhile
+            parent = int(stat.read_text().rpartition(")")[2].split()[1])
+            parents.setdefault(parent, []).append(int(stat.parent.name))
+    found, todo = [], [pid]
+    while todo:
+        below = parents.get(todo.pop(), [])
+        found += below
+        todo += below
+    return found
+
+
+def cpu_s(pids):
+    """CPU seconds that processes have taken so far."""
+    ticks = 0
+    for pid in pids:
+        with contextlib.suppress(OSError):  # ended meanwhile
+            stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            ticks += int(stat[11]) + int(stat[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 def loops_of(ms):
     """The loops of a step that takes so many milliseconds of one core."""
     import jax
@@ -158,23 +187,31 @@ def measured(count, milliseconds, options):
         for ms in milliseconds:
             loops = loops_of(ms)
             steps = steps_on(part, loops, options.calls)
+            theirs_too = {each.pid for each in group.processes}
+            ours = {os.getpid(), *children(os.getpid())} - theirs_too
             for mode in options.modes.split(","):
                 pairs = []
                 for _ in range(options.rounds + 1):
+                    before = cpu_s(theirs_too)
                     theirs = group.seconds(mode, loops, options.calls)
+                    theirs_cpu = cpu_s(theirs_too) - before
+                    before = cpu_s(ours)
                     x, last = steps[1](np.ones((count * WIDTH, WIDTH), np.float32))
                     np.asarray(last)
-                    pairs.append((theirs, seconds(steps, mode, x, options.calls)))
+                    own = seconds(steps, mode, x, options.calls)
+                    pairs.append((theirs, own, (cpu_s(ours) - before) / theirs_cpu))
                 pairs = pairs[1:]  # the first round compiles
                 yield {
                     "processes": count,
                     "step_ms": ms,
                     "mode": mode,
-                    "multi_controller_ms": statistics.median(1e3 * a for a, _ in pairs)
+                    "multi_controller_ms": statistics.median(1e3 * a for a, *_ in pairs)
                     / options.calls,
-                    "cluster_ms": statistics.median(1e3 * b for _, b in pairs)
+                    "cluster_ms": statistics.median(1e3 * b for _, b, _ in pairs)
                     / options.calls,
-                    "ratio": statistics.median(b / a for a, b in pairs),
+                    "ratio": statistics.median(b / a for a, b, _ in pairs),
+                    "cpu_ratio": statistics.median(cpu for *_, cpu in pairs),
+                    "load": os.getloadavg()[0],
                 }
     group.close()
 
@@ -192,6 +229,7 @@ def main():
     if options.child:
         child(*map(int, options.child.split(",")))
         return
+    os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112  so Ray spells it
     milliseconds = list(map(float, options.ms.split(",")))
     rows = []
     for count in map(int, options.processes.split(",")):

@@ -88,7 +88,9 @@ def throughput(replicator: mw.Replicator, gradients: int) -> dict[str, Any]:
     seconds = time.perf_counter() - begin_s
     run.close()
     per_s = sum(counts) / seconds
-    return {"per_s": per_s, "applied": counts, "dropped": update.num_dropped}
+    load = os.getloadavg()[0]
+    dropped = update.num_dropped
+    return {"per_s": per_s, "applied": counts, "dropped": dropped, "load": load}
 
 
 def measure_slow(gradients: int) -> dict[str, Any]:

@@ -21,11 +21,15 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from meshwright.app.train.metrics import read_csv
 
 RESULTS = Path(__file__).parent / "results" / "training_kills.json"
+PATIENCE_S = 600
+"""Seconds within which a run must go on after a kill, and reach the next step."""
+
 MODELS = Path(__file__).parents[1] / "tests" / "app" / "train" / "models.py"
 
 RECIPE = """
@@ -92,6 +96,11 @@ class Training:
         rows = read_csv(self.folder / "metrics.csv")
         return max((int(row["step"]) for row in rows), default=0)
 
+    def attempt(self) -> int:
+        """A number that changes when the run goes on: its metrics become a new file."""
+        path = self.folder / "metrics.csv"
+        return path.stat().st_ino if path.is_file() else 0
+
     def workers(self) -> list[int]:
         """The processes of the workers that were started last."""
         log = self.folder / "cluster.log"
@@ -112,34 +121,46 @@ class Training:
 
 
 def kill_at(run: Training, steps: list[int], victims: list[str], seed: int) -> list:
-    """Kill a random worker, or the client, each time one of the steps is reached."""
+    """Kill a random worker, or the client, each time one of the steps is reached.
+
+    Raises `RuntimeError` if the run ends before, or does not go on after a kill.
+    """
     rng, kills = random.Random(seed), []
     for step, victim in zip(steps, victims, strict=True):
-        while run.step() < step:
-            if run.client.poll() is not None:
-                run.wait()
-                return kills
-            time.sleep(0.05)
+        wait_until(lambda step=step: run.step() >= step, run)
         workers = [pid for pid in run.workers() if Path(f"/proc/{pid}").exists()]
         is_client = not workers or victim == "client"
         pid = run.client.pid if is_client else rng.choice(workers)
-        reached, start = run.step(), time.monotonic()
+        reached, attempt, start = run.step(), run.attempt(), time.monotonic()
         os.kill(pid, signal.SIGKILL)
         if is_client:
             run.client.wait()
             run.start()
-        # The file of metrics is cut back to the last checkpoint, then grows again.
-        while (seen := run.step()) >= reached and time.monotonic() - start < 120:
-            time.sleep(0.05)
-        while (seen := run.step()) < reached and run.client.poll() is None:
-            time.sleep(0.05)
+        # The last checkpoint may be of the very step that was reached.
+        wait_until(lambda attempt=attempt: run.attempt() != attempt, run)
+        resumed = run.step()
+        wait_until(lambda reached=reached: run.step() >= reached, run)
         lost_s = time.monotonic() - start
         what = "client" if is_client else "worker"
         kills.append({"killed": what, "step": reached, "lost_s": round(lost_s, 2)})
         print(
-            f"step {reached}: killed a {what}, {lost_s:.1f} s lost ({seen})", flush=True
+            f"step {reached}: killed a {what}, {lost_s:.1f} s lost, went on after step "
+            f"{resumed}",
+            flush=True,
         )
     return kills
+
+
+def wait_until(is_so: Callable[[], bool], run: Training) -> None:
+    """Wait for something that must come before the run ends, and within ten minutes."""
+    end = time.monotonic() + PATIENCE_S
+    while not is_so():
+        if run.client.poll() is not None and not is_so():
+            run.wait()
+            raise RuntimeError(f"the run has ended with {run.step()} steps")
+        if time.monotonic() > end:
+            raise RuntimeError(f"nothing for {PATIENCE_S} s after step {run.step()}")
+        time.sleep(0.05)
 
 
 def measure(steps: int, victims: list[str], seed: int, folder: Path) -> dict:
@@ -157,8 +178,11 @@ def measure(steps: int, victims: list[str], seed: int, folder: Path) -> dict:
     disturbed = Training(folder / "disturbed", steps)
     start = time.monotonic()
     disturbed.start()
-    kills = kill_at(disturbed, at, victims, seed)
-    disturbed.wait()
+    try:
+        kills = kill_at(disturbed, at, victims, seed)
+        disturbed.wait()
+    finally:
+        disturbed.client.kill()
     total_s = time.monotonic() - start
     lost_s = sum(kill["lost_s"] for kill in kills)
     return {
@@ -169,6 +193,7 @@ def measure(steps: int, victims: list[str], seed: int, folder: Path) -> dict:
         "total_s": round(total_s, 1),
         "mean_lost_s": round(lost_s / max(len(kills), 1), 2),
         "goodput": round(1 - lost_s / total_s, 3),
+        "load": os.getloadavg()[0],
     }
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 TOKEN = "MESHWRIGHT_TOKEN"
 """The environment variable in which commands look for the tenant's token."""
 
-_ADDRESS = re.compile(r"auto|\w+://.+|[\w.\-]+:\d{2,5}")
+_ADDRESS = re.compile(r"auto|(ray://)?[\w.\-]+:\d{2,5}")
 _LOCAL = re.compile(r"local:(\d+)x(\d+)")
 _DEFAULT = "local:4x2"
 

@@ -81,6 +81,35 @@ def test_a_donated_handle_cannot_be_used_again(mesh):
     assert y.result().sum() == 16
 
 
+def test_a_handle_is_true_or_false_as_its_number_is(mesh):
+    step = mw.partition(lambda x: (x.sum() > 4, x.sum() > 99), mesh)
+    true, false = step(np.ones(8, np.float32))
+    assert true
+    assert not false
+
+
+def test_jax_waits_for_handles_as_it_does_for_arrays(cluster, mesh):
+    loops = 3000
+    step = mw.partition(
+        lambda x: jax.lax.fori_loop(0, loops, lambda _, x: jnp.tanh(x @ x), x), mesh
+    )
+    x = jax.block_until_ready(step(np.eye(64, dtype=np.float32)))  # compiled
+    session = cluster._connection._controller._sessions.known[cluster._session.name]
+    y = jax.block_until_ready(step(x))
+    assert session.arrays[y.number].made.done()
+    y.donate()
+    with pytest.raises(ClusterError, match="was donated"):
+        jax.block_until_ready(y)
+
+
+@pytest.mark.parametrize("leaf", ["text", object(), np.array(["a"])])
+def test_what_is_no_array_is_refused_and_named(mesh, leaf):
+    with pytest.raises(
+        ClusterError, match=f"is a {type(leaf).__name__}; wanted an arr"
+    ):
+        mesh.put({"x": leaf})
+
+
 def test_dropped_handles_are_freed_on_the_workers(cluster, mesh):
     worker = cluster._connection._controller.island.gang._worker
     step = mw.partition(lambda x: x + 1, mesh)

@@ -96,6 +96,23 @@ def test_a_state_that_is_donated_after_saving_is_saved_as_it_was(tmp_path):
             np.testing.assert_array_equal(got, value)
 
 
+def test_saving_a_state_again_traces_and_compiles_nothing(tmp_path):
+    state, events = {"x": [jnp.ones(3)] * 3, "key": jax.random.key(0)}, []
+
+    def listen(event, duration, **options):
+        events.append(event)
+
+    with mw.Checkpoints(tmp_path) as checkpoints:
+        checkpoints.save(1, state)
+        jax.monitoring.register_event_duration_secs_listener(listen)
+        try:
+            checkpoints.save(2, state)
+        finally:
+            jax.monitoring.unregister_event_duration_listener(listen)
+    assert events  # those of Orbax
+    assert [each for each in events if each.startswith("/jax/core/compile")] == []
+
+
 # -- retention -------------------------------------------------------------------------
 
 

@@ -1,5 +1,7 @@
 """`mw.cluster`: what is started, what is joined, and what is refused."""
 
+import socket
+
 import pytest
 
 import meshwright as mw
@@ -64,6 +66,30 @@ def test_a_local_cluster_of_another_size_is_refused_and_the_first_one_stays(door
         pass
     with mw.cluster("host:6379", token="token-a"):  # whichever size it has
         pass
+
+
+@pytest.mark.parametrize("scheme", ["", "ray://"])
+def test_an_address_at_which_nobody_listens_is_refused_at_once(scheme, monkeypatch):
+    monkeypatch.setattr(ray_connection, "find_spec", lambda module: module)
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        address = f"{scheme}127.0.0.1:{found.getsockname()[1]}"
+        for each in (address, f"{scheme}127.0.0.1:99999"):
+            with pytest.raises(ClusterError, match=f"nobody answers at {each}"):
+                ray_connection._join_ray(None, each)
+
+
+def test_ray_client_without_grpc_names_the_extra(monkeypatch):
+    monkeypatch.setattr(ray_connection, "find_spec", lambda module: None)
+    with pytest.raises(ClusterError, match=r"grpcio; pip install 'ray\[client\]'"):
+        ray_connection._join_ray(None, "ray://127.0.0.1:10001")
+
+
+@pytest.mark.parametrize("where", ["foo://host:1", "ray://host", "host:", "local:4x"])
+def test_an_address_of_another_kind_is_refused(doors, where):
+    with pytest.raises(ClusterError, match="wanted 'inline', 'local:4x2'"):
+        mw.cluster(where)
+    assert not doors
 
 
 @pytest.mark.parametrize("where", ["local:0x2", "local:2x0"])

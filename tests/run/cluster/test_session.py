@@ -5,7 +5,35 @@ import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 
+import pytest
+
+from meshwright.errors import ClusterError
 from meshwright.run.cluster.session import ClientSession
+
+
+class LeftConnection:
+    """A connection that has ended after the session was opened."""
+
+    def __init__(self):
+        self.asked = []
+
+    def call(self, method, *arguments):
+        self.asked.append(method)
+        if method != "open":
+            raise ClusterError("this process has left Ray")
+        answer = Future()
+        answer.set_result("session")
+        return answer
+
+
+def test_a_session_whose_connection_has_ended_gives_no_more_signs_of_life():
+    before = set(threading.enumerate())
+    session = ClientSession(connection := LeftConnection(), "token")
+    for thread in set(threading.enumerate()) - before:
+        thread.join(60)
+    assert connection.asked == ["open", "beat"]
+    with pytest.raises(ClusterError, match="has left Ray"):
+        session.beat()
 
 
 class MeetingConnection:

@@ -27,7 +27,7 @@ def named_leaves(tree: Any) -> dict[str, Any]:
 
 def describe_leaf(leaf: Any) -> dict[str, Any]:
     """The dtype and the shape of an array or a `ShapeDtypeStruct`, as JSON."""
-    aval = jax.eval_shape(lambda x: x, leaf)
+    aval: Any = jax.api_util.shaped_abstractify(leaf)
     return {"dtype": str(aval.dtype), "shape": list(aval.shape)}
 
 

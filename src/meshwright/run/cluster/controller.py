@@ -208,6 +208,13 @@ class Controller:
             await owner.wait_for_submissions(after)
             return await asyncio.gather(*(self._fetch(owner, n) for n in numbers))
 
+    async def wait(self, session: str, after: int, number: int) -> None:
+        """Answer once an array is computed; `after` as for `fetch`."""
+        with self._sessions.call(session) as owner:
+            await owner.wait_for_submissions(after)
+            record = self._admission.require_array(owner, number)
+            await asyncio.shield(record.made)
+
     async def _fetch(self, owner: Session, number: int) -> list[Any]:
         record = self._admission.require_array(owner, number)
         await asyncio.shield(record.made)

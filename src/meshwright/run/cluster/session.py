@@ -12,7 +12,7 @@ import time
 import weakref
 from collections.abc import Sequence
 from concurrent.futures import Future
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import jax
 import numpy as np
@@ -42,7 +42,10 @@ class Connection(Protocol):
     owned: bool
 
     def call(self, method: str, *arguments: Any) -> Future[Any]:
-        """Call a method of the controller; calls may arrive in another order."""
+        """Call a method of the controller; calls may arrive in another order.
+
+        Raises `ClusterError` if the connection has ended.
+        """
         ...
 
     def store(self, value: HostArray) -> Any:
@@ -97,6 +100,15 @@ class RemoteArray:
         """
         return self.assemble(self.fetching().result())
 
+    def block_until_ready(self) -> Self:
+        """This handle, once the array is computed; its numbers stay on the workers.
+
+        An error of the program is raised where the numbers are read.
+        """
+        self.require_kept()
+        self.session.wait(self.number)
+        return self
+
     def fetching(self) -> Future[Any]:
         """The parts of the array, once they are fetched."""
         self.require_kept()
@@ -115,6 +127,9 @@ class RemoteArray:
 
     def __int__(self) -> int:
         return int(self.result())
+
+    def __bool__(self) -> bool:
+        return bool(self.result())
 
     def require_kept(self) -> None:
         """Raise `ClusterError` if a call has taken over the array's memory."""
@@ -191,6 +206,11 @@ class ClientSession:
         self.flush()
         return self.connection.call("fetch", self.name, self._num_sent, number)
 
+    def wait(self, number: int) -> None:
+        """Wait until an array that earlier requests make is computed."""
+        self.flush()
+        self.connection.call("wait", self.name, self._num_sent, number).result()
+
     def fetch_all(self, numbers: Sequence[int]) -> Future[Any]:
         """The parts of each of several arrays, in one message."""
         self.flush()
@@ -260,28 +280,40 @@ class ClientSession:
 def _tend(session: weakref.ref[ClientSession], answered: threading.Event) -> None:
     """Send signs of life, and what waits for an answer once it has come.
 
-    Ends when the session is closed or forgotten.
+    Ends when the session is closed or forgotten, or the way to the controller is.
     """
     next_beat_s = 0.0
     while (known := session()) is not None and not known.is_closed:
-        if time.monotonic() >= next_beat_s:
-            known.beat()
-            next_beat_s = time.monotonic() + _BEAT_S
-        elif known.is_free:
-            known.flush()
+        try:
+            if time.monotonic() >= next_beat_s:
+                known.beat()
+                next_beat_s = time.monotonic() + _BEAT_S
+            elif known.is_free:
+                known.flush()
+        except ClusterError:  # whoever calls next is told
+            return
         del known
         answered.wait(_BEAT_S)
         answered.clear()
 
 
 def host_array(leaf: Any) -> tuple[HostArray, Any]:
-    """An array in this process's memory, and its shape and dtype."""
+    """An array in this process's memory, and its shape and dtype.
+
+    Raises `ClusterError` for what is no array.
+    """
     if isinstance(leaf, jax.Array) and is_key(leaf.dtype):
         data = np.asarray(jax.random.key_data(leaf))
         value = HostArray(data, str(jax.random.key_impl(leaf)))
         return value, jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
-    aval: Any = jax.api_util.shaped_abstractify(leaf)
-    return HostArray(np.asarray(leaf, aval.dtype)), aval
+    try:
+        aval: Any = jax.api_util.shaped_abstractify(leaf)
+        return HostArray(np.asarray(leaf, aval.dtype)), aval
+    except TypeError:
+        raise ClusterError(
+            f"{leaf!r:.60} is a {type(leaf).__name__}; wanted an array of numbers or a "
+            "number, which workers can keep"
+        ) from None
 
 
 def _assemble(parts: Sequence[Fetched]) -> Any:

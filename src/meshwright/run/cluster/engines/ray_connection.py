@@ -5,10 +5,12 @@ import hmac
 import inspect
 import os
 import secrets
+import socket
 import warnings
 from collections.abc import Generator, Sequence
 from concurrent.futures import Future
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 from meshwright.errors import ClusterError
@@ -24,6 +26,9 @@ _BEATS = 100
 
 _UNCOUNTED = 100
 """Calls that are answered at once, beside those of `MOST_WAITING`."""
+
+_REACH_S = 10.0
+"""Seconds within which the machine of an address must answer."""
 
 NAMESPACE = "meshwright"
 CONTROLLER = "controller"
@@ -74,7 +79,7 @@ class ControllerActor:
 _PUBLIC = frozenset(
     {
         "beat", "close", "events", "fetch", "fetch_all", "open", "release", "resize",
-        "shutdown", "slice", "status", "submit",
+        "shutdown", "slice", "status", "submit", "wait",
     }
 )  # fmt: skip
 """Methods of a controller that clients call."""
@@ -97,7 +102,15 @@ class RayConnection:
         self.address: str = self._ray.get_runtime_context().gcs_address
 
     def call(self, method: str, *arguments: Any) -> Future[Any]:
-        """See `Connection`."""
+        """See `Connection`; `ClusterError` once Ray has been left.
+
+        Ray would start another cluster for a call that is made after its end.
+        """
+        if not self._ray.is_initialized():
+            raise ClusterError(
+                "this process has left Ray: the cluster was closed, or the program ends; "
+                "connect again"
+            )
         if method == "beat":
             return self._unwrapped(self._actor.beat.remote(*arguments).future())
         return self._unwrapped(self._actor.call.remote(method, arguments).future())
@@ -117,6 +130,8 @@ class RayConnection:
 
     def close(self) -> None:
         """See `Connection`."""
+        if not self._ray.is_initialized():  # closed before
+            return
         if self.owned:
             gone = self._ray.exceptions.RayActorError
             with contextlib.suppress(gone):
@@ -213,6 +228,8 @@ def _join_ray(ray: Any, address: str | None) -> None:
     JAX warns of every fork. Ray forks to start its processes, which run other programs
     at once and never enter JAX.
     """
+    if address not in (None, "auto"):
+        _require_reachable(address)
     is_local = address is None or _is_of_this_machine(address)
     where = _on_loopback() if is_local else contextlib.nullcontext()
     try:
@@ -232,6 +249,24 @@ def _join_ray(ray: Any, address: str | None) -> None:
             f"there is no Ray at {address!r}, or it wants its token ({error}); start "
             "workers with meshwright cluster start, or set RAY_AUTH_MODE=token"
         ) from error
+
+
+def _require_reachable(address: str) -> None:
+    """Raise `ClusterError` if nobody listens, for which Ray itself would try minutes."""
+    client, place = "ray://", address.removeprefix("ray://")
+    if address.startswith(client) and find_spec("grpc") is None:
+        raise ClusterError(
+            f"{address} is an address of Ray Client, which needs grpcio; pip install "
+            "'ray[client]', or 'meshwright[cluster]', which has it"
+        )
+    host, _, port = place.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), _REACH_S).close()
+    except (OSError, OverflowError) as error:
+        raise ClusterError(
+            f"nobody answers at {address} ({error}); start Ray there with ray start "
+            "--head, or workers of this machine with meshwright cluster start"
+        ) from None
 
 
 def _is_of_this_machine(address: str) -> bool:
