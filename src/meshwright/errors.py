@@ -103,13 +103,19 @@ class ScheduleError(MeshwrightError):
 
 class StageError(MeshwrightError):
     """The step cannot be cut into these stages, or a stage failed while it ran."""
+
+
 class DeployError(MeshwrightError):
     """The program cannot be deployed to the target, or the result differs from JAX's."""
+
+
 class AutodiffError(MeshwrightError):
     """The function has no derivative of this kind, or a linear program is not linear."""
 
 
 class SparseError(MeshwrightError):
     """The program, or a format, is none that the sparse compiler can express."""
+
+
 class ChipsError(MeshwrightError):
     """The graph does not fit the chips of a module, or either of them is malformed."""

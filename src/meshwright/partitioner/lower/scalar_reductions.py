@@ -61,9 +61,7 @@ def _is_one_element(value: Atom) -> bool:
     return math.prod(value.shape) == 1
 
 
-def _joined(
-    group: Sequence[Op], mesh: Mesh, origins: dict[Op, Origin]
-) -> Sequence[Op]:
+def _joined(group: Sequence[Op], mesh: Mesh, origins: dict[Op, Origin]) -> Sequence[Op]:
     """One all-reduce of a group's scalars, and slices that give the ops' results."""
     first = group[0]
     builder = Builder(mesh, source=first.source)

@@ -185,9 +185,7 @@ def _seeds(work: Workspace, product: Product, factors: Sequence[int]) -> list[Se
     return found
 
 
-def _batch_seeds(
-    work: Workspace, decoder: _Decoder, axes: Sequence[str]
-) -> list[Seed]:
+def _batch_seeds(work: Workspace, decoder: _Decoder, axes: Sequence[str]) -> list[Seed]:
     """Seeds that cut products of activations with each other, and caches, by the batch."""
     del decoder
     mark, axis = work.mark(), axes[0]
