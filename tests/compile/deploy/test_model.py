@@ -99,6 +99,16 @@ def test_options_that_do_not_fit_are_refused_before_anything_is_traced(tmp_path)
     assert not list(tmp_path.iterdir())
 
 
+def test_a_plan_takes_no_arguments_and_a_function_needs_them(tmp_path):
+    with pytest.raises(DeployError, match="wants the function's arguments"):
+        mw.deploy(programs.mlp, to="onnx", out=tmp_path / "a")
+    with pytest.raises(DeployError, match="a function or a plan, got 'mlp'"):
+        mw.deploy("mlp", (), to="onnx", out=tmp_path / "a")
+    plan = mw.partition(programs.mlp, {"data": 2}).plan(*programs.MLP)
+    with pytest.raises(DeployError, match="a plan has its arguments already"):
+        mw.deploy(plan, programs.MLP, to="onnx", out=tmp_path / "a")
+
+
 RECORD = Deployment(
     "mlp", "onnx", "build", (("model.onnx", 5000), ("model.py", 900)),
     ("x: float32[2, 16]",), ("out: float32[2]",), 4000, 2e-7, 1e-4, 2e-4,

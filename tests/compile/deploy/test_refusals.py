@@ -50,7 +50,9 @@ def test_a_dtype_without_a_form_is_named(tmp_path):
     def turn(x):
         return x * 1j
 
-    with pytest.raises(DeployError, match=r"test_refusals\.py:\d+: there is no type complex64"):
+    with pytest.raises(
+        DeployError, match=r"test_refusals\.py:\d+: there is no type complex64"
+    ):
         mw.deploy(turn, (X,), to="onnx", out=tmp_path / "out")
 
 

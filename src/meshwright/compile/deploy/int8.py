@@ -94,17 +94,17 @@ def quantize_litert(
     """A flatbuffer with quantized products."""
     quantizer: Any = import_module("ai_edge_quantizer.quantizer")
     names: Any = import_module("ai_edge_quantizer.qtyping").TFLOperationName
-    made = quantizer.Quantizer(flatbuffer)
-    for name in _LITERT_OPS:
-        made.add_static_config(
-            regex=".*",
-            operation_name=names[name],
-            activation_num_bits=8,
-            weight_num_bits=8,
-        )
+    inputs = {signature: [dict(each) for each in calibration]}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that it keeps all values, which it has to
-        inputs = {signature: [dict(each) for each in calibration]}
+        made = quantizer.Quantizer(flatbuffer)
+        for name in _LITERT_OPS:
+            made.add_static_config(
+                regex=".*",
+                operation_name=names[name],
+                activation_num_bits=8,
+                weight_num_bits=8,
+            )
         ranges = made.calibrate(inputs, num_threads=1)
-    result = made.quantize(ranges, enable_progress_report=False)
+        result = made.quantize(ranges, enable_progress_report=False)
     return bytes(result.quantized_model)

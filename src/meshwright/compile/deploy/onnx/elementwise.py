@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 
 import numpy as np
@@ -15,7 +16,7 @@ _SAME = {
     "asin": "Asin", "asinh": "Asinh", "atan": "Atan", "atanh": "Atanh", "ceil": "Ceil",
     "copy": "Identity", "copy_p": "Identity", "cos": "Cos", "cosh": "Cosh", "div": "Div",
     "erf": "Erf", "exp": "Exp", "floor": "Floor", "log": "Log", "logistic": "Sigmoid",
-    "mul": "Mul", "neg": "Neg", "optimization_barrier": "Identity", "pow": "Pow",
+    "layout_constraint": "Identity", "mul": "Mul", "name": "Identity", "neg": "Neg", "optimization_barrier": "Identity", "pow": "Pow",
     "sharding_constraint": "Identity", "sign": "Sign", "sin": "Sin", "sinh": "Sinh",
     "sqrt": "Sqrt", "stop_gradient": "Identity", "sub": "Sub", "tag": "Identity",
     "tan": "Tan", "tanh": "Tanh",
@@ -77,6 +78,16 @@ def _one(call: Call, value: float) -> str:
 @converts("square")
 def square(call: Call) -> str:
     return call.node("Mul", call.names[0], call.names[0])
+
+
+@converts("one_minus_square")
+def one_minus_square(call: Call) -> str:
+    return call.node("Sub", _one(call, 1), square(call))
+
+
+@converts("log2")
+def log2(call: Call) -> str:
+    return call.node("Div", call.node("Log", call.names[0]), _one(call, math.log(2)))
 
 
 @converts("integer_pow")
