@@ -18,7 +18,7 @@ from meshwright.program.analysis.input_ranges import find_ranges
 
 if TYPE_CHECKING:
     from meshwright.compile.deploy.deployment import Deployment
-    from meshwright.compile.deploy.model import SourceModel
+    from meshwright.compile.deploy.source.model import SourceModel
 
 
 def deploy(  # noqa: PLR0913  the options of a target
@@ -53,7 +53,7 @@ def deploy(  # noqa: PLR0913  the options of a target
     """
     from meshwright.compile.deploy.deploy import deploy_model
     from meshwright.compile.deploy.folder import checked_folder
-    from meshwright.compile.deploy.options import DeployOptions
+    from meshwright.compile.deploy.source.options import DeployOptions
     from meshwright.compile.deploy.targets import find_target
 
     target, folder = find_target(to), checked_folder(out)
@@ -73,8 +73,8 @@ def _model_of(
     seed: int,
 ) -> SourceModel:
     """The model of a function, or of one device of a plan."""
-    from meshwright.compile.deploy.device_program import read_device_model
-    from meshwright.compile.deploy.model import read_model
+    from meshwright.compile.deploy.source.device_program import read_device_model
+    from meshwright.compile.deploy.source.model import read_model
 
     if isinstance(fn, PlanRecord):
         if args is not None or weights:

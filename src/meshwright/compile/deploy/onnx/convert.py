@@ -12,16 +12,15 @@ import meshwright.compile.deploy.onnx.indexing
 import meshwright.compile.deploy.onnx.movement
 import meshwright.compile.deploy.onnx.reduction
 import meshwright.compile.deploy.onnx.regions  # noqa: F401  fills the registry
-from meshwright import __version__
-from meshwright.compile.deploy.extras import require
-from meshwright.compile.deploy.inexpressible import refuse
-from meshwright.compile.deploy.int8 import calibration_of, quantize_onnx
-from meshwright.compile.deploy.model import SourceModel
 from meshwright.compile.deploy.onnx.convert_ops import OpInexpressible, inline
 from meshwright.compile.deploy.onnx.converters import known_kinds
 from meshwright.compile.deploy.onnx.graph import OPSET, OnnxGraph, value_info
-from meshwright.compile.deploy.options import DeployOptions
-from meshwright.compile.deploy.unroll_loops import unroll_loops
+from meshwright.compile.deploy.source.extras import require
+from meshwright.compile.deploy.source.inexpressible import refuse
+from meshwright.compile.deploy.source.int8 import calibration_of, quantize_onnx
+from meshwright.compile.deploy.source.model import SourceModel
+from meshwright.compile.deploy.source.options import DeployOptions
+from meshwright.compile.deploy.source.unroll_loops import unroll_loops
 from meshwright.errors import DeployError
 from meshwright.program.ir import Op, Program
 
@@ -97,7 +96,6 @@ def convert(
         made,
         opset_imports=[onnx.helper.make_opsetid("", OPSET)],
         producer_name="meshwright",
-        producer_version=__version__,
     )
     model.ir_version = _IR_VERSION
     return model.SerializeToString()

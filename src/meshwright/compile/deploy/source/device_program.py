@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from meshwright.compile.deploy.model import Port, SourceModel
+from meshwright.compile.deploy.source.model import Port, SourceModel
 from meshwright.errors import DeployError
 from meshwright.partitioner.decide import Decided
 from meshwright.program.ops import COLLECTIVES

@@ -1,4 +1,4 @@
-"""What all targets deploy: a program, its weights, and results of JAX to compare with."""
+"""The model that all targets deploy: a program, its weights, and results of JAX."""
 
 from __future__ import annotations
 

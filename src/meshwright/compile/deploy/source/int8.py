@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from meshwright.compile.deploy.model import SourceModel
-from meshwright.compile.deploy.options import DeployOptions
+from meshwright.compile.deploy.source.model import SourceModel
+from meshwright.compile.deploy.source.options import DeployOptions
 from meshwright.errors import DeployError
 
 Inputs = Mapping[str, Any]
@@ -51,8 +51,9 @@ def calibration_of(model: SourceModel, options: DeployOptions) -> list[dict[str,
 
 
 def quantize_onnx(content: bytes, calibration: Sequence[Inputs]) -> bytes:
-    """A model of ONNX with quantized products, in the form of pairs of Quantize and
-    DequantizeLinear, which ONNX Runtime fuses.
+    """A model of ONNX with quantized products.
+
+    These stand as pairs of QuantizeLinear and DequantizeLinear, which ONNX Runtime fuses.
     """
     tools: Any = import_module("onnxruntime.quantization")
     with tempfile.TemporaryDirectory(prefix="meshwright-") as folder:
