@@ -56,6 +56,21 @@ def test_a_dtype_without_a_form_is_named(tmp_path):
         mw.deploy(turn, (X,), to="onnx", out=tmp_path / "out")
 
 
+def test_an_input_of_a_dtype_without_a_form_is_named(tmp_path):
+    with pytest.raises(DeployError, match=r"cannot express z: complex64\[8\]"):
+        mw.deploy(lambda z: z + z, (X * 1j,), to="onnx", out=tmp_path / "out")
+
+
+def test_an_op_that_the_runtime_has_no_kernel_for_is_named(tmp_path):
+    def larger(x, y):
+        return jnp.maximum(x, y)
+
+    small = np.arange(4, dtype=np.int16)
+    with pytest.raises(DeployError, match=r"`max` of i16\[4\].*test_refusals\.py:\d+"):
+        mw.deploy(larger, (small, small), to="onnx", out=tmp_path / "out")
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_page_is_refused_for_a_model_that_has_no_panel(tmp_path):
     with pytest.raises(DeployError, match=r"this model takes x: float32\[8\]"):
         mw.deploy(jnp.sin, (X,), to="web", out=tmp_path / "out")

@@ -46,6 +46,7 @@ def deploy_model(
         shutil.copyfile(loader, folder / "model.py")
         _write_about(model, target, folder, options)
         measured = _compare(model, target, folder, options)
+        shutil.rmtree(folder / "__pycache__", ignore_errors=True)
         record = _record(model, target, out, options, measured)
         text = readme_text(record, target, model)
         (folder / "README.md").write_text(text, encoding="utf-8")

@@ -14,9 +14,13 @@ import meshwright.compile.deploy.onnx.reduction
 import meshwright.compile.deploy.onnx.regions  # noqa: F401  fills the registry
 from meshwright.compile.deploy.onnx.convert_ops import OpInexpressible, inline
 from meshwright.compile.deploy.onnx.converters import known_kinds
-from meshwright.compile.deploy.onnx.graph import OPSET, OnnxGraph, value_info
+from meshwright.compile.deploy.onnx.graph import OPSET, OnnxGraph, onnx_type, value_info
 from meshwright.compile.deploy.source.extras import require
-from meshwright.compile.deploy.source.inexpressible import refuse
+from meshwright.compile.deploy.source.inexpressible import (
+    Inexpressible,
+    probe_ops,
+    refuse,
+)
 from meshwright.compile.deploy.source.int8 import calibration_of, quantize_onnx
 from meshwright.compile.deploy.source.model import SourceModel
 from meshwright.compile.deploy.source.options import DeployOptions
@@ -44,17 +48,52 @@ def write_onnx(model: SourceModel, folder: Path, options: DeployOptions) -> None
             f"most {_LARGEST_BYTES}: use iree-cpu"
         )
     program = model.baked()
+    require_types(model)
     require_known(program)
     if options.quantize:
         program = unroll_loops(program, "int8 for ONNX")
     names = [port.name for port in model.inputs], [port.name for port in model.outputs]
     try:
         found = convert(program, model.name, *names)
+        _require_kernels(found)
     except OpInexpressible as failed:
         raise refuse("ONNX", [(failed.op, failed.reason)], _HINT) from None
+    except Inexpressible as reason:
+        ops = probe_ops(program, _try_alone) or [(program.ops[-1], str(reason))]
+        raise refuse("ONNX", ops, _HINT) from None
     if options.quantize:
         found = quantize_onnx(found, calibration_of(model, options))
     (folder / MODEL_FILE).write_bytes(found)
+
+
+def require_types(model: SourceModel) -> None:
+    """Raise `DeployError` for an input or output whose dtype ONNX lacks."""
+    for port in (*model.inputs, *model.outputs):
+        try:
+            onnx_type(port.dtype)
+        except Inexpressible as reason:
+            raise DeployError(f"ONNX cannot express {port}: {reason}") from None
+
+
+def _require_kernels(content: bytes) -> None:
+    """Raise `Inexpressible` if ONNX Runtime has no kernel for a node and its types."""
+    runtime: Any = import_module("onnxruntime")
+    options = runtime.SessionOptions()
+    options.log_severity_level = 4
+    options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    try:
+        runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # noqa: BLE001  its classes have no common base
+        raise Inexpressible(str(error).split(":")[-1].strip()[:200]) from None
+
+
+def _try_alone(program: Program) -> None:
+    names = [f"in.{i}" for i in range(len(program.inputs))]
+    outputs = [f"out.{i}" for i in range(len(program.outputs))]
+    try:
+        _require_kernels(convert(program, "op", names, outputs))
+    except OpInexpressible as failed:
+        raise Inexpressible(failed.reason) from None
 
 
 def require_known(program: Program) -> None:
