@@ -58,7 +58,7 @@ def deploy(  # noqa: PLR0913  the options of a target
 
     target, folder = find_target(to), checked_folder(out)
     options = DeployOptions(
-        tuple(labels), pixels, quantize, tuple(map(dict, calibration))
+        tuple(labels), pixels, quantize, tuple(dict(each) for each in calibration)
     )
     options.require_fit(target.name)
     with show_progress(f"deploying {getattr(fn, '__name__', 'a model')} to {to}"):

@@ -69,6 +69,20 @@ def test_a_training_step_repeats_on_its_own_state(target, tmp_path):
     assert inputs["state.count"] == 3
 
 
+@pytest.mark.parametrize("target", ["iree-cpu", "wasm"])
+def test_random_numbers_are_those_of_jax(target, tmp_path):
+    import jax
+
+    def draw(key, x):
+        return x + jax.random.normal(key, x.shape)
+
+    args = jax.random.key(3), np.zeros((2, 5), np.float32)
+    record = mw.deploy(draw, args, to=target, out=tmp_path / "out")
+    assert "key: uint32[2]" in record.inputs
+    assert record.error is not None
+    assert record.error < 1e-6
+
+
 def test_vulkan_compiles_and_runs_or_says_why_not(tmp_path):
     record = mw.deploy(
         programs.mlp, programs.MLP, to="iree-vulkan", out=tmp_path / "out"

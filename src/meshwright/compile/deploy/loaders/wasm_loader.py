@@ -189,66 +189,66 @@ class WasmModel:
     def _step(self, kind: str, read: list[Any], rest: Sequence[Any]) -> Any:
         if kind in _NUMBERS:
             return _NUMBERS[kind](*read)
-        return getattr(self, f"_on_{kind}")(read, *rest)
+        return getattr(self, f"on_{kind}")(read, *rest)
 
     # -- steps: operands, then attributes ----------------------------------------------
 
-    def _on_constant(self, read: list[Any], value: int) -> int:
+    def on_constant(self, read: list[Any], value: int) -> int:
         return value
 
-    def _on_compare(self, read: list[Any], predicate: int) -> int:
+    def on_compare(self, read: list[Any], predicate: int) -> int:
         return int(_COMPARE[predicate](*read))
 
-    def _on_alloc(self, read: list[Any]) -> MemoryPart:
+    def on_alloc(self, read: list[Any]) -> MemoryPart:
         return self.heap.allocate(read[-1])
 
-    def _on_length(self, read: list[Any]) -> int:
+    def on_length(self, read: list[Any]) -> int:
         return read[0].size
 
-    def _on_subspan(self, read: list[Any]) -> MemoryPart:
+    def on_subspan(self, read: list[Any]) -> MemoryPart:
         whole, offset, size = read if len(read) == 3 else (read[0], *read[2:4])
         return MemoryPart(whole.at + offset, size, whole.owner)
 
-    def _on_view(self, read: list[Any]) -> MemoryPart:
+    def on_view(self, read: list[Any]) -> MemoryPart:
         return MemoryPart(read[0].at + read[1], read[2], read[0].owner)
 
-    def _on_data(self, read: list[Any], text: str) -> MemoryPart:
+    def on_data(self, read: list[Any], text: str) -> MemoryPart:
         content = base64.b64decode(text)
         span = self.heap.allocate(len(content))
         self._write(span.at, content)
         return span
 
-    def _on_copy(self, read: list[Any]) -> None:
+    def on_copy(self, read: list[Any]) -> None:
         source, _, start, target, _, place, size = read
         image = self.heap.bytes()
         part = image[source.at + start : source.at + start + size].copy()
         image[target.at + place : target.at + place + size] = part
 
-    def _on_fill(self, read: list[Any], kind: str) -> None:
+    def on_fill(self, read: list[Any], kind: str) -> None:
         value, target, _, place, size = read
         start = target.at + place
         part = self.heap.bytes()[start : start + size].view(_TYPES[kind])
         part[:] = np.array(value).astype(part.dtype)
 
-    def _on_load(self, read: list[Any], kind: str) -> Any:
+    def on_load(self, read: list[Any], kind: str) -> Any:
         dtype = np.dtype(_TYPES[kind])
         start = read[0].at + read[2]
         return self.heap.bytes()[start : start + dtype.itemsize].view(dtype)[0].item()
 
-    def _on_store(self, read: list[Any], kind: str) -> None:
+    def on_store(self, read: list[Any], kind: str) -> None:
         self._write(read[1].at + read[3], np.array(read[0], _TYPES[kind]).tobytes())
 
-    def _on_global_load(self, read: list[Any], name: str) -> Any:
+    def on_global_load(self, read: list[Any], name: str) -> Any:
         return self._globals[name]
 
-    def _on_global_store(self, read: list[Any], name: str) -> None:
+    def on_global_store(self, read: list[Any], name: str) -> None:
         self._globals[name] = read[0]
 
-    def _on_check_ok(self, read: list[Any]) -> None:
+    def on_check_ok(self, read: list[Any]) -> None:
         if read[0]:
             raise RuntimeError(f"the module's status is {read[0]}")
 
-    def _on_dispatch(
+    def on_dispatch(
         self, read: list[Any], kernel: int, constants: int, count: int
     ) -> None:
         """Call a kernel once per workgroup, as IREE's `executable_library.h` says."""

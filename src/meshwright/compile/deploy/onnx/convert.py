@@ -14,7 +14,7 @@ import meshwright.compile.deploy.onnx.reduction
 import meshwright.compile.deploy.onnx.regions  # noqa: F401  fills the registry
 from meshwright.compile.deploy.onnx.convert_ops import OpInexpressible, inline
 from meshwright.compile.deploy.onnx.converters import known_kinds
-from meshwright.compile.deploy.onnx.graph import OPSET, OnnxGraph, onnx_type, value_info
+from meshwright.compile.deploy.onnx.graph import OPSET, OnnxGraph, value_info
 from meshwright.compile.deploy.source.extras import require
 from meshwright.compile.deploy.source.inexpressible import (
     Inexpressible,
@@ -22,7 +22,7 @@ from meshwright.compile.deploy.source.inexpressible import (
     refuse,
 )
 from meshwright.compile.deploy.source.int8 import calibration_of, quantize_onnx
-from meshwright.compile.deploy.source.model import SourceModel
+from meshwright.compile.deploy.source.model import SourceModel, require_plain_dtypes
 from meshwright.compile.deploy.source.options import DeployOptions
 from meshwright.compile.deploy.source.unroll_loops import unroll_loops
 from meshwright.errors import DeployError
@@ -48,7 +48,7 @@ def write_onnx(model: SourceModel, folder: Path, options: DeployOptions) -> None
             f"most {_LARGEST_BYTES}: use iree-cpu"
         )
     program = model.baked()
-    require_types(model)
+    require_plain_dtypes(model, "ONNX")
     require_known(program)
     if options.quantize:
         program = unroll_loops(program, "int8 for ONNX")
@@ -64,15 +64,6 @@ def write_onnx(model: SourceModel, folder: Path, options: DeployOptions) -> None
     if options.quantize:
         found = quantize_onnx(found, calibration_of(model, options))
     (folder / MODEL_FILE).write_bytes(found)
-
-
-def require_types(model: SourceModel) -> None:
-    """Raise `DeployError` for an input or output whose dtype ONNX lacks."""
-    for port in (*model.inputs, *model.outputs):
-        try:
-            onnx_type(port.dtype)
-        except Inexpressible as reason:
-            raise DeployError(f"ONNX cannot express {port}: {reason}") from None
 
 
 def _require_kernels(content: bytes) -> None:

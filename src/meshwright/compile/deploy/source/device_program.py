@@ -43,7 +43,7 @@ def read_device_model(decided: Decided, samples: Sequence[Any]) -> SourceModel:
         {},
         dict(zip(program.inputs, captured.paths, strict=True)),
         outputs,
-        tuple(map(np.asarray, samples)),
+        tuple(np.asarray(sample) for sample in samples),
         {captured.out_paths[o]: captured.paths[i] for o, i in captured.ties.items()},
         lambda *leaves: run_program(program, leaves),
         tuple(samples),

@@ -14,7 +14,7 @@ from meshwright.compile.deploy.source.inexpressible import (
     refuse,
 )
 from meshwright.compile.deploy.source.int8 import calibration_of, quantize_litert
-from meshwright.compile.deploy.source.model import SourceModel
+from meshwright.compile.deploy.source.model import SourceModel, require_plain_dtypes
 from meshwright.compile.deploy.source.options import DeployOptions
 from meshwright.compile.deploy.source.unroll_loops import unroll_loops
 from meshwright.compile.deploy.stablehlo.lowering import lower_to_stablehlo
@@ -29,6 +29,7 @@ def write_litert(model: SourceModel, folder: Path, options: DeployOptions) -> No
     require("litert_converter", "ai_edge_litert")
     if options.quantize:
         require("ai_edge_quantizer")
+    require_plain_dtypes(model, "LiteRT")
     program = unroll_loops(model.baked(), "LiteRT")
     names = [port.name for port in model.inputs], [p.name for p in model.outputs]
     try:

@@ -19,7 +19,7 @@ from meshwright.compile.deploy.source.inexpressible import (
     probe_ops,
     refuse,
 )
-from meshwright.compile.deploy.source.model import SourceModel
+from meshwright.compile.deploy.source.model import SourceModel, require_plain_dtypes
 from meshwright.compile.deploy.source.options import DeployOptions
 from meshwright.compile.deploy.stablehlo.lowering import lower_to_stablehlo
 from meshwright.compile.deploy.wasm.host_program import HostProgram, read_host_program
@@ -45,6 +45,7 @@ def write_wasm(model: SourceModel, folder: Path, options: DeployOptions) -> None
     """Write module, host program and weights, and a page if the model fits one."""
     del options
     require("iree.compiler", "wasmtime")
+    require_plain_dtypes(model, "wasm")
     try:
         host, wasm = compile_wasm(lower_to_stablehlo(model.program))
     except CompilerError as error:
