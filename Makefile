@@ -73,7 +73,7 @@ test-iree: $(IREE_STAMP)
 	$(IREE_BIN)/python -m pytest -m iree $(TESTS)
 
 test-deploy: $(DEPLOY_STAMP)
-	$(DEPLOY_BIN)/python -m pytest -m deploy $(or $(TESTS),tests/compile/deploy)
+	$(DEPLOY_BIN)/python -m pytest -m deploy $(or $(TESTS),tests/compile/deploy tests/cli/test_deploy.py)
 
 test-cluster: $(CLUSTER_STAMP)
 	$(CLUSTER_BIN)/python -m pytest -m cluster $(or $(TESTS),tests/run/cluster)

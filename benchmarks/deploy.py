@@ -160,8 +160,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     rows: dict[str, list[dict[str, Any]]] = {"targets": [], "int8": []}
-    work = [("targets", measure_program, n) for n in options.only.split(",") if n]
-    work += [("int8", measure_int8, n) for n in options.int8.split(",") if n]
+    work = [("int8", measure_int8, n) for n in options.int8.split(",") if n]
+    work += [("targets", measure_program, n) for n in options.only.split(",") if n]
     for table, measure, name in work:
         for row in measure(name):
             rows[table].append(row)

@@ -4,7 +4,7 @@ The package has ten subpackages. Each imports only from those below it in this l
 
     cli          the commands of `meshwright`
     app          the public face: `partition`, `autoplan`, plans, reports, checks
-    compile      tunes what is otherwise left to the compiler: layouts, tiles
+    compile      tunes layouts and tiles, and deploys models to other runtimes
     run          runs a plan on devices, and asks real compilers about it
     planner      searches for the best plan on a machine
     predict      simulates a step: time, memory, energy, cost

@@ -22,6 +22,7 @@ LOCKS = (
     "requirements-oldest.lock",
     "requirements-docs.lock",
     "requirements-iree.lock",
+    "requirements-deploy.lock",
     "requirements-cluster.lock",
 )
 
@@ -114,6 +115,7 @@ PARTS = (
     "test-wheel",
     ".venv-oldest/.installed",
     "test-iree",
+    "test-deploy",
     "test-cluster",
 )
 """What `.ci/run` makes, beside the checks that it runs itself."""

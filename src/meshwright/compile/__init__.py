@@ -1,1 +1,1 @@
-"""Choices below a plan: those that are otherwise left to the compiler."""
+"""Below a plan: choices otherwise left to the compiler, and models for other runtimes."""

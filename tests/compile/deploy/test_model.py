@@ -4,9 +4,9 @@ import pytest
 import meshwright as mw
 from meshwright.compile.deploy.deploy import largest_error
 from meshwright.compile.deploy.deployment import Deployment
-from meshwright.compile.deploy.extras import require
 from meshwright.compile.deploy.folder import checked_folder, staged
-from meshwright.compile.deploy.model import read_model
+from meshwright.compile.deploy.source import extras
+from meshwright.compile.deploy.source.model import read_model
 from meshwright.errors import DeployError
 from tests.compile.deploy import programs
 
@@ -77,9 +77,11 @@ def test_a_folder_with_other_files_is_not_overwritten(tmp_path):
 
 
 def test_a_missing_extra_is_named(monkeypatch):
-    monkeypatch.setattr("meshwright.compile.deploy.extras.find_spec", lambda name: None)
+    monkeypatch.setattr(
+        "meshwright.compile.deploy.source.extras.find_spec", lambda name: None
+    )
     with pytest.raises(DeployError, match=r"onnx.*pip install 'meshwright\[deploy\]'"):
-        require("onnx", "onnxruntime")
+        extras.require("onnx", "onnxruntime")
 
 
 def test_options_that_do_not_fit_are_refused_before_anything_is_traced(tmp_path):
@@ -97,6 +99,16 @@ def test_options_that_do_not_fit_are_refused_before_anything_is_traced(tmp_path)
     with pytest.raises(DeployError, match="values of black and white"):
         deploy(to="web", pixels=(1.0, -1.0))
     assert not list(tmp_path.iterdir())
+
+
+def test_a_plan_takes_no_arguments_and_a_function_needs_them(tmp_path):
+    with pytest.raises(DeployError, match="wants the function's arguments"):
+        mw.deploy(programs.mlp, to="onnx", out=tmp_path / "a")
+    with pytest.raises(DeployError, match="a function or a plan, got 'mlp'"):
+        mw.deploy("mlp", (), to="onnx", out=tmp_path / "a")
+    plan = mw.partition(programs.mlp, {"data": 2}).plan(*programs.MLP)
+    with pytest.raises(DeployError, match="a plan has its arguments already"):
+        mw.deploy(plan, programs.MLP, to="onnx", out=tmp_path / "a")
 
 
 RECORD = Deployment(

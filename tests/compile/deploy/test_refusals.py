@@ -50,8 +50,25 @@ def test_a_dtype_without_a_form_is_named(tmp_path):
     def turn(x):
         return x * 1j
 
-    with pytest.raises(DeployError, match=r"test_refusals\.py:\d+: there is no type complex64"):
+    with pytest.raises(
+        DeployError, match=r"test_refusals\.py:\d+: there is no type complex64"
+    ):
         mw.deploy(turn, (X,), to="onnx", out=tmp_path / "out")
+
+
+def test_an_input_of_a_dtype_without_a_form_is_named(tmp_path):
+    with pytest.raises(DeployError, match=r"no complex64, as in z: complex64\[8\]"):
+        mw.deploy(lambda z: z + z, (X * 1j,), to="onnx", out=tmp_path / "out")
+
+
+def test_an_op_that_the_runtime_has_no_kernel_for_is_named(tmp_path):
+    def larger(x, y):
+        return jnp.maximum(x, y)
+
+    small = np.arange(4, dtype=np.int16)
+    with pytest.raises(DeployError, match=r"`max` of i16\[4\].*test_refusals\.py:\d+"):
+        mw.deploy(larger, (small, small), to="onnx", out=tmp_path / "out")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_page_is_refused_for_a_model_that_has_no_panel(tmp_path):

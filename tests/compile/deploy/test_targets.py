@@ -29,7 +29,10 @@ def test_results_are_those_of_jax(name, target, tmp_path):
     assert (tmp_path / "out" / "README.md").exists()
 
 
-KNOWN_LIMITS: dict[tuple[str, str], str] = {}
+KNOWN_LIMITS = {
+    ("indexing", "litert"): r"`scatter-add` of .*programs\.py:\d+",
+    ("elementary", "litert"): r"`top_k` of .*programs\.py:\d+",
+}
 """The words with which a target refuses a program."""
 
 
@@ -66,6 +69,20 @@ def test_a_training_step_repeats_on_its_own_state(target, tmp_path):
     assert inputs["state.count"] == 3
 
 
+@pytest.mark.parametrize("target", ["iree-cpu", "wasm"])
+def test_random_numbers_are_those_of_jax(target, tmp_path):
+    import jax
+
+    def draw(key, x):
+        return x + jax.random.normal(key, x.shape)
+
+    args = jax.random.key(3), np.zeros((2, 5), np.float32)
+    record = mw.deploy(draw, args, to=target, out=tmp_path / "out")
+    assert "key: uint32[2]" in record.inputs
+    assert record.error is not None
+    assert record.error < 1e-6
+
+
 def test_vulkan_compiles_and_runs_or_says_why_not(tmp_path):
     record = mw.deploy(
         programs.mlp, programs.MLP, to="iree-vulkan", out=tmp_path / "out"
@@ -75,6 +92,24 @@ def test_vulkan_compiles_and_runs_or_says_why_not(tmp_path):
         assert "no Vulkan driver" in record.note
     else:
         assert record.error < 1e-4
+
+
+def test_the_program_of_one_device_of_a_plan_is_a_module(tmp_path):
+    plan = mw.partition(
+        programs.convolution, {"data": 2}, [mw.shard({"image": 0}, "data")]
+    ).plan(*programs.CONVOLUTION)
+    record = mw.deploy(plan, to="iree-cpu", out=tmp_path / "out")
+    assert "image: float32[1, 16, 16, 3]" in record.inputs
+    assert record.error is not None
+    assert record.error < 1e-5
+
+
+def test_a_plan_whose_devices_need_each_other_is_refused_with_its_collectives(tmp_path):
+    plan = mw.partition(
+        programs.step, {"data": 2}, [mw.shard({"batch.*": 0}, "data")]
+    ).plan(*programs.STEP)
+    with pytest.raises(DeployError, match=r"all_reduce at .*programs\.py:\d+"):
+        mw.deploy(plan, to="iree-cpu", out=tmp_path / "out")
 
 
 def test_iree_keeps_weights_in_an_archive_of_their_own(tmp_path):

@@ -3,8 +3,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from meshwright.compile.deploy.model import read_model
-from meshwright.compile.deploy.unroll_loops import unroll_loops
+from meshwright.compile.deploy.source.model import read_model
+from meshwright.compile.deploy.source.unroll_loops import unroll_loops
 from meshwright.errors import DeployError
 from meshwright.run.local.execute import run_program
 from tests.compile.deploy import programs

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from meshwright.compile.deploy.deployment import Deployment
 from meshwright.compile.deploy.folder import ABOUT_FILE, files_of, staged
-from meshwright.compile.deploy.model import SourceModel
-from meshwright.compile.deploy.options import DeployOptions
 from meshwright.compile.deploy.readme import readme_text
+from meshwright.compile.deploy.source.model import SourceModel
+from meshwright.compile.deploy.source.options import DeployOptions
 from meshwright.compile.deploy.targets import DeployTarget
 from meshwright.errors import DeployError
 
@@ -46,6 +46,7 @@ def deploy_model(
         shutil.copyfile(loader, folder / "model.py")
         _write_about(model, target, folder, options)
         measured = _compare(model, target, folder, options)
+        shutil.rmtree(folder / "__pycache__", ignore_errors=True)
         record = _record(model, target, out, options, measured)
         text = readme_text(record, target, model)
         (folder / "README.md").write_text(text, encoding="utf-8")
@@ -54,13 +55,13 @@ def deploy_model(
 
 
 def load_deployed(folder: Path) -> Any:
-    """The `Model` of a folder, by the loader that lies in it."""
+    """The model of a folder, by the loader that lies in it."""
     spec = importlib.util.spec_from_file_location("deployed_model", folder / "model.py")
     assert spec is not None, f"{folder} has a loader"
     assert spec.loader is not None, f"{folder} has a loader"
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module.Model(folder)
+    return module.load(folder)
 
 
 def largest_error(found: NDArray[Any], wanted: NDArray[Any]) -> float:

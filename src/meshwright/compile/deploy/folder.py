@@ -64,6 +64,6 @@ def files_of(folder: Path) -> tuple[tuple[str, int], ...]:
     found = [
         (path.relative_to(folder).as_posix(), path.stat().st_size)
         for path in folder.rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts
+        if path.is_file()
     ]
     return tuple(sorted(found, key=lambda file: (-file[1], file[0])))

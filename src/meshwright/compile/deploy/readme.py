@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from meshwright.compile.deploy.deployment import Deployment
-from meshwright.compile.deploy.model import Port, SourceModel
+from meshwright.compile.deploy.source.model import Port, SourceModel
 from meshwright.compile.deploy.targets import DeployTarget
 
 _PAGE = """
@@ -33,8 +33,8 @@ def readme_text(record: Deployment, target: DeployTarget, model: SourceModel) ->
         f"# {record.name}, for {target.name}\n\nRuns on {target.runs_on}.\n",
         "## In Python\n\n"
         f"    pip install {target.packages}\n\n"
-        "    from model import Model\n"
-        "    model = Model()\n"
+        "    from model import load\n"
+        "    model = load()\n"
         f"    outputs = model({inputs})\n",
         _STEP if model.ties else "",
         f"## In a browser\n{_PAGE}" if target.name == "web" else "",

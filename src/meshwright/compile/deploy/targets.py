@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from meshwright.compile.deploy.iree import write_iree
-from meshwright.compile.deploy.litert import write_litert
-from meshwright.compile.deploy.model import SourceModel
 from meshwright.compile.deploy.onnx.convert import write_onnx
-from meshwright.compile.deploy.options import DeployOptions
+from meshwright.compile.deploy.source.model import SourceModel
+from meshwright.compile.deploy.source.options import DeployOptions
+from meshwright.compile.deploy.stablehlo.iree import write_iree
+from meshwright.compile.deploy.stablehlo.litert import write_litert
 from meshwright.compile.deploy.wasm.build import write_wasm
 from meshwright.compile.deploy.web.page import write_page
 from meshwright.errors import DeployError, did_you_mean

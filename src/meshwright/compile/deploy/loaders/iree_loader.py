@@ -14,7 +14,7 @@ import iree.runtime as runtime  # pyright: ignore[reportMissingImports]
 import numpy as np
 
 
-class Model:
+class IreeModel:
     """A compiled module; called with one array per input, it returns a dict of arrays.
 
     driver: IREE's name of the device, by default the one for which it was compiled.
@@ -107,3 +107,8 @@ def _dtype(name: str) -> Any:
 
         return ml_dtypes.bfloat16
     return np.dtype(name)
+
+
+def load(folder: str | Path = "") -> IreeModel:
+    """The model of a folder, by default the one in which this file lies."""
+    return IreeModel(folder)

@@ -16,7 +16,7 @@ from ai_edge_litert.interpreter import (  # pyright: ignore[reportMissingImports
 )
 
 
-class Model:
+class LitertModel:
     """A flatbuffer; called with one array per input, it returns a dict of arrays."""
 
     def __init__(self, folder: str | Path = "", threads: int = 1) -> None:
@@ -53,3 +53,8 @@ def _checked(array: Any, port: dict[str, Any]) -> np.ndarray:
             f"{port['name']} has shape {list(plain.shape)}; wanted {port['shape']}"
         )
     return plain
+
+
+def load(folder: str | Path = "") -> LitertModel:
+    """The model of a folder, by default the one in which this file lies."""
+    return LitertModel(folder)

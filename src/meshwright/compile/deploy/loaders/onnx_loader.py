@@ -14,7 +14,7 @@ import numpy as np
 import onnxruntime  # pyright: ignore[reportMissingImports]
 
 
-class Model:
+class OnnxModel:
     """An ONNX graph; called with one array per input, it returns a dict of arrays."""
 
     def __init__(self, folder: str | Path = "", threads: int = 1) -> None:
@@ -53,3 +53,8 @@ def _checked(array: Any, port: dict[str, Any]) -> np.ndarray:
             f"{port['name']} has shape {list(plain.shape)}; wanted {port['shape']}"
         )
     return plain
+
+
+def load(folder: str | Path = "") -> OnnxModel:
+    """The model of a folder, by default the one in which this file lies."""
+    return OnnxModel(folder)

@@ -1,7 +1,7 @@
 """The model of this folder on WebAssembly in Python: `pip install wasmtime numpy`.
 
-    from model import Model
-    outputs = Model()(x=array)
+    from model import load
+    outputs = load()(x=array)
 
 Browsers use `runner.js`, which does the same.
 """
@@ -41,30 +41,30 @@ _TYPES = {
 }  # fmt: skip
 
 
-class Span:
+class MemoryPart:
     """A part of the module's memory: (address, bytes), in an allocation `owner`."""
 
-    def __init__(self, at: int, size: int, owner: Span | None = None) -> None:
+    def __init__(self, at: int, size: int, owner: MemoryPart | None = None) -> None:
         self.at, self.size, self.owner = at, size, owner or self
 
 
-class Heap:
+class WasmMemory:
     """Memory from the end of the module's own data on; freed parts are used again."""
 
     def __init__(self, store: Any, memory: Any, base: int) -> None:
         self._store, self._memory = store, memory
         self.top = -(-base // _ALIGNMENT) * _ALIGNMENT
         self._free: dict[int, list[int]] = {}
-        self._used: dict[Span, int] = {}
+        self._used: dict[MemoryPart, int] = {}
 
-    def allocate(self, size: int) -> Span:
+    def allocate(self, size: int) -> MemoryPart:
         """A part of at least so many bytes."""
         room = max(_ALIGNMENT, -(-size // _ALIGNMENT) * _ALIGNMENT)
         free = self._free.get(room)
         if free:
-            span = Span(free.pop(), size)
+            span = MemoryPart(free.pop(), size)
         else:
-            span = Span(self.top, size)
+            span = MemoryPart(self.top, size)
             self.top += room
             missing = self.top - self._memory.data_len(self._store)
             if missing > 0:
@@ -72,7 +72,7 @@ class Heap:
         self._used[span] = room
         return span
 
-    def keep_only(self, live: set[Span]) -> None:
+    def keep_only(self, live: set[MemoryPart]) -> None:
         """Free all parts but these."""
         for span in [s for s in self._used if s not in live]:
             self._free.setdefault(self._used.pop(span), []).append(span.at)
@@ -85,7 +85,7 @@ class Heap:
         return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))
 
 
-class Model:
+class WasmModel:
     """A WebAssembly module; called with one array per input, it returns a dict."""
 
     def __init__(self, folder: str | Path = "") -> None:
@@ -100,9 +100,9 @@ class Model:
         known = dict(exports.items())
         base = known["__heap_base"].value(self._store) if "__heap_base" in known else 0
         self._table: Any = known.get("__indirect_function_table")
-        self.heap = Heap(self._store, exports["memory"], base)
+        self.heap = WasmMemory(self._store, exports["memory"], base)
         self._globals: dict[str, Any] = {}
-        self._kept: set[Span] = set()
+        self._kept: set[MemoryPart] = set()
         self._environment, self._state, self._group = (
             self._keep(128) for _ in range(3)
         )
@@ -111,7 +111,7 @@ class Model:
         for blocks in self._host["initializers"]:
             self._interpret(blocks, [])
             values = self._globals.values()
-            self._kept |= {v.owner for v in values if isinstance(v, Span)}
+            self._kept |= {v.owner for v in values if isinstance(v, MemoryPart)}
 
     def __call__(self, **inputs: Any) -> dict[str, np.ndarray]:
         """Results by name."""
@@ -140,14 +140,14 @@ class Model:
         ties = self.about["ties"]
         return inputs | {ties[name]: outputs[name] for name in ties}
 
-    def _keep(self, size: int) -> Span:
+    def _keep(self, size: int) -> MemoryPart:
         span = self.heap.allocate(size)
         self.heap.bytes()[span.at : span.at + size] = 0
         self._kept.add(span)
         return span
 
-    def _place_weights(self, weights: bytes) -> list[Span | None]:
-        spans: list[Span | None] = []
+    def _place_weights(self, weights: bytes) -> list[MemoryPart | None]:
+        spans: list[MemoryPart | None] = []
         for place in self._host["inputs"]:
             if "name" in place:
                 spans.append(None)
@@ -170,7 +170,7 @@ class Model:
             values = {i: values[i] for i in block["live"]}
             values.update(zip(block["args"], given, strict=True))
             if at:
-                owners = {v.owner for v in values.values() if isinstance(v, Span)}
+                owners = {v.owner for v in values.values() if isinstance(v, MemoryPart)}
                 self.heap.keep_only(self._kept | owners)
             for step in block["steps"]:
                 read = [values[i] for i in step[1]]
@@ -189,66 +189,66 @@ class Model:
     def _step(self, kind: str, read: list[Any], rest: Sequence[Any]) -> Any:
         if kind in _NUMBERS:
             return _NUMBERS[kind](*read)
-        return getattr(self, f"_on_{kind}")(read, *rest)
+        return getattr(self, f"on_{kind}")(read, *rest)
 
     # -- steps: operands, then attributes ----------------------------------------------
 
-    def _on_constant(self, read: list[Any], value: int) -> int:
+    def on_constant(self, read: list[Any], value: int) -> int:
         return value
 
-    def _on_compare(self, read: list[Any], predicate: int) -> int:
+    def on_compare(self, read: list[Any], predicate: int) -> int:
         return int(_COMPARE[predicate](*read))
 
-    def _on_alloc(self, read: list[Any]) -> Span:
+    def on_alloc(self, read: list[Any]) -> MemoryPart:
         return self.heap.allocate(read[-1])
 
-    def _on_length(self, read: list[Any]) -> int:
+    def on_length(self, read: list[Any]) -> int:
         return read[0].size
 
-    def _on_subspan(self, read: list[Any]) -> Span:
+    def on_subspan(self, read: list[Any]) -> MemoryPart:
         whole, offset, size = read if len(read) == 3 else (read[0], *read[2:4])
-        return Span(whole.at + offset, size, whole.owner)
+        return MemoryPart(whole.at + offset, size, whole.owner)
 
-    def _on_view(self, read: list[Any]) -> Span:
-        return Span(read[0].at + read[1], read[2], read[0].owner)
+    def on_view(self, read: list[Any]) -> MemoryPart:
+        return MemoryPart(read[0].at + read[1], read[2], read[0].owner)
 
-    def _on_data(self, read: list[Any], text: str) -> Span:
+    def on_data(self, read: list[Any], text: str) -> MemoryPart:
         content = base64.b64decode(text)
         span = self.heap.allocate(len(content))
         self._write(span.at, content)
         return span
 
-    def _on_copy(self, read: list[Any]) -> None:
+    def on_copy(self, read: list[Any]) -> None:
         source, _, start, target, _, place, size = read
         image = self.heap.bytes()
         part = image[source.at + start : source.at + start + size].copy()
         image[target.at + place : target.at + place + size] = part
 
-    def _on_fill(self, read: list[Any], kind: str) -> None:
+    def on_fill(self, read: list[Any], kind: str) -> None:
         value, target, _, place, size = read
         start = target.at + place
         part = self.heap.bytes()[start : start + size].view(_TYPES[kind])
         part[:] = np.array(value).astype(part.dtype)
 
-    def _on_load(self, read: list[Any], kind: str) -> Any:
+    def on_load(self, read: list[Any], kind: str) -> Any:
         dtype = np.dtype(_TYPES[kind])
         start = read[0].at + read[2]
         return self.heap.bytes()[start : start + dtype.itemsize].view(dtype)[0].item()
 
-    def _on_store(self, read: list[Any], kind: str) -> None:
+    def on_store(self, read: list[Any], kind: str) -> None:
         self._write(read[1].at + read[3], np.array(read[0], _TYPES[kind]).tobytes())
 
-    def _on_global_load(self, read: list[Any], name: str) -> Any:
+    def on_global_load(self, read: list[Any], name: str) -> Any:
         return self._globals[name]
 
-    def _on_global_store(self, read: list[Any], name: str) -> None:
+    def on_global_store(self, read: list[Any], name: str) -> None:
         self._globals[name] = read[0]
 
-    def _on_check_ok(self, read: list[Any]) -> None:
+    def on_check_ok(self, read: list[Any]) -> None:
         if read[0]:
             raise RuntimeError(f"the module's status is {read[0]}")
 
-    def _on_dispatch(
+    def on_dispatch(
         self, read: list[Any], kernel: int, constants: int, count: int
     ) -> None:
         """Call a kernel once per workgroup, as IREE's `executable_library.h` says."""
@@ -287,3 +287,8 @@ def _checked(array: Any, port: dict[str, Any]) -> np.ndarray:
             f"{port['name']} has shape {list(plain.shape)}; wanted {port['shape']}"
         )
     return plain
+
+
+def load(folder: str | Path = "") -> WasmModel:
+    """The model of a folder, by default the one in which this file lies."""
+    return WasmModel(folder)

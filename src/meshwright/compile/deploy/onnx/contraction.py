@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from meshwright.compile.deploy.inexpressible import Inexpressible
-from meshwright.compile.deploy.onnx.converters import Call, converts
+from meshwright.compile.deploy.onnx.converters import OpCall, converts
 from meshwright.compile.deploy.onnx.movement import dilate
+from meshwright.compile.deploy.source.inexpressible import Inexpressible
 
 
 @converts("dot_general")
-def dot_general(call: Call) -> str:
+def dot_general(call: OpCall) -> str:
     """A MatMul of [batch, free, contracted] and [batch, contracted, free]."""
     graph = call.graph
     (lc, rc), (lb, rb) = call.params["dimension_numbers"]
@@ -40,7 +40,7 @@ def dot_general(call: Call) -> str:
 
 
 @converts("conv_general_dilated")
-def conv_general_dilated(call: Call) -> str:
+def conv_general_dilated(call: OpCall) -> str:
     graph, params = call.graph, call.params
     if params["batch_group_count"] != 1:
         raise Inexpressible("ONNX's Conv has no groups of the batch")
@@ -72,7 +72,7 @@ def _inverse(order: Sequence[int]) -> list[int]:
 
 
 @converts("reduce_window_max", "reduce_window_sum", "reduce_window_min")
-def pool(call: Call) -> str:
+def pool(call: OpCall) -> str:
     """Pooling over the dims that have windows, the others before them as channels."""
     graph, params = call.graph, call.params
     if set(params["base_dilation"]) - {1}:
@@ -103,7 +103,7 @@ def pool(call: Call) -> str:
 
 
 def _pooled(
-    call: Call, x: str, windows: Sequence[tuple[int, int, tuple[int, int], int]]
+    call: OpCall, x: str, windows: Sequence[tuple[int, int, tuple[int, int], int]]
 ) -> str:
     attributes = {
         "kernel_shape": [w[0] for w in windows],

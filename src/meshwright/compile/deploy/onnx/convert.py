@@ -12,16 +12,19 @@ import meshwright.compile.deploy.onnx.indexing
 import meshwright.compile.deploy.onnx.movement
 import meshwright.compile.deploy.onnx.reduction
 import meshwright.compile.deploy.onnx.regions  # noqa: F401  fills the registry
-from meshwright import __version__
-from meshwright.compile.deploy.extras import require
-from meshwright.compile.deploy.inexpressible import refuse
-from meshwright.compile.deploy.int8 import calibration_of, quantize_onnx
-from meshwright.compile.deploy.model import SourceModel
 from meshwright.compile.deploy.onnx.convert_ops import OpInexpressible, inline
 from meshwright.compile.deploy.onnx.converters import known_kinds
 from meshwright.compile.deploy.onnx.graph import OPSET, OnnxGraph, value_info
-from meshwright.compile.deploy.options import DeployOptions
-from meshwright.compile.deploy.unroll_loops import unroll_loops
+from meshwright.compile.deploy.source.extras import require
+from meshwright.compile.deploy.source.inexpressible import (
+    Inexpressible,
+    probe_ops,
+    refuse,
+)
+from meshwright.compile.deploy.source.int8 import calibration_of, quantize_onnx
+from meshwright.compile.deploy.source.model import SourceModel, require_plain_dtypes
+from meshwright.compile.deploy.source.options import DeployOptions
+from meshwright.compile.deploy.source.unroll_loops import unroll_loops
 from meshwright.errors import DeployError
 from meshwright.program.ir import Op, Program
 
@@ -45,17 +48,43 @@ def write_onnx(model: SourceModel, folder: Path, options: DeployOptions) -> None
             f"most {_LARGEST_BYTES}: use iree-cpu"
         )
     program = model.baked()
+    require_plain_dtypes(model, "ONNX")
     require_known(program)
     if options.quantize:
         program = unroll_loops(program, "int8 for ONNX")
     names = [port.name for port in model.inputs], [port.name for port in model.outputs]
     try:
         found = convert(program, model.name, *names)
+        _require_kernels(found)
     except OpInexpressible as failed:
         raise refuse("ONNX", [(failed.op, failed.reason)], _HINT) from None
+    except Inexpressible as reason:
+        ops = probe_ops(program, _try_alone) or [(program.ops[-1], str(reason))]
+        raise refuse("ONNX", ops, _HINT) from None
     if options.quantize:
         found = quantize_onnx(found, calibration_of(model, options))
     (folder / MODEL_FILE).write_bytes(found)
+
+
+def _require_kernels(content: bytes) -> None:
+    """Raise `Inexpressible` if ONNX Runtime has no kernel for a node and its types."""
+    runtime: Any = import_module("onnxruntime")
+    options = runtime.SessionOptions()
+    options.log_severity_level = 4
+    options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    try:
+        runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # noqa: BLE001  its classes have no common base
+        raise Inexpressible(str(error).split(":")[-1].strip()[:200]) from None
+
+
+def _try_alone(program: Program) -> None:
+    names = [f"in.{i}" for i in range(len(program.inputs))]
+    outputs = [f"out.{i}" for i in range(len(program.outputs))]
+    try:
+        _require_kernels(convert(program, "op", names, outputs))
+    except OpInexpressible as failed:
+        raise Inexpressible(failed.reason) from None
 
 
 def require_known(program: Program) -> None:
@@ -97,7 +126,6 @@ def convert(
         made,
         opset_imports=[onnx.helper.make_opsetid("", OPSET)],
         producer_name="meshwright",
-        producer_version=__version__,
     )
     model.ir_version = _IR_VERSION
     return model.SerializeToString()

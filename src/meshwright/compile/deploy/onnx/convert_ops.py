@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from meshwright.compile.deploy.inexpressible import Inexpressible
-from meshwright.compile.deploy.onnx.converters import Call, find_converter
+from meshwright.compile.deploy.onnx.converters import OpCall, find_converter
 from meshwright.compile.deploy.onnx.graph import OnnxGraph
+from meshwright.compile.deploy.source.inexpressible import Inexpressible
 from meshwright.program.ir import Op, Program
 
 
@@ -31,7 +31,7 @@ def inline(graph: OnnxGraph, program: Program, inputs: Sequence[str]) -> list[st
             converter = find_converter(op.kind)
             if converter is None:
                 raise Inexpressible("ONNX has no such op")
-            made = converter(Call(graph, op, names))
+            made = converter(OpCall(graph, op, names))
         except Inexpressible as reason:
             raise OpInexpressible(op, str(reason)) from None
         results = [made] if isinstance(made, str) else list(made)

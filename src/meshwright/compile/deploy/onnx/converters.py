@@ -11,7 +11,7 @@ from meshwright.program.ir import Op
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class OpCall:
     """An op, the names of its operands, and the graph that gets its nodes."""
 
     graph: OnnxGraph
@@ -38,7 +38,7 @@ class Call:
         return self.graph.node(kind, names, **attributes)
 
 
-Converter = Callable[[Call], str | Sequence[str]]
+Converter = Callable[[OpCall], str | Sequence[str]]
 """Appends the nodes of an op; the names of its results."""
 
 _CONVERTERS: dict[str, Converter] = {}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 
 import numpy as np
 
-from meshwright.compile.deploy.inexpressible import Inexpressible
-from meshwright.compile.deploy.onnx.converters import Call, converts
+from meshwright.compile.deploy.onnx.converters import OpCall, converts
+from meshwright.compile.deploy.source.inexpressible import Inexpressible
 from meshwright.program.ir import Literal
 
 _SAME = {
@@ -15,7 +16,8 @@ _SAME = {
     "asin": "Asin", "asinh": "Asinh", "atan": "Atan", "atanh": "Atanh", "ceil": "Ceil",
     "copy": "Identity", "copy_p": "Identity", "cos": "Cos", "cosh": "Cosh", "div": "Div",
     "erf": "Erf", "exp": "Exp", "floor": "Floor", "log": "Log", "logistic": "Sigmoid",
-    "mul": "Mul", "neg": "Neg", "optimization_barrier": "Identity", "pow": "Pow",
+    "layout_constraint": "Identity", "mul": "Mul", "name": "Identity", "neg": "Neg",
+    "optimization_barrier": "Identity", "pow": "Pow",
     "sharding_constraint": "Identity", "sign": "Sign", "sin": "Sin", "sinh": "Sinh",
     "sqrt": "Sqrt", "stop_gradient": "Identity", "sub": "Sub", "tag": "Identity",
     "tan": "Tan", "tanh": "Tanh",
@@ -23,7 +25,7 @@ _SAME = {
 """Kinds with the same meaning in ONNX; broadcasting covers scalars."""
 
 
-def _plain(kind: str, call: Call) -> str:
+def _plain(kind: str, call: OpCall) -> str:
     if call.dtype == "bool" and kind != "Identity":
         raise Inexpressible(f"ONNX's {kind} takes no bools")
     return call.node(kind, *call.names)
@@ -39,7 +41,7 @@ _FOR_BOOLS = {
 }  # fmt: skip
 
 
-def _logic(nodes: tuple[str, str], call: Call) -> str:
+def _logic(nodes: tuple[str, str], call: OpCall) -> str:
     return call.node(nodes[call.dtype != "bool"], *call.names)
 
 
@@ -52,7 +54,7 @@ _COMPARED = {
 }  # fmt: skip
 
 
-def _compared(kind: str, call: Call) -> str:
+def _compared(kind: str, call: OpCall) -> str:
     names = list(call.names)
     dtype = call.op.operands[0].dtype
     if dtype not in ("float32", "int32", "int64", "float64"):
@@ -66,21 +68,31 @@ for _kind, _node in _COMPARED.items():
 
 
 @converts("ne")
-def ne(call: Call) -> str:
+def ne(call: OpCall) -> str:
     return call.node("Not", _compared("Equal", call))
 
 
-def _one(call: Call, value: float) -> str:
+def _one(call: OpCall, value: float) -> str:
     return call.graph.constant(value, call.dtype)
 
 
 @converts("square")
-def square(call: Call) -> str:
+def square(call: OpCall) -> str:
     return call.node("Mul", call.names[0], call.names[0])
 
 
+@converts("one_minus_square")
+def one_minus_square(call: OpCall) -> str:
+    return call.node("Sub", _one(call, 1), square(call))
+
+
+@converts("log2")
+def log2(call: OpCall) -> str:
+    return call.node("Div", call.node("Log", call.names[0]), _one(call, math.log(2)))
+
+
 @converts("integer_pow")
-def integer_pow(call: Call) -> str:
+def integer_pow(call: OpCall) -> str:
     (x,), power = call.names, call.params["y"]
     if power == 2:
         return call.node("Mul", x, x)
@@ -90,29 +102,29 @@ def integer_pow(call: Call) -> str:
 
 
 @converts("rsqrt")
-def rsqrt(call: Call) -> str:
+def rsqrt(call: OpCall) -> str:
     return call.node("Div", _one(call, 1), call.node("Sqrt", call.names[0]))
 
 
 @converts("cbrt")
-def cbrt(call: Call) -> str:
+def cbrt(call: OpCall) -> str:
     (x,) = call.names
     root = call.node("Pow", call.node("Abs", x), _one(call, 1 / 3))
     return call.node("Mul", call.node("Sign", x), root)
 
 
 @converts("erfc")
-def erfc(call: Call) -> str:
+def erfc(call: OpCall) -> str:
     return call.node("Sub", _one(call, 1), call.node("Erf", call.names[0]))
 
 
 @converts("exp2")
-def exp2(call: Call) -> str:
+def exp2(call: OpCall) -> str:
     return call.node("Pow", _one(call, 2), call.names[0])
 
 
 @converts("expm1")
-def expm1(call: Call) -> str:
+def expm1(call: OpCall) -> str:
     """tanh(x / 2) * (exp(x) + 1), which is exact near 0, unlike exp(x) - 1."""
     (x,) = call.names
     half = call.node("Tanh", call.node("Mul", x, _one(call, 0.5)))
@@ -124,7 +136,7 @@ def expm1(call: Call) -> str:
 
 
 @converts("log1p")
-def log1p(call: Call) -> str:
+def log1p(call: OpCall) -> str:
     """log(u) * x / (u - 1) with u = 1 + x, which is exact near 0 (Higham, 2002)."""
     (x,) = call.names
     u = call.node("Add", x, _one(call, 1))
@@ -138,7 +150,7 @@ def log1p(call: Call) -> str:
 
 
 @converts("round")
-def round_(call: Call) -> str:
+def round_(call: OpCall) -> str:
     (x,) = call.names
     if "EVEN" in str(call.params["rounding_method"]):
         return call.node("Round", x)
@@ -147,7 +159,7 @@ def round_(call: Call) -> str:
 
 
 @converts("is_finite")
-def is_finite(call: Call) -> str:
+def is_finite(call: OpCall) -> str:
     (x,) = call.names
     return call.node(
         "Not", call.node("Or", call.node("IsNaN", x), call.node("IsInf", x))
@@ -155,18 +167,18 @@ def is_finite(call: Call) -> str:
 
 
 @converts("rem")
-def rem(call: Call) -> str:
+def rem(call: OpCall) -> str:
     return call.node("Mod", *call.names, fmod=1)
 
 
 @converts("clamp")
-def clamp(call: Call) -> str:
+def clamp(call: OpCall) -> str:
     low, x, high = call.names
     return call.node("Min", call.node("Max", x, low), high)
 
 
 @converts("atan2")
-def atan2(call: Call) -> str:
+def atan2(call: OpCall) -> str:
     y, x = call.names
     zero, pi = _one(call, 0), _one(call, np.pi)
     base = call.node("Atan", call.node("Div", y, x))
@@ -180,7 +192,7 @@ def atan2(call: Call) -> str:
 
 
 @converts("select_n")
-def select_n(call: Call) -> str:
+def select_n(call: OpCall) -> str:
     which, *cases = call.names
     dtype = call.op.operands[0].dtype
     if call.dtype == "bool" and len(cases) == 2:  # ONNX Runtime selects no bools
@@ -196,14 +208,14 @@ def select_n(call: Call) -> str:
     return _expanded(call, found)
 
 
-def _expanded(call: Call, name: str) -> str:
+def _expanded(call: OpCall, name: str) -> str:
     """The result in its shape, if all operands were scalars but for the selector."""
     shapes = [o.shape for o in call.op.operands]
     return name if call.shape in shapes else call.graph.expand(name, call.shape)
 
 
 @converts("convert_element_type")
-def convert_element_type(call: Call) -> str:
+def convert_element_type(call: OpCall) -> str:
     operand = call.op.operands[0]
     if operand.dtype == call.dtype:
         return call.names[0]
@@ -213,7 +225,7 @@ def convert_element_type(call: Call) -> str:
 
 
 @converts("reduce_precision")
-def reduce_precision(call: Call) -> str:
+def reduce_precision(call: OpCall) -> str:
     bits = (call.params["exponent_bits"], call.params["mantissa_bits"])
     kinds = {(8, 23): "float32", (8, 7): "bfloat16", (5, 10): "float16"}
     if bits not in kinds:

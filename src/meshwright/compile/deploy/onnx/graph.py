@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from meshwright.compile.deploy.inexpressible import Inexpressible
+from meshwright.compile.deploy.source.inexpressible import Inexpressible
 from meshwright.program.ir import Atom, Literal
 
 OPSET = 21

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from meshwright.compile.deploy.inexpressible import Inexpressible
-from meshwright.compile.deploy.onnx.converters import Call, converts
+from meshwright.compile.deploy.onnx.converters import OpCall, converts
+from meshwright.compile.deploy.source.inexpressible import Inexpressible
 
 
-def _clamped(call: Call, indices: str, limits: Sequence[int], dtype: str) -> str:
+def _clamped(call: OpCall, indices: str, limits: Sequence[int], dtype: str) -> str:
     """Indices as int64 in [0, limit] for each component of their last dim."""
     wide = indices if dtype == "int64" else call.graph.cast(indices, "int64")
     low, high = call.graph.constant(0), call.graph.constant(list(limits))
@@ -19,7 +19,7 @@ def _clamped(call: Call, indices: str, limits: Sequence[int], dtype: str) -> str
 
 
 @converts("gather")
-def gather(call: Call) -> str:
+def gather(call: OpCall) -> str:
     """GatherND on an operand whose indexed dims come first."""
     graph, numbers = call.graph, call.params["dimension_numbers"]
     operand, indices = call.op.operands
@@ -60,7 +60,7 @@ def gather(call: Call) -> str:
 
 
 def _masked(
-    call: Call, found: str, limits: Sequence[int], outer: Sequence[int], inner: int
+    call: OpCall, found: str, limits: Sequence[int], outer: Sequence[int], inner: int
 ) -> str:
     """The gathered values, with the fill value where an index was out of bounds."""
     if "FILL" not in str(call.params["mode"]):
@@ -76,7 +76,7 @@ def _masked(
     return call.node("Where", inside, found, graph.constant(_fill(call), call.dtype))
 
 
-def _fill(call: Call) -> Any:
+def _fill(call: OpCall) -> Any:
     value = call.params.get("fill_value")
     if value is not None:
         return value
@@ -88,7 +88,7 @@ def _fill(call: Call) -> Any:
     return info.max if call.dtype.startswith("u") else info.min
 
 
-def _gather_slice(call: Call, indexed: Sequence[int], sizes: Sequence[int]) -> str:
+def _gather_slice(call: OpCall, indexed: Sequence[int], sizes: Sequence[int]) -> str:
     """One slice at a place that one vector of indices gives."""
     operand, indices = call.op.operands
     numbers = call.params["dimension_numbers"]
@@ -117,7 +117,7 @@ def _gather_slice(call: Call, indexed: Sequence[int], sizes: Sequence[int]) -> s
 
 
 @converts("dynamic_slice")
-def dynamic_slice(call: Call) -> str:
+def dynamic_slice(call: OpCall) -> str:
     x, *starts = call.names
     shape = call.op.operands[0].shape
     sizes = call.params.get("slice_sizes", call.params.get("sizes"))
@@ -127,7 +127,7 @@ def dynamic_slice(call: Call) -> str:
     return call.graph.reshape(call.node("Slice", x, begin, end, axes), sizes)
 
 
-def _starts(call: Call, names: Sequence[str], limits: Sequence[int]) -> str:
+def _starts(call: OpCall, names: Sequence[str], limits: Sequence[int]) -> str:
     """Scalar starts as one vector of int64, clamped as JAX does."""
     ones = [call.graph.reshape(call.graph.cast(name, "int64"), (1,)) for name in names]
     together = ones[0] if len(ones) == 1 else call.node("Concat", *ones, axis=0)
@@ -135,7 +135,7 @@ def _starts(call: Call, names: Sequence[str], limits: Sequence[int]) -> str:
 
 
 @converts("dynamic_update_slice")
-def dynamic_update_slice(call: Call) -> str:
+def dynamic_update_slice(call: OpCall) -> str:
     """The update, padded to the operand's size, where it lies; the operand elsewhere."""
     x, update, *starts = call.names
     graph, sizes = call.graph, call.op.operands[1].shape
@@ -164,9 +164,10 @@ _SCATTERED = {
 
 
 @converts(*_SCATTERED)
-def scatter(call: Call) -> str:
-    """ScatterND on an operand whose indexed dims come first; a spare row takes what
-    JAX drops.
+def scatter(call: OpCall) -> str:
+    """ScatterND on an operand whose indexed dims come first.
+
+    A spare row takes the updates that JAX drops.
     """
     graph, numbers = call.graph, call.params["dimension_numbers"]
     operand, indices, updates = call.op.operands
@@ -194,7 +195,7 @@ def scatter(call: Call) -> str:
     return graph.transpose(x, [order.index(d) for d in range(len(order))])
 
 
-def _or_spare(call: Call, sizes: Sequence[int], indices: Any) -> str:
+def _or_spare(call: OpCall, sizes: Sequence[int], indices: Any) -> str:
     """Indices as int64; those out of bounds point to the row after the last one."""
     graph = call.graph
     wide = graph.cast(call.names[1], "int64")

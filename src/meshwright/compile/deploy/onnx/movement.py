@@ -6,20 +6,20 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from meshwright.compile.deploy.inexpressible import Inexpressible
-from meshwright.compile.deploy.onnx.converters import Call, converts
+from meshwright.compile.deploy.onnx.converters import OpCall, converts
 from meshwright.compile.deploy.onnx.graph import OnnxGraph
+from meshwright.compile.deploy.source.inexpressible import Inexpressible
 
 
 @converts("reshape", "squeeze", "expand_dims")
-def reshape(call: Call) -> str:
+def reshape(call: OpCall) -> str:
     if call.params.get("dimensions") is not None and call.op.kind == "reshape":
         raise Inexpressible("ONNX's Reshape keeps the order of dims")
     return call.graph.reshape(call.names[0], call.shape)
 
 
 @converts("broadcast_in_dim")
-def broadcast_in_dim(call: Call) -> str:
+def broadcast_in_dim(call: OpCall) -> str:
     operand = call.op.operands[0]
     dims = call.params.get("broadcast_dimensions", call.params.get("dims"))
     shape = [1] * len(call.shape)
@@ -32,18 +32,18 @@ def broadcast_in_dim(call: Call) -> str:
 
 
 @converts("transpose")
-def transpose(call: Call) -> str:
+def transpose(call: OpCall) -> str:
     return call.graph.transpose(call.names[0], call.params["permutation"])
 
 
 @converts("concatenate")
-def concatenate(call: Call) -> str:
+def concatenate(call: OpCall) -> str:
     axis = call.params.get("dimension", call.params.get("dim"))
     return call.node("Concat", *call.names, axis=int(axis))
 
 
 @converts("split")
-def split(call: Call) -> list[str]:
+def split(call: OpCall) -> list[str]:
     sizes = call.graph.constant(list(call.params["sizes"]))
     return call.graph.nodes_of(
         "Split", [call.names[0], sizes], len(call.op.results), axis=call.params["axis"]
@@ -51,7 +51,7 @@ def split(call: Call) -> list[str]:
 
 
 @converts("slice")
-def slice_(call: Call) -> str:
+def slice_(call: OpCall) -> str:
     params, shape = call.params, call.op.operands[0].shape
     if "dim" in params:  # the form of our own device programs
         starts, ends = [0] * len(shape), list(shape)
@@ -64,7 +64,7 @@ def slice_(call: Call) -> str:
 
 
 @converts("rev")
-def rev(call: Call) -> str:
+def rev(call: OpCall) -> str:
     dims = call.params.get("dimensions", call.params.get("dims"))
     rank = len(call.shape)
     turned = [d in dims for d in range(rank)]
@@ -76,7 +76,7 @@ def rev(call: Call) -> str:
 
 
 @converts("pad")
-def pad(call: Call) -> str:
+def pad(call: OpCall) -> str:
     graph, config = (
         call.graph,
         call.params.get("padding_config", call.params.get("config")),
@@ -129,7 +129,7 @@ def dilate(
 
 
 @converts("iota")
-def iota(call: Call) -> str:
+def iota(call: OpCall) -> str:
     dim = call.params.get("dimension", call.params.get("dim"))
     along = [1] * len(call.shape)
     along[dim] = call.shape[dim]
@@ -138,7 +138,7 @@ def iota(call: Call) -> str:
 
 
 @converts("sort")
-def sort(call: Call) -> list[str]:
+def sort(call: OpCall) -> list[str]:
     """TopK of all elements, whose ties are in order of position, as in a stable sort."""
     params, graph = call.params, call.graph
     if params["num_keys"] != 1:
@@ -156,7 +156,7 @@ def sort(call: Call) -> list[str]:
 
 
 @converts("top_k")
-def top_k(call: Call) -> list[str]:
+def top_k(call: OpCall) -> list[str]:
     count = call.graph.constant([call.params["k"]])
     axis = call.params.get("axis", -1)
     values, places = call.graph.nodes_of("TopK", [call.names[0], count], 2, axis=axis)
@@ -164,7 +164,7 @@ def top_k(call: Call) -> list[str]:
 
 
 @converts("unstack")
-def unstack(call: Call) -> list[str]:
+def unstack(call: OpCall) -> list[str]:
     axis, count = call.params["axis"], len(call.op.results)
     parts = call.graph.nodes_of(
         "Split", [call.names[0]], count, axis=axis, num_outputs=count

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from meshwright.compile.deploy.inexpressible import Inexpressible
-from meshwright.compile.deploy.onnx.converters import Call, converts
+from meshwright.compile.deploy.onnx.converters import OpCall, converts
+from meshwright.compile.deploy.source.inexpressible import Inexpressible
 
 _REDUCED = {
     "reduce_sum": "ReduceSum", "reduce_max": "ReduceMax", "reduce_min": "ReduceMin",
@@ -14,7 +14,7 @@ _REDUCED = {
 }  # fmt: skip
 
 
-def _reduce(kind: str, call: Call) -> str:
+def _reduce(kind: str, call: OpCall) -> str:
     axes = call.graph.constant(list(call.params["axes"]))
     if not call.params["axes"]:
         return call.names[0]
@@ -26,7 +26,7 @@ for _kind, _node in _REDUCED.items():
 
 
 @converts("reduce_and", "reduce_or")
-def reduce_bools(call: Call) -> str:
+def reduce_bools(call: OpCall) -> str:
     if call.dtype != "bool":
         raise Inexpressible("ONNX reduces bools by and and or, not integers")
     numbers = call.graph.cast(call.names[0], "int32")
@@ -36,7 +36,7 @@ def reduce_bools(call: Call) -> str:
 
 
 @converts("argmax", "argmin")
-def arg_extreme(call: Call) -> str:
+def arg_extreme(call: OpCall) -> str:
     kind = "ArgMax" if call.op.kind == "argmax" else "ArgMin"
     (axis,) = call.params["axes"]
     name = call.names[0]
@@ -47,11 +47,11 @@ def arg_extreme(call: Call) -> str:
 
 
 @converts("cumsum")
-def cumsum(call: Call) -> str:
+def cumsum(call: OpCall) -> str:
     axis: Any = call.graph.constant(call.params["axis"])
     return call.node("CumSum", call.names[0], axis, reverse=int(call.params["reverse"]))
 
 
 @converts("cumlogsumexp", "cummax", "cummin", "cumprod")
-def other_cumulative(call: Call) -> str:
+def other_cumulative(call: OpCall) -> str:
     raise Inexpressible("ONNX has cumulative sums only")

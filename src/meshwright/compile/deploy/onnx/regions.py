@@ -9,19 +9,19 @@ from typing import Any
 import numpy as np
 
 from meshwright.compile.deploy.onnx.convert_ops import inline
-from meshwright.compile.deploy.onnx.converters import Call, converts
+from meshwright.compile.deploy.onnx.converters import OpCall, converts
 from meshwright.compile.deploy.onnx.graph import OnnxGraph, value_info
 from meshwright.program.ir import Wire
 
 
 @converts("remat")
-def remat(call: Call) -> list[str]:
+def remat(call: OpCall) -> list[str]:
     outputs = _body(call, call.graph, 0, _given(call, call.op.wires))
     return _results(call, outputs)
 
 
 @converts("scan")
-def scan(call: Call) -> list[str]:
+def scan(call: OpCall) -> list[str]:
     """ONNX's Scan; constants are read from the graph around the body."""
     op = call.op
     carries = [w for w in op.wires if w.inputs and w.outputs]
@@ -59,7 +59,7 @@ def scan(call: Call) -> list[str]:
 
 
 @converts("while")
-def while_(call: Call) -> list[str]:
+def while_(call: OpCall) -> list[str]:
     """ONNX's Loop; the condition is computed before it and at the end of its body."""
     op = call.op
     carries = [w for w in op.wires if w.operand is not None and w.outputs]
@@ -86,7 +86,7 @@ def while_(call: Call) -> list[str]:
 
 
 @converts("cond")
-def cond(call: Call) -> list[str]:
+def cond(call: OpCall) -> list[str]:
     """If nodes, one inside the other for more than two branches."""
     op = call.op
     which = next(w for w in op.wires if not w.inputs and not w.outputs)
@@ -120,7 +120,7 @@ def cond(call: Call) -> list[str]:
     return _placed(call, outs, choose(call.graph, 0))
 
 
-def _given(call: Call, wires: Sequence[Wire]) -> dict[int, str]:
+def _given(call: OpCall, wires: Sequence[Wire]) -> dict[int, str]:
     """Names of inputs of the first body, by position, for wires that have operands."""
     return {
         position: call.names[wire.operand]
@@ -132,7 +132,7 @@ def _given(call: Call, wires: Sequence[Wire]) -> dict[int, str]:
 
 
 def _at(
-    call: Call,
+    call: OpCall,
     body: int,
     consts: Sequence[Wire],
     carries: Sequence[Wire],
@@ -151,7 +151,9 @@ def _at(
     return given
 
 
-def _body(call: Call, graph: OnnxGraph, body: int, given: dict[int, str]) -> list[str]:
+def _body(
+    call: OpCall, graph: OnnxGraph, body: int, given: dict[int, str]
+) -> list[str]:
     """Append the ops of a body to a graph; the names of its outputs."""
     program = call.op.bodies[body]
     return inline(graph, program, [given[i] for i in range(len(program.inputs))])
@@ -169,12 +171,12 @@ def _graph(
     return make(body.nodes, body.fresh("body"), list(inputs), infos)
 
 
-def _results(call: Call, outputs: Sequence[str]) -> list[str]:
+def _results(call: OpCall, outputs: Sequence[str]) -> list[str]:
     outs = [w for w in call.op.wires if w.result is not None]
     return _placed(call, outs, [outputs[w.outputs[0][1]] for w in outs])
 
 
-def _placed(call: Call, wires: Sequence[Wire], names: Sequence[str]) -> list[str]:
+def _placed(call: OpCall, wires: Sequence[Wire], names: Sequence[str]) -> list[str]:
     """Names in the order of the op's results."""
     found = {w.result: name for w, name in zip(wires, names, strict=True)}
     return [found[i] for i in range(len(call.op.results))]

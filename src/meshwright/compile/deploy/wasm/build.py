@@ -13,11 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from meshwright.compile.deploy.extras import require
-from meshwright.compile.deploy.inexpressible import Inexpressible, probe_ops, refuse
-from meshwright.compile.deploy.model import SourceModel
-from meshwright.compile.deploy.options import DeployOptions
-from meshwright.compile.deploy.stablehlo import lower_to_stablehlo
+from meshwright.compile.deploy.source.extras import require
+from meshwright.compile.deploy.source.inexpressible import (
+    Inexpressible,
+    probe_ops,
+    refuse,
+)
+from meshwright.compile.deploy.source.model import SourceModel, require_plain_dtypes
+from meshwright.compile.deploy.source.options import DeployOptions
+from meshwright.compile.deploy.stablehlo.lowering import lower_to_stablehlo
 from meshwright.compile.deploy.wasm.host_program import HostProgram, read_host_program
 from meshwright.compile.deploy.wasm.math_functions import math_object
 from meshwright.compile.deploy.web.page import copy_page, page_kind
@@ -41,6 +45,7 @@ def write_wasm(model: SourceModel, folder: Path, options: DeployOptions) -> None
     """Write module, host program and weights, and a page if the model fits one."""
     del options
     require("iree.compiler", "wasmtime")
+    require_plain_dtypes(model, "wasm")
     try:
         host, wasm = compile_wasm(lower_to_stablehlo(model.program))
     except CompilerError as error:

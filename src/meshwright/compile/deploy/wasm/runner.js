@@ -21,7 +21,7 @@ const NUMBERS = {
   div: (a, b) => Math.trunc(a / b), rem: (a, b) => a % b,
   ceil_div: (a, b) => Math.ceil(a / b), min: Math.min, max: Math.max,
   and: (a, b) => Number(BigInt(a) & BigInt(b)), or: (a, b) => Number(BigInt(a) | BigInt(b)),
-  xor: (a, b) => Number(BigInt(a) ^ BigInt(b)), select: (c, a, b) => (c ? a : b),
+  xor: (a, b) => Number(BigInt(a) ^ BigInt(b)),
   align: (a, b) => Math.ceil(a / b) * b,
 };
 
@@ -188,6 +188,7 @@ export class Model {
     switch (kind) {
       case "constant": return step[3];
       case "same": return read[0];
+      case "select": return read[0] ? read[1] : read[2];
       case "compare": return Number(COMPARE[step[3]](...read));
       case "alloc": return this.heap.allocate(read.at(-1));
       case "length": return read[0].size;

@@ -8,9 +8,9 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-from meshwright.compile.deploy.model import Port, SourceModel
 from meshwright.compile.deploy.onnx.convert import write_onnx
-from meshwright.compile.deploy.options import DeployOptions
+from meshwright.compile.deploy.source.model import Port, SourceModel
+from meshwright.compile.deploy.source.options import DeployOptions
 from meshwright.errors import DeployError
 
 ORT_WEB = "onnxruntime-web@1.30.0"

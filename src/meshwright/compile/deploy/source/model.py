@@ -1,4 +1,4 @@
-"""What all targets deploy: a program, its weights, and results of JAX to compare with."""
+"""The model that all targets deploy: a program, its weights, and results of JAX."""
 
 from __future__ import annotations
 
@@ -62,10 +62,10 @@ class SourceModel:
     @property
     def inputs(self) -> tuple[Port, ...]:
         """The model's inputs: those of the program that are no weights."""
+        names = [self.names[v] for v in self.program.inputs if v not in self.weights]
         return tuple(
-            Port(self.names[value], value.shape, value.dtype)
-            for value in self.program.inputs
-            if value not in self.weights
+            Port(name, array.shape, str(array.dtype))
+            for name, array in zip(names, self.samples, strict=True)
         )
 
     @property
@@ -129,6 +129,23 @@ def _name_of(fn: Any) -> str:
     """The name of a function, also of one with some arguments filled in."""
     inner = getattr(fn, "func", fn)
     return getattr(inner, "__name__", type(inner).__name__)
+
+
+PLAIN_DTYPES = (
+    "bool", "float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8",
+    "uint16", "uint32", "uint64",
+)  # fmt: skip
+"""Dtypes of NumPy itself, which all loaders but IREE's are limited to."""
+
+
+def require_plain_dtypes(model: SourceModel, target: str) -> None:
+    """Raise `DeployError` for an input or output of another dtype than NumPy's numbers."""
+    for port in (*model.inputs, *model.outputs):
+        if port.dtype not in PLAIN_DTYPES:
+            raise DeployError(
+                f"{target} takes and returns no {port.dtype}, as in {port}: convert it "
+                "in the function, to float32 say"
+            )
 
 
 def _weight_positions(captured: Any, wanted: Collection[str] | None) -> frozenset[int]:

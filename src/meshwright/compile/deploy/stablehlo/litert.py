@@ -7,13 +7,17 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from meshwright.compile.deploy.extras import require
-from meshwright.compile.deploy.inexpressible import Inexpressible, probe_ops, refuse
-from meshwright.compile.deploy.int8 import calibration_of, quantize_litert
-from meshwright.compile.deploy.model import SourceModel
-from meshwright.compile.deploy.options import DeployOptions
-from meshwright.compile.deploy.stablehlo import lower_to_stablehlo
-from meshwright.compile.deploy.unroll_loops import unroll_loops
+from meshwright.compile.deploy.source.extras import require
+from meshwright.compile.deploy.source.inexpressible import (
+    Inexpressible,
+    probe_ops,
+    refuse,
+)
+from meshwright.compile.deploy.source.int8 import calibration_of, quantize_litert
+from meshwright.compile.deploy.source.model import SourceModel, require_plain_dtypes
+from meshwright.compile.deploy.source.options import DeployOptions
+from meshwright.compile.deploy.source.unroll_loops import unroll_loops
+from meshwright.compile.deploy.stablehlo.lowering import lower_to_stablehlo
 from meshwright.program.ir import Program
 
 MODEL_FILE = "model.tflite"
@@ -25,6 +29,7 @@ def write_litert(model: SourceModel, folder: Path, options: DeployOptions) -> No
     require("litert_converter", "ai_edge_litert")
     if options.quantize:
         require("ai_edge_quantizer")
+    require_plain_dtypes(model, "LiteRT")
     program = unroll_loops(model.baked(), "LiteRT")
     names = [port.name for port in model.inputs], [p.name for p in model.outputs]
     try:

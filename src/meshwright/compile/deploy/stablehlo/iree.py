@@ -9,10 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from meshwright.compile.deploy.extras import require
-from meshwright.compile.deploy.inexpressible import Inexpressible, probe_ops, refuse
-from meshwright.compile.deploy.model import SourceModel
-from meshwright.compile.deploy.stablehlo import lower_to_stablehlo
+from meshwright.compile.deploy.source.extras import require
+from meshwright.compile.deploy.source.inexpressible import (
+    Inexpressible,
+    probe_ops,
+    refuse,
+)
+from meshwright.compile.deploy.source.model import SourceModel
+from meshwright.compile.deploy.stablehlo.lowering import lower_to_stablehlo
 from meshwright.errors import CompilerError
 from meshwright.program.ir import Program, Value
 from meshwright.run.iree.toolchain import compile_program

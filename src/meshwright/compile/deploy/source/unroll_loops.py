@@ -112,13 +112,13 @@ class _Unroller:
         return chosen
 
     def _scan(self, op: Op, operands: Sequence[Atom]) -> list[Atom]:
-        length = int(op.params["length"])  # pyright: ignore[reportArgumentType]
+        params: Any = op.params
         given = list(operands)
         sliced = [w.operand for w in op.wires if w.is_stacked and w.operand is not None]
         carries = [w for w in op.wires if w.operand is not None and w.outputs]
         stacks = [w for w in op.wires if w.is_stacked and w.outputs]
         parts: dict[int, list[Atom]] = {i: [] for i in range(len(stacks))}
-        order = range(length)[:: -1 if op.params["reverse"] else 1]
+        order = range(params["length"])[:: -1 if params["reverse"] else 1]
         for i in order:
             for position in sliced:
                 given[position] = self._element(operands[position], i)
@@ -134,7 +134,7 @@ class _Unroller:
                 results[wire.result] = given[wire.operand]
         for number, wire in enumerate(stacks):
             if wire.result is not None:
-                made = parts[number][:: -1 if op.params["reverse"] else 1]
+                made = parts[number][:: -1 if params["reverse"] else 1]
                 results[wire.result] = self._stacked(op.results[wire.result], made)
         return results
 

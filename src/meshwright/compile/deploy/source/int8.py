@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from meshwright.compile.deploy.model import SourceModel
-from meshwright.compile.deploy.options import DeployOptions
+from meshwright.compile.deploy.source.model import SourceModel
+from meshwright.compile.deploy.source.options import DeployOptions
 from meshwright.errors import DeployError
 
 Inputs = Mapping[str, Any]
@@ -51,8 +51,9 @@ def calibration_of(model: SourceModel, options: DeployOptions) -> list[dict[str,
 
 
 def quantize_onnx(content: bytes, calibration: Sequence[Inputs]) -> bytes:
-    """A model of ONNX with quantized products, in the form of pairs of Quantize and
-    DequantizeLinear, which ONNX Runtime fuses.
+    """A model of ONNX with quantized products.
+
+    These stand as pairs of QuantizeLinear and DequantizeLinear, which ONNX Runtime fuses.
     """
     tools: Any = import_module("onnxruntime.quantization")
     with tempfile.TemporaryDirectory(prefix="meshwright-") as folder:
@@ -94,17 +95,17 @@ def quantize_litert(
     """A flatbuffer with quantized products."""
     quantizer: Any = import_module("ai_edge_quantizer.quantizer")
     names: Any = import_module("ai_edge_quantizer.qtyping").TFLOperationName
-    made = quantizer.Quantizer(flatbuffer)
-    for name in _LITERT_OPS:
-        made.add_static_config(
-            regex=".*",
-            operation_name=names[name],
-            activation_num_bits=8,
-            weight_num_bits=8,
-        )
+    inputs = {signature: [dict(each) for each in calibration]}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that it keeps all values, which it has to
-        inputs = {signature: [dict(each) for each in calibration]}
+        made = quantizer.Quantizer(flatbuffer)
+        for name in _LITERT_OPS:
+            made.add_static_config(
+                regex=".*",
+                operation_name=names[name],
+                activation_num_bits=8,
+                weight_num_bits=8,
+            )
         ranges = made.calibrate(inputs, num_threads=1)
-    result = made.quantize(ranges, enable_progress_report=False)
+        result = made.quantize(ranges, enable_progress_report=False)
     return bytes(result.quantized_model)
