@@ -199,21 +199,20 @@ class _Writer:
             return tensor
         if op is not None:
             self.expanded.append(f"{op.source} {op.kind}".strip())
-        # MLIR's own conversion of what it has just computed leaves gaps uninitialized.
+        # As a sum over one term: MLIR's conversion, and a copy, leave gaps uninitialized
+        # if the tensor was computed in the same function.
         plain = tuple(range(len(tensor.shape)))
+        one = self._filled(Value((1,), tensor.dtype), 1.0)
         out = self._filled(Value(tensor.shape, tensor.dtype), 0.0)
         dims: Dims = tuple((d,) for d in plain)
         found = self._generic(
-            [replace(tensor, order=plain)], [dims], out, dims, self._sum(tensor.dtype)
+            [replace(tensor, order=plain), one],
+            [dims, ((len(plain),),)],
+            out,
+            dims,
+            self._multiply_add(tensor.dtype),
         )
         return replace(found, order=tensor.order)
-
-    def _sum(self, dtype: str) -> Body:
-        """The body that adds an element to what is there."""
-        kind, suffix = MLIR_DTYPES[dtype], "f" if dtype.startswith("float") else "i"
-        return lambda given: self._emit(
-            f"arith.add{suffix} {given[1]}, {given[0]} : {kind}"
-        )
 
     def _in_order(self, tensor: _Tensor) -> _Tensor:
         """The dense tensor with dims in their order."""
@@ -284,11 +283,14 @@ class _Writer:
         tensors = self._compatible(tensors, rule.operands, op)
         out = self._filled(op.results[0], 0.0)
         self.tensors[op.results[0]] = self._generic(
-            tensors, rule.operands, out, rule.results[0], self._multiply_add(op)
+            tensors,
+            rule.operands,
+            out,
+            rule.results[0],
+            self._multiply_add(op.results[0].dtype),
         )
 
-    def _multiply_add(self, op: Op) -> Body:
-        dtype = op.results[0].dtype
+    def _multiply_add(self, dtype: str) -> Body:
         kind, suffix = MLIR_DTYPES[dtype], "f" if dtype.startswith("float") else "i"
 
         def body(given: Sequence[str]) -> str:
@@ -321,7 +323,7 @@ class _Writer:
             [rule.results[0], *rule.operands],
             out,
             rule.results[0],
-            self._multiply_add(product),
+            self._multiply_add(op.results[0].dtype),
         )
         return True
 
@@ -378,14 +380,16 @@ class _Writer:
 
     def _admitted(self, op: Op, tensors: Sequence[_Tensor]) -> list[_Tensor]:
         """The operands, of which those are dense that the op cannot read sparse."""
-        sparse = [t for t in tensors if t.format is not None]
-        if not sparse:
+        sparse = next((t for t in tensors if t.format is not None), None)
+        if sparse is None or sparse.format is None:
             return list(tensors)
-        first = (sparse[0].format, sparse[0].order)
-        is_array = len(sparse[0].shape) == len(op.results[0].shape)
+        first = (sparse.format, sparse.order)
+        is_array = len(sparse.shape) == len(op.results[0].shape)
         is_sum = op.kind in _SUMS and len(tensors) == 2
         if is_sum or (op.kind == "mul" and is_array):
             may = [(t.format, t.order) == first for t in tensors]
+            if is_sum and sparse.format.name == "bsr" and not all(may):
+                may = [False] * len(tensors)  # MLIR has no union of blocks and elements
         else:
             may = [len(tensors) == 1 and keeps_zeros(op)] * len(tensors)
         return [
