@@ -11,19 +11,22 @@ DOCS_LOCK := requirements-docs.lock
 DOCS_BIN := .venv-docs/bin
 IREE_LOCK := requirements-iree.lock
 IREE_BIN := .venv-iree/bin
+SPARSE_LOCK := requirements-sparse.lock
+SPARSE_BIN := .venv-sparse/bin
 CLUSTER_LOCK := requirements-cluster.lock
 CLUSTER_BIN := .venv-cluster/bin
 STAMP := .venv/.installed
 OLDEST_STAMP := .venv-oldest/.installed
 DOCS_STAMP := .venv-docs/.installed
 IREE_STAMP := .venv-iree/.installed
+SPARSE_STAMP := .venv-sparse/.installed
 CLUSTER_STAMP := .venv-cluster/.installed
 COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --quiet \
 	--python-version 3.12 --no-header --no-annotate \
 	--no-emit-index-url --no-emit-find-links
 ALL := --extra dev --extra zoo
 
-.PHONY: help demo demo-train demo-cluster test test-slow test-oldest test-iree test-cluster test-wheel check docs lock clean
+.PHONY: help demo demo-train demo-cluster test test-slow test-oldest test-iree test-sparse test-cluster test-wheel check docs lock clean
 
 help:
 	@echo "make demo         plan, partition, train and compare a small GPT"
@@ -34,6 +37,7 @@ help:
 	@echo "make test-slow    the slow tests"
 	@echo "make test-oldest  the tests on the oldest supported jax"
 	@echo "make test-iree    the tests that need IREE, in an environment of their own"
+	@echo "make test-sparse  the tests that need MLIR, in an environment of their own"
 	@echo "make test-cluster the tests that need Ray, in an environment of their own"
 	@echo "make test-wheel   the wheel, installed and tried outside of this tree"
 	@echo "make docs         the documentation, as a site in build/site"
@@ -61,6 +65,9 @@ test-oldest: $(OLDEST_STAMP)
 
 test-iree: $(IREE_STAMP)
 	$(IREE_BIN)/python -m pytest -m iree $(TESTS)
+
+test-sparse: $(SPARSE_STAMP)
+	$(SPARSE_BIN)/python -m pytest -m sparse $(or $(TESTS),tests/compile/sparse)
 
 test-cluster: $(CLUSTER_STAMP)
 	$(CLUSTER_BIN)/python -m pytest -m cluster $(or $(TESTS),tests/run/cluster)
@@ -90,6 +97,9 @@ $(DOCS_STAMP): $(DOCS_LOCK) pyproject.toml
 $(IREE_STAMP): $(IREE_LOCK) pyproject.toml
 	$(call install,.venv-iree,$(IREE_LOCK))
 
+$(SPARSE_STAMP): $(SPARSE_LOCK) pyproject.toml
+	$(call install,.venv-sparse,$(SPARSE_LOCK))
+
 $(CLUSTER_STAMP): $(CLUSTER_LOCK) pyproject.toml
 	$(call install,.venv-cluster,$(CLUSTER_LOCK))
 
@@ -110,10 +120,12 @@ lock: $(STAMP)
 	$(COMPILE) --extra docs --upgrade --constraint $(LOCK) --output-file $(DOCS_LOCK)
 	$(COMPILE) tools/iree.txt --extra iree --extra learned --upgrade \
 	  --constraint $(LOCK) --output-file $(IREE_LOCK)
+	$(COMPILE) tools/sparse.txt --extra sparse --upgrade \
+	  --constraint $(LOCK) --output-file $(SPARSE_LOCK)
 	$(COMPILE) tools/cluster.txt --extra cluster --extra train --upgrade \
 	  --constraint $(LOCK) --output-file $(CLUSTER_LOCK)
 
 clean:
-	rm -rf .venv .venv-oldest .venv-docs .venv-iree .venv-cluster .pytest_cache .ruff_cache .hypothesis \
+	rm -rf .venv .venv-oldest .venv-docs .venv-iree .venv-sparse .venv-cluster .pytest_cache .ruff_cache .hypothesis \
 	  .import_linter_cache build dist out
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
