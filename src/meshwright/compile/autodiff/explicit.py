@@ -1,4 +1,4 @@
-"""From programs with implicit to those with explicit uses of linear values, and back.
+"""Explicit uses of linear values: `dup`, `drop` and `zero` are inserted, and removed.
 
 Transformations write programs in which a linear value may be used any number of times.
 `make_explicit` finds out which values are linear, inserts `dup`, `drop` and `zero`, and

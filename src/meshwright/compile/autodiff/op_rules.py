@@ -101,7 +101,7 @@ _answer_once = lru_cache(maxsize=4096)(_answer)
 
 
 def _identity(op: Op) -> object:
-    """What tells an op from others: primitive, parameters, types and literals."""
+    """A key of all that the rule depends on: primitive, parameters, types, literals."""
     operands = tuple(
         (a.dtype, exact_key(a.value)) if isinstance(a, Literal) else (a.shape, a.dtype)
         for a in op.operands
