@@ -13,6 +13,8 @@ IREE_LOCK := requirements-iree.lock
 IREE_BIN := .venv-iree/bin
 DEPLOY_LOCK := requirements-deploy.lock
 DEPLOY_BIN := .venv-deploy/bin
+SPARSE_LOCK := requirements-sparse.lock
+SPARSE_BIN := .venv-sparse/bin
 CLUSTER_LOCK := requirements-cluster.lock
 CLUSTER_BIN := .venv-cluster/bin
 STAMP := .venv/.installed
@@ -20,6 +22,7 @@ OLDEST_STAMP := .venv-oldest/.installed
 DOCS_STAMP := .venv-docs/.installed
 IREE_STAMP := .venv-iree/.installed
 DEPLOY_STAMP := .venv-deploy/.installed
+SPARSE_STAMP := .venv-sparse/.installed
 CLUSTER_STAMP := .venv-cluster/.installed
 COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --quiet \
 	--python-version 3.12 --no-header --no-annotate \
@@ -27,6 +30,7 @@ COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --quiet \
 ALL := --extra dev --extra zoo
 
 .PHONY: help demo demo-train demo-cluster demo-deploy test test-slow test-oldest test-iree test-deploy test-cluster test-wheel check docs lock clean
+.PHONY: help demo demo-train demo-cluster test test-slow test-oldest test-iree test-sparse test-cluster test-wheel check docs lock clean
 
 help:
 	@echo "make demo         plan, partition, train and compare a small GPT"
@@ -39,6 +43,7 @@ help:
 	@echo "make test-oldest  the tests on the oldest supported jax"
 	@echo "make test-iree    the tests that need IREE, in an environment of their own"
 	@echo "make test-deploy  the tests of deployed models, in an environment of their own"
+	@echo "make test-sparse  the tests that need MLIR, in an environment of their own"
 	@echo "make test-cluster the tests that need Ray, in an environment of their own"
 	@echo "make test-wheel   the wheel, installed and tried outside of this tree"
 	@echo "make docs         the documentation, as a site in build/site"
@@ -74,6 +79,8 @@ test-iree: $(IREE_STAMP)
 
 test-deploy: $(DEPLOY_STAMP)
 	$(DEPLOY_BIN)/python -m pytest -m deploy $(or $(TESTS),tests/compile/deploy tests/cli/test_deploy.py)
+test-sparse: $(SPARSE_STAMP)
+	$(SPARSE_BIN)/python -m pytest -m sparse $(or $(TESTS),tests/compile/sparse)
 
 test-cluster: $(CLUSTER_STAMP)
 	$(CLUSTER_BIN)/python -m pytest -m cluster $(or $(TESTS),tests/run/cluster)
@@ -105,6 +112,8 @@ $(IREE_STAMP): $(IREE_LOCK) pyproject.toml
 
 $(DEPLOY_STAMP): $(DEPLOY_LOCK) pyproject.toml
 	$(call install,.venv-deploy,$(DEPLOY_LOCK))
+$(SPARSE_STAMP): $(SPARSE_LOCK) pyproject.toml
+	$(call install,.venv-sparse,$(SPARSE_LOCK))
 
 $(CLUSTER_STAMP): $(CLUSTER_LOCK) pyproject.toml
 	$(call install,.venv-cluster,$(CLUSTER_LOCK))
@@ -128,10 +137,13 @@ lock: $(STAMP)
 	  --constraint $(LOCK) --output-file $(IREE_LOCK)
 	$(COMPILE) tools/deploy.txt --extra deploy --extra zoo --upgrade \
 	  --output-file $(DEPLOY_LOCK)  # litert-converter wants other releases than $(LOCK)
+	$(COMPILE) tools/sparse.txt --extra sparse --upgrade \
+	  --constraint $(LOCK) --output-file $(SPARSE_LOCK)
 	$(COMPILE) tools/cluster.txt --extra cluster --extra train --upgrade \
 	  --constraint $(LOCK) --output-file $(CLUSTER_LOCK)
 
 clean:
 	rm -rf .venv .venv-oldest .venv-docs .venv-iree .venv-deploy .venv-cluster .pytest_cache .ruff_cache .hypothesis \
+	rm -rf .venv .venv-oldest .venv-docs .venv-iree .venv-sparse .venv-cluster .pytest_cache .ruff_cache .hypothesis \
 	  .import_linter_cache build dist out
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

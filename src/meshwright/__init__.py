@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from meshwright.app.replicate.replicator import Replicator
     from meshwright.app.tune import tune, with_layouts
     from meshwright.compile.autodiff.linearize import linearize
+    from meshwright.compile.sparse.sparse import sparse
     from meshwright.compile.tune.tiles.tuned_tiles import TunedTiles
     from meshwright.compile.tune.tuned import TunedLayouts
     from meshwright.machine.hierarchy import placements
@@ -116,6 +117,7 @@ __all__ = [
     "sequence_parallel",
     "shard",
     "stage",
+    "sparse",
     "tag",
     "tune",
     "with_layouts",
@@ -136,6 +138,7 @@ _HOMES = {
     "app.replicate.replicator": ("Replicator",),
     "app.tune": ("tune", "with_layouts"),
     "compile.autodiff.linearize": ("linearize",),
+    "compile.sparse.sparse": ("sparse",),
     "compile.tune.tiles.tuned_tiles": ("TunedTiles",),
     "compile.tune.tuned": ("TunedLayouts",),
     "machine.hierarchy": ("placements",),

@@ -13,7 +13,7 @@ _LARGEST = 20
 
 
 def residuals_of_step(decided: Decided) -> tuple[Residual, ...]:
-    """What the forward pass of a step saves on one device, the largest first.
+    """Residuals that the forward pass of a step saves on one device, the largest first.
 
     The boundary of the passes is where most bytes are live, as for the tactic `recompute`,
     whose effect the list shows. `PlanError` for a step that saves nothing.

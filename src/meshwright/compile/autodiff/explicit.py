@@ -1,4 +1,4 @@
-"""From programs with implicit to those with explicit uses of linear values, and back.
+"""Explicit uses of linear values: `dup`, `drop` and `zero` are inserted, and removed.
 
 Transformations write programs in which a linear value may be used any number of times.
 `make_explicit` finds out which values are linear, inserts `dup`, `drop` and `zero`, and
@@ -14,9 +14,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from meshwright.compile.autodiff.links import (
     Link,
@@ -26,7 +24,7 @@ from meshwright.compile.autodiff.links import (
     links_of,
     region_op,
 )
-from meshwright.compile.autodiff.op_rules import apply_rule
+from meshwright.compile.autodiff.op_rules import apply_rule, zeros_op
 from meshwright.compile.autodiff.typing import (
     CUSTOM_REVERSE,
     DROP,
@@ -40,7 +38,7 @@ from meshwright.compile.autodiff.typing import (
     positions_in,
 )
 from meshwright.errors import AutodiffError
-from meshwright.program.ir import Atom, Literal, Op, Program, Value
+from meshwright.program.ir import Atom, Op, Program, Value
 from meshwright.program.ops import Trait, has_trait
 from meshwright.program.rewrite.dead_code import eliminate_dead_code
 
@@ -274,11 +272,3 @@ def _erased(program: Program) -> Program:
             ops.append(replace(op, bodies=tuple(map(_erased, op.bodies))))
     outputs = tuple(names.get(a, a) for a in program.outputs)
     return Program(program.inputs, tuple(ops), outputs, constants)
-
-
-def zeros_op(value: Value, source: object) -> Op:
-    """The plain op that makes an array of zeros."""
-    zero = Literal(np.zeros((), jnp.dtype(value.dtype))[()], value.dtype)
-    params = {"shape": value.shape, "broadcast_dimensions": (), "sharding": None}
-    primitive = lax.broadcast_in_dim_p
-    return Op(primitive.name, (zero,), (value,), params, (), source, primitive)

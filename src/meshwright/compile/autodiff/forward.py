@@ -21,11 +21,17 @@ from meshwright.compile.autodiff.links import (
     links_of,
     region_op,
 )
-from meshwright.compile.autodiff.op_rules import CALLS, apply_rule, jvp_rule
+from meshwright.compile.autodiff.op_rules import (
+    CALLS,
+    apply_rule,
+    full_op,
+    is_differentiable,
+    jvp_rule,
+)
 from meshwright.compile.autodiff.typing import ZERO
 from meshwright.errors import AutodiffError
 from meshwright.program.capture import convert
-from meshwright.program.ir import Atom, Op, Program, Value
+from meshwright.program.ir import Atom, Literal, Op, Program, Value
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,14 +110,35 @@ class _Inside:
         if op.has_effect:
             self.ops.append(named)
             return
+        if op.kind == "custom_jvp_call":
+            named, active = self._all_active(named, op)
         rule = jvp_rule(named, active)
-        dots = [self.tangents[op.operands[i]] for i in active]
+        dots = [self.tangent(op.operands[i], op) for i in active]
         given = [a for a in named.operands if isinstance(a, Value)]
         outputs = self._apply(rule.program, [*given, *dots], op)
         rest = iter(outputs[len(op.results) :])
         for result, is_present in zip(op.results, rule.present, strict=True):
             if is_present:
                 self.tangents[result] = next(rest)
+
+    def _all_active(self, named: Op, op: Op) -> tuple[Op, tuple[int, ...]]:
+        """A call with a rule of the user's, all of whose floats get tangents.
+
+        The rule may compute with tangents that are zero, which then is linear, too.
+        """
+        floats = [i for i, a in enumerate(op.operands) if is_differentiable(a.dtype)]
+        operands = list(named.operands)
+        for i in floats:
+            atom = operands[i]
+            if isinstance(atom, Literal):
+                operands[i] = value = fresh(atom)
+                self.ops.append(full_op(atom, value, op.source))
+        return replace(named, operands=tuple(operands)), tuple(floats)
+
+    def tangent(self, atom: Atom, op: Op) -> Value:
+        """The tangent of an operand; `zero` if it has none."""
+        found = self.tangents.get(atom)
+        return self.zero(atom, op) if found is None else found
 
     def _plain(self, op: Op) -> None:
         """An op that no tangent reaches; a call is inlined."""
@@ -152,7 +179,7 @@ class _Inside:
         """The link of the tangents beside a link."""
         operand = None
         if link.operand is not None:
-            operand = self.tangents.get(link.operand) or self.zero(link.operand, op)
+            operand = self.tangent(link.operand, op)
         result = None
         if link.result is not None:
             result = self.tangents[link.result] = fresh(link.result)
@@ -163,10 +190,7 @@ class _Inside:
                 for b, v in link.inputs.items()
                 if not is_condition(op, b)
             },
-            {
-                b: insides[b].tangents.get(a) or insides[b].zero(a, op)
-                for b, a in link.outputs.items()
-            },
+            {b: insides[b].tangent(a, op) for b, a in link.outputs.items()},
             result,
             link.is_stacked,
         )

@@ -155,7 +155,7 @@ class Linearized:
 
     @cached_property
     def residuals(self) -> tuple[Residual, ...]:
-        """What the linear program reads from the non-linear one, the largest first."""
+        """The values that the linear program reads from the other, the largest first."""
         parts = self.parts
         return list_residuals(parts.residuals, parts.nonlinear, self.captured.paths)
 

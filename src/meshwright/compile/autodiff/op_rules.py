@@ -17,6 +17,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from meshwright.compile.autodiff.links import fresh
 from meshwright.compile.autodiff.typing import CUSTOM_REVERSE, REVERSE_ONLY
@@ -100,7 +101,7 @@ _answer_once = lru_cache(maxsize=4096)(_answer)
 
 
 def _identity(op: Op) -> object:
-    """What tells an op from others: primitive, parameters, types and literals."""
+    """A key of all that the rule depends on: primitive, parameters, types, literals."""
     operands = tuple(
         (a.dtype, exact_key(a.value)) if isinstance(a, Literal) else (a.shape, a.dtype)
         for a in op.operands
@@ -309,3 +310,16 @@ def apply_rule(
         )
         names.update(zip(op.results, results_here, strict=True))
     return ops, [names.get(a, a) for a in program.outputs], constants
+
+
+def zeros_op(value: Value, source: object) -> Op:
+    """The plain op that makes an array of zeros."""
+    zero = Literal(np.zeros((), jnp.dtype(value.dtype))[()], value.dtype)
+    return full_op(zero, value, source)
+
+
+def full_op(number: Literal, value: Value, source: object) -> Op:
+    """The op that makes an array of one number."""
+    params = {"shape": value.shape, "broadcast_dimensions": (), "sharding": None}
+    primitive = lax.broadcast_in_dim_p
+    return Op(primitive.name, (number,), (value,), params, (), source, primitive)

@@ -87,6 +87,8 @@ def linear_sets(op: Op) -> tuple[frozenset[int], ...]:
     """
     if op.kind in _ALWAYS_LINEAR:
         return _ALWAYS_LINEAR[op.kind]
+    if op.kind == "polynomial":  # in its coefficients
+        return (frozenset(range(1, len(op.operands))),)
     if op.kind in (REVERSE_ONLY, CUSTOM_REVERSE):
         return (frozenset(range(int(str(op.params["saved"])), len(op.operands))),)
     if op.kind == "custom_linear_solve":

@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from meshwright.compile.autodiff.check import check_linear
-from meshwright.compile.autodiff.explicit import make_explicit, make_implicit, zeros_op
+from meshwright.compile.autodiff.explicit import make_explicit, make_implicit
 from meshwright.compile.autodiff.links import (
     Body,
     Link,
@@ -26,6 +26,7 @@ from meshwright.compile.autodiff.links import (
     links_of,
     region_op,
 )
+from meshwright.compile.autodiff.op_rules import zeros_op
 from meshwright.compile.autodiff.typing import LinearProgram
 from meshwright.program.ir import Atom, Op, Program, Value
 from meshwright.program.ops import Trait, has_trait

@@ -47,7 +47,8 @@ class Format:
             f"(i, j) -> (i floordiv {rows} : dense, j floordiv {columns} : compressed, "
             f"i mod {rows} : dense, j mod {columns} : dense)"
         )
-        return f"#sparse_tensor.encoding<{{ map = {levels}, posWidth = 32, crdWidth = 32 }}>"
+        fields = f"map = {levels}, posWidth = 32, crdWidth = 32"
+        return f"#sparse_tensor.encoding<{{ {fields} }}>"
 
     @property
     def num_buffers(self) -> int:

@@ -43,7 +43,7 @@ class ArrayType:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Compiled:
+class SparseKernel:
     """A compiled module; it is called with the buffers of its inputs.
 
     lowered: the module in MLIR's dialect for LLVM, as text, without encodings.
@@ -70,7 +70,7 @@ class Compiled:
         ]
 
 
-def compile_module(text: str, outputs: Sequence[ArrayType]) -> Compiled:
+def compile_module(text: str, outputs: Sequence[ArrayType]) -> SparseKernel:
     """The module, compiled; `SparseError` if MLIR is missing or cannot lower it."""
     mlir = _mlir()
     with mlir.ir.Context():
@@ -87,7 +87,7 @@ def compile_module(text: str, outputs: Sequence[ArrayType]) -> Compiled:
     kinds = [_memref(rank) for out in outputs for rank, _ in out.buffers]
     fields = [(f"out{i}", kind) for i, kind in enumerate(kinds)]
     results = type("Results", (ctypes.Structure,), {"_fields_": fields})
-    return Compiled(tuple(outputs), engine, address, results)
+    return SparseKernel(tuple(outputs), engine, address, results)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,24 +4,24 @@ The factor rule of an op is its `linalg.generic`: factors are loops, and the dim
 name are the indexing maps, so that one function writes products, elementwise ops,
 broadcasts and reductions. An op reads a sparse operand as it is if it returns zero
 wherever that operand is zero, and its result is then sparse, too; a transposition is only
-noted. Other ops get a dense copy of the operand, which `Module.expanded` names.
+noted. Other ops get a dense copy of the operand, which `LinalgModule.expanded` names.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from meshwright.compile.sparse.emitter import Body, Emitter, Tensor, loop_order
 from meshwright.compile.sparse.formats import Format
 from meshwright.compile.sparse.scalars import (
     MLIR_DTYPES,
     SCALAR_KINDS,
     constant,
-    constant_text,
     keeps_zeros,
     scalar_op,
 )
@@ -46,12 +46,8 @@ _KNOWN = SCALAR_KINDS.union(
 )
 
 
-Body = Callable[[Sequence[str]], str]
-"""A function that writes the ops of one element and returns the name of its result."""
-
-
 @dataclass(frozen=True, slots=True)
-class Module:
+class LinalgModule:
     """An MLIR module with one function, `main`.
 
     text: the module. constants: arrays that follow the inputs.
@@ -63,30 +59,11 @@ class Module:
     expanded: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Tensor:
-    """A tensor of MLIR that holds a value.
-
-    order: for each dim of the value, the dim of the tensor.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: str
-    format: Format | None
-    order: tuple[int, ...]
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether dims are in their order."""
-        return self.order == tuple(range(len(self.order)))
-
-
 def to_linalg(
     program: Program,
     inputs: Sequence[Format | None],
     outputs: Sequence[Format | None],
-) -> Module:
+) -> LinalgModule:
     """The program as an MLIR module; inputs and outputs have these formats.
 
     Raises `SparseError`, with the source line, for an op that has no such form.
@@ -116,115 +93,93 @@ def require_known(program: Program) -> None:
 class _Writer:
     """Writes the ops of one function.
 
-    tensors: what holds each value so far. encodings: the alias of each format.
+    tensors: what holds each value so far.
     pending: products that may become one op with the sparse mask that multiplies them.
     """
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.lines: list[str] = []
-        self.tensors: dict[Atom, _Tensor] = {}
-        self.encodings: dict[Format, str] = {}
+        self.code = Emitter()
+        self.tensors: dict[Atom, Tensor] = {}
         self.expanded: list[str] = []
         self.pending: dict[Atom, Op] = {}
-        self.count = 0
         reads = (a for op in program.ops for a in op.operands)
         self.uses = Counter([*reads, *program.outputs])
 
     def module(
         self, inputs: Sequence[Format | None], outputs: Sequence[Format | None]
-    ) -> Module:
+    ) -> LinalgModule:
         """The whole module."""
         program = self.program
         values = (*program.inputs, *program.constants)
         formats = (*inputs, *(None for _ in program.constants))
         arguments: list[str] = []
         for value, form in zip(values, formats, strict=True):
-            name = self._fresh()
-            tensor = _Tensor(name, value.shape, value.dtype, form, _plain(value))
+            name = self.code.fresh()
+            tensor = Tensor(name, value.shape, value.dtype, form, _plain(value))
             self.tensors[value] = tensor
-            arguments.append(f"{name}: {self._type(tensor)}")
+            arguments.append(f"{name}: {self.code.type_of(tensor)}")
         for op in program.ops:
             self._op(op)
         found = [
             self._returned(atom, form)
             for atom, form in zip(program.outputs, outputs, strict=True)
         ]
-        types = ", ".join(map(self._type, found))
+        types = ", ".join(map(self.code.type_of, found))
         names = ", ".join(tensor.name for tensor in found)
-        head = "".join(f"{a} = {f.encoding}\n" for f, a in self.encodings.items())
-        body = "\n  ".join([*self.lines, f"return {names} : {types}"])
+        head = "".join(f"{a} = {f.encoding}\n" for f, a in self.code.encodings.items())
+        body = "\n  ".join([*self.code.lines, f"return {names} : {types}"])
         text = (
             f"{head}func.func @main({', '.join(arguments)}) -> ({types}) "
             f"attributes {{ llvm.emit_c_interface }} {{\n  {body}\n}}\n"
         )
         constants = tuple(program.constants.values())
-        return Module(text, constants, tuple(dict.fromkeys(self.expanded)))
+        return LinalgModule(text, constants, tuple(dict.fromkeys(self.expanded)))
 
-    # -- names and types ---------------------------------------------------------------
+    # -- formats -----------------------------------------------------------------------
 
-    def _fresh(self) -> str:
-        self.count += 1
-        return f"%{self.count - 1}"
-
-    def _emit(self, right: str) -> str:
-        name = self._fresh()
-        self.lines.append(f"{name} = {right}")
-        return name
-
-    def _type(self, tensor: _Tensor) -> str:
-        extents = "".join(f"{n}x" for n in tensor.shape)
-        kind = MLIR_DTYPES[tensor.dtype]
-        if tensor.format is None:
-            return f"tensor<{extents}{kind}>"
-        alias = self.encodings.setdefault(tensor.format, f"#F{len(self.encodings)}")
-        return f"tensor<{extents}{kind}, {alias}>"
-
-    def _tensor(self, atom: Atom) -> _Tensor:
+    def _tensor(self, atom: Atom) -> Tensor:
         """The tensor that holds a value; a literal becomes one without dims."""
         if atom in self.pending:
             self._product(self.pending.pop(atom))
         if isinstance(atom, Literal):
-            number = constant(atom, self._emit)
+            number = constant(atom, self.code.emit)
             kind = MLIR_DTYPES[atom.dtype]
-            name = self._emit(f"tensor.from_elements {number} : tensor<{kind}>")
-            return _Tensor(name, (), atom.dtype, None, ())
+            name = self.code.emit(f"tensor.from_elements {number} : tensor<{kind}>")
+            return Tensor(name, (), atom.dtype, None, ())
         return self.tensors[atom]
 
-    # -- formats -----------------------------------------------------------------------
-
-    def _dense(self, tensor: _Tensor, op: Op | None) -> _Tensor:
+    def _dense(self, tensor: Tensor, op: Op | None) -> Tensor:
         """The tensor without a format; `op` is the reader that needs it so."""
         if tensor.format is None:
             return tensor
         if op is not None:
             self.expanded.append(f"{op.source} {op.kind}".strip())
-        # MLIR's own conversion of what it has just computed leaves gaps uninitialized.
+        # As a sum over one term: MLIR's conversion, and a copy, leave gaps uninitialized
+        # if the tensor was computed in the same function.
         plain = tuple(range(len(tensor.shape)))
-        out = self._filled(Value(tensor.shape, tensor.dtype), 0.0)
+        one = self.code.filled(Value((1,), tensor.dtype), 1.0)
+        out = self.code.filled(Value(tensor.shape, tensor.dtype), 0.0)
         dims: Dims = tuple((d,) for d in plain)
-        found = self._generic(
-            [replace(tensor, order=plain)], [dims], out, dims, self._sum(tensor.dtype)
+        found = self.code.generic(
+            [replace(tensor, order=plain), one],
+            [dims, ((len(plain),),)],
+            out,
+            dims,
+            self._multiply_add(tensor.dtype),
         )
         return replace(found, order=tensor.order)
 
-    def _sum(self, dtype: str) -> Body:
-        """The body that adds an element to what is there."""
-        kind, suffix = MLIR_DTYPES[dtype], "f" if dtype.startswith("float") else "i"
-        return lambda given: self._emit(
-            f"arith.add{suffix} {given[1]}, {given[0]} : {kind}"
-        )
-
-    def _in_order(self, tensor: _Tensor) -> _Tensor:
+    def _in_order(self, tensor: Tensor) -> Tensor:
         """The dense tensor with dims in their order."""
         if tensor.is_plain:
             return tensor
         shape = tuple(tensor.shape[t] for t in tensor.order)
-        out = _Tensor("", shape, tensor.dtype, None, tuple(range(len(shape))))
+        out = Tensor("", shape, tensor.dtype, None, tuple(range(len(shape))))
         dims: Dims = tuple((d,) for d in range(len(shape)))
-        return self._generic([tensor], [dims], out, dims, lambda given: given[0])
+        return self.code.generic([tensor], [dims], out, dims, lambda given: given[0])
 
-    def _returned(self, atom: Atom, form: Format | None) -> _Tensor:
+    def _returned(self, atom: Atom, form: Format | None) -> Tensor:
         tensor = self._tensor(atom)
         if tensor.format == form and tensor.is_plain:
             return tensor
@@ -232,9 +187,9 @@ class _Writer:
         if form is None:
             return dense
         made = replace(dense, format=form)
-        types = f"{self._type(dense)} to {self._type(made)}"
+        types = f"{self.code.type_of(dense)} to {self.code.type_of(made)}"
         return replace(
-            made, name=self._emit(f"sparse_tensor.convert {dense.name} : {types}")
+            made, name=self.code.emit(f"sparse_tensor.convert {dense.name} : {types}")
         )
 
     # -- ops ---------------------------------------------------------------------------
@@ -265,38 +220,43 @@ class _Writer:
             tensor = self._grouped(tensor, shape)
         self.tensors[op.results[0]] = replace(tensor, order=_plain(op.results[0]))
 
-    def _grouped(self, tensor: _Tensor, shape: tuple[int, ...]) -> _Tensor:
+    def _grouped(self, tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
         """The tensor with its dims made one, or its one dim made several."""
         if tensor.shape == shape:
             return tensor
-        made = _Tensor("", shape, tensor.dtype, None, ())
+        made = Tensor("", shape, tensor.dtype, None, ())
         many = shape if len(tensor.shape) == 1 else tensor.shape
         groups = f"[{list(range(len(many)))}]" if many else "[]"
         kind = "expand" if many is shape else "collapse"
         sizes = f" output_shape {list(shape)}" if kind == "expand" else ""
-        types = f"{self._type(tensor)} into {self._type(made)}"
+        types = f"{self.code.type_of(tensor)} into {self.code.type_of(made)}"
         right = f"tensor.{kind}_shape {tensor.name} {groups}{sizes} : {types}"
-        return replace(made, name=self._emit(right))
+        return replace(made, name=self.code.emit(right))
 
     def _product(self, op: Op) -> None:
         rule = rule_of(op)
         tensors = [self._tensor(a) for a in op.operands]
         tensors = self._compatible(tensors, rule.operands, op)
-        out = self._filled(op.results[0], 0.0)
-        self.tensors[op.results[0]] = self._generic(
-            tensors, rule.operands, out, rule.results[0], self._multiply_add(op)
+        out = self.code.filled(op.results[0], 0.0)
+        self.tensors[op.results[0]] = self.code.generic(
+            tensors,
+            rule.operands,
+            out,
+            rule.results[0],
+            self._multiply_add(op.results[0].dtype),
         )
 
-    def _multiply_add(self, op: Op) -> Body:
-        dtype = op.results[0].dtype
+    def _multiply_add(self, dtype: str) -> Body:
         kind, suffix = MLIR_DTYPES[dtype], "f" if dtype.startswith("float") else "i"
 
         def body(given: Sequence[str]) -> str:
             *factors, total = given
             product = factors[0]
             for each in factors[1:]:
-                product = self._emit(f"arith.mul{suffix} {product}, {each} : {kind}")
-            return self._emit(f"arith.add{suffix} {total}, {product} : {kind}")
+                product = self.code.emit(
+                    f"arith.mul{suffix} {product}, {each} : {kind}"
+                )
+            return self.code.emit(f"arith.add{suffix} {total}, {product} : {kind}")
 
         return body
 
@@ -315,13 +275,15 @@ class _Writer:
         product = self.pending.pop(waiting[0])
         rule = rule_of(product)
         given = [self._dense(self._tensor(a), product) for a in product.operands]
-        out = replace(mask, name=self._emit(f"tensor.empty() : {self._type(mask)}"))
-        self.tensors[op.results[0]] = self._generic(
+        out = replace(
+            mask, name=self.code.emit(f"tensor.empty() : {self.code.type_of(mask)}")
+        )
+        self.tensors[op.results[0]] = self.code.generic(
             [mask, *given],
             [rule.results[0], *rule.operands],
             out,
             rule.results[0],
-            self._multiply_add(product),
+            self._multiply_add(op.results[0].dtype),
         )
         return True
 
@@ -337,12 +299,12 @@ class _Writer:
             start = limit.max if start > 0 else limit.min
         name = on_floats if dtype.startswith("float") else on_integers
         kind = MLIR_DTYPES[dtype]
-        self.tensors[op.results[0]] = self._generic(
+        self.tensors[op.results[0]] = self.code.generic(
             [tensor],
             rule.operands,
-            self._filled(op.results[0], start),
+            self.code.filled(op.results[0], start),
             rule.results[0],
-            lambda given: self._emit(f"{name} {given[1]}, {given[0]} : {kind}"),
+            lambda given: self.code.emit(f"{name} {given[1]}, {given[0]} : {kind}"),
         )
 
     def _elementwise(self, op: Op) -> None:
@@ -359,12 +321,12 @@ class _Writer:
         def body(given: Sequence[str]) -> str:
             rest = iter(given)
             names = [
-                constant(a, self._emit) if isinstance(a, Literal) else next(rest)
+                constant(a, self.code.emit) if isinstance(a, Literal) else next(rest)
                 for a in op.operands
             ]
             if op.kind == "broadcast_in_dim":
                 return names[0]
-            made = scalar_op(op, names, self._emit)
+            made = scalar_op(op, names, self.code.emit)
             if made is None:
                 raise SparseError(
                     f"{op.kind} of {op.operands[-1].dtype} at {op.source} has no form in "
@@ -372,27 +334,29 @@ class _Writer:
                 )
             return made
 
-        self.tensors[op.results[0]] = self._generic(
+        self.tensors[op.results[0]] = self.code.generic(
             tensors, maps, out, rule.results[0], body
         )
 
-    def _admitted(self, op: Op, tensors: Sequence[_Tensor]) -> list[_Tensor]:
+    def _admitted(self, op: Op, tensors: Sequence[Tensor]) -> list[Tensor]:
         """The operands, of which those are dense that the op cannot read sparse."""
-        sparse = [t for t in tensors if t.format is not None]
-        if not sparse:
+        sparse = next((t for t in tensors if t.format is not None), None)
+        if sparse is None or sparse.format is None:
             return list(tensors)
-        first = (sparse[0].format, sparse[0].order)
-        is_array = len(sparse[0].shape) == len(op.results[0].shape)
+        first = (sparse.format, sparse.order)
+        is_array = len(sparse.shape) == len(op.results[0].shape)
         is_sum = op.kind in _SUMS and len(tensors) == 2
         if is_sum or (op.kind == "mul" and is_array):
             may = [(t.format, t.order) == first for t in tensors]
+            if is_sum and sparse.format.name == "bsr" and not all(may):
+                may = [False] * len(tensors)  # MLIR has no union of blocks and elements
         else:
             may = [len(tensors) == 1 and keeps_zeros(op)] * len(tensors)
         return [
             t if ok else self._dense(t, op) for t, ok in zip(tensors, may, strict=True)
         ]
 
-    def _empty_like(self, op: Op, tensors: Sequence[_Tensor]) -> _Tensor:
+    def _empty_like(self, op: Op, tensors: Sequence[Tensor]) -> Tensor:
         """An empty tensor for an elementwise result, sparse if gaps of it are zero."""
         (result,) = op.results
         sparse = [t for t in tensors if t.format is not None]
@@ -400,12 +364,14 @@ class _Writer:
         if sparse and (not is_sum or len(sparse) == len(tensors)):
             like = replace(sparse[0], dtype=result.dtype)
         else:
-            like = _Tensor("", result.shape, result.dtype, None, _plain(result))
-        return replace(like, name=self._emit(f"tensor.empty() : {self._type(like)}"))
+            like = Tensor("", result.shape, result.dtype, None, _plain(result))
+        return replace(
+            like, name=self.code.emit(f"tensor.empty() : {self.code.type_of(like)}")
+        )
 
     def _compatible(
-        self, tensors: Sequence[_Tensor], maps: Sequence[Dims], op: Op
-    ) -> list[_Tensor]:
+        self, tensors: Sequence[Tensor], maps: Sequence[Dims], op: Op
+    ) -> list[Tensor]:
         """The operands of a product; a second sparse one is dense if loops would clash.
 
         Loops over a sparse tensor have the order of its levels. Blocks need loops of their
@@ -414,84 +380,12 @@ class _Writer:
         left, right = tensors
         if left.format is None or right.format is None:
             return [left, right]
-        orders = [_loop_order(t, dims) for t, dims in zip(tensors, maps, strict=True)]
+        orders = [loop_order(t, dims) for t, dims in zip(tensors, maps, strict=True)]
         clash = set(orders[0]) == set(orders[1]) and orders[0] != orders[1]
         if clash or "bsr" in (left.format.name, right.format.name):
             return [left, self._dense(right, op)]
         return [left, right]
 
-    def _filled(self, value: Value, number: float) -> _Tensor:
-        """A dense tensor of one number."""
-        tensor = _Tensor("", value.shape, value.dtype, None, _plain(value))
-        start = self._emit(f"arith.constant {constant_text(number, value.dtype)}")
-        empty = self._emit(f"tensor.empty() : {self._type(tensor)}")
-        kind, whole = MLIR_DTYPES[value.dtype], self._type(tensor)
-        right = f"linalg.fill ins({start} : {kind}) outs({empty} : {whole}) -> {whole}"
-        return replace(tensor, name=self._emit(right))
-
-    def _generic(
-        self,
-        tensors: Sequence[_Tensor],
-        maps: Sequence[Dims],
-        out: _Tensor,
-        out_dims: Dims,
-        body: Body,
-    ) -> _Tensor:
-        """A `linalg.generic` whose loops are the factors of the maps.
-
-        body: from names of elements, that of the result so far last, to the new one.
-        """
-        if not out.name:
-            empty = self._emit(f"tensor.empty() : {self._type(out)}")
-            out = replace(out, name=empty)
-        parallel = [f for dims in out_dims for f in dims]
-        read = [f for dims in maps for fs in dims for f in fs]
-        factors = list(dict.fromkeys([*parallel, *read]))
-        every = [*zip(tensors, maps, strict=True), (out, out_dims)]
-        shown = ", ".join(_map_text(t, dims, factors) for t, dims in every)
-        kinds = ", ".join(
-            '"parallel"' if f in parallel else '"reduction"' for f in factors
-        )
-        names = [self._fresh() for _ in every]
-        arguments = ", ".join(
-            f"{name}: {MLIR_DTYPES[tensor.dtype]}"
-            for name, (tensor, _) in zip(names, every, strict=True)
-        )
-        outside, self.lines = self.lines, []
-        found = body(names)
-        inside, self.lines = self.lines, outside
-        given = ", ".join(t.name for t in tensors)
-        types = ", ".join(map(self._type, tensors))
-        ins = f" ins({given} : {types})" if tensors else ""
-        rows = "\n    ".join(
-            [*inside, f"linalg.yield {found} : {MLIR_DTYPES[out.dtype]}"]
-        )
-        right = (
-            f"linalg.generic {{ indexing_maps = [{shown}], iterator_types = [{kinds}] }}"
-            f"{ins} outs({out.name} : {self._type(out)}) {{\n  ^bb0({arguments}):\n    "
-            f"{rows}\n  }} -> {self._type(out)}"
-        )
-        return replace(out, name=self._emit(right))
-
 
 def _plain(value: Atom) -> tuple[int, ...]:
     return tuple(range(len(value.shape)))
-
-
-def _map_text(tensor: _Tensor, dims: Dims, factors: Sequence[int]) -> str:
-    """The indexing map of a tensor, from the loops over `factors`."""
-    loops = ", ".join(f"d{i}" for i in range(len(factors)))
-    places = [""] * len(dims)
-    for dim, named in enumerate(dims):
-        place = f"d{factors.index(named[0])}" if named else "0"
-        places[tensor.order[dim]] = place
-    return f"affine_map<({loops}) -> ({', '.join(places)})>"
-
-
-def _loop_order(tensor: _Tensor, dims: Dims) -> tuple[int, ...]:
-    """The factors of a sparse matrix, in the order of its levels."""
-    places = [0] * len(dims)
-    for dim, named in enumerate(dims):
-        places[tensor.order[dim]] = named[0]
-    is_columns = tensor.format is not None and tensor.format.name == "csc"
-    return tuple(reversed(places)) if is_columns else tuple(places)

@@ -11,8 +11,8 @@ import numpy as np
 import scipy.sparse as scipy_sparse
 
 from meshwright.compile.sparse.formats import Format, parse_format
-from meshwright.compile.sparse.jit import ArrayType, Compiled, compile_module
-from meshwright.compile.sparse.linalg import Module, to_linalg
+from meshwright.compile.sparse.jit import ArrayType, SparseKernel, compile_module
+from meshwright.compile.sparse.linalg import LinalgModule, to_linalg
 from meshwright.errors import SparseError
 from meshwright.partitioner.structure.workspace import matches
 from meshwright.program.capture import Captured, capture
@@ -44,9 +44,11 @@ class Sparse:
 
     fn: Callable[..., Any]
     formats: Mapping[str, Format | None]
-    _known: dict[Any, Lowered] = field(default_factory=dict[Any, "Lowered"], repr=False)
+    _known: dict[Any, SparseProgram] = field(
+        default_factory=dict[Any, "SparseProgram"], repr=False
+    )
 
-    def lower(self, *args: Any) -> Lowered:
+    def lower(self, *args: Any) -> SparseProgram:
         """The function's module for arguments of these shapes, not yet compiled.
 
         args: arrays, SciPy matrices, or `jax.ShapeDtypeStruct`s.
@@ -65,19 +67,19 @@ class Sparse:
 
 
 @dataclass(eq=False)
-class Lowered:
+class SparseProgram:
     """A function as an MLIR module, with what its inputs and outputs are.
 
     module: its `text` prints. expanded: in it, source lines that needed dense copies.
     """
 
-    module: Module
+    module: LinalgModule
     inputs: tuple[ArrayType, ...]
     outputs: tuple[ArrayType, ...]
     out_tree: Any
-    _compiled: Compiled | None = None
+    _compiled: SparseKernel | None = None
 
-    def compile(self) -> Compiled:
+    def compile(self) -> SparseKernel:
         """The module as machine code; it is kept."""
         if self._compiled is None:
             self._compiled = compile_module(self.module.text, self.outputs)
@@ -103,7 +105,7 @@ class Lowered:
         return "\n".join(lines)
 
 
-def _lowered(captured: Captured, formats: Mapping[str, Format | None]) -> Lowered:
+def _lowered(captured: Captured, formats: Mapping[str, Format | None]) -> SparseProgram:
     program = captured.program
     used: set[str] = set()
     inputs = _types(captured.paths, program.inputs, formats, used)
@@ -115,7 +117,7 @@ def _lowered(captured: Captured, formats: Mapping[str, Format | None]) -> Lowere
             f"{unused[0]!r} matches no argument or result; there are {paths}"
         )
     module = to_linalg(program, [t.format for t in inputs], [t.format for t in outputs])
-    return Lowered(module, inputs, outputs, captured.out_tree)
+    return SparseProgram(module, inputs, outputs, captured.out_tree)
 
 
 def _types(

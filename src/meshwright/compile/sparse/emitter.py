@@ -1,0 +1,136 @@
+"""The text of linalg code: names, types of tensors, and ops over loops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from meshwright.compile.sparse.formats import Format
+from meshwright.compile.sparse.scalars import MLIR_DTYPES, constant_text
+from meshwright.program.ir import Value
+from meshwright.program.rules.rule import Dims
+
+Body = Callable[[Sequence[str]], str]
+"""A function that writes the ops of one element and returns the name of its result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A tensor of MLIR that holds a value.
+
+    order: for each dim of the value, the dim of the tensor.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    format: Format | None
+    order: tuple[int, ...]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether dims are in their order."""
+        return self.order == tuple(range(len(self.order)))
+
+
+@dataclass(slots=True)
+class Emitter:
+    """The lines of one function so far, and the alias of each format."""
+
+    lines: list[str] = field(default_factory=list[str])
+    encodings: dict[Format, str] = field(default_factory=dict[Format, str])
+    count: int = 0
+
+    def fresh(self) -> str:
+        """A name that nothing has yet."""
+        self.count += 1
+        return f"%{self.count - 1}"
+
+    def emit(self, right: str) -> str:
+        """The name of a new op's result."""
+        name = self.fresh()
+        self.lines.append(f"{name} = {right}")
+        return name
+
+    def type_of(self, tensor: Tensor) -> str:
+        """The type of a tensor: `tensor<6x8xf32, #F0>`."""
+        extents = "".join(f"{n}x" for n in tensor.shape)
+        kind = MLIR_DTYPES[tensor.dtype]
+        if tensor.format is None:
+            return f"tensor<{extents}{kind}>"
+        alias = self.encodings.setdefault(tensor.format, f"#F{len(self.encodings)}")
+        return f"tensor<{extents}{kind}, {alias}>"
+
+    def filled(self, value: Value, number: float) -> Tensor:
+        """A dense tensor of one number."""
+        tensor = Tensor(
+            "", value.shape, value.dtype, None, tuple(range(len(value.shape)))
+        )
+        start = self.emit(f"arith.constant {constant_text(number, value.dtype)}")
+        empty = self.emit(f"tensor.empty() : {self.type_of(tensor)}")
+        kind, whole = MLIR_DTYPES[value.dtype], self.type_of(tensor)
+        right = f"linalg.fill ins({start} : {kind}) outs({empty} : {whole}) -> {whole}"
+        return replace(tensor, name=self.emit(right))
+
+    def generic(
+        self,
+        tensors: Sequence[Tensor],
+        maps: Sequence[Dims],
+        out: Tensor,
+        out_dims: Dims,
+        body: Body,
+    ) -> Tensor:
+        """A `linalg.generic` whose loops are the factors of the maps.
+
+        body: from names of elements, that of the result so far last, to the new one.
+        """
+        if not out.name:
+            empty = self.emit(f"tensor.empty() : {self.type_of(out)}")
+            out = replace(out, name=empty)
+        parallel = [f for dims in out_dims for f in dims]
+        read = [f for dims in maps for fs in dims for f in fs]
+        factors = list(dict.fromkeys([*parallel, *read]))
+        every = [*zip(tensors, maps, strict=True), (out, out_dims)]
+        shown = ", ".join(_map_text(t, dims, factors) for t, dims in every)
+        kinds = ", ".join(
+            '"parallel"' if f in parallel else '"reduction"' for f in factors
+        )
+        names = [self.fresh() for _ in every]
+        arguments = ", ".join(
+            f"{name}: {MLIR_DTYPES[tensor.dtype]}"
+            for name, (tensor, _) in zip(names, every, strict=True)
+        )
+        outside, self.lines = self.lines, []
+        found = body(names)
+        inside, self.lines = self.lines, outside
+        given = ", ".join(t.name for t in tensors)
+        types = ", ".join(map(self.type_of, tensors))
+        ins = f" ins({given} : {types})" if tensors else ""
+        rows = "\n    ".join(
+            [*inside, f"linalg.yield {found} : {MLIR_DTYPES[out.dtype]}"]
+        )
+        right = (
+            f"linalg.generic {{ indexing_maps = [{shown}], iterator_types = [{kinds}] }}"
+            f"{ins} outs({out.name} : {self.type_of(out)}) {{\n  ^bb0({arguments}):\n    "
+            f"{rows}\n  }} -> {self.type_of(out)}"
+        )
+        return replace(out, name=self.emit(right))
+
+
+def _map_text(tensor: Tensor, dims: Dims, factors: Sequence[int]) -> str:
+    """The indexing map of a tensor, from the loops over `factors`."""
+    loops = ", ".join(f"d{i}" for i in range(len(factors)))
+    places = [""] * len(dims)
+    for dim, named in enumerate(dims):
+        place = f"d{factors.index(named[0])}" if named else "0"
+        places[tensor.order[dim]] = place
+    return f"affine_map<({loops}) -> ({', '.join(places)})>"
+
+
+def loop_order(tensor: Tensor, dims: Dims) -> tuple[int, ...]:
+    """The factors of a sparse matrix, in the order of its levels."""
+    places = [0] * len(dims)
+    for dim, named in enumerate(dims):
+        places[tensor.order[dim]] = named[0]
+    is_columns = tensor.format is not None and tensor.format.name == "csc"
+    return tuple(reversed(places)) if is_columns else tuple(places)

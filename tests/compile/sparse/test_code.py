@@ -1,0 +1,107 @@
+"""Compiled sparse code against JAX on dense arrays, for each format; needs MLIR."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.sparse as ss
+
+import meshwright as mw
+
+pytestmark = pytest.mark.sparse
+
+FORMATS = ("csr", "csc", "coo", "bsr:4", "dense")
+RNG = np.random.default_rng(0)
+
+
+def dense(*shape):
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def holed(*shape):
+    """An array of which a fifth is not zero."""
+    return dense(*shape) * (RNG.random(shape) < 0.2)
+
+
+def mlp(params, x):
+    hidden = jax.nn.relu(x @ params["up"]["kernel"] + params["up"]["bias"])
+    return hidden @ params["down"]["kernel"]
+
+
+def graph_layer(adjacency, x, w):
+    degree = jnp.sum(adjacency, 1, keepdims=True)
+    return jax.nn.relu(adjacency @ (x @ w) / jnp.maximum(degree, 1.0))
+
+
+def sddmm(s, a, b):
+    return s * (a @ b)
+
+
+def elementwise(s, d):
+    return jnp.tanh(s) * d * 2.0, -s + s * 3, jnp.exp(s), s + d, s / 2 - d
+
+
+def reductions(s, d):
+    return jnp.sum(s), jnp.sum(s, 0), jnp.max(s, 1), jnp.mean(s * d), s.T @ d
+
+
+def pairs(a, b):
+    return a @ b, a * b.T, a + b.T
+
+
+CASES = {
+    "a pruned MLP": (
+        mlp,
+        "**.kernel",
+        (
+            {"up": {"kernel": holed(16, 32), "bias": dense(32)},
+             "down": {"kernel": holed(32, 8)}},
+            dense(12, 16),
+        ),
+    ),
+    "a graph network layer": (
+        graph_layer, "adjacency", (abs(holed(16, 16)), dense(16, 8), dense(8, 4))
+    ),
+    "SDDMM": (sddmm, "s", (holed(16, 12), dense(16, 8), dense(8, 12))),
+    "elementwise ops": (elementwise, "s", (holed(12, 16), dense(12, 16))),
+    "reductions": (reductions, "s", (holed(12, 16), dense(12, 16))),
+    "two sparse operands": (pairs, "?", (holed(12, 16), holed(16, 12))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("name", CASES)
+def test_sparse_results_equal_dense_ones(name, form):
+    fn, pattern, args = CASES[name]
+    found = mw.sparse(fn, {pattern: form})
+    wanted = jax.tree.leaves(fn(*args))
+    for _ in range(2):  # the second call finds memory that is not zero
+        for a, b in zip(jax.tree.leaves(found(*args)), wanted, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("form", FORMATS[:-1])
+def test_sparse_operands_and_results_are_scipy_arrays(form):
+    fn, _, (s, a, b) = CASES["SDDMM"]
+    found = mw.sparse(fn, {"s": form, "out": form})(ss.csr_array(s), a, b)
+    assert found.format == form.partition(":")[0]
+    np.testing.assert_allclose(found.toarray(), fn(s, a, b), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "int32"])
+def test_other_dtypes_are_computed_as_they_are(dtype):
+    s, d = holed(8, 12).astype(dtype), (3 * dense(12, 4)).astype(dtype)
+    with jax.enable_x64(dtype == "float64"):
+        found = mw.sparse(lambda s, d: s @ d, {"s": "csr"})(s, d)
+    assert found.dtype == dtype
+    np.testing.assert_allclose(found, s @ d, rtol=1e-6)
+
+
+def test_results_stay_after_later_calls():
+    run = mw.sparse(lambda s, d: s @ d, {"s": "csr"})
+    s, d = holed(8, 12), dense(12, 4)
+    first = run(s, d)
+    kept = first.copy()
+    for _ in range(20):
+        run(2 * s, d)
+    np.testing.assert_array_equal(first, kept)
