@@ -48,6 +48,7 @@ def main() -> None:
     parser.add_argument("--policy", type=Path, help="another than the shipped one")
     parser.add_argument("--most-ops", type=int, default=10_000)
     parser.add_argument("--exact-size", type=int, default=700)
+    parser.add_argument("--method", action="append", help="measure only these")
     parser.add_argument("--exact-s", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=0)
     chosen = parser.parse_args()
@@ -108,7 +109,7 @@ def _measured(
     if size <= chosen.exact_size:
         methods["exact"] = lambda: _exact(problem, draft, chosen.exact_s, row)
     for name, measure in methods.items():
-        if name not in row:
+        if name not in row and (not chosen.method or name in chosen.method):
             yield name, measure()
 
 

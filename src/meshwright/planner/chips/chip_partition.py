@@ -146,7 +146,7 @@ class ChipPartition:
         try:
             fields: dict[str, Any] = json.loads(text)
             graph: dict[str, Any] = fields["graph"]
-            floats = {"seconds": np.array(graph.pop("seconds"), np.float64)}
+            seconds = np.array(graph.pop("seconds"), np.float64)
             names = tuple(graph.pop("names"))
             pairs = {
                 key: np.array(graph.pop(key), np.int64).reshape(-1, 2)
@@ -157,7 +157,7 @@ class ChipPartition:
             own["chips"] = tuple(own["chips"])
             module = ChipModule(**fields["module"])
             return cls(
-                graph=ChipGraph(names, **floats, **pairs, **rest), module=module, **own
+                graph=ChipGraph(names, seconds, **pairs, **rest), module=module, **own
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ChipsError(f"this is no saved partition: {error!r}") from None

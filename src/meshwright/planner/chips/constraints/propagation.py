@@ -165,7 +165,7 @@ def propagate(g: Network, d: Domains) -> bool:
     """Shrink domains until nothing changes; false if one is empty."""
     n = len(d.queue)
     while d.scalars[QUEUED]:
-        op = d.queue[d.scalars[HEAD]]
+        op = int(d.queue[d.scalars[HEAD]])
         d.scalars[HEAD] = (d.scalars[HEAD] + 1) % n
         d.scalars[QUEUED] -= 1
         d.is_queued[op] = False
@@ -207,10 +207,10 @@ def _meet(g: Network, d: Domains, op: int) -> bool:
         return True
     chip, is_new = position(d.domain[op]), False
     for e in range(g.next_at[op], g.next_at[op + 1]):
-        other = d.domain[g.nexts[e]]
+        other = int(d.domain[g.nexts[e]])
         is_new |= other & (other - 1) == 0 and _join(d, chip, position(other))
     for e in range(g.prior_at[op], g.prior_at[op + 1]):
-        other = d.domain[g.priors[e]]
+        other = int(d.domain[g.priors[e]])
         is_new |= other & (other - 1) == 0 and _join(d, position(other), chip)
     if not is_new:
         return True
@@ -293,7 +293,7 @@ def _skip(g: Network, d: Domains, op: int) -> bool:
 def _between(g: Network, d: Domains, skip: int, op: int) -> bool:
     """An op between the ends of a skip is on the chip of one end."""
     first, last = g.ends[skip, 0], g.ends[skip, 1]
-    if not shrink(d, op, d.domain[first] | d.domain[last]):
+    if not shrink(d, op, int(d.domain[first] | d.domain[last])):
         return False
     if d.domain[op] & d.domain[first] == 0:
         both = d.domain[op] & d.domain[last]

@@ -121,13 +121,13 @@ def _decide(  # noqa: PLR0913  all of one call
     made_bit = np.zeros(n + 1, np.int64)
     made = at = conflicts = drawn = 0
     while at < steps:
-        op = order[at % n]
-        domain = d.domain[op]
+        op = int(order[at % n])
+        domain = int(d.domain[op])
         if domain & (domain - 1) == 0:
             at += 1
             continue
         if is_fix:
-            bit = _nearest(domain, candidate[op])
+            bit = _nearest(domain, int(candidate[op]))
             if at < n and bit != 1 << candidate[op]:
                 at += 1
                 continue
