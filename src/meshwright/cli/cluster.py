@@ -79,7 +79,7 @@ def start(
     if address:
         print(f"address: {found.address}, with RAY_AUTH_MODE=token")
     else:
-        print("address: auto, on this machine alone")
+        print(f"address: auto, or {found.address} beside others; of this machine alone")
     for each in own:
         print(f"{each.name}: {TOKEN}={each.token}")
     sys.stdout.flush()

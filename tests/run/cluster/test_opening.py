@@ -9,7 +9,7 @@ from meshwright.app import cluster as opening
 from meshwright.app.cluster import Workers, start_cluster
 from meshwright.errors import ClusterError
 from meshwright.run.cluster.controller import Controller
-from meshwright.run.cluster.engines import ray_connection
+from meshwright.run.cluster.engines import ray_address, ray_connection
 from meshwright.run.cluster.engines.local_engine import ThreadConnection
 from meshwright.run.cluster.engines.ray_engine import RayEngine
 from meshwright.run.cluster.gang import GangSize
@@ -70,19 +70,19 @@ def test_a_local_cluster_of_another_size_is_refused_and_the_first_one_stays(door
 
 @pytest.mark.parametrize("scheme", ["", "ray://"])
 def test_an_address_at_which_nobody_listens_is_refused_at_once(scheme, monkeypatch):
-    monkeypatch.setattr(ray_connection, "find_spec", lambda module: module)
+    monkeypatch.setattr(ray_address, "find_spec", lambda module: module)
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         address = f"{scheme}127.0.0.1:{found.getsockname()[1]}"
         for each in (address, f"{scheme}127.0.0.1:99999"):
             with pytest.raises(ClusterError, match=f"nobody answers at {each}"):
-                ray_connection._join_ray(None, each)
+                ray_address.join_ray(None, each)
 
 
 def test_ray_client_without_grpc_names_the_extra(monkeypatch):
-    monkeypatch.setattr(ray_connection, "find_spec", lambda module: None)
+    monkeypatch.setattr(ray_address, "find_spec", lambda module: None)
     with pytest.raises(ClusterError, match=r"grpcio; pip install 'ray\[client\]'"):
-        ray_connection._join_ray(None, "ray://127.0.0.1:10001")
+        ray_address.join_ray(None, "ray://127.0.0.1:10001")
 
 
 @pytest.mark.parametrize("where", ["foo://host:1", "ray://host", "host:", "local:4x"])

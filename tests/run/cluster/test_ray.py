@@ -15,6 +15,7 @@ import pytest
 
 import meshwright as mw
 from meshwright.errors import ClusterError
+from meshwright.run.cluster.engines.ray_address import is_of_this_machine
 from meshwright.run.cluster.engines.ray_engine import RayEngine
 from meshwright.run.cluster.gang import GangSize
 from meshwright.run.cluster.tenants import Tenant
@@ -72,6 +73,17 @@ def test_all_ports_of_a_cluster_of_this_machine_are_on_the_loopback_interface(cl
     assert len(hosts) > 4
     v4, v6 = "0100007F", "0000000000000000FFFF0000" + "0100007F"
     assert set(hosts) <= {v4, v6}
+
+
+def test_a_cluster_of_this_machine_is_known_by_its_address_beside_others(cluster):
+    port = cluster.address.rpartition(":")[2]
+    for host, is_known in (
+        ("127.0.0.1", True),
+        ("localhost", True),
+        ("10.0.0.9", False),
+    ):
+        assert is_of_this_machine(f"{host}:{port}") == is_known
+    assert not is_of_this_machine("127.0.0.1:1")
 
 
 def test_training_equals_that_of_one_process_with_eight_devices(cluster):

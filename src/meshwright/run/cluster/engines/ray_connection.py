@@ -3,18 +3,14 @@
 import contextlib
 import hmac
 import inspect
-import os
 import secrets
-import socket
-import warnings
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 from meshwright.errors import ClusterError
 from meshwright.run.cluster.controller import Controller
+from meshwright.run.cluster.engines.ray_address import NAMESPACE, join_ray
 from meshwright.run.cluster.engines.ray_engine import RayEngine, require_ray
 from meshwright.run.cluster.gang import GangSize
 from meshwright.run.cluster.limits import MOST_WAITING, IslandLimits
@@ -27,10 +23,6 @@ _BEATS = 100
 _UNCOUNTED = 100
 """Calls that are answered at once, beside those of `MOST_WAITING`."""
 
-_REACH_S = 10.0
-"""Seconds within which the machine of an address must answer."""
-
-NAMESPACE = "meshwright"
 CONTROLLER = "controller"
 
 
@@ -181,7 +173,7 @@ def connect(
     ray = require_ray()
     started = not ray.is_initialized()
     if started:
-        _join_ray(ray, address)
+        join_ray(ray, address)
     with contextlib.suppress(ValueError):
         known = ray.get_actor(CONTROLLER, namespace=NAMESPACE)
         return RayConnection(known, owned=False, started_ray=started, key="")
@@ -220,81 +212,3 @@ def _controller_actor(ray: Any, num_tenants: int, stays: bool) -> Any:
         namespace=NAMESPACE,
         lifetime="detached" if stays else None,
     )
-
-
-def _join_ray(ray: Any, address: str | None) -> None:
-    """Join the Ray at an address, or start one for this machine alone.
-
-    JAX warns of every fork. Ray forks to start its processes, which run other programs
-    at once and never enter JAX.
-    """
-    if address not in (None, "auto"):
-        _require_reachable(address)
-    is_local = address is None or _is_of_this_machine(address)
-    where = _on_loopback() if is_local else contextlib.nullcontext()
-    try:
-        with where, warnings.catch_warnings():
-            warnings.filterwarnings(
-                "ignore", r"os\.fork\(\) was called", RuntimeWarning
-            )
-            ray.init(
-                address,
-                namespace=NAMESPACE,
-                include_dashboard=False,
-                log_to_driver=False,
-                configure_logging=False,
-            )
-    except (ConnectionError, ray.exceptions.RaySystemError) as error:
-        raise ClusterError(
-            f"there is no Ray at {address!r}, or it wants its token ({error}); start "
-            "workers with meshwright cluster start, or set RAY_AUTH_MODE=token"
-        ) from error
-
-
-def _require_reachable(address: str) -> None:
-    """Raise `ClusterError` if nobody listens, for which Ray itself would try minutes."""
-    client, place = "ray://", address.removeprefix("ray://")
-    if address.startswith(client) and find_spec("grpc") is None:
-        raise ClusterError(
-            f"{address} is an address of Ray Client, which needs grpcio; pip install "
-            "'ray[client]', or 'meshwright[cluster]', which has it"
-        )
-    host, _, port = place.rpartition(":")
-    try:
-        socket.create_connection((host, int(port)), _REACH_S).close()
-    except (OSError, OverflowError) as error:
-        raise ClusterError(
-            f"nobody answers at {address} ({error}); start Ray there with ray start "
-            "--head, or workers of this machine with meshwright cluster start"
-        ) from None
-
-
-def _is_of_this_machine(address: str) -> bool:
-    """True for the address of a Ray that was started for this machine alone."""
-    services: Any = import_module("ray._private.services")
-    found = services.get_ray_address_from_environment("auto", None) or ""
-    host, _, port = found.rpartition(":")
-    return host == _LOOPBACK and address in {"auto", found, f"localhost:{port}"}
-
-
-_LOOPBACK = "127.0.0.1"
-_CLUSTERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
-"""Environment variable of Ray. Without it, Ray on macOS and Windows serves this machine
-alone; where it is 0, Ray does so on Linux, too. An address of 127.0.0.1 does not suffice:
-Ray replaces it by one that other machines reach, and listens on all interfaces."""
-
-
-@contextlib.contextmanager
-def _on_loopback() -> Generator[None]:
-    """While this lasts, a Ray that starts, or that is joined, is at `_LOOPBACK`."""
-    constants: Any = import_module("ray._private.ray_constants")
-    known, variable = constants.ENABLE_RAY_CLUSTER, os.environ.get(_CLUSTERS)
-    constants.ENABLE_RAY_CLUSTER, os.environ[_CLUSTERS] = False, "0"
-    try:
-        yield
-    finally:
-        constants.ENABLE_RAY_CLUSTER = known
-        if variable is None:
-            del os.environ[_CLUSTERS]
-        else:
-            os.environ[_CLUSTERS] = variable

@@ -1,0 +1,104 @@
+"""Addresses of Ray: which are of this machine alone, and how a process joins one."""
+
+import contextlib
+import os
+import socket
+import warnings
+from collections.abc import Generator
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from meshwright.errors import ClusterError
+
+NAMESPACE = "meshwright"
+
+_REACH_S = 10.0
+"""Seconds within which the machine of an address must answer."""
+
+_LOOPBACK = "127.0.0.1"
+_CLUSTERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+"""Environment variable of Ray. Without it, Ray on macOS and Windows serves this machine
+alone; where it is 0, Ray does so on Linux, too. An address of 127.0.0.1 does not suffice:
+Ray replaces it by one that other machines reach, and listens on all interfaces."""
+
+
+def join_ray(ray: Any, address: str | None) -> None:
+    """Join the Ray at an address, or start one for this machine alone.
+
+    JAX warns of every fork. Ray forks to start its processes, which run other programs
+    at once and never enter JAX.
+    """
+    if address not in (None, "auto"):
+        _require_reachable(address)
+    is_local = address is None or is_of_this_machine(address)
+    if address is not None and is_local:
+        _take_token_of_this_machine()
+    where = _on_loopback() if is_local else contextlib.nullcontext()
+    try:
+        with where, warnings.catch_warnings():
+            warnings.filterwarnings(
+                "ignore", r"os\.fork\(\) was called", RuntimeWarning
+            )
+            ray.init(
+                address,
+                namespace=NAMESPACE,
+                include_dashboard=False,
+                log_to_driver=False,
+                configure_logging=False,
+            )
+    except (ConnectionError, ray.exceptions.RaySystemError) as error:
+        raise ClusterError(
+            f"there is no Ray at {address!r}, or it wants its token ({error}); start "
+            "workers with meshwright cluster start, or set RAY_AUTH_MODE=token"
+        ) from error
+
+
+def _require_reachable(address: str) -> None:
+    """Raise `ClusterError` if nobody listens, for which Ray itself would try minutes."""
+    client, place = "ray://", address.removeprefix("ray://")
+    if address.startswith(client) and find_spec("grpc") is None:
+        raise ClusterError(
+            f"{address} is an address of Ray Client, which needs grpcio; pip install "
+            "'ray[client]', or 'meshwright[cluster]', which has it"
+        )
+    host, _, port = place.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), _REACH_S).close()
+    except (OSError, OverflowError) as error:
+        raise ClusterError(
+            f"nobody answers at {address} ({error}); start Ray there with ray start "
+            "--head, or workers of this machine with meshwright cluster start"
+        ) from None
+
+
+def is_of_this_machine(address: str) -> bool:
+    """True for the address of a Ray that was started for this machine alone."""
+    services: Any = import_module("ray._private.services")
+    if address == "auto":
+        address = services.get_ray_address_from_environment("auto", None) or ""
+    host, _, port = address.rpartition(":")
+    found = f"{_LOOPBACK}:{port}"  # as Ray itself names it
+    return host in (_LOOPBACK, "localhost") and found in services.find_gcs_addresses()
+
+
+def _take_token_of_this_machine() -> None:
+    """Use Ray's token in this user's folder, as Ray itself does for "auto" alone."""
+    found: Any = import_module("ray._private.authentication.authentication_token_setup")
+    found.maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
+
+
+@contextlib.contextmanager
+def _on_loopback() -> Generator[None]:
+    """While this lasts, a Ray that starts, or that is joined, is at `_LOOPBACK`."""
+    constants: Any = import_module("ray._private.ray_constants")
+    known, variable = constants.ENABLE_RAY_CLUSTER, os.environ.get(_CLUSTERS)
+    constants.ENABLE_RAY_CLUSTER, os.environ[_CLUSTERS] = False, "0"
+    try:
+        yield
+    finally:
+        constants.ENABLE_RAY_CLUSTER = known
+        if variable is None:
+            del os.environ[_CLUSTERS]
+        else:
+            os.environ[_CLUSTERS] = variable
