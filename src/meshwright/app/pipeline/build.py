@@ -1,4 +1,4 @@
-"""From a captured step to the programs of its stages, each partitioned on its submesh."""
+"""The programs of a captured step's stages, each partitioned on its submesh."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -99,7 +99,7 @@ _LITTLE = 0.25
 
 
 def choose_cuts(step: Microbatches, options: Options) -> Cuts:
-    """Where the stages begin."""
+    """The cuts that the options ask for."""
     stages = options.stages
     if isinstance(stages, int):
         return even_cuts(step, stages)

@@ -1,4 +1,4 @@
-"""What a user chooses about a pipeline: submeshes, stages, microbatches, schedule."""
+"""The choices about a pipeline: submeshes, stages, microbatches, schedule."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from meshwright.app.pipeline.plan import PipelineFigures, PipelinePlan
 from meshwright.machine import Machine, Mesh, load_machine
 from meshwright.machine.placement import place_mesh
 from meshwright.partitioner.decide import Decided
-from meshwright.partitioner.stages import StageTasks, Task
+from meshwright.partitioner.stages import StageTasks, TaskProgram
 from meshwright.predict.estimate import estimate
 from meshwright.predict.links.collective import permute_s
 from meshwright.predict.schedules import StageTimes, TaskKind, simulate
@@ -51,7 +51,7 @@ class _Price:
         )
         self.machine = machine
 
-    def seconds(self, task: Task) -> float:
+    def seconds(self, task: TaskProgram) -> float:
         """Seconds of one run of a task; none for a task without ops."""
         if not task.program.ops:
             return 0.0

@@ -28,7 +28,7 @@ from meshwright.partitioner.stages.microbatches import (
     flops_of,
 )
 from meshwright.partitioner.stages.staged import Staged, stage_step
-from meshwright.partitioner.stages.tasks import StageTasks, Task, stage_tasks
+from meshwright.partitioner.stages.tasks import StageTasks, TaskProgram, stage_tasks
 
 __all__ = [
     "MARK",
@@ -38,7 +38,7 @@ __all__ = [
     "Microbatches",
     "StageTasks",
     "Staged",
-    "Task",
+    "TaskProgram",
     "cuts_at",
     "even_cuts",
     "find_microbatches",

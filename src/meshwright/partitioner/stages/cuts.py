@@ -149,8 +149,8 @@ def even_cuts(step: Microbatches, num_stages: int) -> Cuts:
         left = range(starts[-1] + 1, backward - (num_stages - stage - 1))
         if not left:
             raise StageError(
-                f"the forward pass has {backward} ops, too few for {num_stages} stages; use "
-                "fewer stages"
+                f"the forward pass has {backward} ops, too few for {num_stages} stages; "
+                "use fewer stages"
             )
         near = [i for i in left if abs(done[i] - even) <= slack]
         if near:
