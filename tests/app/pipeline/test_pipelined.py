@@ -101,6 +101,16 @@ def test_a_plan_shows_stages_submeshes_microbatches_memory_and_schedule():
     assert "from 2" in plan._repr_html_()
 
 
+def test_stages_begin_at_positions_of_the_forward_pass():
+    step = mw.pipeline(unmarked_step, {"stage": 2}, stages=[7], microbatches=4)
+    forward = step.forward(PARAMS, BATCH)
+    staged = step.stage(PARAMS, BATCH).staged
+    assert staged.cuts.starts == (0, 7)
+    assert staged.cuts.backward == len(forward.ops)
+    with pytest.raises(StageError, match=r"has no forward pass"):
+        mw.pipeline(unmarked_step, {"stage": 3}, stages=[7, 7]).stage(PARAMS, BATCH)
+
+
 def test_gpipe_keeps_all_microbatches_and_1f1b_one_for_each_later_stage():
     def peaks(schedule):
         step = mw.pipeline(
