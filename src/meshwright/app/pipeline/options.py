@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from meshwright.errors import PlanError, did_you_mean
 from meshwright.machine import Mesh
 from meshwright.partitioner.decide import as_tactics
 from meshwright.partitioner.tactics import Tactic
 from meshwright.predict.schedules import SCHEDULES, Schedule, verify
+from meshwright.program.capture.mesh import as_mesh
 
 STAGE = "stage"
 """The axis of a mesh along which its parts are the submeshes of stages."""
@@ -95,16 +95,16 @@ class Options:
         return found
 
 
-def as_submeshes(mesh: Any) -> tuple[Mesh, ...]:
+def as_submeshes(
+    mesh: Mesh | Mapping[str, int] | Sequence[Mesh | Mapping[str, int]],
+) -> tuple[Mesh, ...]:
     """The submeshes of a mesh with an axis `stage`, or of a list of meshes.
 
     Their devices follow each other, in the order of the mesh or of the process.
     """
-    if isinstance(mesh, Sequence) and not isinstance(mesh, str):
-        return _consecutive(
-            [each if isinstance(each, Mesh) else Mesh(each) for each in mesh]
-        )
-    whole = mesh if isinstance(mesh, Mesh) else Mesh(mesh)
+    if isinstance(mesh, Sequence):
+        return _consecutive([as_mesh(each) for each in mesh])
+    whole = as_mesh(mesh)
     whole.require_spatial("a pipeline has its own loop over microbatches")
     if STAGE not in whole.axes:
         raise PlanError(

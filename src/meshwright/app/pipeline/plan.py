@@ -196,7 +196,7 @@ class PipelinePlan:
             stages = tuple(StagePlan(**each) for each in fields["stages"])
             schedule, figures = Schedule.parse(fields["schedule"]), fields["figures"]
             if figures is not None:
-                times = {name: tuple(figures[name]) for name in _BY_STAGE}
+                times: dict[str, Any] = {n: tuple(figures[n]) for n in _BY_STAGE}
                 figures = PipelineFigures(**{**figures, **times})
             return PipelinePlan(str(fields["name"]), stages, schedule, figures)
         except (ValueError, KeyError, TypeError, AttributeError) as error:

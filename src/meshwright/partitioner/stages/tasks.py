@@ -148,7 +148,7 @@ class _StageWriter:
 
     def _inside(self, ops: Sequence[Op], totals: Sequence[Total]) -> set[Atom]:
         """Results that no other task of the stage reads."""
-        mine = {value for op in ops for value in op.results}
+        mine: set[Atom] = {value for op in ops for value in op.results}
         step = self.step
         tasks = [step.passes.get(self.forward, ()), step.passes.get(self.backward, ())]
         chosen = set(ops)
