@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import meshwright as mw
-from meshwright.app.pipeline.plan import PipelinePlan
+from meshwright.app.pipeline.plan import StagedPlan
 from meshwright.errors import (
     CaptureError,
     MeshError,
@@ -97,7 +97,7 @@ def test_a_plan_shows_stages_submeshes_microbatches_memory_and_schedule():
     assert "2 stages on 2 submeshes, 4 microbatches" in text
     assert "from 2" in text
     assert "F0.0 F0.1 B0.0" in text
-    assert PipelinePlan.from_json(plan.to_json()) == plan
+    assert StagedPlan.from_json(plan.to_json()) == plan
     assert "from 2" in plan._repr_html_()
 
 
@@ -130,7 +130,7 @@ def test_gpipe_keeps_all_microbatches_and_1f1b_one_for_each_later_stage():
 
 def test_a_file_that_is_no_plan_is_refused():
     with pytest.raises(PlanError, match="no plan of a pipeline"):
-        PipelinePlan.from_json("[]")
+        StagedPlan.from_json("[]")
 
 
 # -- refusals ------------------------------------------------------------------------
@@ -180,7 +180,7 @@ def test_a_plan_on_a_machine_says_the_time_of_a_step_and_its_bubbles():
     assert plan.figures is not None
     assert plan.figures.step_time_s > 4 * max(plan.figures.forward_s)
     assert 0 < plan.figures.bubble_fraction < 1
-    again = PipelinePlan.from_json(plan.to_json())
+    again = StagedPlan.from_json(plan.to_json())
     assert again == plan
     with pytest.raises(PlanError, match="no programs to simulate"):
         again.on("a100-80g")

@@ -3,20 +3,20 @@
 from collections.abc import Iterable, Sequence
 
 from meshwright.app.pipeline.build import StagedStep, stage_programs
-from meshwright.app.pipeline.plan import PipelinePlan, StagePlan
+from meshwright.app.pipeline.plan import StagedPlan, StagePlan
 from meshwright.partitioner.stages import LoweredStep, StageTasks, TaskProgram, flops_of
 from meshwright.partitioner.structure.parts import PartKind, StagePart
 from meshwright.program.analysis.live_ranges import peak_bytes
 from meshwright.program.ir import Atom, Value, num_bytes
 
 
-def make_plan(step: StagedStep) -> PipelinePlan:
+def make_plan(step: StagedStep) -> StagedPlan:
     """The plan of a staged step; it needs no devices."""
     stages = tuple(
         _stage_plan(step, number, lowered, tasks)
         for number, (lowered, tasks) in enumerate(stage_programs(step))
     )
-    return PipelinePlan(step.captured.name, stages, step.schedule, step=step)
+    return StagedPlan(step.captured.name, stages, step.schedule, step=step)
 
 
 def _stage_plan(

@@ -26,7 +26,7 @@ from meshwright.app.pipeline.options import (
     as_submeshes,
     checked_tactics,
 )
-from meshwright.app.pipeline.plan import PipelinePlan
+from meshwright.app.pipeline.plan import StagedPlan
 from meshwright.app.step.specialized import Specialized
 from meshwright.machine import Mesh
 from meshwright.machine.memory_size import memory_bytes
@@ -130,7 +130,7 @@ class Pipelined:
         """The stages for these arguments, before anything is compiled."""
         return self._stages(self.alone.specialize(args, kwargs)[0])
 
-    def plan(self, *args: Any, **kwargs: Any) -> PipelinePlan:
+    def plan(self, *args: Any, **kwargs: Any) -> StagedPlan:
         """The plan for these arguments, which are arrays or `ShapeDtypeStruct`s."""
         return make_plan(self.stage(*args, **kwargs))
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from meshwright.app.pipeline.build import StagedStep, stage_programs
-from meshwright.app.pipeline.plan import PipelineFigures, PipelinePlan
+from meshwright.app.pipeline.plan import PipelineFigures, StagedPlan
 from meshwright.machine import Machine, Mesh, load_machine
 from meshwright.machine.placement import place_mesh
 from meshwright.partitioner.decide import Decided
@@ -17,7 +17,7 @@ from meshwright.predict.schedules import StageTimes, TaskKind, simulate
 
 
 def simulate_step(
-    plan: PipelinePlan, step: StagedStep, machine: str | Path
+    plan: StagedPlan, step: StagedStep, machine: str | Path
 ) -> PipelineFigures:
     """The times of a staged step on a machine that has the devices of all submeshes."""
     is_split = any(
@@ -71,7 +71,7 @@ def _times(price: _Price, tasks: StageTasks, is_split: bool) -> StageTimes:
 
 
 def _transfers_s(
-    plan: PipelinePlan, step: StagedStep, machine: str | Path
+    plan: StagedPlan, step: StagedStep, machine: str | Path
 ) -> tuple[float, ...]:
     """Seconds from each stage to the next: each device sends its part to one other."""
     sizes = [mesh.num_devices for mesh in step.submeshes]
