@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import meshwright as mw
+from meshwright.app.pipeline.build import stage_programs
 from meshwright.app.pipeline.plan import StagedPlan
 from meshwright.errors import (
     CaptureError,
@@ -15,12 +16,15 @@ from meshwright.errors import (
     ScheduleError,
     StageError,
 )
+from meshwright.partitioner.stages import StagePoint
 from meshwright.predict.schedules import SCHEDULES, Schedule
+from meshwright.program.capture import capture
 from meshwright.run.pipeline import stage as stage_module
 from tests.app.pipeline.models import (
     BATCH,
     PARAMS,
     interpreted,
+    layer,
     loss_of,
     train_step,
     unmarked_step,
@@ -66,6 +70,36 @@ def test_submeshes_and_tactics_may_differ_between_stages():
     tactics = {"0": DATA, "from 2": [*DATA, mw.fsdp("data")]}
     step = mw.pipeline(train_step, meshes, tactics, microbatches=2, schedule="zb-h1")
     assert step.check(PARAMS, BATCH).ok
+
+
+def test_a_stage_may_begin_within_a_loop_over_layers():
+    layers = jax.tree.map(lambda *each: jnp.stack(each), *PARAMS["layers"])
+    params = {**PARAMS, "layers": layers}
+
+    def loss(params, batch):
+        h = params["embedding"][batch["x"]]
+        h, _ = jax.lax.scan(lambda h, w: (layer(h, w), None), h, params["layers"])
+        return (h**2).mean()
+
+    def step_fn(params, batch):
+        return train_step(params, batch, loss)
+
+    program = capture(step_fn, (params, BATCH)).program
+    loop = next(i for i, op in enumerate(program.ops) if op.kind == "scan")
+    step = mw.pipeline(
+        step_fn,
+        {"stage": 3},
+        stages=[StagePoint(loop, 1), StagePoint(loop, 3)],
+        microbatches=2,
+    )
+    products = [
+        sum(op.kind == "dot_general" for op in tasks.forward.program.ops)
+        for _, tasks in stage_programs(step.stage(params, BATCH))
+    ]
+    assert products == [2, 4, 2]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stage_module, "task_function", interpreted)
+        assert step.check(params, BATCH).ok
 
 
 def test_a_marked_function_is_itself_elsewhere():

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from meshwright.errors import PlanError, did_you_mean
 from meshwright.machine import Mesh
 from meshwright.partitioner.decide import as_tactics
+from meshwright.partitioner.stages import StagePoint
 from meshwright.partitioner.tactics import Tactic
 from meshwright.predict.schedules import SCHEDULES, Schedule, verify
 from meshwright.program.capture.mesh import as_mesh
@@ -24,8 +25,8 @@ class Options:
     """The choices, checked.
 
     submeshes: in order. tactics: for all stages, or by the name of a stage.
-    stages: a number of stages, positions where stages begin, or `None` for the marks of
-        the step, or else one stage per submesh.
+    stages: a number of stages, positions or points where stages begin, or `None` for the
+        marks of the step, or else one stage per submesh.
     batch: patterns of the leaves that contain the batch; all data if there is none.
     statistics: "whole" or "microbatch", what sums in the middle of the step are over.
     memory_bytes: the most that a device may hold, if that is limited.
@@ -33,7 +34,7 @@ class Options:
 
     submeshes: tuple[Mesh, ...]
     tactics: Mapping[str, tuple[Tactic, ...]] | tuple[Tactic, ...]
-    stages: int | tuple[int, ...] | None
+    stages: int | tuple[int | StagePoint, ...] | None
     microbatches: int
     schedule: ScheduleChoice
     batch: tuple[str, ...]

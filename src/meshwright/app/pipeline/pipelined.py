@@ -30,7 +30,7 @@ from meshwright.app.pipeline.plan import StagedPlan
 from meshwright.app.step.specialized import Specialized
 from meshwright.machine import Mesh
 from meshwright.machine.memory_size import memory_bytes
-from meshwright.partitioner.stages import forward_program
+from meshwright.partitioner.stages import StagePoint, forward_program
 from meshwright.program.analysis.narrowest_floats import narrowest_floats
 from meshwright.program.capture.arguments import Names, Numbers, require_arrays
 from meshwright.program.ir import Program
@@ -42,7 +42,7 @@ def pipeline(  # noqa: PLR0913  the options of `partition` and of a pipeline
     mesh: Mesh | Mapping[str, int] | Sequence[Mesh | Mapping[str, int]],
     tactics: Tactics = (),
     *,
-    stages: int | Sequence[int] | None = None,
+    stages: int | Sequence[int | StagePoint] | None = None,
     microbatches: int = 8,
     schedule: ScheduleChoice = "1f1b",
     batch: str | Sequence[str] | None = None,
@@ -60,8 +60,9 @@ def pipeline(  # noqa: PLR0913  the options of `partition` and of a pipeline
     tactics: applied to the stages on their submeshes, as in `partition`; or by the name
         of a stage.
     stages: number of stages, cut where they have equal work; or the positions of ops in
-        `pipelined.forward(...)` where all stages but the first begin. By default the
-        marks of `mw.stage` in `fn`, and without marks one stage for each submesh.
+        `pipelined.forward(...)` where all stages but the first begin; or these places as
+        `StagePoint`s of the captured step. By default the marks of `mw.stage` in `fn`,
+        and without marks one stage for each submesh.
     microbatches: number of parts of the batch.
     schedule: a name in `SCHEDULES`, a `Schedule`, or a function from numbers of stages
         and of microbatches to one.

@@ -19,8 +19,15 @@ from meshwright.partitioner.stages.cuts import (
     forward_program,
     has_marks,
     marked_cuts,
+    planned_cuts,
 )
 from meshwright.partitioner.stages.lowered_step import LoweredStep, read_lowered
+from meshwright.partitioner.stages.marks import (
+    StagePoint,
+    marks_between,
+    names_of,
+    with_marks,
+)
 from meshwright.partitioner.stages.microbatches import (
     MICROBATCH,
     Microbatches,
@@ -36,6 +43,7 @@ __all__ = [
     "Cuts",
     "LoweredStep",
     "Microbatches",
+    "StagePoint",
     "StageTasks",
     "Staged",
     "TaskProgram",
@@ -46,7 +54,11 @@ __all__ = [
     "forward_program",
     "has_marks",
     "marked_cuts",
+    "marks_between",
+    "names_of",
+    "planned_cuts",
     "read_lowered",
     "stage_step",
     "stage_tasks",
+    "with_marks",
 ]
