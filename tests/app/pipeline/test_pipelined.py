@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import meshwright as mw
-from meshwright.app.pipeline.plan import PipelinePlan
+from meshwright.app.pipeline.build import stage_programs
+from meshwright.app.pipeline.plan import StagedPlan
 from meshwright.errors import (
     CaptureError,
     MeshError,
@@ -15,12 +16,15 @@ from meshwright.errors import (
     ScheduleError,
     StageError,
 )
+from meshwright.partitioner.stages import StagePoint
 from meshwright.predict.schedules import SCHEDULES, Schedule
+from meshwright.program.capture import capture
 from meshwright.run.pipeline import stage as stage_module
 from tests.app.pipeline.models import (
     BATCH,
     PARAMS,
     interpreted,
+    layer,
     loss_of,
     train_step,
     unmarked_step,
@@ -68,6 +72,36 @@ def test_submeshes_and_tactics_may_differ_between_stages():
     assert step.check(PARAMS, BATCH).ok
 
 
+def test_a_stage_may_begin_within_a_loop_over_layers():
+    layers = jax.tree.map(lambda *each: jnp.stack(each), *PARAMS["layers"])
+    params = {**PARAMS, "layers": layers}
+
+    def loss(params, batch):
+        h = params["embedding"][batch["x"]]
+        h, _ = jax.lax.scan(lambda h, w: (layer(h, w), None), h, params["layers"])
+        return (h**2).mean()
+
+    def step_fn(params, batch):
+        return train_step(params, batch, loss)
+
+    program = capture(step_fn, (params, BATCH)).program
+    loop = next(i for i, op in enumerate(program.ops) if op.kind == "scan")
+    step = mw.pipeline(
+        step_fn,
+        {"stage": 3},
+        stages=[StagePoint(loop, 1), StagePoint(loop, 3)],
+        microbatches=2,
+    )
+    products = [
+        sum(op.kind == "dot_general" for op in tasks.forward.program.ops)
+        for _, tasks in stage_programs(step.stage(params, BATCH))
+    ]
+    assert products == [2, 4, 2]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stage_module, "task_function", interpreted)
+        assert step.check(params, BATCH).ok
+
+
 def test_a_marked_function_is_itself_elsewhere():
     marked, plain = train_step(PARAMS, BATCH), unmarked_step(PARAMS, BATCH)
     pairs = zip(jax.tree.leaves(marked), jax.tree.leaves(plain), strict=True)
@@ -97,8 +131,18 @@ def test_a_plan_shows_stages_submeshes_microbatches_memory_and_schedule():
     assert "2 stages on 2 submeshes, 4 microbatches" in text
     assert "from 2" in text
     assert "F0.0 F0.1 B0.0" in text
-    assert PipelinePlan.from_json(plan.to_json()) == plan
+    assert StagedPlan.from_json(plan.to_json()) == plan
     assert "from 2" in plan._repr_html_()
+
+
+def test_stages_begin_at_positions_of_the_forward_pass():
+    step = mw.pipeline(unmarked_step, {"stage": 2}, stages=[7], microbatches=4)
+    forward = step.forward(PARAMS, BATCH)
+    staged = step.stage(PARAMS, BATCH).staged
+    assert staged.cuts.starts == (0, 7)
+    assert staged.cuts.backward == len(forward.ops)
+    with pytest.raises(StageError, match=r"has no forward pass"):
+        mw.pipeline(unmarked_step, {"stage": 3}, stages=[7, 7]).stage(PARAMS, BATCH)
 
 
 def test_gpipe_keeps_all_microbatches_and_1f1b_one_for_each_later_stage():
@@ -120,7 +164,7 @@ def test_gpipe_keeps_all_microbatches_and_1f1b_one_for_each_later_stage():
 
 def test_a_file_that_is_no_plan_is_refused():
     with pytest.raises(PlanError, match="no plan of a pipeline"):
-        PipelinePlan.from_json("[]")
+        StagedPlan.from_json("[]")
 
 
 # -- refusals ------------------------------------------------------------------------
@@ -170,7 +214,7 @@ def test_a_plan_on_a_machine_says_the_time_of_a_step_and_its_bubbles():
     assert plan.figures is not None
     assert plan.figures.step_time_s > 4 * max(plan.figures.forward_s)
     assert 0 < plan.figures.bubble_fraction < 1
-    again = PipelinePlan.from_json(plan.to_json())
+    again = StagedPlan.from_json(plan.to_json())
     assert again == plan
     with pytest.raises(PlanError, match="no programs to simulate"):
         again.on("a100-80g")

@@ -5,9 +5,9 @@ import pytest
 
 import meshwright as mw
 from meshwright.app.pipeline.build import choose_cuts, find_step, stage_programs
-from meshwright.partitioner.parts import Part, PartKind, part_at
 from meshwright.partitioner.stages.passes import find_places
 from meshwright.partitioner.stages.verify import verify_tasks
+from meshwright.partitioner.structure.parts import PartKind, StagePart, part_at
 from meshwright.program.capture import capture
 from tests.app.pipeline.models import BATCH, PARAMS, train_step, unmarked_step
 
@@ -89,7 +89,7 @@ def test_the_gradient_halves_are_the_whole_backward_pass():
 def test_a_place_in_the_chain_names_its_part():
     for place in range(8):
         assert part_at(place, 4).place(4) == place
-    assert str(Part(PartKind.BACKWARD, 1)) == "backward of stage 1"
+    assert str(StagePart(PartKind.BACKWARD, 1)) == "backward of stage 1"
 
 
 def test_gradients_are_reduced_over_devices_once_after_all_microbatches():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from meshwright.program.capture import capture
-from meshwright.program.rewrite.unroll import unroll_scans
+from meshwright.program.rewrite.unroll import no_identity, unroll_scans
 from meshwright.run.local.execute import run_program
 
 W = jax.random.normal(jax.random.key(0), (3, 4, 4))
@@ -32,7 +32,7 @@ def layers(w, x, reverse=False):
 def test_an_unrolled_scan_computes_the_same(fn):
     program = capture(fn, (W, X)).program
     scans = [op for op in program.ops if op.kind == "scan"]
-    unrolled = unroll_scans(program, scans)
+    unrolled = unroll_scans(program, dict.fromkeys(scans, no_identity))
     assert not any(op.kind == "scan" for op in unrolled.ops)
     wanted = jax.tree.leaves(fn(W, X))
     for a, b in zip(run_program(unrolled, [W, X]), wanted, strict=True):
@@ -43,11 +43,11 @@ def test_residuals_of_unrolled_loops_are_read_without_a_stack():
     program = capture(jax.grad(lambda w: layers(w, X)[0].sum()), (W,)).program
     scans = [op for op in program.ops if op.kind == "scan"]
     assert len(scans) == 2
-    unrolled = unroll_scans(program, scans)
+    unrolled = unroll_scans(program, dict.fromkeys(scans, no_identity))
     stacks = [op for op in unrolled.ops if op.kind == "concatenate"]
     assert [op.results[0].shape for op in stacks] == [(3, 4, 4)]  # the gradient
 
 
 def test_a_program_without_chosen_scans_is_itself():
     program = capture(layers, (W, X)).program
-    assert unroll_scans(program, ()) is program
+    assert unroll_scans(program, {}) is program

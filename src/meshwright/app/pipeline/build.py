@@ -1,4 +1,4 @@
-"""From a captured step to the programs of its stages, each partitioned on its submesh."""
+"""The programs of a captured step's stages, each partitioned on its submesh."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +19,7 @@ from meshwright.partitioner.stages import (
     LoweredStep,
     Microbatches,
     Staged,
+    StagePoint,
     StageTasks,
     cuts_at,
     even_cuts,
@@ -26,9 +27,13 @@ from meshwright.partitioner.stages import (
     flops_of,
     has_marks,
     marked_cuts,
+    marks_between,
+    names_of,
+    planned_cuts,
     read_lowered,
     stage_step,
     stage_tasks,
+    with_marks,
 )
 from meshwright.partitioner.tactics import Tactic, data_parallel
 from meshwright.predict.compilers.xla.workarounds import XLA_WORKAROUNDS
@@ -83,14 +88,31 @@ def with_layers(captured: Captured, options: Options) -> Captured:
     program, stages = captured.program, options.stages
     if stages is None and has_marks(program.ops):
         return captured
+    points = stages if isinstance(stages, tuple) else ()
+    planned = [point for point in points if isinstance(point, StagePoint)]
+    marked = with_marks(program, planned) if planned else program
+    inside = {p: name for p, name in names_of(planned).items() if p.iteration}
     chosen = len(stages) + 1 if isinstance(stages, tuple) else stages
     count = chosen or options.default_stages
     flops = {op: flops_of(op) for op in program.ops}
     share = sum(flops.values()) * _LITTLE / count
     large = [op for op in program.ops if op.kind == "scan" and flops[op] > share]
-    if count == 1 or not large:
+    if count == 1 or not (large or planned):
         return captured
-    unrolled = as_primitives(unroll_scans(program, large))
+    by_loop = {
+        program.ops[p.op].results: {
+            each.iteration: name for each, name in inside.items() if each.op == p.op
+        }
+        for p in inside
+    }
+    # Marks keep the results of ops, though not the ops.
+    wanted = {op.results for op in large} | by_loop.keys()
+    scans = {
+        op: marks_between(by_loop.get(op.results, {}))
+        for op in marked.ops
+        if op.results in wanted
+    }
+    unrolled = as_primitives(unroll_scans(marked, scans))
     return replace(captured, program=unrolled)
 
 
@@ -99,12 +121,14 @@ _LITTLE = 0.25
 
 
 def choose_cuts(step: Microbatches, options: Options) -> Cuts:
-    """Where the stages begin."""
+    """The cuts that the options ask for."""
     stages = options.stages
     if isinstance(stages, int):
         return even_cuts(step, stages)
+    if stages is not None and any(isinstance(each, StagePoint) for each in stages):
+        return planned_cuts(step, len(stages) + 1)
     if stages is not None:
-        return cuts_at(step, stages)
+        return cuts_at(step, [each for each in stages if isinstance(each, int)])
     if has_marks(step.body):
         return marked_cuts(step)
     return even_cuts(step, options.default_stages)

@@ -3,20 +3,20 @@
 from collections.abc import Iterable, Sequence
 
 from meshwright.app.pipeline.build import StagedStep, stage_programs
-from meshwright.app.pipeline.plan import PipelinePlan, StagePlan
-from meshwright.partitioner.parts import Part, PartKind
-from meshwright.partitioner.stages import LoweredStep, StageTasks, Task, flops_of
+from meshwright.app.pipeline.plan import StagedPlan, StagePlan
+from meshwright.partitioner.stages import LoweredStep, StageTasks, TaskProgram, flops_of
+from meshwright.partitioner.structure.parts import PartKind, StagePart
 from meshwright.program.analysis.live_ranges import peak_bytes
 from meshwright.program.ir import Atom, Value, num_bytes
 
 
-def make_plan(step: StagedStep) -> PipelinePlan:
+def make_plan(step: StagedStep) -> StagedPlan:
     """The plan of a staged step; it needs no devices."""
     stages = tuple(
         _stage_plan(step, number, lowered, tasks)
         for number, (lowered, tasks) in enumerate(stage_programs(step))
     )
-    return PipelinePlan(step.captured.name, stages, step.schedule, step=step)
+    return StagedPlan(step.captured.name, stages, step.schedule, step=step)
 
 
 def _stage_plan(
@@ -47,11 +47,11 @@ def _stage_plan(
     )
 
 
-def _is_pass(part: Part) -> bool:
+def _is_pass(part: StagePart) -> bool:
     return part.kind is not PartKind.UPDATE
 
 
-def _flops(task: Task) -> int:
+def _flops(task: TaskProgram) -> int:
     return sum(map(flops_of, task.program.ops))
 
 
@@ -59,7 +59,7 @@ def _bytes(values: Iterable[Atom]) -> int:
     return sum(num_bytes(v) for v in values if isinstance(v, Value))
 
 
-def _working_bytes(task: Task) -> int:
+def _working_bytes(task: TaskProgram) -> int:
     """Bytes that a task needs at its peak, beside its inputs."""
     held: Sequence[Value] = task.program.inputs
     return max(0, peak_bytes(task.program) - sum(map(num_bytes, held)))

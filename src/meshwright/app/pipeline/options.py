@@ -1,16 +1,17 @@
-"""What a user chooses about a pipeline: submeshes, stages, microbatches, schedule."""
+"""The choices about a pipeline: submeshes, stages, microbatches, schedule."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from meshwright.errors import PlanError, did_you_mean
 from meshwright.machine import Mesh
 from meshwright.partitioner.decide import as_tactics
+from meshwright.partitioner.stages import StagePoint
 from meshwright.partitioner.tactics import Tactic
 from meshwright.predict.schedules import SCHEDULES, Schedule, verify
+from meshwright.program.capture.mesh import as_mesh
 
 STAGE = "stage"
 """The axis of a mesh along which its parts are the submeshes of stages."""
@@ -24,8 +25,8 @@ class Options:
     """The choices, checked.
 
     submeshes: in order. tactics: for all stages, or by the name of a stage.
-    stages: a number of stages, positions where stages begin, or `None` for the marks of
-        the step, or else one stage per submesh.
+    stages: a number of stages, positions or points where stages begin, or `None` for the
+        marks of the step, or else one stage per submesh.
     batch: patterns of the leaves that contain the batch; all data if there is none.
     statistics: "whole" or "microbatch", what sums in the middle of the step are over.
     memory_bytes: the most that a device may hold, if that is limited.
@@ -33,7 +34,7 @@ class Options:
 
     submeshes: tuple[Mesh, ...]
     tactics: Mapping[str, tuple[Tactic, ...]] | tuple[Tactic, ...]
-    stages: int | tuple[int, ...] | None
+    stages: int | tuple[int | StagePoint, ...] | None
     microbatches: int
     schedule: ScheduleChoice
     batch: tuple[str, ...]
@@ -95,16 +96,16 @@ class Options:
         return found
 
 
-def as_submeshes(mesh: Any) -> tuple[Mesh, ...]:
+def as_submeshes(
+    mesh: Mesh | Mapping[str, int] | Sequence[Mesh | Mapping[str, int]],
+) -> tuple[Mesh, ...]:
     """The submeshes of a mesh with an axis `stage`, or of a list of meshes.
 
     Their devices follow each other, in the order of the mesh or of the process.
     """
-    if isinstance(mesh, Sequence) and not isinstance(mesh, str):
-        return _consecutive(
-            [each if isinstance(each, Mesh) else Mesh(each) for each in mesh]
-        )
-    whole = mesh if isinstance(mesh, Mesh) else Mesh(mesh)
+    if isinstance(mesh, Sequence):
+        return _consecutive([as_mesh(each) for each in mesh])
+    whole = as_mesh(mesh)
     whole.require_spatial("a pipeline has its own loop over microbatches")
     if STAGE not in whole.axes:
         raise PlanError(

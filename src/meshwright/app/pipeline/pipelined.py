@@ -11,7 +11,13 @@ import jax
 from meshwright.app.check.check import check_outputs
 from meshwright.app.check.report import CheckReport, tolerance_of
 from meshwright.app.partition import Partitioned, partition
-from meshwright.app.pipeline.build import StagedStep, make_pipeline, stage
+from meshwright.app.pipeline.build import (
+    StagedStep,
+    find_step,
+    make_pipeline,
+    stage,
+    with_layers,
+)
 from meshwright.app.pipeline.describe import make_plan
 from meshwright.app.pipeline.options import (
     Options,
@@ -20,12 +26,14 @@ from meshwright.app.pipeline.options import (
     as_submeshes,
     checked_tactics,
 )
-from meshwright.app.pipeline.plan import PipelinePlan
+from meshwright.app.pipeline.plan import StagedPlan
 from meshwright.app.step.specialized import Specialized
 from meshwright.machine import Mesh
 from meshwright.machine.memory_size import memory_bytes
+from meshwright.partitioner.stages import StagePoint, forward_program
 from meshwright.program.analysis.narrowest_floats import narrowest_floats
 from meshwright.program.capture.arguments import Names, Numbers, require_arrays
+from meshwright.program.ir import Program
 from meshwright.run.pipeline import PipelineExecutable
 
 
@@ -34,7 +42,7 @@ def pipeline(  # noqa: PLR0913  the options of `partition` and of a pipeline
     mesh: Mesh | Mapping[str, int] | Sequence[Mesh | Mapping[str, int]],
     tactics: Tactics = (),
     *,
-    stages: int | Sequence[int] | None = None,
+    stages: int | Sequence[int | StagePoint] | None = None,
     microbatches: int = 8,
     schedule: ScheduleChoice = "1f1b",
     batch: str | Sequence[str] | None = None,
@@ -51,9 +59,10 @@ def pipeline(  # noqa: PLR0913  the options of `partition` and of a pipeline
         Or a list of submeshes, which need not be equal.
     tactics: applied to the stages on their submeshes, as in `partition`; or by the name
         of a stage.
-    stages: number of stages, cut where they have equal work; or positions in
-        `pipelined.plan(...).forward` where stages begin. By default the marks of
-        `mw.stage` in `fn`, and without marks one stage for each submesh.
+    stages: number of stages, cut where they have equal work; or the positions of ops in
+        `pipelined.forward(...)` where all stages but the first begin; or these places as
+        `StagePoint`s of the captured step. By default the marks of `mw.stage` in `fn`,
+        and without marks one stage for each submesh.
     microbatches: number of parts of the batch.
     schedule: a name in `SCHEDULES`, a `Schedule`, or a function from numbers of stages
         and of microbatches to one.
@@ -109,11 +118,20 @@ class Pipelined:
         outputs = self._executable(specialized)(leaves)
         return jax.tree_util.tree_unflatten(specialized.captured.out_tree, outputs)
 
+    def forward(self, *args: Any, **kwargs: Any) -> Program:
+        """The forward pass of one microbatch, at whose ops stages may begin.
+
+        It prints one line for each op.
+        """
+        captured = self.alone.capture(*args, **kwargs)
+        opened = with_layers(captured, self.options)
+        return forward_program(find_step(opened, self.options))
+
     def stage(self, *args: Any, **kwargs: Any) -> StagedStep:
         """The stages for these arguments, before anything is compiled."""
         return self._stages(self.alone.specialize(args, kwargs)[0])
 
-    def plan(self, *args: Any, **kwargs: Any) -> PipelinePlan:
+    def plan(self, *args: Any, **kwargs: Any) -> StagedPlan:
         """The plan for these arguments, which are arrays or `ShapeDtypeStruct`s."""
         return make_plan(self.stage(*args, **kwargs))
 

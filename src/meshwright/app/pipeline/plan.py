@@ -74,7 +74,7 @@ class PipelineFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class PipelinePlan:
+class StagedPlan:
     """A pipelined step: stages in order, and the schedule of their tasks.
 
     name: of the function. figures: the times on a machine. step: the programs; `None` in
@@ -116,7 +116,7 @@ class PipelinePlan:
         """Raise `ScheduleError`, with stage and microbatch, for a peak above a limit."""
         peak_bytes(self.schedule, self.stage_bytes, limit_bytes)
 
-    def on(self, machine: str | Path) -> PipelinePlan:
+    def on(self, machine: str | Path) -> StagedPlan:
         """This plan with the times of a step on a machine, a preset or a TOML file.
 
         Raises `PlanError` for a plan that was read from JSON, which has no programs.
@@ -184,7 +184,7 @@ class PipelinePlan:
         return json.dumps(fields, indent=1)
 
     @staticmethod
-    def from_json(text: str) -> PipelinePlan:
+    def from_json(text: str) -> StagedPlan:
         """The plan of a JSON text; raises `PlanError` for any other text."""
         try:
             fields: Any = json.loads(text)
@@ -196,9 +196,9 @@ class PipelinePlan:
             stages = tuple(StagePlan(**each) for each in fields["stages"])
             schedule, figures = Schedule.parse(fields["schedule"]), fields["figures"]
             if figures is not None:
-                times = {name: tuple(figures[name]) for name in _BY_STAGE}
+                times: dict[str, Any] = {n: tuple(figures[n]) for n in _BY_STAGE}
                 figures = PipelineFigures(**{**figures, **times})
-            return PipelinePlan(str(fields["name"]), stages, schedule, figures)
+            return StagedPlan(str(fields["name"]), stages, schedule, figures)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise PlanError(f"this is no plan of a pipeline: {error!r}") from error
 

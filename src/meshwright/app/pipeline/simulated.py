@@ -6,18 +6,18 @@ from dataclasses import replace
 from pathlib import Path
 
 from meshwright.app.pipeline.build import StagedStep, stage_programs
-from meshwright.app.pipeline.plan import PipelineFigures, PipelinePlan
+from meshwright.app.pipeline.plan import PipelineFigures, StagedPlan
 from meshwright.machine import Machine, Mesh, load_machine
 from meshwright.machine.placement import place_mesh
 from meshwright.partitioner.decide import Decided
-from meshwright.partitioner.stages import StageTasks, Task
+from meshwright.partitioner.stages import StageTasks, TaskProgram
 from meshwright.predict.estimate import estimate
 from meshwright.predict.links.collective import permute_s
 from meshwright.predict.schedules import StageTimes, TaskKind, simulate
 
 
 def simulate_step(
-    plan: PipelinePlan, step: StagedStep, machine: str | Path
+    plan: StagedPlan, step: StagedStep, machine: str | Path
 ) -> PipelineFigures:
     """The times of a staged step on a machine that has the devices of all submeshes."""
     is_split = any(
@@ -51,7 +51,7 @@ class _Price:
         )
         self.machine = machine
 
-    def seconds(self, task: Task) -> float:
+    def seconds(self, task: TaskProgram) -> float:
         """Seconds of one run of a task; none for a task without ops."""
         if not task.program.ops:
             return 0.0
@@ -71,7 +71,7 @@ def _times(price: _Price, tasks: StageTasks, is_split: bool) -> StageTimes:
 
 
 def _transfers_s(
-    plan: PipelinePlan, step: StagedStep, machine: str | Path
+    plan: StagedPlan, step: StagedStep, machine: str | Path
 ) -> tuple[float, ...]:
     """Seconds from each stage to the next: each device sends its part to one other."""
     sizes = [mesh.num_devices for mesh in step.submeshes]

@@ -19,8 +19,15 @@ from meshwright.partitioner.stages.cuts import (
     forward_program,
     has_marks,
     marked_cuts,
+    planned_cuts,
 )
 from meshwright.partitioner.stages.lowered_step import LoweredStep, read_lowered
+from meshwright.partitioner.stages.marks import (
+    StagePoint,
+    marks_between,
+    names_of,
+    with_marks,
+)
 from meshwright.partitioner.stages.microbatches import (
     MICROBATCH,
     Microbatches,
@@ -28,7 +35,7 @@ from meshwright.partitioner.stages.microbatches import (
     flops_of,
 )
 from meshwright.partitioner.stages.staged import Staged, stage_step
-from meshwright.partitioner.stages.tasks import StageTasks, Task, stage_tasks
+from meshwright.partitioner.stages.tasks import StageTasks, TaskProgram, stage_tasks
 
 __all__ = [
     "MARK",
@@ -36,9 +43,10 @@ __all__ = [
     "Cuts",
     "LoweredStep",
     "Microbatches",
+    "StagePoint",
     "StageTasks",
     "Staged",
-    "Task",
+    "TaskProgram",
     "cuts_at",
     "even_cuts",
     "find_microbatches",
@@ -46,7 +54,11 @@ __all__ = [
     "forward_program",
     "has_marks",
     "marked_cuts",
+    "marks_between",
+    "names_of",
+    "planned_cuts",
     "read_lowered",
     "stage_step",
     "stage_tasks",
+    "with_marks",
 ]

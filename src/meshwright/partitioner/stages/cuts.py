@@ -149,8 +149,8 @@ def even_cuts(step: Microbatches, num_stages: int) -> Cuts:
         left = range(starts[-1] + 1, backward - (num_stages - stage - 1))
         if not left:
             raise StageError(
-                f"the forward pass has {backward} ops, too few for {num_stages} stages; use "
-                "fewer stages"
+                f"the forward pass has {backward} ops, too few for {num_stages} stages; "
+                "use fewer stages"
             )
         near = [i for i in left if abs(done[i] - even) <= slack]
         if near:
@@ -172,6 +172,20 @@ def sent_bytes(forward: Sequence[Op]) -> list[int]:
         ),
         len(forward) + 1,
     )
+
+
+def planned_cuts(step: Microbatches, num_stages: int) -> Cuts:
+    """The cuts at the marks `1`, `2`, ... that a plan has written into a program."""
+    at: dict[str, int] = {}
+    for position, op in enumerate(step.body):
+        at.setdefault(mark_of(op), position)
+    missing = [n for n in range(1, num_stages) if str(n) not in at]
+    if missing:
+        raise StageError(
+            f"stage {missing[0]} begins at an op that does not depend on the batch; begin "
+            "it at a later op"
+        )
+    return cuts_at(step, [at[str(n)] for n in range(1, num_stages)])
 
 
 def cuts_at(step: Microbatches, starts: Sequence[int]) -> Cuts:

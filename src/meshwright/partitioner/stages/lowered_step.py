@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from meshwright.partitioner.lower import Lowered
-from meshwright.partitioner.parts import Part, PartKind, PartSource
 from meshwright.partitioner.stages.staged import TOTAL, Staged
 from meshwright.partitioner.stages.totals import Total
+from meshwright.partitioner.structure.parts import PartKind, PartSource, StagePart
 from meshwright.program.ir import Atom, Op, Sharding, Value
 
 
@@ -24,7 +24,7 @@ class Send:
     value: Value
     received: Value
     to: int
-    part: Part
+    part: StagePart
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,17 +41,17 @@ class LoweredStep:
 
     lowered: Lowered
     once: tuple[Op, ...]
-    passes: Mapping[Part, tuple[Op, ...]]
+    passes: Mapping[StagePart, tuple[Op, ...]]
     updates: Mapping[tuple[int, int], tuple[Op, ...]]
     sends: Mapping[int, Send]
-    totals: Mapping[Part, tuple[Total, ...]]
+    totals: Mapping[StagePart, tuple[Total, ...]]
     shardings: Mapping[Value, Sharding]
     varying: frozenset[Value]
     level: Mapping[Atom, int]
 
 
 def read_lowered(staged: Staged, lowered: Lowered) -> LoweredStep:
-    """What each device op of a lowered staged step belongs to."""
+    """The device ops of a lowered staged step, by what they belong to."""
     return _Reader(staged, lowered).read()
 
 
@@ -60,13 +60,13 @@ class _Reader:
     staged: Staged
     lowered: Lowered
     once: list[Op] = field(default_factory=list)
-    passes: dict[Part, list[Op]] = field(default_factory=dict)
+    passes: dict[StagePart, list[Op]] = field(default_factory=dict)
     updates: dict[tuple[int, int], list[Op]] = field(default_factory=dict)
     sends: dict[int, Send] = field(default_factory=dict[int, Send])
-    totals: dict[Part, list[Total]] = field(default_factory=dict)
+    totals: dict[StagePart, list[Total]] = field(default_factory=dict)
     shardings: dict[Value, Sharding] = field(default_factory=dict)
     varying: set[Atom] = field(default_factory=set[Atom])
-    pass_of: dict[Atom, Part] = field(default_factory=dict[Atom, Part])
+    pass_of: dict[Atom, StagePart] = field(default_factory=dict[Atom, StagePart])
     level: dict[Atom, int] = field(default_factory=dict)
 
     def read(self) -> LoweredStep:
@@ -119,7 +119,7 @@ class _Reader:
 
     def _total(self, op: Op) -> None:
         part = op.params["part"]
-        assert isinstance(part, Part), "a total belongs to no part"
+        assert isinstance(part, StagePart), "a total belongs to no part"
         monoid = str(op.params["name"]).removeprefix(TOTAL)
         total = Total(op.operands[0], op.results[0], monoid)
         self.totals.setdefault(part, []).append(total)
@@ -145,5 +145,5 @@ class _Reader:
         self.passes.setdefault(part, []).append(op)
 
 
-def _part_of(op: Op) -> Part | None:
+def _part_of(op: Op) -> StagePart | None:
     return op.source.part if isinstance(op.source, PartSource) else None

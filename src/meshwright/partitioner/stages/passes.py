@@ -24,7 +24,7 @@ class _Touch:
 
 
 def find_places(step: Microbatches, cuts: Cuts) -> dict[Op, int]:
-    """The place in the chain of passes (`Part.place`) of each op of one microbatch.
+    """The place in the chain of passes (`StagePart.place`) of each op of one microbatch.
 
     Law: no op has an earlier place than an op whose result it reads.
     """
@@ -52,7 +52,7 @@ def _touched(forward: Sequence[Op], cuts: Cuts) -> dict[Atom, _Touch]:
 def _backward_ends(
     backward: Sequence[Op], num_stages: int, touched: dict[Atom, _Touch]
 ) -> list[int]:
-    """For stages 1, 2, ...: where in the backward ops the pass of the stage ends.
+    """The positions in the backward ops where the passes of stages 1, 2, ... end.
 
     An op is misplaced if it reads forward values that only earlier, or only later stages
     have touched. Each end is the last position with fewest misplaced ops.

@@ -10,11 +10,16 @@ so that ordinary tactics partition it. Two identities are new in it:
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from meshwright.partitioner.parts import Part, PartKind, PartSource, part_at
 from meshwright.partitioner.stages.cuts import Cuts
 from meshwright.partitioner.stages.microbatches import Microbatches
 from meshwright.partitioner.stages.passes import find_places
 from meshwright.partitioner.stages.updates import find_stages_after, split_sums
+from meshwright.partitioner.structure.parts import (
+    PartKind,
+    PartSource,
+    StagePart,
+    part_at,
+)
 from meshwright.program.ir import Atom, Op, Program, Value
 
 TOTAL = "total:"
@@ -53,13 +58,13 @@ def stage_step(step: Microbatches, cuts: Cuts) -> Staged:
     step = split_sums(step, place)
     num_stages = cuts.num_stages
     part_of = {op: part_at(place[op], num_stages) for op in step.body}
-    made: dict[Atom, Part] = {
+    made: dict[Atom, StagePart] = {
         value: part_of[op] for op in step.body for value in op.results
     }
-    first = Part(PartKind.FORWARD, 0)
+    first = StagePart(PartKind.FORWARD, 0)
     homes = {op.results[0]: made.get(op.operands[0], first).stage for op in step.sums}
     stages = find_stages_after(step.after, homes)
-    part_of.update((op, Part(PartKind.UPDATE, stages[op])) for op in step.after)
+    part_of.update((op, StagePart(PartKind.UPDATE, stages[op])) for op in step.after)
     body = sorted(step.body, key=place.__getitem__)
     writer = _Writer()
     for op in step.before:
@@ -71,7 +76,7 @@ def stage_step(step: Microbatches, cuts: Cuts) -> Staged:
         name = f"{TOTAL}{op.params['monoid']}"
         params = {"name": name, "part": part}
         total = Op("tag", op.operands, op.results, params, (), op.source)
-        writer.run(total, Part(PartKind.UPDATE, part.stage))
+        writer.run(total, StagePart(PartKind.UPDATE, part.stage))
     for op in step.after:
         writer.run(op, part_of[op])
     return _staged(step, cuts, writer.ops)
@@ -107,10 +112,10 @@ class _Writer:
 
     def __init__(self) -> None:
         self.ops: list[Op] = []
-        self.part: dict[Atom, Part] = {}
+        self.part: dict[Atom, StagePart] = {}
         self.sent: dict[tuple[Atom, int], Value] = {}
 
-    def run(self, op: Op, part: Part) -> None:
+    def run(self, op: Op, part: StagePart) -> None:
         """Write an op as a part, with operands that the part's stage has."""
         operands = tuple(self._at(atom, part.stage) for atom in op.operands)
         source = PartSource(op.source, part)

@@ -8,15 +8,15 @@ stays on the devices as it is, also a partial sum.
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from meshwright.partitioner.parts import Part, PartKind
 from meshwright.partitioner.stages.lowered_step import LoweredStep
 from meshwright.partitioner.stages.totals import Total, added, first_total
+from meshwright.partitioner.structure.parts import PartKind, StagePart
 from meshwright.program.ir import Atom, Op, Program, Value
 from meshwright.program.rewrite.dead_code import eliminate_dead_code
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Task:
+class TaskProgram:
     """A device program of one stage; its inputs and outputs are values of the lowered step.
 
     totals: by output that is a total so far, the input that it replaces. sources: the
@@ -45,15 +45,15 @@ class StageTasks:
     updates: by level; those of one level need sends from lower levels.
     """
 
-    before: Task
-    forward: Task
-    backward: Task
-    input_gradient: Task
-    weight_gradient: Task
-    updates: Mapping[int, Task]
+    before: TaskProgram
+    forward: TaskProgram
+    backward: TaskProgram
+    input_gradient: TaskProgram
+    weight_gradient: TaskProgram
+    updates: Mapping[int, TaskProgram]
 
     @property
-    def every(self) -> tuple[Task, ...]:
+    def every(self) -> tuple[TaskProgram, ...]:
         """All tasks; a schedule runs the backward pass whole, or its two halves."""
         return (
             self.before, self.forward, self.backward, self.input_gradient,
@@ -73,8 +73,8 @@ class _StageWriter:
 
     def __post_init__(self) -> None:
         step, stage = self.step, self.stage
-        self.forward = Part(PartKind.FORWARD, stage)
-        self.backward = Part(PartKind.BACKWARD, stage)
+        self.forward = StagePart(PartKind.FORWARD, stage)
+        self.backward = StagePart(PartKind.BACKWARD, stage)
         self.late = {lv: ops for (lv, s), ops in step.updates.items() if s == stage}
         self.outside = {s.value for s in step.sends.values()} | {
             *step.lowered.program.outputs
@@ -122,7 +122,7 @@ class _StageWriter:
 
     def _pass(
         self, ops: Sequence[Op], totals: Sequence[Total], kept: Collection[Atom]
-    ) -> Task:
+    ) -> TaskProgram:
         """A task of one microbatch, with the addition of its totals."""
         made = {value for op in ops for value in op.results}
         inside = self._inside(ops, totals)
@@ -144,11 +144,11 @@ class _StageWriter:
             inputs.append(total.result)
             outputs.append(new)
             ops.append(added(total, new))
-        return Task(self._program(inputs, ops, outputs), ties)
+        return TaskProgram(self._program(inputs, ops, outputs), ties)
 
     def _inside(self, ops: Sequence[Op], totals: Sequence[Total]) -> set[Atom]:
         """Results that no other task of the stage reads."""
-        mine = {value for op in ops for value in op.results}
+        mine: set[Atom] = {value for op in ops for value in op.results}
         step = self.step
         tasks = [step.passes.get(self.forward, ()), step.passes.get(self.backward, ())]
         chosen = set(ops)
@@ -158,7 +158,7 @@ class _StageWriter:
         addends = {total.addend for total in every if total not in totals}
         return mine - others - addends
 
-    def _before(self, kept: Collection[Atom], totals: Sequence[Total]) -> Task:
+    def _before(self, kept: Collection[Atom], totals: Sequence[Total]) -> TaskProgram:
         """The task that runs before all microbatches; stage 0 also has outputs of them."""
         kept = {*kept, *(self.outside if self.stage == 0 else ())}
         ops = [*self._closure(kept)]
@@ -171,7 +171,7 @@ class _StageWriter:
         inputs = [a for a in read if isinstance(a, Value) and a not in made]
         given = set(self.step.lowered.program.inputs)
         inputs = [a for a in inputs if a in given]
-        return Task(self._program(inputs, ops, outputs))
+        return TaskProgram(self._program(inputs, ops, outputs))
 
     def _closure(self, wanted: Collection[Atom]) -> list[Op]:
         """The ops that run once and on which `wanted` depend; effects run on stage 0."""
@@ -184,7 +184,7 @@ class _StageWriter:
                 found.append(op)
         return found[::-1]
 
-    def _update(self, level: int) -> Task:
+    def _update(self, level: int) -> TaskProgram:
         """The task of one level after all microbatches; what it needs once is computed."""
         late = self.late[level]
         read = {atom for op in late for atom in op.operands}
@@ -205,7 +205,7 @@ class _StageWriter:
             and a not in made
             and a not in self.step.lowered.program.constants
         ]
-        return Task(self._program(inputs, ops, outputs))
+        return TaskProgram(self._program(inputs, ops, outputs))
 
     def _program(
         self, inputs: Sequence[Value], ops: Sequence[Op], outputs: Sequence[Atom]

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from meshwright.partitioner.stages.lowered_step import LoweredStep
 from meshwright.partitioner.stages.staged import Staged
-from meshwright.partitioner.stages.tasks import StageTasks, Task
+from meshwright.partitioner.stages.tasks import StageTasks, TaskProgram
 from meshwright.program.ir import Atom, Literal
 
 
@@ -51,7 +51,7 @@ class _Check:
                     self._run(stage, task, f"update {level}")
         self._check_outputs()
 
-    def _run(self, stage: int, task: Task, what: str) -> None:
+    def _run(self, stage: int, task: TaskProgram, what: str) -> None:
         missing = [v for v in task.inputs if v not in self.held[stage]]
         assert not missing, (
             f"the {what} task of stage {stage} reads {missing[0]}, which no earlier task "

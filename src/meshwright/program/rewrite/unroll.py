@@ -5,28 +5,38 @@ pipeline. What one loop stacks and another reads element by element, as residual
 forward pass, is read without the stack.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from meshwright.machine import Mesh
-from meshwright.program.ir import Atom, Op, Program, Value, Wire
+from meshwright.program.ir import Atom, Op, Program, Value, Wire, num_bytes
 from meshwright.program.ops import Builder
 from meshwright.program.rewrite.dead_code import eliminate_dead_code
 from meshwright.program.rewrite.recomputation import copied
 
+type Between = Callable[[int, Atom], Op | None]
+"""A function from an iteration and a value that it receives from the one before it to an
+identity to be written in between."""
 
-def unroll_scans(program: Program, scans: Collection[Op]) -> Program:
+
+def no_identity(iteration: int, carry: Atom) -> None:
+    """`None`: nothing is written between iterations."""
+    del iteration, carry
+
+
+def unroll_scans(program: Program, scans: Mapping[Op, Between]) -> Program:
     """The program with some of its scans written out.
 
-    scans: ops of the program itself, not of bodies. The new ops are device ops, without
-    JAX primitives. Law: the result computes the same.
+    scans: ops of the program itself, not of bodies, and what is written between their
+    iterations. The new ops are device ops, without JAX primitives. Law: the result
+    computes the same.
     """
     if not scans:
         return program
     unrolling = _Unrolling(program)
     for op in program.ops:
         if op in scans:
-            unrolling.unroll(op)
+            unrolling.unroll(op, scans[op])
         else:
             unrolling.keep(op)
     return eliminate_dead_code(unrolling.program())
@@ -57,7 +67,7 @@ class _Unrolling:
         operands = tuple(self.known.get(a, a) for a in op.operands)
         self.builder.ops.append(replace(op, operands=operands))
 
-    def unroll(self, op: Op) -> None:
+    def unroll(self, op: Op, between: Between) -> None:
         """Write all iterations of a scan."""
         self.builder.source = op.source
         length = int(str(op.params["length"]))
@@ -71,6 +81,7 @@ class _Unrolling:
             wire: {} for wire in op.wires if not wire.inputs and wire.outputs
         }
         for i in reversed(order) if op.params["reverse"] else order:
+            carried = self._marked(carried, i, between)
             outputs = self._iteration(op, carried, i)
             carried = {wire: outputs[wire.outputs[0][1]] for wire in carried}
             for wire, elements in stacks.items():
@@ -81,6 +92,17 @@ class _Unrolling:
         for wire, elements in stacks.items():
             if wire.result is not None:
                 self._stack(op.results[wire.result], [elements[i] for i in order])
+
+    def _marked(
+        self, carried: dict[Wire, Atom], i: int, between: Between
+    ) -> dict[Wire, Atom]:
+        """The carries of an iteration, the largest behind an identity if one is wanted."""
+        wire = max(carried, key=lambda each: num_bytes(carried[each]), default=None)
+        made = None if wire is None else between(i, carried[wire])
+        if wire is None or made is None:
+            return carried
+        self.builder.ops.append(made)
+        return {**carried, wire: made.results[0]}
 
     def _operand(self, op: Op, wire: Wire) -> Atom:
         assert wire.operand is not None

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from meshwright.errors import StageError
-from meshwright.partitioner.stages import LoweredStep, StageTasks, Task
+from meshwright.partitioner.stages import LoweredStep, StageTasks, TaskProgram
 from meshwright.predict.schedules import TaskKind
 from meshwright.program.ir import Atom, Value
 from meshwright.run.pipeline.task_function import Layout, task_function
@@ -29,13 +29,13 @@ class StageProgram:
     step: LoweredStep
     tasks: StageTasks
     layout: Layout
-    _functions: dict[Task, Callable[..., Any]] = field(default_factory=dict)
+    _functions: dict[TaskProgram, Callable[..., Any]] = field(default_factory=dict)
 
-    def task(self, kind: TaskKind) -> Task:
+    def task(self, kind: TaskKind) -> TaskProgram:
         """The task of a kind in a schedule."""
         return getattr(self.tasks, NAMES[kind])
 
-    def function(self, task: Task) -> Callable[..., Any]:
+    def function(self, task: TaskProgram) -> Callable[..., Any]:
         """The task as a jitted function, made when it is first used."""
         if task not in self._functions:
             self._functions[task] = task_function(task, self.layout)
@@ -61,12 +61,12 @@ class StageValues:
     once: dict[Atom, Any] = field(default_factory=dict[Atom, Any])
     of: dict[int, dict[Atom, Any]] = field(default_factory=dict[int, dict[Atom, Any]])
 
-    def run_once(self, task: Task, what: str) -> None:
+    def run_once(self, task: TaskProgram, what: str) -> None:
         """Run a task that no microbatch has."""
         results = self._run(task, [self.once[v] for v in task.inputs], what)
         self.once.update(zip(task.outputs, results, strict=True))
 
-    def run(self, task: Task, microbatch: int, what: str) -> Mapping[Atom, Any]:
+    def run(self, task: TaskProgram, microbatch: int, what: str) -> Mapping[Atom, Any]:
         """The results of a task for one microbatch; totals are updated in place."""
         if not task.outputs and not task.program.ops:
             return {}
@@ -79,7 +79,7 @@ class StageValues:
         mine.update(found)
         return found
 
-    def _run(self, task: Task, given: list[Any], what: str) -> tuple[Any, ...]:
+    def _run(self, task: TaskProgram, given: list[Any], what: str) -> tuple[Any, ...]:
         try:
             results = self.program.function(task)(*given)
             calls = [op for op in task.program.walk() if "callback" in op.kind]
@@ -90,7 +90,7 @@ class StageValues:
             raise StageError(self._message(task, what, error)) from error
         return results
 
-    def _message(self, task: Task, what: str, error: Exception) -> str:
+    def _message(self, task: TaskProgram, what: str, error: Exception) -> str:
         calls = [op for op in task.program.walk() if "callback" in op.kind]
         lines = dict.fromkeys(str(op.source) for op in calls or task.program.ops)
         place = next(filter(None, lines), "unknown source line")

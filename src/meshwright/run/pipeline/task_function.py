@@ -7,7 +7,7 @@ from typing import Any
 import jax
 from jax.sharding import NamedSharding, PartitionSpec
 
-from meshwright.partitioner.stages import Task
+from meshwright.partitioner.stages import TaskProgram
 from meshwright.program.ir import Atom, Sharding, Value
 from meshwright.run.local.execute import run_program
 from meshwright.run.local.spmd import partition_spec
@@ -38,7 +38,7 @@ class Layout:
         return not (isinstance(atom, Value) and atom in self.shardings)
 
 
-def task_function(task: Task, layout: Layout) -> Callable[..., tuple[Any, ...]]:
+def task_function(task: TaskProgram, layout: Layout) -> Callable[..., tuple[Any, ...]]:
     """The task as a jitted function of its inputs; totals so far are donated."""
     inputs = [layout.is_stacked(v) for v in task.inputs]
     outputs = [layout.is_stacked(a) for a in task.outputs]

@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class PartKind(Enum):
-    """What a part of a stage computes."""
+    """The kind of a part: a pass over a microbatch, or an update."""
 
     FORWARD = "forward"
     BACKWARD = "backward"
@@ -15,7 +15,7 @@ class PartKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class StagePart:
     """A pass of a stage over one microbatch, or its update after all of them."""
 
     kind: PartKind
@@ -33,11 +33,11 @@ class Part:
         return f"{self.kind.value} of stage {self.stage}"
 
 
-def part_at(place: int, num_stages: int) -> Part:
-    """The pass at a position in the chain; the inverse of `Part.place` for passes."""
+def part_at(place: int, num_stages: int) -> StagePart:
+    """The pass at a position in the chain; the inverse of `StagePart.place` for passes."""
     if place < num_stages:
-        return Part(PartKind.FORWARD, place)
-    return Part(PartKind.BACKWARD, 2 * num_stages - 1 - place)
+        return StagePart(PartKind.FORWARD, place)
+    return StagePart(PartKind.BACKWARD, 2 * num_stages - 1 - place)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,7 +49,7 @@ class PartSource:
     """
 
     source: object
-    part: Part
+    part: StagePart
 
     def __str__(self) -> str:
         return str(self.source)
