@@ -29,8 +29,8 @@ COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --quiet \
 	--no-emit-index-url --no-emit-find-links
 ALL := --extra dev --extra zoo
 
-.PHONY: help demo demo-train demo-cluster demo-deploy test test-slow test-oldest test-iree test-deploy test-cluster test-wheel check docs lock clean
-.PHONY: help demo demo-train demo-cluster test test-slow test-oldest test-iree test-sparse test-cluster test-wheel check docs lock clean
+.PHONY: help demo demo-train demo-cluster demo-deploy test test-slow test-oldest test-iree test-deploy \
+	test-sparse test-cluster test-wheel check docs lock clean
 
 help:
 	@echo "make demo         plan, partition, train and compare a small GPT"
@@ -79,6 +79,7 @@ test-iree: $(IREE_STAMP)
 
 test-deploy: $(DEPLOY_STAMP)
 	$(DEPLOY_BIN)/python -m pytest -m deploy $(or $(TESTS),tests/compile/deploy tests/cli/test_deploy.py)
+
 test-sparse: $(SPARSE_STAMP)
 	$(SPARSE_BIN)/python -m pytest -m sparse $(or $(TESTS),tests/compile/sparse)
 
@@ -112,6 +113,7 @@ $(IREE_STAMP): $(IREE_LOCK) pyproject.toml
 
 $(DEPLOY_STAMP): $(DEPLOY_LOCK) pyproject.toml
 	$(call install,.venv-deploy,$(DEPLOY_LOCK))
+
 $(SPARSE_STAMP): $(SPARSE_LOCK) pyproject.toml
 	$(call install,.venv-sparse,$(SPARSE_LOCK))
 
@@ -143,7 +145,6 @@ lock: $(STAMP)
 	  --constraint $(LOCK) --output-file $(CLUSTER_LOCK)
 
 clean:
-	rm -rf .venv .venv-oldest .venv-docs .venv-iree .venv-deploy .venv-cluster .pytest_cache .ruff_cache .hypothesis \
-	rm -rf .venv .venv-oldest .venv-docs .venv-iree .venv-sparse .venv-cluster .pytest_cache .ruff_cache .hypothesis \
+	rm -rf .venv .venv-oldest .venv-docs .venv-iree .venv-deploy .venv-sparse .venv-cluster .pytest_cache .ruff_cache .hypothesis \
 	  .import_linter_cache build dist out
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -4,7 +4,7 @@ The package has ten subpackages. Each imports only from those below it in this l
 
     cli          the commands of `meshwright`
     app          the public face: `partition`, `autoplan`, plans, reports, checks
-    compile      tunes layouts and tiles, and deploys models to other runtimes
+    compile      differentiates, tunes layouts and tiles, deploys to other runtimes
     run          runs a plan on devices, and asks real compilers about it
     planner      searches for the best plan on a machine
     predict      simulates a step: time, memory, energy, cost
@@ -26,7 +26,6 @@ from meshwright.machine import Machine, Mesh, machine
 if TYPE_CHECKING:
     from meshwright.app import nnx
     from meshwright.app.autoplan import autoplan
-    from meshwright.app.check.report import CheckReport
     from meshwright.app.chips import partition_chips
     from meshwright.app.cluster import cluster
     from meshwright.app.deploy import deploy
@@ -39,8 +38,6 @@ if TYPE_CHECKING:
     from meshwright.app.tune import tune, with_layouts
     from meshwright.compile.autodiff.linearize import linearize
     from meshwright.compile.sparse.sparse import sparse
-    from meshwright.compile.tune.tiles.tuned_tiles import TunedTiles
-    from meshwright.compile.tune.tuned import TunedLayouts
     from meshwright.machine.hierarchy import placements
     from meshwright.partitioner.tactics import (
         FIRST_DIVISIBLE,
@@ -66,16 +63,14 @@ if TYPE_CHECKING:
     from meshwright.program.ops import rule
     from meshwright.run.checkpoint import Checkpoints
     from meshwright.run.local.calibrate import calibrate
-    from meshwright.search.allocation import Allocation, Buffer, allocate
+    from meshwright.search.allocation import Buffer, allocate
 
 __version__ = "0.1.0"
 
 __all__ = [
     "FIRST_DIVISIBLE",
     "REPLICATED",
-    "Allocation",
     "Buffer",
-    "CheckReport",
     "Checkpoints",
     "Machine",
     "Mesh",
@@ -84,8 +79,6 @@ __all__ = [
     "Partitioned",
     "Plan",
     "Replicator",
-    "TunedLayouts",
-    "TunedTiles",
     "allocate",
     "auto",
     "autoplan",
@@ -116,8 +109,8 @@ __all__ = [
     "rule",
     "sequence_parallel",
     "shard",
-    "stage",
     "sparse",
+    "stage",
     "tag",
     "tune",
     "with_layouts",
@@ -126,7 +119,6 @@ __all__ = [
 
 _HOMES = {
     "app.autoplan": ("autoplan",),
-    "app.check.report": ("CheckReport",),
     "app.chips": ("partition_chips",),
     "app.cluster": ("cluster",),
     "app.deploy": ("deploy",),
@@ -139,13 +131,11 @@ _HOMES = {
     "app.tune": ("tune", "with_layouts"),
     "compile.autodiff.linearize": ("linearize",),
     "compile.sparse.sparse": ("sparse",),
-    "compile.tune.tiles.tuned_tiles": ("TunedTiles",),
-    "compile.tune.tuned": ("TunedLayouts",),
     "machine.hierarchy": ("placements",),
     "partitioner.tactics": (
         "FIRST_DIVISIBLE", "REPLICATED", "by_levels", "cut", "data_parallel",
-        "expert_parallel", "fsdp", "inference", "megatron", "pin", "recompute", "replicate",
-        "sequence_parallel", "shard", "zero",
+        "expert_parallel", "fsdp", "inference", "megatron", "pin", "recompute",
+        "replicate", "sequence_parallel", "shard", "zero",
     ),
     "planner.tactics.auto": ("auto",),
     "predict.reductions": ("reductions",),
@@ -154,7 +144,7 @@ _HOMES = {
     "program.ops": ("rule",),
     "run.checkpoint": ("Checkpoints",),
     "run.local.calibrate": ("calibrate",),
-    "search.allocation": ("Allocation", "Buffer", "allocate"),
+    "search.allocation": ("Buffer", "allocate"),
 }  # fmt: skip
 """The public names by module; each is imported, and JAX with it, when it is first used."""
 

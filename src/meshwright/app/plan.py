@@ -35,13 +35,13 @@ from meshwright.machine import Machine, Mesh, load_machine
 from meshwright.partitioner.tactics import ByLevels, Tactic, by_levels
 from meshwright.predict.energy import Location, find_location
 from meshwright.predict.estimate import estimate
-from meshwright.predict.exact_offsets import ExactOffsets, exact_offsets
 from meshwright.predict.figures import make_figures
 from meshwright.predict.levels_that_gain import levels_that_gain
 from meshwright.program.capture.arguments import Names, Numbers
 
 if TYPE_CHECKING:
     from meshwright.app.confirm.confirmation import Confirmation
+    from meshwright.predict.exact_offsets import ExactOffsets
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,6 +108,8 @@ class Plan(PlanRecord):
         fits by a better one. `to_csv` has them for runtimes that take offsets. Raises
         `PlanError` for a plan without an estimate.
         """
+        from meshwright.predict.exact_offsets import exact_offsets  # imports numba
+
         simulated = estimate_of(self)
         if self.decided is None:
             raise PlanError(

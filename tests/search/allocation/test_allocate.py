@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import meshwright as mw
 from benchmarks.allocation_instances import known_packing
 from meshwright.errors import AllocationError
-from meshwright.search.allocation import AllocationOutcome, live_bytes
+from meshwright.search.allocation import Allocation, AllocationOutcome, live_bytes
 from meshwright.search.allocation.check import faults
 from meshwright.search.allocation.portfolio import FitVerdict, Portfolio
 from meshwright.search.allocation.sections import columns_of
@@ -113,7 +113,7 @@ def test_saved_answers_read_back_equal_and_pictures_parse(tmp_path) -> None:
         mw.Buffer("b", 1, 3, 4, offset=8),
     ]
     answer = mw.allocate(buffers, 16)
-    assert mw.Allocation.from_json(answer.to_json()) == answer
+    assert Allocation.from_json(answer.to_json()) == answer
     assert len(ElementTree.fromstring(answer.svg())) == 5
     assert "svg" in answer.report(tmp_path / "page.html").read_text()
     placed = parse_buffers(answer.to_csv())

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import meshwright as mw
+from meshwright.compile.tune.tiles.tuned_tiles import TunedTiles
 from meshwright.errors import LearnedError
 from meshwright.predict.learned import read_npz, write_npz
 from meshwright.run.collect.layouts import CollectionPlan
@@ -68,7 +69,7 @@ def test_no_kernel_and_no_program_is_slower_than_with_the_compilers_tiles(tuned)
     assert all(kernel.measured <= 4 for kernel in result.kernels)
     assert all(kernel.speed_up >= 1 for kernel in result.kernels)
     assert result.speed_up >= 1
-    assert mw.TunedTiles.from_json(result.to_json()) == result
+    assert TunedTiles.from_json(result.to_json()) == result
 
 
 def test_a_journal_spares_measurements_in_another_program(tuned, monkeypatch):
