@@ -78,18 +78,16 @@ class InferenceLayout:
         outer = () if is_flat else self.along[:1]
         inner = self.along if is_flat else self.along[1:]
         decoder = _find_decoder(work, (*inner, *self.along)[0], str(self))
+        by_batch: list[Seed] = []
+        if self.attention == "batch":
+            by_batch = _batch_seeds(work, self.along[0])
         for axis in self.along[: _TOKEN_AXES[self.layout]]:
             data_parallel(axis).apply(work)
-        by_batch = _batch_seeds(work, decoder, self.along) if self._is_by_batch else []
         # What is gathered first is cut last.
         for axis in outer:
             work.cut([*decoder.wide, *by_batch], axis, str(self))
         for axis in reversed(inner):
             work.cut([*decoder.inner, *by_batch], axis, str(self))
-
-    @property
-    def _is_by_batch(self) -> bool:
-        return self.attention == "batch"
 
     def __str__(self) -> str:
         options = "" if self.attention == "heads" else f", attention={self.attention!r}"
@@ -185,14 +183,12 @@ def _seeds(work: Workspace, product: Product, factors: Sequence[int]) -> list[Se
     return found
 
 
-def _batch_seeds(
-    work: Workspace, decoder: _Decoder, axes: Sequence[str]
-) -> list[Seed]:
-    """Seeds that cut products of activations with each other, and caches, by the batch."""
-    del decoder
-    mark, axis = work.mark(), axes[0]
-    already = work.mark()
-    del already
+def _batch_seeds(work: Workspace, axis: str) -> list[Seed]:
+    """Seeds that cut products of activations with each other by the batch.
+
+    axis: of the mesh, for the trial that finds the batch.
+    """
+    mark = work.mark()
     data_parallel(axis).apply(work)
     state, structure = work.state, find_structure(work)
     params = sum(1 << i for i in structure.params)
