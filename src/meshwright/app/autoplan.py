@@ -174,7 +174,7 @@ def _weights(plan: Plan) -> StoredWeights:
             f"weights_of is a plan of {plan.name} that was read from a file, without its "
             "program; make it again by autoplan or by partition(...).plan(...)"
         )
-    return stored_weights(plan.decided, plan.name)
+    return stored_weights(plan.decided, plan.name or "another program")
 
 
 def _rebuild(

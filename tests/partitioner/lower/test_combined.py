@@ -8,7 +8,7 @@ import pytest
 import meshwright as mw
 from meshwright.app.tactic_text import parse_tactics
 from meshwright.errors import TacticError
-from meshwright.machine import load_machine
+from meshwright.machine import parse_machine
 
 MESH = {"data": 4}
 SIZES = [(8, 6), (6, 8), (8, 12), (12, 4)]
@@ -82,12 +82,54 @@ def test_a_sum_that_the_next_product_needs_does_not_wait():
     assert made.plan(jnp.ones((4, 8)), ws).counts["all_reduce"] == 2
 
 
+def host():
+    """Four devices of a host whose collectives wait for threads that meet."""
+    text = """
+    name = "host"
+    title = "4 virtual devices"
+    compiler = "cpu"
+    [chip]
+    vector_flops_per_s = {value = 1e10, source = "made up"}
+    hbm_bytes = {value = 3e9, source = "made up"}
+    usable_bytes = {value = 3e9, source = "made up"}
+    hbm_bytes_per_s = {value = 1e10, source = "made up"}
+    on_chip_bytes = {value = 8192, source = "made up"}
+    launch_s = {value = 1e-7, source = "made up"}
+    [chip.flops_per_s]
+    float32 = {value = 1e10, source = "made up"}
+    bfloat16 = {value = 1e10, source = "made up"}
+    [[levels]]
+    name = "devices"
+    kind = "switch"
+    extents = {value = [4], source = "made up"}
+    link_bytes_per_s = {value = 2e9, source = "made up"}
+    latency_s = {value = 1e-4, source = "made up"}
+    """
+    return parse_machine(text, "host", 4)
+
+
 def test_combined_collectives_are_faster_where_latency_decides():
-    machine = load_machine("tpu-v5e", 4)
     tactics = [mw.zero(2, "data", min_elements=0)]
-    apart = partitioned(*tactics).plan(*arguments()).on(machine)
-    together = partitioned(*tactics, combined()).plan(*arguments()).on(machine)
-    assert together.step_time_s < apart.step_time_s
+    apart = partitioned(*tactics).plan(*arguments()).on(host())
+    together = partitioned(*tactics, combined()).plan(*arguments()).on(host())
+    assert together.step_time_s < 0.5 * apart.step_time_s
+
+
+def test_all_reduces_that_the_cpu_compiler_combines_have_one_latency():
+    plan = partitioned().plan(*arguments()).on(host())
+    assert plan.counts["all_reduce"] == len(SIZES)
+    together = partitioned(combined()).plan(*arguments()).on(host())
+    waiting_s = plan.breakdown["all_reduce exposed"]
+    assert waiting_s == pytest.approx(together.breakdown["all_reduce exposed"])
+
+
+def test_autoplan_combines_what_the_cpu_compiler_leaves_apart():
+    given = [mw.data_parallel("data", "batch"), mw.zero(2, "data", min_elements=0)]
+    plan = mw.autoplan(
+        step, arguments(), machine=host(), mesh=MESH, tactics=given, budget_s=3
+    )
+    assert any("combine_bytes" in str(tactic) for tactic in plan.tactics)
+    assert plan.counts["all_gather"] == plan.counts["reduce_scatter"] == 1
 
 
 def test_the_tactic_is_printed_as_the_call_that_makes_it():
