@@ -54,8 +54,8 @@ if TYPE_CHECKING:
         shard,
         zero,
     )
+    from meshwright.planner.overlap.overlap import overlap
     from meshwright.planner.tactics.auto import auto
-    from meshwright.planner.tactics.overlap import overlap
     from meshwright.predict.reductions import reductions
     from meshwright.program.capture import tag
     from meshwright.program.ops import rule
@@ -133,7 +133,7 @@ _HOMES = {
     ),
     "planner.tactics.auto": ("auto",),
     "predict.reductions": ("reductions",),
-    "planner.tactics.overlap": ("overlap",),
+    "planner.overlap.overlap": ("overlap",),
     "program.capture": ("tag",),
     "program.ops": ("rule",),
     "run.checkpoint": ("Checkpoints",),

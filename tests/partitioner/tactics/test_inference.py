@@ -119,6 +119,8 @@ def test_attention_is_by_heads_or_by_batch():
 
 
 def test_a_program_without_a_pair_of_products_is_refused():
-    step = mw.partition(lambda x, w: x @ w, MESH, [mw.inference(*(list(NAMES)[1], AXES))])
+    step = mw.partition(
+        lambda x, w: x @ w, MESH, [mw.inference(*(list(NAMES)[1], AXES))]
+    )
     with pytest.raises(TacticError, match="finds no pair of matmuls"):
         step.plan(jnp.ones((8, 8)), jnp.ones((8, 8)))

@@ -37,7 +37,9 @@ def test_decoding_stores_its_weights_as_prefill_does():
     assert decode.mesh == prefill.mesh
     assert weights(decode) == weights(prefill)
     assert "its 9 weights are stored as in the plan of prefill_step" in str(decode)
-    others = [c.why_not for c in decode.search.candidates if "stores params" in c.why_not]
+    others = [
+        c.why_not for c in decode.search.candidates if "stores params" in c.why_not
+    ]
     assert others
     assert "prefill_step as [" in others[0]
 

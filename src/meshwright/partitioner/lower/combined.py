@@ -12,9 +12,9 @@ from dataclasses import replace
 
 from meshwright.machine import Mesh
 from meshwright.partitioner.lower.lowered import Lowered, Origin
-from meshwright.partitioner.lower.waiting_ops import Combination, Direction, combine
 from meshwright.program.ir import Atom, Op, Program, Value
 from meshwright.program.ops import COLLECTIVES, Builder, Trait, has_trait
+from meshwright.program.rewrite.waiting_ops import Combination, Direction, combine
 
 type Limits = Mapping[tuple[str, ...], int]
 """Bytes up to which collectives over some mesh axes are combined, by axes."""
@@ -75,9 +75,7 @@ def _is_cheap(op: Op) -> bool:
     return not any(has_trait(op.kind, t) for t in (Trait.CONTRACTION, Trait.STANDALONE))
 
 
-def _joined(
-    group: Sequence[Op], mesh: Mesh, origins: dict[Op, Origin]
-) -> Sequence[Op]:
+def _joined(group: Sequence[Op], mesh: Mesh, origins: dict[Op, Origin]) -> Sequence[Op]:
     """One collective of the group's operands as rows, and the group's results from it."""
     first = group[0]
     axes = first.params["axes"]

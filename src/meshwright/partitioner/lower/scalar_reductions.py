@@ -11,9 +11,9 @@ from dataclasses import replace
 
 from meshwright.machine import Mesh
 from meshwright.partitioner.lower.lowered import Origin
-from meshwright.partitioner.lower.waiting_ops import Combination, combine
 from meshwright.program.ir import Atom, Op, Value
 from meshwright.program.ops import COLLECTIVES, Builder
+from meshwright.program.rewrite.waiting_ops import Combination, combine
 
 
 def combine_scalar_reductions(
@@ -51,9 +51,7 @@ def _is_one_element(value: Atom) -> bool:
     return math.prod(value.shape) == 1
 
 
-def _joined(
-    group: Sequence[Op], mesh: Mesh, origins: dict[Op, Origin]
-) -> Sequence[Op]:
+def _joined(group: Sequence[Op], mesh: Mesh, origins: dict[Op, Origin]) -> Sequence[Op]:
     """One all-reduce of a group's scalars, and slices that give the ops' results."""
     first = group[0]
     builder = Builder(mesh, source=first.source)

@@ -67,7 +67,7 @@ class SearchResult:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What to know of this search, one sentence each; mostly none."""
+        """Sentences that a reader of the plan must know about the search; mostly none."""
         found = [self.stored_as] if self.stored_as else list[str]()
         if self.is_cut:
             found.append(

@@ -32,7 +32,7 @@ class StoredWeights:
         return f"its {len(self.of)} weights are stored as in the plan of {self.name}"
 
     def why_not(self, decided: Decided) -> str:
-        """The first weight that a program lacks or stores otherwise; "" if there is none."""
+        """The first weight that a program lacks or stores otherwise; "" if none."""
         mine = _inputs(decided)
         for path, (value, sharding) in self.of.items():
             if path not in mine:
