@@ -11,7 +11,6 @@ from meshwright.partitioner.structure.workspace import Sum, Workspace
 from meshwright.program.ops import Trait, has_trait
 from meshwright.program.rules.rule import Dims
 
-
 type Seed = tuple[str, Node, int | Sum]
 """A path or source line, a node, and a dim of its result or that it sums over."""
 
