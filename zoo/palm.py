@@ -152,7 +152,9 @@ def block(
     kv = kv[..., None, :]
     k, v = rotate(kv[0], table), kv[1]
     put = partial(jax.lax.dynamic_update_slice_in_dim, axis=1)
-    cache = Cache(*(put(old, new, positions[0]) for old, new in zip(cache, (k, v))))
+    cache = Cache(
+        *(put(old, new, positions[0]) for old, new in zip(cache, (k, v), strict=True))
+    )
     if x.shape[1] == 1:
         seen = attend(q, *cache, causal_mask(positions, cache.k.shape[1]))
     else:
@@ -217,7 +219,12 @@ def decode_target(config: Config) -> tuple[Any, tuple[Any, ...]]:
     """`decode` and the shapes of its arguments."""
     caches = jax.eval_shape(partial(empty_caches, config))
     tokens = jax.ShapeDtypeStruct((config.batch,), jnp.int32)
-    return decode, (_shapes(config), caches, tokens, jax.ShapeDtypeStruct((), jnp.int32))
+    return decode, (
+        _shapes(config),
+        caches,
+        tokens,
+        jax.ShapeDtypeStruct((), jnp.int32),
+    )
 
 
 targets = sized(prefill_target, SIZES)

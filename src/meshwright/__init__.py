@@ -56,8 +56,8 @@ if TYPE_CHECKING:
         shard,
         zero,
     )
+    from meshwright.planner.overlap.overlap import overlap
     from meshwright.planner.tactics.auto import auto
-    from meshwright.planner.tactics.overlap import overlap
     from meshwright.predict.reductions import reductions
     from meshwright.program.capture import stage, tag
     from meshwright.program.ops import rule
@@ -141,6 +141,8 @@ _HOMES = {
     "predict.reductions": ("reductions",),
     "planner.tactics.overlap": ("overlap",),
     "program.capture": ("stage", "tag"),
+    "planner.overlap.overlap": ("overlap",),
+    "program.capture": ("tag",),
     "program.ops": ("rule",),
     "run.checkpoint": ("Checkpoints",),
     "run.local.calibrate": ("calibrate",),

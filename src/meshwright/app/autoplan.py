@@ -23,6 +23,10 @@ from meshwright.planner.candidates.candidate import Candidate
 from meshwright.planner.candidates.meshes import meshes_with, usable_meshes
 from meshwright.planner.candidates.proposal import OnProgress
 from meshwright.planner.candidates.search_result import SearchResult
+from meshwright.planner.candidates.stored_weights import (
+    StoredWeights,
+    stored_weights,
+)
 from meshwright.planner.driver.request import ResolvedRequest, SearchRequest
 from meshwright.planner.driver.search import search_with_recomputation
 from meshwright.planner.driver.state import SearchState
@@ -57,6 +61,7 @@ def autoplan(  # noqa: PLR0913  the options of a search
     memory: float | str | None = None,
     budget_s: float = 15.0,
     place: Location | str | None = None,
+    weights_of: Plan | None = None,
     experts: bool = True,
     search: str = "program",
     seed: int = 0,
@@ -77,7 +82,10 @@ def autoplan(  # noqa: PLR0913  the options of a search
     budget_s: seconds of work, counted alike on any machine, busy or idle, after which the
         best plan so far is returned, as it is on Ctrl-C. After 8 times as many real
         seconds, and 2 minutes, a search is cut short; `search.notes` then says so.
-    place: location of the machine, for carbon. experts: try expert strategies, too.
+    place: location of the machine, for carbon.
+    weights_of: a plan of another program with the same weights, such as prefill before
+        decoding. All weights are stored as there, on its mesh; the plan's notes say so.
+    experts: try expert strategies, too.
     search: "program" for an integer program, or "tree" for a Monte Carlo tree search over
         cuts of inputs, whose plans are lists of `shard` tactics.
     seed: of the search. confirm: compile the plan with the machine's real compiler, from
@@ -92,7 +100,7 @@ def autoplan(  # noqa: PLR0913  the options of a search
         machine, chips, mesh, most_axes, objective, memory, budget_s, place, tactics,
         experts, search, seed, on_progress or ignore_progress, confirm,
     )  # fmt: skip
-    return find_plan(fn, args, request)
+    return find_plan(fn, args, request, weights_of=weights_of)
 
 
 def find_plan(
@@ -100,6 +108,7 @@ def find_plan(
     args: Sequence[Any],
     request: SearchRequest,
     compile_plan: CompilePlan | None = None,
+    weights_of: Plan | None = None,
 ) -> Plan:
     """The best plan found for `fn(*args)` under the options of `autoplan`.
 
@@ -110,13 +119,16 @@ def find_plan(
             f"args is a {type(args).__name__}; wanted the arguments of the function in a "
             "tuple, such as (state, batch) or (x,)"
         )
+    stored = None if weights_of is None else _weights(weights_of)
+    if stored is not None and request.mesh is None:
+        request = replace(request, mesh=stored.mesh)
     resolved = request.resolve()
     if request.confirm and compile_plan is None:
         find_backend(resolved.machine)  # an error before the search, not after it
         compile_plan = compile_for_its_machine
 
     def find() -> Plan:
-        return _find_here(fn, args, request, resolved, compile_plan)
+        return _find_here(fn, args, request, resolved, compile_plan, stored)
 
     hosts = hosts_of_search()
     if hosts is None:
@@ -135,21 +147,34 @@ def _find_here(
     request: SearchRequest,
     resolved: ResolvedRequest,
     compile_plan: CompilePlan | None,
+    stored: StoredWeights | None,
 ) -> Plan:
     """The best plan found by a search in this process."""
     budget = TimeBudget.of(_SEARCH_SHARE * request.budget_s)
     if request.search == "tree":
-        task = _task(fn, args, request, resolved)
+        task = replace(_task(fn, args, request, resolved), stored=stored)
         budget.count(CAPTURE, len(task.space.graph.nodes))
         trials = Trials(task, budget, [])
         found = search_trees(task, trials)
         return _final_plan(found, task, trials, resolved.place, compile_plan)
     with SolverProcess() as solver:  # starts while the program is captured
-        task = _task(fn, args, request, resolved)
+        task = replace(_task(fn, args, request, resolved), stored=stored)
         budget.count(CAPTURE, len(task.space.graph.nodes))
         state = search_with_recomputation(SearchState(task, solver, budget))
     found = state.result()
     return _final_plan(found, state.task, state.trials, resolved.place, compile_plan)
+
+
+def _weights(plan: Plan) -> StoredWeights:
+    """The weights of a plan; `PlanError` if it was read from a file."""
+    if not isinstance(plan, Plan):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise PlanError(f"weights_of is {plan!r:.60}; wanted a plan, or None")
+    if plan.decided is None:
+        raise PlanError(
+            f"weights_of is a plan of {plan.name} that was read from a file, without its "
+            "program; make it again by autoplan or by partition(...).plan(...)"
+        )
+    return stored_weights(plan.decided, plan.name or "another program")
 
 
 def _rebuild(

@@ -9,7 +9,7 @@ from meshwright.errors import TacticError, did_you_mean
 from meshwright.partitioner import tactics as verbs
 from meshwright.partitioner.decide import require_tactics
 from meshwright.partitioner.tactics import Tactic
-from meshwright.planner.tactics.overlap import overlap
+from meshwright.planner.overlap.overlap import overlap
 
 
 def parse_tactics(text: str) -> tuple[Tactic, ...]:

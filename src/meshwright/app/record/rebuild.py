@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from meshwright.partitioner.decide import Decided, apply_tactics
 from meshwright.partitioner.tactics import Pin, Tactic, TacticKind, pin_all
-from meshwright.planner.tactics.overlap import Overlap
+from meshwright.planner.overlap.overlap import Overlap
 
 
 @lru_cache(maxsize=1)  # readers of `plan.tactics` ask again

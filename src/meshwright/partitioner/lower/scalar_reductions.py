@@ -11,10 +11,10 @@ from dataclasses import replace
 
 from meshwright.machine import Mesh
 from meshwright.partitioner.lower.lowered import Origin
-from meshwright.partitioner.lower.waiting_ops import Combination, combine
 from meshwright.partitioner.structure.parts import PartSource
 from meshwright.program.ir import Atom, Op, Value
 from meshwright.program.ops import COLLECTIVES, Builder
+from meshwright.program.rewrite.waiting_ops import Combination, combine
 
 
 def combine_scalar_reductions(

@@ -1,14 +1,18 @@
 """Products of weights with activations, and the parameter dims that they read."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from meshwright.partitioner.propagate import Node
 from meshwright.partitioner.propagate.graph import Port
 from meshwright.partitioner.structure.structure import Structure
-from meshwright.partitioner.structure.views import leaf_dim
-from meshwright.partitioner.structure.workspace import Workspace
+from meshwright.partitioner.structure.views import dim_of, leaf_dim
+from meshwright.partitioner.structure.workspace import Sum, Workspace
 from meshwright.program.ops import Trait, has_trait
 from meshwright.program.rules.rule import Dims
+
+type Seed = tuple[str, Node, int | Sum]
+"""A path or source line, a node, and a dim of its result or that it sums over."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,6 +75,28 @@ class Product:
         if found is None or position is None:
             return None
         return work.paths[position], found[0], found[1]
+
+    def seeds(self, work: Workspace, factors: Sequence[int]) -> list[Seed]:
+        """Seeds that cut factors of the weight: dims of its leaf, and of this product.
+
+        The product is a seed of its own, so that no other cut reaches it first.
+        """
+        found: list[Seed] = []
+        for factor in factors:
+            leaf = self.leaf(work, factor)
+            if leaf is not None:
+                dim = dim_of(self.result[1], factor)
+                place = Sum(work.sums(self.node).index(factor)) if dim is None else dim
+                found += [leaf, (str(self.node.source), self.node, place)]
+        return found
+
+
+def multiplies_data(node: Node, structure: Structure) -> bool:
+    """Whether a node multiplies two values that both depend on more than parameters."""
+    if node.op is None or not has_trait(node.op.kind, Trait.CONTRACTION):
+        return False
+    params = sum(1 << i for i in structure.params)
+    return all(structure.depends[value] & ~params for value, _ in node.ins[:2])
 
 
 def find_products(work: Workspace, structure: Structure) -> list[Product]:

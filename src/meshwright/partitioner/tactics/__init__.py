@@ -17,8 +17,7 @@ from meshwright.partitioner.tactics.data_parallel import data_parallel
 from meshwright.partitioner.tactics.expert_parallel import expert_parallel
 from meshwright.partitioner.tactics.inference import InferenceLayout, inference
 from meshwright.partitioner.tactics.megatron import megatron
-from meshwright.partitioner.tactics.pin import Pin, pin
-from meshwright.partitioner.tactics.pinned import pin_all
+from meshwright.partitioner.tactics.pin import Pin, pin, pin_all
 from meshwright.partitioner.tactics.primitives import (
     FIRST_DIVISIBLE,
     REPLICATED,

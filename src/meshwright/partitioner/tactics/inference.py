@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from enum import Enum
 
 from meshwright.errors import TacticError
-from meshwright.partitioner.propagate import Node
-from meshwright.partitioner.structure.products import Product, find_products
+from meshwright.partitioner.structure.products import (
+    Seed,
+    find_products,
+    multiplies_data,
+)
 from meshwright.partitioner.structure.structure import find_structure
 from meshwright.partitioner.structure.views import dim_of
-from meshwright.partitioner.structure.workspace import Sum, Workspace
+from meshwright.partitioner.structure.workspace import Workspace
 from meshwright.partitioner.tactics.data_parallel import data_parallel
 from meshwright.partitioner.tactics.megatron import cut_pairs
 from meshwright.partitioner.tactics.tactic import TacticKind, as_code
-from meshwright.program.ops import Trait, has_trait
-
-type Seed = tuple[str, Node, int | Sum]
 
 
 class Layout(Enum):
@@ -78,18 +78,16 @@ class InferenceLayout:
         outer = () if is_flat else self.along[:1]
         inner = self.along if is_flat else self.along[1:]
         decoder = _find_decoder(work, (*inner, *self.along)[0], str(self))
+        by_batch: list[Seed] = []
+        if self.attention == "batch":
+            by_batch = _batch_seeds(work, self.along[0])
         for axis in self.along[: _TOKEN_AXES[self.layout]]:
             data_parallel(axis).apply(work)
-        by_batch = _batch_seeds(work, decoder, self.along) if self._is_by_batch else []
         # What is gathered first is cut last.
         for axis in outer:
             work.cut([*decoder.wide, *by_batch], axis, str(self))
         for axis in reversed(inner):
             work.cut([*decoder.inner, *by_batch], axis, str(self))
-
-    @property
-    def _is_by_batch(self) -> bool:
-        return self.attention == "batch"
 
     def __str__(self) -> str:
         options = "" if self.attention == "heads" else f", attention={self.attention!r}"
@@ -147,12 +145,12 @@ class _Decoder:
 
 
 def _find_decoder(work: Workspace, axis: str, tactic: str) -> _Decoder:
-    """The dims that Megatron cuts by columns and rows, and the other dims of all weights."""
+    """The dims that Megatron would cut, and the other dims of all weights."""
     mark = work.mark()
     cut_pairs(work, axis, tactic, _MOST_MOVED)
     cut: dict[str, int] = {}
     for path, node in zip(work.paths, work.graph.input_nodes, strict=True):
-        (value, dims) = node.outs[0]
+        _, dims = node.outs[0]
         factors = {work.state.factor_of[node.index].get(a) for a in work.sub_axes[axis]}
         for dim, own in enumerate(dims):
             if factors & {*own}:
@@ -164,52 +162,28 @@ def _find_decoder(work: Workspace, axis: str, tactic: str) -> _Decoder:
         leaves = {f: product.leaf(work, f) for f in (*product.summed, *product.free)}
         own = [f for f, s in leaves.items() if s is not None and cut.get(s[0]) == s[2]]
         is_row = any(f in product.summed for f in own)
-        inner += _seeds(work, product, own)
-        wide += _seeds(work, product, product.free if is_row else product.summed)
+        inner += product.seeds(work, own)
+        wide += product.seeds(work, product.free if is_row else product.summed)
     return _Decoder(wide, inner)
 
 
-def _seeds(work: Workspace, product: Product, factors: Sequence[int]) -> list[Seed]:
-    """Seeds that cut factors of a weight: dims of its leaf, and of its product.
+def _batch_seeds(work: Workspace, axis: str) -> list[Seed]:
+    """Seeds that cut products of activations with each other by the batch.
 
-    The product is a seed of its own, so that no other cut reaches it first.
+    axis: of the mesh, for the trial that finds the batch.
     """
-    node, found = product.node, list[Seed]()
-    for factor in factors:
-        leaf = product.leaf(work, factor)
-        if leaf is None:
-            continue
-        dim = dim_of(product.result[1], factor)
-        place = Sum(work.sums(node).index(factor)) if dim is None else dim
-        found += [leaf, (str(node.source), node, place)]
-    return found
-
-
-def _batch_seeds(work: Workspace, decoder: _Decoder, axes: Sequence[str]) -> list[Seed]:
-    """Seeds that cut products of activations with each other, and caches, by the batch."""
-    del decoder
-    mark, axis = work.mark(), axes[0]
-    already = work.mark()
-    del already
+    mark = work.mark()
     data_parallel(axis).apply(work)
     state, structure = work.state, find_structure(work)
-    params = sum(1 << i for i in structure.params)
     seeds: list[Seed] = []
     for node in work.graph.nodes:
         factor = next(
             (state.factor_of[node.index].get(a) for a in work.sub_axes[axis]), None
         )
-        if factor is None or not _is_attention(node, structure.depends, params):
+        if factor is None or not multiplies_data(node, structure):
             continue
         dim = dim_of(node.outs[0][1], factor)
         if dim is not None:
             seeds.append((node.label, node, dim))
     work.rollback(mark)
     return seeds
-
-
-def _is_attention(node: Node, depends: Sequence[int], params: int) -> bool:
-    """Whether a node multiplies two values that both depend on more than weights."""
-    if node.op is None or not has_trait(node.op.kind, Trait.CONTRACTION):
-        return False
-    return all(depends[value] & ~params for value, _ in node.ins[:2])

@@ -45,7 +45,8 @@ class SearchResult:
     is_compiled: whether the machine's real compiler accepted the first candidate. A
     plan that it rejected says so in `why_not`. method: one of `SEARCHES`. A tree search
     has no bound, so that its model_s and bound_s are 0. num_states: number of states
-    that it priced.
+    that it priced. stored_as: in one sentence, the plan as which weights are stored, if
+    the search was given one.
     """
 
     candidates: tuple[Candidate, ...]
@@ -62,11 +63,12 @@ class SearchResult:
     work_s: float = 0.0
     is_cut: bool = False
     is_compiled: bool = False
+    stored_as: str = ""
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Warnings about this search, one sentence each; mostly none."""
-        found: list[str] = []
+        """Sentences that a reader of the plan must know about the search; mostly none."""
+        found = [self.stored_as] if self.stored_as else list[str]()
         if self.is_cut:
             found.append(
                 f"cut short after {self.seconds:.0f} s, since this machine was too slow or "

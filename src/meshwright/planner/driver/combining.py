@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from meshwright.machine import Machine
 from meshwright.planner.candidates.candidate import Candidate
 from meshwright.planner.driver.state import SearchState
-from meshwright.planner.tactics.overlap import Overlap, overlap
+from meshwright.planner.overlap.overlap import Overlap, overlap
 from meshwright.predict.compilers.targets import compiler_of
 
 COMBINED = ", combined"
@@ -40,7 +40,7 @@ def combine(state: SearchState) -> None:
             better.append((apart, tried))
     if not better:
         return
-    apart, best = better[-1]
+    apart, _ = better[-1]
     for size in smaller:
         if not state.budget.has_time(1):
             break

@@ -78,6 +78,7 @@ class SearchState:
             self.spelled,
             work_s=self.budget.clock(),
             is_cut=self.budget.meter.is_cut,
+            stored_as=self.task.stored.note if self.task.stored else "",
         )
 
     def _proof(self, plan: Candidate) -> tuple[float, float]:

@@ -10,6 +10,7 @@ from typing import Self
 
 from meshwright.machine import Mesh
 from meshwright.planner.candidates.proposal import OnProgress, ValueOf
+from meshwright.planner.candidates.stored_weights import StoredWeights
 from meshwright.planner.solve.space import Space
 from meshwright.search.work import Work, WorkMeter
 
@@ -27,7 +28,8 @@ class SearchTask:
 
     limit: bytes of each device's memory. value_of: the objective; smaller is better.
     memory_share: share of the limit that plans of integer programs may use.
-    with_experts: whether expert strategies are tried, too.
+    with_experts: whether expert strategies are tried, too. stored: the weights that
+    every plan has to store as another plan does, if any.
     """
 
     space: Space
@@ -37,6 +39,7 @@ class SearchTask:
     on_progress: OnProgress = ignore_progress
     memory_share: float = 1.0
     with_experts: bool = True
+    stored: StoredWeights | None = None
 
 
 @dataclass

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from meshwright.errors import MeshwrightError, PlanError
 from meshwright.machine import Mesh
 from meshwright.machine.memory_size import show_bytes
-from meshwright.partitioner.decide import decide
+from meshwright.partitioner.decide import Decided, decide
 from meshwright.partitioner.lower import Gather, Lowered
 from meshwright.partitioner.tactics import Tactic
 from meshwright.planner.candidates.candidate import Candidate, visible_parts
@@ -52,6 +52,7 @@ class Trials:
                 space.graph,
                 XLA_WORKAROUNDS,
             )
+            self._require_stored(decided)
             found = estimate(decided, space.machine, donate_state=True)
             candidate = Candidate(
                 name, mesh, tactics, found.step_time_s, found.peak_memory_bytes,
@@ -79,6 +80,13 @@ class Trials:
                 f"{name} on {mesh}: {candidate.step_time_s * 1e3:.1f} ms, {memory}"
             )
         return candidate
+
+    def _require_stored(self, decided: Decided) -> None:
+        """Raise `PlanError` if weights are stored otherwise than the task wants."""
+        stored = self.task.stored
+        why_not = "" if stored is None else stored.why_not(decided)
+        if why_not:
+            raise PlanError(why_not)
 
     @property
     def has_fitting(self) -> bool:

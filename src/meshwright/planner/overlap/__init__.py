@@ -1,0 +1,1 @@
+"""Tactics that let collectives run beside computation; begin reading at `overlap.py`."""
