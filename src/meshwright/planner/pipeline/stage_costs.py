@@ -13,12 +13,12 @@ from functools import partial
 import numpy as np
 
 from meshwright.machine import Machine
-from meshwright.machine.placement import place_mesh
 from meshwright.planner.pipeline.slicing import StageTable
 from meshwright.planner.pipeline.step_blocks import Phase
 from meshwright.planner.pipeline.strategy_prices import (
     BlockPrices,
     IntraStrategy,
+    place_stage,
     submachine,
 )
 from meshwright.predict.links.collective import COLLECTIVE_S
@@ -130,7 +130,7 @@ def _data_seconds(
     once = np.zeros(num_blocks)
     if data == 1:
         return each, once
-    placement = place_mesh(priced.strategy.mesh(data), machine)
+    placement = place_stage(priced.strategy.mesh(data), machine)
     for collective in priced.prices[1].collectives:
         site = collective.site
         seconds = collective.runs * COLLECTIVE_S[collective.kind](
