@@ -15,8 +15,8 @@ import numpy as np
 from meshwright.errors import MachineError, MeshwrightError, PlanError, ScheduleError
 from meshwright.machine import Machine
 from meshwright.partitioner.propagate import Graph
-from meshwright.planner.driver.task import ignore_progress
 from meshwright.planner.candidates.proposal import OnProgress
+from meshwright.planner.driver.task import ignore_progress
 from meshwright.planner.pipeline.clustering import cluster
 from meshwright.planner.pipeline.intra_strategies import intra_strategies
 from meshwright.planner.pipeline.pipeline_plan import (
