@@ -94,5 +94,5 @@ def test_two_stages_run_as_fast_as_in_the_best_of_all_orders(first, second, hop)
 def test_too_little_memory_for_1f1b_is_refused():
     times, sizes = [StageTimes(1, 1, 1)] * 2, [StageBytes(0, 2**30)] * 2
     seconds = makespan_of(times, 0, sizes, 1.5 * 2**30)
-    with pytest.raises(ScheduleError, match="stage 0 needs 2.00 GiB"):
+    with pytest.raises(ScheduleError, match=r"stage 0 needs 2.00 GiB"):
         search_schedule(2, 4, seconds, BUDGET)

@@ -12,8 +12,9 @@ from functools import partial
 
 import numpy as np
 
+from meshwright.errors import PlanError
 from meshwright.machine import Machine
-from meshwright.planner.pipeline.slicing import StageTable
+from meshwright.planner.pipeline.slicing import SlicedStage, StageTable
 from meshwright.planner.pipeline.step_blocks import Phase
 from meshwright.planner.pipeline.strategy_prices import (
     BlockPrices,
@@ -190,6 +191,16 @@ class OptionTable:
     table: StageTable
     options: tuple[StageOption, ...]
     chosen: Ints
+
+    def option(self, stage: SlicedStage, later: int) -> StageOption:
+        """The option of a stage with so many later ones; `PlanError` if none fits."""
+        place = stage.size, later, stage.first, stage.end
+        if not np.isfinite(self.table.seconds[place]):
+            raise PlanError(
+                f"layers {stage.first} to {stage.end - 1} do not fit into the memory of"
+                f" {self.table.sizes[stage.size]} devices"
+            )
+        return self.options[int(self.chosen[place])]
 
 
 def option_table(
