@@ -51,6 +51,8 @@ class Lowered:
 
     origins: for each collective, also in nested programs.
     stored: the sharding in which each global value is stored, also in bodies.
+    lowered_from: for each op of the device program, the op of the given program for which
+        it was written. Rewrites after lowering may add ops that are not listed.
     """
 
     program: Program
@@ -59,6 +61,7 @@ class Lowered:
     outputs: tuple[Sharding, ...]
     origins: Mapping[Op, Origin] = field(default_factory=dict)
     stored: Mapping[Value, Sharding] = field(default_factory=dict)
+    lowered_from: Mapping[Op, Op] = field(default_factory=dict)
 
 
 def executions(program: Program) -> Iterator[tuple[Op, int]]:

@@ -10,6 +10,7 @@ reduce-scatter if all consumers want the same dim cut, otherwise by an all-reduc
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from meshwright.partitioner.lower.lowered import Gather, Lowered, Origin, Workaround
 from meshwright.partitioner.lower.overlap import overlap_products
@@ -59,7 +60,15 @@ def lower_unrolled(state: State, gather: Gather = Gather.SHARED) -> Lowered:
             lambda op: _is_overlapped(op, state, shared.origins),
         )
     stored = tuple(sharding for _, sharding in outputs)
-    return Lowered(program, state.mesh, inputs, stored, shared.origins, shared.stored)
+    return Lowered(
+        program,
+        state.mesh,
+        inputs,
+        stored,
+        shared.origins,
+        shared.stored,
+        shared.lowered_from,
+    )
 
 
 def _is_overlapped(op: Op, state: State, origins: Mapping[Op, Origin]) -> bool:
@@ -95,15 +104,15 @@ def _store_output(
         return atom, Sharding(())
     if need is None:
         return scope.have[atom]
-    return scope.read(atom, need, scope.node_of(atom), what), need
+    node = scope.node_of(atom)
+    return scope.written_for(node.op, lambda: scope.read(atom, need, node, what)), need
 
 
 def _lower_ops(scope: Scope) -> None:
     for op in scope.source.ops:
-        if op.bodies:
-            _lower_region(scope, op)
-        else:
-            _lower_op(scope, op)
+        scope.written_for(
+            op, partial(_lower_region if op.bodies else _lower_op, scope, op)
+        )
 
 
 # -- ops ------------------------------------------------------------------------------

@@ -41,6 +41,7 @@ class Shared:
         self.partial_sums = PartialSums(state)
         self.origins: dict[Op, Origin] = {}
         self.stored: dict[Value, Sharding] = {}
+        self.lowered_from: dict[Op, Op] = {}
         self.needs = _collect_needs(state)
         self._ends: dict[object, Ends] = {}
 
@@ -133,6 +134,15 @@ class Scope:
             self.builder.ops, self.mesh, self.shared.origins
         )
         return Program(tuple(self._inputs), ops, outputs, self._constants)
+
+    def written_for[T](self, op: Op | None, write: Callable[[], T]) -> T:
+        """What `write` returns; the ops that it writes count as lowered from `op`."""
+        start = len(self.builder.ops)
+        found = write()
+        if op is not None:
+            written = self.builder.ops[start:]
+            self.shared.lowered_from.update(dict.fromkeys(written, op))
+        return found
 
     def node_of(self, value: Value) -> Node:
         """The node that produces a global value."""

@@ -1,0 +1,36 @@
+"""The pipeline plan of a step: `autoplan` with `pipeline=True`."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from meshwright.app.batch_sizes import ResizableStep
+from meshwright.app.tactic_text import parse_tactics
+from meshwright.planner.driver.request import SearchRequest
+from meshwright.planner.pipeline.pipeline_plan import PipelinePlan
+from meshwright.planner.pipeline.planning import PipelinePlanner, PipelineTask
+
+
+def find_pipeline(
+    fn: Callable[..., Any], args: Sequence[Any], request: SearchRequest
+) -> PipelinePlan:
+    """The fastest pipeline plan for `fn(*args)` on the machine of a request.
+
+    Raises `PlanError` if no pipeline fits, or if the step has no backward pass or no
+    batch.
+    """
+    resolved = request.resolve()
+    step = ResizableStep(fn, tuple(args))
+    task = PipelineTask(
+        step.captured.name,
+        step.capture,
+        step.batch,
+        resolved.machine,
+        resolved.limit,
+        on_progress=request.on_progress,
+    )
+    return PipelinePlanner(task).best()
+
+
+def read_pipeline(text: str) -> PipelinePlan:
+    """The pipeline plan that `PipelinePlan.to_json` has written."""
+    return PipelinePlan.from_json(text, parse_tactics)

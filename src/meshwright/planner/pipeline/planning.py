@@ -1,0 +1,390 @@
+"""The order of pipeline planning: price strategies, slice stages, choose a schedule.
+
+Input: the train step, captured at several sizes of the batch, and a machine. Output: the
+fastest `PipelinePlan` that fits.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from copy import copy
+from dataclasses import dataclass
+
+import numpy as np
+
+from meshwright.errors import MachineError, MeshwrightError, PlanError, ScheduleError
+from meshwright.machine import Machine
+from meshwright.partitioner.propagate import Graph
+from meshwright.planner.candidates.proposal import OnProgress
+from meshwright.planner.driver.task import ignore_progress
+from meshwright.planner.pipeline.clustering import cluster
+from meshwright.planner.pipeline.intra_strategies import intra_strategies
+from meshwright.planner.pipeline.pipeline_plan import (
+    CutPoint,
+    PipelinePlan,
+    PipelineStage,
+    run_stages,
+    step_s,
+)
+from meshwright.planner.pipeline.schedule_search import search_schedule
+from meshwright.planner.pipeline.slicing import SlicedStage, slice_stages
+from meshwright.planner.pipeline.stage_costs import (
+    OptionTable,
+    PricedStrategy,
+    StageOption,
+    hop_seconds,
+    option_table,
+    stage_options,
+)
+from meshwright.planner.pipeline.step_blocks import StepBlocks
+from meshwright.planner.pipeline.strategy_prices import (
+    BlockPrices,
+    IntraStrategy,
+    price_blocks,
+    submachine,
+)
+from meshwright.predict.schedules import SCHEDULES, Schedule
+from meshwright.program.capture import Captured
+from meshwright.program.records import paused_collector
+from meshwright.search import Budget
+from meshwright.search.arrays import Floats
+
+BATCHES = (4, 16)
+"""Sizes of a device's batch at which strategies are simulated."""
+
+MOST_LAYERS = 48
+"""Most layers that are told apart, if no loop over layers has more."""
+
+MOST_STAGES = 32
+"""Most stages of a pipeline."""
+
+_WORTHWHILE = 0.001
+"""Share of the step time that a searched schedule has to save over a published one."""
+
+_SIMULATED = 40_000
+"""Tasks that a search for a schedule simulates, about half a second of work."""
+
+
+def _evaluations(num_tasks: int) -> int:
+    """Number of schedules that a search simulates."""
+    return max(8, _SIMULATED // num_tasks)
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineTask:
+    """One train step to be planned.
+
+    capture_fn: the step captured with a batch of a given size.
+    batch: size of the whole batch. machine: all devices.
+    limit_bytes: of each device's memory.
+    microbatches: numbers to try; by default about a dozen divisors of the batch.
+    sizes: devices of a submesh; by default powers of two, and whole groups of the
+        innermost links.
+    strategies: by default those of `intra_strategies`.
+    most_stages: 1 for no pipeline.
+    """
+
+    name: str
+    capture_fn: Callable[[int], Captured]
+    batch: int
+    machine: Machine
+    limit_bytes: float
+    microbatches: tuple[int, ...] = ()
+    sizes: tuple[int, ...] = ()
+    strategies: tuple[IntraStrategy, ...] = ()
+    most_stages: int = MOST_STAGES
+    on_progress: OnProgress = ignore_progress
+
+
+def submesh_sizes(machine: Machine) -> tuple[int, ...]:
+    """Devices of the submeshes to try: powers of two that have a grid."""
+    found: list[int] = []
+    size = 1
+    while size <= machine.num_devices:
+        try:
+            submachine(machine, size)
+            found.append(size)
+        except MachineError:
+            pass
+        size *= 2
+    return tuple(found)
+
+
+def microbatch_counts(batch: int) -> tuple[int, ...]:
+    """Numbers of microbatches to try: divisors of the batch, about powers of two apart."""
+    divisors = [n for n in range(1, batch + 1) if batch % n == 0]
+    found = [divisors[0]]
+    for each in divisors[1:]:
+        if each >= 2 * found[-1]:
+            found.append(each)
+    return tuple(found)
+
+
+class PipelinePlanner:
+    """The state of one planning: priced strategies, and layers."""
+
+    def __init__(self, task: PipelineTask) -> None:
+        self.task = task
+        self.began = time.monotonic()
+        self.captured: dict[int, tuple[Captured, StepBlocks, Graph]] = {}
+        self.sizes = task.sizes or submesh_sizes(task.machine)
+        self.priced = self._price_all()
+        _, self.step, _ = self.captured[max(self.captured)]
+        self.batch = max(self.captured)
+        self.starts = self._layer_starts()
+
+    # -- prices -------------------------------------------------------------------------
+
+    def _capture(self, batch: int) -> tuple[Captured, StepBlocks, Graph]:
+        """The step with a batch of this size, its blocks, and its graph."""
+        if batch not in self.captured:
+            captured = self.task.capture_fn(batch)
+            graph = Graph(captured.program, captured.ties)
+            self.captured[batch] = captured, StepBlocks.of(captured), graph
+        return self.captured[batch]
+
+    @paused_collector()
+    def _price_all(self) -> list[PricedStrategy]:
+        """All strategies that fit the program, priced at two sizes of the local batch."""
+        task = self.task
+        found: list[PricedStrategy] = []
+        refused: list[str] = []
+        for strategy in task.strategies or intra_strategies(task.machine):
+            parts = strategy.batch_parts(2)
+            if strategy.mesh(2).num_devices > task.machine.num_devices:
+                continue
+            try:
+                low, high = (self._price(strategy, batch * parts) for batch in BATCHES)
+            except MeshwrightError as error:
+                refused.append(f"{strategy.name}: {error}")
+                continue
+            found.append(PricedStrategy(strategy, BATCHES, (low, high)))
+        if not found:
+            raise PlanError(
+                f"no strategy fits this step; for example, {refused[0] if refused else ''}"
+            )
+        task.on_progress(f"priced {len(found)} strategies")
+        return found
+
+    def _price(self, strategy: IntraStrategy, batch: int) -> BlockPrices:
+        captured, step, graph = self._capture(batch)
+        return price_blocks(captured, step, strategy, self.task.machine, graph)
+
+    def _layer_starts(self) -> tuple[int, ...]:
+        """The first block of each layer."""
+        blocks = self.step.blocks
+        loops = sum(block.iteration > 0 for block in blocks)
+        num = max(min(MOST_LAYERS, len(blocks)), min(loops + 1, 64))
+        return cluster(
+            [b.flops for b in blocks], [b.incoming_bytes for b in blocks], num
+        )
+
+    # -- plans --------------------------------------------------------------------------
+
+    def best(self) -> PipelinePlan:
+        """The fastest plan over all numbers of microbatches."""
+        task = self.task
+        plans: list[PipelinePlan] = []
+        why: MeshwrightError | None = None
+        for count in task.microbatches or microbatch_counts(task.batch):
+            try:
+                plan = self.plan(count)
+            except MeshwrightError as error:
+                why = error
+                continue
+            plans.append(plan)
+            task.on_progress(
+                f"{count} microbatches: {len(plan.stages)} stages,"
+                f" {plan.step_time_s * 1e3:,.1f} ms with {plan.schedule_name}"
+            )
+        if not plans:
+            raise why or PlanError("nothing fits")
+        return min(plans, key=lambda plan: plan.step_time_s)
+
+    def plan(self, num_microbatches: int) -> PipelinePlan:
+        """The fastest plan with this number of microbatches."""
+        table = self.table(num_microbatches)
+        sliced = slice_stages(
+            table.table, self.task.machine.num_devices, num_microbatches
+        )
+        return self.finish(
+            self.stages(table, sliced, num_microbatches), num_microbatches
+        )
+
+    def table(self, num_microbatches: int) -> OptionTable:
+        """The times of all possible stages."""
+        task = self.task
+        microbatch, rest = divmod(task.batch, num_microbatches)
+        if rest:
+            raise PlanError(
+                f"{num_microbatches} microbatches do not divide a batch of {task.batch}"
+            )
+        options = stage_options(
+            self.priced, self.starts, self.sizes, microbatch, task.machine
+        )
+        if not options:
+            raise PlanError(f"no strategy divides a microbatch of {microbatch}")
+        return option_table(
+            options, self.incoming(microbatch), self.hops(microbatch), num_microbatches,
+            min(task.most_stages, len(self.starts), task.machine.num_devices),
+            task.limit_bytes,
+        )  # fmt: skip
+
+    def hops(self, microbatch: int) -> Floats:
+        """Seconds to send a microbatch into each layer and its gradient back.
+
+        The submesh is not known yet: one sender and the slowest links are assumed.
+        """
+        senders = min(self.sizes)
+        each = self.incoming(microbatch)
+        return np.array([2 * self._hop_s(size, senders, False) for size in each])
+
+    def limited(self, task: PipelineTask, sizes: tuple[int, ...]) -> PipelinePlanner:
+        """This planner with other options and sizes of submeshes, and the same prices."""
+        other = copy(self)
+        other.task, other.sizes = task, sizes
+        return other
+
+    def incoming(self, microbatch: int) -> Floats:
+        """Bytes of a microbatch that enter each layer."""
+        scale = microbatch / self.batch
+        return np.array(
+            [
+                0.0,
+                *(self.step.blocks[s].incoming_bytes * scale for s in self.starts[1:]),
+            ]
+        )
+
+    def _hop_s(self, num_bytes: float, num_senders: int, is_near: bool) -> float:
+        machine = self.task.machine
+        if not machine.levels:
+            return 0.0
+        level = 0 if is_near else len(machine.levels) - 1
+        return hop_seconds(num_bytes, num_senders, machine, level)
+
+    def stages(
+        self, table: OptionTable, sliced: Sequence[SlicedStage], num_microbatches: int
+    ) -> tuple[PipelineStage, ...]:
+        """The stages of a plan, placed on devices."""
+        return self.place(sliced, [table] * len(sliced), num_microbatches)
+
+    def place(
+        self,
+        sliced: Sequence[SlicedStage],
+        tables: Sequence[OptionTable],
+        num_microbatches: int,
+    ) -> tuple[PipelineStage, ...]:
+        """Stages on devices, each by the fastest option of its table.
+
+        Raises `PlanError` if a stage has no option that fits.
+        """
+        incoming = self.incoming(self.task.batch // num_microbatches)
+        options = [
+            table.option(each, len(sliced) - 1 - index)
+            for index, (each, table) in enumerate(zip(sliced, tables, strict=True))
+        ]
+        firsts = place_submeshes([option.size for option in options])
+        found: list[PipelineStage] = []
+        for index, (each, option) in enumerate(zip(sliced, options, strict=True)):
+            send_s = 0.0
+            if index + 1 < len(sliced):
+                pair = slice(index, index + 2)
+                near = self._is_near(firsts[pair], options[pair])
+                senders = min(option.size, options[index + 1].size)
+                send_s = self._hop_s(float(incoming[each.end]), senders, near)
+            brought = float(incoming[each.first])
+            found.append(self._stage(each, option, firsts[index], brought, send_s))
+        return tuple(found)
+
+    def _is_near(self, firsts: Sequence[int], options: Sequence[StageOption]) -> bool:
+        """Whether the innermost links join two submeshes."""
+        group = self.task.machine.levels[0].largest
+        lasts = [f + o.size - 1 for f, o in zip(firsts, options, strict=True)]
+        return len({place // group for place in (*firsts, *lasts)}) == 1
+
+    def _stage(
+        self,
+        each: SlicedStage,
+        option: StageOption,
+        first_device: int,
+        incoming: float,
+        send_s: float,
+    ) -> PipelineStage:
+        block = self.step.blocks[self.starts[each.first]]
+        strategy, costs = option.priced.strategy, option.costs
+        parts = strategy.batch_parts(option.data)
+        once = float(costs.once_s[each.end] - costs.once_s[each.first])
+        return PipelineStage(
+            CutPoint(block.op, block.iteration),
+            (each.first, each.end),
+            first_device,
+            strategy.mesh(option.data),
+            strategy.name,
+            strategy.tactics,
+            costs.times(each.first, each.end),
+            once,
+            costs.bytes(each.first, each.end, incoming / parts),
+            send_s,
+        )
+
+    def finish(
+        self, stages: tuple[PipelineStage, ...], num_microbatches: int
+    ) -> PipelinePlan:
+        """The plan of these stages with the fastest schedule that fits."""
+        task = self.task
+        tried: list[tuple[str, float | str]] = []
+        best: tuple[float, str, Schedule] | None = None
+
+        def step_seconds(schedule: Schedule) -> float:
+            return step_s(stages, run_stages(stages, schedule, task.limit_bytes))
+
+        for name, generator in SCHEDULES.items():
+            if name == "interleaved":  # it has two stages per submesh
+                continue
+            schedule = generator(len(stages), num_microbatches)
+            try:
+                seconds = step_seconds(schedule)
+            except ScheduleError as error:
+                tried.append((name, str(error)))
+                continue
+            tried.append((name, seconds))
+            if best is None or seconds < best[0]:
+                best = seconds, name, schedule
+        searched = search_schedule(
+            len(stages),
+            num_microbatches,
+            step_seconds,
+            Budget(evaluations=_evaluations(len(stages) * num_microbatches)),
+        )
+        seconds = step_seconds(searched)
+        tried.append(("searched", seconds))
+        if best is None or seconds < (1 - _WORTHWHILE) * best[0]:
+            best = seconds, "searched", searched
+        return PipelinePlan(
+            task.name,
+            task.machine.name,
+            task.machine.num_devices,
+            task.limit_bytes,
+            self.step.forward_end,
+            stages,
+            best[1],
+            best[2],
+            tuple(tried),
+            time.monotonic() - self.began,
+        )
+
+
+def place_submeshes(sizes: Sequence[int]) -> list[int]:
+    """The first device of each submesh; larger ones first, so that none is split.
+
+    With sizes that are powers of two, each submesh then lies within as few groups of
+    devices as possible.
+    """
+    order = sorted(range(len(sizes)), key=lambda index: -sizes[index])
+    firsts = [0] * len(sizes)
+    free = 0
+    for index in order:
+        firsts[index] = free
+        free += sizes[index]
+    return firsts

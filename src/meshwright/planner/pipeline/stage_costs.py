@@ -1,0 +1,270 @@
+"""Costs of every possible stage: layers, a submesh, and a strategy on its devices.
+
+Layers add up, so that the costs of all stages follow from those of layers. A strategy has
+been simulated at two sizes of the local batch; costs in between are on the line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from meshwright.errors import PlanError
+from meshwright.machine import Machine
+from meshwright.planner.pipeline.slicing import SlicedStage, StageTable
+from meshwright.planner.pipeline.step_blocks import Phase
+from meshwright.planner.pipeline.strategy_prices import (
+    BlockPrices,
+    IntraStrategy,
+    place_stage,
+    submachine,
+)
+from meshwright.predict.links.collective import COLLECTIVE_S
+from meshwright.predict.schedules import StageBytes, StageTimes
+from meshwright.search.arrays import Floats, Ints
+
+
+@dataclass(frozen=True, slots=True)
+class PricedStrategy:
+    """A strategy with its prices at two sizes of a device's batch, the smaller first."""
+
+    strategy: IntraStrategy
+    batches: tuple[int, int]
+    prices: tuple[BlockPrices, BlockPrices]
+
+    def at(self, batch: float, of: Callable[[BlockPrices], Floats]) -> Floats:
+        """One price of each block at a local batch, [N]; `of` takes it from the prices."""
+        low, high = map(of, self.prices)
+        share = (batch - self.batches[0]) / (self.batches[1] - self.batches[0])
+        # Below the smaller size, costs shrink at most in proportion to the batch.
+        least = min(1.0, batch / self.batches[0]) * low
+        return np.maximum(low + share * (high - low), least)
+
+
+@dataclass(frozen=True, slots=True)
+class LayerCosts:
+    """Costs of the L layers under a strategy on a submesh, as sums from the first layer on.
+
+    seconds: by phase, of one microbatch, [3, L + 1]. once_s: once a step: sums of
+    gradients over replicas, and the update, [L + 1]. fixed: bytes that are held all the
+    time, without working memory, [L + 1]. saved: bytes per microbatch, [L + 1].
+    stacked: additive working memory, [L + 1]. working: largest other working memory of
+    each layer, [L].
+    """
+
+    seconds: Floats
+    once_s: Floats
+    fixed: Floats
+    saved: Floats
+    stacked: Floats
+    working: Floats
+
+    def times(self, first: int, end: int) -> StageTimes:
+        """Seconds of a stage's tasks."""
+        forward, inputs, weights = self.seconds[:, end] - self.seconds[:, first]
+        return StageTimes(float(forward), float(inputs), float(weights))
+
+    def bytes(self, first: int, end: int, incoming: float) -> StageBytes:
+        """Bytes of a stage; incoming: those that each microbatch brings."""
+        working = max(
+            float(self.working[first:end].max()),
+            float(self.stacked[end] - self.stacked[first]),
+        )
+        saved = float(self.saved[end] - self.saved[first]) + incoming
+        state = float(self.fixed[end] - self.fixed[first]) + working
+        # Gradients of weights may read all that was saved.
+        return StageBytes(state, saved, saved)
+
+
+def layer_costs(
+    priced: PricedStrategy,
+    starts: Sequence[int],
+    data: int,
+    batch: float,
+    machine: Machine,
+) -> LayerCosts:
+    """The costs of layers with `data` replicas on a submesh.
+
+    starts: first block of each layer. batch: of one device. machine: the submesh.
+    """
+    groups = np.asarray(starts)
+
+    def sums(blocks: Floats) -> Floats:
+        return np.concatenate([[0.0], np.cumsum(np.add.reduceat(blocks, groups))])
+
+    per_batch, once_s = _data_seconds(priced, data, batch, machine)
+    at = partial(priced.at, batch)
+    seconds = [_phase_s(priced, batch, p) + per_batch[p] for p in MICROBATCH_PHASES]
+    fixed = at(lambda p: p.state + p.gradients + (p.cut_state + p.cut_gradients) / data)
+    return LayerCosts(
+        np.stack([sums(each) for each in seconds]),
+        sums(once_s + _phase_s(priced, batch, Phase.UPDATE)),
+        sums(fixed),
+        sums(at(lambda p: p.saved)),
+        sums(at(lambda p: p.stacked)),
+        np.maximum.reduceat(at(lambda p: p.working), groups),
+    )
+
+
+MICROBATCH_PHASES = (Phase.FORWARD, Phase.INPUT_GRADIENT, Phase.WEIGHT_GRADIENT)
+"""The phases that run for each microbatch."""
+
+
+def _phase_s(priced: PricedStrategy, batch: float, phase: Phase) -> Floats:
+    """Seconds of each block in a phase, [N]."""
+    return priced.at(batch, lambda prices: prices.seconds[phase])
+
+
+def _data_seconds(
+    priced: PricedStrategy, data: int, batch: float, machine: Machine
+) -> tuple[dict[Phase, Floats], Floats]:
+    """Exposed seconds of collectives along the data axis: per microbatch, and once a step.
+
+    Those of a microbatch are hidden behind the computation of their own block and phase;
+    the last sums of gradients have nothing to hide behind.
+    """
+    num_blocks = len(priced.prices[0].state)
+    each = {phase: np.zeros(num_blocks) for phase in Phase}
+    once = np.zeros(num_blocks)
+    if data == 1:
+        return each, once
+    placement = place_stage(priced.strategy.mesh(data), machine)
+    for collective in priced.prices[1].collectives:
+        site = collective.site
+        seconds = collective.runs * COLLECTIVE_S[collective.kind](
+            collective.num_bytes, placement.of(collective.axes)
+        )
+        rows = once if collective.per_step else each[site.phase]
+        rows[site.first : site.first + site.count] += seconds
+    once = once + each.pop(Phase.UPDATE)
+    exposed = {
+        phase: np.maximum(0.0, seconds - _phase_s(priced, batch, phase))
+        for phase, seconds in each.items()
+    }
+    return exposed, once
+
+
+@dataclass(frozen=True, slots=True)
+class StageOption:
+    """A strategy with a number of replicas on a kind of submesh, and its layers' costs."""
+
+    size: int
+    data: int
+    priced: PricedStrategy
+    costs: LayerCosts
+
+
+def stage_options(
+    priced: Sequence[PricedStrategy],
+    starts: Sequence[int],
+    sizes: Sequence[int],
+    microbatch: int,
+    machine: Machine,
+) -> list[StageOption]:
+    """All strategies on all kinds of submeshes that divide a microbatch evenly."""
+    found: list[StageOption] = []
+    for size in sizes:
+        part = submachine(machine, size)
+        for each in priced:
+            strategy = each.strategy
+            data, rest = divmod(size, strategy.model)
+            if rest or (data > 1) != strategy.has_data:
+                continue
+            parts = strategy.batch_parts(data)
+            if microbatch % parts:
+                continue
+            costs = layer_costs(each, starts, data, microbatch / parts, part)
+            found.append(StageOption(size, data, each, costs))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class OptionTable:
+    """The table of stages, and which option each of its entries stands for.
+
+    chosen: index of the option, [M, S, L + 1, L + 1].
+    """
+
+    table: StageTable
+    options: tuple[StageOption, ...]
+    chosen: Ints
+
+    def option(self, stage: SlicedStage, later: int) -> StageOption:
+        """The option of a stage with so many later ones; `PlanError` if none fits."""
+        place = stage.size, later, stage.first, stage.end
+        if not np.isfinite(self.table.seconds[place]):
+            raise PlanError(
+                f"layers {stage.first} to {stage.end - 1} do not fit into the memory of"
+                f" {self.table.sizes[stage.size]} devices"
+            )
+        return self.options[int(self.chosen[place])]
+
+
+def option_table(
+    options: Sequence[StageOption],
+    incoming: Floats,
+    hop_s: Floats,
+    num_microbatches: int,
+    most_stages: int,
+    limit_bytes: float,
+) -> OptionTable:
+    """The fastest option for each possible stage that fits.
+
+    incoming: bytes of a whole microbatch that enter each layer, [L].
+    limit_bytes: of a device's memory. A stage with s later ones keeps the activations of
+    s + 1 microbatches (1F1B).
+    """
+    sizes = tuple(dict.fromkeys(option.size for option in options))
+    layers = len(incoming)
+    shape = (len(sizes), most_stages, layers + 1, layers + 1)
+    seconds, chosen = np.full(shape, np.inf), np.zeros(shape, np.int64)
+    alive = np.minimum(np.arange(1, most_stages + 1), num_microbatches)
+    for index, option in enumerate(options):
+        own, fixed, saved = _ranges(option, incoming, num_microbatches)
+        needed = fixed + alive[:, None, None] * saved
+        own = np.where(needed <= limit_bytes, own, np.inf)
+        row = sizes.index(option.size)
+        better = own < seconds[row]
+        seconds[row] = np.where(better, own, seconds[row])
+        chosen[row] = np.where(better, index, chosen[row])
+    return OptionTable(StageTable(sizes, seconds, hop_s), tuple(options), chosen)
+
+
+def _ranges(
+    option: StageOption, incoming: Floats, num_microbatches: int
+) -> tuple[Floats, Floats, Floats]:
+    """Seconds, fixed bytes and bytes per microbatch of all ranges, [L + 1, L + 1] each."""
+    costs = option.costs
+
+    def spans(sums: Floats) -> Floats:
+        return sums[None, :] - sums[:, None]
+
+    layers = len(costs.working)
+    firsts, ends = np.indices((layers + 1, layers + 1))
+    own = spans(costs.seconds.sum(axis=0)) + spans(costs.once_s) / num_microbatches
+    own = np.where(firsts < ends, own, np.inf)
+    largest = np.zeros((layers + 1, layers + 1))
+    for first in range(layers):
+        largest[first, first + 1 :] = np.maximum.accumulate(costs.working[first:])
+    fixed = spans(costs.fixed) + np.maximum(largest, spans(costs.stacked))
+    parts = option.priced.strategy.batch_parts(option.data)
+    brought = np.append(incoming, 0.0)[:, None] / parts
+    return own, fixed, spans(costs.saved) + brought
+
+
+def hop_seconds(
+    num_bytes: float, num_senders: int, machine: Machine, level: int
+) -> float:
+    """Seconds to send `num_bytes` from one submesh to another, each device its part.
+
+    level: number of the machine's level of links between them, from the inside out.
+    """
+    link = machine.levels[level]
+    group = int(np.prod([each.largest for each in machine.levels[:level]], dtype=int))
+    rate = link.link_bytes_per_s
+    if link.group_links:
+        rate *= link.group_links / max(1, min(group, num_senders))
+    return link.latency_s + num_bytes / num_senders / rate

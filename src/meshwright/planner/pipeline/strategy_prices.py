@@ -1,0 +1,319 @@
+"""Prices of blocks under an intra-operator strategy, read from one simulated step.
+
+The whole step of one microbatch is partitioned by the strategy and simulated, and each
+kernel's time and each value's bytes are credited to the blocks of its op. So blocks that
+repeat, as iterations of a loop over layers, are simulated once.
+
+What the size of the data axis changes is kept apart: collectives along it, and state that
+it cuts. So the step is simulated on two data-parallel replicas, and priced on any number.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from meshwright.machine import Machine, Mesh
+from meshwright.machine.machine import make_grid
+from meshwright.machine.placement import (
+    Matrix,
+    Placement,
+    place_mesh,
+    placed_by,
+    placement_matrices,
+)
+from meshwright.partitioner.decide import Decided, decide
+from meshwright.partitioner.lower import Gather
+from meshwright.partitioner.propagate import Graph, user_axes
+from meshwright.partitioner.tactics import Tactic
+from meshwright.planner.pipeline.step_blocks import Phase, Site, StepBlocks
+from meshwright.planner.prices.value_roles import Role, roles_of
+from meshwright.predict.compilers.hlo.fusion import Fusion, FusionKind
+from meshwright.predict.estimate import Estimate, estimate
+from meshwright.predict.simulate.timeline import (
+    Span,
+    Timeline,
+    collective_overlaps,
+    kernel_runs,
+)
+from meshwright.program.analysis.live_ranges import live_ranges, peak_bytes
+from meshwright.program.capture import Captured
+from meshwright.program.ir import Value, num_bytes
+from meshwright.search.arrays import Floats
+
+DATA, MODEL = "data", "model"
+"""Axes of a stage's mesh: replicas of the stage, and devices that share its layers."""
+
+_LATE = (Role.GRADIENT, Role.UPDATE)
+_BACKWARD = (Phase.INPUT_GRADIENT, Phase.WEIGHT_GRADIENT)
+
+
+@dataclass(frozen=True, slots=True)
+class IntraStrategy:
+    """Tactics for all stages on one kind of mesh.
+
+    model: size of the axis "model". has_data: whether there is an axis "data", of any size
+    above one. batch_axes: axes that cut the batch.
+    """
+
+    name: str
+    tactics: tuple[Tactic, ...]
+    model: int
+    has_data: bool
+    batch_axes: tuple[str, ...]
+
+    def mesh(self, data: int) -> Mesh:
+        """The mesh of a stage with this many replicas."""
+        sizes = {DATA: data} if self.has_data else {}
+        if self.model > 1 or not sizes:
+            sizes[MODEL] = self.model
+        return Mesh(sizes)
+
+    def batch_parts(self, data: int) -> int:
+        """The number of parts into which a microbatch is cut."""
+        sizes = {DATA: data, MODEL: self.model}
+        return int(np.prod([sizes[axis] for axis in self.batch_axes], dtype=int))
+
+
+@dataclass(frozen=True, slots=True)
+class DataCollective:
+    """A collective along the data axis.
+
+    num_bytes: as for `COLLECTIVE_S`. runs: executions, of each block. per_step: whether it
+    runs once a step, and not for each microbatch.
+    """
+
+    kind: str
+    axes: tuple[str, ...]
+    num_bytes: float
+    runs: float
+    site: Site
+    per_step: bool
+
+
+@dataclass(slots=True)
+class BlockPrices:
+    """Prices of all blocks under a strategy, for one size of the local batch; each is [N].
+
+    seconds: by phase, without collectives along the data axis.
+    state, cut_state: bytes of weights and optimizer state that the data axis leaves whole,
+        and of those that it cuts, on one replica.
+    gradients, cut_gradients: likewise, of gradients that microbatches accumulate.
+    saved: bytes kept for the backward pass, per microbatch.
+    working: largest bytes besides these while an op of the block runs. stacked: the
+        block's part of them while an op runs on arrays of all layers of a loop.
+    """
+
+    seconds: dict[Phase, Floats]
+    state: Floats
+    cut_state: Floats
+    gradients: Floats
+    cut_gradients: Floats
+    saved: Floats
+    working: Floats
+    stacked: Floats
+    collectives: list[DataCollective] = field(default_factory=list[DataCollective])
+
+    @classmethod
+    def zeros(cls, num_blocks: int) -> BlockPrices:
+        """Prices of blocks that cost nothing."""
+        none = [np.zeros(num_blocks) for _ in range(7)]
+        return cls({phase: np.zeros(num_blocks) for phase in Phase}, *none)
+
+
+def submachine(machine: Machine, num_devices: int) -> Machine:
+    """The part of a machine with so many devices; `MachineError` if it has no grid."""
+    grid = make_grid(machine.name, machine.levels, num_devices)
+    return replace(machine, num_devices=num_devices, grid=grid)
+
+
+def place_stage(mesh: Mesh, machine: Machine) -> Placement:
+    """The placement of a stage's mesh: the axis "model" on the innermost links.
+
+    It is then the same for any number of replicas.
+    """
+    inner = [i for i, dim in enumerate(machine.grid) if dim.level is machine.levels[0]]
+    rows = [i for i, axis in enumerate(mesh.axes) if user_axes((axis,)) == (MODEL,)]
+
+    def devices_inside(matrix: Matrix) -> int:
+        return math.prod(matrix[row][dim] for row in rows for dim in inner)
+
+    usual = place_mesh(mesh, machine)
+    candidates = [usual.matrix, *placement_matrices(mesh, machine)]
+    return placed_by(max(candidates, key=devices_inside), mesh, machine)
+
+
+def price_blocks(
+    captured: Captured,
+    step: StepBlocks,
+    strategy: IntraStrategy,
+    machine: Machine,
+    graph: Graph | None = None,
+) -> BlockPrices:
+    """The prices of a step's blocks under a strategy.
+
+    captured: the step of one microbatch for two replicas (one, without a data axis).
+    machine: any part of it is used. graph: of the captured program, if it is known.
+    Raises what the strategy's tactics raise if they do not fit the program.
+    """
+    mesh = strategy.mesh(2)
+    decided = decide(captured, mesh, strategy.tactics, Gather.SHARED, graph)
+    part = submachine(machine, mesh.num_devices)
+    placement = place_stage(decided.lowered.mesh, part)
+    simulated = estimate(decided, part, donate_state=True, placement=placement)
+    return _PriceReader(step, decided, simulated).read()
+
+
+class _PriceReader:
+    """Credits the figures of one simulated step to blocks."""
+
+    def __init__(self, step: StepBlocks, decided: Decided, found: Estimate) -> None:
+        self.step, self.decided, self.found = step, decided, found
+        self.prices = BlockPrices.zeros(len(step.blocks))
+        self.size = found.layouts.size
+        self.roles = roles_of(found.program)
+        self.last = Site(Phase.FORWARD, 0, 1)
+        self.exposed = {
+            id(fusion.root): exposed
+            for fusion, exposed, _ in collective_overlaps(found.timeline)
+        }
+
+    def read(self) -> BlockPrices:
+        """The prices, complete."""
+        for span, times in kernel_runs(self.found.timeline):
+            site = self._site(span.fusion)
+            self._add(self.prices.seconds[site.phase], site, times * _seconds(span))
+        for span, times in _collectives(self.found.timeline):
+            self._read_collective(span, times)
+        self._read_state()
+        self._read_gradients()
+        self._read_values()
+        return self.prices
+
+    def _site(self, fusion: Fusion) -> Site:
+        """The site of a fusion; an op that a compiler added follows the one before it."""
+        op = fusion.root
+        op = self.found.origins.get(op, op)
+        op = self.decided.lowered.lowered_from.get(op, op)
+        self.last = self.step.sites.get(op, self.last)
+        return self.last
+
+    @staticmethod
+    def _add(array: Floats, site: Site, amount: float) -> None:
+        array[site.first : site.first + site.count] += amount / site.count
+
+    def _read_collective(self, span: Span, times: int) -> None:
+        root, site = span.fusion.root, self._site(span.fusion)
+        axes: tuple[str, ...] = user_axes(root.params["axes"])  # pyright: ignore[reportArgumentType]
+        if DATA not in axes:
+            seconds = self.exposed[id(root)]
+            self._add(self.prices.seconds[site.phase], site, seconds)
+            return
+        values = [v for v in root.operands if isinstance(v, Value)]
+        role = self.roles.get(values[0]) if values else None
+        is_gather = root.kind == "all_gather"
+        per_step = root.kind == "all_reduce" and role in _LATE
+        per_step = per_step or (is_gather and role is Role.UPDATE)
+        is_inner = times > 1
+        self.prices.collectives.append(
+            DataCollective(
+                root.kind,
+                axes,
+                span.num_bytes if is_inner else span.num_bytes / site.count,
+                times / site.count if is_inner else 1.0,
+                site,
+                per_step or site.phase is Phase.UPDATE,
+            )
+        )
+
+    # -- bytes --------------------------------------------------------------------------
+
+    def _read_state(self) -> None:
+        """Bytes of state, at the block that first reads it."""
+        lowered = self.decided.lowered
+        program = self.step.program
+        first: dict[Value, Site] = {}
+        for op in program.ops:
+            for value in op.operands:
+                if isinstance(value, Value):
+                    first.setdefault(value, self.step.sites[op])
+        ties = set(self.decided.captured.ties.values())
+        for position, (value, local, sharding) in enumerate(
+            zip(program.inputs, self.found.program.inputs, lowered.inputs, strict=True)
+        ):
+            if position not in ties or value not in first:
+                continue
+            is_cut = DATA in user_axes(tuple(sharding.axes))
+            rows = self.prices.cut_state if is_cut else self.prices.state
+            size = self.size(local) * (2 if is_cut else 1)
+            self._add(rows, first[value], size)
+
+    def _read_gradients(self) -> None:
+        """Bytes of the values that the update reads of the backward pass."""
+        sites, lowered = self.step.sites, self.decided.lowered
+        update = {
+            value
+            for op in self.step.program.ops
+            if sites[op].phase is Phase.UPDATE
+            for value in op.operands
+        }
+        for op in self.step.program.ops:
+            site = sites[op]
+            if site.phase not in _BACKWARD:
+                continue
+            for value in (r for r in op.results if r in update):
+                split = lowered.stored[value].dims
+                is_cut = any(DATA in user_axes(axes) for axes in split)
+                parts = np.prod([lowered.mesh.size(axes) for axes in split])
+                size = num_bytes(value) / parts * (2 if is_cut else 1)
+                prices = self.prices
+                rows = prices.cut_gradients if is_cut else prices.gradients
+                self._add(rows, site, size)
+
+    def _read_values(self) -> None:
+        """Bytes that the forward pass saves, and working memory besides these."""
+        fusions = self.found.fusions
+        sites = [self._site(fusion) for fusion in fusions]
+        lives = live_ranges((fusion.reads, fusion.writes) for fusion in fusions)
+        curve = self.found.memory.curve
+        resident = np.full(len(fusions), float(curve[0]))
+        for value, start in lives.definitions.items():
+            site, end = sites[start], lives.end(value)
+            size, phase = self.size(value), sites[end].phase
+            if site.phase is Phase.FORWARD and phase in _BACKWARD:
+                self._add(self.prices.saved, site, size)
+            elif site.phase not in _BACKWARD or phase is not Phase.UPDATE:
+                continue
+            resident[start : end + 1] += size
+        working = np.maximum(0.0, np.array(curve[1:], float) - resident)
+        for fusion, site, size in zip(fusions, sites, working, strict=True):
+            own = slice(site.first, site.first + site.count)
+            inner = float(size) if site.count == 1 else _body_bytes(fusion)
+            for rows, part in (
+                (self.prices.working, min(float(size), inner)),
+                (self.prices.stacked, max(0.0, float(size) - inner) / site.count),
+            ):
+                np.maximum(rows[own], part, out=rows[own])
+
+
+def _body_bytes(fusion: Fusion) -> float:
+    """Bytes that one iteration of a loop needs at most, were nothing fused; else 0."""
+    bodies = fusion.root.bodies
+    sizes = [peak_bytes(body, range(len(body.inputs))) for body in bodies]
+    return float(max(sizes, default=0))
+
+
+def _seconds(span: Span) -> float:
+    return span.end_s - span.start_s
+
+
+def _collectives(timeline: Timeline, times: int = 1) -> Iterator[tuple[Span, int]]:
+    """Spans of collectives, and the number of times that each is executed in a step."""
+    for span in timeline.spans:
+        if span.inner is not None:
+            yield from _collectives(span.inner, times * span.repeats)
+        elif span.fusion.kind is FusionKind.COLLECTIVE:
+            yield span, times
