@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal, overload
 
 from meshwright.app.confirm.first_compiled import (
     CompilePlan,
@@ -13,6 +13,7 @@ from meshwright.app.explain.diff import diff
 from meshwright.app.hosts import asked_for, found_by_one, hosts_of_search
 from meshwright.app.make_plan import make_plan
 from meshwright.app.partition import partition
+from meshwright.app.pipeline_planning import find_pipeline
 from meshwright.app.plan import Plan
 from meshwright.errors import PlanError
 from meshwright.machine import Machine, Mesh
@@ -33,6 +34,7 @@ from meshwright.planner.driver.state import SearchState
 from meshwright.planner.driver.task import SearchTask, TimeBudget, ignore_progress
 from meshwright.planner.driver.tree_plans import search_trees
 from meshwright.planner.driver.trials import Trials
+from meshwright.planner.pipeline.pipeline_plan import PipelinePlan
 from meshwright.planner.solve.solver_process import SolverProcess
 from meshwright.planner.solve.space import Space
 from meshwright.planner.solve.work_rates import CAPTURE
@@ -46,6 +48,27 @@ search may take longer than the budget in real time, and it compiles plans."""
 _SEARCH_SHARE = 0.96
 """Share of the budget for the search; the rest is for building the plan and for solves
 that end late."""
+
+
+@overload
+def autoplan(
+    fn: Callable[..., Any],
+    args: Sequence[Any],
+    *,
+    pipeline: Literal[True],
+    **options: Any,
+) -> PipelinePlan: ...
+
+
+@overload
+def autoplan(
+    fn: Callable[..., Any],
+    args: Sequence[Any],
+    *,
+    machine: Machine | str,
+    pipeline: Literal[False] = False,
+    **options: Any,
+) -> Plan: ...
 
 
 def autoplan(  # noqa: PLR0913  the options of a search
@@ -67,7 +90,8 @@ def autoplan(  # noqa: PLR0913  the options of a search
     seed: int = 0,
     confirm: bool = False,
     on_progress: OnProgress | None = None,
-) -> Plan:
+    pipeline: bool = False,
+) -> Plan | PipelinePlan:
     """The best plan found for `fn(*args)` on a number of chips of a machine.
 
     args: arrays or `ShapeDtypeStruct`s. machine: a `Machine`, or the name of one, of
@@ -91,6 +115,8 @@ def autoplan(  # noqa: PLR0913  the options of a search
     seed: of the search. confirm: compile the plan with the machine's real compiler, from
         `meshwright[tpu]` or `meshwright[gpu]`; where it fails, the next plan is tried.
     on_progress: is called with lines of text.
+    pipeline: return a `PipelinePlan` instead of a `Plan`: stages on parts of the machine,
+        microbatches and their schedule; only machine, chips and memory count then.
     Of several processes (`jax.distributed`) all call this; the first one searches for all.
     The plan's `search` lists all simulated plans. `partition(fn, plan.mesh, plan.tactics)`
     runs the plan. Buffers of state that the step updates are assumed to be donated.
@@ -100,6 +126,8 @@ def autoplan(  # noqa: PLR0913  the options of a search
         machine, chips, mesh, most_axes, objective, memory, budget_s, place, tactics,
         experts, search, seed, on_progress or ignore_progress, confirm,
     )  # fmt: skip
+    if pipeline:
+        return find_pipeline(fn, args, request)
     return find_plan(fn, args, request, weights_of=weights_of)
 
 

@@ -12,6 +12,7 @@ from meshwright.cli.plans.comparison import (
     find_run_length,
     print_comparison,
 )
+from meshwright.cli.plans.pipeline import plan_pipeline, print_pipeline
 from meshwright.cli.plans.search import print_found, search_plan
 from meshwright.errors import TargetError
 from meshwright.machine import parse_mesh
@@ -48,16 +49,23 @@ def plan_command(  # noqa: PLR0913  the options of a command
     tokens: options.Tokens = None,
     samples: options.Samples = None,
     tokens_per_step: options.TokensPerStep = None,
+    pipeline: options.Pipeline = False,
 ) -> None:
     """Print shardings and collectives, tactic by tactic. Needs no devices.
 
     With --machine: the time and the memory of a step there, too; several machines are
     compared, and with --tokens or --samples for a whole run. With --machine and --chips:
     the best plan that a search finds, compared with the usual strategies; --tactics or
-    --schedule are kept, and the rest is searched. Inputs that the step returns in updated
-    form are treated as donated.
+    --schedule are kept, and the rest is searched. With --pipeline: stages on parts of the
+    machine, microbatches and their schedule; --out FILE.html draws it. Inputs that the
+    step returns in updated form are treated as donated.
     """
     _check_options(context)
+    if pipeline:
+        _check_pipeline(context)
+        found = plan_pipeline(target, _search_request(context.params))
+        print_pipeline(found, as_json, out)
+        return
     if mesh is None or search is not None:
         plan = search_plan(target, _search_request(context.params), schedule, tactics)
         plan = plan if tokens_per_step is None else plan.with_tokens(tokens_per_step)
@@ -75,6 +83,18 @@ def plan_command(  # noqa: PLR0913  the options of a command
         print_comparison(f"{loaded.name} on {plan.mesh}", plans, run, as_json)
     else:
         print(plans[0].to_json() if as_json else plans[0].describe(full))
+
+
+def _check_pipeline(context: typer.Context) -> None:
+    """Refuse options that do not go with a pipeline."""
+    for name in (
+        "mesh", "schedule", "tactics", "search", "objective", "confirm", "tokens_per_step"
+    ):  # fmt: skip
+        if _is_given(context, name):
+            raise TargetError(
+                f"{_option(name)} does not go with --pipeline, which chooses meshes and"
+                " tactics of stages by the time of a step; leave it out"
+            )
 
 
 def _search_request(values: Mapping[str, Any]) -> SearchRequest:

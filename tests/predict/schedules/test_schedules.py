@@ -179,10 +179,10 @@ def test_counts_below_one_are_refused():
 
 def test_interleaved_wants_whole_groups_of_microbatches():
     with pytest.raises(
-        ScheduleError, match="3 microbatches on 2 submeshes.*multiple of 2"
+        ScheduleError, match=r"3 microbatches on 2 submeshes.*multiple of 2"
     ):
         interleaved(2, 2, 3)
-    with pytest.raises(ScheduleError, match="3 stages.*two per submesh"):
+    with pytest.raises(ScheduleError, match=r"3 stages.*two per submesh"):
         SCHEDULES["interleaved"](3, 4)
 
 

@@ -10,6 +10,7 @@ from meshwright.machine import Mesh
 from meshwright.partitioner.decide import as_tactics
 from meshwright.partitioner.stages import StagePoint
 from meshwright.partitioner.tactics import Tactic
+from meshwright.planner.pipeline.pipeline_plan import PipelinePlan
 from meshwright.predict.schedules import SCHEDULES, Schedule, verify
 from meshwright.program.capture.mesh import as_mesh
 
@@ -125,6 +126,29 @@ def as_submeshes(
     return tuple(
         one.over(whole.devices[i * count : (i + 1) * count])
         for i in range(whole.size(STAGE))
+    )
+
+
+def planned(
+    plan: PipelinePlan,
+) -> tuple[
+    tuple[Mesh, ...],
+    dict[str, tuple[Tactic, ...]],
+    tuple[StagePoint, ...],
+    int,
+    Schedule,
+]:
+    """Submeshes, tactics, stages, microbatches and schedule of a plan that was found."""
+    stages = plan.stages
+    first = [
+        plan.schedule.placement.index(s) for s in range(plan.schedule.num_submeshes)
+    ]
+    return (
+        tuple(stages[number].mesh for number in first),
+        {str(number): stage.tactics for number, stage in enumerate(stages)},
+        tuple(StagePoint(s.start.op, s.start.iteration) for s in stages[1:]),
+        plan.num_microbatches,
+        plan.schedule,
     )
 
 

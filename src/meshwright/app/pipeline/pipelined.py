@@ -25,12 +25,15 @@ from meshwright.app.pipeline.options import (
     Tactics,
     as_submeshes,
     checked_tactics,
+    planned,
 )
 from meshwright.app.pipeline.plan import StagedPlan
 from meshwright.app.step.specialized import Specialized
+from meshwright.errors import PlanError
 from meshwright.machine import Mesh
 from meshwright.machine.memory_size import memory_bytes
 from meshwright.partitioner.stages import StagePoint, forward_program
+from meshwright.planner.pipeline.pipeline_plan import PipelinePlan
 from meshwright.program.analysis.narrowest_floats import narrowest_floats
 from meshwright.program.capture.arguments import Names, Numbers, require_arrays
 from meshwright.program.ir import Program
@@ -39,7 +42,7 @@ from meshwright.run.pipeline import PipelineExecutable
 
 def pipeline(  # noqa: PLR0913  the options of `partition` and of a pipeline
     fn: Callable[..., Any],
-    mesh: Mesh | Mapping[str, int] | Sequence[Mesh | Mapping[str, int]],
+    mesh: Mesh | Mapping[str, int] | Sequence[Mesh | Mapping[str, int]] | PipelinePlan,
     tactics: Tactics = (),
     *,
     stages: int | Sequence[int | StagePoint] | None = None,
@@ -56,7 +59,8 @@ def pipeline(  # noqa: PLR0913  the options of `partition` and of a pipeline
     fn: an ordinary step over a whole batch, as for `partition`. It computes the same, up
         to rounding: gradients are summed over microbatches, and updated once.
     mesh: a mesh whose first axis is `stage`, with one submesh for each position along it.
-        Or a list of submeshes, which need not be equal.
+        Or a list of submeshes, which need not be equal. Or what `autoplan` with
+        `pipeline=True` has found: its submeshes, tactics, stages and schedule are used.
     tactics: applied to the stages on their submeshes, as in `partition`; or by the name
         of a stage.
     stages: number of stages, cut where they have equal work; or the positions of ops in
@@ -73,19 +77,19 @@ def pipeline(  # noqa: PLR0913  the options of `partition` and of a pipeline
         `ScheduleError` before it runs, with the stage and the microbatch.
     static_*: as in `jax.jit`.
     """
-    submeshes = as_submeshes(mesh)
     patterns = (batch,) if isinstance(batch, str) else tuple(batch or ())
-    positions = stages if isinstance(stages, int | None) else tuple(stages)
-    options = Options(
-        submeshes,
-        checked_tactics(tactics),
-        positions,
-        microbatches,
-        schedule,
-        patterns,
-        statistics,
-        None if memory is None else memory_bytes(memory),
-    )
+    limit = None if memory is None else memory_bytes(memory)
+    rest = patterns, statistics, limit
+    if isinstance(mesh, PipelinePlan):
+        if tactics or stages is not None:
+            raise PlanError(
+                "a plan has tactics and stages already; give the plan alone"
+            )
+        options = Options(*planned(mesh), *rest)
+    else:
+        positions = stages if isinstance(stages, int | None) else tuple(stages)
+        chosen = checked_tactics(tactics), positions, microbatches, schedule
+        options = Options(as_submeshes(mesh), *chosen, *rest)
     alone = partition(
         fn,
         {"all": 1},

@@ -35,6 +35,12 @@ TargetText = Annotated[
     ),
 ]
 _MESH = typer.Option("--mesh", help="axes and sizes: batch=8,model=4")
+Pipeline = Annotated[
+    bool,
+    typer.Option(
+        "--pipeline", help="plan stages on parts of the machine, microbatches too"
+    ),
+]
 MeshText = Annotated[str, _MESH]
 OptionalMesh = Annotated[str | None, _MESH]
 Schedule = Annotated[

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from meshwright.errors import PlanError
 from meshwright.machine import Mesh
@@ -62,6 +65,10 @@ class PipelineStage:
         return self.mesh.num_devices
 
 
+type ReadTactics = Callable[[str], tuple[Tactic, ...]]
+"""A function from the text of tactics to the tactics."""
+
+
 @dataclass(frozen=True, slots=True)
 class PipelinePlan:
     """Stages of a train step on submeshes of a machine, and the schedule of their tasks.
@@ -104,6 +111,55 @@ class PipelinePlan:
         """Seconds of a step, with what each stage does once."""
         return step_s(self.stages, self.simulate())
 
+    def to_json(self) -> str:
+        """The plan as JSON, with tactics and the schedule as they print."""
+        found = self.simulate()
+        return json.dumps(
+            {
+                "version": 1,
+                "name": self.name,
+                "machine": self.machine,
+                "num_devices": self.num_devices,
+                "limit_bytes": self.limit_bytes,
+                "forward_end": self.forward_end,
+                "schedule_name": self.schedule_name,
+                "schedule": str(self.schedule).splitlines(),
+                "stages": [_stage_fields(stage) for stage in self.stages],
+                "tried": [list(each) for each in self.tried],
+                "seconds": self.seconds,
+                "figures": {
+                    "step_time_s": step_s(self.stages, found),
+                    "bubble_fraction": found.bubble_fraction,
+                    "peak_bytes": found.peak_bytes,
+                },
+            },
+            indent=1,
+        )
+
+    @staticmethod
+    def from_json(text: str, read_tactics: ReadTactics) -> PipelinePlan:
+        """The plan that `to_json` has written; `read_tactics` reads a list of tactics."""
+        try:
+            fields = json.loads(text)
+            if fields["version"] != 1:
+                raise PlanError(
+                    f"the pipeline plan has version {fields['version']}; wanted 1"
+                )
+            return PipelinePlan(
+                fields["name"],
+                fields["machine"],
+                fields["num_devices"],
+                fields["limit_bytes"],
+                fields["forward_end"],
+                tuple(_read_stage(each, read_tactics) for each in fields["stages"]),
+                fields["schedule_name"],
+                Schedule.parse("\n".join(fields["schedule"])),
+                tuple((name, result) for name, result in fields["tried"]),
+                fields["seconds"],
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise PlanError(f"this is no pipeline plan: {error!r}") from error
+
     def __str__(self) -> str:
         found = self.simulate()
         lines = [
@@ -124,6 +180,39 @@ class PipelinePlan:
                 f" {show_bytes(peak)}"
             )
         return "\n".join(lines)
+
+
+def _stage_fields(stage: PipelineStage) -> dict[str, object]:
+    """A stage as JSON values."""
+    times, sizes = stage.times, stage.bytes
+    return {
+        "start": [stage.start.op, stage.start.iteration],
+        "layers": stage.layers,
+        "first_device": stage.first_device,
+        "mesh": stage.mesh.shape,
+        "strategy": stage.strategy,
+        "tactics": ", ".join(map(str, stage.tactics)),
+        "times": [times.forward_s, times.input_gradient_s, times.weight_gradient_s],
+        "once_s": stage.once_s,
+        "bytes": [sizes.state, sizes.activations, sizes.for_weights],
+        "send_s": stage.send_s,
+    }
+
+
+def _read_stage(fields: Mapping[str, Any], read_tactics: ReadTactics) -> PipelineStage:
+    """The stage of `_stage_fields`."""
+    return PipelineStage(
+        CutPoint(*fields["start"]),
+        (fields["layers"][0], fields["layers"][1]),
+        fields["first_device"],
+        Mesh(fields["mesh"]),
+        fields["strategy"],
+        read_tactics(fields["tactics"]) if fields["tactics"] else (),
+        StageTimes(*fields["times"]),
+        fields["once_s"],
+        StageBytes(*fields["bytes"]),
+        fields["send_s"],
+    )
 
 
 def run_stages(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,8 +16,8 @@ import numpy as np
 from meshwright.errors import MachineError, MeshwrightError, PlanError, ScheduleError
 from meshwright.machine import Machine
 from meshwright.partitioner.propagate import Graph
-from meshwright.planner.driver.task import ignore_progress
 from meshwright.planner.candidates.proposal import OnProgress
+from meshwright.planner.driver.task import ignore_progress
 from meshwright.planner.pipeline.clustering import cluster
 from meshwright.planner.pipeline.intra_strategies import intra_strategies
 from meshwright.planner.pipeline.pipeline_plan import (
@@ -26,6 +27,7 @@ from meshwright.planner.pipeline.pipeline_plan import (
     run_stages,
     step_s,
 )
+from meshwright.planner.pipeline.schedule_search import search_schedule
 from meshwright.planner.pipeline.slicing import SlicedStage, slice_stages
 from meshwright.planner.pipeline.stage_costs import (
     OptionTable,
@@ -37,6 +39,7 @@ from meshwright.planner.pipeline.stage_costs import (
 )
 from meshwright.planner.pipeline.step_blocks import StepBlocks
 from meshwright.planner.pipeline.strategy_prices import (
+    BlockPrices,
     IntraStrategy,
     price_blocks,
     submachine,
@@ -44,6 +47,8 @@ from meshwright.planner.pipeline.strategy_prices import (
 from meshwright.predict.schedules import SCHEDULES, Schedule
 from meshwright.program.capture import Captured
 from meshwright.program.records import paused_collector
+from meshwright.search import Budget
+from meshwright.search.arrays import Floats
 
 BATCHES = (4, 16)
 """Sizes of a device's batch at which strategies are simulated."""
@@ -52,6 +57,18 @@ MOST_LAYERS = 48
 """Most layers that are told apart, if no loop over layers has more."""
 
 MOST_STAGES = 32
+"""Most stages of a pipeline."""
+
+_WORTHWHILE = 0.001
+"""Share of the step time that a searched schedule has to save over a published one."""
+
+_SIMULATED = 40_000
+"""Tasks that a search for a schedule simulates, about half a second of work."""
+
+
+def _evaluations(num_tasks: int) -> int:
+    """Number of schedules that a search simulates."""
+    return max(8, _SIMULATED // num_tasks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +167,7 @@ class PipelinePlanner:
         task.on_progress(f"priced {len(found)} strategies")
         return found
 
-    def _price(self, strategy: IntraStrategy, batch: int):
+    def _price(self, strategy: IntraStrategy, batch: int) -> BlockPrices:
         captured, step, graph = self._capture(batch)
         return price_blocks(captured, step, strategy, self.task.machine, graph)
 
@@ -208,19 +225,28 @@ class PipelinePlanner:
         )
         if not options:
             raise PlanError(f"no strategy divides a microbatch of {microbatch}")
-        incoming = self._incoming(microbatch)
-        group = task.machine.levels[0].largest if task.machine.levels else 1
-        hops = [
-            2 * self._hop_s(each, min(group, min(self.sizes)), False)
-            for each in incoming
-        ]
         return option_table(
-            options, incoming, np.array(hops), num_microbatches,
+            options, self.incoming(microbatch), self.hops(microbatch), num_microbatches,
             min(task.most_stages, len(self.starts), task.machine.num_devices),
             task.limit_bytes,
         )  # fmt: skip
 
-    def _incoming(self, microbatch: int):
+    def hops(self, microbatch: int) -> Floats:
+        """Seconds to send a microbatch into each layer and its gradient back.
+
+        The submesh is not known yet: one sender and the slowest links are assumed.
+        """
+        senders = min(self.sizes)
+        each = self.incoming(microbatch)
+        return np.array([2 * self._hop_s(size, senders, False) for size in each])
+
+    def limited(self, task: PipelineTask, sizes: tuple[int, ...]) -> PipelinePlanner:
+        """This planner with other options and sizes of submeshes, and the same prices."""
+        other = copy(self)
+        other.task, other.sizes = task, sizes
+        return other
+
+    def incoming(self, microbatch: int) -> Floats:
         """Bytes of a microbatch that enter each layer."""
         scale = microbatch / self.batch
         return np.array(
@@ -241,28 +267,34 @@ class PipelinePlanner:
         self, table: OptionTable, sliced: Sequence[SlicedStage], num_microbatches: int
     ) -> tuple[PipelineStage, ...]:
         """The stages of a plan, placed on devices."""
-        incoming = self._incoming(self.task.batch // num_microbatches)
+        return self.place(sliced, [table] * len(sliced), num_microbatches)
+
+    def place(
+        self,
+        sliced: Sequence[SlicedStage],
+        tables: Sequence[OptionTable],
+        num_microbatches: int,
+    ) -> tuple[PipelineStage, ...]:
+        """Stages on devices, each by the fastest option of its table.
+
+        Raises `PlanError` if a stage has no option that fits.
+        """
+        incoming = self.incoming(self.task.batch // num_microbatches)
         options = [
-            table.options[
-                int(table.chosen[s.size, len(sliced) - 1 - i, s.first, s.end])
-            ]
-            for i, s in enumerate(sliced)
+            table.option(each, len(sliced) - 1 - index)
+            for index, (each, table) in enumerate(zip(sliced, tables, strict=True))
         ]
         firsts = place_submeshes([option.size for option in options])
         found: list[PipelineStage] = []
         for index, (each, option) in enumerate(zip(sliced, options, strict=True)):
             send_s = 0.0
             if index + 1 < len(sliced):
-                near = self._is_near(
-                    firsts[index : index + 2], options[index : index + 2]
-                )
+                pair = slice(index, index + 2)
+                near = self._is_near(firsts[pair], options[pair])
                 senders = min(option.size, options[index + 1].size)
                 send_s = self._hop_s(float(incoming[each.end]), senders, near)
-            found.append(
-                self._stage(
-                    each, option, firsts[index], float(incoming[each.first]), send_s
-                )
-            )
+            brought = float(incoming[each.first])
+            found.append(self._stage(each, option, firsts[index], brought, send_s))
         return tuple(found)
 
     def _is_near(self, firsts: Sequence[int], options: Sequence[StageOption]) -> bool:
@@ -303,21 +335,32 @@ class PipelinePlanner:
         task = self.task
         tried: list[tuple[str, float | str]] = []
         best: tuple[float, str, Schedule] | None = None
+
+        def step_seconds(schedule: Schedule) -> float:
+            return step_s(stages, run_stages(stages, schedule, task.limit_bytes))
+
         for name, generator in SCHEDULES.items():
+            if name == "interleaved":  # it has two stages per submesh
+                continue
+            schedule = generator(len(stages), num_microbatches)
             try:
-                if name == "interleaved":
-                    continue
-                schedule = generator(len(stages), num_microbatches)
-                found = run_stages(stages, schedule, task.limit_bytes)
+                seconds = step_seconds(schedule)
             except ScheduleError as error:
                 tried.append((name, str(error)))
                 continue
-            seconds = step_s(stages, found)
             tried.append((name, seconds))
             if best is None or seconds < best[0]:
                 best = seconds, name, schedule
-        if best is None:
-            raise PlanError("; ".join(f"{name}: {why}" for name, why in tried))
+        searched = search_schedule(
+            len(stages),
+            num_microbatches,
+            step_seconds,
+            Budget(evaluations=_evaluations(len(stages) * num_microbatches)),
+        )
+        seconds = step_seconds(searched)
+        tried.append(("searched", seconds))
+        if best is None or seconds < (1 - _WORTHWHILE) * best[0]:
+            best = seconds, "searched", searched
         return PipelinePlan(
             task.name,
             task.machine.name,

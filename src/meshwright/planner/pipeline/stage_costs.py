@@ -12,13 +12,14 @@ from functools import partial
 
 import numpy as np
 
+from meshwright.errors import PlanError
 from meshwright.machine import Machine
-from meshwright.machine.placement import place_mesh
-from meshwright.planner.pipeline.slicing import StageTable
+from meshwright.planner.pipeline.slicing import SlicedStage, StageTable
 from meshwright.planner.pipeline.step_blocks import Phase
 from meshwright.planner.pipeline.strategy_prices import (
     BlockPrices,
     IntraStrategy,
+    place_stage,
     submachine,
 )
 from meshwright.predict.links.collective import COLLECTIVE_S
@@ -130,7 +131,7 @@ def _data_seconds(
     once = np.zeros(num_blocks)
     if data == 1:
         return each, once
-    placement = place_mesh(priced.strategy.mesh(data), machine)
+    placement = place_stage(priced.strategy.mesh(data), machine)
     for collective in priced.prices[1].collectives:
         site = collective.site
         seconds = collective.runs * COLLECTIVE_S[collective.kind](
@@ -190,6 +191,16 @@ class OptionTable:
     table: StageTable
     options: tuple[StageOption, ...]
     chosen: Ints
+
+    def option(self, stage: SlicedStage, later: int) -> StageOption:
+        """The option of a stage with so many later ones; `PlanError` if none fits."""
+        place = stage.size, later, stage.first, stage.end
+        if not np.isfinite(self.table.seconds[place]):
+            raise PlanError(
+                f"layers {stage.first} to {stage.end - 1} do not fit into the memory of"
+                f" {self.table.sizes[stage.size]} devices"
+            )
+        return self.options[int(self.chosen[place])]
 
 
 def option_table(

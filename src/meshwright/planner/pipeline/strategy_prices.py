@@ -10,6 +10,7 @@ it cuts. So the step is simulated on two data-parallel replicas, and priced on a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
@@ -17,6 +18,13 @@ import numpy as np
 
 from meshwright.machine import Machine, Mesh
 from meshwright.machine.machine import make_grid
+from meshwright.machine.placement import (
+    Matrix,
+    Placement,
+    place_mesh,
+    placed_by,
+    placement_matrices,
+)
 from meshwright.partitioner.decide import Decided, decide
 from meshwright.partitioner.lower import Gather
 from meshwright.partitioner.propagate import Graph, user_axes
@@ -122,6 +130,22 @@ def submachine(machine: Machine, num_devices: int) -> Machine:
     return replace(machine, num_devices=num_devices, grid=grid)
 
 
+def place_stage(mesh: Mesh, machine: Machine) -> Placement:
+    """The placement of a stage's mesh: the axis "model" on the innermost links.
+
+    It is then the same for any number of replicas.
+    """
+    inner = [i for i, dim in enumerate(machine.grid) if dim.level is machine.levels[0]]
+    rows = [i for i, axis in enumerate(mesh.axes) if user_axes((axis,)) == (MODEL,)]
+
+    def devices_inside(matrix: Matrix) -> int:
+        return math.prod(matrix[row][dim] for row in rows for dim in inner)
+
+    usual = place_mesh(mesh, machine)
+    candidates = [usual.matrix, *placement_matrices(mesh, machine)]
+    return placed_by(max(candidates, key=devices_inside), mesh, machine)
+
+
 def price_blocks(
     captured: Captured,
     step: StepBlocks,
@@ -137,9 +161,9 @@ def price_blocks(
     """
     mesh = strategy.mesh(2)
     decided = decide(captured, mesh, strategy.tactics, Gather.SHARED, graph)
-    simulated = estimate(
-        decided, submachine(machine, mesh.num_devices), donate_state=True
-    )
+    part = submachine(machine, mesh.num_devices)
+    placement = place_stage(decided.lowered.mesh, part)
+    simulated = estimate(decided, part, donate_state=True, placement=placement)
     return _PriceReader(step, decided, simulated).read()
 
 

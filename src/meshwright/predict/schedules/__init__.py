@@ -10,6 +10,7 @@ from meshwright.predict.schedules.generators import (
     gpipe,
     interleaved,
     one_f_one_b,
+    warmed_up,
     zero_bubble,
     zero_bubble_2,
 )
@@ -40,6 +41,7 @@ __all__ = [
     "peak_bytes",
     "simulate",
     "verify",
+    "warmed_up",
     "zero_bubble",
     "zero_bubble_2",
 ]

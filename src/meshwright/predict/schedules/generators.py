@@ -6,7 +6,7 @@ flush at the end of the step ("Memory-Efficient Pipeline-Parallel DNN Training",
 Clusters", SC 2021. Zero-bubble: Qi et al., "Zero Bubble Pipeline Parallelism", 2023.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from meshwright.errors import ScheduleError
 from meshwright.predict.schedules.schedule import Schedule, Task, TaskKind
@@ -108,7 +108,8 @@ def zero_bubble(num_stages: int, num_microbatches: int) -> Schedule:
     F0.0 F0.1 I0.0 W0.0 F0.2 I0.1 W0.1 I0.2 W0.2
     F1.0 I1.0 F1.1 I1.1 W1.0 F1.2 I1.2 W1.1 W1.2
     """
-    return _split_backward(num_stages, num_microbatches, lambda later: later + 1)
+    ahead = tuple(range(num_stages, 0, -1))
+    return warmed_up(ahead, num_microbatches, (num_stages,) * num_stages)
 
 
 def zero_bubble_2(num_stages: int, num_microbatches: int) -> Schedule:
@@ -116,37 +117,66 @@ def zero_bubble_2(num_stages: int, num_microbatches: int) -> Schedule:
 
     Up to 2 * num_stages - 1 microbatches are alive on a submesh.
     """
-    return _split_backward(num_stages, num_microbatches, lambda later: 2 * later + 1)
+    ahead = tuple(range(2 * num_stages - 1, 0, -2))
+    return warmed_up(ahead, num_microbatches, (2 * num_stages - 1,) * num_stages)
 
 
-def _split_backward(
-    num_stages: int, num_microbatches: int, ahead_fn: Callable[[int], int]
+def warmed_up(
+    ahead: Sequence[int], num_microbatches: int, alive: Sequence[int] | None = None
 ) -> Schedule:
-    """A schedule that splits backward passes, and delays weight gradients for memory.
+    """Forward and backward passes in turn, after some forward passes on each stage.
 
-    ahead_fn: from the number of later stages to the number of forward passes before the
-        first backward pass. That of the first stage is also the limit of microbatches
-        whose weight gradients are still to come, on every stage.
+    ahead: per stage, its forward passes before the first backward pass.
+    alive: per stage, the most microbatches whose gradients of weights are still to come.
+        If given, backward passes are split, and gradients of weights are computed when
+        this limit is reached, or no forward pass is left.
+    1F1B, GPipe and the zero-bubble schedules are among these schedules.
     """
-    _check_counts(num_stages, num_microbatches)
-    limit = ahead_fn(num_stages - 1)
-    orders: list[list[Task]] = []
-    for stage in range(num_stages):
-        forwards = min(ahead_fn(num_stages - 1 - stage), num_microbatches)
-        order = [Task(_F, stage, m) for m in range(forwards)]
-        inputs = weights = 0
-        while weights < num_microbatches:
-            if inputs < num_microbatches:
-                order.append(Task(_I, stage, inputs))
-                inputs += 1
-            if forwards == num_microbatches or forwards - weights == limit:
-                order.append(Task(_W, stage, weights))
-                weights += 1
-            if forwards < num_microbatches:
-                order.append(Task(_F, stage, forwards))
-                forwards += 1
-        orders.append(order)
+    _check_counts(len(ahead), num_microbatches)
+    if min(ahead) < 1 or (alive is not None and len(alive) != len(ahead)):
+        raise ScheduleError(
+            f"{tuple(ahead)} forward passes first, and {alive} microbatches alive; wanted"
+            " a number above 0 for each stage"
+        )
+    if alive is None:
+        orders = [
+            [*_in_turn(*_passes(stage, num_microbatches), first - 1)]
+            for stage, first in enumerate(ahead)
+        ]
+    else:
+        orders = [
+            _split_order(stage, first, limit, num_microbatches)
+            for stage, (first, limit) in enumerate(zip(ahead, alive, strict=True))
+        ]
     return _one_stage_each(orders, num_microbatches)
+
+
+def _passes(stage: int, num_microbatches: int) -> tuple[list[Task], list[Task]]:
+    """The forward and the backward tasks of a stage."""
+    forward, backward = (
+        [Task(kind, stage, m) for m in range(num_microbatches)] for kind in (_F, _B)
+    )
+    return forward, backward
+
+
+def _split_order(
+    stage: int, ahead: int, alive: int, num_microbatches: int
+) -> list[Task]:
+    """The tasks of a stage with split backward passes; see `warmed_up`."""
+    forwards = min(ahead, num_microbatches)
+    order = [Task(_F, stage, m) for m in range(forwards)]
+    inputs = weights = 0
+    while weights < num_microbatches:
+        if inputs < num_microbatches:
+            order.append(Task(_I, stage, inputs))
+            inputs += 1
+        if forwards == num_microbatches or forwards - weights >= alive:
+            order.append(Task(_W, stage, weights))
+            weights += 1
+        if forwards < num_microbatches:
+            order.append(Task(_F, stage, forwards))
+            forwards += 1
+    return order
 
 
 def _one_stage_each(orders: list[list[Task]], num_microbatches: int) -> Schedule:
