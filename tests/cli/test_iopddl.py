@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from meshwright.cli.iopddl import process_age_s
+from meshwright.cli.solvers.iopddl import process_age_s
 from meshwright.search.assignment.problem.iopddl import read_assignment
 
 DATA = Path(__file__).parents[1] / "data" / "iopddl"

@@ -46,7 +46,7 @@ COMMANDS = {
     ),
     "deploy": (
         "Running and compiling (run)",
-        "Write a model as a folder that runs without JAX: IREE, LiteRT, ONNX, a page.",
+        "Write a model, a loader in Python and a README, after a comparison with JAX.",
     ),
     "machines": (
         "Machines (machine)",
@@ -70,7 +70,7 @@ COMMANDS = {
     ),
     "chips": (
         "Solvers (search)",
-        "Place the ops of a program on the chips of a multi-chip module.",
+        "Place the ops of a program on the chips of a module, as a pipeline.",
     ),
     "iopddl": (
         "Solvers (search)",
@@ -78,6 +78,9 @@ COMMANDS = {
     ),
 }
 """For each command its panel in `meshwright --help`, and the first line of its help."""
+
+_FOLDERS = {"Solvers (search)": "solvers."}
+"""Panels whose commands have a folder of their own."""
 
 
 class _LazyGroup(TyperGroup):
@@ -102,7 +105,9 @@ class _LazyGroup(TyperGroup):
 
 def load_command(name: str) -> Any:
     """The command of a name, or its group of commands, from the module of that name."""
-    function = getattr(import_module(f"meshwright.cli.{name}"), f"{name}_command")
+    folder = _FOLDERS.get(COMMANDS[name][0], "")
+    module = import_module(f"meshwright.cli.{folder}{name}")
+    function = getattr(module, f"{name}_command")
     if isinstance(function, typer.Typer):
         return typer.main.get_command(function)
     single = typer.Typer(add_completion=False)
