@@ -78,3 +78,54 @@ def test_explain_as_json_has_the_chains(run, mlp):
 def test_a_program_without_collectives_says_so(run, mlp):
     done = run("explain", mlp, *MESH, "--tactics", "[]")
     assert "no collectives" in done.out
+
+
+LOSS = """
+import jax, jax.numpy as jnp
+
+def loss(w, x):
+    return jnp.mean(jnp.tanh(x @ w) ** 2)
+
+def target():
+    return loss, tuple(jax.ShapeDtypeStruct(s, jnp.float32) for s in ((8, 6), (16, 8)))
+
+def forward():
+    return jnp.sin, target()[1][:1]
+"""
+
+
+def test_residuals_of_a_step_are_listed_with_bytes_and_lines(run, mlp):
+    done = run("explain", mlp, *MESH, "--tactics", "[]", "--residuals")
+    assert done.status == 0, done.err
+    assert "residuals for its backward pass" in done.out
+    assert "f32[32, 16]" in done.out
+    assert "mlp.py:9 " in done.out
+
+
+def test_residuals_of_a_loss_follow_recompute(run, write):
+    path = f"{write('loss.py', LOSS)}:target"
+    options = (*MESH, "--residuals", "--json", "--tactics")
+    plain = json.loads(run("explain", path, *options, "[]").out)
+    lean = json.loads(run("explain", path, *options, "recompute('dot_general')").out)
+    saved = [r["num_bytes"] for r in plain if not r["is_input"]]
+    assert saved == [16 * 6 * 4] * 2
+    kept = [r for r in lean if not r["is_input"]]
+    assert [r["num_bytes"] for r in kept] == [16 * 6 * 4]
+    assert kept[0]["name"] == "loss.py:5 dot_general"
+    assert kept[0]["source"] == "loss.py:5"
+
+
+def test_residuals_of_a_loss_are_not_cut(run, write):
+    path = f"{write('loss.py', LOSS)}:target"
+    done = run(
+        "explain", path, *MESH, "--residuals", "--tactics", "shard({'x': 0}, 'data')"
+    )
+    assert done.status == 2
+    assert "the only tactic for it is one recompute" in done.err
+
+
+def test_a_step_without_a_gradient_has_no_residuals(run, write):
+    path = f"{write('loss.py', LOSS)}:forward"
+    done = run("explain", path, *MESH, "--residuals", "--tactics", "[]")
+    assert done.status == 2
+    assert "the step has no residuals, as it computes no gradient" in done.err

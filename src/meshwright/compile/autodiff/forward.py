@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from meshwright.compile.autodiff.custom_vjp import custom_vjp_rule
 from meshwright.compile.autodiff.links import (
     Body,
     Link,
@@ -112,7 +113,8 @@ class _Inside:
             return
         if op.kind == "custom_jvp_call":
             named, active = self._all_active(named, op)
-        rule = jvp_rule(named, active)
+        is_custom = op.kind == "custom_vjp_call"
+        rule = (custom_vjp_rule if is_custom else jvp_rule)(named, active)
         dots = [self.tangent(op.operands[i], op) for i in active]
         given = [a for a in named.operands if isinstance(a, Value)]
         outputs = self._apply(rule.program, [*given, *dots], op)

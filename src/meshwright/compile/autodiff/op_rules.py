@@ -20,7 +20,6 @@ import numpy as np
 from jax import lax
 
 from meshwright.compile.autodiff.links import fresh
-from meshwright.compile.autodiff.typing import CUSTOM_REVERSE, REVERSE_ONLY
 from meshwright.errors import AutodiffError
 from meshwright.jax_private import tracing_config
 from meshwright.program.capture import convert
@@ -52,8 +51,6 @@ class OpRule:
 
 def jvp_rule(op: Op, active: tuple[int, ...]) -> OpRule:
     """The results of an op, then their tangents, from the tangents of operands `active`."""
-    if op.kind == "custom_vjp_call":
-        return _custom_vjp_rule(op, active)
     return _cached(_Question("jvp", op, active, _identity(op)))
 
 
@@ -112,7 +109,7 @@ def _identity(op: Op) -> object:
 
 def _trace_jvp(op: Op, active: tuple[int, ...]) -> OpRule:
     values = [i for i, a in enumerate(op.operands) if isinstance(a, Value)]
-    apply = _function_of(op, values)
+    apply = function_of(op, values)
     chosen = [values.index(i) for i in active]
 
     def rule(given: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
@@ -137,7 +134,7 @@ def _trace_jvp(op: Op, active: tuple[int, ...]) -> OpRule:
 def _trace_transpose(op: Op, linear: tuple[int, ...]) -> OpRule:
     values = [i for i, a in enumerate(op.operands) if isinstance(a, Value)]
     others = [i for i in values if i not in linear]
-    apply = _function_of(op, values)
+    apply = function_of(op, values)
 
     def rule(given: Sequence[Any], cotangents: Sequence[Any]) -> Sequence[Any]:
         def of_linear(*some: Any) -> list[Any]:
@@ -152,71 +149,6 @@ def _trace_transpose(op: Op, linear: tuple[int, ...]) -> OpRule:
     traced = jax.make_jaxpr(rule)(given, [aval_of(r) for r in op.results])
     program = convert(traced, kept={"custom_linear_solve"})
     return _without_zeros(program, len(others), 0, [True] * len(linear))
-
-
-def _custom_vjp_rule(op: Op, active: tuple[int, ...]) -> OpRule:
-    """The results and residuals by the user's forward function, and a `custom_vjp` op.
-
-    That op stands for a linear map of which only the transposition is known: the user's
-    function of cotangents, which is the program in its parameter "reverse".
-    """
-    values = [i for i, a in enumerate(op.operands) if isinstance(a, Value)]
-    apply = _function_of(op, values)
-    chosen = [values.index(i) for i in active]
-    trees: list[Any] = []
-
-    def forward(*given: Any) -> list[Any]:
-        def of_active(*some: Any) -> list[Any]:
-            full = list(given)
-            for position, value in zip(chosen, some, strict=True):
-                full[position] = value
-            return apply(*full)
-
-        results, reverse = jax.vjp(of_active, *(given[i] for i in chosen))
-        leaves, tree = jax.tree.flatten(reverse)
-        trees[:] = [tree]
-        return [*results, *leaves]
-
-    first = convert(jax.make_jaxpr(forward)(*(aval_of(op.operands[i]) for i in values)))
-    saved = first.outputs[len(op.results) :]
-
-    def backward(leaves: Sequence[Any], cotangents: Sequence[Any]) -> Any:
-        zeros = iter(cotangents)
-        full = [
-            next(zeros)
-            if is_differentiable(r.dtype)
-            else np.zeros(r.shape, jax.dtypes.float0)
-            for r in op.results
-        ]
-        return jax.tree.unflatten(trees[0], leaves)(full)
-
-    floats = [r for r in op.results if is_differentiable(r.dtype)]
-    second = convert(
-        jax.make_jaxpr(backward)(
-            [aval_of(a) for a in saved], [aval_of(r) for r in floats]
-        )
-    )
-    tangents = [fresh(op.operands[i]) for i in active]
-    dots = tuple(fresh(r) for r in floats)
-    params = {"saved": len(saved), "reverse": second}
-    derivative = Op(REVERSE_ONLY, (*saved, *tangents), dots, params, (), op.source)
-    program = Program(
-        (*first.inputs, *tangents),
-        (*first.ops, derivative),
-        (*first.outputs[: len(op.results)], *dots),
-        first.constants,
-    )
-    return OpRule(program, tuple(is_differentiable(r.dtype) for r in op.results))
-
-
-def transposed_custom_vjp(op: Op) -> Op:
-    """The op on cotangents whose transposition is a `custom_vjp` op, or the other way."""
-    saved = int(str(op.params["saved"]))
-    kind = CUSTOM_REVERSE if op.kind == REVERSE_ONLY else REVERSE_ONLY
-    cotangents = tuple(map(fresh, op.results))
-    results = tuple(map(fresh, op.operands[saved:]))
-    operands = (*op.operands[:saved], *cotangents)
-    return replace(op, kind=kind, operands=operands, results=results)
 
 
 def _without_zeros(
@@ -248,7 +180,7 @@ def depends_on(program: Program, inputs: Sequence[Value]) -> set[Atom]:
     return reached
 
 
-def _function_of(op: Op, values: Sequence[int]) -> Callable[..., list[Any]]:
+def function_of(op: Op, values: Sequence[int]) -> Callable[..., list[Any]]:
     """The op as a function of its operands at positions `values`, which are no literals."""
     inputs = [fresh(op.operands[i]) for i in values]
     operands = list(op.operands)

@@ -16,13 +16,10 @@ from dataclasses import replace
 from jax.interpreters.ad import add_jaxvals_p
 
 from meshwright.compile.autodiff.check import check_linear
+from meshwright.compile.autodiff.custom_vjp import transposed_custom_vjp
 from meshwright.compile.autodiff.explicit import make_explicit
 from meshwright.compile.autodiff.links import Body, Link, fresh, links_of, region_op
-from meshwright.compile.autodiff.op_rules import (
-    apply_rule,
-    transpose_rule,
-    transposed_custom_vjp,
-)
+from meshwright.compile.autodiff.op_rules import apply_rule, transpose_rule
 from meshwright.compile.autodiff.typing import (
     ADD,
     CUSTOM_REVERSE,

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from jax.interpreters import ad
 
@@ -92,8 +93,8 @@ def linear_sets(op: Op) -> tuple[frozenset[int], ...]:
     if op.kind in (REVERSE_ONLY, CUSTOM_REVERSE):
         return (frozenset(range(int(str(op.params["saved"])), len(op.operands))),)
     if op.kind == "custom_linear_solve":
-        lengths = op.params["const_lengths"]
-        return (frozenset(range(sum(lengths), len(op.operands))),)  # pyright: ignore[reportArgumentType]
+        lengths: Any = op.params["const_lengths"]
+        return (frozenset(range(sum(lengths), len(op.operands))),)
     if op.kind in known_ops():
         return rule_of(op).linear
     return _of_jax(op)

@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from types import ModuleType
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -63,7 +63,8 @@ class SparseKernel:
             *(ctypes.cast(ctypes.pointer(g), ctypes.c_void_p) for g in given)
         )
         self.address(packed)
-        arrays = iter([getattr(found, name) for name, _ in self.results._fields_])  # pyright: ignore[reportArgumentType]
+        fields: Any = self.results._fields_
+        arrays = iter([getattr(found, name) for name, _ in fields])
         return [
             [_array(next(arrays), rank, dtype) for rank, dtype in out.buffers]
             for out in self.outputs
@@ -100,13 +101,15 @@ class _Mlir:
 def _mlir() -> _Mlir:
     """The modules of MLIR's bindings, imported when they are first needed."""
     try:
-        from torch_mlir import execution_engine, ir, passmanager
+        modules = [
+            import_module(f"torch_mlir.{name}")
+            for name in ("ir", "passmanager", "execution_engine")
+        ]
     except ImportError as error:
         raise SparseError(
             "MLIR is not installed: `pip install 'meshwright[sparse]'` installs "
             f"torch-mlir, whose bindings compile sparse code ({error})"
         ) from error
-    modules: list[ModuleType] = [ir, passmanager, execution_engine]
     return _Mlir(*modules)
 
 

@@ -16,34 +16,25 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from meshwright.compile.sparse.emitter import Body, Emitter, Tensor, loop_order
+from meshwright.compile.sparse.emitter import Body, Emitter, Tensor
 from meshwright.compile.sparse.formats import Format
 from meshwright.compile.sparse.scalars import (
     MLIR_DTYPES,
-    SCALAR_KINDS,
     constant,
-    keeps_zeros,
     scalar_op,
+)
+from meshwright.compile.sparse.support import (
+    REDUCTIONS,
+    RESHAPES,
+    SUMS,
+    loops_clash,
+    reads_sparse,
+    require_known,
 )
 from meshwright.errors import SparseError
 from meshwright.program.ir import Atom, Literal, Op, Program, Value
 from meshwright.program.ops import rule_of
 from meshwright.program.rules.rule import Dims
-
-_REDUCTIONS = {
-    "reduce_sum": ("arith.addf", "arith.addi", 0.0),
-    "reduce_max": ("arith.maximumf", "arith.maxsi", -float("inf")),
-    "reduce_min": ("arith.minimumf", "arith.minsi", float("inf")),
-}
-"""By kind the MLIR ops on floats and integers, and the value with which they begin."""
-
-_SUMS = frozenset({"add", "add_any", "sub"})
-
-_RESHAPES = frozenset({"reshape", "squeeze", "expand_dims"})
-
-_KNOWN = SCALAR_KINDS.union(
-    _REDUCTIONS, _RESHAPES, ("dot_general", "broadcast_in_dim", "transpose")
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,24 +61,6 @@ def to_linalg(
     """
     require_known(program)
     return _Writer(program).module(inputs, outputs)
-
-
-def require_known(program: Program) -> None:
-    """Raise `SparseError` for the first op or dtype that linalg code cannot express."""
-    for op in program.ops:
-        place = f"{op.kind} at {op.source or 'an unknown line'}"
-        if op.kind not in _KNOWN:
-            raise SparseError(
-                f"{place} has no sparse form; wanted products, elementwise ops, "
-                "reductions, broadcasts, reshapes and transpositions: "
-                f"{', '.join(sorted(_KNOWN))}"
-            )
-        for value in (*op.operands, *op.results):
-            if value.dtype not in MLIR_DTYPES:
-                raise SparseError(
-                    f"{place} has a value of {value.dtype}; wanted one of "
-                    f"{', '.join(MLIR_DTYPES)}"
-                )
 
 
 class _Writer:
@@ -199,9 +172,9 @@ class _Writer:
             self.pending[op.results[0]] = op
         elif op.kind == "transpose":
             self._transpose(op)
-        elif op.kind in _RESHAPES:
+        elif op.kind in RESHAPES:
             self._reshape(op)
-        elif op.kind in _REDUCTIONS:
+        elif op.kind in REDUCTIONS:
             self._reduction(op)
         elif op.kind == "mul" and self._sampled(op):
             pass
@@ -236,7 +209,8 @@ class _Writer:
     def _product(self, op: Op) -> None:
         rule = rule_of(op)
         tensors = [self._tensor(a) for a in op.operands]
-        tensors = self._compatible(tensors, rule.operands, op)
+        if loops_clash(tensors, rule.operands):
+            tensors[1] = self._dense(tensors[1], op)
         out = self.code.filled(op.results[0], 0.0)
         self.tensors[op.results[0]] = self.code.generic(
             tensors,
@@ -288,7 +262,7 @@ class _Writer:
         return True
 
     def _reduction(self, op: Op) -> None:
-        on_floats, on_integers, start = _REDUCTIONS[op.kind]
+        on_floats, on_integers, start = REDUCTIONS[op.kind]
         rule = rule_of(op)
         tensor = self._tensor(op.operands[0])
         if op.kind != "reduce_sum":
@@ -340,18 +314,7 @@ class _Writer:
 
     def _admitted(self, op: Op, tensors: Sequence[Tensor]) -> list[Tensor]:
         """The operands, of which those are dense that the op cannot read sparse."""
-        sparse = next((t for t in tensors if t.format is not None), None)
-        if sparse is None or sparse.format is None:
-            return list(tensors)
-        first = (sparse.format, sparse.order)
-        is_array = len(sparse.shape) == len(op.results[0].shape)
-        is_sum = op.kind in _SUMS and len(tensors) == 2
-        if is_sum or (op.kind == "mul" and is_array):
-            may = [(t.format, t.order) == first for t in tensors]
-            if is_sum and sparse.format.name == "bsr" and not all(may):
-                may = [False] * len(tensors)  # MLIR has no union of blocks and elements
-        else:
-            may = [len(tensors) == 1 and keeps_zeros(op)] * len(tensors)
+        may = reads_sparse(op, tensors)
         return [
             t if ok else self._dense(t, op) for t, ok in zip(tensors, may, strict=True)
         ]
@@ -360,7 +323,7 @@ class _Writer:
         """An empty tensor for an elementwise result, sparse if gaps of it are zero."""
         (result,) = op.results
         sparse = [t for t in tensors if t.format is not None]
-        is_sum = op.kind in _SUMS
+        is_sum = op.kind in SUMS
         if sparse and (not is_sum or len(sparse) == len(tensors)):
             like = replace(sparse[0], dtype=result.dtype)
         else:
@@ -368,23 +331,6 @@ class _Writer:
         return replace(
             like, name=self.code.emit(f"tensor.empty() : {self.code.type_of(like)}")
         )
-
-    def _compatible(
-        self, tensors: Sequence[Tensor], maps: Sequence[Dims], op: Op
-    ) -> list[Tensor]:
-        """The operands of a product; a second sparse one is dense if loops would clash.
-
-        Loops over a sparse tensor have the order of its levels. Blocks need loops of their
-        own.
-        """
-        left, right = tensors
-        if left.format is None or right.format is None:
-            return [left, right]
-        orders = [loop_order(t, dims) for t, dims in zip(tensors, maps, strict=True)]
-        clash = set(orders[0]) == set(orders[1]) and orders[0] != orders[1]
-        if clash or "bsr" in (left.format.name, right.format.name):
-            return [left, self._dense(right, op)]
-        return [left, right]
 
 
 def _plain(value: Atom) -> tuple[int, ...]:

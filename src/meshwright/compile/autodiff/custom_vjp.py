@@ -1,0 +1,90 @@
+"""Functions with `jax.custom_vjp`: their own forward function, and one of cotangents.
+
+What lies between both is a linear map of which only the transposition is known. It is an
+op, which is transposed by taking the user's function of cotangents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import jax
+import numpy as np
+
+from meshwright.compile.autodiff.links import fresh
+from meshwright.compile.autodiff.op_rules import (
+    OpRule,
+    aval_of,
+    function_of,
+    is_differentiable,
+)
+from meshwright.compile.autodiff.typing import CUSTOM_REVERSE, REVERSE_ONLY
+from meshwright.program.capture import convert
+from meshwright.program.ir import Op, Program, Value
+
+
+def custom_vjp_rule(op: Op, active: tuple[int, ...]) -> OpRule:
+    """The results and residuals by the user's forward function, and a `custom_vjp` op.
+
+    That op stands for a linear map of which only the transposition is known: the user's
+    function of cotangents, which is the program in its parameter "reverse".
+    """
+    values = [i for i, a in enumerate(op.operands) if isinstance(a, Value)]
+    apply = function_of(op, values)
+    chosen = [values.index(i) for i in active]
+    trees: list[Any] = []
+
+    def forward(*given: Any) -> list[Any]:
+        def of_active(*some: Any) -> list[Any]:
+            full = list(given)
+            for position, value in zip(chosen, some, strict=True):
+                full[position] = value
+            return apply(*full)
+
+        results, reverse = jax.vjp(of_active, *(given[i] for i in chosen))
+        leaves, tree = jax.tree.flatten(reverse)
+        trees[:] = [tree]
+        return [*results, *leaves]
+
+    first = convert(jax.make_jaxpr(forward)(*(aval_of(op.operands[i]) for i in values)))
+    saved = first.outputs[len(op.results) :]
+
+    def backward(leaves: Sequence[Any], cotangents: Sequence[Any]) -> Any:
+        zeros = iter(cotangents)
+        full = [
+            next(zeros)
+            if is_differentiable(r.dtype)
+            else np.zeros(r.shape, jax.dtypes.float0)
+            for r in op.results
+        ]
+        return jax.tree.unflatten(trees[0], leaves)(full)
+
+    floats = [r for r in op.results if is_differentiable(r.dtype)]
+    second = convert(
+        jax.make_jaxpr(backward)(
+            [aval_of(a) for a in saved], [aval_of(r) for r in floats]
+        )
+    )
+    tangents = [fresh(op.operands[i]) for i in active]
+    dots = tuple(fresh(r) for r in floats)
+    params = {"saved": len(saved), "reverse": second}
+    derivative = Op(REVERSE_ONLY, (*saved, *tangents), dots, params, (), op.source)
+    program = Program(
+        (*first.inputs, *tangents),
+        (*first.ops, derivative),
+        (*first.outputs[: len(op.results)], *dots),
+        first.constants,
+    )
+    return OpRule(program, tuple(is_differentiable(r.dtype) for r in op.results))
+
+
+def transposed_custom_vjp(op: Op) -> Op:
+    """The op on cotangents whose transposition is a `custom_vjp` op, or the other way."""
+    saved = int(str(op.params["saved"]))
+    kind = CUSTOM_REVERSE if op.kind == REVERSE_ONLY else REVERSE_ONLY
+    cotangents = tuple(map(fresh, op.results))
+    results = tuple(map(fresh, op.operands[saved:]))
+    operands = (*op.operands[:saved], *cotangents)
+    return replace(op, kind=kind, operands=operands, results=results)
