@@ -176,7 +176,7 @@ class _SiteReader:
         return isinstance(atom, Value)
 
     def _incoming_bytes(self) -> dict[int, float]:
-        """Bytes that an op and later ops read of earlier ones, by the first block of the op."""
+        """Bytes that an op and later ops read of earlier ones, by the op's first block."""
         last: dict[Atom, int] = {}
         for op, start in self._forward():
             last.update(dict.fromkeys(op.operands, start))
