@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from meshwright.app.batch_sizes import ResizableStep
-from meshwright.app.tactic_text import parse_tactics
 from meshwright.planner.driver.request import SearchRequest
 from meshwright.planner.pipeline.pipeline_plan import PipelinePlan
 from meshwright.planner.pipeline.planning import PipelinePlanner, PipelineTask
@@ -29,8 +28,3 @@ def find_pipeline(
         on_progress=request.on_progress,
     )
     return PipelinePlanner(task).best()
-
-
-def read_pipeline(text: str) -> PipelinePlan:
-    """The pipeline plan that `PipelinePlan.to_json` has written."""
-    return PipelinePlan.from_json(text, parse_tactics)

@@ -17,7 +17,12 @@ from meshwright.errors import (
     StageError,
 )
 from meshwright.partitioner.stages import StagePoint
-from meshwright.predict.schedules import SCHEDULES, Schedule
+from meshwright.planner.pipeline.pipeline_plan import (
+    CutPoint,
+    PipelinePlan,
+    PipelineStage,
+)
+from meshwright.predict.schedules import SCHEDULES, Schedule, StageBytes, StageTimes
 from meshwright.program.capture import capture
 from meshwright.run.pipeline import stage as stage_module
 from tests.app.pipeline.models import (
@@ -271,3 +276,23 @@ def test_a_stage_that_raises_says_its_name_and_line():
         StageError, match=r"stage '[01]' failed in the update.*too large"
     ):
         step(PARAMS, BATCH)
+
+
+def test_what_autoplan_has_found_is_pipelined():
+    found = PipelinePlan(
+        "train_step", "cpu", 4, 1e9, 0,
+        tuple(
+            PipelineStage(
+                start, (number, number + 1), 2 * number, mw.Mesh({"data": 2}), "data",
+                (mw.data_parallel("data"),), StageTimes(1, 1, 1), 0, StageBytes(1, 1), 0,
+            )
+            for number, start in enumerate([CutPoint(0), CutPoint(8)])
+        ),
+        "1f1b", SCHEDULES["1f1b"](2, 4),
+    )  # fmt: skip
+    step = mw.pipeline(unmarked_step, found)
+    plan = step.plan(PARAMS, BATCH)
+    assert [stage.mesh for stage in plan.stages] == ["data=2", "data=2"]
+    assert plan.schedule == found.schedule
+    with pytest.raises(PlanError, match="give the plan alone"):
+        mw.pipeline(unmarked_step, found, DATA)

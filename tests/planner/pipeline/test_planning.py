@@ -5,11 +5,12 @@ import jax.numpy as jnp
 import pytest
 
 from meshwright.app.batch_sizes import ResizableStep
-from meshwright.app.pipeline_planning import find_pipeline, read_pipeline
+from meshwright.app.pipeline_planning import find_pipeline
 from meshwright.app.report.schedule_picture import schedule_page, schedule_text
+from meshwright.app.saved_pipelines import read_pipeline
 from meshwright.errors import PlanError
 from meshwright.planner.driver.request import SearchRequest
-from meshwright.planner.pipeline.step_blocks import Phase, StepBlocks
+from meshwright.planner.pipeline.step_blocks import StepBlocks, StepPhase
 
 LAYERS, WIDTH, BATCH = 6, 64, 32
 
@@ -66,8 +67,8 @@ def test_the_backward_pass_of_a_product_is_at_its_block(fn, params):
         own = {s.phase for s in products if s.first <= block < s.first + s.count}
         # Nobody needs the gradient of the data.
         is_first = block == blocks[0] and fn is unrolled_step
-        assert Phase.WEIGHT_GRADIENT in own
-        assert (Phase.INPUT_GRADIENT in own) is not is_first
+        assert StepPhase.WEIGHT_GRADIENT in own
+        assert (StepPhase.INPUT_GRADIENT in own) is not is_first
 
 
 def test_iterations_of_a_loop_over_layers_are_blocks():

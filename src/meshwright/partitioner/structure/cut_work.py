@@ -15,7 +15,7 @@ from meshwright.program.ops import Trait, has_trait, work_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Task:
+class CountedOp:
     """An op, and its FLOPs in a step over all iterations of loops."""
 
     node: Node
@@ -23,7 +23,7 @@ class Task:
 
 
 @lru_cache(maxsize=1)  # several tactics of one partitioning ask
-def tasks_of(graph: Graph) -> tuple[Task, ...]:
+def tasks_of(graph: Graph) -> tuple[CountedOp, ...]:
     """The products of a program, or all of its ops if it has no product."""
     counted = [
         (op, times * work_of(op).flops) for op, times in op_executions(graph.program)
@@ -31,7 +31,7 @@ def tasks_of(graph: Graph) -> tuple[Task, ...]:
     products = [pair for pair in counted if has_trait(pair[0].kind, Trait.CONTRACTION)]
     nodes = graph.op_node
     return tuple(
-        Task(nodes[op], flops) for op, flops in products or counted if op in nodes
+        CountedOp(nodes[op], flops) for op, flops in products or counted if op in nodes
     )
 
 

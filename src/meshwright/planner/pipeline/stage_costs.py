@@ -15,7 +15,7 @@ import numpy as np
 from meshwright.errors import PlanError
 from meshwright.machine import Machine
 from meshwright.planner.pipeline.slicing import SlicedStage, StageTable
-from meshwright.planner.pipeline.step_blocks import Phase
+from meshwright.planner.pipeline.step_blocks import StepPhase
 from meshwright.planner.pipeline.strategy_prices import (
     BlockPrices,
     IntraStrategy,
@@ -101,7 +101,7 @@ def layer_costs(
     fixed = at(lambda p: p.state + p.gradients + (p.cut_state + p.cut_gradients) / data)
     return LayerCosts(
         np.stack([sums(each) for each in seconds]),
-        sums(once_s + _phase_s(priced, batch, Phase.UPDATE)),
+        sums(once_s + _phase_s(priced, batch, StepPhase.UPDATE)),
         sums(fixed),
         sums(at(lambda p: p.saved)),
         sums(at(lambda p: p.stacked)),
@@ -109,25 +109,29 @@ def layer_costs(
     )
 
 
-MICROBATCH_PHASES = (Phase.FORWARD, Phase.INPUT_GRADIENT, Phase.WEIGHT_GRADIENT)
+MICROBATCH_PHASES = (
+    StepPhase.FORWARD,
+    StepPhase.INPUT_GRADIENT,
+    StepPhase.WEIGHT_GRADIENT,
+)
 """The phases that run for each microbatch."""
 
 
-def _phase_s(priced: PricedStrategy, batch: float, phase: Phase) -> Floats:
+def _phase_s(priced: PricedStrategy, batch: float, phase: StepPhase) -> Floats:
     """Seconds of each block in a phase, [N]."""
     return priced.at(batch, lambda prices: prices.seconds[phase])
 
 
 def _data_seconds(
     priced: PricedStrategy, data: int, batch: float, machine: Machine
-) -> tuple[dict[Phase, Floats], Floats]:
+) -> tuple[dict[StepPhase, Floats], Floats]:
     """Exposed seconds of collectives along the data axis: per microbatch, and once a step.
 
     Those of a microbatch are hidden behind the computation of their own block and phase;
     the last sums of gradients have nothing to hide behind.
     """
     num_blocks = len(priced.prices[0].state)
-    each = {phase: np.zeros(num_blocks) for phase in Phase}
+    each = {phase: np.zeros(num_blocks) for phase in StepPhase}
     once = np.zeros(num_blocks)
     if data == 1:
         return each, once
@@ -139,7 +143,7 @@ def _data_seconds(
         )
         rows = once if collective.per_step else each[site.phase]
         rows[site.first : site.first + site.count] += seconds
-    once = once + each.pop(Phase.UPDATE)
+    once = once + each.pop(StepPhase.UPDATE)
     exposed = {
         phase: np.maximum(0.0, seconds - _phase_s(priced, batch, phase))
         for phase, seconds in each.items()

@@ -29,7 +29,7 @@ _LEAST_SHARE = 0.2
 computed from it, it has a third."""
 
 
-class Phase(Enum):
+class StepPhase(Enum):
     """The part of a step to which an op belongs."""
 
     FORWARD = "forward"
@@ -39,13 +39,13 @@ class Phase(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class OpSite:
     """The blocks and the phase of an op.
 
     first, count: the blocks `first` to `first + count - 1` have equal shares of it.
     """
 
-    phase: Phase
+    phase: StepPhase
     first: int
     count: int
 
@@ -75,7 +75,7 @@ class StepBlocks:
 
     program: Program
     blocks: tuple[Block, ...]
-    sites: Mapping[Op, Site]
+    sites: Mapping[Op, OpSite]
     forward_end: int
 
     @classmethod
@@ -87,7 +87,7 @@ class StepBlocks:
         end = forward_end(captured)
         reader = _SiteReader(captured, end)
         sites = reader.sites()
-        if not any(s.phase is Phase.WEIGHT_GRADIENT for s in sites.values()):
+        if not any(s.phase is StepPhase.WEIGHT_GRADIENT for s in sites.values()):
             raise PlanError(
                 "a pipeline is planned for a train step, and this step has no backward "
                 "pass; give a function that returns updated weights"
@@ -176,7 +176,7 @@ class _SiteReader:
         return isinstance(atom, Value)
 
     def _incoming_bytes(self) -> dict[int, float]:
-        """By the first block of an op, bytes that it and later ops read of earlier ones."""
+        """Bytes that an op and later ops read of earlier ones, by the op's first block."""
         last: dict[Atom, int] = {}
         for op, start in self._forward():
             last.update(dict.fromkeys(op.operands, start))
@@ -194,25 +194,27 @@ class _SiteReader:
 
     # -- sites ------------------------------------------------------------------------
 
-    def sites(self) -> dict[Op, Site]:
+    def sites(self) -> dict[Op, OpSite]:
         """The site of each op of the program and of its nested programs."""
         known: dict[Value, list[int]] = {}
-        found: dict[Op, Site] = {}
+        found: dict[Op, OpSite] = {}
         for op, start in self._forward():
             for value in (v for v in op.operands if isinstance(v, Value)):
                 known.setdefault(value, []).append(start)
             for result in op.results:
                 known[result] = [start]
-            found[op] = Site(Phase.FORWARD, start, self.counts[start])
+            found[op] = OpSite(StepPhase.FORWARD, start, self.counts[start])
         # A mask or the like may be made early and be read everywhere.
         known = {v: blocks for v, blocks in known.items() if self._tells_block(v)}
         firsts = self._backward_firsts(known)
         split = self._input_gradients(firsts)
         for op, first in firsts.items():
-            phase = Phase.UPDATE if self._is_update(op) else Phase.WEIGHT_GRADIENT
+            phase = (
+                StepPhase.UPDATE if self._is_update(op) else StepPhase.WEIGHT_GRADIENT
+            )
             if op in split:
-                phase = Phase.INPUT_GRADIENT
-            found[op] = Site(phase, first, self.counts[first])
+                phase = StepPhase.INPUT_GRADIENT
+            found[op] = OpSite(phase, first, self.counts[first])
         for op, site in [*found.items()]:
             found |= self._nested_sites(op, site, split)
         return found
@@ -282,19 +284,23 @@ class _SiteReader:
         return found
 
     def _nested_sites(
-        self, op: Op, site: Site, split: set[Op]
-    ) -> Iterator[tuple[Op, Site]]:
+        self, op: Op, site: OpSite, split: set[Op]
+    ) -> Iterator[tuple[Op, OpSite]]:
         """Ops of nested programs; in a loop over layers of the backward pass, by phase."""
         is_loop = site.count > 1 and site.phase in (
-            Phase.INPUT_GRADIENT, Phase.WEIGHT_GRADIENT
+            StepPhase.INPUT_GRADIENT, StepPhase.WEIGHT_GRADIENT
         )  # fmt: skip
         for body in op.bodies:
             for inner in body.walk():
                 phase = site.phase
                 if is_loop:
                     is_needed = inner in split
-                    phase = Phase.INPUT_GRADIENT if is_needed else Phase.WEIGHT_GRADIENT
-                yield inner, Site(phase, site.first, site.count)
+                    phase = (
+                        StepPhase.INPUT_GRADIENT
+                        if is_needed
+                        else StepPhase.WEIGHT_GRADIENT
+                    )
+                yield inner, OpSite(phase, site.first, site.count)
 
 
 def _carried_bytes(op: Op) -> float:

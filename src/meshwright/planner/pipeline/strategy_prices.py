@@ -29,7 +29,7 @@ from meshwright.partitioner.decide import Decided, decide
 from meshwright.partitioner.lower import Gather
 from meshwright.partitioner.propagate import Graph, user_axes
 from meshwright.partitioner.tactics import Tactic
-from meshwright.planner.pipeline.step_blocks import Phase, Site, StepBlocks
+from meshwright.planner.pipeline.step_blocks import OpSite, StepBlocks, StepPhase
 from meshwright.planner.prices.value_roles import Role, roles_of
 from meshwright.predict.compilers.hlo.fusion import Fusion, FusionKind
 from meshwright.predict.estimate import Estimate, estimate
@@ -48,7 +48,7 @@ DATA, MODEL = "data", "model"
 """Axes of a stage's mesh: replicas of the stage, and devices that share its layers."""
 
 _LATE = (Role.GRADIENT, Role.UPDATE)
-_BACKWARD = (Phase.INPUT_GRADIENT, Phase.WEIGHT_GRADIENT)
+_BACKWARD = (StepPhase.INPUT_GRADIENT, StepPhase.WEIGHT_GRADIENT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class DataCollective:
     axes: tuple[str, ...]
     num_bytes: float
     runs: float
-    site: Site
+    site: OpSite
     per_step: bool
 
 
@@ -107,7 +107,7 @@ class BlockPrices:
         block's part of them while an op runs on arrays of all layers of a loop.
     """
 
-    seconds: dict[Phase, Floats]
+    seconds: dict[StepPhase, Floats]
     state: Floats
     cut_state: Floats
     gradients: Floats
@@ -121,7 +121,7 @@ class BlockPrices:
     def zeros(cls, num_blocks: int) -> BlockPrices:
         """Prices of blocks that cost nothing."""
         none = [np.zeros(num_blocks) for _ in range(7)]
-        return cls({phase: np.zeros(num_blocks) for phase in Phase}, *none)
+        return cls({phase: np.zeros(num_blocks) for phase in StepPhase}, *none)
 
 
 def submachine(machine: Machine, num_devices: int) -> Machine:
@@ -175,7 +175,7 @@ class _PriceReader:
         self.prices = BlockPrices.zeros(len(step.blocks))
         self.size = found.layouts.size
         self.roles = roles_of(found.program)
-        self.last = Site(Phase.FORWARD, 0, 1)
+        self.last = OpSite(StepPhase.FORWARD, 0, 1)
         self.exposed = {
             id(fusion.root): exposed
             for fusion, exposed, _ in collective_overlaps(found.timeline)
@@ -193,7 +193,7 @@ class _PriceReader:
         self._read_values()
         return self.prices
 
-    def _site(self, fusion: Fusion) -> Site:
+    def _site(self, fusion: Fusion) -> OpSite:
         """The site of a fusion; an op that a compiler added follows the one before it."""
         op = fusion.root
         op = self.found.origins.get(op, op)
@@ -202,7 +202,7 @@ class _PriceReader:
         return self.last
 
     @staticmethod
-    def _add(array: Floats, site: Site, amount: float) -> None:
+    def _add(array: Floats, site: OpSite, amount: float) -> None:
         array[site.first : site.first + site.count] += amount / site.count
 
     def _read_collective(self, span: Span, times: int) -> None:
@@ -225,7 +225,7 @@ class _PriceReader:
                 span.num_bytes if is_inner else span.num_bytes / site.count,
                 times / site.count if is_inner else 1.0,
                 site,
-                per_step or site.phase is Phase.UPDATE,
+                per_step or site.phase is StepPhase.UPDATE,
             )
         )
 
@@ -235,7 +235,7 @@ class _PriceReader:
         """Bytes of state, at the block that first reads it."""
         lowered = self.decided.lowered
         program = self.step.program
-        first: dict[Value, Site] = {}
+        first: dict[Value, OpSite] = {}
         for op in program.ops:
             for value in op.operands:
                 if isinstance(value, Value):
@@ -257,7 +257,7 @@ class _PriceReader:
         update = {
             value
             for op in self.step.program.ops
-            if sites[op].phase is Phase.UPDATE
+            if sites[op].phase is StepPhase.UPDATE
             for value in op.operands
         }
         for op in self.step.program.ops:
@@ -283,9 +283,9 @@ class _PriceReader:
         for value, start in lives.definitions.items():
             site, end = sites[start], lives.end(value)
             size, phase = self.size(value), sites[end].phase
-            if site.phase is Phase.FORWARD and phase in _BACKWARD:
+            if site.phase is StepPhase.FORWARD and phase in _BACKWARD:
                 self._add(self.prices.saved, site, size)
-            elif site.phase not in _BACKWARD or phase is not Phase.UPDATE:
+            elif site.phase not in _BACKWARD or phase is not StepPhase.UPDATE:
                 continue
             resident[start : end + 1] += size
         working = np.maximum(0.0, np.array(curve[1:], float) - resident)
