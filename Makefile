@@ -29,8 +29,7 @@ COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --quiet \
 	--no-emit-index-url --no-emit-find-links
 ALL := --extra dev --extra zoo
 
-.PHONY: help demo demo-train demo-cluster demo-deploy test test-slow test-oldest test-iree test-deploy \
-	test-sparse test-cluster test-wheel check docs lock clean
+.PHONY: help demo demo-train demo-cluster demo-deploy test test-slow test-oldest test-iree test-deploy test-sparse test-cluster test-wheel check docs lock clean
 
 help:
 	@echo "make demo         plan, partition, train and compare a small GPT"

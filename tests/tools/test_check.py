@@ -65,6 +65,7 @@ SINGLE_FILES = (
     "partitioner/decide",
     "predict/energy",
     "predict/estimate",
+    "predict/exact_offsets",
     "predict/figures",
     "predict/levels_that_gain",
     "predict/reductions",

@@ -18,6 +18,7 @@ WITHOUT_A_RULE = {
     },
     Trait.DRAWS_FROM_STATE: {"rng_uniform"},
     Trait.EXPENSIVE: {"random_bits_window"},
+    Trait.STANDALONE: {"columns"},
 }  # fmt: skip
 
 
