@@ -22,6 +22,7 @@ LOCKS = (
     "requirements-oldest.lock",
     "requirements-docs.lock",
     "requirements-iree.lock",
+    "requirements-sparse.lock",
     "requirements-cluster.lock",
 )
 
@@ -114,6 +115,7 @@ PARTS = (
     "test-wheel",
     ".venv-oldest/.installed",
     "test-iree",
+    "test-sparse",
     "test-cluster",
 )
 """What `.ci/run` makes, beside the checks that it runs itself."""
