@@ -23,6 +23,7 @@ LOCKS = (
     "requirements-docs.lock",
     "requirements-iree.lock",
     "requirements-deploy.lock",
+    "requirements-sparse.lock",
     "requirements-cluster.lock",
 )
 

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import pytest
 
+from meshwright.program.capture import capture
 from tests.compile.autodiff.compare import assert_close, both, direction
 from zoo.catalogue import WORKLOADS
 
@@ -54,7 +55,8 @@ def test_each_loss_of_the_zoo_has_the_derivatives_of_jax(workload, monkeypatch):
     monkeypatch.setattr(jax, "grad", recorder.grad)
     jax.block_until_ready(jax.jit(step)(*args))
     jax.effects_barrier()
-    assert recorder.found
+    if not recorder.found:
+        assert not capture(step, args).ties, "the step returns what it was to train"
     for pairs in recorder.found:
         assert set(pairs) == {"result", "jvp", "vjp"}
         for which, (ours, theirs) in pairs.items():
