@@ -162,7 +162,7 @@ def summary(rows: dict[str, Any]) -> Iterator[str]:
             r for n, r in rows.items() if n.endswith(" " + module) and names[-1] in r
             and "annealing 500 from cut" in r
         ]  # fmt: skip
-        means = [_geometric_mean([r[name] for r in chosen]) for name in names]
+        means = [_geometric_mean([r[n] for r in chosen if n in r]) for n in names]
         cells = " | ".join(f"{mean:.4f}" for mean in means)
         yield f"| {module[4:]} | {len(chosen)} | {cells} |"
     known = [r for r in rows.values() if r.get("exact is optimal")]
