@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -39,7 +39,7 @@ def is_deployed(folder: Path) -> bool:
 
 
 @contextmanager
-def staged(out: Path) -> Iterator[Path]:
+def staged(out: Path) -> Generator[Path]:
     """A temporary folder that becomes `out` at the end of the block.
 
     If the block raises, nothing is left, and an older `out` stays as it was.
