@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
+from os import PathLike
 from pathlib import Path
 
 from meshwright.errors import DeployError
@@ -14,7 +15,7 @@ ABOUT_FILE = "model.json"
 """Names, shapes and dtypes of inputs and outputs; only deployed models have this file."""
 
 
-def checked_folder(out: str | Path) -> Path:
+def checked_folder(out: str | PathLike[str]) -> Path:
     """The path of a folder to write; `DeployError` if something else is there.
 
     A folder that a deployment wrote before, or an empty one, is replaced.
