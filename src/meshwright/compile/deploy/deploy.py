@@ -8,6 +8,7 @@ import shutil
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ def deploy_model(
         text = readme_text(record, target, model)
         (folder / "README.md").write_text(text, encoding="utf-8")
         files = files_of(folder)
-    return Deployment(**{**_fields(record), "files": files})
+    return replace(record, files=files)
 
 
 def load_deployed(folder: Path) -> Any:
@@ -184,7 +185,3 @@ def _record(
         options.quantize,
         note,
     )
-
-
-def _fields(record: Deployment) -> dict[str, Any]:
-    return {name: getattr(record, name) for name in record.__slots__}

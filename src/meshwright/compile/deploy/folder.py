@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
+from os import PathLike
 from pathlib import Path
 
 from meshwright.errors import DeployError
@@ -14,7 +15,7 @@ ABOUT_FILE = "model.json"
 """Names, shapes and dtypes of inputs and outputs; only deployed models have this file."""
 
 
-def checked_folder(out: str | Path) -> Path:
+def checked_folder(out: str | PathLike[str]) -> Path:
     """The path of a folder to write; `DeployError` if something else is there.
 
     A folder that a deployment wrote before, or an empty one, is replaced.
@@ -39,7 +40,7 @@ def is_deployed(folder: Path) -> bool:
 
 
 @contextmanager
-def staged(out: Path) -> Iterator[Path]:
+def staged(out: Path) -> Generator[Path]:
     """A temporary folder that becomes `out` at the end of the block.
 
     If the block raises, nothing is left, and an older `out` stays as it was.

@@ -83,7 +83,8 @@ def square(call: OpCall) -> str:
 
 @converts("one_minus_square")
 def one_minus_square(call: OpCall) -> str:
-    return call.node("Sub", _one(call, 1), square(call))
+    (x,) = call.names
+    return call.node("Sub", _one(call, 1), call.node("Mul", x, x))
 
 
 @converts("log2")

@@ -1,4 +1,4 @@
-"""What all targets read: the model, the options, and how they refuse or quantize.
+"""The model that all targets read, its options, refusals and quantization.
 
 In: a function or a plan. Out: a `SourceModel`. Begin reading at `model.py`.
 """
