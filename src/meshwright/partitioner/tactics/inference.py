@@ -54,8 +54,7 @@ class InferenceLayout:
     """Cut the weights, tokens and attention of a decoder as a layout says.
 
     before: x[B, E] @ up[E, F], gelu, @ down[F, E], all whole
-    after weight-stationary 2D: up and down cut on E along axes[0] and on F along the
-    rest; a sum along axes[0] between the products, and one along the rest after them
+    after weight-stationary 2D: weights cut on E along axes[0], on F along the rest
     """
 
     layout: Layout
@@ -84,10 +83,11 @@ class InferenceLayout:
             data_parallel(axis).apply(work)
         # What is gathered first is cut last.
         for axis in outer:
-            hidden = [] if _TOKEN_AXES[self.layout] else decoder.hidden
-            work.cut([*decoder.wide, *by_batch, *hidden], axis, str(self))
+            work.cut([*decoder.wide, *by_batch], axis, str(self))
         for axis in reversed(inner):
             work.cut([*decoder.inner, *by_batch], axis, str(self))
+        for axis in () if _TOKEN_AXES[self.layout] else outer:
+            work.cut(decoder.hidden, axis, str(self))
 
     def __str__(self) -> str:
         options = "" if self.attention == "heads" else f", attention={self.attention!r}"
