@@ -99,6 +99,21 @@ def multiplies_data(node: Node, structure: Structure) -> bool:
     return all(structure.depends[value] & ~params for value, _ in node.ins[:2])
 
 
+def follows_attention(work: Workspace, structure: Structure, value: int) -> bool:
+    """Whether the nearest products before a value multiply data with data."""
+    todo, seen = [value], {value}
+    while todo:
+        node = work.graph.nodes[work.graph.producer[todo.pop()]]
+        if node.op is not None and has_trait(node.op.kind, Trait.CONTRACTION):
+            if multiplies_data(node, structure):
+                return True
+            continue
+        new = {v for v, _ in node.ins} - seen
+        seen |= new
+        todo += sorted(new)
+    return False
+
+
 def find_products(work: Workspace, structure: Structure) -> list[Product]:
     """For every parameter the first product of it with an operand that is not a parameter.
 

@@ -14,6 +14,7 @@ from meshwright.errors import TacticError
 from meshwright.partitioner.structure.products import (
     Seed,
     find_products,
+    follows_attention,
     multiplies_data,
 )
 from meshwright.partitioner.structure.structure import find_structure
@@ -47,17 +48,13 @@ _MOST_MOVED = 2.0
 """Bytes of the sum that a pair leaves, relative to the result of its first product. The
 heads of PaLM 540B have 0.89 times as many elements as its model dim."""
 
-ATTENTION = ("heads", "batch")
-"""Dims by which attention and its cache can be cut."""
-
 
 @dataclass(frozen=True, slots=True, repr=False)
 class InferenceLayout:
     """Cut the weights, tokens and attention of a decoder as a layout says.
 
     before: x[B, E] @ up[E, F], gelu, @ down[F, E], all whole
-    after weight-stationary 2D: up and down cut on E along axes[0] and on F along the
-    rest; a sum along axes[0] between the products, and one along the rest after them
+    after weight-stationary 2D: weights cut on E along axes[0], on F along the rest
     """
 
     layout: Layout
@@ -77,9 +74,10 @@ class InferenceLayout:
         is_flat = self.layout is Layout.WEIGHT_STATIONARY_1D
         outer = () if is_flat else self.along[:1]
         inner = self.along if is_flat else self.along[1:]
-        decoder = _find_decoder(work, (*inner, *self.along)[0], str(self))
+        by_heads = self.attention == "heads"
+        decoder = _find_decoder(work, (*inner, *self.along)[0], str(self), by_heads)
         by_batch: list[Seed] = []
-        if self.attention == "batch":
+        if not by_heads:
             by_batch = _batch_seeds(work, self.along[0])
         for axis in self.along[: _TOKEN_AXES[self.layout]]:
             data_parallel(axis).apply(work)
@@ -88,6 +86,8 @@ class InferenceLayout:
             work.cut([*decoder.wide, *by_batch], axis, str(self))
         for axis in reversed(inner):
             work.cut([*decoder.inner, *by_batch], axis, str(self))
+        for axis in () if _TOKEN_AXES[self.layout] else outer:
+            work.cut(decoder.hidden, axis, str(self))
 
     def __str__(self) -> str:
         options = "" if self.attention == "heads" else f", attention={self.attention!r}"
@@ -116,10 +116,8 @@ def inference(
     known = [each.value for each in Layout]
     if layout not in known:
         raise TacticError(f"no layout {layout!r}; there are {', '.join(known)}")
-    if attention not in ATTENTION:
-        raise TacticError(
-            f"attention is {attention!r}; wanted {' or '.join(map(repr, ATTENTION))}"
-        )
+    if attention not in ("heads", "batch"):
+        raise TacticError(f"attention is {attention!r}; wanted 'heads' or 'batch'")
     along = (axes,) if isinstance(axes, str) else tuple(axes)
     chosen = Layout(layout)
     least = max(_TOKEN_AXES[chosen], 1 if chosen is Layout.WEIGHT_STATIONARY_1D else 2)
@@ -137,15 +135,21 @@ def inference(
 class _Decoder:
     """The dims of a decoder's weights, as seeds of cuts.
 
-    wide: those of d_model. inner: those of d_ff and heads.
+    wide: those of d_model. inner: those of d_ff and heads. hidden: d_ff and heads of the
+    activations that rows are multiplied with, so that sums before them are scattered.
     """
 
     wide: list[Seed]
     inner: list[Seed]
+    hidden: list[Seed]
 
 
-def _find_decoder(work: Workspace, axis: str, tactic: str) -> _Decoder:
-    """The dims that Megatron would cut, and the other dims of all weights."""
+def _find_decoder(work: Workspace, axis: str, tactic: str, by_heads: bool) -> _Decoder:
+    """The dims that Megatron would cut, and the other dims of all weights.
+
+    by_heads: whether the results of attention are cut by heads, too.
+    """
+    structure = find_structure(work)
     mark = work.mark()
     cut_pairs(work, axis, tactic, _MOST_MOVED)
     cut: dict[str, int] = {}
@@ -156,15 +160,23 @@ def _find_decoder(work: Workspace, axis: str, tactic: str) -> _Decoder:
             if factors & {*own}:
                 cut[path] = dim
     work.rollback(mark)
-    wide: list[Seed] = []
-    inner: list[Seed] = []
-    for product in find_products(work, find_structure(work)):
+    found = _Decoder([], [], [])
+    for product in find_products(work, structure):
         leaves = {f: product.leaf(work, f) for f in (*product.summed, *product.free)}
         own = [f for f, s in leaves.items() if s is not None and cut.get(s[0]) == s[2]]
         is_row = any(f in product.summed for f in own)
-        inner += product.seeds(work, own)
-        wide += product.seeds(work, product.free if is_row else product.summed)
-    return _Decoder(wide, inner)
+        found.inner.extend(product.seeds(work, own))
+        rest = product.free if is_row else product.summed
+        found.wide.extend(product.seeds(work, rest))
+        value, dims = product.activation
+        if is_row and (by_heads or not follows_attention(work, structure, value)):
+            node = work.graph.nodes[work.graph.producer[value]]
+            found.hidden.extend(
+                (str(node.source), node, dim)
+                for dim, factors in enumerate(dims)
+                if {*own} & {*factors}
+            )
+    return found
 
 
 def _batch_seeds(work: Workspace, axis: str) -> list[Seed]:
