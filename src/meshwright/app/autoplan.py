@@ -71,7 +71,7 @@ def autoplan(
 ) -> Plan: ...
 
 
-def autoplan(  # noqa: PLR0913  the options of a search
+def autoplan(  # noqa: PLR0913  # pyright: ignore[reportInconsistentOverload]
     fn: Callable[..., Any],
     args: Sequence[Any],
     *,

@@ -19,7 +19,7 @@ from meshwright.partitioner.propagate import Graph
 from meshwright.planner.candidates.proposal import OnProgress
 from meshwright.planner.driver.task import ignore_progress
 from meshwright.planner.pipeline.clustering import cluster
-from meshwright.planner.pipeline.intra_strategies import intra_strategies
+from meshwright.planner.pipeline.intra_strategies import intra_strategies, largest_model
 from meshwright.planner.pipeline.pipeline_plan import (
     CutPoint,
     PipelinePlan,
@@ -234,11 +234,12 @@ class PipelinePlanner:
     def hops(self, microbatch: int) -> Floats:
         """Seconds to send a microbatch into each layer and its gradient back.
 
-        The submesh is not known yet: one sender and the slowest links are assumed.
+        The submesh is not known yet: one sender, and the slowest links in use, are assumed.
         """
-        senders = min(self.sizes)
+        machine, senders = self.task.machine, min(self.sizes)
+        is_near = machine.num_devices <= largest_model(machine)
         each = self.incoming(microbatch)
-        return np.array([2 * self._hop_s(size, senders, False) for size in each])
+        return np.array([2 * self._hop_s(size, senders, is_near) for size in each])
 
     def limited(self, task: PipelineTask, sizes: tuple[int, ...]) -> PipelinePlanner:
         """This planner with other options and sizes of submeshes, and the same prices."""

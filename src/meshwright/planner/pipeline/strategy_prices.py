@@ -120,8 +120,8 @@ class BlockPrices:
     @classmethod
     def zeros(cls, num_blocks: int) -> BlockPrices:
         """Prices of blocks that cost nothing."""
-        none = [np.zeros(num_blocks) for _ in range(7)]
-        return cls({phase: np.zeros(num_blocks) for phase in StepPhase}, *none)
+        a, b, c, d, e, f, g = np.zeros((7, num_blocks))
+        return cls({p: np.zeros(num_blocks) for p in StepPhase}, a, b, c, d, e, f, g)
 
 
 def submachine(machine: Machine, num_devices: int) -> Machine:
