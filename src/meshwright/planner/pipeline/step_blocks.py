@@ -221,7 +221,7 @@ class _SiteReader:
 
     def _tells_block(self, value: Value) -> bool:
         """Whether a reader of a value belongs to its blocks."""
-        is_light = self.roles.get(value) is Role.WEIGHT
+        is_light = self.roles.get(value) is Role.WEIGHT and value in self.producers
         return not is_light or self._is_made_of_state(value)
 
     def _backward_firsts(self, known: Mapping[Value, Sequence[int]]) -> dict[Op, int]:
