@@ -7,6 +7,6 @@ In: the tasks of each stage and a schedule. Out: the outputs of the step. Begin 
 from meshwright.run.pipeline.pipeline import PipelineExecutable
 from meshwright.run.pipeline.primitives import as_primitives
 from meshwright.run.pipeline.stage import StageProgram
-from meshwright.run.pipeline.task_function import Layout
+from meshwright.run.pipeline.task_function import TaskLayout
 
-__all__ = ["Layout", "PipelineExecutable", "StageProgram", "as_primitives"]
+__all__ = ["TaskLayout", "PipelineExecutable", "StageProgram", "as_primitives"]

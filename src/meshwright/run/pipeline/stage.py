@@ -9,7 +9,7 @@ from meshwright.errors import StageError
 from meshwright.partitioner.stages import LoweredStep, StageTasks, TaskProgram
 from meshwright.predict.schedules import TaskKind
 from meshwright.program.ir import Atom, Value
-from meshwright.run.pipeline.task_function import Layout, task_function
+from meshwright.run.pipeline.task_function import TaskLayout, task_function
 
 NAMES = {
     TaskKind.FORWARD: "forward",
@@ -28,7 +28,7 @@ class StageProgram:
     number: int
     step: LoweredStep
     tasks: StageTasks
-    layout: Layout
+    layout: TaskLayout
     _functions: dict[TaskProgram, Callable[..., Any]] = field(default_factory=dict)
 
     def task(self, kind: TaskKind) -> TaskProgram:

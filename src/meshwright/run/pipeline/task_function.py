@@ -14,7 +14,7 @@ from meshwright.run.local.spmd import partition_spec
 
 
 @dataclass(frozen=True, eq=False)
-class Layout:
+class TaskLayout:
     """How values of a stage are arrays over its submesh.
 
     A value with a sharding is the array that the sharding says. Of other values each
@@ -38,7 +38,7 @@ class Layout:
         return not (isinstance(atom, Value) and atom in self.shardings)
 
 
-def task_function(task: TaskProgram, layout: Layout) -> Callable[..., tuple[Any, ...]]:
+def task_function(task: TaskProgram, layout: TaskLayout) -> Callable[..., tuple[Any, ...]]:
     """The task as a jitted function of its inputs; totals so far are donated."""
     inputs = [layout.is_stacked(v) for v in task.inputs]
     outputs = [layout.is_stacked(a) for a in task.outputs]
