@@ -43,9 +43,9 @@ from meshwright.program.ir import Atom, Literal
 from meshwright.program.rewrite.unroll import unroll_scans
 from meshwright.run.local import find_devices, jax_mesh
 from meshwright.run.pipeline import (
-    Layout,
     PipelineExecutable,
     StageProgram,
+    TaskLayout,
     as_primitives,
 )
 
@@ -220,7 +220,7 @@ def make_pipeline(step: StagedStep) -> PipelineExecutable:
         mesh = placed[step.schedule.placement[number]]
         assert mesh.devices is not None
         devices = jax_mesh(lowered.lowered.mesh.over(mesh.devices))
-        layout = Layout(devices, lowered.shardings)
+        layout = TaskLayout(devices, lowered.shardings)
         name = step.staged.cuts.names[number]
         stages.append(StageProgram(name, number, lowered, tasks, layout))
     atoms = enumerate(step.staged.program.outputs)

@@ -9,4 +9,4 @@ from meshwright.run.pipeline.primitives import as_primitives
 from meshwright.run.pipeline.stage import StageProgram
 from meshwright.run.pipeline.task_function import TaskLayout
 
-__all__ = ["TaskLayout", "PipelineExecutable", "StageProgram", "as_primitives"]
+__all__ = ["PipelineExecutable", "StageProgram", "TaskLayout", "as_primitives"]

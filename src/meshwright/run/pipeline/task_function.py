@@ -38,7 +38,9 @@ class TaskLayout:
         return not (isinstance(atom, Value) and atom in self.shardings)
 
 
-def task_function(task: TaskProgram, layout: TaskLayout) -> Callable[..., tuple[Any, ...]]:
+def task_function(
+    task: TaskProgram, layout: TaskLayout
+) -> Callable[..., tuple[Any, ...]]:
     """The task as a jitted function of its inputs; totals so far are donated."""
     inputs = [layout.is_stacked(v) for v in task.inputs]
     outputs = [layout.is_stacked(a) for a in task.outputs]
