@@ -76,9 +76,7 @@ class InferenceLayout:
         inner = self.along if is_flat else self.along[1:]
         by_heads = self.attention == "heads"
         decoder = _find_decoder(work, (*inner, *self.along)[0], str(self), by_heads)
-        by_batch: list[Seed] = []
-        if not by_heads:
-            by_batch = _batch_seeds(work, self.along[0])
+        by_batch = [] if by_heads else _batch_seeds(work, self.along[0])
         for axis in self.along[: _TOKEN_AXES[self.layout]]:
             data_parallel(axis).apply(work)
         # What is gathered first is cut last.
