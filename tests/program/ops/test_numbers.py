@@ -19,6 +19,7 @@ from meshwright.program.capture import Captured, capture
 from meshwright.program.ir import Program
 from meshwright.program.ops import known_ops
 from meshwright.run.local import make_executable
+from tests.partitioner.stages.test_tasks import staged
 from tests.program.ops import catalogue
 from tests.program.ops.catalogue import Example
 
@@ -104,6 +105,7 @@ def test_every_known_op_is_reached_by_an_example():
     reached = set()
     for example in all_examples() + all_examples("TRACED"):
         reached |= {op.kind for op in captured(example).program.walk()}
+    reached |= {op.kind for op in staged().staged.program.walk()}  # sends
     later = {kind for kind, since in catalogue.OPS_SINCE.items() if since > JAX}
     missing = sorted(set(known_ops("meshwright")) - reached - later)
     assert not missing, f"no example reaches {missing}"
