@@ -41,8 +41,8 @@ from meshwright.predict.learned import (
     layout_features,
     train,
 )
+from meshwright.predict.learned.hlo.opcodes import OPCODES
 from meshwright.predict.learned.metrics import kendall_tau
-from meshwright.predict.learned.opcodes import OPCODES
 
 _KINDS = ("dot", "reshape", "add", "multiply", "tanh", "broadcast", "convert", "reduce")
 _LAYOUTS = ((1, 0), (0, 1))

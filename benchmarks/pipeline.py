@@ -22,11 +22,8 @@ from meshwright.app.batch_sizes import ResizableStep
 from meshwright.errors import MeshwrightError
 from meshwright.machine import load_machine
 from meshwright.planner.pipeline.pipeline_plan import run_stages, step_s
-from meshwright.planner.pipeline.planning import (
-    PipelinePlanner,
-    PipelineTask,
-    microbatch_counts,
-)
+from meshwright.planner.pipeline.pipeline_task import PipelineTask, microbatch_counts
+from meshwright.planner.pipeline.planning import PipelinePlanner
 from meshwright.planner.pipeline.slicing import SlicedStage, slice_stages
 from meshwright.planner.pipeline.stage_costs import (
     StageOption,

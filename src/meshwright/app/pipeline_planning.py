@@ -6,7 +6,8 @@ from typing import Any
 from meshwright.app.batch_sizes import ResizableStep
 from meshwright.planner.driver.request import SearchRequest
 from meshwright.planner.pipeline.pipeline_plan import PipelinePlan
-from meshwright.planner.pipeline.planning import PipelinePlanner, PipelineTask
+from meshwright.planner.pipeline.pipeline_task import PipelineTask
+from meshwright.planner.pipeline.planning import PipelinePlanner
 
 
 def find_pipeline(

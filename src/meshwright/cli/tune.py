@@ -26,43 +26,50 @@ class Tunable(Enum):
     TILES = "tiles"
 
 
+_TunableName = Annotated[
+    Tunable, typer.Argument(help="what to tune", metavar="layouts|tiles")
+]
+_Backend = Annotated[
+    str | None,
+    typer.Option(
+        "--backend",
+        help="layouts: tpu-v5e and other TPUs (compiled), or xla-cpu (measured);"
+        " tiles: iree-cpu (measured)",
+    ),
+]
+_NumTried = Annotated[
+    int | None,
+    typer.Option(
+        "--budget",
+        help="programs to compile [30], or tilings to try per kernel [20]",
+    ),
+]
+_TimeoutSeconds = Annotated[
+    float | None, typer.Option("--timeout", help="seconds for one compilation")
+]
+_VerdictsFile = Annotated[
+    Path | None, typer.Option("--resume", help="file of verdicts, to go on from")
+]
+_TunedFile = Annotated[
+    Path | None,
+    typer.Option("--out", help="file for the layouts, as JSON, or for IREE's spec"),
+]
+_PrintCode = Annotated[bool, typer.Option("--code", help="print code to paste as well")]
+
+
 def tune_command(  # noqa: PLR0913  the options of a command
-    what: Annotated[
-        Tunable, typer.Argument(help="what to tune", metavar="layouts|tiles")
-    ],
+    what: _TunableName,
     target: options.TargetText,
-    backend: Annotated[
-        str | None,
-        typer.Option(
-            "--backend",
-            help="layouts: tpu-v5e and other TPUs (compiled), or xla-cpu (measured);"
-            " tiles: iree-cpu (measured)",
-        ),
-    ] = None,
-    budget: Annotated[
-        int | None,
-        typer.Option(
-            "--budget",
-            help="programs to compile [30], or tilings to try per kernel [20]",
-        ),
-    ] = None,
+    backend: _Backend = None,
+    budget: _NumTried = None,
     seed: options.SearchSeed = 0,
     mesh: options.OptionalMesh = None,
     schedule: options.Schedule = None,
     tactics: options.Tactics = None,
-    timeout_s: Annotated[
-        float | None, typer.Option("--timeout", help="seconds for one compilation")
-    ] = None,
-    resume: Annotated[
-        Path | None, typer.Option("--resume", help="file of verdicts, to go on from")
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", help="file for the layouts, as JSON, or for IREE's spec"),
-    ] = None,
-    code: Annotated[
-        bool, typer.Option("--code", help="print code to paste as well")
-    ] = False,
+    timeout_s: _TimeoutSeconds = None,
+    resume: _VerdictsFile = None,
+    out: _TunedFile = None,
+    code: _PrintCode = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Find layouts of values, or tiles of kernels, that cost less than the default.

@@ -9,7 +9,7 @@ from meshwright.predict.learned import (
     layout_features,
     tile_features,
 )
-from meshwright.predict.learned.opcodes import OPCODES
+from meshwright.predict.learned.hlo.opcodes import OPCODES
 
 
 def chain(num_nodes, kinds=("dot", "add"), seed=0):

@@ -19,7 +19,7 @@ from meshwright.predict.learned.baselines import (
     plain_scorers,
     random_scores,
 )
-from meshwright.predict.learned.opcodes import OPCODES
+from meshwright.predict.learned.hlo.opcodes import OPCODES
 from tests.predict.learned.synthetic import kernel, layout_program
 
 NOTHING = layout_features([])

@@ -10,15 +10,16 @@ import numpy as np
 import pytest
 
 from meshwright.errors import LearnedError
-from meshwright.predict.learned import hlo_graph, hlo_proto
+from meshwright.predict.learned import hlo_graph
 from meshwright.predict.learned.features import (
     layout_features,
     mark_missing_dims,
     tile_features,
 )
+from meshwright.predict.learned.hlo import hlo_proto
+from meshwright.predict.learned.hlo.hlo_proto import decode
+from meshwright.predict.learned.hlo.opcodes import OPCODES, opcode_number
 from meshwright.predict.learned.hlo_graph import graph_of_proto
-from meshwright.predict.learned.hlo_proto import decode
-from meshwright.predict.learned.opcodes import OPCODES, opcode_number
 
 DATA = Path(__file__).parents[2] / "data" / "tpugraphs"
 

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Sequence
 
 from meshwright.app.pipeline.build import StagedStep, stage_programs
-from meshwright.app.pipeline.plan import StagedPlan, StagePlan
+from meshwright.app.pipeline.plan import StagedPlan
+from meshwright.app.pipeline.stage_plan import StagePlan
 from meshwright.partitioner.stages import LoweredStep, StageTasks, TaskProgram, flops_of
 from meshwright.partitioner.structure.parts import PartKind, StagePart
 from meshwright.program.analysis.live_ranges import peak_bytes

@@ -19,6 +19,14 @@ STAGE = "stage"
 
 type Tactics = Sequence[Tactic] | Mapping[str, Sequence[Tactic]]
 type ScheduleChoice = str | Schedule | Callable[[int, int], Schedule]
+type PipelineCut = tuple[
+    tuple[Mesh, ...],
+    Mapping[str, tuple[Tactic, ...]] | tuple[Tactic, ...],
+    int | tuple[int | StagePoint, ...] | None,
+    int,
+    ScheduleChoice,
+]
+"""Submeshes, tactics, stages, microbatches and schedule, the first five of `Options`."""
 
 
 @dataclass(frozen=True)
@@ -129,15 +137,7 @@ def as_submeshes(
     )
 
 
-def planned(
-    plan: PipelinePlan,
-) -> tuple[
-    tuple[Mesh, ...],
-    dict[str, tuple[Tactic, ...]],
-    tuple[StagePoint, ...],
-    int,
-    Schedule,
-]:
+def planned(plan: PipelinePlan) -> PipelineCut:
     """Submeshes, tactics, stages, microbatches and schedule of a plan that was found."""
     stages = plan.stages
     first = [

@@ -21,6 +21,7 @@ from meshwright.app.pipeline.build import (
 from meshwright.app.pipeline.describe import make_plan
 from meshwright.app.pipeline.options import (
     Options,
+    PipelineCut,
     ScheduleChoice,
     Tactics,
     as_submeshes,
@@ -79,17 +80,8 @@ def pipeline(  # noqa: PLR0913  the options of `partition` and of a pipeline
     """
     patterns = (batch,) if isinstance(batch, str) else tuple(batch or ())
     limit = None if memory is None else memory_bytes(memory)
-    rest = patterns, statistics, limit
-    if isinstance(mesh, PipelinePlan):
-        if tactics or stages is not None:
-            raise PlanError(
-                "a plan has tactics and stages already; give the plan alone"
-            )
-        options = Options(*planned(mesh), *rest)
-    else:
-        positions = stages if isinstance(stages, int | None) else tuple(stages)
-        chosen = checked_tactics(tactics), positions, microbatches, schedule
-        options = Options(as_submeshes(mesh), *chosen, *rest)
+    cut = _cut_of(mesh, tactics, stages, microbatches, schedule)
+    options = Options(*cut, patterns, statistics, limit)
     alone = partition(
         fn,
         {"all": 1},
@@ -97,6 +89,28 @@ def pipeline(  # noqa: PLR0913  the options of `partition` and of a pipeline
         static_argnames=static_argnames,
     )
     return Pipelined(alone, options)
+
+
+def _cut_of(
+    mesh: Mesh | Mapping[str, int] | Sequence[Mesh | Mapping[str, int]] | PipelinePlan,
+    tactics: Tactics,
+    stages: int | Sequence[int | StagePoint] | None,
+    microbatches: int,
+    schedule: ScheduleChoice,
+) -> PipelineCut:
+    """The submeshes, tactics, stages, microbatches and schedule: those given, or a plan's.
+
+    Raises `PlanError` for tactics or stages besides those of a plan.
+    """
+    if isinstance(mesh, PipelinePlan):
+        if tactics or stages is not None:
+            raise PlanError(
+                "a plan has tactics and stages already; give the plan alone"
+            )
+        return planned(mesh)
+    positions = stages if isinstance(stages, int | None) else tuple(stages)
+    chosen = checked_tactics(tactics), positions, microbatches, schedule
+    return as_submeshes(mesh), *chosen
 
 
 @dataclass(eq=False, repr=False)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 from meshwright.app.pipeline.build import StagedStep, stage_programs
-from meshwright.app.pipeline.plan import PipelineFigures, StagedPlan
+from meshwright.app.pipeline.stage_plan import PipelineFigures, StagePlan
 from meshwright.machine import Machine, Mesh, load_machine
 from meshwright.machine.placement import place_mesh
 from meshwright.partitioner.decide import Decided
@@ -17,7 +19,7 @@ from meshwright.predict.schedules import StageTimes, TaskKind, simulate
 
 
 def simulate_step(
-    plan: StagedPlan, step: StagedStep, machine: str | Path
+    stages: Sequence[StagePlan], step: StagedStep, machine: str | Path
 ) -> PipelineFigures:
     """The times of a staged step on a machine that has the devices of all submeshes."""
     is_split = any(
@@ -32,7 +34,7 @@ def simulate_step(
         price = _Price(step.decided[number], load_machine(machine, mesh.num_devices))
         times.append(_times(price, tasks, is_split))
         once.append(sum(map(price.seconds, (tasks.before, *tasks.updates.values()))))
-    simulation = simulate(step.schedule, times, _transfers_s(plan, step, machine))
+    simulation = simulate(step.schedule, times, _transfers_s(stages, step, machine))
     return PipelineFigures(
         str(machine),
         simulation.makespan_s + max(once),
@@ -71,12 +73,12 @@ def _times(price: _Price, tasks: StageTasks, is_split: bool) -> StageTimes:
 
 
 def _transfers_s(
-    plan: StagedPlan, step: StagedStep, machine: str | Path
+    stages: Sequence[StagePlan], step: StagedStep, machine: str | Path
 ) -> tuple[float, ...]:
     """Seconds from each stage to the next: each device sends its part to one other."""
     sizes = [mesh.num_devices for mesh in step.submeshes]
     if len(sizes) == 1:
-        return (0.0,) * (len(plan.stages) - 1)
+        return (0.0,) * (len(stages) - 1)
     is_equal = len(set(sizes)) == 1
     mesh = Mesh(
         {"stage": len(sizes), "all": sizes[0]} if is_equal else {"stage": sum(sizes)}
@@ -85,5 +87,5 @@ def _transfers_s(
     segments = placement.of(("stage",))
     return tuple(
         permute_s(max(one.sent_bytes, other.sent_bytes), segments)
-        for one, other in zip(plan.stages, plan.stages[1:], strict=False)
+        for one, other in pairwise(stages)
     )

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.status import Status
 
 from meshwright.app.chips import partition_chips
 from meshwright.app.output.progress import show_progress
@@ -13,35 +14,39 @@ from meshwright.cli.arguments.target import find_target
 from meshwright.errors import ChipsError
 from meshwright.planner.chips.chip_partition import ChipPartition
 from meshwright.planner.chips.problem.chip_module import module_machine
-from meshwright.planner.chips.solve import ChipProgress
+from meshwright.planner.chips.solve import ChipProgress, OnChipProgress
+
+_ModuleName = Annotated[
+    str,
+    typer.Option("--machine", help="the module: mcm-36, or another preset or file"),
+]
+_NumChips = Annotated[
+    int | None, typer.Option("--chips", help="chips, if not all of the module")
+]
+_WeightPatterns = Annotated[
+    list[str] | None,
+    typer.Option("--weights", help="patterns of inputs that stay the same"),
+]
+_Seconds = Annotated[float, typer.Option("--seconds", help="most seconds to search")]
+_Seed = Annotated[int, typer.Option("--seed", min=0, max=2**31 - 1, help="random seed")]
+_ResultFile = Annotated[
+    Path | None,
+    typer.Option("--out", help="file for the result: .csv, .json, .svg or .html"),
+]
+_PageFile = Annotated[
+    Path | None, typer.Option("--html", help="file for a page with the picture")
+]
 
 
 def chips_command(  # noqa: PLR0913  an option each
     target: TargetText,
-    machine: Annotated[
-        str,
-        typer.Option("--machine", help="the module: mcm-36, or another preset or file"),
-    ] = "mcm-36",
-    chips: Annotated[
-        int | None, typer.Option("--chips", help="chips, if not all of the module")
-    ] = None,
-    weights: Annotated[
-        list[str] | None,
-        typer.Option("--weights", help="patterns of inputs that stay the same"),
-    ] = None,
-    seconds: Annotated[
-        float, typer.Option("--seconds", help="most seconds to search")
-    ] = 60.0,
-    seed: Annotated[
-        int, typer.Option("--seed", min=0, max=2**31 - 1, help="random seed")
-    ] = 0,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", help="file for the result: .csv, .json, .svg or .html"),
-    ] = None,
-    html: Annotated[
-        Path | None, typer.Option("--html", help="file for a page with the picture")
-    ] = None,
+    machine: _ModuleName = "mcm-36",
+    chips: _NumChips = None,
+    weights: _WeightPatterns = None,
+    seconds: _Seconds = 60.0,
+    seed: _Seed = 0,
+    out: _ResultFile = None,
+    html: _PageFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Place the ops of a program on the chips of a module, as a pipeline.
@@ -56,20 +61,8 @@ def chips_command(  # noqa: PLR0913  an option each
     with show_progress(f"loading {target}"):
         found = find_target(target)
         fn, args = found.made
-    console, printed_s = Console(stderr=True), [-1.0]
+    console = Console(stderr=True)
     with console.status("capturing") as status:
-
-        def show(progress: ChipProgress) -> None:
-            line = (
-                f"{progress.seconds:.1f} s  {progress.method}  {progress.evaluations} "
-                f"partitions  best {progress.bottleneck_s:.3e} s"
-            )
-            if console.is_terminal:
-                status.update(line)
-            elif progress.seconds > printed_s[0] + 1:  # in a log, one line a second
-                printed_s[0] = progress.seconds
-                console.print(line, highlight=False, soft_wrap=True)
-
         answer = partition_chips(
             fn,
             placed,
@@ -77,12 +70,31 @@ def chips_command(  # noqa: PLR0913  an option each
             weights=weights or "*params*",
             seconds=seconds,
             seed=seed,
-            progress=show,
+            progress=_show_progress_on(console, status),
         )
     print(answer.to_json() if as_json else answer)
     for path, ending in ((out, None), (html, ".html")):
         if path is not None:
             _write(answer, path, ending or path.suffix)
+
+
+def _show_progress_on(console: Console, status: Status) -> OnChipProgress:
+    """A function that shows each progress on a terminal; in a log, one line a second."""
+    printed_s = -1.0
+
+    def show(progress: ChipProgress) -> None:
+        nonlocal printed_s
+        line = (
+            f"{progress.seconds:.1f} s  {progress.method}  {progress.evaluations} "
+            f"partitions  best {progress.bottleneck_s:.3e} s"
+        )
+        if console.is_terminal:
+            status.update(line)
+        elif progress.seconds > printed_s + 1:
+            printed_s = progress.seconds
+            console.print(line, highlight=False, soft_wrap=True)
+
+    return show
 
 
 def _write(answer: ChipPartition, path: Path, ending: str) -> None:

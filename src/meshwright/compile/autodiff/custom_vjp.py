@@ -22,7 +22,7 @@ from meshwright.compile.autodiff.op_rules import (
 )
 from meshwright.compile.autodiff.typing import CUSTOM_REVERSE, REVERSE_ONLY
 from meshwright.program.capture import convert
-from meshwright.program.ir import Op, Program, Value
+from meshwright.program.ir import Atom, Op, Program, Value
 
 
 def custom_vjp_rule(op: Op, active: tuple[int, ...]) -> OpRule:
@@ -50,23 +50,8 @@ def custom_vjp_rule(op: Op, active: tuple[int, ...]) -> OpRule:
 
     first = convert(jax.make_jaxpr(forward)(*(aval_of(op.operands[i]) for i in values)))
     saved = first.outputs[len(op.results) :]
-
-    def backward(leaves: Sequence[Any], cotangents: Sequence[Any]) -> Any:
-        zeros = iter(cotangents)
-        full = [
-            next(zeros)
-            if is_differentiable(r.dtype)
-            else np.zeros(r.shape, jax.dtypes.float0)
-            for r in op.results
-        ]
-        return jax.tree.unflatten(trees[0], leaves)(full)
-
+    second = _reverse_program(op, saved, trees[0])
     floats = [r for r in op.results if is_differentiable(r.dtype)]
-    second = convert(
-        jax.make_jaxpr(backward)(
-            [aval_of(a) for a in saved], [aval_of(r) for r in floats]
-        )
-    )
     tangents = [fresh(op.operands[i]) for i in active]
     dots = tuple(fresh(r) for r in floats)
     params = {"saved": len(saved), "reverse": second}
@@ -78,6 +63,30 @@ def custom_vjp_rule(op: Op, active: tuple[int, ...]) -> OpRule:
         first.constants,
     )
     return OpRule(program, tuple(is_differentiable(r.dtype) for r in op.results))
+
+
+def _reverse_program(op: Op, saved: Sequence[Atom], tree: Any) -> Program:
+    """The user's function of cotangents as a program, after its residuals as inputs.
+
+    tree: structure of the function, whose leaves are the residuals `saved`.
+    """
+
+    def backward(leaves: Sequence[Any], cotangents: Sequence[Any]) -> Any:
+        zeros = iter(cotangents)
+        full = [
+            next(zeros)
+            if is_differentiable(r.dtype)
+            else np.zeros(r.shape, jax.dtypes.float0)
+            for r in op.results
+        ]
+        return jax.tree.unflatten(tree, leaves)(full)
+
+    floats = [r for r in op.results if is_differentiable(r.dtype)]
+    return convert(
+        jax.make_jaxpr(backward)(
+            [aval_of(a) for a in saved], [aval_of(r) for r in floats]
+        )
+    )
 
 
 def transposed_custom_vjp(op: Op) -> Op:

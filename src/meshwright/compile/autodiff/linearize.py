@@ -119,7 +119,7 @@ class Linearized:
 
     @property
     def result(self) -> Any:
-        """What the function returns."""
+        """The function's result, as it returns it."""
         return jax.tree.unflatten(self.captured.out_tree, self._first[0])
 
     @property

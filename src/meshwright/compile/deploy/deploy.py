@@ -137,7 +137,7 @@ def _compare(
             f"{error:.2g} of its largest value, and {LARGEST_ERROR:g} is allowed; the "
             "program may depend on the order of its floating-point operations"
         )
-    latency_s, jax_s = measure_in_turn(lambda: loaded(**given), model.jitted)
+    latency_s, jax_s = measure_interleaved(lambda: loaded(**given), model.jitted)
     return error, latency_s, jax_s, ""
 
 
@@ -145,7 +145,7 @@ def _first_line(error: Exception) -> str:
     return str(error).strip().splitlines()[0][:120] if str(error).strip() else "?"
 
 
-def measure_in_turn(
+def measure_interleaved(
     *calls: Callable[[], Any], seconds: float = _MEASURED_S
 ) -> tuple[float, ...]:
     """Median seconds of each function; they run in turn for as long as is allowed."""

@@ -16,7 +16,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from meshwright.compile.sparse.emitter import Body, Emitter, Tensor
+from meshwright.compile.sparse.conversions import (
+    dense_copy,
+    grouped,
+    in_order,
+    multiply_add,
+)
+from meshwright.compile.sparse.emitter import Emitter, Tensor
 from meshwright.compile.sparse.formats import Format
 from meshwright.compile.sparse.scalars import (
     MLIR_DTYPES,
@@ -34,7 +40,6 @@ from meshwright.compile.sparse.support import (
 from meshwright.errors import SparseError
 from meshwright.program.ir import Atom, Literal, Op, Program, Value
 from meshwright.program.ops import rule_of
-from meshwright.program.rules.rule import Dims
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,39 +129,15 @@ class _Writer:
 
     def _dense(self, tensor: Tensor, op: Op | None) -> Tensor:
         """The tensor without a format; `op` is the reader that needs it so."""
-        if tensor.format is None:
-            return tensor
-        if op is not None:
+        if tensor.format is not None and op is not None:
             self.expanded.append(f"{op.source} {op.kind}".strip())
-        # As a sum over one term: MLIR's conversion, and a copy, leave gaps uninitialized
-        # if the tensor was computed in the same function.
-        plain = tuple(range(len(tensor.shape)))
-        one = self.code.filled(Value((1,), tensor.dtype), 1.0)
-        out = self.code.filled(Value(tensor.shape, tensor.dtype), 0.0)
-        dims: Dims = tuple((d,) for d in plain)
-        found = self.code.generic(
-            [replace(tensor, order=plain), one],
-            [dims, ((len(plain),),)],
-            out,
-            dims,
-            self._multiply_add(tensor.dtype),
-        )
-        return replace(found, order=tensor.order)
-
-    def _in_order(self, tensor: Tensor) -> Tensor:
-        """The dense tensor with dims in their order."""
-        if tensor.is_plain:
-            return tensor
-        shape = tuple(tensor.shape[t] for t in tensor.order)
-        out = Tensor("", shape, tensor.dtype, None, tuple(range(len(shape))))
-        dims: Dims = tuple((d,) for d in range(len(shape)))
-        return self.code.generic([tensor], [dims], out, dims, lambda given: given[0])
+        return dense_copy(self.code, tensor)
 
     def _returned(self, atom: Atom, form: Format | None) -> Tensor:
         tensor = self._tensor(atom)
         if tensor.format == form and tensor.is_plain:
             return tensor
-        dense = self._in_order(self._dense(tensor, None))
+        dense = in_order(self.code, self._dense(tensor, None))
         if form is None:
             return dense
         made = replace(dense, format=form)
@@ -188,23 +169,10 @@ class _Writer:
         self.tensors[op.results[0]] = replace(tensor, order=order)
 
     def _reshape(self, op: Op) -> None:
-        tensor = self._in_order(self._dense(self._tensor(op.operands[0]), op))
+        tensor = in_order(self.code, self._dense(self._tensor(op.operands[0]), op))
         for shape in ((math.prod(tensor.shape),), op.results[0].shape):
-            tensor = self._grouped(tensor, shape)
+            tensor = grouped(self.code, tensor, shape)
         self.tensors[op.results[0]] = replace(tensor, order=_plain(op.results[0]))
-
-    def _grouped(self, tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
-        """The tensor with its dims made one, or its one dim made several."""
-        if tensor.shape == shape:
-            return tensor
-        made = Tensor("", shape, tensor.dtype, None, ())
-        many = shape if len(tensor.shape) == 1 else tensor.shape
-        groups = f"[{list(range(len(many)))}]" if many else "[]"
-        kind = "expand" if many is shape else "collapse"
-        sizes = f" output_shape {list(shape)}" if kind == "expand" else ""
-        types = f"{self.code.type_of(tensor)} into {self.code.type_of(made)}"
-        right = f"tensor.{kind}_shape {tensor.name} {groups}{sizes} : {types}"
-        return replace(made, name=self.code.emit(right))
 
     def _product(self, op: Op) -> None:
         rule = rule_of(op)
@@ -217,22 +185,8 @@ class _Writer:
             rule.operands,
             out,
             rule.results[0],
-            self._multiply_add(op.results[0].dtype),
+            multiply_add(self.code, op.results[0].dtype),
         )
-
-    def _multiply_add(self, dtype: str) -> Body:
-        kind, suffix = MLIR_DTYPES[dtype], "f" if dtype.startswith("float") else "i"
-
-        def body(given: Sequence[str]) -> str:
-            *factors, total = given
-            product = factors[0]
-            for each in factors[1:]:
-                product = self.code.emit(
-                    f"arith.mul{suffix} {product}, {each} : {kind}"
-                )
-            return self.code.emit(f"arith.add{suffix} {total}, {product} : {kind}")
-
-        return body
 
     def _sampled(self, op: Op) -> bool:
         """Whether a product times a sparse mask was written as one op.
@@ -257,7 +211,7 @@ class _Writer:
             [rule.results[0], *rule.operands],
             out,
             rule.results[0],
-            self._multiply_add(op.results[0].dtype),
+            multiply_add(self.code, op.results[0].dtype),
         )
         return True
 

@@ -62,7 +62,7 @@ class Sparse:
         return self._known[key]
 
     def __call__(self, *args: Any) -> Any:
-        """What the function returns, computed by sparse code."""
+        """The function's result, computed by sparse code."""
         return self.lower(*args).run(jax.tree.leaves(args))
 
 

@@ -136,7 +136,7 @@ class Scope:
         return Program(tuple(self._inputs), ops, outputs, self._constants)
 
     def written_for[T](self, op: Op | None, write: Callable[[], T]) -> T:
-        """What `write` returns; the ops that it writes count as lowered from `op`."""
+        """The result of `write`; the ops that it writes count as lowered from `op`."""
         start = len(self.builder.ops)
         found = write()
         if op is not None:

@@ -11,13 +11,17 @@ allows; `PartialSums` says which values are partial sums in one state.
 from meshwright.partitioner.propagate.graph import Node
 from meshwright.partitioner.propagate.recurrence import recurrent_totals
 from meshwright.partitioner.propagate.state import State
-from meshwright.partitioner.propagate.sum_routes import (
-    SumRoutes,
+from meshwright.partitioner.propagate.sum_nodes import (
     is_carry,
     is_exit,
+    is_mostly_partial,
     linear_sets,
 )
+from meshwright.partitioner.propagate.sum_routes import SumRoutes
 from meshwright.program.ir import Value
+
+MAX_ADDENDS = 64
+"""Largest number of additions that are followed to find another partial addend."""
 
 
 class PartialSums:
@@ -157,17 +161,12 @@ class PartialSums:
 
         Along a sequential axis, whether it can leave all loops of the program.
         """
-        if axis in self.state.mesh.sequential and self._leaves_loops(value):
+        if axis in self.state.mesh.sequential and self.routes.leaves_loops(value):
             return True
         if not self.routes.is_delayed(value):
             return False
         loop = self.routes.accumulator_of(value)
         return loop is not None and self.loop_partial(loop, axis)
-
-    def _leaves_loops(self, value: int) -> bool:
-        return self.graph.values[
-            value
-        ] not in self.routes.top and self.routes.can_leave(value)
 
     def _may_pass(self, value: int, axis: str) -> bool:
         return self.routes.is_cheap(value) or self._is_delayed(value, axis)
@@ -294,15 +293,3 @@ class PartialSums:
             return True
         self._starts.discard((start, axis))
         return False
-
-
-MAX_ADDENDS = 64
-"""Largest number of additions that are followed to find another partial addend."""
-
-
-def is_mostly_partial(num_partial: int, num_operands: int) -> bool:
-    """Whether at least half of the operands of a concatenation are partial, and several.
-
-    Then one reduction of the result replaces one per operand.
-    """
-    return num_partial > 1 and 2 * num_partial >= num_operands

@@ -14,6 +14,12 @@ can leave it does.
 from collections.abc import Iterator
 
 from meshwright.partitioner.propagate.graph import Graph, Node
+from meshwright.partitioner.propagate.sum_nodes import (
+    is_carry,
+    is_exit,
+    is_scan,
+    linear_sets,
+)
 from meshwright.program.analysis.executions import op_executions
 from meshwright.program.ir import Atom, Literal, Op, Value, num_bytes
 
@@ -77,7 +83,7 @@ class SumRoutes:
         for index in consumers:
             node = self.graph.nodes[index]
             if node.wire is not None:
-                if len(consumers) > 1 or not _is_scan(node):
+                if len(consumers) > 1 or not is_scan(node):
                     return False
                 continue
             share = self._equal_share(node, value, len(consumers))
@@ -144,6 +150,10 @@ class SumRoutes:
                 return False
             value = step[1]
         return True
+
+    def leaves_loops(self, value: int) -> bool:
+        """Whether a value is in a region, and linear ops alone take it out of all."""
+        return self.graph.values[value] not in self.top and self.can_leave(value)
 
     def has_sum(self, value: int) -> bool:
         """Whether a partial sum of some op upstream may reach a value unreduced."""
@@ -270,31 +280,3 @@ class SumRoutes:
             )
             self._upstream[last] = min(self._bytes_here(last), before)
         return self._upstream[value]
-
-
-def linear_sets(node: Node) -> tuple[frozenset[int], ...]:
-    """The sets of operands in which a node's op is jointly linear."""
-    return node.rule.linear if node.rule is not None and node.op is not None else ()
-
-
-def is_carry(node: Node) -> bool:
-    """Whether a node is the wire of a value that a scan passes to its next iteration."""
-    wire = node.wire
-    if wire is None or not _is_scan(node) or wire.is_stacked:
-        return False
-    return wire.operand is not None and bool(wire.outputs)
-
-
-def is_exit(node: Node) -> bool:
-    """Whether a node is the wire of a value that only leaves a region.
-
-    A scan stacks such a value; a rematted region or branch returns it.
-    """
-    op, wire = node.op, node.wire
-    if op is None or wire is None or op.kind not in ("scan", "remat", "cond"):
-        return False
-    return not wire.inputs and wire.operand is None and wire.result is not None
-
-
-def _is_scan(node: Node) -> bool:
-    return node.op is not None and node.op.kind == "scan"

@@ -11,7 +11,7 @@ from meshwright.partitioner.tactics import (
     sequence_parallel,
     zero,
 )
-from meshwright.planner.pipeline.strategy_prices import DATA, MODEL, IntraStrategy
+from meshwright.planner.pipeline.stage_mesh import DATA, MODEL, IntraStrategy
 
 _MOST_MODEL = 16
 """Largest size of the axis "model" on machines whose links are all alike."""

@@ -7,27 +7,26 @@ fastest `PipelinePlan` that fits.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass
 
 import numpy as np
 
-from meshwright.errors import MachineError, MeshwrightError, PlanError, ScheduleError
-from meshwright.machine import Machine
+from meshwright.errors import MeshwrightError, PlanError
 from meshwright.partitioner.propagate import Graph
-from meshwright.planner.candidates.proposal import OnProgress
-from meshwright.planner.driver.task import ignore_progress
 from meshwright.planner.pipeline.clustering import cluster
 from meshwright.planner.pipeline.intra_strategies import intra_strategies, largest_model
 from meshwright.planner.pipeline.pipeline_plan import (
     CutPoint,
     PipelinePlan,
     PipelineStage,
-    run_stages,
-    step_s,
 )
-from meshwright.planner.pipeline.schedule_search import search_schedule
+from meshwright.planner.pipeline.pipeline_task import (
+    PipelineTask,
+    microbatch_counts,
+    submesh_sizes,
+)
+from meshwright.planner.pipeline.schedule_choice import choose_schedule
 from meshwright.planner.pipeline.slicing import SlicedStage, slice_stages
 from meshwright.planner.pipeline.stage_costs import (
     OptionTable,
@@ -37,17 +36,14 @@ from meshwright.planner.pipeline.stage_costs import (
     option_table,
     stage_options,
 )
+from meshwright.planner.pipeline.stage_mesh import IntraStrategy
 from meshwright.planner.pipeline.step_blocks import StepBlocks
 from meshwright.planner.pipeline.strategy_prices import (
     BlockPrices,
-    IntraStrategy,
     price_blocks,
-    submachine,
 )
-from meshwright.predict.schedules import SCHEDULES, Schedule
 from meshwright.program.capture import Captured
 from meshwright.program.records import paused_collector
-from meshwright.search import Budget
 from meshwright.search.arrays import Floats
 
 BATCHES = (4, 16)
@@ -55,70 +51,6 @@ BATCHES = (4, 16)
 
 MOST_LAYERS = 48
 """Most layers that are told apart, if no loop over layers has more."""
-
-MOST_STAGES = 32
-"""Most stages of a pipeline."""
-
-_WORTHWHILE = 0.001
-"""Share of the step time that a searched schedule has to save over a published one."""
-
-_SIMULATED = 40_000
-"""Tasks that a search for a schedule simulates, about half a second of work."""
-
-
-def _evaluations(num_tasks: int) -> int:
-    """Number of schedules that a search simulates."""
-    return max(8, _SIMULATED // num_tasks)
-
-
-@dataclass(frozen=True, slots=True)
-class PipelineTask:
-    """One train step to be planned.
-
-    capture_fn: the step captured with a batch of a given size.
-    batch: size of the whole batch. machine: all devices.
-    limit_bytes: of each device's memory.
-    microbatches: numbers to try; by default about a dozen divisors of the batch.
-    sizes: devices of a submesh; by default powers of two, and whole groups of the
-        innermost links.
-    strategies: by default those of `intra_strategies`.
-    most_stages: 1 for no pipeline.
-    """
-
-    name: str
-    capture_fn: Callable[[int], Captured]
-    batch: int
-    machine: Machine
-    limit_bytes: float
-    microbatches: tuple[int, ...] = ()
-    sizes: tuple[int, ...] = ()
-    strategies: tuple[IntraStrategy, ...] = ()
-    most_stages: int = MOST_STAGES
-    on_progress: OnProgress = ignore_progress
-
-
-def submesh_sizes(machine: Machine) -> tuple[int, ...]:
-    """Devices of the submeshes to try: powers of two that have a grid."""
-    found: list[int] = []
-    size = 1
-    while size <= machine.num_devices:
-        try:
-            submachine(machine, size)
-            found.append(size)
-        except MachineError:
-            pass
-        size *= 2
-    return tuple(found)
-
-
-def microbatch_counts(batch: int) -> tuple[int, ...]:
-    """Numbers of microbatches to try: divisors of the batch, about powers of two apart."""
-    divisors = [n for n in range(1, batch + 1) if batch % n == 0]
-    found = [divisors[0]]
-    for each in divisors[1:]:
-        if each >= 2 * found[-1]:
-            found.append(each)
-    return tuple(found)
 
 
 class PipelinePlanner:
@@ -334,34 +266,7 @@ class PipelinePlanner:
     ) -> PipelinePlan:
         """The plan of these stages with the fastest schedule that fits."""
         task = self.task
-        tried: list[tuple[str, float | str]] = []
-        best: tuple[float, str, Schedule] | None = None
-
-        def step_seconds(schedule: Schedule) -> float:
-            return step_s(stages, run_stages(stages, schedule, task.limit_bytes))
-
-        for name, generator in SCHEDULES.items():
-            if name == "interleaved":  # it has two stages per submesh
-                continue
-            schedule = generator(len(stages), num_microbatches)
-            try:
-                seconds = step_seconds(schedule)
-            except ScheduleError as error:
-                tried.append((name, str(error)))
-                continue
-            tried.append((name, seconds))
-            if best is None or seconds < best[0]:
-                best = seconds, name, schedule
-        searched = search_schedule(
-            len(stages),
-            num_microbatches,
-            step_seconds,
-            Budget(evaluations=_evaluations(len(stages) * num_microbatches)),
-        )
-        seconds = step_seconds(searched)
-        tried.append(("searched", seconds))
-        if best is None or seconds < (1 - _WORTHWHILE) * best[0]:
-            best = seconds, "searched", searched
+        chosen = choose_schedule(stages, num_microbatches, task.limit_bytes)
         return PipelinePlan(
             task.name,
             task.machine.name,
@@ -369,9 +274,9 @@ class PipelinePlanner:
             task.limit_bytes,
             self.step.forward_end,
             stages,
-            best[1],
-            best[2],
-            tuple(tried),
+            chosen.name,
+            chosen.schedule,
+            chosen.tried,
             time.monotonic() - self.began,
         )
 

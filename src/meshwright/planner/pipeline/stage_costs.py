@@ -15,13 +15,13 @@ import numpy as np
 from meshwright.errors import PlanError
 from meshwright.machine import Machine
 from meshwright.planner.pipeline.slicing import SlicedStage, StageTable
-from meshwright.planner.pipeline.step_blocks import StepPhase
-from meshwright.planner.pipeline.strategy_prices import (
-    BlockPrices,
+from meshwright.planner.pipeline.stage_mesh import (
     IntraStrategy,
     place_stage,
     submachine,
 )
+from meshwright.planner.pipeline.step_blocks import StepPhase
+from meshwright.planner.pipeline.strategy_prices import BlockPrices
 from meshwright.predict.links.collective import COLLECTIVE_S
 from meshwright.predict.schedules import StageBytes, StageTimes
 from meshwright.search.arrays import Floats, Ints

@@ -14,19 +14,19 @@ from enum import Enum
 from functools import cached_property
 
 from meshwright.errors import PlanError
+from meshwright.planner.pipeline.carried_values import (
+    carried_bytes,
+    carried_outputs,
+    needed_ops,
+)
+from meshwright.planner.pipeline.forward_pass import forward_end
 from meshwright.planner.prices.value_roles import Role, roles_of
 from meshwright.predict.roofline.work import program_work
 from meshwright.program.analysis.executions import num_iterations
 from meshwright.program.capture import Captured
 from meshwright.program.ir import Atom, Op, Program, Value, num_bytes
-from meshwright.program.ops import Trait, has_trait
-from meshwright.program.rewrite.rematerialization import backward_start
 
 _LATE = (Role.GRADIENT, Role.UPDATE)
-
-_LEAST_SHARE = 0.2
-"""Least share of a step's operations that the forward pass has; with the backward pass
-computed from it, it has a third."""
 
 
 class StepPhase(Enum):
@@ -95,26 +95,6 @@ class StepBlocks:
         return cls(captured.program, reader.blocks, sites, end)
 
 
-def forward_end(captured: Captured) -> int:
-    """The number of ops of the forward pass.
-
-    It ends where the first output that is no state is known, such as the loss, if a good
-    part of the step is computed by then; otherwise, where most bytes are live.
-    """
-    program = captured.program
-    total = program_work(program).flops
-    producers = {r: index for index, op in enumerate(program.ops) for r in op.results}
-    ends: list[int] = []
-    for position, output in enumerate(program.outputs):
-        index = producers.get(output)  # pyright: ignore[reportArgumentType]
-        if position in captured.ties or index is None:
-            continue
-        done = program_work(Program((), program.ops[: index + 1], ())).flops
-        if done >= _LEAST_SHARE * total:
-            ends.append(index + 1)
-    return min(ends, default=backward_start(program))
-
-
 class _SiteReader:
     """Assigns the ops of one step to blocks."""
 
@@ -144,7 +124,7 @@ class _SiteReader:
                 index,
                 iteration,
                 program_work(Program((), (op,), ())).flops / self.counts[start],
-                incoming[start] if iteration == 0 else _carried_bytes(op),
+                incoming[start] if iteration == 0 else carried_bytes(op),
             )
             for index, (op, start) in enumerate(self._forward())
             for iteration in range(self.counts[start])
@@ -277,10 +257,10 @@ class _SiteReader:
                 found.add(op)
             for value in (v for v in op.operands if isinstance(v, Value)):
                 wanted[value] = min(wanted.get(value, first), reads, first)
-            carried = _carried_outputs(op)
+            carried = carried_outputs(op)
             if carried and self.counts.get(first, 1) > 1:
                 # Iterations before wait for what the loop carries.
-                found |= _needed_ops(op.bodies[0], carried)
+                found |= needed_ops(op.bodies[0], carried)
         return found
 
     def _nested_sites(
@@ -301,54 +281,3 @@ class _SiteReader:
                         else StepPhase.WEIGHT_GRADIENT
                     )
                 yield inner, OpSite(phase, site.first, site.count)
-
-
-def _carried_bytes(op: Op) -> float:
-    """Bytes that a loop hands from one iteration to the next."""
-    body = op.bodies[0]
-    return float(
-        sum(
-            num_bytes(body.inputs[w.inputs[0][1]])
-            for w in op.wires
-            if w.inputs and w.outputs and not w.is_stacked
-        )
-    )
-
-
-def _carried_outputs(op: Op) -> set[Value]:
-    """Outputs of a scan's body that the next iteration reads other than to add to them."""
-    if op.kind != "scan":
-        return set()
-    body = op.bodies[0]
-    found: set[Value] = set()
-    for wire in op.wires:
-        if not wire.inputs or not wire.outputs or wire.is_stacked:
-            continue
-        given, output = body.inputs[wire.inputs[0][1]], body.outputs[wire.outputs[0][1]]
-        readers = [each for each in body.ops if given in each.operands]
-        adds = len(readers) == 1 and has_trait(readers[0].kind, Trait.ADDS)
-        adds = adds and output in readers[0].results
-        if isinstance(output, Value) and not adds:
-            found.add(output)
-    return found
-
-
-def _needed_ops(program: Program, wanted: set[Value]) -> set[Op]:
-    """Ops of a program and of its nested programs that compute these values."""
-    needed, found = set(wanted), set[Op]()
-    for op in reversed(program.ops):
-        results = {i for i, r in enumerate(op.results) if r in needed}
-        if not results:
-            continue
-        found.add(op)
-        needed.update(v for v in op.operands if isinstance(v, Value))
-        for number, body in enumerate(op.bodies):
-            ends = [
-                body.outputs[position]
-                for wire in op.wires
-                if wire.result in results
-                for which, position in wire.outputs
-                if which == number
-            ]
-            found |= _needed_ops(body, {v for v in ends if isinstance(v, Value)})
-    return found

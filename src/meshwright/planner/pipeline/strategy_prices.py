@@ -10,25 +10,21 @@ it cuts. So the step is simulated on two data-parallel replicas, and priced on a
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from meshwright.machine import Machine, Mesh
-from meshwright.machine.machine import make_grid
-from meshwright.machine.placement import (
-    Matrix,
-    Placement,
-    place_mesh,
-    placed_by,
-    placement_matrices,
-)
+from meshwright.machine import Machine
 from meshwright.partitioner.decide import Decided, decide
 from meshwright.partitioner.lower import Gather
 from meshwright.partitioner.propagate import Graph, user_axes
-from meshwright.partitioner.tactics import Tactic
+from meshwright.planner.pipeline.stage_mesh import (
+    DATA,
+    IntraStrategy,
+    place_stage,
+    submachine,
+)
 from meshwright.planner.pipeline.step_blocks import OpSite, StepBlocks, StepPhase
 from meshwright.planner.prices.value_roles import Role, roles_of
 from meshwright.predict.compilers.hlo.fusion import Fusion, FusionKind
@@ -44,38 +40,8 @@ from meshwright.program.capture import Captured
 from meshwright.program.ir import Value, num_bytes
 from meshwright.search.arrays import Floats
 
-DATA, MODEL = "data", "model"
-"""Axes of a stage's mesh: replicas of the stage, and devices that share its layers."""
-
 _LATE = (Role.GRADIENT, Role.UPDATE)
 _BACKWARD = (StepPhase.INPUT_GRADIENT, StepPhase.WEIGHT_GRADIENT)
-
-
-@dataclass(frozen=True, slots=True)
-class IntraStrategy:
-    """Tactics for all stages on one kind of mesh.
-
-    model: size of the axis "model". has_data: whether there is an axis "data", of any size
-    above one. batch_axes: axes that cut the batch.
-    """
-
-    name: str
-    tactics: tuple[Tactic, ...]
-    model: int
-    has_data: bool
-    batch_axes: tuple[str, ...]
-
-    def mesh(self, data: int) -> Mesh:
-        """The mesh of a stage with this many replicas."""
-        sizes = {DATA: data} if self.has_data else {}
-        if self.model > 1 or not sizes:
-            sizes[MODEL] = self.model
-        return Mesh(sizes)
-
-    def batch_parts(self, data: int) -> int:
-        """The number of parts into which a microbatch is cut."""
-        sizes = {DATA: data, MODEL: self.model}
-        return int(np.prod([sizes[axis] for axis in self.batch_axes], dtype=int))
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,28 +90,6 @@ class BlockPrices:
         return cls({p: np.zeros(num_blocks) for p in StepPhase}, a, b, c, d, e, f, g)
 
 
-def submachine(machine: Machine, num_devices: int) -> Machine:
-    """The part of a machine with so many devices; `MachineError` if it has no grid."""
-    grid = make_grid(machine.name, machine.levels, num_devices)
-    return replace(machine, num_devices=num_devices, grid=grid)
-
-
-def place_stage(mesh: Mesh, machine: Machine) -> Placement:
-    """The placement of a stage's mesh: the axis "model" on the innermost links.
-
-    It is then the same for any number of replicas.
-    """
-    inner = [i for i, dim in enumerate(machine.grid) if dim.level is machine.levels[0]]
-    rows = [i for i, axis in enumerate(mesh.axes) if user_axes((axis,)) == (MODEL,)]
-
-    def devices_inside(matrix: Matrix) -> int:
-        return math.prod(matrix[row][dim] for row in rows for dim in inner)
-
-    usual = place_mesh(mesh, machine)
-    candidates = [usual.matrix, *placement_matrices(mesh, machine)]
-    return placed_by(max(candidates, key=devices_inside), mesh, machine)
-
-
 def price_blocks(
     captured: Captured,
     step: StepBlocks,
@@ -177,7 +121,7 @@ class _PriceReader:
         self.roles = roles_of(found.program)
         self.last = OpSite(StepPhase.FORWARD, 0, 1)
         self.exposed = {
-            id(fusion.root): exposed
+            fusion.root: exposed
             for fusion, exposed, _ in collective_overlaps(found.timeline)
         }
 
@@ -209,7 +153,7 @@ class _PriceReader:
         root, site = span.fusion.root, self._site(span.fusion)
         axes: tuple[str, ...] = user_axes(root.params["axes"])  # pyright: ignore[reportArgumentType]
         if DATA not in axes:
-            seconds = self.exposed[id(root)]
+            seconds = self.exposed[root]
             self._add(self.prices.seconds[site.phase], site, seconds)
             return
         values = [v for v in root.operands if isinstance(v, Value)]

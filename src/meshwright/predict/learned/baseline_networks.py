@@ -16,8 +16,8 @@ from meshwright.predict.learned.features import (
     NUM_TILE_FEATURES,
 )
 from meshwright.predict.learned.graph_arrays import GraphArrays
+from meshwright.predict.learned.hlo.opcodes import NUM_OPCODES
 from meshwright.predict.learned.network import NetworkConfig, Params, apply, dense
-from meshwright.predict.learned.opcodes import NUM_OPCODES
 
 _SAGE_WIDTH, _SAGE_LAYERS, _SAGE_OPCODE_WIDTH = 64, 3, 64
 _GCN_WIDTH, _GCN_LAYERS, _GCN_OPCODE_WIDTH = 32, 2, 32

@@ -22,8 +22,8 @@ from meshwright.predict.learned.features import (
     NO_DIM,
     mark_missing_dims,
 )
+from meshwright.predict.learned.hlo.opcodes import NUM_OPCODES
 from meshwright.predict.learned.measured_graph import Collection, MeasuredGraph
-from meshwright.predict.learned.opcodes import NUM_OPCODES
 
 Scores = NDArray[np.floating[Any]]
 

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from meshwright.errors import LearnedError
 from meshwright.predict.learned.features import layout_features, tile_features
+from meshwright.predict.learned.hlo.hlo_proto import decode
 from meshwright.predict.learned.hlo_graph import HloGraph, graph_of_proto
-from meshwright.predict.learned.hlo_proto import decode
 from meshwright.predict.learned.measured_graph import (
     TPU_GRAPHS,
     Collection,

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from meshwright.errors import LearnedError
 from meshwright.predict.learned.features import NUM_NODE_FEATURES, node_features
-from meshwright.predict.learned.hlo_proto import decode
-from meshwright.predict.learned.opcodes import OPCODES, opcode_number
+from meshwright.predict.learned.hlo.hlo_proto import decode
+from meshwright.predict.learned.hlo.opcodes import OPCODES, opcode_number
 
 _LARGE_COMPUTATIONS = ("cluster", "while", "cond")
 """Words in the names of the computations at whose ends TpuGraphs splits a graph."""

@@ -21,8 +21,8 @@ from meshwright.predict.learned.features import (
     NUM_TILE_FEATURES,
 )
 from meshwright.predict.learned.graph_arrays import GraphArrays, Lesson
+from meshwright.predict.learned.hlo.opcodes import NUM_OPCODES
 from meshwright.predict.learned.measured_graph import Collection
-from meshwright.predict.learned.opcodes import NUM_OPCODES
 
 Params = Mapping[str, Any]
 

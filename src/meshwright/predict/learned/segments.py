@@ -154,22 +154,6 @@ def make_head_step(loss: Loss, optimizer: Any) -> Callable[..., Any]:
     loss_and_slopes: Any = jax.value_and_grad(LOSSES[loss])
 
     @jax.jit
-    def part_scores(params: Params, inputs: Any, mask: Any) -> Any:
-        graph, features = inputs
-        return graph_scores(params, graph, features, mask)
-
-    @jax.jit
-    def head_gradient(params: Params, inputs: Any, mask: Any, slopes: Any) -> Any:
-        graph, features = inputs
-        vectors = node_vectors(params, graph, features, mask)
-
-        def weighted(head: Params) -> Any:
-            scores = head_scores({**params, "head": head}, graph, *vectors)
-            return (scores.sum(axis=0) * slopes).sum()
-
-        return jax.grad(weighted)(params["head"])
-
-    @jax.jit
     def update(
         rate: Any, params: Params, state: Any, head_grads: Any
     ) -> tuple[Params, Any]:
@@ -185,20 +169,40 @@ def make_head_step(loss: Loss, optimizer: Any) -> Callable[..., Any]:
         params, times = model.params, graph.measured.targets[configs]
         parts = range(len(graph.parts))
         total = sum(
-            part_scores(params, graph.inputs(model, part, configs), mask)
+            _part_scores(params, graph.inputs(model, part, configs), mask)
             for part in parts
         )
         loss, slopes = loss_and_slopes(total, times, mask)
         gradients = None
         for part in parts:
             inputs = graph.inputs(model, part, configs)
-            of_part = head_gradient(params, inputs, mask, slopes)
+            of_part = _head_gradient(params, inputs, mask, slopes)
             gradients = (
                 jax.tree.map(jnp.add, gradients, of_part) if gradients else of_part
             )
         return *update(rate, params, state, gradients), float(loss)
 
     return step
+
+
+@jax.jit
+def _part_scores(params: Params, inputs: Any, mask: Any) -> Any:
+    """Scores [c] of one segment."""
+    graph, features = inputs
+    return graph_scores(params, graph, features, mask)
+
+
+@jax.jit
+def _head_gradient(params: Params, inputs: Any, mask: Any, slopes: Any) -> Any:
+    """One segment's part of the gradient by the head; slopes: of the loss by scores."""
+    graph, features = inputs
+    vectors = node_vectors(params, graph, features, mask)
+
+    def weighted(head: Params) -> Any:
+        scores = head_scores({**params, "head": head}, graph, *vectors)
+        return (scores.sum(axis=0) * slopes).sum()
+
+    return jax.grad(weighted)(params["head"])
 
 
 def sample_configs(

@@ -53,15 +53,7 @@ def train(
     `start`, a model of the same network, or with random ones. `valid` graphs are only
     evaluated, in ten epochs of all.
     """
-    for measured in (*graphs, *valid):
-        check_collection(config.network.collection, measured)
-    usable = [g for g in graphs if len(np.unique(g.targets)) > 1]
-    if not usable:
-        raise LearnedError(
-            f"none of {len(graphs)} graphs has two configurations with different times: "
-            "there is nothing to rank"
-        )
-    _require_names(usable)
+    usable = _usable_graphs(graphs, valid, config)
     if checkpoints and checkpoints.path.exists():
         model = _resume(checkpoints.path, config)
     else:
@@ -93,6 +85,27 @@ def train(
         if checkpoints and (is_due or epoch + 1 == config.epochs):
             _with_state(model, state, segmented).save(checkpoints.path)
     return _with_state(model, state, segmented)
+
+
+def _usable_graphs(
+    graphs: Sequence[MeasuredGraph],
+    valid: Sequence[MeasuredGraph],
+    config: TrainingConfig,
+) -> list[MeasuredGraph]:
+    """The graphs that have something to rank, in order.
+
+    Raises `LearnedError` if there is none, and for graphs of another collection.
+    """
+    for measured in (*graphs, *valid):
+        check_collection(config.network.collection, measured)
+    usable = [g for g in graphs if len(np.unique(g.targets)) > 1]
+    if not usable:
+        raise LearnedError(
+            f"none of {len(graphs)} graphs has two configurations with different times: "
+            "there is nothing to rank"
+        )
+    _require_names(usable)
+    return usable
 
 
 @cache

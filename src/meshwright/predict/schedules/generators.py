@@ -68,18 +68,18 @@ def interleaved(num_submeshes: int, chunks: int, num_microbatches: int) -> Sched
         forward, backward = (
             [
                 Task(kind, chunk * num_submeshes + submesh, microbatch)
-                for chunk, microbatch in _turns(
+                for chunk, microbatch in _pass_order(
                     num_submeshes, chunks, num_microbatches, kind
                 )
             ]
             for kind in (_F, _B)
         )
-        orders.append(tuple(_in_turn(forward, backward, ahead)))
+        orders.append(tuple(_alternated(forward, backward, ahead)))
     placement = tuple(range(num_submeshes)) * chunks
     return Schedule(tuple(orders), placement, num_microbatches)
 
 
-def _turns(
+def _pass_order(
     num_submeshes: int, chunks: int, num_microbatches: int, kind: TaskKind
 ) -> Iterator[tuple[int, int]]:
     """Chunk and microbatch of each pass of a submesh, in order."""
@@ -92,7 +92,9 @@ def _turns(
                 yield chunk, microbatch
 
 
-def _in_turn(forward: list[Task], backward: list[Task], ahead: int) -> Iterator[Task]:
+def _alternated(
+    forward: list[Task], backward: list[Task], ahead: int
+) -> Iterator[Task]:
     """Forward and backward tasks in turn, after `ahead` forward tasks."""
     ahead = min(ahead, len(forward))
     yield from forward[:ahead]
@@ -140,7 +142,7 @@ def warmed_up(
         )
     if alive is None:
         orders = [
-            [*_in_turn(*_passes(stage, num_microbatches), first - 1)]
+            [*_alternated(*_passes(stage, num_microbatches), first - 1)]
             for stage, first in enumerate(ahead)
         ]
     else:

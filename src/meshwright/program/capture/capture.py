@@ -8,7 +8,7 @@ import inspect
 import re
 import sysconfig
 import traceback
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from meshwright.errors import CaptureError
 from meshwright.jax_private import is_ordered, name_arguments
 from meshwright.program.capture.convert import convert
 from meshwright.program.capture.kernel import read_kernels
+from meshwright.program.capture.ties import find_ties
 from meshwright.program.ir import Program
 from meshwright.program.rewrite.common_subexpressions import (
     eliminate_common_subexpressions,
@@ -247,61 +248,3 @@ def _refuse_ordered(effects: Any) -> None:
             f"ordered effects ({', '.join(bad)}) have no meaning on several devices; "
             "use debug.print(..., ordered=False) or io_callback(..., ordered=False)"
         )
-
-
-def find_ties(
-    in_tree: Any, out_tree: Any, program: Program, donated: Collection[int]
-) -> dict[int, int]:
-    """The input that each output becomes in the next call: output -> input position.
-
-    A subtree of the result and a subtree of the arguments count as the same state if
-    their structure, shapes and dtypes are equal. Subtrees are searched through tuples
-    and lists, and the first match wins. A single array must also be donated, since its
-    shape alone proves too little.
-    """
-    inputs = [
-        part
-        for start, argument in _arguments(in_tree)
-        for part in _parts(argument, start)
-    ]
-    ties: dict[int, int] = {}
-    used: set[int] = set()
-    for start, tree in _parts(out_tree, 0):
-        if any(start + i in ties for i in range(tree.num_leaves)):
-            continue
-        for in_start, part in inputs:
-            span = range(part.num_leaves)
-            if part != tree or not used.isdisjoint(in_start + i for i in span):
-                continue
-            if jax.tree_util.treedef_is_leaf(part) and in_start not in donated:
-                continue
-            outputs = program.outputs[start : start + len(span)]
-            values = program.inputs[in_start : in_start + len(span)]
-            pairs = zip(outputs, values, strict=True)
-            if all((a.shape, a.dtype) == (b.shape, b.dtype) for a, b in pairs):
-                ties.update({start + i: in_start + i for i in span})
-                used.update(in_start + i for i in span)
-                break
-    return ties
-
-
-def _arguments(in_tree: Any) -> Iterator[tuple[int, Any]]:
-    """The (first leaf, structure) of each argument in an (args, kwargs) tree."""
-    start = 0
-    for group in in_tree.children():
-        for argument in group.children():
-            yield start, argument
-            start += argument.num_leaves
-
-
-def _parts(tree: Any, start: int) -> Iterator[tuple[int, Any]]:
-    """The (first leaf, structure) of a tree and of subtrees in its tuples and lists."""
-    if not tree.num_leaves:
-        return
-    yield start, tree
-    data = tree.node_data()
-    if data is None or not issubclass(data[0], tuple | list):
-        return
-    for child in tree.children():
-        yield from _parts(child, start)
-        start += child.num_leaves

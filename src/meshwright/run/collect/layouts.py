@@ -21,8 +21,8 @@ from meshwright.predict.learned import (
     layout_features,
 )
 from meshwright.predict.learned.features import MAX_RANK
+from meshwright.predict.learned.hlo.hlo_proto import decode
 from meshwright.predict.learned.hlo_graph import encoded_module
-from meshwright.predict.learned.hlo_proto import decode
 from meshwright.run.collect.layout_constraints import Layout, constrain_layouts
 from meshwright.run.collect.measurement_journal import MeasurementJournal
 from meshwright.run.iree.toolchain import cpu_name

@@ -18,35 +18,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.planner.chips.graph.chip_graph import ChipGraph
-from meshwright.planner.chips.graph.skips import Skips, skips_of
-from meshwright.search.arrays import Bools, Ints, starts_of
+from meshwright.planner.chips.constraints.network import Network
+from meshwright.search.arrays import Bools, Ints
 from meshwright.search.compiled import compiled_in_place
 
 TRAIL, HEAD, QUEUED, CHANGED = range(4)
 """Places in `Domains.scalars`: length of the trail, start and length of the queue, and
 chips for which `refresh` has changed what they may be joined with."""
-
-
-class Network(NamedTuple):
-    """Edges and skips of a graph as columns.
-
-    next_at, nexts: targets of each op. prior_at, priors: sources. ends, between_at,
-    between: the skips. skip_at, skips: skips that an op is an end of, then those that
-    it is between (`inner_at`, `inner`).
-    """
-
-    next_at: Ints
-    nexts: Ints
-    prior_at: Ints
-    priors: Ints
-    ends: Ints
-    between_at: Ints
-    between: Ints
-    end_at: Ints
-    end_skips: Ints
-    inner_at: Ints
-    inner_skips: Ints
 
 
 class Domains(NamedTuple):
@@ -68,38 +46,6 @@ class Domains(NamedTuple):
     backward: Ints
     queue: Ints
     is_queued: Bools
-
-
-def network_of(graph: ChipGraph) -> Network:
-    """The columns of a graph's constraints."""
-    edges, skips, n = graph.edges, skips_of(graph), graph.num_ops
-    by_target = edges[np.lexsort((edges[:, 0], edges[:, 1]))]
-    ends_at, end_skips = _by_op(skips.ends.ravel(), np.repeat(_ids(skips), 2), n)
-    owners = np.repeat(_ids(skips), np.diff(skips.between_at))
-    inner_at, inner_skips = _by_op(skips.between, owners, n)
-    return Network(
-        starts_of(np.bincount(edges[:, 0], minlength=n)),
-        np.ascontiguousarray(edges[:, 1]),
-        starts_of(np.bincount(edges[:, 1], minlength=n)),
-        np.ascontiguousarray(by_target[:, 0]),
-        skips.ends,
-        skips.between_at,
-        skips.between,
-        ends_at,
-        end_skips,
-        inner_at,
-        inner_skips,
-    )
-
-
-def _ids(skips: Skips) -> Ints:
-    return np.arange(len(skips.ends))
-
-
-def _by_op(ops: Ints, owners: Ints, num_ops: int) -> tuple[Ints, Ints]:
-    """Starts [N + 1] and owners, grouped by op."""
-    order = np.argsort(ops, kind="stable")
-    return starts_of(np.bincount(ops, minlength=num_ops)), owners[order]
 
 
 def new_domains(num_ops: int, num_chips: int) -> Domains:

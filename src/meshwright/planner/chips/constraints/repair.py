@@ -13,11 +13,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from meshwright.planner.chips.constraints.network import Network, network_of
 from meshwright.planner.chips.constraints.propagation import (
     TRAIL,
     Domains,
-    Network,
-    network_of,
     new_domains,
     position,
     propagate,

@@ -47,6 +47,6 @@ def opcode_number(name: str) -> int:
         raise LearnedError(
             f"unknown HLO opcode {name!r}{did_you_mean(name, OPCODES)}; "
             f"{len(OPCODES)} are known. If XLA has a new opcode of this name, append it "
-            "to meshwright.predict.learned.opcodes"
+            "to meshwright.predict.learned.hlo.opcodes"
         )
     return OPCODES[name]

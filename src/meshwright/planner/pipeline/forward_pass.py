@@ -1,0 +1,32 @@
+"""The end of a train step's forward pass."""
+
+from __future__ import annotations
+
+from meshwright.predict.roofline.work import program_work
+from meshwright.program.capture import Captured
+from meshwright.program.ir import Program
+from meshwright.program.rewrite.rematerialization import backward_start
+
+_LEAST_SHARE = 0.2
+"""Least share of a step's operations that the forward pass has; with the backward pass
+computed from it, it has a third."""
+
+
+def forward_end(captured: Captured) -> int:
+    """The number of ops of the forward pass.
+
+    It ends where the first output that is no state is known, such as the loss, if a good
+    part of the step is computed by then; otherwise, where most bytes are live.
+    """
+    program = captured.program
+    total = program_work(program).flops
+    producers = {r: index for index, op in enumerate(program.ops) for r in op.results}
+    ends: list[int] = []
+    for position, output in enumerate(program.outputs):
+        index = producers.get(output)  # pyright: ignore[reportArgumentType]
+        if position in captured.ties or index is None:
+            continue
+        done = program_work(Program((), program.ops[: index + 1], ())).flops
+        if done >= _LEAST_SHARE * total:
+            ends.append(index + 1)
+    return min(ends, default=backward_start(program))

@@ -1,0 +1,75 @@
+"""Meshes of stages: what a strategy makes of a number of devices, and where they lie.
+
+A stage's mesh has at most two axes: "model" on the innermost links, and "data".
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from meshwright.machine import Machine, Mesh
+from meshwright.machine.machine import make_grid
+from meshwright.machine.placement import (
+    Matrix,
+    Placement,
+    place_mesh,
+    placed_by,
+    placement_matrices,
+)
+from meshwright.partitioner.propagate import user_axes
+from meshwright.partitioner.tactics import Tactic
+
+DATA, MODEL = "data", "model"
+"""Axes of a stage's mesh: replicas of the stage, and devices that share its layers."""
+
+
+@dataclass(frozen=True, slots=True)
+class IntraStrategy:
+    """Tactics for all stages on one kind of mesh.
+
+    model: size of the axis "model". has_data: whether there is an axis "data", of any size
+    above one. batch_axes: axes that cut the batch.
+    """
+
+    name: str
+    tactics: tuple[Tactic, ...]
+    model: int
+    has_data: bool
+    batch_axes: tuple[str, ...]
+
+    def mesh(self, data: int) -> Mesh:
+        """The mesh of a stage with this many replicas."""
+        sizes = {DATA: data} if self.has_data else {}
+        if self.model > 1 or not sizes:
+            sizes[MODEL] = self.model
+        return Mesh(sizes)
+
+    def batch_parts(self, data: int) -> int:
+        """The number of parts into which a microbatch is cut."""
+        sizes = {DATA: data, MODEL: self.model}
+        return int(np.prod([sizes[axis] for axis in self.batch_axes], dtype=int))
+
+
+def submachine(machine: Machine, num_devices: int) -> Machine:
+    """The part of a machine with so many devices; `MachineError` if it has no grid."""
+    grid = make_grid(machine.name, machine.levels, num_devices)
+    return replace(machine, num_devices=num_devices, grid=grid)
+
+
+def place_stage(mesh: Mesh, machine: Machine) -> Placement:
+    """The placement of a stage's mesh: the axis "model" on the innermost links.
+
+    It is then the same for any number of replicas.
+    """
+    inner = [i for i, dim in enumerate(machine.grid) if dim.level is machine.levels[0]]
+    rows = [i for i, axis in enumerate(mesh.axes) if user_axes((axis,)) == (MODEL,)]
+
+    def devices_inside(matrix: Matrix) -> int:
+        return math.prod(matrix[row][dim] for row in rows for dim in inner)
+
+    usual = place_mesh(mesh, machine)
+    candidates = [usual.matrix, *placement_matrices(mesh, machine)]
+    return placed_by(max(candidates, key=devices_inside), mesh, machine)
