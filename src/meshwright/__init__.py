@@ -3,7 +3,7 @@
 The package has ten subpackages. Each imports only from those below it in this list:
 
     cli          the commands of `meshwright`
-    app          the public face: `partition`, `pipeline`, `autoplan`, plans, reports, checks
+    app          the public face: `partition`, `pipeline`, `autoplan`, reports, checks
     compile      differentiates, makes sparse code, tunes layouts and tiles, deploys
     run          runs plans and pipelines on devices, and asks real compilers about them
     planner      searches for plans, pipeline stages, and partitions over chips
