@@ -3,12 +3,12 @@
 The package has ten subpackages. Each imports only from those below it in this list:
 
     cli          the commands of `meshwright`
-    app          the public face: `partition`, `autoplan`, plans, reports, checks
-    compile      differentiates, tunes layouts and tiles, deploys to other runtimes
-    run          runs a plan on devices, and asks real compilers about it
-    planner      searches for the best plan on a machine
-    predict      simulates a step: time, memory, energy, cost
-    partitioner  tactics, propagation of shardings, lowering to collectives
+    app          the public face: `partition`, `pipeline`, `autoplan`, reports, checks
+    compile      differentiates, makes sparse code, tunes layouts and tiles, deploys
+    run          runs plans and pipelines on devices, and asks real compilers about them
+    planner      searches for plans, pipeline stages, and partitions over chips
+    predict      simulates a step and schedules of stages: time, memory, energy, cost
+    partitioner  tactics, propagation of shardings, lowering to collectives, stages
     program      the program: its ops, their sharding rules, and capture from JAX
     machine      chips, links and meshes, with presets
     search       search engines and the integer program, which know nothing of tensors

@@ -83,7 +83,7 @@ def free_bytes() -> int | None:
 
 
 def _advise(target: Target, free: int) -> str:
-    """Advice: targets of the same module that fit, or smaller arguments."""
+    """Advice for a target that exceeds memory: smaller targets, or smaller arguments."""
     place = target.name.rpartition(":")[0]
     sizes = {
         name: sample.traced_argument_bytes(make) for name, make in target.others.items()

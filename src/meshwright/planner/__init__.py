@@ -15,5 +15,8 @@ Begin reading at `driver/search.py`. The folders, in the order in which a search
     recompute        which residuals to save, and which to recompute
     columns          propagation and prices over flat arrays, for searches of many states
     tree             tree search over cuts of inputs
+    overlap          `overlap`, a tactic that runs collectives beside products
+    pipeline         stages of a step on submeshes, microbatches and a schedule
+    chips            ops of a program on the chips of a multi-chip module
     tactics          `auto`, a tactic that searches
 """

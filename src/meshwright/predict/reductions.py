@@ -71,7 +71,7 @@ class ReductionCase:
 
     @property
     def factors(self) -> tuple[int, ...]:
-        """The synthesis hierarchy: children at each of `levels`, the root's first.
+        """Children at each of `levels`, the outermost first: P2's synthesis hierarchy.
 
         Factors of several reduced axes at the same level are multiplied (P2).
         """

@@ -10,7 +10,7 @@ AXIS = "replica"
 
 
 class Exchange(Protocol):
-    """The way in which values of one replica meet those of the others."""
+    """How a step averages a value over replicas while it is traced."""
 
     is_lockstep: bool
 
@@ -31,10 +31,10 @@ class Lockstep:
 
 
 class Record:
-    """A replica runs alone; what is to be averaged goes to a parameter server.
+    """An exchange that records values for a parameter server; the replica runs alone.
 
-    values: what the step gave, in the order of its calls. num_gradients: how many of
-    them came from an optimizer.
+    values: the arguments of the calls of `mean`, in their order. num_gradients: how many
+    of them are gradients.
     """
 
     is_lockstep = False
@@ -44,16 +44,16 @@ class Record:
         self.num_gradients = 0
 
     def mean(self, tree: Any, is_gradient: bool) -> Any:
-        """The value of this replica, which is recorded."""
+        """Record the value of this replica, and return it as it is."""
         self.values.append(tree)
         self.num_gradients += is_gradient
         return tree
 
 
 class Replace:
-    """The server runs the step with means in place of what the step computes.
+    """An exchange with given means, with which the server runs the step.
 
-    asked: what the step would have given, in the order of its calls.
+    asked: the values for which the means stand, in the order of the calls of `mean`.
     """
 
     is_lockstep = False
@@ -63,7 +63,7 @@ class Replace:
         self.asked: list[Any] = []
 
     def mean(self, tree: Any, is_gradient: bool) -> Any:
-        """The next of the means."""
+        """The next of the given means."""
         del is_gradient
         self.asked.append(tree)
         return next(self._means)

@@ -1,1 +1,1 @@
-"""A partitioned function's arguments, and its stages for one signature of them."""
+"""Arguments of a partitioned function; what is traced and compiled for their signature."""

@@ -145,7 +145,7 @@ def _call(
 
 
 def _require_bind(fn: Callable[..., Any], args: Sequence[Any], what: str) -> None:
-    """Raise `TargetError` if a function does not take so many arguments."""
+    """Raise `TargetError` if a function cannot be called with these arguments."""
     try:
         wanted = inspect.signature(fn)
     except (TypeError, ValueError):  # the signature is unknown

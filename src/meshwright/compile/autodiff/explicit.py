@@ -197,7 +197,7 @@ class _Writer:
 
 
 def _live(ops: Sequence[Op], outputs: Sequence[Atom]) -> tuple[Op, ...]:
-    """The ops without those whose results nothing reads; bodies stay as they are."""
+    """The ops whose results are read, or that have effects or bodies."""
     read = set(outputs)
     kept: list[Op] = []
     for op in reversed(ops):

@@ -272,7 +272,7 @@ def _region_operand(scope: Scope, atom: Atom, need: Sharding, node: Node) -> Ato
 
 
 def _as_addend(scope: Scope, atom: Atom, local: Atom, need: Sharding) -> Atom:
-    """The value as a partial sum along all partial axes of `need`."""
+    """The local value as a partial sum along all axes along which `need` is partial."""
     have = scope.have[atom][1].partial if isinstance(atom, Value) else ()
     missing = tuple(a for a in need.partial if a not in have)
     if not missing or scope.shared.partial_sums.routes.is_zero(atom):

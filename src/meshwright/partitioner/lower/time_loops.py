@@ -137,7 +137,7 @@ class TimeLoops:
         return [v for v in order if v in made and v in read]
 
     def _hand_on(self, after: Builder, op: Op, stack: Value) -> None:
-        """The result of a crossing, from the values of all iterations."""
+        """Write the reduction or concatenation of a crossing's values of all iterations."""
         if op.kind == "all_reduce":
             monoid = str(op.params["monoid"])
             is_any = op.results[0].dtype == "bool" and monoid == "sum"

@@ -60,7 +60,7 @@ class PartialSums:
     def is_partial(self, value: int, axis: str, is_strict: bool = False) -> bool:
         """Whether devices along an axis compute addends of a value, before any reduction.
 
-        is_strict: whether values count that are partial without complete addends.
+        is_strict: whether sums of partial and of complete addends do not count.
         """
         self._follow()
         key = (value, axis, is_strict)

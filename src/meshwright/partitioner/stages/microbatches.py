@@ -55,8 +55,9 @@ class Microbatches:
 
 
 def find_microbatches(lowered: Lowered, own_statistics: bool = False) -> Microbatches:
-    """The step of a program that was lowered along the sequential axis `MICROBATCH`.
+    """The ops of a step by when they run: before, in, or after the loop over microbatches.
 
+    lowered: the step, lowered along the sequential axis `MICROBATCH`.
     own_statistics: whether sums in the middle of the step are over one microbatch.
     Raises `StageError` with the source line of a value that needs all microbatches in
     the middle of the step.

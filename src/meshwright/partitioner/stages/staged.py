@@ -53,7 +53,7 @@ class Staged:
 
 
 def stage_step(step: Microbatches, cuts: Cuts) -> Staged:
-    """The staged step of microbatches that are cut into stages."""
+    """The step of one microbatch as a program whose ops have a stage and a pass."""
     place = find_places(step, cuts)
     step = split_sums(step, place)
     num_stages = cuts.num_stages

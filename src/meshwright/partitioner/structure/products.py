@@ -51,7 +51,7 @@ class Product:
 
     @property
     def rows(self) -> list[int]:
-        """Factors of the activation and the result, but not of the weight."""
+        """Factors of the activation and the result, not of the weight: rows of `x @ w`."""
         return self._factors(self.activation[1], self._made - _all(self.weight[1]))
 
     @property

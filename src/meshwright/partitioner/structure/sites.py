@@ -46,13 +46,12 @@ class Place:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sites:
-    """The ops of a program by place.
+    """The ops of a program by their places in the source.
 
-    At each place the ops are in tuples, one for each kind of neighbourhood in the graph
-    (`#1`, `#2` in names).
-
+    of: for each place its ops, in one tuple for each kind of neighbourhood that they have
+    in the graph; names tell these tuples apart as `#1`, `#2`.
     place_of: for each node its place, and the position of its tuple there. on_line:
-    places by line and kind of op.
+    places by line number and kind of op.
     """
 
     of: Mapping[Place, tuple[tuple[Node, ...], ...]]

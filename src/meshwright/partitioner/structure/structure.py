@@ -131,7 +131,7 @@ def _influential(graph: Graph, depends: Sequence[int], state: set[int]) -> set[i
 
 
 def _outputs(graph: Graph, depends: Sequence[int]) -> list[tuple[int, int]]:
-    """(position, bits) of each output that depends on something."""
+    """Position of each computed output, and the bits of the inputs on which it depends."""
     atoms = enumerate(graph.program.outputs)
     return [(i, depends[graph.number[a]]) for i, a in atoms if a in graph.number]
 

@@ -67,7 +67,7 @@ def cut_pairs(
 
 
 def _cut_pairs(work: Workspace, axis: str, tactic: str) -> None:
-    """Cut all pairs, and note the work that stays whole."""
+    """Cut all pairs of products, and record the FLOPs that no cut divides."""
     cut_pairs(work, axis, tactic)
     parts = work.mesh.size(axis)
     fewer = (

@@ -110,7 +110,7 @@ class ChipPartition:
         return self.bottleneck_s / self.bound_s - 1 if self.bound_s else 0.0
 
     def to_csv(self) -> str:
-        """A table: op, its seconds, its chip."""
+        """The partition as CSV: a row for each op, with its name, seconds and chip."""
         text = StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(["op", "seconds", "chip"])

@@ -239,7 +239,7 @@ class MeshPrograms:
         return sorted(solved, key=self._rank_mesh)
 
     def _rank_mesh(self, mesh: Mesh) -> tuple[bool, float]:
-        """A sort key in steps of `_ALIKE`, so that near-equal meshes keep their order."""
+        """Sort key of a mesh, rounded so that near-equal meshes keep their order."""
         is_large, value, _ = self.rank(self.solutions[mesh])
         return is_large, round(math.log(value) / _ALIKE) if value > 0 else -math.inf
 

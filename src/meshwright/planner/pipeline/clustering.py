@@ -22,13 +22,13 @@ def cluster(
     num_layers: int,
     balance: float = BALANCE,
 ) -> tuple[int, ...]:
-    """The first block of each layer.
+    """Positions of the first block of each layer, for the best layers of similar work.
 
     flops, incoming_bytes: per block, as in `Block`. balance: a layer has at most
     (1 + balance) times the average operations, or those of the largest block if that has
     more.
-    Of all such cuts the largest bytes into a layer are least; of these, the total; of
-    these, the squares of the layers' operations.
+    The best layers minimize the largest bytes that enter a layer. Ties are decided by the
+    total of these bytes, and then by the sum of squares of the layers' operations.
     """
     num_blocks = len(flops)
     if not 1 <= num_layers <= num_blocks:

@@ -24,8 +24,7 @@ class PipelineTask:
     batch: size of the whole batch. machine: all devices.
     limit_bytes: of each device's memory.
     microbatches: numbers to try; by default about a dozen divisors of the batch.
-    sizes: devices of a submesh; by default powers of two, and whole groups of the
-        innermost links.
+    sizes: devices of a submesh; by default the powers of two that have a grid.
     strategies: by default those of `intra_strategies`.
     most_stages: 1 for no pipeline.
     """

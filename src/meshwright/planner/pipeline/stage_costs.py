@@ -153,7 +153,10 @@ def _data_seconds(
 
 @dataclass(frozen=True, slots=True)
 class StageOption:
-    """A strategy with a number of replicas on a kind of submesh, and its layers' costs."""
+    """A strategy on submeshes of one size, with the costs of each layer.
+
+    size: devices of the submesh. data: number of replicas among them.
+    """
 
     size: int
     data: int

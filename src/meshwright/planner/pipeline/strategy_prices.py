@@ -176,7 +176,7 @@ class _PriceReader:
     # -- bytes --------------------------------------------------------------------------
 
     def _read_state(self) -> None:
-        """Bytes of state, at the block that first reads it."""
+        """Add the bytes of each array of the state to the block that first reads it."""
         lowered = self.decided.lowered
         program = self.step.program
         first: dict[Value, OpSite] = {}
@@ -196,7 +196,7 @@ class _PriceReader:
             self._add(rows, first[value], size)
 
     def _read_gradients(self) -> None:
-        """Bytes of the values that the update reads of the backward pass."""
+        """Add the bytes of backward values that the update reads to their blocks."""
         sites, lowered = self.step.sites, self.decided.lowered
         update = {
             value
@@ -244,7 +244,7 @@ class _PriceReader:
 
 
 def _body_bytes(fusion: Fusion) -> float:
-    """Bytes that one iteration of a loop needs at most, were nothing fused; else 0."""
+    """Peak bytes of one iteration of a loop without fusion; 0 if the op is no loop."""
     bodies = fusion.root.bodies
     sizes = [peak_bytes(body, range(len(body.inputs))) for body in bodies]
     return float(max(sizes, default=0))

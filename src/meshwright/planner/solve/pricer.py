@@ -174,7 +174,7 @@ def _solve(
 
 
 def _priced_link(link: PairCost, price: float) -> Floats:
-    """Seconds over a pair cost's choices, plus the price of the copy's bytes."""
+    """Cost of each pair of choices: its seconds, plus the price of its copy's bytes."""
     if not price:
         return link.seconds
     return link.seconds + price * link.num_bytes * link.copy_share

@@ -70,7 +70,10 @@ class SolveRequest:
 
 @dataclass(frozen=True, slots=True)
 class SolveAnswer:
-    """The result of a request, and the reading of the solver's meter at its end."""
+    """The result of a request.
+
+    ended_s: the solver's counted work at the end, in seconds of its meter.
+    """
 
     optimum: Optimum
     ended_s: float

@@ -219,7 +219,7 @@ def _nested_programs(
 
 
 def _first_label(state: State, node: Node) -> tuple[object, ...]:
-    """The node's op, shapes and dtypes, and the state's decisions about it."""
+    """The first colour of a node: its op, shapes and dtypes, and the decisions about it."""
     dtypes = tuple(state.graph.values[v].dtype for v, _ in (*node.ins, *node.outs))
     wire = node.wire
     shape = None if wire is None else (wire.is_stacked, len(wire.inputs))

@@ -50,7 +50,7 @@ MIN_SAVING = 2e-4
 class TreeSearchResult:
     """The best state of a tree search, and the cuts that lead to it.
 
-    cuts: without those that save less than `MIN_SAVING`. tactics: `shard` tactics that
+    cuts: those that save at least `MIN_SAVING`. tactics: `shard` tactics that
     make these cuts. cost: predicted cost of the state. fits: whether it is within the
     memory limit of the problem. trials: number of trajectories. evaluations: number of
     states that were priced.

@@ -176,7 +176,7 @@ Scorer = Callable[[MeasuredGraph], Scores]
 
 
 def plain_scorers(collection: Collection, seed: int) -> dict[str, Scorer]:
-    """The baselines that need no training, as functions from a graph to scores [c]."""
+    """Baselines without training: functions from a graph to scores of configurations."""
     scorers: dict[str, Scorer] = {
         "random": lambda measured: random_scores(measured, seed),
         "default": default_scores,

@@ -87,8 +87,8 @@ def heap_of(
 class Heap:
     """The buffers of one program or body, as intervals over its fusions.
 
-    together: values that a kernel writes together with others; nothing takes their
-    buffers.
+    together: values that a kernel writes together with others; no other value may reuse
+    their buffers in place.
     bodies: for control-flow fusions, the heaps of their bodies. body_totals: numbers of
     the intervals that represent all buffers of the largest body.
     """

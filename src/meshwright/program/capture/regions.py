@@ -98,7 +98,7 @@ _REGIONS: dict[str, Callable[[Any, tuple[Atom, ...]], Region]] = {
 def _unbatched[T](
     params: Any, operands: Sequence[T]
 ) -> tuple[dict[str, Any], tuple[T, ...]]:
-    """Parameters and operands of a batched loop's equivalent with a scalar condition.
+    """Parameters and operands of a `while` loop with a scalar condition, for a batched one.
 
     After `vmap` the condition is an array with one bool per batch element: the loop runs
     as long as any is true, and elements whose condition is false keep their carry. Here

@@ -240,7 +240,7 @@ class Builder:
         return self._collective("permute", x, x.shape, axes=order, pairs=pairs)
 
     def moved(self, position: int, old: tuple[str, ...], new: tuple[str, ...]) -> int:
-        """The position along axes `new` of a position along `old`, the same axes."""
+        """A device's position along axes in the order `new`, from that in order `old`."""
         coordinates: dict[str, int] = {}
         for axis in reversed(old):
             position, coordinates[axis] = divmod(position, self.mesh.size(axis))

@@ -32,7 +32,7 @@ def describe_leaf(leaf: Any) -> dict[str, Any]:
 
 
 def require_leaves(state: Any) -> None:
-    """Raise `CheckpointError` for a state without arrays, or with other leaves."""
+    """Raise `CheckpointError` unless a state has leaves, and all are arrays or numbers."""
     leaves = named_leaves(state)
     if not leaves:
         raise CheckpointError(f"the state {state!r:.60} has no arrays to save")

@@ -65,13 +65,13 @@ class ArrayRecord:
 class Session:
     """One client of a tenant.
 
-    slices: by number, the positions that their devices had at first; the client names
-        them by these for good. moved: by first positions, the present ones of slices that
-        lie elsewhere since the number of workers has changed; `None` for those that are
-        larger than the cluster.
-    gone: why arrays that the client still names are not there.
-    num_taken: number of submissions taken; they may arrive in another order.
-    is_held: whether the next one has arrived, and waits for room in the queue.
+    slices: for each slice by its number, the first positions of its devices. The client
+        always names a slice by these. moved: the present positions of each slice that has
+        moved since the number of workers changed, by its first positions; `None` if the
+        slice is larger than the cluster.
+    gone: for arrays that the client may still name, why they no longer exist.
+    num_taken: number of submissions taken in their order; others may arrive early.
+    is_held: whether the next submission has arrived, and waits for room in the queue.
     """
 
     name: str

@@ -46,8 +46,8 @@ class Entry:
 class CompilerHost:
     """The platform to compile for, and the environment of the process that does.
 
-    program: file pattern of the optimised program in the compiler's dump; "" if it is not
-        dumped, and then programs cannot be screened.
+    program: file pattern of the optimised program in the compiler's dump. "" if the
+        compiler dumps none; then layouts cannot be screened without a full compilation.
     """
 
     platform: str

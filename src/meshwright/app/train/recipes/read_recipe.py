@@ -120,7 +120,7 @@ class _Reader:
 
 
 def _entry_of(error: RecipeError, path: str, lines: Mapping[str, int]) -> str:
-    """The entry whose line an error in a table names: the wrong one, or the table."""
+    """Dotted path of the entry that an error names; the table's if it names none."""
     named = error.entry if isinstance(error, EntryError) else ""
     return named if named in lines else path
 

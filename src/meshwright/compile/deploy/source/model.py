@@ -139,7 +139,7 @@ PLAIN_DTYPES = (
 
 
 def require_plain_dtypes(model: SourceModel, target: str) -> None:
-    """Raise `DeployError` for an input or output of another dtype than NumPy's numbers."""
+    """Raise `DeployError` if the dtype of an input or output is no number type of NumPy."""
     for port in (*model.inputs, *model.outputs):
         if port.dtype not in PLAIN_DTYPES:
             raise DeployError(

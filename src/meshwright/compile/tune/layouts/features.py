@@ -1,4 +1,4 @@
-"""Features of a choice: what it does to the dims of a site, as text labels with values."""
+"""Features of a layout choice, as numbers by text label, for the model of its gain."""
 
 import math
 from collections.abc import Iterator

@@ -108,7 +108,7 @@ class GainModel:
         return total
 
     def _codes_of(self, choices: Sequence[LayoutChoice]) -> np.ndarray:
-        """Four numbers for each choice, one by kind of likeness; equal ones are alike."""
+        """Four numbers per choice, [choices, 4]: its labels; like choices share labels."""
         for choice in choices:
             if choice not in self._codes:
                 self._codes[choice] = tuple(map(self._code, self._likeness(choice)))

@@ -28,7 +28,7 @@ class Site:
     weight: bytes of all values in one execution of the program, loops multiplied.
     share: weight as a share of the largest site's.
     source: source line of the op that makes the first value, or the input's path.
-    twins: gradients with respect to these values, as far as the program computes them.
+    twins: those gradients with respect to these values that the program computes.
     """
 
     name: str

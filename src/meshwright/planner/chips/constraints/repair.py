@@ -107,9 +107,10 @@ def _decide(  # noqa: PLR0913  all of one call
     draws: Floats,
     most_conflicts: int,
 ) -> bool:
-    """Fix every domain; false if there were too many conflicts.
+    """Narrow the domain of every op to one chip; false after too many conflicts.
 
-    Ops are visited in order, with a candidate twice: first to keep its chips only.
+    Ops are visited in `order`. If there is a candidate, they are visited twice: the first
+    time only to keep the candidate's chips where that is possible.
     """
     n = len(order)
     is_fix = len(candidate) > 0

@@ -91,7 +91,7 @@ class _Builder:
     )
 
     def copied(self, size: int, seconds: float, is_weight: bool) -> _Copied:
-        """A new value that each chip has for itself."""
+        """Register a value of `size` bytes of which each chip has its own copy."""
         self.weight_bytes.append(size)
         return _Copied(len(self.weight_bytes) - 1, seconds, is_weight)
 

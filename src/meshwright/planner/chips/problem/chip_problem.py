@@ -65,10 +65,11 @@ class ChipProblem:
 
     @cached_property
     def bound_s(self) -> float:
-        """Seconds below which no partition's bottleneck is.
+        """Lower bound on the seconds of the bottleneck of every partition.
 
-        The longest op; an even share of all seconds; and for an edge that other paths go
-        around, half of the seconds of all ops between its ends, which share two chips.
+        It is the largest of three: the longest op; all seconds, divided by the number of
+        chips; and half of the seconds of all ops from one end to the other of an edge
+        whose ends other paths join, too, since these ops share two chips.
         """
         graph = self.graph
         bound = max(graph.seconds.max(), graph.seconds.sum() / self.module.num_chips)

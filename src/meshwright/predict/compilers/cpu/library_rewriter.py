@@ -121,7 +121,7 @@ def _is_image(shape: tuple[int, ...], spec: Sequence[int], is_kernel: bool) -> b
 
 
 def reads_through(product: Op, op: Op | None) -> bool:
-    """Whether an op is a transpose whose operand a product can read instead."""
+    """Whether an op is a transpose that a product needs not, as it can read the operand."""
     if product.kind != "dot_general" or op is None or op.kind != "transpose":
         return False
     order: Any = op.params["permutation"]

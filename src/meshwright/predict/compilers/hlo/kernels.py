@@ -123,7 +123,7 @@ class Kernel:
         return tuple(axis for body in self.bodies for axis in body.axes)
 
     def traffic(self, on_chip: Collection[Value]) -> KernelTraffic:
-        """Bytes through main memory and elements through registers.
+        """Bytes that the kernel moves to and from main memory, and elements in registers.
 
         on_chip: values in scratch memory; they pass through registers once.
         """

@@ -56,7 +56,7 @@ def bfloat16_values(program: Program) -> frozenset[Value]:
 
 
 class _Readers:
-    """The values that readers visited so far accept, or refuse, to read as bfloat16."""
+    """Values by whether the readers visited so far accept them in bfloat16."""
 
     def __init__(self) -> None:
         self.accepted: set[Atom] = set()

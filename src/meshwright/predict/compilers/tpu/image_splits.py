@@ -92,7 +92,10 @@ class ImageSplits:
             self.of[op.results[0]] = replace(window.made, extent=made)
 
     def _differentiate(self, op: Op, window: Window) -> None:
-        """Split the operands of a kernel's gradient, whose features act as the batch."""
+        """Record how the operands of a kernel gradient are split in space, if they can be.
+
+        In the gradient of a convolution's kernel, features act as the batch.
+        """
         params: Any = op.params
         numbers, dilation = params["dimension_numbers"], params["rhs_dilation"][-1]
         specs = numbers.lhs_spec, numbers.rhs_spec

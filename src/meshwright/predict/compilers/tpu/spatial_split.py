@@ -97,7 +97,7 @@ class Window:
         return self._overlap // self.base_dilation
 
     def made_of(self, part: int) -> int:
-        """Pixels of the result that one part with its halo gives."""
+        """Pixels of the result that are computed from `part` pixels, the halo included."""
         if self.base_dilation == 1:
             return (part - self.kernel) // self.stride + 1
         low = self.low if self.low != self.base_dilation else 0
@@ -106,7 +106,7 @@ class Window:
 
     @property
     def is_splittable(self) -> bool:
-        """Whether images can be split: halos lie within the next part, and parts are alike.
+        """Whether images can be split into equal parts whose halos lie in the next part.
 
         With base dilation the zeros must be at the same positions in all parts.
         """

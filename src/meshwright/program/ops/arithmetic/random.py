@@ -67,14 +67,14 @@ rule("threefry2x32", "random_clone", "random_seed")(broadcasting_rule)
 
 @rule("random_fold_in")
 def random_fold_in(op: Op) -> FactorRule:
-    """The rule of an elementwise op if keys are independent; no letters otherwise."""
+    """Factor rule of `fold_in`: elementwise if keys are independent, else no factors."""
     independent = _tag(op.operands[0]) in _INDEPENDENT
     return broadcasting_rule(op) if independent else _leading(op, 0)
 
 
 @rule("random_split", "random_gamma")
 def random_split(op: Op) -> FactorRule:
-    """The rule by which dims of the keys are parallel if keys are independent."""
+    """Factor rule: each dim of the keys is a factor if keys are independent."""
     keys = op.operands[0]
     return _leading(op, len(keys.shape) if _tag(keys) in _INDEPENDENT else 0)
 

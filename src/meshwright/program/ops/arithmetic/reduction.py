@@ -122,7 +122,7 @@ def reduce_any(op: Op) -> FactorRule:
 
 @rule(*_MAPPED)
 def reduce_mapped(op: Op) -> FactorRule:
-    """The rule of a reduction over an axis that `vmap` named and made a dim."""
+    """Factor rule of a collective, such as `psum`, whose axis `vmap` has made a dim."""
     axes = op.params["axes"]
     is_plain = len(op.operands) == 1 and op.params.get("axis_index_groups") is None
     if not is_plain or not all(

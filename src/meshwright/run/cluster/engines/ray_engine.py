@@ -219,7 +219,7 @@ class RayEngine:
         return list(answers)
 
     def _environment(self, size: GangSize) -> dict[str, str]:
-        """Environment variables of the workers; on CPUs, "all devices" is one."""
+        """Environment variables of the workers: platform and number of CPU devices."""
         found = {"JAX_PLATFORMS": self.platform}
         if self.platform == "cpu":
             count = max(1, size.devices)

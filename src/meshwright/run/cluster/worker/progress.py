@@ -91,9 +91,9 @@ class WorkerProgress:
 
 
 def present(value: Any) -> Any:
-    """An array that this process has; waits for parts that are on their way.
+    """The array, once all of its parts have arrived at this process.
 
-    Raises `ClusterError` if it does not exist.
+    Raises `ClusterError` if the op that should have made it failed.
     """
     if isinstance(value, Failed):
         raise ClusterError(value.reason)

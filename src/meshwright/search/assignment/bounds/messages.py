@@ -104,11 +104,12 @@ class Messages:
         return choices, excess
 
     def split(self, edge_ends: Bools) -> Floats:
-        """Multipliers for copies of nodes that give the same bound as these messages.
+        """Lagrange multipliers of node copies that give the same bound as these messages.
 
         edge_ends: which ends of edges get a copy of their node, [E, 2].
-        Result: for each copy in order, one addend per choice to an equal part of the
-        node's cost. The addends of all copies of a node sum to zero.
+        Each copy has an equal share of its node's cost. The result has, for each copy in
+        order, a number per choice that is added to this share. The numbers of all copies
+        of a node sum to zero.
         """
         graph = self.graph
         nodes = graph.ends[edge_ends]
