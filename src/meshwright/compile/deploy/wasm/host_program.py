@@ -46,7 +46,29 @@ def read_host_program(text: str) -> HostProgram:
                 and op.operation.attributes["sym_name"].value == "main"
             ):
                 host.main = _Reader(host).function(op.operation)
+    _require_written(host)
     return host
+
+
+def _require_written(host: HostProgram) -> None:
+    """Refuse a program that reads a constant which no initializer writes.
+
+    IREE's inline execution model loses the values of some constants, such as those of
+    random number generators.
+    """
+    steps = [
+        step
+        for blocks in (*host.initializers, host.main)
+        for block in blocks
+        for step in block["steps"]
+    ]
+    written = {step[3] for step in steps if step[0] == "global_store"}
+    lost = sorted({s[3] for s in steps if s[0] == "global_load"} - written)
+    if lost:
+        raise CompilerError(
+            f"IREE's host code for browsers reads {', '.join(lost)} and never writes it, "
+            "as it does for random numbers; use the target web or iree-cpu"
+        )
 
 
 class _Reader:
