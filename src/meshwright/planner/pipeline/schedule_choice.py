@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from meshwright.errors import ScheduleError
@@ -31,7 +30,7 @@ class ChosenSchedule:
 
 
 def choose_schedule(
-    stages: Sequence[PipelineStage], num_microbatches: int, limit_bytes: float
+    stages: tuple[PipelineStage, ...], num_microbatches: int, limit_bytes: float
 ) -> ChosenSchedule:
     """The fastest schedule of these stages within a limit of each device's memory."""
     tried: list[tuple[str, float | str]] = []
