@@ -29,8 +29,8 @@ def violations(graph: ChipGraph, chips: Ints, num_chips: int) -> Iterator[str]:
     skipped = sorted(set(range(max(used) + 1)) - used)
     if skipped:
         yield f"chip {skipped[0]} is skipped"
-    crossing = {(int(chips[u]), int(chips[v])) for u, v in graph.edges}
-    crossing = {(a, b) for a, b in crossing if a != b}
+    ends = chips[graph.edges].tolist()
+    crossing = {(a, b) for a, b in ends if a != b}
     for a, b in sorted(crossing):
         if a > b:
             yield f"data flows backwards, from chip {a} to chip {b}"
