@@ -12,7 +12,7 @@ Memory is the dynamic constraint: it is known once a partition is complete.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -29,7 +29,7 @@ def violations(graph: ChipGraph, chips: Ints, num_chips: int) -> Iterator[str]:
     skipped = sorted(set(range(max(used) + 1)) - used)
     if skipped:
         yield f"chip {skipped[0]} is skipped"
-    ends = chips[graph.edges].tolist()
+    ends: Sequence[tuple[int, int]] = chips[graph.edges].tolist()
     crossing = {(a, b) for a, b in ends if a != b}
     for a, b in sorted(crossing):
         if a > b:
