@@ -52,10 +52,42 @@ def test_plan_saves_itself(run, mlp, tmp_path):
     assert done.out == f"{plan}\n"
 
 
+def test_plan_saves_exact_offsets_and_prints_their_gain(run, mlp, tmp_path):
+    step = ("plan", mlp, *MESH, "--schedule", "dp", "--machine", "tpu-v5e")
+    done = run(*step, "--offsets", "offsets.csv")
+    assert done.status == 0, done.err
+    lines = (tmp_path / "offsets.csv").read_text(encoding="utf-8").splitlines()
+    assert lines[0] == "id,lower,upper,size,offset"
+    assert "offsets in offsets.csv\noutcome    fits: " in done.out
+    assert f"buffers    {len(lines) - 1}" in done.out
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ([], "--offsets needs a machine: add --machine"),
+        (["--machine", "tpu-v5e,tpu-v5p"], "--offsets takes one machine"),
+        (
+            ["--pipeline", "--machine", "tpu-v5e", "--chips", "4"],
+            "--offsets does not go with --pipeline",
+        ),
+    ],
+)
+def test_offsets_are_for_one_machine(run, mlp, tmp_path, options, words):
+    mesh = [] if "--pipeline" in options else MESH
+    done = run("plan", mlp, *mesh, "--offsets", "offsets.csv", *options)
+    assert done.status == 2
+    assert words in done.err
+    assert not (tmp_path / "offsets.csv").exists()
+
+
 def test_plan_cannot_save_where_there_is_no_folder(run, mlp):
     done = run("plan", mlp, *MESH, "--schedule", "dp", "--out", "none/plan.json")
     assert done.status == 2
     assert done.err == "error: cannot write none/plan.json: there is no folder none\n"
+    done = run("plan", mlp, *MESH, "--machine", "tpu-v5e", "--offsets", "none/x.csv")
+    assert done.status == 2
+    assert "cannot write none/x.csv" in done.err
 
 
 def test_layers_that_are_alike_are_one_line(run, write):

@@ -1,12 +1,15 @@
 """`meshwright plan`: the plan of given tactics, or the best plan that a search finds."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import typer
 
 import meshwright.cli.arguments.options as options
 from meshwright.app.output.files import output_file, write_file
+from meshwright.app.output.progress import show_progress
+from meshwright.app.plan import Plan
 from meshwright.cli.plans.comparison import (
     find_machines,
     find_run_length,
@@ -36,6 +39,7 @@ def plan_command(  # noqa: PLR0913  the options of a command
     as_json: options.AsJson = False,
     full: options.Full = False,
     out: options.OutFile = None,
+    offsets: options.OffsetsFile = None,
     machine: options.MachineNames = None,
     chips: options.Chips = None,
     search: options.SearchName = None,
@@ -57,8 +61,9 @@ def plan_command(  # noqa: PLR0913  the options of a command
     compared, and with --tokens or --samples for a whole run. With --machine and --chips:
     the best plan that a search finds, compared with the usual strategies; --tactics or
     --schedule are kept, and the rest is searched. With --pipeline: stages on parts of the
-    machine, microbatches and their schedule; --out FILE.html draws it. Inputs that the
-    step returns in updated form are treated as donated.
+    machine, microbatches and their schedule; --out FILE.html draws it. With --offsets: a
+    packing of a device's buffers on one machine, in a CSV. Inputs that the step returns
+    in updated form are treated as donated.
     """
     _check_options(context)
     if pipeline:
@@ -70,6 +75,7 @@ def plan_command(  # noqa: PLR0913  the options of a command
         plan = search_plan(target, _search_request(context.params), schedule, tactics)
         plan = plan if tokens_per_step is None else plan.with_tokens(tokens_per_step)
         print_found(plan, as_json, out, full)
+        _save_offsets(plan, offsets, as_json)
         return
     step = options.StepOptions(target, mesh, schedule, tactics, gather)
     chosen = [] if machine is None else find_machines(machine, step.num_devices)
@@ -83,12 +89,25 @@ def plan_command(  # noqa: PLR0913  the options of a command
         print_comparison(f"{loaded.name} on {plan.mesh}", plans, run, as_json)
     else:
         print(plans[0].to_json() if as_json else plans[0].describe(full))
+    _save_offsets(plans[0], offsets, as_json)
+
+
+def _save_offsets(plan: Plan, path: Path | None, as_json: bool) -> None:
+    """Search for offsets of the buffers, write their CSV, and print what they gain."""
+    if path is None:
+        return
+    with show_progress("searching for offsets"):
+        found = plan.offsets()
+    write_file(path, found.to_csv().encode())
+    if not as_json:
+        print(f"\noffsets in {path}\n{found}")
 
 
 def _check_pipeline(context: typer.Context) -> None:
     """Refuse options that do not go with a pipeline."""
     for name in (
-        "mesh", "schedule", "tactics", "search", "objective", "confirm", "tokens_per_step"
+        "mesh", "schedule", "tactics", "search", "objective", "confirm", "tokens_per_step",
+        "offsets",
     ):  # fmt: skip
         if _is_given(context, name):
             raise TargetError(
@@ -123,8 +142,9 @@ def _check_options(context: typer.Context) -> None:
         _check_comparison(context)
     if values["place"] is not None:
         find_location(values["place"])
-    if values["out"] is not None:
-        output_file(values["out"])
+    for name in ("out", "offsets"):
+        if values[name] is not None:
+            output_file(values[name])
 
 
 def _check_search(context: typer.Context) -> None:
@@ -157,12 +177,17 @@ def _check_search(context: typer.Context) -> None:
 def _check_comparison(context: typer.Context) -> None:
     """Refuse options that do not go with given tactics on a mesh."""
     values = context.params
-    for name in ("tokens", "samples", "tokens_per_step", "place"):
+    for name in ("tokens", "samples", "tokens_per_step", "place", "offsets"):
         if values["machine"] is None and values[name] is not None:
             raise TargetError(
                 f"{_option(name)} needs a machine: add --machine, such as "
                 "--machine tpu-v5e, or --machine tpu-v5e,h100 to compare"
             )
+    if values["offsets"] is not None and "," in values["machine"]:
+        raise TargetError(
+            f"--machine is {values['machine']}; --offsets takes one machine, since the "
+            "buffers of a step differ from one to another"
+        )
     for name in _OF_A_SEARCH:
         if _is_given(context, name):
             raise TargetError(

@@ -11,7 +11,7 @@ from meshwright.planner.chips.constraints.checker import violations
 from meshwright.planner.chips.graph.chip_graph import ChipEdge, ChipGraph, ChipOp
 from meshwright.planner.chips.methods.contiguous import best_cut
 from meshwright.planner.chips.methods.exact import solve_exactly
-from meshwright.planner.chips.methods.moves import anneal, random_start
+from meshwright.planner.chips.methods.moves import ChipMoves, anneal, random_start
 from meshwright.planner.chips.methods.policy import fine_tune, policy_inputs, propose
 from meshwright.planner.chips.problem.chip_module import ChipModule
 from meshwright.planner.chips.problem.chip_problem import ChipProblem
@@ -109,6 +109,29 @@ def test_annealing_ends_valid_and_not_above_its_start():
     assert found.load(chips).cost == pytest.approx(result.cost)
     assert result.cost < found.load(start).cost
     assert not list(violations(found.graph, chips, 4))
+
+
+def test_annealing_from_an_optimum_ends_when_its_budget_is_used(monkeypatch):
+    found, apply, count = problem(chain([1.0] * 15), 8), ChipMoves.apply, 0
+
+    def counted(moves, state, action):
+        nonlocal count
+        count += 1
+        assert count < 2 * 15 * 20 * 300, "more work than the budget allows"
+        return apply(moves, state, action)
+
+    monkeypatch.setattr(ChipMoves, "apply", counted)
+    cut = best_cut(found)
+    _, result = anneal(found, cut, 0, Budget(evaluations=300))
+    assert result.evaluations == 300
+    assert result.cost == found.load(cut).cost == 2.0
+
+
+def test_annealing_ends_where_few_assignments_exist():
+    found = problem(chain([1.0, 1.0]), 2)
+    _, result = anneal(found, np.array([0, 1]), 0, Budget(evaluations=10))
+    assert result.trials <= 20 * 10
+    assert result.evaluations <= 4
 
 
 def test_an_untrained_policy_moves_few_ops_and_long_ones_most():

@@ -134,6 +134,10 @@ AsJson = Annotated[bool, typer.Option("--json", help="print JSON for programs")]
 OutFile = Annotated[
     Path | None, typer.Option("--out", help="file to save the plan in, as JSON")
 ]
+OffsetsFile = Annotated[
+    Path | None,
+    typer.Option("--offsets", help="CSV file for exact offsets of a device's buffers"),
+]
 Full = Annotated[
     bool, typer.Option("--full", help="show every layer, not one for all alike")
 ]

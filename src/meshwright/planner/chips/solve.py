@@ -23,7 +23,7 @@ from meshwright.search import Budget
 from meshwright.search.arrays import Ints
 
 _EXACT_SIZE = 1000
-"""Ops times chips up to which CP-SAT is asked; it proves most such optima in 20 s."""
+"""Ops times chips up to which CP-SAT is asked."""
 
 _EXACT_SHARE = 0.4
 """Share of the remaining time that CP-SAT gets."""

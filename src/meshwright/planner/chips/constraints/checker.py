@@ -12,7 +12,7 @@ Memory is the dynamic constraint: it is known once a partition is complete.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -29,8 +29,8 @@ def violations(graph: ChipGraph, chips: Ints, num_chips: int) -> Iterator[str]:
     skipped = sorted(set(range(max(used) + 1)) - used)
     if skipped:
         yield f"chip {skipped[0]} is skipped"
-    crossing = {(int(chips[u]), int(chips[v])) for u, v in graph.edges}
-    crossing = {(a, b) for a, b in crossing if a != b}
+    ends: Sequence[tuple[int, int]] = chips[graph.edges].tolist()
+    crossing = {(a, b) for a, b in ends if a != b}
     for a, b in sorted(crossing):
         if a > b:
             yield f"data flows backwards, from chip {a} to chip {b}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -60,14 +60,20 @@ class ChipMoves:
 def anneal(
     problem: ChipProblem, begin: Ints, seed: int, budget: Budget
 ) -> tuple[Ints, Result[bytes, int]]:
-    """The best partition of simulated annealing from a valid one, and its search."""
+    """The best partition of simulated annealing from a valid one, and its search.
+
+    A trajectory has at most as many moves as there are ops, which reach any assignment.
+    A budget of evaluations limits the trials, too: some meet known assignments.
+    """
     moves = ChipMoves(problem, begin)
-    result = search(moves, Annealing(seed, longest=_MOST_MOVES), budget)
+    if budget.evaluations is not None and budget.trials is None:
+        budget = replace(budget, trials=_TRIALS * budget.evaluations)
+    result = search(moves, Annealing(seed, longest=problem.graph.num_ops), budget)
     return moves.repaired(result.state), result
 
 
-_MOST_MOVES = 100_000
-"""Actions of a trajectory at most: no limit that a search of minutes reaches."""
+_TRIALS = 20
+"""Trials for each evaluation of a budget, at most."""
 
 
 def random_start(problem: ChipProblem, rng: np.random.Generator) -> Ints:
