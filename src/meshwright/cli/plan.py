@@ -183,7 +183,7 @@ def _check_comparison(context: typer.Context) -> None:
                 f"{_option(name)} needs a machine: add --machine, such as "
                 "--machine tpu-v5e, or --machine tpu-v5e,h100 to compare"
             )
-    if values["offsets"] is not None and "," in values["machine"]:
+    if values["offsets"] is not None and "," in (values["machine"] or ""):
         raise TargetError(
             f"--machine is {values['machine']}; --offsets takes one machine, since the "
             "buffers of a step differ from one to another"
