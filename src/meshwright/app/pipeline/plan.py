@@ -56,7 +56,7 @@ class StagedPlan:
 
     @property
     def stage_bytes(self) -> tuple[StageBytes, ...]:
-        """The bytes of each stage, as the simulation of schedules reads them."""
+        """Memory of each stage in bytes on one device, as schedule simulation takes it."""
         return tuple(
             StageBytes(
                 stage.state_bytes + stage.working_bytes,

@@ -36,9 +36,10 @@ class Contribution:
 class Update:
     """One update of the state.
 
-    version: the number of updates so far. state: after this one.
-    results: of the step, with a new dim 0 over the replicas that took part, `replicas`.
-    num_dropped: contributions so far that were too stale.
+    version: number of updates so far, this one included. state: the state after it.
+    replicas: indices of the replicas that contributed.
+    results: the step's results of these replicas, stacked along a new dim 0.
+    num_dropped: contributions dropped so far because they were too stale.
     """
 
     version: int

@@ -216,9 +216,9 @@ def apply_rule(
     results: Sequence[Value],
     source: object,
 ) -> tuple[list[Op], list[Atom], Mapping[Value, object]]:
-    """The ops, outputs and constants of a rule's program on these inputs.
+    """The ops, outputs and constants of a rule's program, inlined on these inputs.
 
-    results: names of the first outputs, which those ops get that compute them.
+    results: values that take the place of the program's first outputs.
     """
     names: dict[Atom, Atom] = dict(zip(program.inputs, inputs, strict=True))
     wanted: dict[Atom, Value] = {}

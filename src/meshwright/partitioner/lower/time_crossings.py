@@ -124,7 +124,7 @@ class _Separation:
     # -- ends --------------------------------------------------------------------------
 
     def whole_inputs(self, lowered: Lowered) -> tuple[tuple[Value, ...], list[Op]]:
-        """The inputs whole along the axis, and the ops that slice them."""
+        """The inputs unsharded along the sequential axis, and the ops that slice them."""
         builder, inputs = Builder(self.mesh), list[Value]()
         for value, sharding in zip(lowered.program.inputs, lowered.inputs, strict=True):
             dim = self._dim(sharding, "an argument")
@@ -140,7 +140,7 @@ class _Separation:
         return tuple(inputs), builder.ops
 
     def whole_outputs(self, lowered: Lowered) -> tuple[tuple[Atom, ...], list[Op]]:
-        """The outputs whole along the axis, and the ops that gather them."""
+        """The outputs unsharded along the sequential axis, and their all-gathers."""
         builder, outputs = Builder(self.mesh), list[Atom]()
         for atom, sharding in zip(
             lowered.program.outputs, lowered.outputs, strict=True

@@ -81,10 +81,10 @@ def _start(graph: Graph) -> list[int]:
 
 
 def _find_update_paths(graph: Graph) -> list[int]:
-    """For each value, the state inputs, as bits, of whose updates it may be a part.
+    """Per value, the bit set of state inputs whose new value may be computed from it.
 
-    They are found from the outputs backwards, through elementwise ops and loop wires,
-    as long as the shape stays that of the output.
+    The walk starts at the outputs that replace state inputs. It goes backwards through
+    elementwise ops and loop wires, to values of the same shape as the output.
     """
     on_path = [0] * len(graph.values)
     for output, position in graph.ties.items():

@@ -89,10 +89,12 @@ def data_leaves(work: Workspace) -> Leaves:
 
 
 def _cut_batch(work: Workspace, leaves: Leaves, axis: str, tactic: str) -> Seeds:
-    """Cut the dim of the data along which most work is independent; returns its seeds.
+    """Cut the batch: the dims of the data whose cut splits most work; returns these dims.
 
-    First `guessed_batch` is cut. Other dims are tried only if that cuts some work, but
-    not nearly all of it; if it cuts nothing, the axis does not divide the batch.
+    The dims of `guessed_batch` are tried first. They are taken if they look like a
+    batch (`_Trial.is_clean`) and split nearly all work. They are also taken if nothing
+    is cut, since then the axis size does not divide the batch. Otherwise other dims are
+    tried.
     """
     trials = _Trials(work, axis, tactic)
     best = guessed_batch(work, leaves, axis)

@@ -43,7 +43,10 @@ class SearchState:
         self.is_interrupted = False
 
     def experts_on(self, mesh: Mesh) -> list[Proposal]:
-        """Expert plans on a mesh at its latest prices; empty if the task wants none."""
+        """Proposals of the expert strategies on a mesh, with costs at its current prices.
+
+        Empty if the task excludes expert strategies.
+        """
         if not self.task.with_experts:
             return []
         is_read = bool(self.experts.choices_on(mesh))

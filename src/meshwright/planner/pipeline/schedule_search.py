@@ -23,7 +23,7 @@ type StepSeconds = Callable[[Schedule], float]
 
 
 def known_states(num_stages: int, num_microbatches: int) -> tuple[WarmUps, ...]:
-    """The states that are 1F1B, eager 1F1B, GPipe, ZB-H1 and ZB-H2.
+    """Search states of five published schedules: 1F1B, eager 1F1B, GPipe, ZB-H1, ZB-H2.
 
     Eager 1F1B keeps twice the microbatches alive, so that transfers overlap with
     computation (Zhuang et al., "On Optimizing the Communication of Model Parallelism",

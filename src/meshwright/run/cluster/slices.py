@@ -33,10 +33,10 @@ class Slices:
         return number, devices
 
     def fit(self, total: int) -> None:
-        """Find devices of a new gang of `total` for each slice.
+        """Assign devices to each slice, after the gang has changed to `total` devices.
 
-        A slice has its first devices if they are there, others if there are enough, and
-        else none till there are more.
+        A slice keeps the devices that it was given at first if they still exist. Otherwise
+        it gets as many others. A slice larger than the gang has none until the gang grows.
         """
         homeless: list[tuple[Session, tuple[int, ...]]] = []
         for each in self._sessions.values():

@@ -82,7 +82,7 @@ class HloCollective:
 
 
 def parse_hlo(text: str) -> Module:
-    """The computations of a module's text."""
+    """The module that an HLO text contains, with how often each computation runs."""
     computations: dict[str, list[Instruction]] = {}
     entry, current = "", None
     for line in text.splitlines():

@@ -99,7 +99,7 @@ class TileSpace:
         return [each for each in dict.fromkeys(found) if each != tiling]
 
     def _distributions(self, vector: Sequence[int]) -> list[Sequence[int]]:
-        """Sizes of a workgroup that fit to a vector, one list per loop."""
+        """Candidate workgroup tile sizes for given vector tile sizes, one list per loop."""
         peels = is_peeled(self.kernel)
         return [
             (0,) if loop.is_reduction else _workgroup_sizes(loop.size, size, peels)

@@ -89,7 +89,7 @@ def _fill(call: OpCall) -> Any:
 
 
 def _gather_slice(call: OpCall, indexed: Sequence[int], sizes: Sequence[int]) -> str:
-    """One slice at a place that one vector of indices gives."""
+    """An ONNX `Slice`, for a gather of a single slice whose start is one index vector."""
     operand, indices = call.op.operands
     numbers = call.params["dimension_numbers"]
     if int(np.prod(indices.shape[:-1], dtype=np.int64)) != 1 or "FILL" in str(

@@ -108,7 +108,11 @@ class GainModel:
         return total
 
     def _codes_of(self, choices: Sequence[LayoutChoice]) -> np.ndarray:
-        """Four numbers per choice, [choices, 4]: its labels; like choices share labels."""
+        """Integer labels of choices, [choices, 4]; equal labels mark correlated gains.
+
+        Columns: site; site and its two minor dims; role of the site and these dims;
+        the choice itself.
+        """
         for choice in choices:
             if choice not in self._codes:
                 self._codes[choice] = tuple(map(self._code, self._likeness(choice)))

@@ -76,7 +76,10 @@ class ScreenedSearch:
         self.model.seen[:] = model.seen
 
     def _take_known(self, least: float) -> float:
-        """Make the best of the states with known costs the best one; its cost."""
+        """Update `best` from the screened states of exactly known cost; returns its cost.
+
+        least: cost of `best` before, returned if no such state is clearly cheaper.
+        """
         limit = least * (1 - _LEAST_GAIN)
         better = [
             state

@@ -53,7 +53,7 @@ class Found:
 
     @property
     def baseline(self) -> Baseline:
-        """The better of the two programs without choices."""
+        """Which of `default` and `auto` costs less: the program that choices start from."""
         return "auto" if self.auto.cost < self.default.cost else "default"
 
     @property

@@ -53,7 +53,7 @@ class ChipMoves:
         return self.problem.load(self.repaired(state)).cost
 
     def key(self, state: bytes) -> Hashable:
-        """The state itself."""
+        """The key by which the search recognizes equal states: the state itself."""
         return state
 
 

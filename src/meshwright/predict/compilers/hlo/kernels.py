@@ -189,10 +189,11 @@ def collective_bytes(fusion: Fusion, layouts: Layouts) -> int:
 
 
 def streamed_operands(fusion: Fusion, layouts: Layouts) -> StreamedOperands | None:
-    """The arrays from which a product's operands and result are computed.
+    """Arrays in memory that a matrix product's fusion reads and writes, with their bytes.
 
-    Of an array larger than the operand, only as many elements count as the operand has:
-    the operand is then a slice of it. `None` if the fusion is no matrix product.
+    An array larger than the operand computed from it counts with the operand's size,
+    since the operand is then a slice of the array. `None` if the fusion contains no matrix
+    product.
     """
     if not fusion.sides:
         return None

@@ -83,7 +83,7 @@ def convolve(op: Op) -> FactorRule:
 
 
 def _name_features(op: Op, draft: _Draft) -> None:
-    """Assign letters of batch and features; groups come first, as major parts."""
+    """Add the factors of batch and features; groups come first, as major factors."""
     (batch, feature, *_), (to, of, *_), (out_batch, out_feature, *_) = _specs(op)
     kernel, out = op.operands[1].shape, op.results[0].shape
     by_feature = cast(int, op.params["feature_group_count"])
@@ -101,10 +101,10 @@ def _name_features(op: Op, draft: _Draft) -> None:
 
 
 def _name_space(op: Op, draft: _Draft, spatial: int) -> None:
-    """Assign letters of a spatial dim.
+    """Add the factors of one spatial dim to the rule.
 
-    The input shares them with the output or the window, whichever needs fewer elements
-    of neighbours.
+    The input shares a factor with the output or with the window, whichever needs the
+    smaller halo exchange.
     """
     lhs, rhs, out = (
         (value, spec[2 + spatial]) for value, spec in enumerate(_specs(op))

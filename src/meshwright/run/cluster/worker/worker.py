@@ -84,7 +84,7 @@ class Worker:
             self._progress.await_results(each.number, start_s, results)
 
     def completions(self, after: int) -> list[Completion]:
-        """See `WorkerProgress.completions`."""
+        """Completions of instructions after number `after`; waits half a second at most."""
         return self._progress.completions(after)
 
     def fetch(self, array: ArrayKey) -> Fetched | None:
