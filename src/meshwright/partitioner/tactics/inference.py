@@ -126,9 +126,6 @@ def inference(
     return InferenceLayout(chosen, along, attention)
 
 
-# -- what is cut ---------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class _Decoder:
     """The dims of a decoder's weights, as seeds of cuts.
