@@ -108,6 +108,13 @@ def shorten(text: str, longest: int = 100) -> str:
 _NEAREST, _FARTHEST = 4, 3
 """Hops shown at the two ends of a long chain; those in between are only counted."""
 
+_HOW = {
+    "forward": "its operand is cut",
+    "backward": "a reader wants it cut",
+    "scatter": "another reader wants its operand, a partial sum, cut",
+}
+"""Why propagation cut a node, by the kind of its cause."""
+
 
 def cause_chain(names: ProgramNames, node: Node, axis: str) -> tuple[str, ...]:
     """Lines that say why an axis cuts a node; the last line names the tactic.
@@ -126,7 +133,7 @@ def cause_chain(names: ProgramNames, node: Node, axis: str) -> tuple[str, ...]:
         if cause.how == "tactic":
             last = _seed(names, current, axis, cause.tactic)
             break
-        how = "its operand is" if cause.how == "forward" else "a reader wants it"
+        how = _HOW[cause.how]
         kind = names.node(current) if current.op is None else current.op.kind
         hops.append((how, names.source(current), kind))
         graph = names.work.graph
@@ -136,7 +143,7 @@ def cause_chain(names: ProgramNames, node: Node, axis: str) -> tuple[str, ...]:
     for (how, source), group in groupby(hops, lambda hop: hop[:2]):
         where = f" ({source})" if source else ""
         kinds = _kinds(kind for *_, kind in group)
-        lines.append(f"{quoted} cuts {kinds}{where}, as {how} cut")
+        lines.append(f"{quoted} cuts {kinds}{where}, as {how}")
     if len(lines) > _NEAREST + _FARTHEST + 1:
         left = len(lines) - _NEAREST - _FARTHEST
         lines[_NEAREST:-_FARTHEST] = [f"... {left} more lines of code ..."]
