@@ -98,10 +98,14 @@ def test_a_stage_may_begin_within_a_loop_over_layers():
         microbatches=2,
     )
     products = [
-        sum(op.kind == "dot_general" for op in tasks.forward.program.ops)
+        sum(
+            op.kind == "dot_general"
+            for task in (tasks.forward, tasks.backward)
+            for op in task.program.ops
+        )
         for _, tasks in stage_programs(step.stage(params, BATCH))
     ]
-    assert products == [2, 4, 2]
+    assert products == [6, 12, 6]  # of 1, 2 and 1 layers, forward and backward
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stage_module, "task_function", interpreted)
         assert step.check(params, BATCH).ok
