@@ -8,7 +8,9 @@ from meshwright.search.allocation.packing_state import (
     DECAY,
     DEPTH,
     ENTER,
+    ENTERED,
     FAIL,
+    FAILURES,
     FIRST_PART,
     HATLESS,
     HIGHEST,
@@ -19,6 +21,7 @@ from meshwright.search.allocation.packing_state import (
     MARK,
     MEMBER_END,
     NEXT_PART,
+    NODES,
     NUM_PARTS,
     PART_END,
     PARTS,
@@ -178,5 +181,6 @@ def step_parts(st: PackingState, f: int, signal: int) -> int:
     st.frames[g, START], st.frames[g, LENGTH] = st.parts[row, 2], st.parts[row, 3]
     st.frames[g, LAST], st.frames[g, RANK] = -1, -1
     st.frames[g, MARK], st.frames[g, HATLESS] = z[DEPTH], 0
+    st.frames[g, ENTERED], st.frames[g, FAILURES] = z[NODES], 0
     z[TOP] = g
     return ENTER

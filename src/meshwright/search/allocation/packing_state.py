@@ -19,9 +19,11 @@ DECAY = 1.02
 
 # scalars of a state
 TOP, SIGNAL, DEPTH, OFFSET_END, FLOOR_END, MEMBER_END, PART_END = range(7)
-NODES, FAILS, STAMP = 7, 8, 9
+NODES, FAILS, STAMP, GIVEN_UP = 7, 8, 9, 10
 # columns of a frame
 KIND, LOW, HIGHEST, START, LENGTH, LAST, RANK, MARK, HATLESS = range(9)
+ENTERED, FAILURES = 9, 10
+FRAME_COLUMNS = 11
 FIRST_PART, NUM_PARTS, NEXT_PART = START, LENGTH, LAST  # of a frame of parts
 
 
@@ -33,6 +35,7 @@ class PackingState(NamedTuple):
     number of unplaced buffers that cross from a section to the next. failed: [s] weights
     of failures. keys: [3, n] order of buffers, best first. frames: the stack. placed:
     buffers in order of placement; the trails record what a placement has changed.
+    features: the last input of the model that gives up hopeless frames.
     """
 
     scalars: Ints
@@ -57,6 +60,7 @@ class PackingState(NamedTuple):
     trail_floor: Ints
     members: Ints
     parts: Ints
+    features: Floats
 
 
 @compiled_in_place
