@@ -8,7 +8,9 @@ from difflib import get_close_matches
 
 
 def did_you_mean(name: object, known: collections.abc.Iterable[str]) -> str:
-    """The end of a message that proposes the nearest known name; "" if none is near.
+    """The end of an error message that proposes the known name nearest to `name`.
+
+    The text is "" if no known name is near.
 
     >>> did_you_mean("tpu-v5", ["h100", "tpu-v5e"])
     "; did you mean 'tpu-v5e'?"
@@ -26,7 +28,7 @@ class MeshwrightWarning(UserWarning):
 
 
 class ShardingError(MeshwrightError):
-    """The sharding is malformed: no array can have it."""
+    """A sharding is malformed, for example if one mesh axis splits two dims of an array."""
 
 
 class MeshError(MeshwrightError):
@@ -38,11 +40,15 @@ class MachineError(MeshwrightError):
 
 
 class CollectiveError(MeshwrightError):
-    """The reduction program, or the hierarchy that it runs on, is malformed or wrong."""
+    """A reduction program, or the hierarchy on which it runs, is malformed or wrong.
+
+    A reduction program is a sequence of collectives in groups of devices that together
+    compute one collective. A hierarchy is the levels of a machine, such as nodes and GPUs.
+    """
 
 
 class TacticError(MeshwrightError):
-    """The tactic's pattern, dim or axis does not fit the program."""
+    """A tactic names an input, op, dim or mesh axis that does not fit the program."""
 
 
 class CaptureError(MeshwrightError):
@@ -50,15 +56,17 @@ class CaptureError(MeshwrightError):
 
 
 class RuleError(MeshwrightError):
-    """The factor rule is malformed, or it is registered twice."""
+    """A factor rule is malformed, or an op kind has two. A factor rule says which dims of
+    an op's operands and results are split together (Shardy: op sharding rule).
+    """
 
 
 class TargetError(MeshwrightError):
-    """The target on the command line cannot be loaded."""
+    """The target on the command line, such as `model.py:train_step`, cannot be loaded."""
 
 
 class PlanError(MeshwrightError):
-    """The plan cannot be read, or it does not fit its arguments."""
+    """A plan cannot be made or read, or it does not fit its function's arguments."""
 
 
 class CompilerError(MeshwrightError):
@@ -70,11 +78,13 @@ class SearchError(MeshwrightError):
 
 
 class AssignmentError(MeshwrightError):
-    """The integer program is malformed or infeasible."""
+    """The integer program that chooses a sharding per op is malformed or infeasible."""
 
 
 class LearnedError(MeshwrightError):
-    """A data set, model or checkpoint of learned costs is missing, corrupt or unfit."""
+    """A learned cost model, its data or its checkpoint is missing, corrupt or
+    unsuitable.
+    """
 
 
 class ClusterError(MeshwrightError):
@@ -90,7 +100,7 @@ class AllocationError(MeshwrightError):
 
 
 class RecipeError(MeshwrightError):
-    """The recipe of a training run cannot be read, or asks for what there is not."""
+    """The recipe (TOML file) of a training run is unreadable or asks for unknown things."""
 
 
 class ReplicaError(MeshwrightError):
@@ -114,8 +124,10 @@ class AutodiffError(MeshwrightError):
 
 
 class SparseError(MeshwrightError):
-    """The program, or a format, is none that the sparse compiler can express."""
+    """The program, or a sparse format, cannot be expressed by the sparse compiler."""
 
 
 class ChipsError(MeshwrightError):
-    """The graph does not fit the chips of a module, or either of them is malformed."""
+    """The graph of ops does not fit the chips of a multi-chip module, or one of the two is
+    malformed.
+    """
