@@ -56,8 +56,10 @@ class CaptureError(MeshwrightError):
 
 
 class RuleError(MeshwrightError):
-    """A factor rule is malformed, or an op kind has two. A factor rule says which dims of
-    an op's operands and results are split together (Shardy: op sharding rule).
+    """A factor rule is malformed, or it is registered twice.
+
+    A factor rule says which dims of an op's operands and results are split together
+    (Shardy: op sharding rule).
     """
 
 
@@ -82,9 +84,7 @@ class AssignmentError(MeshwrightError):
 
 
 class LearnedError(MeshwrightError):
-    """A learned cost model, its data or its checkpoint is missing, corrupt or
-    unsuitable.
-    """
+    """A learned cost model, its data or its checkpoint is missing, corrupt or unfit."""
 
 
 class ClusterError(MeshwrightError):
@@ -128,6 +128,7 @@ class SparseError(MeshwrightError):
 
 
 class ChipsError(MeshwrightError):
-    """The graph of ops does not fit the chips of a multi-chip module, or one of the two is
-    malformed.
+    """A graph of ops does not fit the chips of a module, or either is malformed.
+
+    The module is a multi-chip module: a package of small chips that links join.
     """

@@ -17,7 +17,10 @@ _DIMS = 2
 
 
 def describe_uncut(decided: Decided) -> tuple[UncutWork, ...]:
-    """The uncut work of each axis of the mesh, by kind and source line of the ops."""
+    """Records of the work that each mesh axis leaves uncut, the largest share first.
+
+    Ops of one kind and source line are one record.
+    """
     work = decided.work
     names = ProgramNames(work, decided.captured.out_paths)
     runs = op_executions(work.graph.program)
@@ -47,7 +50,7 @@ def describe_uncut(decided: Decided) -> tuple[UncutWork, ...]:
 
 
 def _why(names: ProgramNames, node: Node, axis: str) -> str:
-    """The reason why an axis does not cut an op."""
+    """Text on why an axis does not cut an op."""
     state, work = names.state, names.work
     if node.rule is not None and node.rule.opaque:
         return node.rule.opaque
@@ -67,7 +70,7 @@ def _why(names: ProgramNames, node: Node, axis: str) -> str:
 
 
 def _odd_dims(names: ProgramNames, node: Node, parts: int) -> str:
-    """The dims of an op that this number of parts does not divide, the largest first."""
+    """Text that names the largest dims of an op whose size `parts` does not divide."""
     sizes = sorted(enumerate(node.sizes), key=lambda each: -each[1])
     odd = [(f, n) for f, n in sizes if n > 1 and n % parts]
     if not odd:

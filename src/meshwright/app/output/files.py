@@ -8,7 +8,7 @@ from meshwright.errors import PlanError
 
 
 def output_file(path: str | PathLike[str]) -> Path:
-    """The path of a file to write; `PlanError` if it cannot be written.
+    """The path of a file to write; `PlanError` if its folder does not exist.
 
     Callers check the path before they do the work whose result the file will hold.
     """

@@ -1,1 +1,1 @@
-"""Arguments of a partitioned function; what is traced and compiled for their signature."""
+"""What a partitioned function keeps for each signature (types) of its arguments."""
