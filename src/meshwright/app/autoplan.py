@@ -102,22 +102,22 @@ def autoplan(  # noqa: PLR0913  # pyright: ignore[reportInconsistentOverload]
     objective: "step_time", "memory", "cost", "energy" or "carbon" (the last three are
         proportional to the step time), or weights: with {"step_time": 1, "memory": 0.3}
         0.3 % less time is worth as much as 1 % less memory.
-    memory: limit per device: "80GiB", "512 MB", or a number of bytes; by default all that
-        the chip offers.
+    memory: limit per device: "80GiB", "512 MB", or bytes; by default all that the chip
+        offers.
     budget_s: search time in seconds, counted in units of work so that the result does not
         depend on how fast or busy this computer is. When it is used up, or on Ctrl-C, the
         best plan so far is returned. After 8 times as many real seconds plus 2 minutes, a
         search is cut short; `search.notes` then says so.
     place: location of the machine, which decides the carbon per kWh.
-    weights_of: a plan of another program with the same weights, such as the prefill program
-        for a decode program. All weights then have the shardings that they have in that
-        plan, on its mesh; the new plan's notes say so.
+    weights_of: a plan of another program with the same weights, such as prefill for
+        decoding. All weights keep the shardings of that plan, on its mesh; the plan's notes
+        say so.
     experts: try the strategies that experts use by hand, too.
     search: "program" for an integer program, or "tree" for a Monte Carlo tree search over
         cuts of inputs, whose plans are lists of `shard` tactics.
     seed: random seed of the search.
-    confirm: compile the plan with the machine's real compiler, which `meshwright[tpu]` or
-        `meshwright[gpu]` installs. If it fails, the next best plan is tried.
+    confirm: compile the plan with the machine's real compiler, from `meshwright[tpu]` or
+        `meshwright[gpu]`. If it fails, the next best plan is tried.
     on_progress: a function that is called with lines of text.
     pipeline: return a `PipelinePlan` instead of a `Plan`: stages on parts of the machine,
         microbatches and their schedule. Only machine, chips and memory are used then.
@@ -145,8 +145,7 @@ def find_plan(
 ) -> Plan:
     """The best plan found for `fn(*args)` under the options of `autoplan`.
 
-    compile_plan: a function that replaces the machine's real compiler, for requests with
-    `confirm`.
+    compile_plan: replaces the machine's real compiler, for requests with `confirm`.
     """
     if not isinstance(args, tuple | list):
         raise PlanError(
@@ -200,9 +199,8 @@ def _find_here(
 
 
 def _weights(plan: Plan) -> StoredWeights:
-    """The weights of a plan with their shardings, which the searched plan has to keep.
-
-    Raises `PlanError` if the plan was read from a file, since it then has no program.
+    """The weights of a plan with their shardings; `PlanError` if it was read from a
+    file.
     """
     if not isinstance(plan, Plan):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise PlanError(f"weights_of is {plan!r:.60}; wanted a plan, or None")
@@ -269,18 +267,12 @@ def _final_plan(
     place: Location | None,
     compile_plan: CompilePlan | None,
 ) -> Plan:
-    """The plan of the best candidate.
-
-    With `compile_plan` it is the plan of the best candidate that the compiler accepts.
-    """
+    """The plan of the best candidate; with `compile_plan`, of the best that compiles."""
     space, last = task.space, trials.lowered
     given = [tactic for tactic in space.given if tactic.rewrite is not None]
 
     def plan_of(best: Candidate) -> Plan:
-        """The simulated plan of a candidate.
-
-        The search's device program is reused if it is the one of this candidate.
-        """
+        """The simulated plan of a candidate, whose device program is reused if known."""
         is_same = given == [t for t in best.tactics if t.rewrite is not None]
         made = make_plan(
             space.original,

@@ -34,7 +34,7 @@ def find_fixed(work: Workspace) -> tuple[FixedSharding, ...]:
 
 
 def _spec(work: Workspace, node: Node) -> tuple[tuple[str, ...], ...]:
-    """For each dim of a node's first result, the axes by which the code splits it."""
+    """The axes by which the user's code splits each dim of a node's first result."""
     causes = work.state.causes
     fixed = {
         axis

@@ -84,9 +84,8 @@ def _operand(names: ProgramNames, origin: Origin, node: Node) -> tuple[int, int]
 
 
 def _since(names: ProgramNames, node: Node, axis: str) -> str:
-    """Text on the tactic that began a cut, such as ` (since zero(...) cut state.params.w)`.
-
-    "" if the axis does not cut the node.
+    """Text on the tactic that began a cut, such as ` (since zero(...) cut
+    state.params.w)`.
     """
     origin = origin_of(names, node, axis)
     return f" (since {origin})" if origin else ""
@@ -119,10 +118,9 @@ def _need(names: ProgramNames, node: Node, operand: tuple[int, int], axis: str) 
 def _need_other(
     names: ProgramNames, node: Node, operand: tuple[int, int], factor: int
 ) -> str:
-    """Text for the sharding that a node needs if the axis cuts another of its factors.
+    """Text for the sharding that a node needs if the axis cuts another factor of it.
 
     operand: the pair (position of the operand, its dim that the axis splits).
-    factor: the factor of the node that the axis cuts.
     """
     position, dim = operand
     if factor in _factors(node, position, dim):
@@ -159,8 +157,7 @@ def _explain_output(names: ProgramNames, origin: Origin, node: Node) -> Why:
 def _destination(names: ProgramNames, origin: Origin) -> tuple[Node | None, str, str]:
     """The node that receives a value, a name for the value, and the sharding needed there.
 
-    The node is `None` if the value does not become an input's new value or enter a loop or
-    branch.
+    The node is `None` if the receiver is an ordinary op or output.
     """
     graph = names.work.graph
     position = names.output(origin.value)
@@ -187,10 +184,7 @@ def _destination(names: ProgramNames, origin: Origin) -> tuple[Node | None, str,
 
 
 def _special_cuts(names: ProgramNames, node: Node, origin: Origin) -> list[int]:
-    """The split factors of an op that make it exchange data inside.
-
-    An example is a convolution over a split image dim, which needs halos of neighbours.
-    """
+    """The split factors of an op that make it exchange data inside, such as halos."""
     if node.rule is None or all(value != origin.value for value, _ in node.outs):
         return []
     cuts = names.state.axes_of[node.index]
@@ -198,11 +192,7 @@ def _special_cuts(names: ProgramNames, node: Node, origin: Origin) -> list[int]:
 
 
 def _explain_inside(names: ProgramNames, op: Op, node: Node, special: list[int]) -> Why:
-    """The reason for a collective inside an op: it needs elements of other devices.
-
-    An example is a convolution over a split dim, which needs the edges of neighbours
-    (halos).
-    """
+    """The reason for a collective inside an op: halos, or other elements of neighbours."""
     cuts = names.state.axes_of[node.index]
     axes = [axis for f in special for axis in cuts[f]]
     places = ", ".join(names.place(node, f) for f in special)
@@ -243,10 +233,7 @@ def _together_with(op: Op, count: int) -> str:
 def _partial_source(
     names: ProgramNames, node: Node, axis: str
 ) -> tuple[Node, list[Node]]:
-    """The node whose cut made a value a partial sum, and the nodes after it.
-
-    The nodes after it passed the value on without reducing it.
-    """
+    """The node whose cut made a value a partial sum, and the nodes that passed it on."""
     todo: list[tuple[Node, list[Node]]] = [(node, [])]
     seen: set[int] = set()
     while todo:
@@ -282,10 +269,7 @@ def _readers(names: ProgramNames, op: Op, origin: Origin) -> str:
 
 
 def describe_conflict(names: ProgramNames, conflict: Conflict) -> str:
-    """One line about a conflict: a node of which two dims ask for the same axis.
-
-    It names both dims and the tactics behind them.
-    """
+    """One line on the dims of a node that ask for the same axis, and on their tactics."""
     node = names.work.graph.nodes[conflict.node]
     sides = " and ".join(
         _describe_side(names, node, conflict.axis, side) for side in conflict.sides

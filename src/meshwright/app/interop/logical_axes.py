@@ -33,11 +33,7 @@ from meshwright.program.capture.mesh import as_mesh
 
 @dataclass(frozen=True, slots=True)
 class NamedArray:
-    """An array whose dims have logical names.
-
-    path: the array's path among the arguments, or a pattern of paths.
-    names: a name or `None` per dim.
-    """
+    """An array whose dims have logical names; path: a pattern that matches its path."""
 
     path: str
     names: Names
@@ -133,9 +129,8 @@ def _tactics(
 
 
 def _leaves(path: str) -> str:
-    """The pattern that matches an array's leaf, also inside a Flax box.
-
-    A box around the array adds a component to the leaf's path.
+    """The pattern of an array's path; a Flax box around the array adds a component
+    to it.
     """
     return path if "*" in path else f"{path}.**"
 
@@ -169,9 +164,8 @@ def _shape_of(leaf: Any) -> tuple[int, ...] | None:
 
 
 def _component(key: Any) -> str:
-    """The text of a tree key in a path.
-
-    A key with a "." is kept as it is, since the user means it as a pattern of paths.
+    """A tree key as a component of a path; a user's key with a "." is a pattern of
+    paths.
     """
     text = getattr(key, "key", None)
     return text if isinstance(text, str) and "." in text else path_component(key)
@@ -253,10 +247,9 @@ def _leaves_of(inputs: Sequence[Leaf], array: NamedArray) -> list[Leaf]:
 
 
 def _one_of(name: str, found: Mapping[Axes, str]) -> Axes:
-    """The mesh axes of a logical name.
+    """The mesh axes of a logical name; `PlanError` if arrays split it along different axes.
 
     found: the axes that split dims of this name, each with the path of one such array.
-    Raises `PlanError` if arrays split the name along different axes.
     """
     axes = [each for each in found if each]
     if len(axes) > 1:

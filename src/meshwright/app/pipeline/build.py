@@ -1,8 +1,8 @@
-"""From a captured step to the programs of its stages, partitioned on their submeshes.
+"""The programs of a captured step's stages, each partitioned on its submesh.
 
-A stage is a part of the forward pass with its backward pass and update. A task is one pass
-of a stage over one microbatch. A mark is `mw.stage` in the user's code, where a stage
-begins.
+A stage is a part of the forward pass with its backward pass and update; a submesh is the
+part of the mesh on which it runs. A task is one pass of a stage over one microbatch. A mark
+is `mw.stage` in the user's code, where a stage begins.
 """
 
 from collections.abc import Sequence
@@ -214,9 +214,10 @@ def place_submeshes(submeshes: Sequence[Mesh]) -> tuple[Mesh, ...]:
 
 
 def stage_programs(step: StagedStep) -> list[tuple[LoweredStep, StageTasks]]:
-    """For each stage, its tasks and the device program that contains them.
+    """A pair for each stage: the device program of the whole step, and the stage's tasks.
 
-    The device program is the whole step of one microbatch, lowered for the stage's submesh.
+    The device program is one microbatch's step, lowered for the stage's submesh; the tasks
+    are parts of it.
     """
     read: dict[Decided, LoweredStep] = {}
     found: list[tuple[LoweredStep, StageTasks]] = []

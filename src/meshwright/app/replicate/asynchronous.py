@@ -1,5 +1,6 @@
-"""Asynchronous replicas: each runs in a thread at its own speed, with a parameter
-server.
+"""Asynchronous replicas: each runs in a thread at its own speed.
+
+A parameter server keeps their common state.
 """
 
 import threading
@@ -61,9 +62,7 @@ class AsynchronousRun:
         )
 
     def _replicate(self, replica: int, batches: Iterator[Any]) -> None:
-        """Compute and send the gradients of each batch, until the batches or the
-        run end.
-        """
+        """Compute and send gradients of each batch, until the batches or the run end."""
         compute: Callable[[Any, Any], Any] | None = None
         for batch in batches:
             if compute is None:

@@ -58,8 +58,9 @@ class Crew:
             raise self._errors[0]
 
     def wait_until(self, is_due: Callable[[], bool]) -> None:
-        """Wait in the caller's thread until `is_due()`; an error of a thread is
-        raised here.
+        """Wait in the caller's thread until `is_due()`.
+
+        If a thread raises an error, it is raised here.
         """
         with self.changed:
             self.changed.wait_for(lambda: self._errors or is_due())

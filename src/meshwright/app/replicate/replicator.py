@@ -78,9 +78,7 @@ class Replicator:
         return AXIS if self.regime is Regime.SYNCHRONOUS else None
 
     def wrap_optimizer(self, optimizer: Any) -> Any:
-        """The optax optimizer, changed so that it first averages gradients over
-        replicas.
-        """
+        """The optax optimizer, changed to average gradients over replicas first."""
 
         def update(gradients: Any, state: Any, *args: Any, **more: Any) -> Any:
             gradients = self._exchanging("wrap_optimizer").mean(gradients, True)

@@ -116,8 +116,9 @@ def _row(row: LineCollectives, longest: float, tips: Tooltips) -> str:
 
 
 def _reasons(reasons: Sequence[str]) -> list[str]:
-    """At most three reasons for collectives, merged if they differ only in a
-    layer's index.
+    """At most three reasons, merged if they differ only in a layer's index.
+
+    reasons: sentences on why a collective exists.
     """
     merged = [line for line, _ in collapse(reasons)]
     rest = [f"and {len(merged) - 3} more reasons"] if len(merged) > 3 else []

@@ -24,8 +24,9 @@ The name is an input's path, or the kind of the op that computes the value.
 
 @dataclass(frozen=True, slots=True)
 class ValueGroup:
-    """Live values with the same name, type and source line: their number and total
-    bytes.
+    """Live values with the same name, type and source line.
+
+    count: number of values. bytes: sum of their bytes.
     """
 
     label: Label

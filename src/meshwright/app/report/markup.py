@@ -118,8 +118,9 @@ class Tooltips:
         self._numbers: dict[str, int] = {}
 
     def add(self, *lines: str) -> str:
-        """The `data-tip` attribute for an element with these lines; empty lines are
-        left out.
+        """The `data-tip` attribute for an element with these lines.
+
+        Empty lines are left out.
         """
         numbers = [
             self._numbers.setdefault(line, len(self._numbers)) for line in lines if line

@@ -77,8 +77,9 @@ class _Scale:
     end: float
 
     def at(self, value: float) -> float:
-        """The coordinate of a value; values outside the range are moved to its
-        nearest end.
+        """The coordinate of a value.
+
+        A value outside the range gets the coordinate of the nearest end.
         """
         inside = min(max(value, self.low), self.high)
         share = math.log(inside / self.low) / math.log(self.high / self.low)

@@ -30,9 +30,7 @@ A line at its height would leave little room for the curve.
 
 
 def draw_timeline(plan: PlanRecord, tips: Tooltips) -> str:
-    """HTML section: the spans of each stream over time, and the memory over the
-    same time.
-    """
+    """HTML section: spans of each stream, and below them memory, over the same time."""
     estimate = estimate_of(plan)
     spans = list(trace.lay_out(estimate.timeline, _iterations(estimate)))
     kinds = {markup.kind_of_span(placed.span) for placed in spans}
@@ -102,8 +100,9 @@ def _lane(stream: str) -> int:
 
 
 def _mark(placed: trace.PlacedSpan, estimate: Estimate, tips: Tooltips) -> str:
-    """SVG rectangle for a span; a loop's covers all streams, behind the spans of
-    its body.
+    """SVG rectangle for a span.
+
+    The rectangle of a loop covers all streams, behind the spans of the loop's body.
     """
     span, is_region = placed.span, placed.span.fusion.kind is FusionKind.REGION
     start, end = _x(placed.start_s, estimate), _x(placed.end_s, estimate)
@@ -189,8 +188,9 @@ def _hover_areas(
 
 
 def _show_group(group: ValueGroup) -> str:
-    """Text about live values: `12.9 GB: 4 x dot_general f32[12, 16] at
-    zoo/layers.py:52`.
+    """Text about a group of live values, with bytes, number, op, type and source line.
+
+    An example is `12.9 GB: 4 x dot_general f32[12, 16] at zoo/layers.py:52`.
     """
     times = f"{group.count} {TIMES} " if group.count > 1 else ""
     name, shape, source = group.label

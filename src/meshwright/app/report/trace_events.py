@@ -72,8 +72,9 @@ def memory_over_time(estimate: Estimate) -> list[tuple[float, float, int, int]]:
 
 
 def name_of(span: Span) -> str:
-    """The op kind at the root of a span's fusion; a loop has its number of
-    iterations, too.
+    """The op kind at the root of a span's fusion, such as `scan x 12`.
+
+    The number is the loop's iterations, and is left out for other ops.
     """
     kind = span.fusion.root.kind
     return kind if span.repeats == 1 else f"{kind} x {span.repeats}"
@@ -140,7 +141,5 @@ def _event(phase: str, name: str, pid: int, tid: int, start: int, **more: Any) -
 
 
 def _nanoseconds(seconds: float) -> int:
-    """Whole nanoseconds, rounded so that adjacent spans still touch when they are
-    printed.
-    """
+    """Seconds as whole nanoseconds, so that adjacent spans touch when printed."""
     return round(1e9 * seconds)

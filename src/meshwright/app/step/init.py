@@ -104,8 +104,9 @@ def _difference(argument: Argument, part: Any) -> str:
 
 
 def _by_path(tree: Any) -> Mapping[str, Any]:
-    """The leaves of a tree, keyed by paths such as `.blocks.0.up`; a lone leaf has
-    key "".
+    """The leaves of a tree, keyed by paths such as `.blocks.0.up`.
+
+    If the tree is a single leaf, its key is "".
     """
     return {
         "".join(f".{path_component(key)}" for key in path): leaf

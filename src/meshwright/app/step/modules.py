@@ -86,8 +86,9 @@ def _modules_in(tree: Any) -> Iterator[Any]:
 
 
 def _captured(fn: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
-    """Pairs (name, nnx module) for modules with parameters that `fn` uses but does
-    not take.
+    """Pairs (name, nnx module) of modules that `fn` uses but does not take.
+
+    Only modules with parameters are included.
     """
     nnx = _nnx()
     if nnx is None:

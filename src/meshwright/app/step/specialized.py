@@ -108,8 +108,7 @@ class Specialized:
 
     @cached_property
     def wide(self) -> "Specialized | None":
-        """The same program with all narrower floats as float32, and with the same
-        decisions.
+        """This function with all narrower floats as float32, and the same decisions.
 
         `None` if the program has no narrower floats, or has a `shard_map` of the user's.
         """
@@ -162,8 +161,9 @@ class Specialized:
         return self.check(leaves)
 
     def _run_kept(self, leaves: Sequence[Any]) -> tuple[Any, ...]:
-        """The outputs, computed from copies of donated leaves, so that the leaves
-        stay valid.
+        """The outputs, computed so that donated leaves stay valid.
+
+        The function gets copies of the leaves that it consumes.
         """
         kept = list(leaves)
         for i in self.captured.donated:
