@@ -20,11 +20,14 @@ def did_you_mean(name: object, known: collections.abc.Iterable[str]) -> str:
 
 
 class MeshwrightError(Exception):
-    """The caller asked for something that cannot be done; the message says what can."""
+    """A request that cannot be fulfilled; the message says what is possible instead.
+
+    All other exceptions of Meshwright are subclasses.
+    """
 
 
 class MeshwrightWarning(UserWarning):
-    """Something that works, but hardly as the caller wants; the message says what to do."""
+    """Code works, but hardly as its author intends; the message says what to do."""
 
 
 class ShardingError(MeshwrightError):
@@ -52,7 +55,7 @@ class TacticError(MeshwrightError):
 
 
 class CaptureError(MeshwrightError):
-    """The function cannot be captured as a program."""
+    """The function cannot be traced into a program."""
 
 
 class RuleError(MeshwrightError):
@@ -72,7 +75,7 @@ class PlanError(MeshwrightError):
 
 
 class CompilerError(MeshwrightError):
-    """The ahead-of-time compiler of another machine is missing or failed."""
+    """The ahead-of-time compiler for a machine that is not present is missing or failed."""
 
 
 class SearchError(MeshwrightError):
@@ -88,7 +91,7 @@ class LearnedError(MeshwrightError):
 
 
 class ClusterError(MeshwrightError):
-    """The cluster refused a request, or lost what the request needs."""
+    """The cluster refused a request, or lost arrays or workers that the request needs."""
 
 
 class CheckpointError(MeshwrightError):
@@ -104,7 +107,7 @@ class RecipeError(MeshwrightError):
 
 
 class ReplicaError(MeshwrightError):
-    """A replica failed, or replicas differ where they must be equal."""
+    """A replica of a step failed, or replicas differ where they must be equal."""
 
 
 class ScheduleError(MeshwrightError):
@@ -112,7 +115,7 @@ class ScheduleError(MeshwrightError):
 
 
 class StageError(MeshwrightError):
-    """The step cannot be cut into these stages, or a stage failed while it ran."""
+    """The step cannot be cut into these pipeline stages, or a stage failed while it ran."""
 
 
 class DeployError(MeshwrightError):
@@ -120,7 +123,10 @@ class DeployError(MeshwrightError):
 
 
 class AutodiffError(MeshwrightError):
-    """The function has no derivative of this kind, or a linear program is not linear."""
+    """The function has no derivative of this kind, or a linear program is not linear.
+
+    A linear program is one in which each value that depends on a tangent is used once.
+    """
 
 
 class SparseError(MeshwrightError):

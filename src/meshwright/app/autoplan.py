@@ -199,8 +199,9 @@ def _find_here(
 
 
 def _weights(plan: Plan) -> StoredWeights:
-    """The weights of a plan with their shardings; `PlanError` if it was read from a
-    file.
+    """The weights of a plan, with their shardings, for the search to keep.
+
+    Raises `PlanError` if the plan was read from a file.
     """
     if not isinstance(plan, Plan):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise PlanError(f"weights_of is {plan!r:.60}; wanted a plan, or None")

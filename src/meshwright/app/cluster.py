@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from meshwright.run.cluster.engines.ray_connection import RayConnection
 
 TOKEN = "MESHWRIGHT_TOKEN"
-"""The environment variable in which commands look for the tenant's token."""
+"""The environment variable from which commands read the tenant's (user's) token."""
 
 _ADDRESS = re.compile(r"auto|(ray://)?[\w.\-]+:\d{2,5}")
 _LOCAL = re.compile(r"local:(\d+)x(\d+)")
@@ -145,7 +145,7 @@ def _connect(
         )
     if size is not None and not (size.workers and size.devices):
         raise ClusterError(f"cluster {where!r}; wanted 1 or more workers and devices")
-    if size:  # this machine's CPUs
+    if size:  # "local:4x2" uses CPUs only
         workers = Workers(size.workers, size.devices)
     size = GangSize(workers.count, workers.devices)
     engine = None

@@ -75,7 +75,7 @@ class _Observer:
         self.lowered: Lowered | None = None
         self.counts: dict[str, int] = {}
         self._snapshot = describe.Snapshot()
-        self._version = -1  # of the state that is lowered
+        self._version = -1  # version of the state that `lowered` comes from
 
     def after_tactic(self, tactic: Tactic | None, work: Workspace) -> None:
         """Record the effect of the tactic just applied.

@@ -162,7 +162,7 @@ def _as_gather(gather: str | Gather | None) -> Gather:
 
 @dataclass(eq=False, repr=False)
 class Partitioned:
-    """A partitioned function, compiled once per signature of its arguments."""
+    """A partitioned function, compiled once per signature (types) of its arguments."""
 
     fn: Callable[..., Any]
     mesh: Mesh
@@ -263,7 +263,7 @@ class Partitioned:
         return self.trace(*args, **kwargs).lower()
 
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
-        """The `ShapeDtypeStruct`s of the results."""
+        """The types of the results, as `ShapeDtypeStruct`s in the result's tree."""
         captured = self.capture(*args, **kwargs)
         return jax.tree_util.tree_unflatten(captured.out_tree, captured.out_avals)
 
@@ -332,7 +332,7 @@ class Partitioned:
         try:
             signature = tuple(map(leaf_signature, leaves))
         except CaptureError:
-            self._capture(call)  # its message names the argument
+            self._capture(call)  # raises an error that names the argument
             raise
         static = tuple((name, type(a), a) for name, a in call.static.items())
         key = tree, signature, static, tracing_config()

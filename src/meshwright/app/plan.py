@@ -56,8 +56,9 @@ class Plan(PlanRecord):
     def tactics(self) -> tuple[Tactic, ...]:
         """Tactics that give the same decisions again when applied to the same program.
 
-        A plan that a search found has one tactic, an `mw.pin`. A plan that was read from
-        JSON also has its decisions as one tactic; its `code` writes them out.
+        A plan that a search found has one tactic, an `mw.pin`, which lists the sharding of
+        each input and op. A plan that was read from JSON also has its decisions as one
+        tactic; its `code` writes them out.
         """
         return tactics_of(self)
 
@@ -157,7 +158,11 @@ class Plan(PlanRecord):
 
     @property
     def mfu(self) -> float:
-        """Model FLOP utilisation: the share of the machine's 16-bit peak FLOP/s."""
+        """Model FLOP utilisation, from 0 to 1.
+
+        It is the share of the machine's 16-bit peak FLOP/s that the model's FLOPs reach in
+        a step.
+        """
         return figures_of(self).mfu
 
     @property
@@ -183,12 +188,12 @@ class Plan(PlanRecord):
 
     @property
     def energy_j(self) -> float | None:
-        """Joules of one step, for all devices, with the data centre's overhead."""
+        """Energy of one step in joules, of all devices, with the data centre's overhead."""
         return figures_of(self).energy_j
 
     @property
     def cost_usd(self) -> float | None:
-        """Dollars of one step at list price."""
+        """Price of one step in dollars, at the list price of the devices."""
         return figures_of(self).cost_usd
 
     @property
@@ -207,13 +212,12 @@ class Plan(PlanRecord):
     ) -> Confirmation:
         """Predicted figures of a step next to those of the machine's real compiler.
 
-        machine: "tpu" or "gpu" for the machine that was given to `on`; otherwise a
-            machine, or a name as for `mw.machine`. The compiler comes with the extras
+        machine: "tpu" or "gpu" for the machine that was given to `on`; otherwise a machine,
+            or a name as for `mw.machine`. The compilers are installed by the extras
             `meshwright[tpu]` and `meshwright[gpu]`.
         full: let the TPU compiler generate code, too. It takes a minute or more and
             adds the compiler's estimate of the compute time.
-        folder: an empty or new folder for the compiler's own files, which are then
-        kept.
+        folder: an empty or new folder in which the compiler's own files are kept.
         donate_state: as in `on`; with "tpu" and "gpu" the value given to `on` is used.
         Raises the errors of `on`, and `CompilerError` if the machine has no such
         compiler, or if the compiler is not installed, fails or exceeds the timeout.
@@ -259,17 +263,18 @@ class Plan(PlanRecord):
     ) -> Callable[..., Any]:
         """The function `fn` with this plan's shardings as constraints, for `jax.jit`.
 
-        `jax.jit(plan.annotate(fn))` computes the same as `fn`. All values, also inside
-        of loops and checkpoints, have a `jax.lax.with_sharding_constraint`, so that
-        XLA's partitioner (Shardy or GSPMD) inserts the collectives. Only partial sums
-        have none, since a constraint cannot express them.
-        fn: the function that was planned. static_*: as in `jax.jit`, which needs them
-        as well; those of a jitted function are known.
-        mesh: a JAX mesh with the axes of the plan; by default that of `jax.set_mesh`,
-            or else one over the plan's devices.
+        `jax.jit(plan.annotate(fn))` computes the same as `fn`. All values, also inside of
+        loops and checkpoints, get a `jax.lax.with_sharding_constraint`, so that XLA's
+        partitioner (Shardy or GSPMD) inserts the collectives. Only partial sums get none,
+        since a constraint cannot express them.
+        fn: the function that was planned.
+        mesh: a JAX mesh with the axes of the plan; by default that of `jax.set_mesh`, or
+            else one over the plan's devices.
+        static_*: as in `jax.jit`; not needed if `fn` is a jitted function.
         A call raises `TacticError` if the function is not the one that was planned, and
-        `MeshError` if the mesh has other axes or axes that are not of type `Auto`. The
-        derivative raises `CaptureError`: annotate the whole train step.
+        `MeshError` if the mesh has other axes or axes that are not of type `Auto`.
+        Differentiating the result raises `CaptureError`: annotate the whole train step
+        instead.
         """
         from meshwright.app.interop.annotate import annotated  # rarely used
 

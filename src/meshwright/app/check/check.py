@@ -1,4 +1,4 @@
-"""Outputs of the partitioned program compared with those of the original."""
+"""Compare the outputs of a partitioned program with those of the original program."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def on_one_device(leaf: Any) -> Any:
     if is_key(leaf.dtype):
         words = jnp.asarray(np.asarray(jax.random.key_data(leaf)))
         return jax.random.wrap_key_data(words, impl=jax.random.key_impl(leaf))
-    return jnp.asarray(np.asarray(leaf))  # uncommitted, as a shard_map inside wants
+    return jnp.asarray(np.asarray(leaf))  # uncommitted: a shard_map may move it
 
 
 def _conditioned(

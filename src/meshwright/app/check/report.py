@@ -73,7 +73,7 @@ class CheckReport:
 
     @property
     def ok(self) -> bool:
-        """Whether no output differs by more than rounding explains."""
+        """Whether no output differs from the original's by more than rounding explains."""
         return all(output.ok for output in self.outputs)
 
     @property
@@ -107,9 +107,10 @@ class CheckReport:
         return "\n".join([*map(str, self.outputs), self.summary])
 
     def table(self, full: bool = False) -> Table:
-        """A table with the error of each output; layers of a model share a row.
+        """A table with the largest error of each output.
 
-        full: one row for each output.
+        Outputs that differ only in the index of a layer share a row.
+        full: give each output its own row.
         """
         has_wide = any(output.wide for output in self.outputs)
         more = (">in float32",) if has_wide else ()
@@ -138,7 +139,7 @@ class CheckReport:
         return notebook.block(self.summary, notebook.table(table.titles, table.rows))
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data for `json.dumps`."""
+        """The report as plain data for `json.dumps`."""
         rows = [
             {**dataclasses.asdict(o), "wide": o.wide and o.wide.error, "ok": o.ok}
             for o in self.outputs

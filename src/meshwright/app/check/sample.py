@@ -69,7 +69,10 @@ def sample(
 
 
 def _bound(dtype: Any, bound: int | None) -> int:
-    """The exclusive upper bound of random integers of a dtype."""
+    """The exclusive upper bound of random integers of a dtype.
+
+    bound: the bound that valid indices need; `None` for integers that are no indices.
+    """
     most = int(jnp.iinfo(dtype).max)
     if bound is not None:
         return min(bound, most)
@@ -85,9 +88,10 @@ def argument_bytes(args: Sequence[Any]) -> int:
 
 
 def traced_argument_bytes(make: Callable[[], Any]) -> int | None:
-    """Total bytes of the arguments that a target's function makes, found by tracing it.
+    """Total bytes of the arguments that the user's target function would make.
 
-    `None` if tracing fails.
+    make: the target, a function that returns `(fn, args)`. It is traced, so that no array
+        is made. `None` if tracing fails.
     """
     try:
         args = jax.eval_shape(lambda: make()[1])

@@ -60,7 +60,7 @@ class Account:
 
 
 def predicted_account(estimate: Estimate) -> Account:
-    """The account of a simulated step."""
+    """The figures of a simulated step on one device."""
     return Account(
         estimate.peak_memory_bytes,
         estimate.fits,

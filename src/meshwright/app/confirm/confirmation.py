@@ -44,7 +44,7 @@ class Confirmation:
     hlo: str = field(repr=False)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data for `json.dumps`, without the compiled program."""
+        """The figures as plain data for `json.dumps`, without the compiled program."""
         fields = asdict(self)
         del fields["hlo"]
         return fields

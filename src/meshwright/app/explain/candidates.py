@@ -11,7 +11,7 @@ from meshwright.planner.candidates.search_result import SearchResult
 from meshwright.predict.simulate.timeline import COMPUTE
 
 TITLES = ("plan", "mesh", ">step", ">times", ">memory", "compared with the first")
-"""Titles of the table of simulated plans."""
+"""Column titles of the table of plans that a search simulated."""
 
 _REASON = 76
 """Most characters of the reason why a plan is not possible."""

@@ -36,7 +36,7 @@ class PlanDiff:
         return "\n".join(collapsed(lines))
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data for `json.dumps`."""
+        """The differences as plain data for `json.dumps`."""
         return {"equal": self.is_equal, "rows": [list(row) for row in self.rows]}
 
 

@@ -42,7 +42,7 @@ def _braced(paths: Sequence[str]) -> str:
     split = [path.split(".") for path in paths]
     if len(split) == 1:
         return paths[0]
-    longest = min(map(len, split)) - 1  # one component of each path stays between
+    longest = min(map(len, split)) - 1  # braces need one component per path
     head = min(longest, _num_shared(split))
     tail = min(longest - head, _num_shared([path[::-1] for path in split]))
     middles = [".".join(path[head : len(path) - tail]) for path in split]

@@ -99,7 +99,7 @@ class ProgramNames:
         return None
 
     def output_path(self, position: int) -> str:
-        """The path of an output."""
+        """The path of the output at this position; `out.N` if paths are unknown."""
         known = position < len(self.out_paths)
         return self.out_paths[position] if known else f"out.{position}"
 

@@ -1,4 +1,7 @@
-"""The work that a mesh axis does not cut, so that all devices along it repeat it."""
+"""The work that a mesh axis does not split, so that all devices along it repeat it.
+
+It is called uncut work, and is given as a share of the program's FLOPs with a reason.
+"""
 
 from collections import defaultdict
 
@@ -13,7 +16,7 @@ _LEAST = 0.001
 """Smallest share of all FLOPs at which uncut work is listed."""
 
 _DIMS = 2
-"""Number of dims that a reason names."""
+"""Most dims that the reason for uncut work names."""
 
 
 def describe_uncut(decided: Decided) -> tuple[UncutWork, ...]:

@@ -84,9 +84,7 @@ def _operand(names: ProgramNames, origin: Origin, node: Node) -> tuple[int, int]
 
 
 def _since(names: ProgramNames, node: Node, axis: str) -> str:
-    """Text on the tactic that began a cut, such as ` (since zero(...) cut
-    state.params.w)`.
-    """
+    """Text on the tactic that began a cut: ` (since zero(...) cut state.params.w)`."""
     origin = origin_of(names, node, axis)
     return f" (since {origin})" if origin else ""
 
@@ -118,9 +116,10 @@ def _need(names: ProgramNames, node: Node, operand: tuple[int, int], axis: str) 
 def _need_other(
     names: ProgramNames, node: Node, operand: tuple[int, int], factor: int
 ) -> str:
-    """Text for the sharding that a node needs if the axis cuts another factor of it.
+    """Text for the sharding of an operand that an op needs, if the op is split elsewhere.
 
     operand: the pair (position of the operand, its dim that the axis splits).
+    factor: index of the op's own dim (Shardy: factor) that the axis splits.
     """
     position, dim = operand
     if factor in _factors(node, position, dim):

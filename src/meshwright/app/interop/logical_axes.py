@@ -129,9 +129,7 @@ def _tactics(
 
 
 def _leaves(path: str) -> str:
-    """The pattern of an array's path; a Flax box around the array adds a component
-    to it.
-    """
+    """The pattern of an array's path, also for an array in a Flax box."""
     return path if "*" in path else f"{path}.**"
 
 
@@ -164,9 +162,7 @@ def _shape_of(leaf: Any) -> tuple[int, ...] | None:
 
 
 def _component(key: Any) -> str:
-    """A tree key as a component of a path; a user's key with a "." is a pattern of
-    paths.
-    """
+    """A tree key as a path component; a user's key with "." is kept as a pattern."""
     text = getattr(key, "key", None)
     return text if isinstance(text, str) and "." in text else path_component(key)
 
@@ -208,7 +204,7 @@ def rules_of_plan(
     ]
     if not arrays:
         raise PlanError("no array in the tree of logical axes has names for its dims")
-    wanted: dict[str, dict[Axes, str]] = {}  # by name: axes, each with an array
+    wanted: dict[str, dict[Axes, str]] = {}  # name -> axes -> an array's path
     for leaf, names in arrays:
         for dim, (name, axes) in enumerate(zip(names, leaf.spec, strict=True)):
             if any(SUB_AXIS in axis for axis in axes):
@@ -269,8 +265,8 @@ def _order(
 ) -> list[str]:
     """The logical names in an order of precedence that gives each array its sharding.
 
-    The first rule for an axis takes it. So if an array leaves a name unsplit because
-    another name of it uses the axis, the other name's rule must come first.
+    If an array leaves a name unsplit because another of its names uses the axis, the other
+    name's rule must come first.
     """
     before: dict[str, set[str]] = {name: set() for name in wanted}
     for leaf, names in arrays:

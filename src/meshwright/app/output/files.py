@@ -1,7 +1,7 @@
-"""Files of plans, reports and traces: checked paths, writing and reading."""
+"""Writing and reading the files of plans, reports and traces, with checked paths."""
 
 from os import PathLike
-from os.path import isdir  # which does not raise, whatever the name
+from os.path import isdir  # unlike Path.is_dir, never raises
 from pathlib import Path
 
 from meshwright.errors import PlanError
@@ -33,7 +33,7 @@ def read_plan_file(path: str | PathLike[str]) -> str:
 
 
 def write_file(target: Path, content: bytes) -> None:
-    """Write the content of a file; `PlanError` if the system refuses."""
+    """Write bytes into a file; `PlanError` if the system refuses."""
     try:
         target.write_bytes(content)
     except OSError as error:

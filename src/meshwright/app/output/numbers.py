@@ -13,7 +13,7 @@ _SMALL = ((1e-3, "m"), (1e-6, "µ"), (1e-9, "n"), (1e-12, "p"))
 
 
 def show_si(value: float, unit: str) -> str:
-    """A quantity with three digits, a prefix and the unit: `4.48 ms`.
+    """A quantity as text with three digits, a decimal prefix and the unit: `4.48 ms`.
 
     A quantity too small for all prefixes, such as a rounding error, is 0.
 

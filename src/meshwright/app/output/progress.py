@@ -8,7 +8,7 @@ from rich.console import Console
 
 @contextmanager
 def show_progress(what: str) -> Generator[Callable[[str], None]]:
-    """Show a line on stderr while the body of the `with` runs.
+    """Show a line on stderr, such as `what ...`, while the body of the `with` runs.
 
     The body gets a function that shows a text after `what`. Nothing is shown if stderr is
     not a terminal.

@@ -113,7 +113,7 @@ def with_layers(captured: Captured, options: Options) -> Captured:
         }
         for p in inside
     }
-    # Marks keep the results of ops, though not the ops.
+    # `with_marks` makes new ops but keeps their result values, so look up by results.
     wanted = {op.results for op in large} | by_loop.keys()
     scans = {
         op: marks_between(by_loop.get(op.results, {}))

@@ -12,7 +12,7 @@ from meshwright.program.ir import Atom, Value, num_bytes
 
 
 def make_plan(step: StagedStep) -> StagedPlan:
-    """The plan of a staged step; it needs no devices."""
+    """The plan of a staged step, which needs no devices: stage figures and schedule."""
     stages = tuple(
         _stage_plan(step, number, lowered, tasks)
         for number, (lowered, tasks) in enumerate(stage_programs(step))

@@ -41,8 +41,8 @@ class Options:
     stages: a number of stages, or the positions or points where stages begin. `None` means
         the stages that `mw.stage` marks in the code, or without marks one stage per
         submesh.
-    batch: patterns of the inputs that contain the batch; empty for all inputs that are no
-        state.
+    batch: path patterns of the inputs that contain the batch; empty to let `data_parallel`
+        find them.
     statistics: "whole" or "microbatch": whether sums over the batch in the middle of the
         step, such as batch norm's, are over the whole batch or one microbatch.
     memory_bytes: memory limit of a device; `None` for no limit.

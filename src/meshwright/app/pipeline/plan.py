@@ -24,7 +24,7 @@ FORMAT = 1
 _BY_STAGE = ("forward_s", "backward_s")
 
 _WIDEST = 100
-"""Columns of a printed schedule; the middle of longer lines is left out."""
+"""Most characters per line of a printed schedule; longer lines lose their middle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ class StagedPlan:
 
     @staticmethod
     def from_json(text: str) -> StagedPlan:
-        """The plan of a JSON text; raises `PlanError` for any other text."""
+        """The plan in a JSON text that `to_json` wrote; `PlanError` for other text."""
         try:
             fields: Any = json.loads(text)
             if fields["format"] != FORMAT:

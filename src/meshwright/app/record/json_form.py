@@ -56,7 +56,7 @@ _HINTS: dict[str, Any] = {
     "candidates": tuple[tuple[str, str, str, str, str, str], ...],
     "code": tuple[str, ...],
 }
-"""Types of the fields in JSON, except for `format` and `decisions`."""
+"""Type annotations of the JSON fields, except for `format` and `decisions`."""
 
 
 def record_to_json(plan: PlanRecord, candidates: Sequence[Sequence[str]]) -> str:

@@ -96,7 +96,11 @@ class TacticEffect:
 
     @property
     def is_idle(self) -> bool:
-        """Whether the tactic had no effect, no message, and there is no collective."""
+        """Whether the tactic left no sharding, message or collective.
+
+        It sharded no input, no request was refused, and the program has no collective after
+        it.
+        """
         messages = (self.cut, self.refused, self.conflicts, self.indivisible)
         return not any(messages) and not any(self.counts.values())
 
@@ -213,7 +217,7 @@ def require_plans(plans: Iterable[PlanRecord]) -> tuple[PlanRecord, ...]:
 
 
 def figures_of(plan: PlanRecord) -> Figures:
-    """The figures of a plan; `PlanError` if it names no machine."""
+    """The figures of a plan on its machine; `PlanError` if the plan names no machine."""
     if plan.figures is None:
         raise PlanError(
             'this plan names no machine; plan.on("tpu-v5p") gives one that does'

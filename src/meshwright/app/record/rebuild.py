@@ -13,7 +13,7 @@ from meshwright.partitioner.tactics import Pin, Tactic, TacticKind, pin_all
 from meshwright.planner.overlap.overlap import Overlap
 
 
-@lru_cache(maxsize=1)  # readers of `plan.tactics` ask again
+@lru_cache(maxsize=1)  # `plan.tactics` is read repeatedly
 def public_tactics(decided: Decided) -> tuple[Tactic, ...]:
     """The tactics of a program, with the result of a search replaced by an `mw.pin`."""
     # Imported here, since the integer program brings SciPy.

@@ -56,7 +56,10 @@ class AsynchronousRun:
             yield update
 
     def _is_over(self) -> bool:
-        """Whether too few replicas still have batches for another update."""
+        """Whether too few replicas still have batches, so that no update can follow.
+
+        With staleness 0 an update needs all replicas, with more it needs one.
+        """
         return self._num_ended == len(self.executors) or (
             self.staleness == 0 and self._num_ended > 0
         )

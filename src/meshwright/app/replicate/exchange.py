@@ -58,8 +58,10 @@ class Record:
 
 
 class Replace:
-    """An exchange that returns given means; the server's program is traced with it.
+    """An exchange whose `mean` returns means that were computed before.
 
+    The step is traced with it to make the parameter server's program, which gets the means
+    as arguments.
     asked: the values that the means replace, in the order of the calls of `mean`.
     """
 
@@ -70,7 +72,7 @@ class Replace:
         self.asked: list[Any] = []
 
     def mean(self, tree: Any, is_gradient: bool) -> Any:
-        """The next of the given means."""
+        """The mean that was given for this call; `tree` is recorded in `asked`."""
         del is_gradient
         self.asked.append(tree)
         return next(self._means)

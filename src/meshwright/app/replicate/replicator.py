@@ -25,7 +25,7 @@ from meshwright.run.cluster.client import Cluster, Slice
 class Regime(Enum):
     """The way in which replicas keep one common state."""
 
-    SYNCHRONOUS = "synchronous"  # in lockstep, by collectives
+    SYNCHRONOUS = "synchronous"  # all replicas meet at collectives
     ASYNCHRONOUS = "asynchronous"  # each at its own pace, by a parameter server
 
 
@@ -105,7 +105,7 @@ class Replicator:
         return jax.lax.all_gather(tree, AXIS)
 
     def broadcast(self, tree: Any, root: int = 0) -> Any:
-        """The value of replica `root`, on all replicas."""
+        """The pytree of replica number `root`, on all replicas."""
         self._require_lockstep("broadcast")
         if not 0 <= root < self.replicas:
             raise ReplicaError(f"replica {root} of {self.replicas}; they count from 0")

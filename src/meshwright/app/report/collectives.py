@@ -43,7 +43,7 @@ class LineCollectives:
     @property
     def exposed_s(self) -> float:
         """Seconds per step that do not overlap with computation."""
-        return max(0.0, self.seconds - self.hidden_s)  # differences of sums may round
+        return max(0.0, self.seconds - self.hidden_s)  # rounding may make it < 0
 
 
 def collectives_by_line(plan: PlanRecord) -> list[LineCollectives]:

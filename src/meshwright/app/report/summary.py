@@ -32,7 +32,7 @@ def draw_summary(plan: PlanRecord, tips: Tooltips) -> str:
 
 
 def _cards(plan: PlanRecord, figures: Figures) -> list[tuple[str, str, str]]:
-    """Title, number and remark of each card."""
+    """The cards at the top of the report, each a title, a figure and a remark."""
     share = figures.peak_memory_bytes / figures.usable_bytes
     fits = "fits" if figures.fits else "does not fit"
     power = "the power of this machine is unknown"
@@ -93,7 +93,7 @@ def _card(title: str, number: str, remark: str) -> str:
 
 
 def exposed_s(figures: Figures) -> float:
-    """Seconds of communication that do not overlap with computation."""
+    """Seconds per step of communication that does not overlap with computation."""
     return sum(s for name, s in figures.breakdown.items() if name.endswith("exposed"))
 
 

@@ -1,8 +1,8 @@
-"""A step as trace events, which Perfetto and Chrome's tracing page draw.
+"""A simulated step as trace events, which Perfetto and Chrome's tracing page draw.
 
-The format is Google's "Trace Event Format" (Duca and Sinclair, 2016): complete events
-on one thread per stream, loops as spans around the spans of their first iteration, and
-a counter for the live memory.
+The format is Google's "Trace Event Format" (Duca and Sinclair, 2016). Each stream (compute
+or link) is a thread of complete events. A loop is an event around the events of its first
+iteration. The live memory is a counter.
 """
 
 import json

@@ -57,7 +57,7 @@ class Specialized:
 
     @cached_property
     def executable(self) -> Executable:
-        """The device program as a jitted function of flat leaves."""
+        """The device program, compiled for the mesh, as a function of flat leaves."""
         captured = self.captured
         weak = {i for i, aval in enumerate(captured.out_avals) if aval.weak_type}
         return make_executable(self.decided.lowered, captured.donated, self.mesh, weak)

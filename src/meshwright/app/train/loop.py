@@ -116,4 +116,4 @@ def position_of(recipe: Recipe, number: int) -> dict[str, Any]:
         "examples": [*data.text, data.tokens, data.source],
         "options": data.options,
     }
-    return json.loads(json.dumps(position, default=str))  # TOML also has dates
+    return json.loads(json.dumps(position, default=str))  # dates of TOML become text

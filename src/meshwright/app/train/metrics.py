@@ -70,7 +70,7 @@ class CsvWriter:
         self._file.flush()
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the CSV file."""
         self._file.close()
 
 

@@ -75,7 +75,7 @@ class Recovery:
         """The share of the run's time that was not lost with its workers."""
         now_s = time.monotonic()
         lost_s = last_s = 0.0
-        for loss in self.losses:  # a loss may begin before the one before it is made up
+        for loss in self.losses:  # losses may overlap
             end_s = now_s if loss.seconds is None else loss.at_s + loss.seconds
             lost_s += max(0.0, end_s - max(last_s, loss.at_s))
             last_s = max(last_s, end_s)

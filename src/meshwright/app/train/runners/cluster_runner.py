@@ -102,7 +102,7 @@ class ClusterRunner:
         self._attempt = ready.attempt
         self._write_events()
         if self._slice is not None:
-            with suppress(ClusterError):  # of a session that has ended
+            with suppress(ClusterError):  # the session has ended already
                 self._slice.release()
         mesh, chosen, gather = decisions_for(fn, shapes, how, tactics, ready.devices)
         self._slice = self._cluster.slice(dict(mesh.sizes))
