@@ -90,7 +90,10 @@ class ProgramNames:
         return ", ".join(repr(axis) for axis in user_axes(axes))
 
     def output(self, value: int) -> int | None:
-        """The position of the first output that is this value; `None` for no output."""
+        """The position of the first program output that is the value with this number.
+
+        `None` if the value is no output.
+        """
         outputs = self.work.graph.program.outputs
         numbers = self.work.graph.number
         for position, atom in enumerate(outputs):

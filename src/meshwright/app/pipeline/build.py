@@ -129,7 +129,7 @@ _LITTLE = 0.25
 
 
 def choose_cuts(step: Microbatches, options: Options) -> Cuts:
-    """The positions in the step where stages begin, by the user's options."""
+    """The positions in the step's forward pass where stages begin, as the options ask."""
     stages = options.stages
     if isinstance(stages, int):
         return even_cuts(step, stages)

@@ -151,7 +151,7 @@ class Pipelined:
         return forward_program(find_step(opened, self.options))
 
     def stage(self, *args: Any, **kwargs: Any) -> StagedStep:
-        """The step divided into stages for these arguments, not compiled yet."""
+        """The step for these arguments, divided into stages but not compiled yet."""
         return self._stages(self.alone.specialize(args, kwargs)[0])
 
     def plan(self, *args: Any, **kwargs: Any) -> StagedPlan:

@@ -11,8 +11,8 @@ from meshwright.app.output.numbers import show_seconds, show_share
 class StagePlan:
     """The FLOPs and bytes of one pipeline stage.
 
-    Bytes are per device; values for a microbatch are for one of the equal parts of the
-    batch.
+    Bytes are per device. A microbatch is one of the equal parts of the batch; a task is one
+    pass of the stage over a microbatch, or its weight update.
     submesh: index of the stage's submesh. mesh: the axes of the submesh as text.
     forward_flops, backward_flops: FLOPs for one microbatch on all devices of the submesh.
     state_bytes: bytes of the inputs that the stage reads, such as weights and optimizer

@@ -23,7 +23,7 @@ from meshwright.run.cluster.client import Cluster, Slice
 
 
 class Regime(Enum):
-    """The way in which replicas keep one common state."""
+    """The way in which replicas of a step keep one common state."""
 
     SYNCHRONOUS = "synchronous"  # all replicas meet at collectives
     ASYNCHRONOUS = "asynchronous"  # each at its own pace, by a parameter server

@@ -38,8 +38,8 @@ def live_groups(plan: PlanRecord, most: int) -> list[tuple[ValueGroup, ...]]:
     """The `most` largest groups of live values at each point of the memory curve.
 
     Point 0 is before the first fusion; each fusion adds a point. The bytes of all groups
-    add up to the curve, except for copies of donated inputs, and for values in loop bodies,
-    of which only the largest per label counts.
+    add up to the curve, with two exceptions: copies of donated inputs are left out, and of
+    the values in a loop body only the largest of each group counts.
     """
     estimate = estimate_of(plan)
     changes = _changes(plan, estimate)

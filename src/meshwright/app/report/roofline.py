@@ -86,7 +86,7 @@ class _Scale:
         return self.begin + (self.end - self.begin) * share
 
     def decades(self) -> list[float]:
-        """The powers of ten within the range."""
+        """The powers of ten within the range of the axis."""
         first = math.ceil(math.log10(self.low) - 1e-9)
         last = math.floor(math.log10(self.high) + 1e-9)
         return [float(f"1e{power}") for power in range(first, last + 1)]
