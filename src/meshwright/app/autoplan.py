@@ -273,7 +273,7 @@ def _final_plan(
     given = [tactic for tactic in space.given if tactic.rewrite is not None]
 
     def plan_of(best: Candidate) -> Plan:
-        """The simulated plan of a candidate, whose device program is reused if known."""
+        """The simulated plan of a candidate; the device program is reused if known."""
         is_same = given == [t for t in best.tactics if t.rewrite is not None]
         made = make_plan(
             space.original,

@@ -183,7 +183,11 @@ class Plan(PlanRecord):
 
     @property
     def breakdown(self) -> Mapping[str, float]:
-        """Seconds of one step by activity: computing, idle, and each kind of collective."""
+        """Seconds of one step by activity: computing, idle, and kinds of collectives.
+
+        A kind has two entries: `all_reduce exposed` is time in which nothing is computed,
+        `all_reduce hidden` is time that overlaps with computing.
+        """
         return figures_of(self).breakdown
 
     @property

@@ -1,4 +1,7 @@
-"""Shardings that the user's code fixes by constraints or `shard_map`, found and printed."""
+"""Shardings in the user's code that no tactic can change: found, and shown as text.
+
+They come from sharding constraints and `shard_map`.
+"""
 
 from collections.abc import Sequence
 

@@ -90,7 +90,7 @@ def _since(names: ProgramNames, node: Node, axis: str) -> str:
 
 
 def _need(names: ProgramNames, node: Node, operand: tuple[int, int], axis: str) -> str:
-    """Text for the sharding in which a node needs an operand along an axis, and why.
+    """Text for the sharding that an op needs of an operand along an axis, and why.
 
     operand: the pair (position of the operand, its dim that the axis splits).
     """

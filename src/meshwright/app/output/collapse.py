@@ -20,9 +20,9 @@ def collapse(lines: Iterable[str]) -> list[tuple[str, int]]:
 
 
 def collapsed(lines: Iterable[str]) -> list[str]:
-    """Merge lines that differ only in indices; each result ends with the number merged.
+    """Merge lines that differ only in indices, such as those of layers.
 
-    For example `blocks.*.up  (x2)`.
+    A line that stands for several ends with their number: `blocks.*.up  (x2)`.
     """
     return [counted(line, count) for line, count in collapse(lines)]
 

@@ -43,9 +43,10 @@ def schedule_text(found: Simulation, width: int = 100) -> str:
 
 
 def _moments(span: TaskSpan, makespan_s: float, width: int) -> tuple[int, int]:
-    """The first moment of a task's span, and the moment after the last.
+    """The first text column that a task's span covers, and the column after the last.
 
-    A moment belongs to a span if its middle lies in it.
+    The columns divide the whole time evenly. A column is covered if its middle lies in the
+    span.
     """
     scale = width / makespan_s if makespan_s else 0.0
     return (

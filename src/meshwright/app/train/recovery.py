@@ -64,7 +64,10 @@ class Recovery:
                 loss.saved = saved
 
     def reach(self, step: int) -> None:
-        """Record that a step is done, which ends the lost time of earlier losses."""
+        """Record that a step is done.
+
+        Lost time counts until the step that was reached before the loss is done again.
+        """
         self._step = max(self._step, step)
         for loss in self.losses:
             if loss.seconds is None and step >= loss.step:
