@@ -146,7 +146,9 @@ _HOMES = {
     "run.local.calibrate": ("calibrate",),
     "search.allocation": ("Buffer", "allocate"),
 }  # fmt: skip
-"""The public names by module; each is imported, and JAX with it, when it is first used."""
+"""The public names, listed under the module that defines them. A module is imported when
+one of its names is first used, so that `import meshwright` alone does not import JAX.
+"""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""`deploy`: a function as a folder that runs without JAX, checked against JAX."""
+"""`deploy`: write a folder that runs a function without JAX, checked against JAX."""
 
 from __future__ import annotations
 
@@ -34,20 +34,22 @@ def deploy(  # noqa: PLR0913  the options of a target
     pixels: tuple[float, float] = (-1.0, 1.0),
     seed: int = 0,
 ) -> Deployment:
-    """The record of a folder that runs `fn` elsewhere, after a comparison with JAX.
+    """Write a folder that runs `fn` without JAX, and return a record of it.
 
-    fn: a function of pytrees, or a plan, of which the program of one device is deployed.
-        args: its arguments; a `jax.ShapeDtypeStruct` stands for random numbers. None for
-        a plan. Shapes are fixed: the model takes no others.
+    Results are compared with JAX's before the folder appears.
+    fn: a function of pytrees, or a plan; for a plan the program of one device is deployed.
+    args: arguments of `fn`, with `jax.ShapeDtypeStruct`s to stand for random numbers; None
+        for a plan. The deployed model takes these shapes only.
     to: "iree-cpu", "iree-vulkan", "wasm", "litert", "onnx" or "web" (`meshwright[deploy]`).
     out: the folder to write: model, loader, README. It appears when it is complete.
-    weights: names of the arguments that become part of the model; by default those that
-        are called params, variables, weights, stats or batch_stats, unless `fn` returns
-        them as its next state.
+    weights: names of the arguments that become part of the model; by default those named
+        params, variables, weights, stats or batch_stats, unless `fn` returns them as its
+        next state.
     quantize: "int8" stores weights and computes products in 8 bits ("onnx", "web",
-        "litert"); calibration: inputs by name, whose values tell the ranges.
-    labels, pixels: of an image model, for the page of "web": names of classes, and the
-        values of black and white.
+        "litert").
+    calibration: example inputs by name, from which int8 value ranges are measured.
+    labels, pixels: only for image models, for the page of "web": names of the classes, and
+        the input values of black and white pixels.
     Raises `DeployError` with source lines if the target cannot express the program, or if
     a result differs from JAX's by more than 1e-4 of its largest value.
     """
@@ -72,7 +74,7 @@ def _model_of(
     weights: Collection[str] | None,
     seed: int,
 ) -> SourceModel:
-    """The model of a function, or of one device of a plan."""
+    """The model to deploy, from a function or from the program of one device of a plan."""
     from meshwright.compile.deploy.source.device_program import read_device_model
     from meshwright.compile.deploy.source.model import read_model
 
@@ -94,7 +96,7 @@ def _model_of(
 
 
 def _local_samples(decided: Decided, seed: int) -> list[Any]:
-    """A random array for each input of a device program, with valid indices."""
+    """Random inputs for a device program; integers are valid indices."""
     program = decided.lowered.program
     ranges, rng = find_ranges(program), np.random.default_rng(seed)
     return [

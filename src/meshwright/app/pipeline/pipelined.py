@@ -1,4 +1,7 @@
-"""`pipeline`: a step whose stages run on submeshes, one microbatch after another."""
+"""`pipeline`: a step whose stages run on submeshes, one microbatch after another.
+
+A submesh is a part of the mesh; a microbatch is one of the equal parts of a batch.
+"""
 
 from __future__ import annotations
 
@@ -55,27 +58,28 @@ def pipeline(  # noqa: PLR0913  the options of `partition` and of a pipeline
     static_argnums: Numbers = None,
     static_argnames: Names = None,
 ) -> Pipelined:
-    """The function `fn`, cut into stages that run on parts of a mesh.
+    """The function `fn`, divided into pipeline stages that run on parts of a mesh.
 
-    fn: an ordinary step over a whole batch, as for `partition`. It computes the same, up
-        to rounding: gradients are summed over microbatches, and updated once.
+    fn: an ordinary train step over a whole batch, as for `partition`. The result is the
+        same up to rounding: gradients are summed over microbatches, and the update runs
+        once.
     mesh: a mesh whose first axis is `stage`, with one submesh for each position along it.
-        Or a list of submeshes, which need not be equal. Or what `autoplan` with
-        `pipeline=True` has found: its submeshes, tactics, stages and schedule are used.
-    tactics: applied to the stages on their submeshes, as in `partition`; or by the name
-        of a stage.
-    stages: number of stages, cut where they have equal work; or the positions of ops in
-        `pipelined.forward(...)` where all stages but the first begin; or these places as
-        `StagePoint`s of the captured step. By default the marks of `mw.stage` in `fn`,
-        and without marks one stage for each submesh.
+        Or a list of submeshes, which may differ in size. Or the plan that `autoplan` with
+        `pipeline=True` found: its submeshes, tactics, stages and schedule are used.
+    tactics: tactics for all stages on their submeshes, as in `partition`; or a mapping from
+        the names of stages to their tactics.
+    stages: number of stages, cut where they have equal work. Or the positions of ops in
+        `pipelined.forward(...)` where all stages but the first begin, or these positions as
+        `StagePoint`s of the captured step. By default the stages that `mw.stage` marks in
+        `fn`, and without marks one stage for each submesh.
     microbatches: number of parts of the batch.
-    schedule: a name in `SCHEDULES`, a `Schedule`, or a function from numbers of stages
-        and of microbatches to one.
-    batch: patterns of the leaves that contain the batch, as in `data_parallel`.
-    statistics: what sums over the batch in the middle of a step, as of a batch norm, are
-        over: "whole" refuses them, "microbatch" takes them over each microbatch.
-    memory: bytes of a device, such as "16GiB"; a schedule that would need more raises
-        `ScheduleError` before it runs, with the stage and the microbatch.
+    schedule: a name in `SCHEDULES`, a `Schedule`, or a function that makes one from the
+        numbers of stages and of microbatches.
+    batch: patterns of the inputs that contain the batch, as in `data_parallel`.
+    statistics: what happens to sums over the batch in the middle of a step, such as those
+        of a batch norm: "whole" refuses them, "microbatch" takes them over each microbatch.
+    memory: memory limit of a device, such as "16GiB". A schedule that would need more
+        raises `ScheduleError` before it runs, with the stage and the microbatch.
     static_*: as in `jax.jit`.
     """
     patterns = (batch,) if isinstance(batch, str) else tuple(batch or ())
@@ -98,9 +102,10 @@ def _cut_of(
     microbatches: int,
     schedule: ScheduleChoice,
 ) -> PipelineCut:
-    """The submeshes, tactics, stages, microbatches and schedule: those given, or a plan's.
+    """The options that decide how the step is divided: the caller's, or those of a plan.
 
-    Raises `PlanError` for tactics or stages besides those of a plan.
+    They are submeshes, tactics, stages, microbatches and schedule. Raises `PlanError` if
+    tactics or stages are given in addition to a plan.
     """
     if isinstance(mesh, PipelinePlan):
         if tactics or stages is not None:
@@ -115,9 +120,9 @@ def _cut_of(
 
 @dataclass(eq=False, repr=False)
 class Pipelined:
-    """A pipelined function, built once per signature of its arguments.
+    """A pipelined function, built once per signature (types) of its arguments.
 
-    alone: the function on one device.
+    alone: the same function partitioned on one device, which does the tracing.
     """
 
     alone: Partitioned
@@ -130,23 +135,23 @@ class Pipelined:
         self.__doc__ = self.alone.__doc__
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run on the submeshes; results are where the stage that computes them is."""
+        """Run on the submeshes; each result stays on the submesh that computes it."""
         specialized, leaves = self.alone.specialize(args, kwargs)
         require_arrays(specialized.captured.paths, leaves)
         outputs = self._executable(specialized)(leaves)
         return jax.tree_util.tree_unflatten(specialized.captured.out_tree, outputs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Program:
-        """The forward pass of one microbatch, at whose ops stages may begin.
+        """The forward pass of one microbatch; stages may begin at its ops.
 
-        It prints one line for each op.
+        It prints as one line for each op, with the position that `stages` takes.
         """
         captured = self.alone.capture(*args, **kwargs)
         opened = with_layers(captured, self.options)
         return forward_program(find_step(opened, self.options))
 
     def stage(self, *args: Any, **kwargs: Any) -> StagedStep:
-        """The stages for these arguments, before anything is compiled."""
+        """The step for these arguments, divided into stages but not compiled yet."""
         return self._stages(self.alone.specialize(args, kwargs)[0])
 
     def plan(self, *args: Any, **kwargs: Any) -> StagedPlan:
@@ -154,10 +159,10 @@ class Pipelined:
         return make_plan(self.stage(*args, **kwargs))
 
     def check(self, *args: Any, **kwargs: Any) -> CheckReport:
-        """Compare all outputs with those of the original on one device.
+        """Compare all outputs with those of the original function on one device.
 
-        With statistics="microbatch" the original is the step on one device, microbatch
-        after microbatch.
+        With statistics="microbatch", the comparison is with the microbatches one after
+        another on one device, since sums over the batch differ from the original's.
         """
         specialized, leaves = self.alone.specialize(args, kwargs)
         require_arrays(specialized.captured.paths, leaves)
