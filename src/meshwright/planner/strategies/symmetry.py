@@ -159,7 +159,7 @@ def _class_edges(runs: Runs, class_of: tuple[int, ...]) -> tuple[ClassEdge, ...]
 
 
 def producers_of(graph: Graph) -> dict[int, tuple[int, int]]:
-    """For each value, the node that produces it and the number of the result."""
+    """The node that produces each value, and the value's number among its results."""
     return {
         value: (node.index, result)
         for node in graph.nodes
