@@ -118,9 +118,8 @@ def partial_operands(
 ) -> int:
     """How many operands of a linear set are partial: NO, SOME, MOST or ALL.
 
-    at: index of the set. NO also if an operand outside of it is partial. MOST if at
-        least
-    half of several operands are: one sum of the result is then cheaper.
+    It is NO also if an operand outside of the set `at` is partial. It is MOST if at
+    least half of several are: one sum of the result is then cheaper.
     """
     mask, first = columns.linear[at, MASK], columns.groups[group, OPERANDS_AT]
     num_partial, has_whole = 0, columns.linear[at, IS_WHOLE] == 1

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 NEAR_SMALLEST = 1.01
-"""A plan counts as smallest if its bytes are at most this many times the fewest bytes."""
+"""Largest ratio of bytes to the fewest bytes of a plan that counts as smallest."""
 
 
 type Choices = tuple[int, ...]
