@@ -77,9 +77,9 @@ def evaluate(
 ) -> tuple[float, float]:
     """Predicted seconds of a step, and its peak memory in bytes, of a state.
 
-    cells: the state, as an array of decisions. The strategies that have these seconds
-        and bytes
-    are written into `buffers.choices`.
+    cells: the state, as an array of decisions.
+
+    The strategies that have these seconds and bytes are written into `buffers.choices`.
     """
     place_reductions(columns, cells, cache, buffers.partial_sets, buffers.left)
     groups = num_groups(columns)
@@ -132,9 +132,10 @@ def code_at(
 def choice_of(prices: PriceTables, kind: int, code: int) -> int:
     """The number of the strategy whose code is `code`.
 
-    kind: number of the list of strategies to search. If no strategy has the code, the
-        first one is
-    returned that splits the same factors, else number 0.
+    kind: number of the list of strategies to search.
+
+    If no strategy has the code, the first one is returned that splits the same factors,
+    else number 0.
     """
     codes = prices.codes[prices.codes_at[kind] : prices.codes_at[kind + 1]]
     numbers = prices.numbers[prices.codes_at[kind] : prices.codes_at[kind + 1]]

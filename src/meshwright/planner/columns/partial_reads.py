@@ -110,9 +110,9 @@ def drop_unmatched(
 def accepts(columns: Columns, group: int, value: int, at: int) -> bool:
     """Whether a group (class of equal ops) can read a value as a partial sum.
 
-    at: index of the linear set of operands that the group reads partial, or -1. The
-        group must
-    read the value only through operands of this set.
+    The group must read the value only through operands of one linear set, in which it
+    is jointly linear.
+    at: index of the linear set that the group reads partial, or -1.
     """
     if at < 0:
         return False

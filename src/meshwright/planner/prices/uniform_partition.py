@@ -117,10 +117,11 @@ def credit_original_ops(
 ) -> OpPrices:
     """Prices of a rewritten program, assigned to the ops of the original program.
 
-    origins: the original op of each rewritten op. The seconds of an added copy are
-        assigned to
-    the op in `priced` that reads the copy, or else to the op that produces the copied
-    value.
+    origins: the original op of each rewritten op.
+    priced: ops of the original program that have prices.
+
+    The seconds of an added copy are assigned to the op in `priced` that reads the copy,
+    or else to the op that produces the copied value.
     """
     owners = _owners(changed, origins, priced)
     launch_s: dict[Op, float] = {}

@@ -92,8 +92,8 @@ class ForwardPass:
         """Read the forward pass of the plan with these choices.
 
         spacing: bytes that may be recomputed at once. At cut points about this many
-            bytes apart a value
-        is always kept, so that no chain of recomputation passes it.
+            bytes apart a value is always kept, so that no chain of recomputation passes
+            it.
         """
         program = priced.work.graph.program
         start = backward_start(program)
@@ -129,8 +129,7 @@ class ForwardPass:
         """Add the ops of a loop's body in place of the loop.
 
         pairs: each backward loop that reads stacked results of this loop, with the
-            values of the body
-        that it reads in each iteration.
+            values of the body that it reads in each iteration.
         """
         (body,) = loop.bodies
         iterations = int(str(loop.params["length"]))

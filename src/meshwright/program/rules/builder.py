@@ -259,8 +259,7 @@ class Builder:
         """The value received from another device along `axes`; zeros if none sends.
 
         pairs: (from, to) positions along the axes. The op lists the axes in the mesh's
-            order,
-        since JAX accepts no other order.
+            order, since JAX accepts no other order.
         """
         order = tuple(a for a in self.mesh.axes if a in axes)
         if order != axes:
