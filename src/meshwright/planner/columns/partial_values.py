@@ -66,7 +66,7 @@ def new_partial_cache(columns: Columns) -> PartialCache:
 
 @compiled_in_place
 def invalidate(cache: PartialCache) -> None:
-    """Forget all answers, because the state has changed."""
+    """Forget all cached answers about partial values, because the state has changed."""
     cache.stamp[0] += 1
 
 

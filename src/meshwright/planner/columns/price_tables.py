@@ -141,7 +141,7 @@ class _Writer:
         return [(code_of(s, self.axes), number) for number, s in enumerate(own)]
 
     def _add(self, table: Floats) -> int:
-        """Append a table, and return its offset."""
+        """Append a table to the flat array of all tables, and return its offset."""
         self.tables.append(np.ascontiguousarray(table))
         start, self.end = self.end, self.end + table.size
         return start

@@ -85,9 +85,9 @@ def new_worklist(columns: Columns) -> Worklist:
 def cut(
     columns: Columns, cells: Cells, work: Worklist, group: int, axis: int, factor: int
 ) -> bool:
-    """Split a factor of a group along an axis and propagate.
+    """Split a factor of a group of equal ops along an axis, and propagate the split.
 
-    False if that is not legal. The state `cells` is changed in place.
+    The state `cells` is changed in place. False if the split is not legal.
     """
     if not may_cut(columns, cells, group, axis, factor):
         return False
@@ -103,9 +103,10 @@ def cut(
 def visit(
     columns: Columns, cells: Cells, work: Worklist, group: int, axis: int
 ) -> None:
-    """Split a group along the factor that its operands, or else its readers, imply.
+    """Split a group of equal ops along the factor that its neighbours imply.
 
-    Nothing happens if they imply different factors.
+    Operands are asked first, then readers. Nothing happens if they imply different
+    factors.
     """
     if cells[group, axis] >= 0 or (columns.groups[group, BLOCKED] >> axis) & 1:
         return
@@ -120,7 +121,7 @@ def visit(
 
 @compiled_in_place
 def claim_forward(columns: Columns, cells: Cells, group: int, axis: int) -> int:
-    """The factor of a group that its operands imply, which the axis splits already.
+    """The factor of a group of equal ops that its already split operands imply.
 
     NO_CLAIM if there is none, CONFLICT if there are several.
     """
@@ -136,7 +137,7 @@ def claim_forward(columns: Columns, cells: Cells, group: int, axis: int) -> int:
 
 @compiled_in_place
 def claim_backward(columns: Columns, cells: Cells, group: int, axis: int) -> int:
-    """The factor of a group that readers of its results ask to split.
+    """The factor of a group of equal ops that readers of its results ask to split.
 
     NO_CLAIM if there is none, CONFLICT if there are several.
     """
@@ -201,7 +202,7 @@ def scatter_result(
 def assign(
     columns: Columns, cells: Cells, work: Worklist, group: int, axis: int, factor: int
 ) -> None:
-    """Split a factor of a group along an axis, in the state `cells`.
+    """Split a factor of a group (class of equal ops) along an axis, in `cells`.
 
     Readers of the group's results are queued, and splits of its operands are requested.
     """
@@ -225,7 +226,7 @@ def assign(
 
 @compiled_in_place
 def push_readers(columns: Columns, work: Worklist, value: int) -> None:
-    """Queue all groups that read a value."""
+    """Queue all groups (classes of equal ops) that read a value."""
     for at in span(columns.values, value, READERS_AT):
         push(work, FORWARD, columns.readers[at])
 
@@ -262,7 +263,7 @@ def scatter(
 
 @compiled_in_place
 def push(work: Worklist, which: int, group: int) -> None:
-    """Append a group to a queue, unless the queue has it already."""
+    """Append a group (class of equal ops) to a queue, unless it is in there already."""
     if work.waiting[which, group]:
         return
     work.waiting[which, group] = 1
@@ -274,7 +275,7 @@ def push(work: Worklist, which: int, group: int) -> None:
 
 @compiled_in_place
 def pop(work: Worklist, which: int) -> int:
-    """Remove and return the first group of a queue."""
+    """Remove and return the first group (class of equal ops) of a queue."""
     first = work.ends[which, 0]
     group = work.queues[which, first]
     work.ends[which, 0] = (first + 1) % work.queues.shape[1]

@@ -112,7 +112,7 @@ def num_groups(columns: Columns) -> int:
 
 @compiled_in_place
 def num_values(columns: Columns) -> int:
-    """The number of values, V."""
+    """The number of values in the symmetry-reduced graph, V."""
     return len(columns.values) - 1
 
 

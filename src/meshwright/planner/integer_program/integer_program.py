@@ -1,4 +1,7 @@
-"""The planner's integer program as plain data, which `builder.py` builds."""
+"""The planner's integer program as plain data: variables, choices and their costs.
+
+`builder.py` builds it.
+"""
 
 from dataclasses import dataclass
 

@@ -87,8 +87,8 @@ class FusionPriceReader:
     ) -> None:
         """Split the time of a kernel between its ops and the values that they access.
 
-        on_chip: values that stay in scratch memory. producers: op that computes each
-            value.
+        on_chip: values that stay in scratch memory.
+        producers: op that computes each value.
         aliases: for views, the value whose memory they show.
         """
         fusion = kernel.fusion

@@ -65,7 +65,7 @@ def collective_lines(
 
 
 class ReshardingPrices:
-    """Prices of collectives and of resharding on one mesh, each computed once."""
+    """Predicted seconds of collectives and resharding on a mesh, computed once."""
 
     def __init__(self, mesh: Mesh, line_of: CollectiveLine) -> None:
         self.mesh = mesh

@@ -84,7 +84,10 @@ def exposed_by_role(
 
 
 def _roles(program: Program) -> dict[Value, Role]:
-    """Roles of the values of one program or body; its inputs count as weights."""
+    """Roles (weight, gradient, ...) of the values of one program or body.
+
+    Its inputs count as weights.
+    """
     light = {  # ops that take little time: no product, convolution or region
         op
         for op in program.ops

@@ -180,7 +180,11 @@ def _solve(
 
 
 def _priced_link(link: PairCost, price: float) -> Floats:
-    """Cost of each pair of choices: its seconds, plus the price of its copy's bytes."""
+    """Cost of each pair of choices of two variables that a value connects.
+
+    It is the seconds of resharding, plus the bytes of the resharded copy times their
+    price.
+    """
     if not price:
         return link.seconds
     return link.seconds + price * link.num_bytes * link.copy_share

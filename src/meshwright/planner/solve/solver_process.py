@@ -85,7 +85,7 @@ class SolveAnswer:
 
 @dataclass(frozen=True, slots=True)
 class SolveJob:
-    """A submitted request, and the meter of the search that waits for it."""
+    """A request sent to the solver process, with the work meter of the search."""
 
     future: Future[SolveAnswer]
     meter: WorkMeter

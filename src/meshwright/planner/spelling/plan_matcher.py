@@ -135,9 +135,10 @@ class PlanMatcher:
         self.work.refusals.clear()
 
     def score_list(self, steps: Sequence[CutStep]) -> tuple[float, float]:
-        """The score of a list of steps (tactics), each propagated in order.
+        """The score of a list of steps (tactics), each applied and propagated in order.
 
-        Steps with which the previously scored list began, too, stay applied.
+        The score is the weight of decisions that agree with the plan, and of those that
+        do not. Steps with which the previously scored list began, too, stay applied.
         """
         same = 0
         for step, other in zip(self._applied, steps, strict=False):

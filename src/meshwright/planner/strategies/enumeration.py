@@ -54,7 +54,10 @@ class Strategies:
         self._sets: dict[object, StrategySet] = {}
 
     def of(self, node: Node) -> StrategySet:
-        """The strategies of a node; the first adds nothing to the state's decisions."""
+        """The strategies of a node; the first adds nothing to the state's decisions.
+
+        A strategy is one way to partition the node.
+        """
         key = self._key(node)
         found = self._sets.get(key)
         if found is None:

@@ -165,7 +165,7 @@ class CutProblem:
         return value if excess <= 1 else self._start_value + value * excess
 
     def key(self, state: CutState) -> Hashable:
-        """A digest of all decisions of a state."""
+        """A digest of a state's decisions, equal for equal states."""
         return state.key
 
     # -- more about states ------------------------------------------------------------

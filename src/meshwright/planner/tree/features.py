@@ -136,10 +136,11 @@ class CutFeatures:
         return state.cells[self._inputs][:, others].tobytes()
 
     def along(self, state: CutState, axis: str) -> Floats:
-        """Features of the cuts along an axis, for each phase of the axis, [3, C, F].
+        """Features of the cuts (shardings of inputs) along an axis, [3, C, F].
 
-        Shardings along other axes stay as in `state`. All features are 0 if the state
-        without cuts along the axis has no finite cost.
+        The first dim counts the axis's phases (`Phase`), the second the cuts. Shardings
+        along other axes stay as in `state`. All features are 0 if the state without
+        cuts along the axis has no finite cost.
         """
         uncut = self.problem.without(state, axis)
         of_uncut, best = self._in_state(uncut, axis)
@@ -176,7 +177,10 @@ class CutFeatures:
         return found, best
 
     def _one_cut_per_kind(self, state: CutState, axis: str) -> dict[int, CutState]:
-        """The state after the first legal cut of each kind along an axis, by kind."""
+        """The state after the first legal cut of each kind along an axis, by kind.
+
+        A cut shards an input; cuts of one kind lead to the same state.
+        """
         states: dict[int, CutState] = {}
         for cut in self.problem.actions(state):
             number = self.number.get(cut)

@@ -205,7 +205,7 @@ class _Grid:
         ]
 
     def num_fetches(self, index_map: Any, tables: Sequence[Known]) -> int:
-        """The number of grid steps whose block is not that of the step before."""
+        """The number of grid steps that need another block than the step before."""
         places = [self.place(dim) for dim in range(len(self.shape))]
         kernel_sections, self.sections = self.sections, []
         where = self.run(index_map, [*places, *tables], self.once)

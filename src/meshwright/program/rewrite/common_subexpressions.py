@@ -35,7 +35,7 @@ class _Eliminator:
         self.replacements: dict[Value, Value] = {}
 
     def body(self, program: Program) -> Program:
-        """The program without its common subexpressions."""
+        """The program without expensive ops that repeat an earlier one."""
         ops = [kept for op in program.ops if (kept := self._op(op)) is not None]
         outputs = tuple(map(self._atom, program.outputs))
         if len(ops) == len(program.ops) and all(map(_is, ops, program.ops)):

@@ -115,7 +115,10 @@ class _Waiting:
 
 
 def _bytes(group: Sequence[Op]) -> int:
-    """Bytes on one device of the operands or of the results, whichever are more."""
+    """Bytes on one device of a group of collectives: of all operands or of all results.
+
+    The larger sum of the two counts.
+    """
     sides = ((v for op in group for v in side(op)) for side in (_operands, _results))
     return max(sum(map(num_bytes, side)) for side in sides)
 

@@ -112,7 +112,7 @@ class Builder:
         return self.emit("select_n", (which, on_false, on_true), shape, on_true.dtype)
 
     def convert(self, x: Atom, dtype: str) -> Value:
-        """The value converted to another dtype."""
+        """`x` converted to another dtype."""
         return self.emit("convert_element_type", (x,), x.shape, dtype, new_dtype=dtype)
 
     # -- shapes ---------------------------------------------------------------------
@@ -141,7 +141,7 @@ class Builder:
         return self.emit("reshape", (x,), shape, x.dtype, shape=shape)
 
     def transpose(self, x: Atom, permutation: tuple[int, ...]) -> Value:
-        """The value with its dims in the order of `permutation`."""
+        """`x` with its dims in the order of `permutation`."""
         shape = tuple(x.shape[dim] for dim in permutation)
         return self.emit("transpose", (x,), shape, x.dtype, permutation=permutation)
 

@@ -59,8 +59,8 @@ def product_dims(
 ) -> tuple[Dims, Dims, Dims]:
     """The factors of the dims of both operands and of the result of a matrix product.
 
-    The result's dims are batch dims, free dims of the left and free dims of the right
-    operand.
+    A factor is a letter of a rule such as `ik,kj->ij`. The result's dims are batch
+    dims, free dims of the left and free dims of the right operand.
     is_summed: whether contracted dims may be split.
     grouped: dims of the right operand that get no factor.
     """

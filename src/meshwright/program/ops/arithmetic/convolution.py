@@ -116,8 +116,8 @@ def _name_features(op: Op, draft: _Draft) -> None:
 def _name_space(op: Op, draft: _Draft, spatial: int) -> None:
     """Add the factors of one spatial dim to the rule.
 
-    The input shares a factor with the output or with the window, whichever needs the
-    smaller halo exchange.
+    The input dim is split together with the output or with the window, whichever needs
+    the smaller exchange of halos (edge elements of neighbours).
     """
     lhs, rhs, out = (
         (value, spec[2 + spatial]) for value, spec in enumerate(_specs(op))

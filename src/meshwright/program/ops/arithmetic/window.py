@@ -207,9 +207,10 @@ def select_and_scatter(op: Op) -> FactorRule:
 def _scattered(
     op: Op, order: tuple[int, int], can_fill: bool, linear: tuple[frozenset[int], ...]
 ) -> FactorRule:
-    """The factor rule of a selection and scatter.
+    """The factor rule of a selection and scatter, as in max-pooling's gradient.
 
-    order: positions of the source and of the operand with the windows.
+    order: positions of the source (the values to scatter) and of the operand in whose
+        windows positions are selected.
     can_fill: whether halos can be exchanged, since a padding value is known.
     """
     source, operand = (op.operands[i] for i in order)

@@ -123,7 +123,10 @@ def _is_independent(op: Op, dim: int) -> bool:
 
 
 def _has_blocks(block: Any, dim: int) -> bool:
-    """Whether the steps along a grid dim see consecutive blocks along one array dim."""
+    """Whether each step along grid dim `dim` sees the next block of an array.
+
+    The blocks must lie one after another along one dim of the array and fill it.
+    """
     places = _grid_dims(block)
     if places.count(dim) != 1 or _depends(block, dim, places.index(dim)):
         return False
@@ -132,7 +135,7 @@ def _has_blocks(block: Any, dim: int) -> bool:
 
 
 def _grid_dims(block: Any) -> list[int | None]:
-    """Per dim of an array, the grid dim that is its block index, if there is one."""
+    """The grid dim that indexes the blocks along each array dim, or `None`."""
     jaxpr = block.index_map_jaxpr.jaxpr
     numbers = {var: index for index, var in enumerate(jaxpr.invars)}
     return [
