@@ -131,7 +131,7 @@ def test_the_restarting_search_proves_only_what_it_has_searched_whole():
 
 
 def test_the_long_tail_is_solved_by_restarts():
-    buffers, _, capacity = known_packing(TAIL_BUFFERS, TAIL_SEED)
+    buffers, _, capacity = known_packing(81, 221)
     columns = columns_of(free_first(buffers))
     for order in ("WAT", "TAW", "TWA"):
         state = new_state(columns, capacity, order, np.ones(len(columns.size)))

@@ -34,14 +34,17 @@ class Columns(NamedTuple):
 
     axis_sizes: [A]
     groups: [G + 1, 8], FACTORS_AT, VALUES_AT, OPERANDS_AT, LINEAR_AT, HAS_PRODUCTS:
-    some dim is a product of factors, IS_SUM: reduces by addition, MAY_READ_PARTIAL: may
-    read an operand as a partial sum, BLOCKED: bit mask of the axes that must not split
-    the group factors: [F, 3], SIZE, LEAST: the smallest extent of a part, IS_REDUCED
+        some dim is a product of factors, IS_SUM: reduces by addition, MAY_READ_PARTIAL:
+        may read an operand as a partial sum, BLOCKED: bit mask of the axes that must
+        not split the group
+    factors: [F, 3], SIZE, LEAST: the smallest extent of a part, IS_REDUCED
     values: [V + 1, 5], MAKER: the group that computes it, READERS_AT, MAY_STAY_PARTIAL:
-    may be a partial sum that readers take as such, NEXT_READER, NEXT_OPERAND: the only
-    reading group and the operand's position there, or -1 operands: [O + 1, 2],
-    SOURCES_AT, IS_ZERO ports: offset of the dims of each value, then of each operand,
-    [V + O + 1] dims: [D + 1, 2], NAMES_AT, EXTENT names: factors of dims.
+        may be a partial sum that readers take as such, NEXT_READER, NEXT_OPERAND: the
+        only reading group and the operand's position there, or -1
+    operands: [O + 1, 2], SOURCES_AT, IS_ZERO
+    ports: offset of the dims of each value, then of each operand, [V + O + 1]
+    dims: [D + 1, 2], NAMES_AT, EXTENT
+    names: factors of dims
     sources: values that operands read.
     readers: groups that read values.
     partial_values: values with MAY_STAY_PARTIAL.

@@ -122,7 +122,7 @@ class PipelineExecutable:
     def _hand_on(
         self, stages: Sequence[StageValues], values: StageValues, made: Collection[Atom]
     ) -> None:
-        """Send those of the values that other stages read."""
+        """Send the values of `made` that other stages read to these stages."""
         for index, send in values.program.step.sends.items():
             if send.value in made and send.part.stage == values.program.number:
                 array = values.once[send.value]

@@ -1,4 +1,7 @@
-"""A stage on its submesh: its tasks as functions, and the values that it holds."""
+"""A pipeline stage on its submesh: its tasks as functions, and the values that it holds.
+
+A task is one pass of a stage over one microbatch (forward or backward), or its update.
+"""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -32,18 +35,18 @@ class StageProgram:
     _functions: dict[TaskProgram, Callable[..., Any]] = field(default_factory=dict)
 
     def task(self, kind: TaskKind) -> TaskProgram:
-        """The task of a kind in a schedule."""
+        """The task program for a kind of task in a schedule."""
         return getattr(self.tasks, NAMES[kind])
 
     def function(self, task: TaskProgram) -> Callable[..., Any]:
-        """The task as a jitted function, made when it is first used."""
+        """The task as a jitted function, which is compiled when it is first called."""
         if task not in self._functions:
             self._functions[task] = task_function(task, self.layout)
         return self._functions[task]
 
     @cached_property
     def read(self) -> Collection[Value]:
-        """The values that some task of the stage reads."""
+        """The values that at least one task of the stage reads."""
         return dict.fromkeys(
             value for task in self.tasks.every for value in task.inputs
         )
@@ -51,10 +54,11 @@ class StageProgram:
 
 @dataclass(eq=False)
 class StageValues:
-    """The arrays that a stage holds in one step.
+    """The arrays that a stage holds during one step.
 
-    once: of values that are the same for all microbatches, and of totals so far.
-    of: by microbatch, of its values.
+    once: arrays of values that all microbatches share, and of totals over microbatches
+        so far, by value.
+    of: arrays that belong to one microbatch, by microbatch and value.
     """
 
     program: StageProgram
@@ -62,7 +66,7 @@ class StageValues:
     of: dict[int, dict[Atom, Any]] = field(default_factory=dict[int, dict[Atom, Any]])
 
     def run_once(self, task: TaskProgram, what: str) -> None:
-        """Run a task that no microbatch has."""
+        """Run a task that belongs to no microbatch, such as the update."""
         results = self._run(task, [self.once[v] for v in task.inputs], what)
         self.once.update(zip(task.outputs, results, strict=True))
 
