@@ -1,6 +1,6 @@
-"""The code of a device program as plain data, which workers read without running any of it.
+"""The code of a device program as plain data; reading it never executes any code.
 
-A tenant's program is XLA's, and nothing else: a serialised `jax.export`, and JSON.
+A tenant's program consists of a serialised `jax.export` and JSON, nothing else.
 """
 
 import json
@@ -16,10 +16,10 @@ _LENGTH_BYTES = 8
 
 @dataclass(frozen=True, slots=True)
 class ProgramCode:
-    """A device program with all that a worker needs to compile it.
+    """A device program, with all that a worker needs to compile it.
 
-    exported: the serialised `jax.export` of the program over a mesh of these `sizes`.
-    inputs, outputs: the shardings of its arguments and results, none partial.
+    exported: the serialised `jax.export` of the program, over a mesh of these `sizes`.
+    inputs, outputs: shardings of its arguments and results, without partial sums.
     """
 
     exported: bytes

@@ -1,4 +1,4 @@
-"""The progress of a worker: a thread waits for results, and records when each is there."""
+"""The progress of a worker: a thread that records when results are computed."""
 
 import queue
 import threading
@@ -30,7 +30,7 @@ class Failed:
 
 
 class WorkerProgress:
-    """The instructions that were begun, and the completions of those that have ended."""
+    """The instructions that have begun, and the completions of those that have ended."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -43,20 +43,20 @@ class WorkerProgress:
         self._watcher.start()
 
     def begin(self) -> float:
-        """The time at which an instruction begins; it counts as under way from now on."""
+        """The present time, at which an instruction begins; it then counts as running."""
         with self._changed:
             self._under_way += 1
         return time.monotonic()
 
     def await_results(self, number: int, start_s: float, results: Any) -> None:
-        """Record, once the results of an instruction are there, that it has ended."""
+        """Record the end of an instruction once its results are computed."""
         self._running.put((number, start_s, results))
 
     def completions(self, after: int) -> list[Completion]:
-        """The completions of instructions after number `after`, once there are any.
+        """The completions of instructions after number `after`; waits until there are any.
 
-        Returns an empty list after half a second without one. While more instructions
-        are under way, several completions are gathered.
+        Returns an empty list after half a second without one. Several completions are
+        gathered while more instructions run.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._known(after), _POLL_S)
@@ -66,7 +66,7 @@ class WorkerProgress:
             return list(found)
 
     def close(self) -> None:
-        """End the thread, once what was begun has ended."""
+        """End the thread, after all instructions that have begun."""
         self._running.put(None)
         self._watcher.join(_END_S)
 
@@ -91,7 +91,7 @@ class WorkerProgress:
 
 
 def present(value: Any) -> Any:
-    """The array, once all of its parts have arrived at this process.
+    """The array, after waiting for all of its parts to arrive at this process.
 
     Raises `ClusterError` if the op that should have made it failed.
     """
@@ -101,7 +101,7 @@ def present(value: Any) -> Any:
 
 
 def error_text(error: BaseException) -> str:
-    """The type and the message of an error; of a `ClusterError`, the message alone."""
+    """The type and message of an error; for a `ClusterError` the message only."""
     is_own = isinstance(error, ClusterError)
     return str(error) if is_own else f"{type(error).__name__}: {error}"
 
@@ -109,8 +109,8 @@ def error_text(error: BaseException) -> str:
 def _wait(results: Any) -> str:
     """Wait for the results of an instruction; returns its error, or "".
 
-    Results that a later program has taken over are skipped: the others of the same
-    program tell its end.
+    Results that were donated to a later program are skipped: the other results of the same
+    program show that it has ended.
     """
     for result in results or ():
         try:

@@ -1,8 +1,8 @@
-"""A worker: executes the instructions of the controller on the devices of its process.
+"""A worker: executes the controller's instructions on the devices of its process.
 
 All workers of a gang get the same instructions in the same order, so that their
-collectives match. A worker starts programs without waiting for their results; a thread
-of its own waits for them and records when each ended.
+collectives match. A worker starts programs without waiting for their results; a separate
+thread waits for the results and records when each program ended.
 """
 
 import json
@@ -46,7 +46,7 @@ from meshwright.run.local import find_devices
 class BrokenProgram(NamedTuple):
     """A program that cannot run, because its definition failed.
 
-    donated: positions of arguments that are freed all the same.
+    donated: positions of arguments that a call frees nevertheless.
     """
 
     donated: frozenset[int]
@@ -54,11 +54,11 @@ class BrokenProgram(NamedTuple):
 
 
 class Worker:
-    """The programs and arrays of one process, and what it does with them.
+    """The programs and arrays of one process, and the instructions that change them.
 
-    send: hands parts of an array to the worker of a number.
-    load: the array that a reference of a request stands for; raises an exception if it is
-        lost.
+    send: a function that sends parts of an array to a worker, given its number.
+    load: a function that returns the array behind a reference in a request; raises an
+        exception if it is lost.
     """
 
     def __init__(
@@ -90,8 +90,8 @@ class Worker:
     def fetch(self, array: ArrayKey) -> Fetched | None:
         """This process's parts of an array; of replicated parts, only the first.
 
-        Returns `None` if it has none. Raises `ClusterError` if they cannot be read: the
-        program that should have made the array failed, or a call has taken it over.
+        Returns `None` if it holds none. Raises `ClusterError` if they cannot be read:
+        the program that should have made the array failed, or the array was donated.
         """
         value = self._arrays.get(array)
         if value is None or isinstance(value, Elsewhere):
@@ -104,7 +104,7 @@ class Worker:
             raise ClusterError(_why_not_read(array, value, error)) from error
 
     def close(self) -> None:
-        """End what was begun, and forget all programs and arrays."""
+        """Finish the instructions that have begun, and free all programs and arrays."""
         with ExitStack() as ends:
             ends.callback(self._arrays.clear)
             ends.callback(self._programs.clear)
@@ -117,16 +117,16 @@ class Worker:
     # -- instructions --------------------------------------------------------------------
 
     def deliver(self, delivery: Delivery) -> None:
-        """Take in parts of an array that another worker sends."""
+        """Receive parts of an array that another worker sends."""
         self._transfers.mailbox.deliver(delivery)
 
     def define(self, each: Any) -> Any:
-        """Keep a program."""
+        """Store a program under its number."""
         program = WorkerProgram(each.request)
         self._programs[each.session, each.request.program] = program
 
     def put(self, each: Any) -> Any:
-        """Keep an array of the client."""
+        """Store an array of the client under its number."""
         request = each.request
         value, stated = self._load(request.value), request.num_bytes
         if type(value) is not HostArray or type(value.data) is not np.ndarray:
@@ -139,14 +139,14 @@ class Worker:
         self._arrays[ArrayKey(each.session, request.array)] = value
 
     def free(self, each: Any) -> Any:
-        """Forget arrays and programs."""
+        """Free arrays and programs."""
         for number in each.request.arrays:
             self._arrays.pop(ArrayKey(each.session, number), None)
         for number in each.request.programs:
             self._programs.pop((each.session, number), None)
 
     def call(self, each: Any) -> Any:
-        """Start a program, and name its results; donated arguments are gone in any case."""
+        """Start a program, and store its results; donated arguments are always freed."""
         request = each.request
         program = self._programs[each.session, request.program]
         inputs = [ArrayKey(each.session, number) for number in request.inputs]
@@ -168,7 +168,7 @@ class Worker:
         inputs: Sequence[ArrayKey],
         outputs: Sequence[ArrayKey],
     ) -> None:
-        """Note where the arrays of a program are of which this process has no device."""
+        """Record where the results are of a program that runs on other processes only."""
         for position, key in enumerate(inputs):
             if isinstance(self._arrays.get(key), HostArray):
                 self._arrays[key] = Elsewhere(program, False, position)
@@ -181,7 +181,7 @@ class Worker:
         keys: Sequence[ArrayKey],
         outputs: Sequence[ArrayKey],
     ) -> Any:
-        """Start a program of which this process has devices."""
+        """Start a program that runs on devices of this process."""
         # First, so that all workers know where the array is even if the program fails.
         for key, aval in zip(keys, program.inputs, strict=True):
             if isinstance(value := self._arrays[key], HostArray):
@@ -193,7 +193,7 @@ class Worker:
         return results
 
     def transfer(self, each: Any) -> Any:
-        """Send the parts of arrays that this process has, and await those it needs."""
+        """Send this process's parts of arrays, and receive the parts that it needs."""
         request, session = each.request, each.session
         program = self._programs[session, request.program]
         if isinstance(program, BrokenProgram):
@@ -208,9 +208,10 @@ class Worker:
         return results
 
     def _move(self, value: Any, target: Elsewhere, key: TransferKey) -> Any:
-        """The part of an array that this process has after its transfer.
+        """This process's part of an array after a transfer.
 
-        The array itself if all have it, and where it is if this process has no part.
+        It is the array itself if all processes have it, and its placement (`Elsewhere`)
+        if this process has no part of it.
         """
         if isinstance(value, HostArray):
             return value  # all workers have it
@@ -223,7 +224,7 @@ class Worker:
         return future or target
 
     def task(self, each: Any) -> Any:
-        """Run a function by its name, and name its results."""
+        """Run a function by its name, and store its results."""
         request, session = each.request, each.session
         tasks = self._tasks.setdefault(session, CheckpointTasks())
         keys = [ArrayKey(session, number) for number in request.inputs]
@@ -239,7 +240,7 @@ class Worker:
         return arrays
 
     def end(self, each: Any) -> Any:
-        """Forget all of a session, and end what its tasks have begun."""
+        """Free all arrays and programs of a session, and finish its running tasks."""
         ended = each.session
         tasks = self._tasks.pop(ended, None)
         self._arrays = {k: v for k, v in self._arrays.items() if k.session != ended}
@@ -248,7 +249,7 @@ class Worker:
             tasks.close()
 
     def _fail(self, session: str, request: Any, reason: str) -> Failed:
-        """Mark what a request should have made as failed."""
+        """Mark the results of a request as failed."""
         for number in getattr(request, "outputs", ()):
             self._arrays[ArrayKey(session, number)] = Failed(reason)
         if isinstance(request, Define):
