@@ -1,11 +1,11 @@
-"""Learned backtracking: decision trees that tell which frames of the search are hopeless.
+"""Learned backtracking: decision trees that tell which placements lead to no packing.
 
-A frame stands for the placements below it on the stack. It is hopeless if they are part of
-no packing. The depth-first search learns that only when it has tried all choices above
-them, which can take longer than all the rest (a long tail). Gradient-boosted trees say it
-earlier, after LEAST_NODES nodes in a frame, so that the search backtracks further than by
-one placement. They imitate an oracle: whether the packing that a complete search found
-later has these placements (benchmarks/train_backtracking.py).
+A frame of the search's stack stands for the placements below it. It is hopeless if no
+packing contains them all. The depth-first search learns that only when it has tried all
+choices above them, which can take longer than all the rest (a long tail). Gradient-boosted
+trees say it earlier, after LEAST_NODES nodes in a frame, so that the search backtracks by
+more than one placement. They imitate an oracle: whether the packing that a complete search
+found later contains these placements (benchmarks/train_backtracking.py).
 """
 
 import json
@@ -59,8 +59,11 @@ MODEL = Path(__file__).parent / "backtracking.json"
 class BacktrackingTrees(NamedTuple):
     """Decision trees as flat arrays; a frame is hopeless if their sum exceeds `limit`.
 
-    root: [trees] the first node of each. feature: [nodes], -1 for leaves. A node goes to
-    `left` if its feature is at most `threshold`. value: [nodes] of leaves.
+    root: [trees] the first node of each tree.
+    feature: [nodes] the feature that a node tests, -1 for a leaf.
+    threshold, left, right: [nodes] a node continues at `left` if its feature is at most
+        `threshold`, else at `right`.
+    value: [nodes] what a leaf adds to the sum.
     """
 
     root: Ints

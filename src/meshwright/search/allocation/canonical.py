@@ -68,10 +68,11 @@ from meshwright.search.compiled import compiled_in_place
 def new_state(
     columns: BufferColumns, capacity: int, order: str, noise: Floats
 ) -> PackingState:
-    """The state before the first node.
+    """The state of a search before its first node.
 
-    order: letters of the static order, each with the greatest first: W lifetime, A area,
-    T total of the fullest section, S size. noise: [n] factors of the first letter.
+    order: letters of the static order of buffers, each with the greatest value first: W
+        lifetime, A area (lifetime times size), T bytes of its fullest section, S size.
+    noise: [n] random factors of the first letter's values.
     """
     n, s = len(columns.size), len(columns.of_at) - 1
     depth = 3 * n + 8
@@ -107,7 +108,7 @@ def new_state(
 
 @compiled_in_place
 def begin(c: BufferColumns, st: PackingState) -> None:
-    """Sums of the sections, first minimum offsets, and the frame of the root."""
+    """Fill in section sums and minimum offsets, and push the first frame."""
     n, s = len(c.size), len(c.of_at) - 1
     for i in range(n):
         st.least[i] = lowest(c, i, 0)
@@ -126,7 +127,7 @@ def begin(c: BufferColumns, st: PackingState) -> None:
 
 @compiled_in_place
 def above(c: BufferColumns, st: PackingState, low: int, high: int, offset: int) -> bool:
-    """Whether sections low to high - 1 still fit if nothing more lies below `offset`."""
+    """Whether sections low to high - 1 still fit if nothing lies below `offset`."""
     for k in range(low, high):
         is_lower = st.total[k] > 0 and st.floor[k] < offset
         if is_lower and st.total[k] > room(c, st, k, offset):
@@ -136,7 +137,10 @@ def above(c: BufferColumns, st: PackingState, low: int, high: int, offset: int) 
 
 @compiled_in_place
 def next_choice(c: BufferColumns, st: PackingState, f: int) -> int:
-    """The position in the members of the next buffer to try; -1 none, -2 all placed."""
+    """The next buffer to try in frame f, as a position in its members.
+
+    Returns -1 if no further choice can help, and -2 if all buffers are placed.
+    """
     start, length = st.frames[f, START], st.frames[f, LENGTH]
     last, rank = st.frames[f, LAST], st.frames[f, RANK]
     best, best_offset, dominated, unplaced = -1, HIGH, HIGH, 0
@@ -164,7 +168,10 @@ def is_hatless(c: BufferColumns, st: PackingState, i: int) -> bool:
 
 @compiled_in_place
 def step_choice(c: BufferColumns, st: PackingState, f: int, signal: int) -> int:
-    """Place the next buffer of frame f; the signal for the frame on top."""
+    """Place the next buffer of frame f; returns ENTER, SUCCESS or FAIL for the top frame.
+
+    signal: SUCCESS if the frame above has just ended with a packing.
+    """
     z = st.scalars
     if signal == SUCCESS:
         z[TOP] = f - 1
@@ -197,7 +204,7 @@ def step_choice(c: BufferColumns, st: PackingState, f: int, signal: int) -> int:
 
 @compiled_in_place
 def take_back(c: BufferColumns, st: PackingState, f: int) -> bool:
-    """Undo the last choice of frame f, which failed; whether another one may succeed."""
+    """Undo the last placement of frame f, which failed; whether another one may succeed."""
     st.scalars[FAILS] += 1
     st.frames[f, FAILURES] += 1
     undo(c, st, st.frames[f, MARK])

@@ -1,4 +1,4 @@
-"""A portfolio of canonical searches that take turns, with ever more nodes a turn."""
+"""Several searches for a packing, which take turns with more and more nodes each turn."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -58,7 +58,7 @@ class CompleteSearch:
         return [int(offset) for offset in self._state.offset]
 
     def advance(self, num_nodes: int) -> int:
-        """Search on for at most so many nodes; FOUND, NONE or OPEN."""
+        """Search on for at most `num_nodes` nodes; returns FOUND, NONE or OPEN."""
         return run(self._columns, self._state, no_trees(), num_nodes)
 
 
@@ -89,7 +89,7 @@ class RestartingSearch:
         return [int(offset) for offset in self._state.offset]
 
     def advance(self, num_nodes: int) -> int:
-        """Search on for about so many nodes; FOUND, NONE or OPEN."""
+        """Search on for about `num_nodes` nodes; returns FOUND, NONE or OPEN."""
         end = self.nodes + num_nodes
         while self.nodes < end:
             left = self._limit - int(self._state.scalars[NODES])
@@ -131,9 +131,9 @@ class Portfolio:
         return sum(search.nodes for search in self._searches)
 
     def rounds(self, pool: Executor, most_nodes: int | None) -> Iterator[FitVerdict]:
-        """The verdict after each slice of work, until one of them is final.
+        """The verdict after each slice of work, until one is final.
 
-        most_nodes: the end of the rounds, by all searches together.
+        most_nodes: number of nodes, of all searches together, at which to stop.
         """
         turn = 2 * len(self._columns.size)
         while most_nodes is None or self.nodes < most_nodes:
@@ -177,7 +177,7 @@ def luby() -> Iterator[int]:
 
 @cache
 def compile_search(columns: Callable[[], BufferColumns]) -> None:
-    """Compile the search, or load it from numba's cache, by a small one.
+    """Compile the search by running a small one, or load it from numba's cache.
 
     Compiling takes some 15 s, once per installation.
     """
