@@ -116,7 +116,7 @@ def machine_of(backend: str, num_devices: int) -> Machine | None:
 
 
 def _cycles_per_byte(machine: Machine | None) -> float:
-    """Clock cycles in which main memory moves one byte; 0 if nothing is charged."""
+    """Clock cycles in which main memory moves one byte; 0 if no bytes are charged."""
     if machine is None or machine.chip.clock_hz is None:
         return 0.0
     return machine.chip.clock_hz / machine.chip.hbm_bytes_per_s

@@ -55,7 +55,7 @@ class Found:
 
     @property
     def baseline(self) -> Baseline:
-        """"default" or "auto", whichever costs less; choices start from this program."""
+        """ "default" or "auto", whichever costs less; choices start from this program."""
         return "auto" if self.auto.cost < self.default.cost else "default"
 
     @property
@@ -197,7 +197,7 @@ class LayoutSearch:
         return best, stopped, gains
 
     def _affordable(self, state: State, is_auto: bool, base: Verdict) -> float | None:
-        """The cost of a state; `None` where the budget is spent but for the last checks."""
+        """The cost of a state; `None` if last checks need the rest of the budget."""
         if len(self.asked) > self.options.budget - _RESERVED:
             return None
         return self._charged(self._ask(state, is_auto), base)
@@ -223,7 +223,7 @@ class LayoutSearch:
     # -- verdicts ----------------------------------------------------------------------
 
     def _checked(self, found: Found) -> Found:
-        """The result judged once more, its layouts written out; the baseline if worse."""
+        """The result, judged again with all its layouts fixed; the baseline if worse."""
         if self.judge.screens and found.baseline == "default":
             return found if found.charged < found.base.cost else self._none(found)
         question = self._question(found.best, found.baseline == "auto")

@@ -117,5 +117,5 @@ class Judge(Protocol):
         ...
 
     def confirm(self, question: Question) -> Verdict:
-        """The verdict on what a search chose, with more care than `judge` takes."""
+        """The verdict on a search's final choice, with more care than `judge` takes."""
         ...

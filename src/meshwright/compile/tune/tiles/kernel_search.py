@@ -161,7 +161,7 @@ class KernelSearch:
         return Verdict(min(times) / 1e9, spread=spread_of(times))
 
     def _known(self, what: str, measure: Callable[[], Verdict]) -> Verdict:
-        """The journal's verdict, or that of `measure`, which the journal then keeps."""
+        """The journal's verdict, or a new measurement that the journal then stores."""
         key = self._key(what)
         if key not in self.journal.verdicts:
             self.journal.note(key, measure())

@@ -154,7 +154,7 @@ class _Trial:
     def right_tiles(
         self, chosen: Mapping[CpuKernel, Tiling]
     ) -> dict[CpuKernel, Tiling]:
-        """The tiles of kernels with which the program computes what JAX computes."""
+        """The tile sizes, without those that make the program's results wrong."""
         if self._works(chosen):
             return dict(chosen)
         kept: dict[CpuKernel, Tiling] = {}

@@ -78,7 +78,7 @@ class TunedTiles:
 
     @property
     def speed_up(self) -> float:
-        """Time of the program with IREE's tiles by that with the tuned ones."""
+        """Time of the program with IREE's tile sizes over its time with the tuned ones."""
         return self.default_s / self.tuned_s
 
     def __call__(self, *args: Any) -> Any:
