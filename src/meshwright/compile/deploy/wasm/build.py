@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
@@ -22,7 +23,13 @@ from meshwright.compile.deploy.source.inexpressible import (
 from meshwright.compile.deploy.source.model import SourceModel, require_plain_dtypes
 from meshwright.compile.deploy.source.options import DeployOptions
 from meshwright.compile.deploy.stablehlo.lowering import lower_to_stablehlo
-from meshwright.compile.deploy.wasm.host_program import HostProgram, read_host_program
+from meshwright.compile.deploy.wasm.constants import find_constants
+from meshwright.compile.deploy.wasm.host_program import (
+    HostProgram,
+    read_host_program,
+    unwritten_globals,
+    write_global,
+)
 from meshwright.compile.deploy.wasm.math_functions import math_object
 from meshwright.compile.deploy.web.page import copy_page, page_kind
 from meshwright.errors import CompilerError, DeployError
@@ -47,7 +54,7 @@ def write_wasm(model: SourceModel, folder: Path, options: DeployOptions) -> None
     require("iree.compiler", "wasmtime")
     require_plain_dtypes(model, "wasm")
     try:
-        host, wasm = compile_wasm(lower_to_stablehlo(model.program))
+        host, wasm = compile_wasm(lower_to_stablehlo(model.program, redirect=True))
     except CompilerError as error:
         ops = probe_ops(model.program, _try_alone, most=100)
         if not ops:
@@ -76,9 +83,31 @@ def compile_wasm(text: str) -> tuple[HostProgram, bytes]:
             text, CompilePhase.HAL, flags=flags, timeout_s=_TIMEOUT_S
         )
         program = read_host_program(host.decode())
+        _restore_constants(program, text, flags)
         if not library.exists():  # a program that only moves its arguments
             return program, _EMPTY
         return program, _link(library, Path(place, "model.wasm"))
+
+
+def _restore_constants(program: HostProgram, text: str, flags: Sequence[str]) -> None:
+    """Write the constants that IREE's host code reads but never writes.
+
+    text: of the program before it is compiled.
+    """
+    lost = unwritten_globals(program)
+    if not lost:
+        return
+    earlier = compile_program(
+        text, CompilePhase.STREAM, flags=flags, timeout_s=_TIMEOUT_S
+    )
+    found = find_constants(earlier.decode(), lost)
+    for name in lost:
+        if name not in found:
+            raise CompilerError(
+                f"IREE's host code for browsers reads {name} and never writes it; use "
+                "the target web or iree-cpu"
+            )
+        write_global(program, name, found[name])
 
 
 _EMPTY = b"\0asm\x01\0\0\0\x05\x03\x01\0\x02\x07\x0a\x01\x06memory\x02\0"
@@ -156,6 +185,6 @@ def kernel_ordinals(wasm: bytes, host: HostProgram) -> list[int]:
 
 def _try_alone(program: Program) -> None:
     try:
-        compile_wasm(lower_to_stablehlo(program))
+        compile_wasm(lower_to_stablehlo(program, redirect=True))
     except CompilerError as error:
         raise Inexpressible(str(error)) from None

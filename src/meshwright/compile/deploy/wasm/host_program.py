@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
+from meshwright.compile.deploy.wasm.constants import bytes_of
 from meshwright.errors import CompilerError
 
 Step = list[Any]
@@ -46,16 +47,11 @@ def read_host_program(text: str) -> HostProgram:
                 and op.operation.attributes["sym_name"].value == "main"
             ):
                 host.main = _Reader(host).function(op.operation)
-    _require_written(host)
     return host
 
 
-def _require_written(host: HostProgram) -> None:
-    """Refuse a program that reads a constant which no initializer writes.
-
-    IREE's inline execution model loses the values of some constants, such as those of
-    random number generators.
-    """
+def unwritten_globals(host: HostProgram) -> list[str]:
+    """Names of the globals that the program reads and no initializer writes."""
     steps = [
         step
         for blocks in (*host.initializers, host.main)
@@ -63,12 +59,18 @@ def _require_written(host: HostProgram) -> None:
         for step in block["steps"]
     ]
     written = {step[3] for step in steps if step[0] == "global_store"}
-    lost = sorted({s[3] for s in steps if s[0] == "global_load"} - written)
-    if lost:
-        raise CompilerError(
-            f"IREE's host code for browsers reads {', '.join(lost)} and never writes it, "
-            "as it does for random numbers; use the target web or iree-cpu"
-        )
+    return sorted({s[3] for s in steps if s[0] == "global_load"} - written)
+
+
+def write_global(host: HostProgram, name: str, content: bytes) -> None:
+    """Add an initializer that writes a constant into a global."""
+    text = base64.b64encode(content).decode()
+    steps = [
+        ["data", [], [0], text],
+        ["global_store", [0], [], name],
+        ["return", [], []],
+    ]
+    host.initializers.insert(0, [{"args": [], "steps": steps, "live": []}])
 
 
 class _Reader:
@@ -177,22 +179,8 @@ def _dispatch(reader: _Reader, op: Any, operands: Any, results: Any) -> Step:
 
 def _data(reader: _Reader, op: Any, operands: Any, results: Any) -> Step:
     del reader, operands
-    content = base64.b64encode(_bytes_of(op.attributes["value"])).decode()
+    content = base64.b64encode(bytes_of(op.attributes["value"])).decode()
     return ["data", [], results, content]
-
-
-def _bytes_of(attribute: Any) -> bytes:
-    """The bytes of a constant buffer, which IREE serializes as it stores them."""
-    import numpy as np
-
-    try:
-        array = np.array(attribute)
-    except (TypeError, ValueError, RuntimeError):
-        text = str(attribute)
-        raise CompilerError(f"a constant of IREE cannot be read: {text[:60]}") from None
-    if attribute.is_splat:
-        array = np.broadcast_to(array, tuple(attribute.type.shape))
-    return np.ascontiguousarray(array).tobytes()
 
 
 def _load(reader: _Reader, op: Any, operands: Any, results: Any) -> Step:
