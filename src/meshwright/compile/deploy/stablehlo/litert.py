@@ -17,7 +17,9 @@ from meshwright.compile.deploy.source.int8 import calibration_of, quantize_liter
 from meshwright.compile.deploy.source.model import SourceModel, require_plain_dtypes
 from meshwright.compile.deploy.source.options import DeployOptions
 from meshwright.compile.deploy.source.unroll_loops import unroll_loops
+from meshwright.compile.deploy.stablehlo.dilated_inputs import pad_dilated_inputs
 from meshwright.compile.deploy.stablehlo.lowering import lower_to_stablehlo
+from meshwright.compile.deploy.stablehlo.scatter_regions import restore_scatter_regions
 from meshwright.program.ir import Program
 
 MODEL_FILE = "model.tflite"
@@ -30,7 +32,7 @@ def write_litert(model: SourceModel, folder: Path, options: DeployOptions) -> No
     if options.quantize:
         require("ai_edge_quantizer")
     require_plain_dtypes(model, "LiteRT")
-    program = unroll_loops(model.baked(), "LiteRT")
+    program = pad_dilated_inputs(unroll_loops(model.baked(), "LiteRT"))
     names = [port.name for port in model.inputs], [p.name for p in model.outputs]
     try:
         found = convert(program, *names)
@@ -75,6 +77,7 @@ def convert(
             raise Inexpressible(
                 _first_line(error, "the converter refuses it")
             ) from None
+    found = restore_scatter_regions(found)
     _require_kernels(found)
     return found
 
