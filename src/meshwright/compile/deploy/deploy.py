@@ -134,8 +134,10 @@ def _compare(
     if not options.quantize and not error <= LARGEST_ERROR:
         raise DeployError(
             f"{target.name} computes something else than JAX: {worst} differs by "
-            f"{error:.2g} of its largest value, and {LARGEST_ERROR:g} is allowed; the "
-            "program may depend on the order of its floating-point operations"
+            f"{error:.2g} of its largest value, and {LARGEST_ERROR:g} is allowed. Either "
+            "the program depends on the order of its floating-point operations, or the "
+            "target's compiler makes a mistake: try another target, and functions that "
+            f"compute a part of {worst}, to find the line"
         )
     latency_s, jax_s = measure_interleaved(lambda: loaded(**given), model.jitted)
     return error, latency_s, jax_s, ""

@@ -54,7 +54,7 @@ def module_text(model: SourceModel) -> str:
 
     Weights are globals that IREE's runtime fills from an archive.
     """
-    inner = lower_to_stablehlo(model.program)
+    inner = lower_to_stablehlo(model.program, redirect=True)
     head, _, tail = inner.partition("func.func public @main(")
     signature, body = tail.split("\n", 1)
     types = [mlir_type(value) for value in model.program.inputs]
@@ -119,6 +119,8 @@ def write_archive(model: SourceModel, path: Path) -> None:
 
 def _try_alone(program: Program, flags: Sequence[str]) -> None:
     try:
-        compile_program(lower_to_stablehlo(program), flags=flags, timeout_s=60.0)
+        compile_program(
+            lower_to_stablehlo(program, redirect=True), flags=flags, timeout_s=60.0
+        )
     except CompilerError as error:
         raise Inexpressible(str(error)) from None

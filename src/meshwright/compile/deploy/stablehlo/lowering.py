@@ -7,16 +7,22 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from meshwright.compile.deploy.stablehlo.index_bounds import (
+    clamp_gathers,
+    redirect_scatters,
+)
 from meshwright.program.ir import Program, Value
 from meshwright.run.local.execute import run_program
 
 _KEYS = {"key<fry>": "threefry2x32", "key<rbg>": "rbg", "key<urbg>": "unsafe_rbg"}
 
 
-def lower_to_stablehlo(program: Program) -> str:
+def lower_to_stablehlo(program: Program, *, redirect: bool = False) -> str:
     """The program as a StableHLO module, whose function is `main`, on one device.
 
     Typed keys among inputs and outputs are arrays of their words.
+    Indices outside of an array are clamped for gathers. redirect: ops make sure that
+    scatters write inside of arrays, for compilers that do not (`index_bounds.py`).
     """
 
     def main(*arrays: Any) -> list[Any]:
@@ -27,7 +33,13 @@ def lower_to_stablehlo(program: Program) -> str:
         ]
 
     shapes = [_plain_shape(value) for value in program.inputs]
-    return jax.jit(main, keep_unused=True).lower(*shapes).as_text()
+    module: Any = (
+        jax.jit(main, keep_unused=True).lower(*shapes).compiler_ir("stablehlo")
+    )
+    clamp_gathers(module)
+    if redirect:
+        redirect_scatters(module)
+    return str(module)
 
 
 def _as_typed(array: Any, value: Value) -> Any:
