@@ -26,7 +26,7 @@ def test_a_product_is_one_generic_op_with_the_format_of_its_operand():
         "posWidth = 32, crdWidth = 32 }>"
     ) in text
     assert "ins(%0, %1 : tensor<6x8xf32, #F0>, tensor<8x4xf32>)" in text
-    assert 'iterator_types = ["parallel", "parallel", "reduction"]' in text
+    assert 'iterator_types = ["parallel", "reduction", "parallel"]' in text
 
 
 def test_without_formats_the_same_path_makes_dense_code():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from meshwright.compile.sparse.formats import Format
@@ -89,8 +89,8 @@ class Emitter:
             out = replace(out, name=empty)
         parallel = [f for dims in out_dims for f in dims]
         read = [f for dims in maps for fs in dims for f in fs]
-        factors = list(dict.fromkeys([*parallel, *read]))
         every = [*zip(tensors, maps, strict=True), (out, out_dims)]
+        factors = loops_in_memory_order(dict.fromkeys([*parallel, *read]), every)
         shown = ", ".join(_map_text(t, dims, factors) for t, dims in every)
         kinds = ", ".join(
             '"parallel"' if f in parallel else '"reduction"' for f in factors
@@ -115,6 +115,24 @@ class Emitter:
             f"{rows}\n  }} -> {self.type_of(out)}"
         )
         return replace(out, name=self.emit(right))
+
+
+def loops_in_memory_order(
+    factors: Iterable[int], tensors: Sequence[tuple[Tensor, Dims]]
+) -> list[int]:
+    """Factors as loops, outermost first, so that inner loops read adjacent elements.
+
+    A factor is further inside, the more tensors have it as their last dim, and the fewer
+    as another: a product of matrices `ik,kj->ij` runs over i, k, j. Dense code has these
+    loops as they are; the sparsifier changes their order where a format wants another.
+    """
+    score = dict.fromkeys(factors, 0)
+    for tensor, dims in tensors:
+        for dim, named in enumerate(dims):
+            for factor in named[:1]:
+                is_last = tensor.order[dim] == len(dims) - 1
+                score[factor] += 1 if is_last else -1
+    return sorted(score, key=score.__getitem__)
 
 
 def _map_text(tensor: Tensor, dims: Dims, factors: Sequence[int]) -> str:

@@ -83,16 +83,20 @@ class Format:
             if scipy_sparse.issparse(matrix)
             else scipy_sparse.coo_array(np.asarray(matrix))
         )
-        if self.name == "coo":
-            found = scipy_sparse.coo_array(given.tocsr())
-        elif self.name == "bsr":
+        if self.name == "bsr":
             found = scipy_sparse.bsr_array(given.tobsr(blocksize=self.block))
-        else:
+        elif self.name != "coo":
             found = given.asformat(self.name)
+        elif _is_row_major(given):
+            return given
+        else:
+            found = given.tocsr()
         if not found.has_canonical_format:
             found = found.copy()
+            found.sort_indices()
+        if not found.has_canonical_format:
             found.sum_duplicates()
-        return found
+        return found.tocoo() if self.name == "coo" else found
 
     def unpack(self, buffers: Sequence[np.ndarray], shape: tuple[int, int]) -> Any:
         """The SciPy array whose levels and elements these are; inverse of `pack`."""
@@ -109,6 +113,18 @@ class Format:
     def __str__(self) -> str:
         rows, columns = self.block
         return f"bsr:{rows}x{columns}" if self.name == "bsr" else self.name
+
+
+def _is_row_major(matrix: Any) -> bool:
+    """Whether a matrix is in COO format, by rows and columns, without duplicates.
+
+    SciPy's flag of canonical COO matrices does not tell which dim is sorted first.
+    """
+    if matrix.format != "coo":
+        return False
+    rows, columns = (np.asarray(c, np.int64) for c in matrix.coords)
+    places = rows * matrix.shape[1] + columns
+    return bool(np.all(places[1:] > places[:-1]))
 
 
 DENSE = None
