@@ -1,5 +1,7 @@
 """Every target runs every program that it can, and computes what JAX computes."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -54,8 +56,6 @@ def test_loops_of_unknown_length_run_where_the_format_has_them(target, tmp_path)
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_training_step_repeats_on_its_own_state(target, tmp_path):
-    import jax
-
     mw.deploy(programs.step, programs.STEP, to=target, out=tmp_path / "out")
     model = load_deployed(tmp_path / "out")
     state, batch = programs.STEP
@@ -73,15 +73,11 @@ def test_a_training_step_repeats_on_its_own_state(target, tmp_path):
 
 
 def draw(key, x):
-    import jax
-
     return x + jax.random.normal(key, x.shape)
 
 
 @pytest.mark.parametrize("target", ["iree-cpu", "wasm"])
 def test_random_numbers_are_those_of_jax(target, tmp_path):
-    import jax
-
     args = jax.random.key(3), np.zeros((2, 5), np.float32)
     record = mw.deploy(draw, args, to=target, out=tmp_path / "out")
     assert "key: uint32[2]" in record.inputs
@@ -143,6 +139,21 @@ def test_int8_stores_weights_in_a_quarter_and_stays_near(target, tmp_path):
     assert exact.files[0][1] > 3 * small.files[0][1]
     assert small.error is not None
     assert 1e-4 < small.error < 0.05
+
+
+@pytest.mark.parametrize("target", ["litert", "onnx"])
+def test_int8_products_of_attention_run(target, tmp_path):
+    def heads(params, x):
+        q, k = (jnp.einsum("bsd,dnh->bnsh", x, params[n]) + 0.1 for n in "qk")
+        return jax.nn.softmax(jnp.einsum("bnsh,bnth->bnst", q, k))
+
+    x = programs.normal(1, 8, 16)
+    record = mw.deploy(
+        heads, (programs.ATTENTION[0], x), to=target, out=tmp_path / "out",
+        quantize="int8", calibration=[{"x": x}],
+    )  # fmt: skip
+    assert record.error is not None
+    assert record.error < 0.05
 
 
 def test_calibration_with_other_inputs_is_refused(tmp_path):

@@ -118,13 +118,18 @@ def _compare(
     """(error, seconds, JAX's seconds, note) of the written model."""
     try:
         loaded = load_deployed(folder)
-    except (ValueError, RuntimeError) as error:
-        if target.name != "iree-vulkan":
-            raise
-        return None, None, None, f"no Vulkan driver here ({_first_line(error)})"
+    except Exception as error:
+        if target.name == "iree-vulkan" and isinstance(
+            error, ValueError | RuntimeError
+        ):
+            return None, None, None, f"no Vulkan driver here ({_first_line(error)})"
+        raise _failed(target, "load", error) from error
     names = [port.name for port in model.inputs]
     given = dict(zip(names, model.samples, strict=True))
-    outputs = loaded(**given)
+    try:
+        outputs = loaded(**given)
+    except Exception as error:
+        raise _failed(target, "run", error) from error
     errors = {
         port.name: largest_error(outputs[port.name], wanted)
         for port, wanted in zip(model.outputs, model.expected, strict=True)
@@ -141,6 +146,13 @@ def _compare(
         )
     latency_s, jax_s = measure_interleaved(lambda: loaded(**given), model.jitted)
     return error, latency_s, jax_s, ""
+
+
+def _failed(target: DeployTarget, what: str, error: Exception) -> DeployError:
+    return DeployError(
+        f"the runtime of {target.name} cannot {what} the model that was written, so that "
+        f"nothing is kept: {_first_line(error)}. Try another target"
+    )
 
 
 def _first_line(error: Exception) -> str:

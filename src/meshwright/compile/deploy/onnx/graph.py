@@ -13,8 +13,12 @@ from numpy.typing import NDArray
 from meshwright.compile.deploy.source.inexpressible import Inexpressible
 from meshwright.program.ir import Atom, Literal
 
-OPSET = 21
-"""Version of ONNX's operators: ONNX Runtime 1.20 and later has it, also in browsers."""
+OPSET = 20
+"""Version of ONNX's operators: ONNX Runtime 1.17 and later has it, also in browsers.
+
+At version 21, ONNX Runtime 1.32 cannot load int8 models in which a reshape follows a
+product: it moves the quantization past the reshape, with another type for its zero point.
+"""
 
 _TYPES = {
     "bool": "BOOL", "float16": "FLOAT16", "bfloat16": "BFLOAT16", "float32": "FLOAT",

@@ -73,6 +73,8 @@ def quantize_onnx(content: bytes, calibration: Sequence[Inputs]) -> bytes:
                 activation_type=tools.QuantType.QInt8,
                 weight_type=tools.QuantType.QInt8,
             )
+        except (ValueError, RuntimeError) as error:
+            raise _not_quantized("ONNX Runtime", error) from error
         finally:
             quiet.setLevel(level)
         return after.read_bytes()
@@ -92,20 +94,45 @@ class _Reader:
 def quantize_litert(
     flatbuffer: bytes, signature: str, calibration: Sequence[Inputs]
 ) -> bytes:
-    """A flatbuffer with quantized products."""
-    quantizer: Any = import_module("ai_edge_quantizer.quantizer")
-    names: Any = import_module("ai_edge_quantizer.qtyping").TFLOperationName
+    """A flatbuffer with quantized products.
+
+    Weights have a scale per channel, or one each if LiteRT's quantizer fails with that:
+    it does for a fused bias that has another shape than the channels.
+    """
+    granularity: Any = import_module("ai_edge_quantizer.qtyping").QuantGranularity
     inputs = {signature: [dict(each) for each in calibration]}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that it keeps all values, which it has to
-        made = quantizer.Quantizer(flatbuffer)
-        for name in _LITERT_OPS:
-            made.add_static_config(
-                regex=".*",
-                operation_name=names[name],
-                activation_num_bits=8,
-                weight_num_bits=8,
-            )
-        ranges = made.calibrate(inputs, num_threads=1)
-        result = made.quantize(ranges, enable_progress_report=False)
+        try:
+            return _quantized(flatbuffer, inputs, granularity.CHANNELWISE)
+        except (ValueError, RuntimeError):
+            pass
+        try:
+            return _quantized(flatbuffer, inputs, granularity.TENSORWISE)
+        except (ValueError, RuntimeError) as error:
+            raise _not_quantized("LiteRT", error) from error
+
+
+def _quantized(flatbuffer: bytes, inputs: Any, granularity: Any) -> bytes:
+    quantizer: Any = import_module("ai_edge_quantizer.quantizer")
+    names: Any = import_module("ai_edge_quantizer.qtyping").TFLOperationName
+    made = quantizer.Quantizer(flatbuffer)
+    for name in _LITERT_OPS:
+        made.add_static_config(
+            regex=".*",
+            operation_name=names[name],
+            activation_num_bits=8,
+            weight_num_bits=8,
+            weight_granularity=granularity,
+        )
+    ranges = made.calibrate(inputs, num_threads=1)
+    result = made.quantize(ranges, enable_progress_report=False)
     return bytes(result.quantized_model)
+
+
+def _not_quantized(target: str, error: Exception) -> DeployError:
+    reason = " ".join(str(error).split())[:300]
+    return DeployError(
+        f"{target}'s quantizer fails on this model: {reason}. Deploy it without "
+        "quantize='int8', or to another target with an int8 form"
+    )
