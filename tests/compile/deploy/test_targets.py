@@ -1,5 +1,7 @@
 """Every target runs every program that it can, and computes what JAX computes."""
 
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -163,3 +165,22 @@ def test_calibration_with_other_inputs_is_refused(tmp_path):
             quantize="int8", calibration=[{"z": programs.MLP[1]}],
         )  # fmt: skip
     assert not list(tmp_path.iterdir())
+
+
+def test_a_stage_of_a_pipeline_is_a_module_that_feeds_the_next(tmp_path):
+    def fn(params, x):
+        h = mw.stage(jnp.tanh(x @ params["a"]), "upper")
+        return jnp.tanh(h @ params["b"] + h)
+
+    params = {"a": programs.normal(6, 6), "b": programs.normal(6, 6)}
+    x = programs.normal(8, 6)
+    staged = mw.pipeline(fn, {"stage": 2}, microbatches=4, batch="x").plan(params, x)
+    lower, upper = (
+        load_deployed(Path(mw.deploy(staged, stage=s, to="iree-cpu", out=out).folder))
+        for s, out in (("0", tmp_path / "lower"), ("upper", tmp_path / "upper"))
+    )
+    sent = lower(**{"params.a": params["a"], "x": x[:2]})
+    given = {"params.b": params["b"], "received.0": sent["sent.0"]}
+    np.testing.assert_allclose(upper(**given)["out"], fn(params, x[:2]), rtol=1e-5)
+    with pytest.raises(DeployError, match="no stage 'uper'; did you mean 'upper'"):
+        mw.deploy(staged, stage="uper", to="iree-cpu", out=tmp_path / "other")
