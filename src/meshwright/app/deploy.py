@@ -62,9 +62,7 @@ def deploy(  # noqa: PLR0913  the options of a target
     from meshwright.compile.deploy.targets import find_target
 
     target, folder = find_target(to), checked_folder(out)
-    options = DeployOptions(
-        tuple(labels), pixels, quantize, tuple(dict(each) for each in calibration)
-    )
+    options = DeployOptions.read(labels, pixels, quantize, calibration)
     options.require_fit(target.name)
     with show_progress(f"deploying {getattr(fn, '__name__', 'a model')} to {to}"):
         if isinstance(fn, StagedPlan) or stage:
@@ -98,6 +96,11 @@ def _model_of(
     if args is None:
         raise DeployError(
             "deploy wants the function's arguments: mw.deploy(fn, args, ...)"
+        )
+    if not isinstance(args, list | tuple):
+        raise DeployError(
+            f"the arguments are one {type(args).__name__}; wanted a tuple of them, as in "
+            "mw.deploy(fn, (params, x), ...)"
         )
     return read_model(fn, sample_arguments(fn, args, seed), weights)
 

@@ -70,6 +70,6 @@ def inference_of(found: Target) -> Target:
 
 def _lines(path: Path) -> list[str]:
     try:
-        return path.read_text(encoding="utf-8").split("\n")
+        return path.read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError) as error:
         raise DeployError(f"cannot read the labels in {path}: {error}") from None

@@ -42,9 +42,9 @@ def _iree(*flags: str) -> Write:
 
 def find_target(name: str) -> DeployTarget:
     """The target of a name; `DeployError` lists them."""
-    if name not in TARGETS:
+    if not isinstance(name, str) or name not in TARGETS:
         raise DeployError(
-            f"there is no target {name!r}{did_you_mean(name, TARGETS)}; there are "
+            f"there is no target {name!r:.40}{did_you_mean(name, TARGETS)}; there are "
             f"{', '.join(TARGETS)}"
         )
     return TARGETS[name]

@@ -46,6 +46,11 @@ def calibration_of(model: SourceModel, options: DeployOptions) -> list[dict[str,
                     f"a calibration input {name!r} has shape {array.shape}; wanted "
                     f"{ports[name].shape}"
                 )
+            if not np.isfinite(array).all():
+                raise DeployError(
+                    f"a calibration input {name!r} has values that are not finite, from "
+                    "which no range can be taken"
+                )
         found.append(arrays)
     return found
 

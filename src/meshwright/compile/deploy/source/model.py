@@ -100,7 +100,10 @@ def read_model(
     weights: names of arguments that become part of the model; by default those that
         `WEIGHT_ARGUMENTS` lists, unless the function returns them as its next state.
     """
+    if isinstance(weights, str):
+        raise DeployError(f"weights is a text; wanted a list of names: [{weights!r}]")
     captured = capture(fn, args)
+    _require_deployable(captured.program)
     leaves = jax.tree.leaves(tuple(args))
     fixed = _weight_positions(captured, weights)
     program = captured.program
@@ -123,6 +126,23 @@ def read_model(
         fn,
         tuple(args),
     )
+
+
+_CALLBACKS = ("debug_callback", "debug_print", "io_callback", "pure_callback")
+"""Kinds of ops that call Python."""
+
+
+def _require_deployable(program: Program) -> None:
+    """Raise `DeployError` for a program without results, or one that calls Python."""
+    if not program.outputs:
+        raise DeployError("the function returns no array: there is nothing to deploy")
+    for op in program.walk():
+        if op.kind in _CALLBACKS:
+            raise DeployError(
+                f"`{op.kind}` at {op.source or 'an unknown line'} calls Python, which is "
+                "not there where a deployed model runs: remove it, or move it out of the "
+                "function"
+            )
 
 
 def _name_of(fn: Any) -> str:

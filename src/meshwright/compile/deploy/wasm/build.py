@@ -31,7 +31,7 @@ from meshwright.compile.deploy.wasm.host_program import (
     write_global,
 )
 from meshwright.compile.deploy.wasm.math_functions import math_object
-from meshwright.compile.deploy.web.page import copy_page, page_kind
+from meshwright.compile.deploy.web.page import copy_page, page_kind, require_labels
 from meshwright.errors import CompilerError, DeployError
 from meshwright.program.ir import Program
 from meshwright.run.iree.toolchain import LOCAL, CompilePhase, compile_program
@@ -50,7 +50,7 @@ _ALIGNMENT = 64
 
 def write_wasm(model: SourceModel, folder: Path, options: DeployOptions) -> None:
     """Write module, host program and weights, and a page if the model fits one."""
-    del options
+    require_labels(model, options.labels)
     require("iree.compiler", "wasmtime")
     require_plain_dtypes(model, "wasm")
     try:

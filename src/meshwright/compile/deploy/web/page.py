@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from meshwright.compile.deploy.onnx.convert import write_onnx
@@ -27,6 +28,7 @@ _PAGE_FILES = ("index.html", "page.js", "image.js", "text.js")
 def write_page(model: SourceModel, folder: Path, options: DeployOptions) -> None:
     """Write the model, its page and the runtime; nothing is loaded from elsewhere."""
     page_kind(model.inputs, model.outputs)
+    require_labels(model, options.labels)
     runtime = ort_folder()
     write_onnx(model, folder, options)
     (folder / "ort").mkdir()
@@ -34,6 +36,19 @@ def write_page(model: SourceModel, folder: Path, options: DeployOptions) -> None
         shutil.copyfile(runtime / name, folder / "ort" / name)
     shutil.copyfile(Path(__file__).parent / "runner.js", folder / "runner.js")
     copy_page(folder)
+
+
+def require_labels(model: SourceModel, labels: Sequence[str]) -> None:
+    """Raise `DeployError` if names of classes are given, and their number is another."""
+    if not labels:
+        return
+    count = model.outputs[0].shape[-1] if model.outputs[0].shape else 1
+    if page_kind(model.inputs, model.outputs) != "image":
+        raise DeployError("labels are for models of images, and this one is of text")
+    if len(labels) != count:
+        raise DeployError(
+            f"the labels name {len(labels)} classes, and the model has {count} scores"
+        )
 
 
 def copy_page(folder: Path) -> None:
