@@ -74,6 +74,16 @@ def test_a_training_step_repeats_on_its_own_state(target, tmp_path):
     assert inputs["state.count"] == 3
 
 
+@pytest.mark.parametrize("target", TARGETS)
+def test_inputs_of_other_names_and_shapes_are_refused_when_called(target, tmp_path):
+    mw.deploy(jnp.sin, (np.ones(3, np.float32),), to=target, out=tmp_path / "out")
+    model = load_deployed(tmp_path / "out")
+    with pytest.raises(ValueError, match="the inputs are image; wanted x"):
+        model(image=np.ones(3, np.float32))
+    with pytest.raises(ValueError, match=r"x has shape \[4\]; wanted \[3\]"):
+        model(x=np.ones(4, np.float32))
+
+
 def draw(key, x):
     return x + jax.random.normal(key, x.shape)
 

@@ -1,7 +1,7 @@
 """The model of this folder on IREE's runtime: `pip install iree-base-runtime numpy`.
 
-from model import Model
-outputs = Model()(x=array)
+from model import load
+outputs = load()(x=array)
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ class IreeModel:
 
     def __call__(self, **inputs: Any) -> dict[str, np.ndarray]:
         """Results by name."""
+        _require_names(inputs, self.about["inputs"])
         given = [
             self._place(inputs[port["name"]], port) for port in self.about["inputs"]
         ]
@@ -99,6 +100,13 @@ class IreeModel:
         runtime.HalFence.create_at(done, 1).wait()
         dtype = runtime.HalElementType.map_to_dtype(view.element_type)
         return np.array(target.map().asarray(view.shape, dtype))
+
+
+def _require_names(inputs: dict[str, Any], ports: list[dict[str, Any]]) -> None:
+    names = [port["name"] for port in ports]
+    if set(inputs) != set(names):
+        given = ", ".join(sorted(inputs)) or "nothing"
+        raise ValueError(f"the inputs are {given}; wanted {', '.join(names)}")
 
 
 def _dtype(name: str) -> Any:

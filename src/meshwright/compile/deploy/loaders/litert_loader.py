@@ -1,7 +1,7 @@
 """The model of this folder on LiteRT: `pip install ai-edge-litert numpy`.
 
-from model import Model
-outputs = Model()(x=array)
+from model import load
+outputs = load()(x=array)
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ class LitertModel:
 
     def __call__(self, **inputs: Any) -> dict[str, np.ndarray]:
         """Results by name."""
+        _require_names(inputs, self.about["inputs"])
         given = {
             port["name"]: _checked(inputs[port["name"]], port)
             for port in self.about["inputs"]
@@ -44,6 +45,13 @@ class LitertModel:
         """The inputs of the next step of training, whose state is among the outputs."""
         ties = self.about["ties"]
         return inputs | {ties[name]: outputs[name] for name in ties}
+
+
+def _require_names(inputs: dict[str, Any], ports: list[dict[str, Any]]) -> None:
+    names = [port["name"] for port in ports]
+    if set(inputs) != set(names):
+        given = ", ".join(sorted(inputs)) or "nothing"
+        raise ValueError(f"the inputs are {given}; wanted {', '.join(names)}")
 
 
 def _checked(array: Any, port: dict[str, Any]) -> np.ndarray:

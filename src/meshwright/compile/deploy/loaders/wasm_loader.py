@@ -115,6 +115,7 @@ class WasmModel:
 
     def __call__(self, **inputs: Any) -> dict[str, np.ndarray]:
         """Results by name."""
+        _require_names(inputs, self.about["inputs"])
         ports = {port["name"]: port for port in self.about["inputs"]}
         given: list[Any] = []
         for place, fixed in zip(self._host["inputs"], self._fixed, strict=True):
@@ -278,6 +279,13 @@ class WasmModel:
                     status = call(self._store, *addresses)
                     if status:
                         raise RuntimeError(f"kernel {kernel} failed: status {status}")
+
+
+def _require_names(inputs: dict[str, Any], ports: list[dict[str, Any]]) -> None:
+    names = [port["name"] for port in ports]
+    if set(inputs) != set(names):
+        given = ", ".join(sorted(inputs)) or "nothing"
+        raise ValueError(f"the inputs are {given}; wanted {', '.join(names)}")
 
 
 def _checked(array: Any, port: dict[str, Any]) -> np.ndarray:
