@@ -15,9 +15,10 @@ import numpy as np
 
 
 class IreeModel:
-    """A compiled module; called with one array per input, it returns a dict of arrays.
+    """A module compiled by IREE: a function from arrays by name to a dict of arrays.
 
-    driver: IREE's name of the device, by default the one for which it was compiled.
+    driver: IREE's name of the device, such as "local-sync". By default it is the one
+        for which the module was compiled.
     """
 
     def __init__(self, folder: str | Path = "", driver: str = "") -> None:
@@ -42,7 +43,7 @@ class IreeModel:
         ].main
 
     def __call__(self, **inputs: Any) -> dict[str, np.ndarray]:
-        """Results by name."""
+        """A dict of the outputs by name."""
         _require_names(inputs, self.about["inputs"])
         given = [
             self._place(inputs[port["name"]], port) for port in self.about["inputs"]
@@ -57,7 +58,7 @@ class IreeModel:
     def next_inputs(
         self, inputs: dict[str, Any], outputs: dict[str, np.ndarray]
     ) -> dict[str, Any]:
-        """The inputs of the next step of training, whose state is among the outputs."""
+        """Inputs of the next training step: `inputs` with the new state of `outputs`."""
         ties = self.about["ties"]
         return inputs | {ties[name]: outputs[name] for name in ties}
 
@@ -78,7 +79,7 @@ class IreeModel:
             return self._staged(result)
 
     def _staged(self, result: Any) -> np.ndarray:
-        """A result copied through a buffer that device and host both see."""
+        """A result, copied from the device through a buffer that the host can read."""
         view, device = result._buffer_view, self._config.device
         source = view.get_buffer()
         target = device.allocator.allocate_buffer(
@@ -118,5 +119,5 @@ def _dtype(name: str) -> Any:
 
 
 def load(folder: str | Path = "") -> IreeModel:
-    """The model of a folder, by default the one in which this file lies."""
+    """The model in a folder, by default in the folder of this file."""
     return IreeModel(folder)

@@ -17,7 +17,7 @@ from ai_edge_litert.interpreter import (  # pyright: ignore[reportMissingImports
 
 
 class LitertModel:
-    """A flatbuffer; called with one array per input, it returns a dict of arrays."""
+    """A LiteRT flatbuffer: a function from arrays by name to a dict of arrays."""
 
     def __init__(self, folder: str | Path = "", threads: int = 1) -> None:
         home = Path(folder) if folder else Path(__file__).parent
@@ -30,7 +30,7 @@ class LitertModel:
         self._run: Any = self._interpreter.get_signature_runner()
 
     def __call__(self, **inputs: Any) -> dict[str, np.ndarray]:
-        """Results by name."""
+        """A dict of the outputs by name."""
         _require_names(inputs, self.about["inputs"])
         given = {
             port["name"]: _checked(inputs[port["name"]], port)
@@ -42,7 +42,7 @@ class LitertModel:
     def next_inputs(
         self, inputs: dict[str, Any], outputs: dict[str, np.ndarray]
     ) -> dict[str, Any]:
-        """The inputs of the next step of training, whose state is among the outputs."""
+        """Inputs of the next training step: `inputs` with the new state of `outputs`."""
         ties = self.about["ties"]
         return inputs | {ties[name]: outputs[name] for name in ties}
 
@@ -64,5 +64,5 @@ def _checked(array: Any, port: dict[str, Any]) -> np.ndarray:
 
 
 def load(folder: str | Path = "") -> LitertModel:
-    """The model of a folder, by default the one in which this file lies."""
+    """The model in a folder, by default in the folder of this file."""
     return LitertModel(folder)

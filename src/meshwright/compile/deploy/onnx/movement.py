@@ -1,4 +1,4 @@
-"""Ops that move elements by rules known when the model is written."""
+"""Converters of ops that move elements to places that do not depend on values."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def dilate(
     factors: Sequence[int],
     value: str = "",
 ) -> str:
-    """The value with `factor - 1` elements of `value` between neighbours of each dim."""
+    """The name of an array with `factor - 1` fill values between neighbours."""
     sizes = list(shape)
     for dim, factor in enumerate(factors):
         if factor == 1:

@@ -1,4 +1,5 @@
-"""The model that all targets read, its options, refusals and quantization.
+"""What all targets share: the model to deploy, options, refusals and quantization.
 
-In: a function or a plan. Out: a `SourceModel`. Begin reading at `model.py`.
+In: a function, a plan, or a stage of a pipeline. Out: a `SourceModel`. Begin reading at
+    `model.py`.
 """

@@ -1,4 +1,7 @@
-"""Programs of a plan as models: what one device runs, on its local shapes."""
+"""Models from plans: the program that one device, or one pipeline stage, runs.
+
+Their arrays have the shapes that they have on one device.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +20,14 @@ from meshwright.program.rewrite.dead_code import eliminate_dead_code
 from meshwright.run.local.execute import run_program
 
 _PLACED = ("all_slice", "axis_index")
-"""Kinds whose result depends on which device runs them."""
+"""Kinds of ops whose result depends on which device runs them."""
 
 
 def read_device_model(decided: Decided, samples: Sequence[Any]) -> SourceModel:
-    """The model of one device of a plan; all arguments are inputs, in their local shapes.
+    """The model of one device of a plan; all arguments are inputs, in local shapes.
 
     samples: an array for each input of the device program. `DeployError` names the
-    collectives of a program in which devices need each other.
+        collectives if devices exchange data.
     """
     captured, program = decided.captured, decided.lowered.program
     names = dict(zip(program.inputs, captured.paths, strict=True))

@@ -1,7 +1,8 @@
-"""Quantization to 8 bits after training: products and convolutions, by calibration.
+"""Post-training quantization to 8 bits of products and convolutions.
 
-Weights are int8 with a scale per channel; values that products read get the range that
-they have on calibration inputs. All else, inputs and outputs too, stays as it was.
+Weights are int8 with a scale per channel. The values that products read are int8, too;
+the range of each is measured on calibration inputs. All other ops, and the model's
+inputs and outputs, keep their dtypes.
 """
 
 from __future__ import annotations
@@ -27,7 +28,11 @@ _LITERT_OPS = ("BATCH_MATMUL", "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"
 
 
 def calibration_of(model: SourceModel, options: DeployOptions) -> list[dict[str, Any]]:
-    """Calibration inputs with the types of the model; its samples if none were given."""
+    """The calibration inputs as arrays of the model's dtypes.
+
+    If the caller gave none, the arguments of the deployment are the only calibration
+    input.
+    """
     ports = {port.name: port for port in model.inputs}
     names = list(ports)
     if not options.calibration:
@@ -56,9 +61,10 @@ def calibration_of(model: SourceModel, options: DeployOptions) -> list[dict[str,
 
 
 def quantize_onnx(content: bytes, calibration: Sequence[Inputs]) -> bytes:
-    """A model of ONNX with quantized products.
+    """The ONNX model with quantized products and convolutions.
 
-    These stand as pairs of QuantizeLinear and DequantizeLinear, which ONNX Runtime fuses.
+    They are written as QuantizeLinear and DequantizeLinear around a float op; ONNX
+    Runtime fuses the three into an int8 op.
     """
     tools: Any = import_module("onnxruntime.quantization")
     with tempfile.TemporaryDirectory(prefix="meshwright-") as folder:
@@ -86,23 +92,23 @@ def quantize_onnx(content: bytes, calibration: Sequence[Inputs]) -> bytes:
 
 
 class _Reader:
-    """Calibration inputs in the form that ONNX Runtime reads."""
+    """An iterator over calibration inputs, as ONNX Runtime reads them."""
 
     def __init__(self, calibration: Sequence[Inputs]) -> None:
         self._left: Iterator[Inputs] = iter(calibration)
 
     def get_next(self) -> Inputs | None:
-        """The next inputs; `None` after the last."""
+        """The next calibration input; `None` after the last."""
         return next(self._left, None)
 
 
 def quantize_litert(
     flatbuffer: bytes, signature: str, calibration: Sequence[Inputs]
 ) -> bytes:
-    """A flatbuffer with quantized products.
+    """The LiteRT flatbuffer with quantized products and convolutions.
 
-    Weights have a scale per channel, or one each if LiteRT's quantizer fails with that:
-    it does for a fused bias that has another shape than the channels.
+    Weights have a scale per channel. If LiteRT's quantizer fails with that, as it does
+    for a bias whose shape is not that of the channels, each weight array has one scale.
     """
     granularity: Any = import_module("ai_edge_quantizer.qtyping").QuantGranularity
     inputs = {signature: [dict(each) for each in calibration]}

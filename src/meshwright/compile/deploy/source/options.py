@@ -1,4 +1,4 @@
-"""Options of a deployment that some targets read."""
+"""Options of a deployment."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from meshwright.errors import DeployError
 
 @dataclass(frozen=True, slots=True)
 class DeployOptions:
-    """Options of a deployment.
+    """Options of a deployment; each is read by some targets only.
 
-    labels: names of an image model's classes, for the page of `web`.
-    pixels: the values of black and white for an image model.
-    quantize: "" or "int8". calibration: inputs by name, from which ranges of values are
-        read for int8.
+    labels: names of an image model's classes, for its page.
+    pixels: the values of black and of white in an image model's input.
+    quantize: "" or "int8".
+    calibration: inputs by name, on which the ranges of values are measured for int8.
     """
 
     labels: tuple[str, ...] = ()
@@ -58,7 +58,7 @@ class DeployOptions:
         return DeployOptions(tuple(labels), (pixels[0], pixels[1]), quantize, given)
 
     def require_fit(self, target: str) -> None:
-        """Raise `DeployError` if the target does not read what was given."""
+        """Raise `DeployError` for an option that the target does not read."""
         if self.labels and target not in WITH_PAGES:
             raise DeployError(
                 f"labels are for the pages of {' and '.join(WITH_PAGES)}; {target} "
@@ -74,4 +74,4 @@ WITH_PAGES = ("web", "wasm")
 """Targets that write a page for image and text models."""
 
 QUANTIZED = ("litert", "onnx", "web")
-"""Targets with an int8 form."""
+"""Names of the targets that have an int8 form."""

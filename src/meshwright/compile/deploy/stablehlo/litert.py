@@ -1,4 +1,4 @@
-"""LiteRT: a program without loops as a flatbuffer, by `litert-converter`."""
+"""The target `litert`: a loop-free program as a flatbuffer, by `litert-converter`."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _HINT = "Write the program without these ops, or use the target iree-cpu."
 def convert(
     program: Program, input_names: Sequence[str], output_names: Sequence[str]
 ) -> bytes:
-    """The flatbuffer of a program that LiteRT's interpreter accepts."""
+    """The flatbuffer of a program, which LiteRT's interpreter has accepted."""
     text = lower_to_stablehlo(program)
     # The converter has no public interface: its packages for PyTorch use these modules.
     api: Any = import_module("litert_converter.converter_api_ext")
@@ -83,7 +83,7 @@ def convert(
 
 
 def _require_kernels(flatbuffer: bytes) -> None:
-    """Raise `Inexpressible` if the interpreter has no kernel for an op of the model."""
+    """Raise `Inexpressible` if LiteRT's interpreter lacks a kernel for an op."""
     runtime: Any = import_module("ai_edge_litert.interpreter")
     try:
         runtime.Interpreter(model_content=flatbuffer).allocate_tensors()

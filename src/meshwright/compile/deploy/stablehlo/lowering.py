@@ -1,4 +1,4 @@
-"""StableHLO text of programs, which IREE and LiteRT read."""
+"""Lowering of programs to StableHLO text, which IREE and LiteRT read."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ _KEYS = {"key<fry>": "threefry2x32", "key<rbg>": "rbg", "key<urbg>": "unsafe_rbg
 
 
 def lower_to_stablehlo(program: Program, *, redirect: bool = False) -> str:
-    """The program as a StableHLO module, whose function is `main`, on one device.
+    """The program as a StableHLO module for one device, with a function `main`.
 
-    Typed keys among inputs and outputs are arrays of their words.
-    Indices outside of an array are clamped for gathers. redirect: ops make sure that
-    scatters write inside of arrays, for compilers that do not (`index_bounds.py`).
+    Random keys among inputs and outputs are arrays of their words. Indices of gathers
+    are clamped to the array.
+
+    redirect: write out-of-bounds updates of scatters into a margin that is cut off, for
+        compilers that do not skip them (`index_bounds.py`).
     """
 
     def main(*arrays: Any) -> list[Any]:

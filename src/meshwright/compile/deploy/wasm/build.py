@@ -1,4 +1,4 @@
-"""The target `wasm`: IREE's kernels as a WebAssembly module, and what calls them."""
+"""Writing of the target `wasm`: compile with IREE, link, store host code."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _ALIGNMENT = 64
 
 
 def write_wasm(model: SourceModel, folder: Path, options: DeployOptions) -> None:
-    """Write module, host program and weights, and a page if the model fits one."""
+    """Write module, host program, weights and runner, and a page if one fits."""
     require_labels(model, options.labels)
     require("iree.compiler", "wasmtime")
     require_plain_dtypes(model, "wasm")
@@ -75,7 +75,7 @@ def write_wasm(model: SourceModel, folder: Path, options: DeployOptions) -> None
 
 
 def compile_wasm(text: str) -> tuple[HostProgram, bytes]:
-    """The host program and the linked module of StableHLO text."""
+    """The host program and the linked WebAssembly module of StableHLO text."""
     with tempfile.TemporaryDirectory(prefix="meshwright-") as place:
         library = Path(place, "kernels.o")
         flags = (*_FLAGS, f"--iree-llvmcpu-static-library-output-path={library}")
@@ -90,9 +90,9 @@ def compile_wasm(text: str) -> tuple[HostProgram, bytes]:
 
 
 def _restore_constants(program: HostProgram, text: str, flags: Sequence[str]) -> None:
-    """Write the constants that IREE's host code reads but never writes.
+    """Add the constants that IREE's host code reads but never writes.
 
-    text: of the program before it is compiled.
+    text: the program as StableHLO.
     """
     lost = unwritten_globals(program)
     if not lost:
@@ -111,7 +111,7 @@ def _restore_constants(program: HostProgram, text: str, flags: Sequence[str]) ->
 
 
 _EMPTY = b"\0asm\x01\0\0\0\x05\x03\x01\0\x02\x07\x0a\x01\x06memory\x02\0"
-"""A module with a memory and nothing else."""
+"""A WebAssembly module that has a memory and nothing else."""
 
 
 def _link(library: Path, out: Path) -> bytes:
@@ -135,7 +135,11 @@ def _link(library: Path, out: Path) -> bytes:
 
 
 def _write_weights(model: SourceModel, path: Path) -> list[dict[str, Any]]:
-    """Write the weights one after another; where each input of `main` comes from."""
+    """Write all weights into one file; return the origin of each input of `main`.
+
+    An input is a weight, at an offset with a number of bytes, or a model input with a
+    name.
+    """
     places: list[dict[str, Any]] = []
     with path.open("wb") as file:
         for value in model.program.inputs:
@@ -151,10 +155,11 @@ def _write_weights(model: SourceModel, path: Path) -> list[dict[str, Any]]:
 
 
 def kernel_ordinals(wasm: bytes, host: HostProgram) -> list[int]:
-    """Positions in the module's table of the host program's kernels.
+    """Positions of the host program's kernels in the module's function table.
 
-    The library lists its functions and their names, as IREE's `executable_library.h` has
-    it; fields between both differ among releases, so that the names are looked for.
+    IREE's `executable_library.h` defines a struct with the kernels' functions and
+    names. The fields between these two differ between releases, so that the names are
+    searched for.
     """
     if not host.kernels:
         return []

@@ -1,4 +1,4 @@
-"""Constants of IREE's modules: their bytes, and the values that IREE's host code loses."""
+"""Constants in IREE's modules: their bytes, and values that IREE's host code loses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from meshwright.errors import CompilerError
 
 _PACKED = "#util.composite<"
-"""The start of a constant that IREE packed from several constants and padding."""
+"""The start of the text of a constant that IREE packed from several constants."""
 
 
 def bytes_of(attribute: Any) -> bytes:
@@ -31,12 +31,14 @@ def bytes_of(attribute: Any) -> bytes:
 
 
 def find_constants(text: str, names: Collection[str]) -> dict[str, bytes]:
-    """Bytes of the globals with these names that are constants, by name.
+    """Bytes of globals that are constants, by name.
 
     IREE's pass `iree-util-fold-globals` removes the initial value of some globals in
-    its inline execution model. They are still there in the earlier phase "stream".
+    its inline execution model. The values are still there in the earlier phase
+    "stream".
 
-    text: the module in the phase "stream". names: of globals, such as `@constant_0`.
+    text: the module in the phase "stream". names: of the wanted globals, as in
+        `@constant_0`.
     """
     ir: Any = import_module("iree.compiler.ir")
     found: dict[str, bytes] = {}
@@ -59,7 +61,7 @@ def _stored_global(op: Any) -> str:
 
 
 def _sources(value: Any) -> Iterator[Any]:
-    """The constants whose bytes are the content of a resource in an initializer."""
+    """The constants that an initializer may put into a resource, IREE's buffer."""
     ir: Any = import_module("iree.compiler.ir")
     if isinstance(value.owner, ir.Block):
         position = ir.BlockArgument(value).arg_number

@@ -1,8 +1,9 @@
-"""IREE's host code as data: blocks of steps that a small interpreter runs.
+"""IREE's host code as data, which a small interpreter runs in the browser.
 
-IREE's inline execution model leaves a function of allocations, copies, fills, branches and
-dispatches, without a virtual machine or a driver. A step is
-`[kind, operands, results, *attributes]`; values are numbered.
+With IREE's inline execution model, the host code of a function consists of allocations,
+copies, fills, branches and kernel calls (dispatches), and needs neither IREE's virtual
+machine nor a driver. Here it becomes blocks of steps. A step is a list `[kind,
+operands, results, *attributes]`, in which values are numbers.
 """
 
 from __future__ import annotations
@@ -21,10 +22,11 @@ Step = list[Any]
 
 @dataclass
 class HostProgram:
-    """Functions of blocks, in the form of host.json.
+    """The host code of a module, in the form of host.json.
 
-    initializers run once, in order; `main` is run with one buffer per input.
-    kernels: names of the dispatched functions, by the number that steps have.
+    initializers: functions that run once, in order. main: the function that runs the
+        model; it takes one buffer per input. Each function is a list of blocks.
+    kernels: by name of a kernel, the number that steps call it by.
     """
 
     initializers: list[list[dict[str, Any]]] = field(default_factory=list)
@@ -33,7 +35,7 @@ class HostProgram:
 
 
 def read_host_program(text: str) -> HostProgram:
-    """The host program of a module in IREE's phase "hal", compiled to run inline."""
+    """The host program in MLIR text that IREE compiled to its phase "hal"."""
     ir: Any = import_module("iree.compiler.ir")
     host = HostProgram()
     with ir.Context():
@@ -74,7 +76,7 @@ def write_global(host: HostProgram, name: str, content: bytes) -> None:
 
 
 class _Reader:
-    """Numbers of values and blocks of one function."""
+    """Reads one function; it numbers the function's values and blocks."""
 
     def __init__(self, host: HostProgram) -> None:
         self.host = host
@@ -136,7 +138,7 @@ _PLAIN = {
     "util.buffer.size": "length", "util.return": "return",
     "util.status.check_ok": "check_ok",
 }  # fmt: skip
-"""Ops of IREE with operands alone, and their kind of step."""
+"""For IREE's ops without attributes, the kind of step that each becomes."""
 
 
 def _constant(reader: _Reader, op: Any, operands: Any, results: Any) -> Step:
@@ -229,9 +231,10 @@ _SPECIAL: Mapping[str, Callable[[_Reader, Any, Any, Any], Step | None]] = {
 
 
 def _mark_live(blocks: Sequence[dict[str, Any]]) -> None:
-    """Add to each block the values from outside that it, or one after it, still reads.
+    """Add the entry "live" to each block: values from before it that are still read.
 
-    What no live value refers to is freed at a branch, so that loops need little memory.
+    At a branch, the interpreter frees memory to which no live value refers, so that
+    loops need little memory.
     """
     reads: list[set[int]] = []
     for block in blocks:
