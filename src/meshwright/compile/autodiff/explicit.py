@@ -248,7 +248,7 @@ def make_implicit(program: Program) -> Program:
 
 
 def erase(program: Program) -> Program:
-    """The same computation in ordinary ops, without those of the linear language.
+    """A program of ordinary ops that computes the same as the linear program.
 
     Raises `AutodiffError` for a `custom_vjp` op: it stands for the forward derivative
     of a function with `jax.custom_vjp`, which is unknown.

@@ -45,10 +45,10 @@ def linearize(
     keep: which values the forward pass saves for the backward pass; the backward pass
         computes all others again. It is what `mw.recompute` takes, or a `recompute`
         tactic, such as one that the planner has found. By default, every value is saved
-        that takes time to compute. Derivatives are taken with respect to all floats and
-        complex numbers in `args`. Functions with `jax.custom_jvp` and `jax.custom_vjp`
-        have the derivatives that they define. Raises `AutodiffError` for an op without
-        a derivative, with its source line.
+        that takes time to compute.
+    Derivatives are taken with respect to all floats and complex numbers in `args`.
+    Functions with `jax.custom_jvp` and `jax.custom_vjp` have the derivatives that they
+    define. Raises `AutodiffError` for an op without a derivative, with its source line.
     """
     captured = capture(fn, args, kept=KEPT)
     program = captured.program
@@ -56,9 +56,8 @@ def linearize(
     dual = forward(program, active)
     typed = check_linear(make_explicit(dual.program, dual.tangents))
     parts = unzip(typed, len(program.outputs))
-    if (
-        keep is not None
-    ):  # which may name ops of derivatives, such as the cosine of a sine
+    if keep is not None:
+        # It may name ops of derivatives, such as the cosine of a sine.
         saved = _tactic(keep).kept_values(parts.nonlinear)
         parts = unzip(typed, len(program.outputs), saved)
     return Linearized(captured, dual.present, typed, parts, jax.tree.leaves(args))
@@ -160,7 +159,7 @@ class Linearized:
 
     @cached_property
     def residuals(self) -> tuple[Residual, ...]:
-        """What the linear program reads from the nonlinear one, the largest first."""
+        """Values that the linear program reads from the other, the largest first."""
         parts = self.parts
         return list_residuals(parts.residuals, parts.nonlinear, self.captured.paths)
 
@@ -296,10 +295,6 @@ def _compiled(program: Program) -> Callable[[Sequence[Any]], list[Any]]:
 
 
 def total_work(program: Program) -> OpWork:
-    """Operations of one run of a program.
-
-    All branches of a `cond` count, and one iteration of a `while`, whose number is
-    unknown.
-    """
+    """Operations of one run; all branches of a `cond` count, and one `while` iteration."""
     runs = (work_of(op) * times for op, times in op_executions(program))
     return sum(runs, OpWork())

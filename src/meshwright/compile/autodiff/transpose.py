@@ -7,7 +7,8 @@ cotangent. `dup` becomes an addition, and an addition `dup`. `zero` becomes `dro
 which is not written: the cotangent is simply missing (a symbolic zero). In a loop or
     branch,
 linear inputs and outputs change places: a carry stays a carry, an array that a scan
-reads slice by slice becomes one that it stacks, and the scan runs backwards.
+reads
+slice by slice becomes one that it stacks, and the scan runs backwards.
 """
 
 from __future__ import annotations

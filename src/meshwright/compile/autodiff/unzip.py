@@ -227,12 +227,7 @@ class _Level:
                 else:
                     slots.add(b, value, inside)
             parts.append(Body(inner.ops, {**body.constants, **inner.constants}))
-            linear_parts.append(
-                Body(
-                    _renamed(inner.linear_ops, names),
-                    constants,
-                )
-            )
+            linear_parts.append(Body(_renamed(inner.linear_ops, names), constants))
             linear = [_renamed_outputs(link, names, b) for link in linear]
         parts = slots.fill(parts)
         self.ops.append(region_op(op, [*other, *slots.writes()], parts))

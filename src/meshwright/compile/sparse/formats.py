@@ -1,9 +1,10 @@
-"""Formats of matrices: how MLIR names them, and how SciPy stores them.
+"""Storage formats of sparse matrices: encodings in MLIR, and arrays in SciPy.
 
-A format is a list of levels. A dense level stores all positions, a compressed one those
-that are there, with where each row begins; a singleton level stores one coordinate for
-each position of the level before. (MLIR, dialect `sparse_tensor`; F. Kjolstad et al., "The
-Tensor Algebra Compiler", OOPSLA 2017.)
+A format is a list of levels, about one per dim. A dense level stores all positions. A
+compressed level stores the positions of elements that are there, and where each row of
+them begins. A singleton level stores one coordinate for each position of the level
+before. (MLIR, dialect `sparse_tensor`; F. Kjolstad et al., "The Tensor Algebra
+Compiler", OOPSLA 2017.)
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import scipy.sparse as scipy_sparse
 from meshwright.errors import SparseError, did_you_mean
 
 INDEX = "int32"
-"""The dtype of positions and coordinates."""
+"""The dtype of the arrays of positions and coordinates."""
 
 _LEVELS = {
     "csr": "(i, j) -> (i : dense, j : compressed)",
@@ -31,9 +32,9 @@ _NUM_BUFFERS = {"csr": 2, "csc": 2, "coo": 3, "bsr": 2}
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A sparse format of matrices.
+    """A storage format of sparse matrices.
 
-    name: "csr", "csc", "coo" or "bsr". block: rows and columns of a block of "bsr".
+    name: "csr", "csc", "coo" or "bsr". block: rows and columns of the blocks of "bsr".
     """
 
     name: str
@@ -41,7 +42,7 @@ class Format:
 
     @property
     def encoding(self) -> str:
-        """The MLIR attribute that a tensor in this format has."""
+        """The MLIR attribute of tensors in this format."""
         rows, columns = self.block
         levels = _LEVELS.get(self.name) or (
             f"(i, j) -> (i floordiv {rows} : dense, j floordiv {columns} : compressed, "
@@ -52,7 +53,7 @@ class Format:
 
     @property
     def num_buffers(self) -> int:
-        """Arrays of positions and coordinates, to which the array of elements is added."""
+        """Number of arrays of positions and coordinates, without the elements."""
         return _NUM_BUFFERS[self.name]
 
     def why_not(self, shape: Sequence[int]) -> str | None:
@@ -65,7 +66,10 @@ class Format:
         return None
 
     def pack(self, matrix: Any, dtype: Any) -> list[np.ndarray]:
-        """Positions and coordinates by level, then the elements, of any matrix."""
+        """The arrays that store a matrix: positions and coordinates, then elements.
+
+        matrix: a SciPy matrix in any format, or a dense array.
+        """
         found = self._converted(matrix)
         if self.name == "coo":
             ends = np.array([0, found.nnz], INDEX)
@@ -77,7 +81,7 @@ class Format:
         return [*indices, np.ascontiguousarray(found.data, dtype).reshape(-1)]
 
     def _converted(self, matrix: Any) -> Any:
-        """The SciPy array of the matrix in this format, with sorted coordinates."""
+        """The matrix as a SciPy array in this format, sorted and without duplicates."""
         given = (
             matrix
             if scipy_sparse.issparse(matrix)
@@ -99,7 +103,7 @@ class Format:
         return found.tocoo() if self.name == "coo" else found
 
     def unpack(self, buffers: Sequence[np.ndarray], shape: tuple[int, int]) -> Any:
-        """The SciPy array whose levels and elements these are; inverse of `pack`."""
+        """The SciPy array with these arrays of positions, coordinates and elements."""
         *indices, data = buffers
         if self.name == "coo":
             _, rows, columns = indices
@@ -128,13 +132,13 @@ def _is_row_major(matrix: Any) -> bool:
 
 
 DENSE = None
-"""The format of arrays that store all elements: no encoding."""
+"""The format of dense arrays, which have no encoding."""
 
 _NAMES = ("dense", *_NUM_BUFFERS)
 
 
 def parse_format(text: str) -> Format | None:
-    """The format that a text names: `csr`, `csc`, `coo`, `bsr:4x4`, or `dense`.
+    """The format that a text names: `csr`, `csc`, `coo`, `bsr:4x4` or `dense`.
 
     >>> str(parse_format("bsr:8")), parse_format("dense")
     ('bsr:8x8', None)

@@ -1,9 +1,6 @@
 """The model of this folder on WebAssembly in Python: `pip install wasmtime numpy`.
 
-    from model import load
-    outputs = load()(x=array)
-
-Browsers use `runner.js`, which does the same.
+Use: `from model import load; outputs = load()(x=array)`. Browsers use `runner.js` instead.
 """
 
 from __future__ import annotations
@@ -121,18 +118,20 @@ class WasmModel:
 
     def __call__(self, **inputs: Any) -> dict[str, np.ndarray]:
         """A dict of the outputs by name."""
-        _require_names(inputs, self.about["inputs"])
         ports = {port["name"]: port for port in self.about["inputs"]}
-        given: list[Any] = []
+        if set(inputs) != set(ports):
+            given = ", ".join(sorted(inputs)) or "nothing"
+            raise ValueError(f"the inputs are {given}; wanted {', '.join(ports)}")
+        buffers: list[Any] = []
         for place, fixed in zip(self._host["inputs"], self._fixed, strict=True):
             if fixed is not None:
-                given.append(fixed)
+                buffers.append(fixed)
                 continue
             array = _checked(inputs[place["name"]], ports[place["name"]])
             span = self.heap.allocate(array.nbytes)
             self._write(span.at, array.tobytes())
-            given.append(span)
-        results = self._interpret(self._host["main"], given)
+            buffers.append(span)
+        results = self._interpret(self._host["main"], buffers)
         outputs: dict[str, np.ndarray] = {}
         for port, span in zip(self.about["outputs"], results, strict=True):
             part = self.heap.bytes()[span.at : span.at + span.size].copy()
@@ -285,13 +284,6 @@ class WasmModel:
                     status = call(self._store, *addresses)
                     if status:
                         raise RuntimeError(f"kernel {kernel} failed: status {status}")
-
-
-def _require_names(inputs: dict[str, Any], ports: list[dict[str, Any]]) -> None:
-    names = [port["name"] for port in ports]
-    if set(inputs) != set(names):
-        given = ", ".join(sorted(inputs)) or "nothing"
-        raise ValueError(f"the inputs are {given}; wanted {', '.join(names)}")
 
 
 def _checked(array: Any, port: dict[str, Any]) -> np.ndarray:

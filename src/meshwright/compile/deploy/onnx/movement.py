@@ -139,7 +139,10 @@ def iota(call: OpCall) -> str:
 
 @converts("sort")
 def sort(call: OpCall) -> list[str]:
-    """TopK of all elements, whose ties are in order of position, as in a stable sort."""
+    """A TopK node over all elements of the sorted dim, which gives their order.
+
+    Equal elements stay in the order of their positions, as in a stable sort.
+    """
     params, graph = call.params, call.graph
     if params["num_keys"] != 1:
         raise Inexpressible("ONNX sorts by one key")

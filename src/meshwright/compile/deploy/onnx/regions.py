@@ -125,7 +125,7 @@ def cond(call: OpCall) -> list[str]:
 
 
 def _given(call: OpCall, wires: Sequence[Wire]) -> dict[int, str]:
-    """Names of operands, by position of the input of the first body."""
+    """Names of operands, by position of the input of body 0 to which each is passed."""
     return {
         position: call.names[wire.operand]
         for wire in wires
@@ -142,7 +142,11 @@ def _at(
     carries: Sequence[Wire],
     names: Sequence[str],
 ) -> dict[int, str]:
-    """Names of a body's inputs by position: operands for constants, then `names`."""
+    """Names of the inputs of one body, by position.
+
+    consts: wires whose operand the body reads. carries: wires whose inputs are called
+        `names`.
+    """
     given = {
         position: call.names[w.operand]
         for w in consts
@@ -185,6 +189,6 @@ def _results(call: OpCall, outputs: Sequence[str]) -> list[str]:
 
 
 def _placed(call: OpCall, wires: Sequence[Wire], names: Sequence[str]) -> list[str]:
-    """Names of the results on `wires`, in the order of the op's results."""
+    """Names of an op's results in order, given the names of those on `wires`."""
     found = {w.result: name for w, name in zip(wires, names, strict=True)}
     return [found[i] for i in range(len(call.op.results))]

@@ -48,7 +48,7 @@ def _hlo() -> Any:
 
 
 def _walk(op: Any) -> Iterator[Any]:
-    """Every op in the regions of an op, and in theirs."""
+    """All ops inside of an op's regions, at any depth."""
     for region in op.regions:
         for block in region.blocks:
             for inner in block.operations:
