@@ -80,6 +80,16 @@ def test_a_format_that_does_not_fit_is_refused(formats, wanted):
         mw.sparse(product, formats).lower(S, D)
 
 
+def test_calls_that_do_not_fit_are_refused():
+    with pytest.raises(SparseError, match="formats are 'csr'; wanted a dict"):
+        mw.sparse(product, "csr")
+    with pytest.raises(SparseError, match="sparse wants a function, got 3"):
+        mw.sparse(3)
+    for transform in (jax.jit, jax.grad):
+        with pytest.raises(SparseError, match="called while JAX traces"):
+            transform(mw.sparse(jnp.sum))(jnp.ones((3, 4)))
+
+
 def test_only_matrices_have_sparse_formats():
     with pytest.raises(
         SparseError, match="csr is for matrices, and the array has shape"

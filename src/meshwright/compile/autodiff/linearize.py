@@ -50,6 +50,8 @@ def linearize(
     Functions with `jax.custom_jvp` and `jax.custom_vjp` have the derivatives that they
     define. Raises `AutodiffError` for an op without a derivative, with its source line.
     """
+    if not callable(fn):
+        raise AutodiffError(f"linearize wants a function, got {fn!r:.60}")
     captured = capture(fn, args, kept=KEPT)
     program = captured.program
     active = {v for v in program.inputs if is_differentiable(v.dtype)}
@@ -58,13 +60,10 @@ def linearize(
     parts = unzip(typed, len(program.outputs))
     if keep is not None:
         # It may name ops of derivatives, such as the cosine of a sine.
-        saved = _tactic(keep).kept_values(parts.nonlinear)
+        tactic = keep if isinstance(keep, Recompute) else recompute(keep)
+        saved = tactic.kept_values(parts.nonlinear)
         parts = unzip(typed, len(program.outputs), saved)
     return Linearized(captured, dual.present, typed, parts, jax.tree.leaves(args))
-
-
-def _tactic(keep: str | Sequence[str] | Recompute) -> Recompute:
-    return keep if isinstance(keep, Recompute) else recompute(keep)
 
 
 def residuals_of_loss(
@@ -170,12 +169,12 @@ class Linearized:
 
     def __str__(self) -> str:
         name = self.captured.name or "fn"
+        counts = f"{len(self.residuals)} residuals, {self.residual_bytes:,} bytes"
         lines = [
-            f"linearized {name}: {len(self.residuals)} residuals, "
-            f"{self.residual_bytes:,} bytes besides inputs",
-            f"nonlinear: {sum(1 for _ in self.nonlinear.walk())} ops",
-            f"linear: {sum(1 for _ in self.parts.linear.program.walk())} ops",
-            *(str(r) for r in self.residuals[:7]),
+            f"linearized {name}: {counts} besides inputs",
+            f"nonlinear: {len([*self.nonlinear.walk()])} ops",
+            f"linear: {len([*self.parts.linear.program.walk()])} ops",
+            *map(str, self.residuals[:7]),
         ]
         more = len(self.residuals) - 7
         return "\n".join(lines + ([f"... and {more} more"] if more > 0 else []))
@@ -224,7 +223,10 @@ class _Leaves:
 
 
 def _checked(leaf: Any, aval: Any, what: str) -> Any:
-    array = jnp.asarray(leaf)
+    try:
+        array = jnp.asarray(leaf)
+    except (TypeError, ValueError):
+        raise AutodiffError(f"{what} is {leaf!r:.40}; wanted an array") from None
     if array.shape != aval.shape:
         raise AutodiffError(f"{what} has shape {array.shape}; wanted {aval.shape}")
     if array.dtype != aval.dtype:
@@ -281,9 +283,8 @@ class LinearMap:
     def transpose(self) -> LinearMap:
         """The transposed map: from cotangents to cotangents, or back to tangents."""
         turned = transpose(self.typed)
-        return LinearMap(
-            turned, self.saved, self.given, self.taken, not self.is_transposed
-        )
+        is_forward = self.is_transposed
+        return LinearMap(turned, self.saved, self.given, self.taken, not is_forward)
 
     def __str__(self) -> str:
         return str(self.typed)
@@ -296,5 +297,4 @@ def _compiled(program: Program) -> Callable[[Sequence[Any]], list[Any]]:
 
 def total_work(program: Program) -> OpWork:
     """Operations of one run; all branches of a `cond` count, and one `while` iteration."""
-    runs = (work_of(op) * times for op, times in op_executions(program))
-    return sum(runs, OpWork())
+    return sum((work_of(op) * n for op, n in op_executions(program)), OpWork())

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 import scipy.sparse as scipy_sparse
+from jax.core import Tracer
 
 from meshwright.compile.sparse.formats import Format, parse_format
 from meshwright.compile.sparse.jit import ArrayType, SparseKernel, compile_module
@@ -32,6 +33,13 @@ def sparse(fn: Callable[..., Any], formats: Mapping[str, str] | None = None) -> 
     array; all other results are NumPy arrays. Needs the extra `sparse`. Raises
     `SparseError`, with the source line, for an op that cannot be expressed.
     """
+    if not callable(fn):
+        raise SparseError(f"sparse wants a function, got {fn!r:.60}")
+    if formats is not None and not isinstance(formats, Mapping):
+        raise SparseError(
+            f"formats are {formats!r:.60}; wanted a dict from patterns of paths to "
+            "formats, as in {'params.**.kernel': 'csr'}"
+        )
     parsed = {pattern: parse_format(text) for pattern, text in (formats or {}).items()}
     return Sparse(fn, parsed)
 
@@ -149,6 +157,11 @@ def _buffers(leaf: Any, kind: ArrayType) -> list[np.ndarray]:
     """The arrays that store an argument in its format."""
     if isinstance(leaf, jax.ShapeDtypeStruct):
         raise SparseError("an argument is a ShapeDtypeStruct, which has no numbers")
+    if isinstance(leaf, Tracer):
+        raise SparseError(
+            "sparse code was called while JAX traces, as in jit or grad, which cannot "
+            "trace it: call it with arrays"
+        )
     if kind.format is not None:
         return kind.format.pack(leaf, kind.dtype)
     dense = leaf.toarray() if scipy_sparse.issparse(leaf) else leaf
