@@ -5,6 +5,9 @@ import pytest
 import meshwright as mw
 from benchmarks.deploy import PROGRAMS, zoo_model
 
+for runtime in ("iree.compiler", "litert_converter", "onnxruntime", "wasmtime"):
+    pytest.importorskip(runtime)
+
 pytestmark = [pytest.mark.deploy, pytest.mark.slow]
 
 
