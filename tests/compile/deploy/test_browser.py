@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import meshwright as mw
+from benchmarks.deploy import zoo_model
 from tests.compile.deploy import programs
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
@@ -209,3 +210,28 @@ def test_webassembly_computes_what_jax_computes(name, tmp_path, serve, page):
 
 WITH_PARAMS = ("mlp", "recurrence")
 """Programs whose first argument is part of the model."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["web", "wasm"])
+@pytest.mark.parametrize("name", ["vit", "gpt"])
+def test_a_zoo_program_computes_in_the_browser_what_jax_computes(
+    name, target, tmp_path, serve, page
+):
+    fn, (params, given) = zoo_model(name)
+    mw.deploy(fn, (params, given), to=target, out=tmp_path / "model")
+    page.goto(serve(tmp_path / "model"))
+    page.wait_for_function("document.getElementById('status').textContent == 'Ready.'")
+    found = page.evaluate(
+        """async (values) => {
+            const port = model.about.inputs[0];
+            const kind = port.dtype == 'int32' ? Int32Array : Float32Array;
+            const given = { [port.name]: kind.from(values) };
+            const { outputs } = await model.run(given);
+            return Array.from(outputs[model.about.outputs[0].name].data);
+        }""",
+        np.asarray(given).ravel().tolist(),
+    )
+    wanted = np.ravel(jax.jit(fn)(params, given))
+    error = np.abs(np.array(found) - wanted).max()
+    assert error <= 1e-4 * max(1.0, np.abs(wanted).max())
