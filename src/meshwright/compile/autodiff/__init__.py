@@ -7,6 +7,6 @@ cotangents backwards. (Radul, Paszke, Frostig, Johnson and Maclaurin, "You Only
 Linearize Once: Tangents Transpose to Gradients", POPL 2023.)
 
 In: a function and its arguments. Out: a `Linearized` with these programs. Begin reading
-    with `linearize.py`, then `forward.py`, `unzip.py` and `transpose.py`. `typing.py`
-    defines linear programs, and `check.py` checks them.
+with `linearize.py`, then `forward.py`, `unzip.py` and `transpose.py`. `typing.py`
+defines linear programs, and `check.py` checks them.
 """

@@ -2,10 +2,9 @@
 
 The user defines two functions: a forward function, which returns results and residuals,
 and a backward function from cotangents to cotangents. So the derivative is a linear map
-whose
-forward form is unknown: only its transposition is given. An op with the kind
-    `custom_vjp`
-stands for that map. Transposing the op yields the user's backward function.
+whose forward form is unknown: only its transposition is given. An op with the kind
+`custom_vjp` stands for that map. Transposing the op yields the user's backward
+function.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ def _values(atoms: Any) -> list[Value]:
 
 
 class _Writer:
-    """Writes programs with explicit uses; adds new linear values to `linear`."""
+    """Inserts `dup`, `drop` and `zero`; adds the values they make to `linear`."""
 
     def __init__(self, linear: set[Value]) -> None:
         self.linear = linear
@@ -109,7 +109,7 @@ class _Writer:
         return self._with_uses(replace(program, ops=live, outputs=tuple(outputs)))
 
     def _output(self, atom: Atom, zeros: Collection[Atom], ops: list[Op]) -> Atom:
-        """The atom to return: a new `zero` for a linear output that is constantly 0."""
+        """The output's atom: a new `zero` if it must be linear but is constantly 0."""
         is_constant = atom in self.linear and atom in zeros
         return self._zero(atom, ops, None) if is_constant else atom
 
@@ -165,7 +165,7 @@ class _Writer:
         return replace(link, outputs={body: value}, result=result)
 
     def _with_uses(self, program: Program) -> Program:
-        """The program with `dup` for values used repeatedly, `drop` for unused ones."""
+        """Insert `dup` behind values used repeatedly and `drop` behind unused ones."""
         uses = Counter(a for op in program.ops for a in op.operands)
         uses.update(program.outputs)
         waiting: dict[Atom, list[Value]] = {}

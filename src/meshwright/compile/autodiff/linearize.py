@@ -213,7 +213,7 @@ class _Leaves:
         return found
 
     def unflatten(self, leaves: Sequence[Any]) -> Any:
-        """The pytree; leaves that the program lacks are zeros, `float0` if integers."""
+        """The pytree of these leaves, with zeros for leaves the program lacks."""
         rest = iter(leaves)
         full = [
             next(rest) if is_here else _zeros(aval)

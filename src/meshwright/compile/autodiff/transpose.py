@@ -3,12 +3,10 @@
 Ops that are not linear come first, unchanged. Then the linear ops follow in reverse
 order, each transposed. A linear value is used exactly once, so it has exactly one
 cotangent. `dup` becomes an addition, and an addition `dup`. `zero` becomes `drop`;
-`drop` becomes `zero`,
-which is not written: the cotangent is simply missing (a symbolic zero). In a loop or
-    branch,
-linear inputs and outputs change places: a carry stays a carry, an array that a scan
-reads
-slice by slice becomes one that it stacks, and the scan runs backwards.
+`drop` becomes `zero`, which is not written: the cotangent is simply missing (a symbolic
+zero). In a loop or branch, linear inputs and outputs change places: a carry stays a
+carry, an array that a scan reads slice by slice becomes one that it stacks, and the
+scan runs backwards.
 """
 
 from __future__ import annotations

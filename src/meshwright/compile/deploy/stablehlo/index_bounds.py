@@ -115,7 +115,7 @@ def _window(numbers: Any, shape: Sequence[int], updates: Sequence[int]) -> list[
 def _redirected(
     indices: Any, limits: Sequence[int], ends: Sequence[int], vector_dim: int
 ) -> Any:
-    """The indices, with the end of the array for each that is not in [0, limit]."""
+    """The indices, replaced by the end of the array where not in [0, limit]."""
     hlo, ir = _hlo(), _ir()
     element = str(indices.type.element_type)
     if element in _NARROW:

@@ -1,7 +1,7 @@
 """The target `wasm`: IREE's kernels in a WebAssembly module, and what calls them.
 
 In: a `SourceModel`. Out: `model.wasm` with the kernels, `host.json` with the program
-    that allocates memory and calls them, `weights.bin`, and `runner.js`, which runs
-    that program and needs nothing else. Begin reading at `build.py`; `host_program.py`
-    reads IREE's host code.
+that allocates memory and calls them, `weights.bin`, and `runner.js`, which runs that
+program and needs nothing else. Begin reading at `build.py`; `host_program.py` reads
+IREE's host code.
 """
