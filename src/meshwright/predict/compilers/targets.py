@@ -22,5 +22,5 @@ COMPILERS: Mapping[str, Callable[[Chip], Compiler]] = {
 
 
 def compiler_of(machine: Machine) -> Compiler:
-    """The compiler of a machine, for its chip."""
+    """The modelled compiler that a machine names, set up for the machine's chip."""
     return COMPILERS[machine.compiler](machine.chip)

@@ -1,10 +1,11 @@
-"""Fusion decisions of XLA's CPU compiler: what is recomputed, and what a library computes.
+"""Fusion decisions of XLA's CPU compiler: which ops consumers recompute, and which ops
+a library computes.
 
 Products, convolutions and large reductions are library calls (YNNPACK, Eigen): they
 read their operands from memory, in one order of dims, and write their results.
-Everything else is fused into loops. Consumers recompute an op if it reads no more than
-its result, or if none of them needs the result stored (XLA's `InstructionFusion`,
-`CpuInstructionFusion` and `LibraryRewriter`; jaxlib 0.12).
+All other ops are fused into loops. Consumers recompute an op if it reads no more bytes
+than its result has, or if no consumer needs the result in memory (XLA's
+`InstructionFusion`, `CpuInstructionFusion` and `LibraryRewriter`; jaxlib 0.12).
 """
 
 import math
@@ -26,7 +27,7 @@ _EXPENSIVE = frozenset(
         "tan", "tanh",
     }
 )  # fmt: skip
-"""Ops that are computed only once, even if several ops read them."""
+"""Kinds of ops that are computed only once, even if several ops read the result."""
 
 _LIBRARY_REDUCTIONS = frozenset({"reduce_max", "reduce_min", "reduce_sum"})
 
@@ -38,10 +39,10 @@ _LIBRARY_OPS = frozenset(
         "sin", "sqrt", "square", "sub", "tan", "tanh", "transpose",
     }
 )  # fmt: skip
-"""Ops that a library's reduction computes itself, for floats."""
+"""Kinds of ops on floats that a library's reduction can compute in the same call."""
 
 _MIN_LIBRARY_ELEMENTS = 4096
-"""Least number of elements of a reduction that a library computes."""
+"""Smallest number of operand elements with which a library computes a reduction."""
 
 _MIN_ROW_BYTES, _MIN_JOINED_BYTES = 64, 2048
 """Least bytes of a row, and in total, of a concatenation that is a loop of its own."""
@@ -50,7 +51,10 @@ _MAX_JOINED_OPERANDS = 8
 
 
 def decide(producer: FusedOp) -> list[Decision]:
-    """For each result of an op, whether it is stored, recomputed by consumers, or both."""
+    """For each result of an op, whether it is stored, recomputed by consumers, or both.
+
+    producer: the op, together with the producers that are already fused into it.
+    """
     op, producers, flow, _ = producer
     found: list[Decision] = []
     for value in op.results:
@@ -108,14 +112,17 @@ def _reads_no_more(op: Op, flow: Flow) -> bool:
 
 
 def _rank(value: Value) -> int:
-    """The number of dims with more than one element."""
+    """The number of dims of a value that have more than one element."""
     return sum(n > 1 for n in value.shape)
 
 
 def _fusing_consumers(
     op: Op, consumers: Sequence[Op], producers: Collection[Op], flow: Flow
 ) -> tuple[Op, ...]:
-    """The consumers of a result that recompute it; `producers` are fused into the op."""
+    """The consumers of an op's result that recompute the op in their own fusions.
+
+    producers: ops that are already fused into the op.
+    """
     if not is_loop(op) or op.kind == "dynamic_update_slice":
         return ()
     if op.kind in _EXPENSIVE and len(consumers) > 1:
@@ -146,7 +153,10 @@ def _is_for_library(op: Op, producers: Collection[Op], flow: Flow) -> bool:
 
 
 def _fuses(consumer: Op, op: Op, is_library: bool) -> bool:
-    """Whether a consumer recomputes the result of an op."""
+    """Whether a consumer recomputes an op that it reads.
+
+    is_library: whether a library call could compute the op within a reduction.
+    """
     if kind_of(consumer) is FusionKind.REDUCTION:
         return is_library or not _is_library_reduction(consumer)
     if consumer.kind == "broadcast_in_dim" and op.kind in _EXPENSIVE:
@@ -172,7 +182,10 @@ def _is_float(atom: Atom) -> bool:
 
 
 def _joins_rows(op: Op) -> bool:
-    """Whether a concatenation is a loop of its own: it joins long rows or many operands."""
+    """Whether a concatenation is not fused, because copying long rows is faster.
+
+    It is a loop of its own if it joins long rows or many operands.
+    """
     (result,) = op.results
     minor, size = len(result.shape) - 1, itemsize_bytes(result.dtype)
     return len(op.operands) > _MAX_JOINED_OPERANDS or (

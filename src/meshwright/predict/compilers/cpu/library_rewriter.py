@@ -1,9 +1,9 @@
 """Library rewriter: the operand layouts and fused results of CPU libraries.
 
-XLA: `LibraryRewriter`, with the copies of `LayoutAssignment`. Products and convolutions
-read operands in one order of dims, so other operands are copied first. They write the
-result of a following transpose or conversion directly. A scatter into zeros whose
-result is added to a value scatters into that value instead.
+XLA: `LibraryRewriter`, with the copies that `LayoutAssignment` adds. Products and
+convolutions read operands in one order of dims, so operands in another order are copied
+first. They write the result of a following transpose or conversion directly. A scatter
+into zeros whose result is added to a value scatters into that value instead.
 """
 
 from collections import Counter
@@ -71,12 +71,12 @@ def _fused_results(
 
 
 def _scatters(op: Op, producers: Mapping[Atom, Op]) -> bool:
-    """Whether an op scatters into zeros."""
+    """Whether an op is a scatter-add into an array of zeros."""
     return op.kind == "scatter-add" and is_zeros(producers, op.operands[0])
 
 
 def _can_write(product: Op, transpose: Op) -> bool:
-    """Whether a product writes its own transpose if its operands are exchanged."""
+    """Whether a product can write its own transpose by exchanging its two operands."""
     if product.kind != "dot_general":
         return False
     order: Any = transpose.params["permutation"]
@@ -86,9 +86,9 @@ def _can_write(product: Op, transpose: Op) -> bool:
 
 
 def _misplaced(op: Op, producers: Mapping[Atom, Op]) -> list[int]:
-    """Positions of operands whose dims are in another order than a library reads.
+    """Positions of an op's operands that must be copied into another order of dims.
 
-    They are copied.
+    Libraries read the operands of products and convolutions in one order only.
     """
     if op.kind == "conv_general_dilated":
         numbers: Any = op.params["dimension_numbers"]
@@ -121,7 +121,10 @@ def _is_image(shape: tuple[int, ...], spec: Sequence[int], is_kernel: bool) -> b
 
 
 def reads_through(product: Op, op: Op | None) -> bool:
-    """Whether an op is a transpose that a product needs not, as it can read the operand."""
+    """Whether an op is a transpose that is not computed before a product.
+
+    The product reads the untransposed operand instead, in another order of dims.
+    """
     if product.kind != "dot_general" or op is None or op.kind != "transpose":
         return False
     order: Any = op.params["permutation"]
@@ -136,8 +139,8 @@ def reads_through(product: Op, op: Op | None) -> bool:
 def _is_in_order(op: Op, position: int, order: tuple[int, ...] | None = None) -> bool:
     """Whether the dims of a product's operand are in the order that libraries read.
 
-    For a left operand that is batch, free, contracted dims, and for a right operand
-    batch, contracted, free dims. order: positions of the dims in memory, from the
+    A left operand has batch, free, then contracted dims; a right operand has batch,
+    contracted, then free dims. order: numbers of the operand's dims in memory, from the
     outermost; `None` for row-major order.
     """
     contracted, batch = _dims(op)
@@ -163,6 +166,6 @@ def _is_stack(op: Op) -> bool:
 
 
 def _dims(op: Op) -> tuple[Any, Any]:
-    """Contracted dims of both operands, then batch dims of both."""
+    """The contracted dims of a product's two operands, then the batch dims of both."""
     numbers: Any = op.params["dimension_numbers"]
     return numbers

@@ -1,10 +1,10 @@
-"""Collective pipeliner: loops whose first iteration runs before the loop.
+"""Collective pipeliner: peel off the first iteration of loops that reduce-scatter.
 
 XLA: `CollectivePipeliner`, forward, for reduce-scatters. If a loop stacks the results
 of a reduce-scatter, such as the gradients of each layer, one iteration starts the
-collective and the next one ends it. For this the first iteration is peeled off. It
-reads its slices of stacked operands from the arrays that were passed to the loop, which
-stay live until then.
+collective and the next one ends it. For this the first iteration runs before the loop.
+It reads its slices of stacked operands from the arrays that were passed to the loop,
+which stay live until then.
 """
 
 from collections.abc import Mapping
@@ -41,7 +41,10 @@ def _is_pipelined(op: Op) -> bool:
 
 
 def _is_scattered(atom: Atom, makers: Mapping[Value, Op]) -> bool:
-    """Whether an atom is the result of a reduce-scatter, perhaps converted or reshaped."""
+    """Whether a value is the result of a reduce-scatter, perhaps converted or reshaped.
+
+    makers: the op that computes each value.
+    """
     while isinstance(atom, Value) and atom in makers:
         op = makers[atom]
         if op.kind == "reduce_scatter":

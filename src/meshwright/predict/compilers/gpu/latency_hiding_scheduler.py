@@ -15,15 +15,21 @@ from meshwright.predict.compilers.hlo.fusion import Fusion, FusionKind
 from meshwright.program.ir import Program, Value
 
 _LATENCY = 5000
-"""Time between the start and the end of any collective, in XLA's units."""
+"""Time between the start and the end of any collective, in the scheduler's cost unit.
+
+XLA's `GpuLatencyEstimator` uses abstract units, not seconds.
+"""
 
 _LIBRARY_CALL = 1000
-"""Time of a convolution, which cuDNN computes, in XLA's units."""
+"""Time of a convolution, which cuDNN computes, in the scheduler's cost unit."""
 
 
 @dataclass(frozen=True, slots=True)
 class LatencyHidingScheduler:
-    """The pass; async_collectives: kinds of collectives that run beside kernels."""
+    """The pass that orders fusions so that computation hides collectives.
+
+    async_collectives: kinds of collectives that run at the same time as kernels.
+    """
 
     async_collectives: Collection[str]
 

@@ -23,19 +23,24 @@ from meshwright.program.ir import Atom, Op, Program, Value
 from meshwright.program.ops import Trait, has_trait
 
 Order = tuple[int, ...]
-"""Dims from the outermost to the innermost in memory, as numbers among the dims that
-have more than one element. Dims of one element may be anywhere."""
+"""The order of a value's dims in memory, from the outermost to the innermost.
+
+Only dims with more than one element are numbered. Dims of one element may be anywhere.
+"""
 
 COPY = "copy_p"
 
 
 def assign_gpu_layouts(compilation: Compilation) -> Compilation:
-    """The compilation after `copy_between_orders`, with the minor dims of its values."""
+    """Add the copies of `copy_between_orders`, then assign minor dims to all values."""
     return assign_layouts(Rewrite(copy_between_orders)(compilation))
 
 
 def copy_between_orders(program: Program, origins: Origins) -> Program:
-    """The program with copies of stacked arrays that loops make and read differently."""
+    """Copy a stacked array if the loop that reads it needs another order of dims.
+
+    The order that counts is the one in which an earlier loop made the array.
+    """
     made: dict[Atom, Order] = {}
     ops: list[Op] = []
     for op in program.ops:
@@ -124,9 +129,10 @@ def _extents(value: Atom) -> tuple[int, ...]:
 def _through(
     op: Op, order: Order, operand: Atom, is_forward: bool = False
 ) -> Order | None:
-    """The order of an operand, given that of the result, or the reverse.
+    """The order of dims of an op's operand, given the order of its result.
 
     `None` if the op moves elements in another way than a transpose does.
+    is_forward: compute the order of the result from the order of the operand instead.
     """
     (result, *others) = op.results
     if others or len(op.bodies):
@@ -162,5 +168,5 @@ def _operand_order(op: Op, position: int) -> Order | None:
 
 
 def _is_run(dims: Sequence[int]) -> bool:
-    """Whether dims are consecutive and ascending."""
+    """Whether numbers of dims are consecutive and ascending."""
     return list(dims) == list(range(dims[0], dims[0] + len(dims))) if dims else True

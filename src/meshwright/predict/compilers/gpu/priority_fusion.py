@@ -29,14 +29,23 @@ _EXPENSIVE = frozenset(
     {"acos", "asin", "atan2", "cos", "digamma", "erf", "erf_inv", "erfc", "lgamma", "pow",
      "sin", "tan", "tanh"}
 )  # fmt: skip
-"""Ops that a GPU computes more slowly than it reads: more than ten cycles per element."""
+"""Kinds of ops that cost a GPU more than ten cycles per element.
+
+To recompute them takes longer than to read their results.
+"""
 
 _EMITTED = frozenset({FusionKind.LOOP, FusionKind.REDUCTION})
-"""Kinds of fusions that XLA emits itself, element by element."""
+"""Kinds of fusions for which XLA generates code element by element.
+
+Other kinds call a library or a matrix-product kernel.
+"""
 
 
 def decide(producer: FusedOp) -> Sequence[Decision]:
-    """For each result of an op, whether it is stored, recomputed by consumers, or both."""
+    """For each result of an op, whether it is stored, recomputed by consumers, or both.
+
+    producer: the op, together with the producers that are already fused into it.
+    """
     op, _, flow, _ = producer
     carried = recomputed_carries(op) if op.bodies else ()
     found: list[Decision] = []
@@ -52,12 +61,15 @@ def decide(producer: FusedOp) -> Sequence[Decision]:
 
 
 def _is_elemental(op: Op, flow: Flow) -> bool:
-    """Whether a fusion can compute single elements of an op's result."""
+    """Whether a fusion can compute single elements of an op's result.
+
+    Scatters are excluded, as their elements depend on all updates.
+    """
     return flow.kinds[op] is FusionKind.LOOP and not has_trait(op.kind, Trait.SCATTERS)
 
 
 def _is_fused(producer: FusedOp, value: Value) -> bool:
-    """Whether all consumers of a value compute it."""
+    """Whether all consumers of a value recompute it, so that it is not stored."""
     flow = producer.flow
     consumers = list(dict.fromkeys(flow.consumers[value]))
     if not all(_can_fuse(consumer, producer, value) for consumer in consumers):
@@ -66,7 +78,7 @@ def _is_fused(producer: FusedOp, value: Value) -> bool:
 
 
 def _can_fuse(consumer: Op, producer: FusedOp, value: Value) -> bool:
-    """Whether the kernel of a consumer can compute a value that it reads."""
+    """Whether the kernel of a consumer can recompute a value that it reads."""
     kind = producer.flow.kinds[consumer]
     if kind is FusionKind.REGION:
         return is_large_broadcast(value, producer.flow)

@@ -59,12 +59,18 @@ class Compiler:
 
     @property
     def assigns_memory_spaces(self) -> bool:
-        """Whether the compiler places values in scratch memory; if not, it is a cache."""
+        """Whether the compiler decides which values stay in scratch memory, as on TPUs.
+
+        If it does not, the chip's fast memory works as a cache.
+        """
         return any(each.stage is Stage.MEMORY for each in self.passes)
 
 
 class Origins(dict[Op, Op]):
-    """For each op that a pass has added, the op of the input program that it replaces."""
+    """For each op that a pass has added, the op of the input program that it replaces.
+
+    Later analyses use it to trace a rewritten op back to the user's program.
+    """
 
     def replace(self, op: Op, **fields: Any) -> Op:
         """An op with other fields, which counts as the same op of the input program."""
@@ -73,19 +79,21 @@ class Origins(dict[Op, Op]):
         return made
 
     def with_bodies(self, op: Op, rewrite: RewriteFn) -> Op:
-        """An op with its bodies rewritten; the same op if no body changes."""
+        """An op with its bodies rewritten, or the same op if no body changes."""
         bodies = tuple([rewrite(body, self) for body in op.bodies])
         return op if bodies == op.bodies else self.replace(op, bodies=bodies)
 
 
 RewriteFn = Callable[[Program, Origins], Program]
-"""A function from a program to the rewritten program, or to the same one if nothing
-changes. It also records the origins of new ops."""
+"""Type of a function that rewrites a program and records the origins of new ops.
+
+It returns the same program if nothing changes.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """A pass that reads and changes only the program."""
+    """A pass that reads and changes only the program, not its layouts or fusions."""
 
     rewrite: RewriteFn
 
@@ -171,5 +179,8 @@ def start_compilation(
 def compile_program(
     program: Program, compiler: Compiler, tile: tuple[int, int]
 ) -> Compilation:
-    """The compilation of a device program after all passes of a compiler."""
+    """The state of a device program after all passes of a compiler.
+
+    tile: rows and columns to which the two minor dims of an array are padded.
+    """
     return start_compilation(program, compiler, tile).after(*Stage)

@@ -1,7 +1,7 @@
-"""Producers and consumers of each value of a program; bitcasts are looked through.
+"""Dataflow graph of a program: the producer and the consumers of each value.
 
-A bitcast (such as a reshape) gives the same memory another name, so it produces
-nothing: its result is replaced by its operand.
+A bitcast (such as a reshape) gives the same memory another name, so it counts as no op
+here: its result is replaced by its operand.
 """
 
 from collections import defaultdict
@@ -20,7 +20,7 @@ from meshwright.program.ir import Atom, Op, Program, Value
 from meshwright.program.ops import Trait, has_trait, ops_with
 
 _MOST_STEPS = 8
-"""Largest number of elementwise ops after which paths that split must join again."""
+"""Largest number of elementwise ops that `Flow.paths_join` follows from a value."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,7 +46,7 @@ class Flow:
     positions: Mapping[Op, int]
 
     def operand(self, op: Op, position: int) -> Value | None:
-        """An operand as an op reads it; `None` for a literal."""
+        """The value that an op reads at an operand position; `None` for a literal."""
         before = sum(isinstance(v, Value) for v in op.operands[:position])
         is_value = isinstance(op.operands[position], Value)
         return self.operands[op][before] if is_value else None
@@ -109,7 +109,7 @@ def body_inputs(op: Op, value: Value, sources: Mapping[Value, Value]) -> list[Va
 
 
 def dataflow_of(program: Program, layouts: Layouts) -> Flow:
-    """The dataflow of a program whose values have these layouts."""
+    """The dataflow graph of a program whose values are stored with these layouts."""
     sources = bitcast_sources(program)
     source = sources.get
     ops = [op for op in program.ops if not (op.results and op.results[0] in sources)]
@@ -183,7 +183,7 @@ def stacked_ends(op: Op) -> list[tuple[Program, Value]]:
 
 
 def bitcast_sources(program: Program) -> Mapping[Value, Value]:
-    """Results of bitcasts, each with the value whose memory it shares."""
+    """For each result of a bitcast in a program, the value whose memory it shares."""
     known = _SOURCES.get(program)
     if known is not None:
         return known
@@ -200,4 +200,4 @@ def bitcast_sources(program: Program) -> Mapping[Value, Value]:
 
 
 _SOURCES: WeakKeyDictionary[Program, Mapping[Value, Value]] = WeakKeyDictionary()
-"""Cache of the bitcasts of programs, which every analysis of live ranges needs."""
+"""Cache of `bitcast_sources` by program, which every analysis of live ranges needs."""

@@ -1,4 +1,8 @@
-"""Fusions: ops that a compiler emits as one, with a root and fused producers."""
+"""Fusions: groups of ops that a compiler emits as one kernel.
+
+The last op of a group is its root. The other ops, the fused producers, are computed
+inside the kernel and leave no result in memory.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +39,10 @@ SLICE_OF_DEVICE = "all_slice"
 """An op that slices the device's own part out of a value that every device has whole."""
 
 SPACE_TO_BATCH_COPY = "space_to_batch"
-"""An op that copies images split in space to another layout; no input program has it."""
+"""Kind of op that copies images that are split in space to another layout.
+
+Only the space-to-batch pass makes it; no input program contains it.
+"""
 
 _KIND_OF = {
     **dict.fromkeys(ops_with(Trait.REGION), FusionKind.REGION),
@@ -52,7 +59,7 @@ _SCATTERS = ops_with(Trait.SCATTERS)
 
 
 def kind_of(op: Op) -> FusionKind:
-    """The kind of fusion that has `op` at its root."""
+    """The kind of the fusion whose root is `op`."""
     known = _KIND_OF.get(op.kind)
     if known is not None:
         return known
@@ -66,7 +73,10 @@ def kind_of(op: Op) -> FusionKind:
 
 
 def is_zeros(producers: Mapping[Atom, Op], atom: Atom) -> bool:
-    """Whether an atom is a broadcast of 0; `producers` has the op that makes a value."""
+    """Whether a value is a broadcast of the literal 0.
+
+    producers: the op that computes each value.
+    """
     producer = producers.get(atom)
     if producer is None or producer.kind != "broadcast_in_dim":
         return False
@@ -75,7 +85,7 @@ def is_zeros(producers: Mapping[Atom, Op], atom: Atom) -> bool:
 
 
 def _is_one_hot(op: Op) -> bool:
-    """Whether a scatter puts one element into each row, as gradients of losses do."""
+    """Whether a scatter writes one element into each row, as gradients of losses do."""
     numbers: Any = op.params.get("dimension_numbers")
     batching = getattr(numbers, "operand_batching_dims", ())
     rank, indices = len(op.operands[0].shape), op.operands[1].shape
@@ -126,7 +136,11 @@ class Fusion:
 
 
 def read_shares(fusions: Iterable[Fusion]) -> dict[Value, float]:
-    """The share of each value that the fusions read, taken together, if it is below 1."""
+    """For each value that several fusions read only in part, the share that is read.
+
+    The share of a value is the largest that one fusion reads, below 1. Values that a
+    fusion reads in full are left out.
+    """
     shares: dict[Value, float] = {}
     for fusion in fusions:
         for value in fusion.reads:
@@ -145,7 +159,10 @@ def launch_groups(fusions: Sequence[Fusion]) -> list[tuple[int, int]]:
 
 
 def widening_bytes(op: Op) -> int:
-    """Bytes that a conversion adds to each element; 0 for other ops."""
+    """Bytes by which a dtype conversion enlarges each element; 0 for other ops.
+
+    The number is negative for a conversion to a narrower dtype.
+    """
     if op.kind != "convert_element_type":
         return 0
     (operand,), (result,) = op.operands, op.results

@@ -30,7 +30,11 @@ _Sizes = tuple[tuple[Value, float], ...]
 
 
 class OnChipRange(NamedTuple):
-    """A value, the first and the last fusion of its live range, and its bytes."""
+    """A value that may stay in scratch memory, with its live range and size.
+
+    start, end: indices of the first and the last fusion of the live range.
+    size: bytes.
+    """
 
     value: Value
     start: int
@@ -43,7 +47,8 @@ class OnChipCandidates:
     """Values of one program or body that may stay in scratch memory.
 
     ranges: sorted from the shortest live range, which takes scratch memory for the
-    shortest time. num_fusions: number of fusions of the program.
+        shortest time.
+    num_fusions: number of fusions of the program or body.
     """
 
     ranges: tuple[OnChipRange, ...]
@@ -64,9 +69,11 @@ class OnChipCandidates:
 
 
 Access = tuple[Value, int, int, int]
-"""A value that a kernel reads or writes and that may be in scratch memory; its
-elements; those that pass through registers; and bytes of traffic if it is in main
-memory."""
+"""One read or write, by a kernel, of a value that may be in scratch memory.
+
+The entries are the value; its elements; the number of its elements that pass through
+vector registers; and the bytes of traffic if the value is in main memory.
+"""
 
 
 class StreamedOperands(NamedTuple):
@@ -138,11 +145,11 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KernelSequence:
-    """The kernels of a program or body, in a valid order.
+    """The kernels of a program or body, in an order that respects their dependencies.
 
-    inputs: values available from the start. on_chip: values that may stay in scratch
-    memory.
-    axes: mesh axes of all collectives, also of those in bodies.
+    inputs: values available from the start.
+    on_chip: values that may stay in scratch memory.
+    axes: mesh axes of all collectives, including collectives in nested bodies.
     """
 
     inputs: tuple[Value, ...]
@@ -163,7 +170,11 @@ def multi_output_writes(sequence: KernelSequence) -> list[tuple[Value, ...]]:
 
 
 def accessed_values(fusion: Fusion) -> list[Value]:
-    """Values that a fusion reads and writes; for a sliced array, the slice."""
+    """Values whose bytes a fusion moves: all that it reads and writes, with exceptions.
+
+    An op that reads a table at an index moves only what it takes from the table. A
+    dynamic-update-slice in place moves only the update, once to read and once to write.
+    """
     root = fusion.root
     accessed = [*fusion.reads, *fusion.writes]
     if has_trait(root.kind, Trait.READS_AT_INDEX) and root.operands[0] in accessed:

@@ -1,8 +1,9 @@
 """Bytes that values take in a device's memory: stored dtype, and padding to tiles.
 
-XLA calls this a tiled layout: a TPU stores the two minor dims in tiles of 8 x 128 elements
-(`tile` of a chip). `Layouts.padded` counts the padding. The matrix unit pads products to
-its own size; see `predict/roofline/matrix_unit.py`.
+XLA calls this a tiled layout: a TPU stores the two minor dims, which are the innermost
+in memory, in tiles of 8 x 128 elements (`tile` of a chip). `Layouts.padded` counts the
+padding. The matrix unit pads products to its own size; see
+`predict/roofline/matrix_unit.py`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ _Shape = tuple[int, ...]
 
 
 class PhysicalShape(NamedTuple):
-    """The shape in which a value is stored, and its two minor dims if they are known."""
+    """The shape in which a value is stored, if it differs from the value's own shape.
+
+    minor: numbers of the two innermost dims in memory; `None` if they are unknown.
+    """
 
     shape: _Shape
     minor: tuple[int, int] | None = None
@@ -66,7 +70,7 @@ def shape_layouts(program: Program) -> ShapeLayouts:
 
 
 _Memo = dict[object, int]
-"""Sizes computed so far: bytes by value, elements with padding by shape."""
+"""Cache of computed sizes: bytes of a value, and padded elements of a shape."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,7 +107,7 @@ class Layouts:
         return replace(self, _memo={}, **fields)
 
     def num_bytes(self, value: Value) -> int:
-        """Bytes of a value's elements, without padding, which is never read."""
+        """Bytes of a value's elements without padding, which kernels never read."""
         return self.itemsize(value) * math.prod(value.shape)
 
     def itemsize(self, value: Value) -> int:
@@ -114,7 +118,10 @@ class Layouts:
         return _BFLOAT16_BYTES if is_rounded else itemsize_bytes(value.dtype)
 
     def size(self, value: Value) -> int:
-        """Bytes that a value takes in main memory, padding included."""
+        """Bytes that a value takes in main memory, padding included.
+
+        It is 0 for values in scratch memory and for slices of another buffer.
+        """
         if value in self.slices or value in self.on_chip:
             return 0
         if value in self.unpadded:

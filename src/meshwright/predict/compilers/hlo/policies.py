@@ -63,12 +63,14 @@ class FusionPolicy:
 
 
 BodyOrderFn = Callable[[Op, int, Sequence[Fusion]], Sequence[Fusion]]
-"""A function from an op, the number of a body and its fusions to the order in which
-they run."""
+"""Type of a function that orders the fusions of one body of a loop or branch.
+
+Its arguments are the op, the index of the body among the op's bodies, and the fusions.
+"""
 
 
 class HeapOrder(Enum):
-    """Order in which a compiler packs buffers into a heap."""
+    """The order in which a compiler packs buffers into a heap of temporary memory."""
 
     BEST_FIT = "largest or longest-lived first, the heap of each body by itself"
     BY_TIME = "in the order in which live ranges begin, those of bodies included"
@@ -76,10 +78,11 @@ class HeapOrder(Enum):
 
 
 class BodyBuffers(NamedTuple):
-    """The buffers of one body of a loop or branch that are not written inside it.
+    """Buffers at the boundary of one body of a loop or branch.
 
-    inputs: those with a buffer inside the body. outputs: those that live to its end.
-    aliases: for inputs, the output that takes over the buffer.
+    inputs: body inputs that have a buffer inside the body.
+    outputs: body outputs that live to the body's end.
+    aliases: for a body input, the output that takes over its buffer.
     outside: inputs whose bytes are also counted outside the body.
     """
 
@@ -92,9 +95,10 @@ class BodyBuffers(NamedTuple):
 def all_inputs_shared(
     op: Op, number: int, fusions: Sequence[Fusion], layouts: Layouts
 ) -> BodyBuffers:
-    """Body buffers of a compiler whose inputs share the operands' buffers.
+    """Boundary buffers of a body if its inputs share the buffers of the op's operands.
 
-    Carries are updated in place.
+    Only slices of stacked operands have buffers inside the body. Carries are updated in
+    place. number: index of the body among the op's bodies.
     """
     body = op.bodies[number]
     shared = shared_inputs(op, number)
