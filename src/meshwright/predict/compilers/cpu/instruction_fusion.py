@@ -1,11 +1,10 @@
-"""Fusion decisions of XLA's CPU compiler: which ops consumers recompute, and which ops
-a library computes.
+"""Fusion decisions of XLA's CPU compiler: recomputed results, and library calls.
 
 Products, convolutions and large reductions are library calls (YNNPACK, Eigen): they
-read their operands from memory, in one order of dims, and write their results.
-All other ops are fused into loops. Consumers recompute an op if it reads no more bytes
-than its result has, or if no consumer needs the result in memory (XLA's
-`InstructionFusion`, `CpuInstructionFusion` and `LibraryRewriter`; jaxlib 0.12).
+read their operands from memory, in one order of dims, and write their results. All
+other ops are fused into loops. Consumers recompute an op if it reads no more bytes than
+its result has, or if no consumer needs the result in memory (XLA's `InstructionFusion`,
+`CpuInstructionFusion` and `LibraryRewriter`; jaxlib 0.12).
 """
 
 import math
@@ -66,7 +65,11 @@ def decide(producer: FusedOp) -> list[Decision]:
 
 
 def stack_outputs(op: Op) -> set[Value]:
-    """Outputs of bodies that a loop stacks and that nothing else in the body reads."""
+    """Outputs of a loop's bodies that are written directly into the stacked result.
+
+    They are outputs that the loop stacks over its iterations, that a fusible op
+    computes, and that no other op of the body reads.
+    """
     return {
         end
         for body, end in stacked_ends(op)
@@ -86,7 +89,10 @@ CPU_FUSION = FusionPolicy(
 
 
 def is_loop(op: Op) -> bool:
-    """Whether an op is fused into loops, with its consumers or its operands."""
+    """Whether an op can be fused with consumers or operands into one loop.
+
+    A loop fusion computes its result element by element (XLA: kLoop).
+    """
     if has_trait(op.kind, Trait.SCATTERS) or op.kind == "concatenate":
         return op.kind == "concatenate" and not _joins_rows(op)
     is_indexed = op.kind in {"gather", "dynamic_update_slice"}
@@ -94,9 +100,11 @@ def is_loop(op: Op) -> bool:
 
 
 def _reads_no_more(op: Op, flow: Flow) -> bool:
-    """Whether an op reads one large operand, or no more elements than it computes.
+    """Whether an op is cheap to recompute: it reads no more elements than it makes.
 
-    Operands that only repeat a smaller value do not count as large.
+    An op with at most one large operand also qualifies. An operand is large if it has
+    at least as many dims longer than 1 as the result; broadcasts of smaller values are
+    not.
     """
     operands, producers = flow.operands[op], flow.producers
     (result, *_) = op.results
@@ -134,10 +142,10 @@ def _fusing_consumers(
 
 
 def _is_for_library(op: Op, producers: Collection[Op], flow: Flow) -> bool:
-    """Whether a library computes an op together with its large producers.
+    """Whether one library call can compute an op together with its large producers.
 
-    Those have at least as many elements as the op. If ops outside the fusion read the
-    result of one of them, the library does not.
+    A producer is large if it has at least as many elements as the op. The library call
+    is impossible if an op outside the fusion reads the result of a large producer.
     """
     size, fused = math.prod(op.results[0].shape), {op, *producers}
     large = [

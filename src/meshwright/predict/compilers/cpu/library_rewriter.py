@@ -17,7 +17,7 @@ from meshwright.program.ir import Atom, Op, Program, Value
 
 
 def rewrite_for_libraries(program: Program, origins: Origins) -> Program:
-    """The program with copies of operands, and with results fused into products."""
+    """Copy operands into the order that libraries read; fuse results into products."""
     producers: dict[Atom, Op] = {r: op for op in program.ops for r in op.results}
     replaced, dropped = _fused_results(program, producers)
     ops: list[Op] = []
@@ -43,9 +43,10 @@ def rewrite_for_libraries(program: Program, origins: Origins) -> Program:
 def _fused_results(
     program: Program, producers: Mapping[Atom, Op]
 ) -> tuple[dict[Op, Op], set[Op]]:
-    """Replacements of ops that take in their producer, by op; and these producers.
+    """Ops that absorb the op that makes their operand, with their replacements.
 
-    The op is the only reader of the producer.
+    An op absorbs a producer only if nothing else reads the producer's result. Returns
+    the replacement of each such op, and the set of absorbed producers.
     """
     reads: Counter[Atom] = Counter(program.outputs)
     reads.update(v for op in program.ops for v in op.operands)
@@ -108,11 +109,12 @@ def _misplaced(op: Op, producers: Mapping[Atom, Op]) -> list[int]:
 
 
 def _is_image(shape: tuple[int, ...], spec: Sequence[int], is_kernel: bool) -> bool:
-    """Whether dims are in the order in which convolutions read them.
+    """Whether the dims of a convolution's operand are in the order that libraries read.
 
-    Images have the order batch, space, features; kernels space, input and output
-    features.
-    spec: the dims of batch and features, or of output and input features; then space.
+    Images have the order batch, space, features. Kernels have the order space, input
+    features, output features.
+    spec: numbers of the dims, as in JAX's `ConvDimensionNumbers`: batch and features
+        (for a kernel: output and input features), then space.
     """
     first, second, *space = spec
     order = (*space, second, first) if is_kernel else (first, *space, second)
@@ -156,7 +158,7 @@ def _is_in_order(op: Op, position: int, order: tuple[int, ...] | None = None) ->
 
 
 def _is_stack(op: Op) -> bool:
-    """Whether both operands are batches of matrices, with batch dims first."""
+    """Whether both operands of a product are batches of matrices, batch dims first."""
     return all(
         list(outer) == list(range(len(outer)))
         and len(inner) == 1

@@ -61,7 +61,10 @@ def copy_between_orders(program: Program, origins: Origins) -> Program:
 
 
 def _stacked_orders(op: Op, is_result: bool) -> list[tuple[int, Order]]:
-    """Positions of a loop's stacked operands or results, and their orders within it."""
+    """Positions of a loop's stacked operands, with the order of dims in its body.
+
+    is_result: take the stacked results instead of the stacked operands.
+    """
     stacked = [wire for wire in op.wires if wire.is_stacked]
     if not stacked:
         return []
@@ -79,9 +82,10 @@ def _stacked_orders(op: Op, is_result: bool) -> list[tuple[int, Order]]:
 
 
 def dim_orders(body: Program) -> dict[Value, Order]:
-    """The order of dims of each value that the matrix products of a program require.
+    """The order of dims that matrix products require, by value of a loop body.
 
-    An order that a product needs to read has precedence over one that a product writes.
+    The order in which a product must read a value has precedence over the order in
+    which a product writes it. A value that no product constrains is missing.
     """
     orders: dict[Value, Order] = {}
     for op in reversed(body.ops):
@@ -112,7 +116,7 @@ def dim_orders(body: Program) -> dict[Value, Order]:
 
 
 def _add(orders: dict[Value, Order], found: Any) -> None:
-    """Add the orders of values that have none so far."""
+    """Record the orders of values that have none yet; skip pairs without an order."""
     for value, order in found:
         if isinstance(value, Value) and order is not None:
             orders.setdefault(value, order)
@@ -150,9 +154,10 @@ def _through(
 
 
 def _operand_order(op: Op, position: int) -> Order | None:
-    """The order in which a product needs an operand; `None` if it can read any.
+    """The order of dims in which a product must read an operand; `None` if any.
 
-    It can read any order without batch dims, or if each kind of dims is adjacent.
+    Any order will do if there are no batch dims, or if the batch, the contracted and
+    the other dims are each adjacent.
     """
     numbers: Any = op.params["dimension_numbers"]
     contracted, batch = (tuple(pair[position]) for pair in numbers)

@@ -1,9 +1,9 @@
 """Priority fusion: which results XLA's GPU compiler recomputes instead of storing them.
 
-XLA: `PriorityFusion`, after `GemmFusion`. An elementwise op is computed by all of its
-consumers or by none. A kernel for a matrix product does not compute elementwise ops
-that another consumer also needs, and a convolution, which a library computes, computes
-none.
+XLA: `PriorityFusion`, after `GemmFusion`. Either all consumers of an elementwise op
+recompute it in their own kernels, or the op's result is stored. The kernel of a matrix
+product does not recompute elementwise ops that another consumer also needs. A
+convolution, which a library computes, recomputes nothing.
 """
 
 import math
@@ -90,9 +90,9 @@ def _can_fuse(consumer: Op, producer: FusedOp, value: Value) -> bool:
 
 
 def _is_operand(producer: FusedOp, value: Value) -> bool:
-    """Whether a product's kernel also computes its operand (XLA: `IsInputWorthFusing`).
+    """Whether a product's kernel recomputes its operand (XLA: `IsInputWorthFusing`).
 
-    It does if nothing else needs the value and the product then reads no more.
+    It does if no other op needs the value and the product then reads no more bytes.
     """
     reads = producer.producers.reads
     is_single = len(producer.flow.consumers[value]) == 1
@@ -100,10 +100,10 @@ def _is_operand(producer: FusedOp, value: Value) -> bool:
 
 
 def _saves_time(producer: FusedOp, value: Value, consumers: Sequence[Op]) -> bool:
-    """Whether several consumers read less if each of them computes a value.
+    """Whether several consumers move fewer bytes if each of them recomputes a value.
 
-    Otherwise the value is written once and read by each, and its operands are read
-    once.
+    The alternative is that one kernel reads the value's operands, writes the value, and
+    each consumer reads it.
     """
     op, flow, reads = producer.op, producer.flow, producer.producers.reads
     if any(each.kind in _EXPENSIVE for each in (op, *producer.producers.ops)):

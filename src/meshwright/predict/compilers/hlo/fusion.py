@@ -33,10 +33,10 @@ class FusionKind(Enum):
 
 
 BARRIER = "optimization_barrier"
-"""An op across which nothing is fused, so that its operands are in memory."""
+"""Kind of op across which nothing is fused; its operands are stored in memory."""
 
 SLICE_OF_DEVICE = "all_slice"
-"""An op that slices the device's own part out of a value that every device has whole."""
+"""Kind of op that slices the device's part out of a value that all devices hold."""
 
 SPACE_TO_BATCH_COPY = "space_to_batch"
 """Kind of op that copies images that are split in space to another layout.
@@ -99,20 +99,22 @@ FUSES_OPERANDS = frozenset({FusionKind.PRODUCT, FusionKind.REDUCTION, FusionKind
 @fast_frozen
 @dataclass(frozen=True, slots=True, eq=False)
 class Fusion:
-    """Ops that run as one; only the root writes to memory.
+    """Ops that a compiler emits as one kernel; only the root writes to memory.
 
-    reads, writes: values in memory. work: of all ops, also those that other fusions
-        compute as well.
-    in_place: the operand whose memory the result may take if nothing reads it later.
+    reads, writes: values in memory that the fusion reads and writes.
+    work: FLOPs of all its ops, also of ops that other fusions recompute.
+    in_place: the operand that the result may overwrite if nothing reads the operand
+        later.
     bodies: for control flow, the fusions of each body.
     merged: the fusions that multi-output fusion merged into this one.
     overwrites: operands whose buffer the result may take if this is their last use.
     replaces: for results of a loop, the operand (a carry) whose buffer they take.
-    is_joined: whether it is launched together with the fusion before it; it keeps
-    its own buffers.
-    shares: for operands of which only the device's own slice is read, that share.
-    sides: for a matrix product, the values in `reads` from which each operand is
-    computed.
+    is_joined: whether the fusion is launched together with the one before it; it keeps
+        its own buffers.
+    shares: for operands of which only the device's own slice is read, the share of the
+        operand that is read, from 0 to 1.
+    sides: for a matrix product, one tuple for the left and one for the right operand:
+        the values in `reads` from which the operand is computed.
     """
 
     root: Op
@@ -131,7 +133,7 @@ class Fusion:
 
     @property
     def parts(self) -> tuple[Fusion, ...]:
-        """The fusions before multi-output fusion merged them."""
+        """The fusions that were merged into this one; if none, the fusion itself."""
         return self.merged or (self,)
 
 
@@ -150,7 +152,10 @@ def read_shares(fusions: Iterable[Fusion]) -> dict[Value, float]:
 
 
 def launch_groups(fusions: Sequence[Fusion]) -> list[tuple[int, int]]:
-    """For each fusion, the first and last index of those that are launched with it."""
+    """Index ranges of fusions that are launched together, one range per fusion.
+
+    A range is the pair of the first and the last index, both included.
+    """
     if not any(fusion.is_joined for fusion in fusions):
         return [(i, i) for i in range(len(fusions))]
     starts = [i for i, fusion in enumerate(fusions) if not fusion.is_joined]
@@ -171,10 +176,10 @@ def widening_bytes(op: Op) -> int:
 
 @dataclass(slots=True, eq=False)
 class FusedProducers:
-    """Ops that a consumer computes itself, with their work.
+    """The ops that are fused into one consumer, with the work of each op.
 
-    ops: each after the ops whose results it reads. reads: the stored values that they
-    read.
+    ops: each op comes after the ops whose results it reads.
+    reads: the values in memory that these ops read, as an ordered set.
     """
 
     ops: dict[Op, OpWork]
@@ -183,10 +188,12 @@ class FusedProducers:
     def shares(
         self, root: Op, operands: Mapping[Op, Sequence[Value]]
     ) -> dict[Value, float]:
-        """The share of each value that is needed; empty if all values are needed in full.
+        """For each value that the fusion reads, the share of elements that is needed.
 
-        root: the op into which the producers are fused. operands: of each op, as
-        stored.
+        The result is empty if the fusion slices no value down to the device's own part;
+        then all values are needed in full.
+        root: the op into which the producers are fused.
+        operands: the values that each op reads.
         """
         shares: dict[Value, float] = {}
         if SLICE_OF_DEVICE not in [root.kind, *(op.kind for op in self.ops)]:
@@ -206,7 +213,11 @@ class FusedProducers:
         return shares
 
     def work_with(self, work: OpWork, shares: Mapping[Value, float]) -> OpWork:
-        """The work of all producers, each counted once, plus `work`."""
+        """The work of all fused producers plus `work`; each producer counts once.
+
+        shares: for each value, the share of its elements that is needed; scales the
+            work.
+        """
         if not self.ops:
             return work
         works = self.ops.values()
