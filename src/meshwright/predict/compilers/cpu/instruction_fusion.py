@@ -190,9 +190,9 @@ def _is_float(atom: Atom) -> bool:
 
 
 def _joins_rows(op: Op) -> bool:
-    """Whether a concatenation is not fused, because copying long rows is faster.
+    """Whether a concatenation is not fused: it joins long rows or many operands.
 
-    It is a loop of its own if it joins long rows or many operands.
+    Such a concatenation is a loop of its own.
     """
     (result,) = op.results
     minor, size = len(result.shape) - 1, itemsize_bytes(result.dtype)

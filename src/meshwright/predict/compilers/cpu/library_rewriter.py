@@ -46,7 +46,8 @@ def _fused_results(
     """Ops that absorb the op that makes their operand, with their replacements.
 
     An op absorbs a producer only if nothing else reads the producer's result. Returns
-    the replacement of each such op, and the set of absorbed producers.
+    the replacement of each such op, and the set of absorbed producers. A transpose that
+    the product before it can write becomes a reshape; the product stays.
     """
     reads: Counter[Atom] = Counter(program.outputs)
     reads.update(v for op in program.ops for v in op.operands)

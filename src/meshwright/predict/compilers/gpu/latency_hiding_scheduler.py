@@ -75,8 +75,8 @@ class LatencyHidingScheduler:
 def _cost(fusion: Fusion) -> int:
     """Time of a fusion, in the scheduler's cost unit (see `_LATENCY`).
 
-    XLA estimates the time of a matrix product or of a loop op, but not of other
-    kernels, so one product or loop op hides a whole collective.
+    XLA estimates the time of a matrix product or a control-flow loop, but not of
+    library calls: one product or loop hides a whole collective.
     """
     if fusion.kind is FusionKind.REGION:
         return _LATENCY

@@ -35,9 +35,8 @@ To recompute them takes longer than to read their results.
 """
 
 _EMITTED = frozenset({FusionKind.LOOP, FusionKind.REDUCTION})
-"""Kinds of fusions for which XLA generates code element by element.
-
-Other kinds call a library or a matrix-product kernel.
+"""Kinds of fusions whose code XLA emits element by element, so that they can recompute
+operands.
 """
 
 
@@ -63,7 +62,7 @@ def decide(producer: FusedOp) -> Sequence[Decision]:
 def _is_elemental(op: Op, flow: Flow) -> bool:
     """Whether a fusion can compute single elements of an op's result.
 
-    Scatters are excluded, as their elements depend on all updates.
+    True of elementwise ops and moves of elements, but not of scatters.
     """
     return flow.kinds[op] is FusionKind.LOOP and not has_trait(op.kind, Trait.SCATTERS)
 

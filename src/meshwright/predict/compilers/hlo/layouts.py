@@ -81,7 +81,8 @@ class Layouts:
 
     tile: rows and columns to which the two minor (innermost) dims are padded. The
         compiler chooses these dims; they are taken to be the pair with the least
-        padding. bfloat16: float32 values that are stored as bfloat16.
+        padding.
+    bfloat16: float32 values that are stored as bfloat16.
     recomputed: inputs of bodies that are never in memory, since readers compute them.
     slices: values that are part of another buffer, such as one iteration's slice of
         what a loop scans.
