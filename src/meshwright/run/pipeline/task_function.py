@@ -21,7 +21,7 @@ class TaskLayout:
     device has its own, such as an addend: they are stacked along a new leading dim.
     """
 
-    mesh: jax.sharding.Mesh
+    mesh: jax.sharding.Mesh | jax.sharding.AbstractMesh
     shardings: Mapping[Value, Sharding]
 
     def spec(self, atom: Atom) -> PartitionSpec:
