@@ -30,6 +30,7 @@ from meshwright.app.pipeline.options import (
     planned,
 )
 from meshwright.app.pipeline.plan import StagedPlan
+from meshwright.app.pipeline.single import SinglePipelined, single_program
 from meshwright.app.step.specialized import Specialized
 from meshwright.errors import PlanError
 from meshwright.machine import Mesh
@@ -61,9 +62,10 @@ def pipeline(  # noqa: PLR0913  the options of `partition` and of a pipeline
     batch: str | Sequence[str] | None = None,
     statistics: str = "whole",
     memory: float | str | None = None,
+    form: str = "programs",
     static_argnums: Numbers = None,
     static_argnames: Names = None,
-) -> Pipelined:
+) -> Pipelined | SinglePipelined:
     """The function `fn`, cut into stages that run on parts of a mesh.
 
     fn: an ordinary step over a whole batch, as for `partition`. It computes the same, up
@@ -86,6 +88,8 @@ def pipeline(  # noqa: PLR0913  the options of `partition` and of a pipeline
         over: "whole" refuses them, "microbatch" takes them over each microbatch.
     memory: bytes of a device, such as "16GiB"; a schedule that would need more raises
         `ScheduleError` before it runs, with the stage and the microbatch.
+    form: "programs" has programs for each stage. "single" is one program, in which `stage`
+        is an axis: for steps with a `lax.scan` over layers, each stage has as many.
     static_*: as in `jax.jit`.
     """
     patterns = (batch,) if isinstance(batch, str) else tuple(batch or ())
@@ -99,6 +103,10 @@ def pipeline(  # noqa: PLR0913  the options of `partition` and of a pipeline
         static_argnums=static_argnums,
         static_argnames=static_argnames,
     )
+    if form not in ("programs", "single"):
+        raise PlanError(f"form is {form!r}; wanted 'programs' or 'single'")
+    if form == "single":
+        return single_program(alone, mesh, options)
     return Pipelined(alone, options, slices)
 
 
