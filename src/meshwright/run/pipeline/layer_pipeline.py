@@ -1,0 +1,394 @@
+"""A loop over equal layers as a pipeline within one program.
+
+The stages are a dim of all arrays (GSPMD, Xu et al., 2021, section 3.3): at each tick, all
+stages run their layers on the microbatch that they have, and hand it on by a shift of
+that dim, which is a permute between the devices of neighbouring stages.
+
+    before: for layer in 0..L: h = body(h, weights[layer])
+    after:  for tick in 0..M + S - 1: h[S] = shift(bodies(h[S], weights[S, L / S]))
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from meshwright.errors import StageError
+from meshwright.partitioner.lower.time_crossings import is_crossing
+from meshwright.partitioner.lower.time_stages import reads_position
+from meshwright.partitioner.stages import MICROBATCH
+from meshwright.program.capture import convert
+from meshwright.program.ir import Atom, Literal, Op, Program, Value, Wire
+from meshwright.run.local.execute import run_program
+
+STAGE = "stage"
+"""The mesh axis of the stages, and the name of their loops in messages."""
+
+
+def pipelined_layers(
+    program: Program, local: Program, stages: int, count: int
+) -> Program:
+    """The program with its loops over layers as pipelines of so many stages.
+
+    local: the program of one of `count` microbatches, with the same loops.
+    Raises `StageError`, with the reason, if no loop can be a pipeline.
+    """
+    loops = [op for op in program.ops if op.kind == "scan"]
+    bodies = [op for op in local.ops if op.kind == "scan"]
+    if not loops or len(loops) != len(bodies):
+        raise StageError(
+            "the step has no loop over layers (jax.lax.scan over stacked weights), whose "
+            "iterations could be equal stages of a single program; leave form='single' away"
+        )
+    known: dict[Atom, Atom] = {}
+    ops: list[Op] = []
+    constants = {**program.constants, **local.constants}
+    body_of = dict(zip(loops, bodies, strict=True))
+    for op in program.ops:
+        operands = tuple(known.get(a, a) for a in op.operands)
+        op_now = _with(op, operands)
+        if op not in body_of:
+            ops.append(op_now)
+            continue
+        loop = _Loop.of(op_now, body_of[op], stages, count)
+        traced = _traced(loop, op_now, known)
+        ops += traced.ops
+        constants.update(traced.constants)
+    outputs = tuple(known.get(a, a) for a in program.outputs)
+    return Program(program.inputs, tuple(ops), outputs, constants)
+
+
+def stacked_weights(program: Program) -> list[Value]:
+    """The inputs of a program that its loops over layers read layer by layer."""
+    made = {value: op for op in program.ops for value in op.results}
+    found: dict[Value, None] = {}
+    for op in program.ops:
+        for wire in op.wires if op.kind == "scan" else ():
+            if not (wire.is_stacked and wire.inputs and wire.operand is not None):
+                continue
+            atom = op.operands[wire.operand]
+            while atom in made and len(made[atom].operands) == 1:
+                (before,) = made[atom].operands
+                if before.shape != atom.shape:
+                    break
+                atom = before
+            if atom in program.inputs and isinstance(atom, Value):
+                found[atom] = None
+    return list(found)
+
+
+@dataclass(frozen=True, eq=False)
+class _Loop:
+    """A loop over layers, and its body for one microbatch.
+
+    local: the loop for one microbatch. batch: of each operand and result, by its position,
+        the dim that microbatches divide; `None` if there is none. The leading dim of what
+        is stacked does not count.
+    """
+
+    local: Op
+    stages: int
+    count: int
+    operands: tuple[int | None, ...]
+    results: tuple[int | None, ...]
+
+    @staticmethod
+    def of(whole: Op, local: Op, stages: int, count: int) -> "_Loop":
+        """The loop; `StageError`, with source line and reason, if it has no stages."""
+        params: Any = whole.params
+        place = f"the loop at {whole.source}"
+        if params["length"] % stages:
+            raise StageError(
+                f"{place} has {params['length']} iterations, which {stages} stages do not "
+                "divide; choose a number of stages that does"
+            )
+        local = replace(local, bodies=(_without_sums(local.bodies[0]),))
+        bad = next(filter(_crosses, local.bodies[0].walk()), None)
+        if bad is not None:
+            raise StageError(
+                f"{place} needs all microbatches at once ({bad.kind} at {bad.source}); in "
+                "a single program, each layer has to work on each microbatch by itself"
+            )
+        operands, results = [
+            [_batch_dim(a, b, count) for a, b in zip(x, y, strict=True)]
+            for x, y in (
+                (whole.operands, local.operands),
+                (whole.results, local.results),
+            )
+        ]
+        for wire in local.wires:
+            for dims, at in ((operands, wire.operand), (results, wire.result)):
+                dim = None if at is None else dims[at]
+                if wire.is_stacked and at is not None and dim is not None:
+                    dims[at] = dim - 1
+        loop = _Loop(local, stages, count, tuple(operands), tuple(results))
+        for wire in loop.carries:
+            assert wire.result is not None
+            if loop.results[wire.result] is None:
+                raise StageError(
+                    f"{place} carries {whole.results[wire.result]} from layer to layer, "
+                    "which has no dim of the batch; in a single program, only values of "
+                    "the batch go from stage to stage"
+                )
+        return loop
+
+    @property
+    def carries(self) -> list[Wire]:
+        return [w for w in self.local.wires if w.inputs and w.outputs]
+
+    @property
+    def is_reverse(self) -> bool:
+        params: Any = self.local.params
+        return bool(params["reverse"])
+
+    def __call__(self, *given: Any) -> list[Any]:
+        """The results of the loop for whole operands."""
+        wires = self.local.wires
+        consts = [w for w in wires if w.inputs and not w.outputs and not w.is_stacked]
+        slices = [w for w in wires if w.inputs and w.is_stacked]
+        stacks = [w for w in wires if not w.inputs]
+
+        def array(wire: Wire) -> Any:
+            assert wire.operand is not None
+            return jnp.asarray(given[wire.operand])
+
+        starts = [self._split(array(w), self.operands[_op(w)], 0) for w in self.carries]
+        fixed = [self._split(array(w), self.operands[_op(w)], 0) for w in consts]
+        rows = [self._staged(array(w), self.operands[_op(w)]) for w in slices]
+        run = self._stage_function(consts, slices, stacks)
+        place = jnp.arange(self.stages)
+        turn = self.stages - 1 - place if self.is_reverse else place
+
+        def tick(state: tuple[list[Any], list[Any]], t: Any) -> Any:
+            before, totals = state
+            number = t - turn
+            is_valid = (number >= 0) & (number < self.count)
+            at = jnp.clip(number, 0, self.count - 1)
+            first = jnp.clip(t, 0, self.count - 1)
+            entering = [lax.dynamic_index_in_dim(x, first, 0, False) for x in starts]
+            carry = [
+                jnp.where(_along(turn == 0, x.ndim), new[None], x)
+                for new, x in zip(entering, map(self._shifted, before), strict=True)
+            ]
+            own = [
+                _at(x, at) if self.operands[_op(w)] is not None else x
+                for w, x in zip(slices, rows, strict=True)
+            ]
+            shared = [
+                x
+                if self.operands[_op(w)] is None
+                else jax.vmap(lambda i, x=x: lax.dynamic_index_in_dim(x, i, 0, False))(
+                    at
+                )
+                for w, x in zip(consts, fixed, strict=True)
+            ]
+            carry, made = run(carry, shared, own)
+            kept = [
+                self._kept(w, total, new, at, is_valid)
+                for w, total, new in zip(stacks, totals, made, strict=True)
+            ]
+            return (carry, kept), carry
+
+        zeros = [jnp.zeros((self.stages, *x.shape[1:]), x.dtype) for x in starts]
+        totals = [self._empty(w) for w in stacks]
+        ticks = jnp.arange(self.count + self.stages - 1)
+        (_, totals), seen = lax.scan(tick, (zeros, totals), ticks)
+        last = turn == self.stages - 1
+        results: list[Any] = [None] * len(self.local.results)
+        for wire, x in zip(self.carries, seen, strict=True):
+            out = x[self.stages - 1 :]
+            mask = _along(last, x.ndim - 1)[None]
+            picked = jnp.where(mask, out, jnp.zeros_like(out)).sum(1, dtype=x.dtype)
+            results[_res(wire)] = self._joined(picked, self.results[_res(wire)], 0)
+        for wire, x in zip(stacks, totals, strict=True):
+            results[_res(wire)] = self._unstaged(x, self.results[_res(wire)])
+        return results
+
+    def _stage_function(
+        self, consts: Sequence[Wire], slices: Sequence[Wire], stacks: Sequence[Wire]
+    ) -> Callable[..., Any]:
+        """The layers of all stages, each on its own microbatch."""
+        body, params = self.local.bodies[0], dict[str, Any](self.local.params)
+
+        def stage(carry: list[Any], fixed: list[Any], rows: list[Any]) -> Any:
+            def layer(carry: list[Any], row: list[Any]) -> Any:
+                values: list[Any] = [None] * len(body.inputs)
+                pairs = zip(
+                    (*consts, *self.carries, *slices),
+                    (*fixed, *carry, *row),
+                    strict=True,
+                )
+                for wire, value in pairs:
+                    for _, position in wire.inputs:
+                        values[position] = value
+                outputs = run_program(body, values)
+                return (
+                    [outputs[w.outputs[0][1]] for w in self.carries],
+                    [outputs[w.outputs[0][1]] for w in stacks],
+                )
+
+            length = params["length"] // self.stages
+            return lax.scan(layer, carry, rows, length, self.is_reverse)
+
+        shared = [None if self.operands[_op(w)] is None else 0 for w in consts]
+        return jax.vmap(stage, in_axes=(0, shared, 0))
+
+    # -- arrays ------------------------------------------------------------------------
+
+    def _split(self, x: Any, dim: int | None, lead: int) -> Any:
+        """Microbatches in front (behind `lead` dims); those of a batch are interleaved.
+
+        So each device that has a part of the batch has a part of each microbatch.
+        """
+        if dim is None:
+            return x
+        at = dim + lead
+        size = x.shape[at] // self.count
+        x = x.reshape(*x.shape[:at], size, self.count, *x.shape[at + 1 :])
+        return jnp.moveaxis(x, at + 1, lead and 1)
+
+    def _joined(self, x: Any, dim: int | None, lead: int) -> Any:
+        """The inverse of `_split`."""
+        if dim is None:
+            return x
+        at = dim + lead
+        x = jnp.moveaxis(x, lead and 1, at + 1)
+        return x.reshape(*x.shape[:at], -1, *x.shape[at + 2 :])
+
+    def _staged(self, x: Any, dim: int | None) -> Any:
+        """What is read layer by layer as [S, L / S, ...], or [S, M, L / S, ...]."""
+        x = x.reshape(self.stages, -1, *x.shape[1:])
+        return self._split(x, dim, 2)
+
+    def _unstaged(self, x: Any, dim: int | None) -> Any:
+        """The inverse of `_staged`."""
+        x = self._joined(x, dim, 2)
+        return x.reshape(-1, *x.shape[2:])
+
+    def _empty(self, wire: Wire) -> Any:
+        """The stacked results of all stages before the first tick."""
+        value = self.local.results[_res(wire)]
+        layers = value.shape[0] // self.stages
+        many = () if self.results[_res(wire)] is None else (self.count,)
+        shape = (self.stages, *many, layers, *value.shape[1:])
+        return jnp.zeros(shape, jnp.dtype(value.dtype))
+
+    def _kept(self, wire: Wire, total: Any, new: Any, at: Any, is_valid: Any) -> Any:
+        """A stacked result with that of a tick: in its microbatch's place, or added."""
+        if self.results[_res(wire)] is not None:
+            old = _at(total, at)
+            new = jnp.where(_along(is_valid, new.ndim), new, old)
+            return jax.vmap(
+                lambda x, v, i: lax.dynamic_update_index_in_dim(x, v, i, 0)
+            )(total, new, at)
+        is_sum = wire.outputs[0][1] in self._varying
+        kept = jnp.zeros_like(total) if is_sum else total
+        found = jnp.where(_along(is_valid, new.ndim), new, kept)
+        return total + found if is_sum else found
+
+    @cached_property
+    def _varying(self) -> set[int]:
+        """The positions of the body's outputs that depend on the batch."""
+        body = self.local.bodies[0]
+        wires = [w for w in self.local.wires if w.inputs]
+        batch = [w for w in wires if self.operands[_op(w)] is not None]
+        known = {body.inputs[at] for w in batch for _, at in w.inputs}
+        for op in body.ops:
+            if not known.isdisjoint(op.operands):
+                known.update(op.results)
+        return {at for at, atom in enumerate(body.outputs) if atom in known}
+
+    def _shifted(self, x: Any) -> Any:
+        """Each stage's value, from the stage before it."""
+        pad = (-1, 1, 0) if self.is_reverse else (1, -1, 0)
+        zero = jnp.zeros((), x.dtype)
+        return lax.pad(x, zero, (pad, *((0, 0, 0),) * (x.ndim - 1)))
+
+
+def _traced(loop: _Loop, op: Op, known: dict[Atom, Atom]) -> Program:
+    """The ops of a pipelined loop; `known` learns its results."""
+    arrays = [atom for atom in op.operands if not isinstance(atom, Literal)]
+
+    def run(*given: Any) -> list[Any]:
+        values = iter(given)
+        return loop(
+            *(a.value if isinstance(a, Literal) else next(values) for a in op.operands)
+        )
+
+    types = [jax.ShapeDtypeStruct(a.shape, jnp.dtype(a.dtype)) for a in arrays]
+    traced = convert(jax.make_jaxpr(run)(*types))
+    inner: dict[Atom, Atom] = dict(zip(traced.inputs, arrays, strict=True))
+    outputs = (inner.get(a, a) for a in traced.outputs)
+    known.update(zip(op.results, outputs, strict=True))
+    ops = tuple(
+        _with(each, tuple(inner.get(a, a) for a in each.operands), op.source)
+        for each in traced.ops
+    )
+    return replace(traced, ops=ops)
+
+
+def _with(op: Op, operands: tuple[Atom, ...], source: Any = None) -> Op:
+    return replace(op, operands=operands, source=source or op.source)
+
+
+def _without_sums(body: Program, places: Collection[int] | None = None) -> Program:
+    """A body whose outputs are the addends of one microbatch, not sums over all of them.
+
+    places: positions of the outputs that are added up later; `None` for all.
+    """
+    read = {atom for op in body.ops for atom in op.operands}
+    outputs = enumerate(body.outputs)
+    summed = {a for i, a in outputs if (places is None or i in places)} - read
+    addends: dict[Atom, Atom] = {}
+    ops: list[Op] = []
+    for op in body.ops:
+        is_sum = op.kind == "all_reduce" and op.params["monoid"] == "sum"
+        if is_sum and op.results[0] in summed:
+            addends[op.results[0]] = op.operands[0]
+        elif op.kind == "remat":
+            inner = [
+                w.outputs[0][1]
+                for w in op.wires
+                if w.result is not None and op.results[w.result] in summed
+            ]
+            ops.append(replace(op, bodies=(_without_sums(op.bodies[0], inner),)))
+        else:
+            ops.append(op)
+    outputs = tuple(addends.get(a, a) for a in body.outputs)
+    return replace(body, ops=tuple(ops), outputs=outputs)
+
+
+def _crosses(op: Op) -> bool:
+    return is_crossing(op, MICROBATCH) or reads_position(op, MICROBATCH)
+
+
+def _batch_dim(whole: Atom, local: Atom, count: int) -> int | None:
+    """The dim of which a microbatch has a part."""
+    pairs = zip(whole.shape, local.shape, strict=True)
+    cut = [dim for dim, (n, m) in enumerate(pairs) if n != m]
+    assert len(cut) < 2, f"{whole} and {local} differ in several dims"
+    return cut[0] if cut else None
+
+
+def _op(wire: Wire) -> int:
+    assert wire.operand is not None, "the wire has no operand"
+    return wire.operand
+
+
+def _res(wire: Wire) -> int:
+    assert wire.result is not None, "the wire has no result"
+    return wire.result
+
+
+def _along(mask: Any, ndim: int) -> Any:
+    """A mask of stages, for arrays of that many dims."""
+    return mask.reshape(-1, *(1,) * (ndim - 1))
+
+
+def _at(x: Any, at: Any) -> Any:
+    """Of each stage the element of its microbatch."""
+    return jax.vmap(lambda row, i: lax.dynamic_index_in_dim(row, i, 0, False))(x, at)
