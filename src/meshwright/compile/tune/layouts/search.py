@@ -55,7 +55,7 @@ class Found:
 
     @property
     def baseline(self) -> Baseline:
-        """ "default" or "auto", whichever costs less; choices start from this program."""
+        """Which costs less, "default" or "auto"; choices start from that program."""
         return "auto" if self.auto.cost < self.default.cost else "default"
 
     @property
