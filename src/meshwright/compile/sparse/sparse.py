@@ -98,12 +98,11 @@ class SparseProgram:
 
     def run(self, leaves: list[Any]) -> Any:
         """The function's result; `leaves` are the leaves of its arguments."""
-        compiled = self.compile()
         buffers: list[np.ndarray] = []
         for leaf, kind in zip(leaves, self.inputs, strict=True):
             buffers += _buffers(leaf, kind)
         buffers += [np.ascontiguousarray(c) for c in self.module.constants]
-        found = compiled(buffers)
+        found = self.compile()(buffers)
         results = [
             arrays[0] if kind.format is None else kind.format.unpack(arrays, kind.shape)  # pyright: ignore[reportArgumentType]
             for arrays, kind in zip(found, self.outputs, strict=True)
