@@ -188,7 +188,7 @@ class FusedProducers:
     def shares(
         self, root: Op, operands: Mapping[Op, Sequence[Value]]
     ) -> dict[Value, float]:
-        """For each operand of the fused ops and the root, the share of elements needed.
+        """Share of each value read by the fused ops or the root that is needed, 0 to 1.
 
         The result is empty if the fusion slices no value down to the device's own part;
         then all values are needed in full.
