@@ -21,7 +21,7 @@ from meshwright.partitioner.tactics import Tactic, TacticKind, data_parallel, sh
 from meshwright.program.capture import Captured
 from meshwright.program.capture.mesh import as_mesh
 from meshwright.program.ir import Program
-from meshwright.run.pipeline.layer_pipeline import pipelined_layers, stacked_weights
+from meshwright.run.pipeline.single_program import pipelined_layers, stacked_weights
 
 
 @dataclass(frozen=True)

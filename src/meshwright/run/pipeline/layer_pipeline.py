@@ -21,68 +21,12 @@ from meshwright.errors import StageError
 from meshwright.partitioner.lower.time_crossings import is_crossing
 from meshwright.partitioner.lower.time_stages import reads_position
 from meshwright.partitioner.stages import MICROBATCH
-from meshwright.program.capture import convert
-from meshwright.program.ir import Atom, Literal, Op, Program, Value, Wire
+from meshwright.program.ir import Atom, Op, Program, Wire
 from meshwright.run.local.execute import run_program
-
-STAGE = "stage"
-"""The mesh axis of the stages, and the name of their loops in messages."""
-
-
-def pipelined_layers(
-    program: Program, local: Program, stages: int, count: int
-) -> Program:
-    """The program with its loops over layers as pipelines of so many stages.
-
-    local: the program of one of `count` microbatches, with the same loops.
-    Raises `StageError`, with the reason, if no loop can be a pipeline.
-    """
-    loops = [op for op in program.ops if op.kind == "scan"]
-    bodies = [op for op in local.ops if op.kind == "scan"]
-    if not loops or len(loops) != len(bodies):
-        raise StageError(
-            "the step has no loop over layers (jax.lax.scan over stacked weights), whose "
-            "iterations could be equal stages of a single program; leave form='single' away"
-        )
-    known: dict[Atom, Atom] = {}
-    ops: list[Op] = []
-    constants = {**program.constants, **local.constants}
-    body_of = dict(zip(loops, bodies, strict=True))
-    for op in program.ops:
-        operands = tuple(known.get(a, a) for a in op.operands)
-        op_now = _with(op, operands)
-        if op not in body_of:
-            ops.append(op_now)
-            continue
-        loop = _Loop.of(op_now, body_of[op], stages, count)
-        traced = _traced(loop, op_now, known)
-        ops += traced.ops
-        constants.update(traced.constants)
-    outputs = tuple(known.get(a, a) for a in program.outputs)
-    return Program(program.inputs, tuple(ops), outputs, constants)
-
-
-def stacked_weights(program: Program) -> list[Value]:
-    """The inputs of a program that its loops over layers read layer by layer."""
-    made = {value: op for op in program.ops for value in op.results}
-    found: dict[Value, None] = {}
-    for op in program.ops:
-        for wire in op.wires if op.kind == "scan" else ():
-            if not (wire.is_stacked and wire.inputs and wire.operand is not None):
-                continue
-            atom = op.operands[wire.operand]
-            while atom in made and len(made[atom].operands) == 1:
-                (before,) = made[atom].operands
-                if before.shape != atom.shape:
-                    break
-                atom = before
-            if atom in program.inputs and isinstance(atom, Value):
-                found[atom] = None
-    return list(found)
 
 
 @dataclass(frozen=True, eq=False)
-class _Loop:
+class LayerLoop:
     """A loop over layers, and its body for one microbatch.
 
     local: the loop for one microbatch. batch: of each operand and result, by its position,
@@ -97,7 +41,7 @@ class _Loop:
     results: tuple[int | None, ...]
 
     @staticmethod
-    def of(whole: Op, local: Op, stages: int, count: int) -> "_Loop":
+    def of(whole: Op, local: Op, stages: int, count: int) -> "LayerLoop":
         """The loop; `StageError`, with source line and reason, if it has no stages."""
         params: Any = whole.params
         place = f"the loop at {whole.source}"
@@ -125,7 +69,7 @@ class _Loop:
                 dim = None if at is None else dims[at]
                 if wire.is_stacked and at is not None and dim is not None:
                     dims[at] = dim - 1
-        loop = _Loop(local, stages, count, tuple(operands), tuple(results))
+        loop = LayerLoop(local, stages, count, tuple(operands), tuple(results))
         for wire in loop.carries:
             assert wire.result is not None
             if loop.results[wire.result] is None:
@@ -197,7 +141,12 @@ class _Loop:
         totals = [self._empty(w) for w in stacks]
         ticks = jnp.arange(self.count + self.stages - 1)
         (_, totals), seen = lax.scan(tick, (zeros, totals), ticks)
-        last = turn == self.stages - 1
+        return self._results(turn == self.stages - 1, seen, stacks, totals)
+
+    def _results(
+        self, last: Any, seen: list[Any], stacks: Sequence[Wire], totals: list[Any]
+    ) -> list[Any]:
+        """The results of the loop, from all ticks' activations and from stacked values."""
         results: list[Any] = [None] * len(self.local.results)
         for wire, x in zip(self.carries, seen, strict=True):
             out = x[self.stages - 1 :]
@@ -307,32 +256,6 @@ class _Loop:
         pad = (-1, 1, 0) if self.is_reverse else (1, -1, 0)
         zero = jnp.zeros((), x.dtype)
         return lax.pad(x, zero, (pad, *((0, 0, 0),) * (x.ndim - 1)))
-
-
-def _traced(loop: _Loop, op: Op, known: dict[Atom, Atom]) -> Program:
-    """The ops of a pipelined loop; `known` learns its results."""
-    arrays = [atom for atom in op.operands if not isinstance(atom, Literal)]
-
-    def run(*given: Any) -> list[Any]:
-        values = iter(given)
-        return loop(
-            *(a.value if isinstance(a, Literal) else next(values) for a in op.operands)
-        )
-
-    types = [jax.ShapeDtypeStruct(a.shape, jnp.dtype(a.dtype)) for a in arrays]
-    traced = convert(jax.make_jaxpr(run)(*types))
-    inner: dict[Atom, Atom] = dict(zip(traced.inputs, arrays, strict=True))
-    outputs = (inner.get(a, a) for a in traced.outputs)
-    known.update(zip(op.results, outputs, strict=True))
-    ops = tuple(
-        _with(each, tuple(inner.get(a, a) for a in each.operands), op.source)
-        for each in traced.ops
-    )
-    return replace(traced, ops=ops)
-
-
-def _with(op: Op, operands: tuple[Atom, ...], source: Any = None) -> Op:
-    return replace(op, operands=operands, source=source or op.source)
 
 
 def _without_sums(body: Program, places: Collection[int] | None = None) -> Program:
