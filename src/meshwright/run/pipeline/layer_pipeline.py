@@ -8,7 +8,7 @@ that dim, which is a permute between the devices of neighbouring stages.
     after:  for tick in 0..M + S - 1: h[S] = shift(bodies(h[S], weights[S, L / S]))
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -21,8 +21,9 @@ from meshwright.errors import StageError
 from meshwright.partitioner.lower.time_crossings import is_crossing
 from meshwright.partitioner.lower.time_stages import reads_position
 from meshwright.partitioner.stages import MICROBATCH
-from meshwright.program.ir import Atom, Op, Program, Wire
+from meshwright.program.ir import Atom, Op, Wire
 from meshwright.run.local.execute import run_program
+from meshwright.run.pipeline.addends import without_sums
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,8 +31,8 @@ class LayerLoop:
     """A loop over layers, and its body for one microbatch.
 
     local: the loop for one microbatch. batch: of each operand and result, by its position,
-        the dim that microbatches divide; `None` if there is none. The leading dim of what
-        is stacked does not count.
+        the dim that microbatches divide; `None` if there is none. The leading dim of
+        stacked values is not counted.
     """
 
     local: Op
@@ -50,8 +51,13 @@ class LayerLoop:
                 f"{place} has {params['length']} iterations, which {stages} stages do not "
                 "divide; choose a number of stages that does"
             )
-        local = replace(local, bodies=(_without_sums(local.bodies[0]),))
-        bad = next(filter(_crosses, local.bodies[0].walk()), None)
+        local = replace(local, bodies=(without_sums(local.bodies[0]),))
+        crossing = (
+            op
+            for op in local.bodies[0].walk()
+            if is_crossing(op, MICROBATCH) or reads_position(op, MICROBATCH)
+        )
+        bad = next(crossing, None)
         if bad is not None:
             raise StageError(
                 f"{place} needs all microbatches at once ({bad.kind} at {bad.source}); in "
@@ -82,6 +88,7 @@ class LayerLoop:
 
     @property
     def carries(self) -> list[Wire]:
+        """The wires of the values that layers hand on."""
         return [w for w in self.local.wires if w.inputs and w.outputs]
 
     @property
@@ -97,8 +104,7 @@ class LayerLoop:
         stacks = [w for w in wires if not w.inputs]
 
         def array(wire: Wire) -> Any:
-            assert wire.operand is not None
-            return jnp.asarray(given[wire.operand])
+            return jnp.asarray(given[_op(wire)])
 
         starts = [self._split(array(w), self.operands[_op(w)], 0) for w in self.carries]
         fixed = [self._split(array(w), self.operands[_op(w)], 0) for w in consts]
@@ -112,22 +118,13 @@ class LayerLoop:
             number = t - turn
             is_valid = (number >= 0) & (number < self.count)
             at = jnp.clip(number, 0, self.count - 1)
-            first = jnp.clip(t, 0, self.count - 1)
-            entering = [lax.dynamic_index_in_dim(x, first, 0, False) for x in starts]
-            carry = [
-                jnp.where(_along(turn == 0, x.ndim), new[None], x)
-                for new, x in zip(entering, map(self._shifted, before), strict=True)
-            ]
+            carry = self._entered(starts, before, t, turn == 0)
             own = [
                 _at(x, at) if self.operands[_op(w)] is not None else x
                 for w, x in zip(slices, rows, strict=True)
             ]
             shared = [
-                x
-                if self.operands[_op(w)] is None
-                else jax.vmap(lambda i, x=x: lax.dynamic_index_in_dim(x, i, 0, False))(
-                    at
-                )
+                _shared_at(x, at) if self.operands[_op(w)] is not None else x
                 for w, x in zip(consts, fixed, strict=True)
             ]
             carry, made = run(carry, shared, own)
@@ -142,6 +139,20 @@ class LayerLoop:
         ticks = jnp.arange(self.count + self.stages - 1)
         (_, totals), seen = lax.scan(tick, (zeros, totals), ticks)
         return self._results(turn == self.stages - 1, seen, stacks, totals)
+
+    def _entered(
+        self, starts: Sequence[Any], before: Sequence[Any], t: Any, is_first: Any
+    ) -> list[Any]:
+        """Each stage's carries at tick `t`, from the stage before it.
+
+        starts: all microbatches of the carries, which enter at the first stage.
+        """
+        number = jnp.clip(t, 0, self.count - 1)
+        entering = [lax.dynamic_index_in_dim(x, number, 0, False) for x in starts]
+        return [
+            jnp.where(_along(is_first, x.ndim), new[None], x)
+            for new, x in zip(entering, map(self._shifted, before), strict=True)
+        ]
 
     def _results(
         self, last: Any, seen: list[Any], stacks: Sequence[Wire], totals: list[Any]
@@ -258,37 +269,6 @@ class LayerLoop:
         return lax.pad(x, zero, (pad, *((0, 0, 0),) * (x.ndim - 1)))
 
 
-def _without_sums(body: Program, places: Collection[int] | None = None) -> Program:
-    """A body whose outputs are the addends of one microbatch, not sums over all of them.
-
-    places: positions of the outputs that are added up later; `None` for all.
-    """
-    read = {atom for op in body.ops for atom in op.operands}
-    outputs = enumerate(body.outputs)
-    summed = {a for i, a in outputs if (places is None or i in places)} - read
-    addends: dict[Atom, Atom] = {}
-    ops: list[Op] = []
-    for op in body.ops:
-        is_sum = op.kind == "all_reduce" and op.params["monoid"] == "sum"
-        if is_sum and op.results[0] in summed:
-            addends[op.results[0]] = op.operands[0]
-        elif op.kind == "remat":
-            inner = [
-                w.outputs[0][1]
-                for w in op.wires
-                if w.result is not None and op.results[w.result] in summed
-            ]
-            ops.append(replace(op, bodies=(_without_sums(op.bodies[0], inner),)))
-        else:
-            ops.append(op)
-    outputs = tuple(addends.get(a, a) for a in body.outputs)
-    return replace(body, ops=tuple(ops), outputs=outputs)
-
-
-def _crosses(op: Op) -> bool:
-    return is_crossing(op, MICROBATCH) or reads_position(op, MICROBATCH)
-
-
 def _batch_dim(whole: Atom, local: Atom, count: int) -> int | None:
     """The dim of which a microbatch has a part."""
     pairs = zip(whole.shape, local.shape, strict=True)
@@ -315,3 +295,8 @@ def _along(mask: Any, ndim: int) -> Any:
 def _at(x: Any, at: Any) -> Any:
     """Of each stage the element of its microbatch."""
     return jax.vmap(lambda row, i: lax.dynamic_index_in_dim(row, i, 0, False))(x, at)
+
+
+def _shared_at(x: Any, at: Any) -> Any:
+    """For each stage the element of its microbatch, of a value that stages share."""
+    return jax.vmap(lambda i: lax.dynamic_index_in_dim(x, i, 0, False))(at)
