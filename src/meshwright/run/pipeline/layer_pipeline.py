@@ -24,6 +24,11 @@ from meshwright.partitioner.stages import MICROBATCH
 from meshwright.program.ir import Atom, Op, Wire
 from meshwright.run.local.execute import run_program
 from meshwright.run.pipeline.addends import without_sums
+from meshwright.run.pipeline.stage_dim import (
+    along_stages,
+    element_of_each,
+    shared_element_of_each,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,11 +125,13 @@ class LayerLoop:
             at = jnp.clip(number, 0, self.count - 1)
             carry = self._entered(starts, before, t, turn == 0)
             own = [
-                _at(x, at) if self.operands[_op(w)] is not None else x
+                element_of_each(x, at) if self.operands[_op(w)] is not None else x
                 for w, x in zip(slices, rows, strict=True)
             ]
             shared = [
-                _shared_at(x, at) if self.operands[_op(w)] is not None else x
+                shared_element_of_each(x, at)
+                if self.operands[_op(w)] is not None
+                else x
                 for w, x in zip(consts, fixed, strict=True)
             ]
             carry, made = run(carry, shared, own)
@@ -150,7 +157,7 @@ class LayerLoop:
         number = jnp.clip(t, 0, self.count - 1)
         entering = [lax.dynamic_index_in_dim(x, number, 0, False) for x in starts]
         return [
-            jnp.where(_along(is_first, x.ndim), new[None], x)
+            jnp.where(along_stages(is_first, x.ndim), new[None], x)
             for new, x in zip(entering, map(self._shifted, before), strict=True)
         ]
 
@@ -161,7 +168,7 @@ class LayerLoop:
         results: list[Any] = [None] * len(self.local.results)
         for wire, x in zip(self.carries, seen, strict=True):
             out = x[self.stages - 1 :]
-            mask = _along(last, x.ndim - 1)[None]
+            mask = along_stages(last, x.ndim - 1)[None]
             picked = jnp.where(mask, out, jnp.zeros_like(out)).sum(1, dtype=x.dtype)
             results[_res(wire)] = self._joined(picked, self.results[_res(wire)], 0)
         for wire, x in zip(stacks, totals, strict=True):
@@ -240,14 +247,14 @@ class LayerLoop:
     def _kept(self, wire: Wire, total: Any, new: Any, at: Any, is_valid: Any) -> Any:
         """A stacked result with that of a tick: in its microbatch's place, or added."""
         if self.results[_res(wire)] is not None:
-            old = _at(total, at)
-            new = jnp.where(_along(is_valid, new.ndim), new, old)
+            old = element_of_each(total, at)
+            new = jnp.where(along_stages(is_valid, new.ndim), new, old)
             return jax.vmap(
                 lambda x, v, i: lax.dynamic_update_index_in_dim(x, v, i, 0)
             )(total, new, at)
         is_sum = wire.outputs[0][1] in self._varying
         kept = jnp.zeros_like(total) if is_sum else total
-        found = jnp.where(_along(is_valid, new.ndim), new, kept)
+        found = jnp.where(along_stages(is_valid, new.ndim), new, kept)
         return total + found if is_sum else found
 
     @cached_property
@@ -285,18 +292,3 @@ def _op(wire: Wire) -> int:
 def _res(wire: Wire) -> int:
     assert wire.result is not None, "the wire has no result"
     return wire.result
-
-
-def _along(mask: Any, ndim: int) -> Any:
-    """A mask of stages, for arrays of that many dims."""
-    return mask.reshape(-1, *(1,) * (ndim - 1))
-
-
-def _at(x: Any, at: Any) -> Any:
-    """Of each stage the element of its microbatch."""
-    return jax.vmap(lambda row, i: lax.dynamic_index_in_dim(row, i, 0, False))(x, at)
-
-
-def _shared_at(x: Any, at: Any) -> Any:
-    """For each stage the element of its microbatch, of a value that stages share."""
-    return jax.vmap(lambda i: lax.dynamic_index_in_dim(x, i, 0, False))(at)
