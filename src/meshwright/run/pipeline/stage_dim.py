@@ -12,12 +12,12 @@ def along_stages(mask: Any, ndim: int) -> Any:
 
 
 def element_of_each(x: Any, numbers: Any) -> Any:
-    """For each stage, the element of its own array with the stage's number."""
+    """The element that each stage selects, by its number, of its own array."""
     return jax.vmap(lambda row, i: lax.dynamic_index_in_dim(row, i, 0, False))(
         x, numbers
     )
 
 
 def shared_element_of_each(x: Any, numbers: Any) -> Any:
-    """For each stage, the element with its number of an array that stages share."""
+    """The element that each stage selects, by its number, of an array they share."""
     return jax.vmap(lambda i: lax.dynamic_index_in_dim(x, i, 0, False))(numbers)
