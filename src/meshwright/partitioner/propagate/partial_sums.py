@@ -1,13 +1,11 @@
 """Partial sums: which values are all-reduced later than computed, to save bytes.
 
-A value is partial along a mesh axis if each device along the axis holds an addend of
-it, as after a matrix product whose contracted dim is sharded. Its reduction can wait if
-all consumers are linear in it and their results together are no larger. So `a@W1 +
-b@W2` needs one all-reduce, and three gradients of one input need one. A value that a
-loop adds to an accumulator may also grow on the way, if one reduction after the loop
-moves fewer bytes. All other partial values are reduced where they are computed.
-`SumRoutes` says which delays a program allows; `PartialSums` says which values are
-partial for given shardings.
+A value is partial along a mesh axis if each device along the axis holds an addend of it, as
+after a matrix product whose contracted dim is sharded. Its reduction can wait if all
+consumers are linear in it and their results together are no larger: `a@W1 + b@W2` needs one
+all-reduce. A value that a loop adds to an accumulator may also grow on the way, if one
+reduction after the loop moves fewer bytes. `SumRoutes` says which delays a program allows;
+`PartialSums` says which values are partial for given shardings.
 """
 
 from meshwright.partitioner.propagate.graph import Node
@@ -32,11 +30,9 @@ class PartialSums:
     A value is complete ("whole") along an axis if it is not partial.
 
     may_cut: whether later tactics may still shard the accumulators of loops. If so, an
-        accumulator stays partial until after its loop only where that is best for any
-        reader: for an inner loop, since it saves a reduction in each iteration, and for
-        a recurrent loop, which is one backward pass and keeps its weights unsharded.
-        All other accumulators are reduced within the loop, as ZeRO stores sharded
-        gradients of microbatches.
+        accumulator stays partial until after its loop only in an inner loop, where it
+        saves a reduction in each iteration, and in a recurrent loop, which is one
+        backward pass. Others are reduced within the loop, as ZeRO does.
     """
 
     def __init__(self, state: State, may_cut: bool = False) -> None:
@@ -153,8 +149,7 @@ class PartialSums:
     def leaves_partial(self, node: Node, axis: str, is_strict: bool = False) -> bool:
         """Whether a region's result is a partial sum when it leaves the region.
 
-        node: the wire of the result, which a branch or `jax.checkpoint` region returns,
-            or which a scan stacks over its iterations.
+        node: the wire of the result, which a region returns or a scan stacks.
         """
         if not is_exit(node) or axis in self.state.factor_of[node.index]:
             return False
@@ -166,8 +161,7 @@ class PartialSums:
     def _is_delayed(self, value: int, axis: str) -> bool:
         """Whether a value is reduced only after the loop that accumulates it.
 
-        Along a sequential axis, which is a loop in time instead of devices: whether the
-        value can leave all loops of the program unreduced.
+        Along a sequential axis: whether it can leave all loops of the program unreduced.
         """
         if axis in self.state.mesh.sequential and self.routes.leaves_loops(value):
             return True
@@ -184,8 +178,7 @@ class PartialSums:
     def addends(self, node: Node, axis: str) -> frozenset[int]:
         """The positions of operands that an op adds up, if its result is a partial sum.
 
-        An operand among these that is complete is made partial: one device keeps it,
-        and the others use zero. Empty if the result is no partial sum.
+        One device keeps a complete operand among these, the others use zero in its place.
         """
         sets = (g for g in linear_sets(node) if self._reads_partial(node, g, axis))
         return next(sets, frozenset())
@@ -195,11 +188,9 @@ class PartialSums:
     ) -> bool:
         """Whether an op reads operands as partial sums, and so has a partial result.
 
-        group: positions of operands in which the op is jointly linear; all other
-            operands must be complete. A zero counts as a partial sum of zeros. A
-            complete addend is made partial if most operands are partial, or if the
-            result is later added to another partial value, since the order of additions
-            does not matter.
+        group: positions of operands in which the op is jointly linear; all other operands
+            must be complete. Zeros count as partial. A complete addend is made partial if
+            most operands are partial, or if the result is later added to a partial value.
         """
         assert node.op is not None
         partial: list[int] = []
@@ -241,8 +232,7 @@ class PartialSums:
     def _merges(self, node: Node, axis: str) -> bool:
         """Whether additions further on add the node's result to another partial value.
 
-        Each result on the way must have only one reader. At most `MAX_ADDENDS` are
-        followed.
+        Each result on the way must have only one reader.
         """
         for _ in range(MAX_ADDENDS):
             value = node.outs[0][0]

@@ -4,12 +4,10 @@ A partial sum is a value of which each device holds an addend. The answers depen
 on the program, not on its shardings. Its reduction may wait for two reasons. It is
 *cheap* to wait if all readers are linear in the value and their results together are no
 larger. It is *delayed* if its only route leads to an accumulator of a loop, and one
-reduction after the loop moves fewer bytes than a reduction of this value each time that
-it is computed. A delayed sum may be converted to a wider dtype, be padded or stacked,
-and leave a `jax.checkpoint` region or a branch.
-
-Along a sequential axis, which is a loop in time, nothing can be reduced within a loop
-of the program, so a sum that can leave the program's loops does.
+reduction after the loop moves fewer bytes than one each time that the value is
+computed. A delayed sum may be converted to a wider dtype, be padded or stacked, and
+leave a `jax.checkpoint` region or a branch. A sequential axis is a loop in time: a sum
+that can leave the program's loops does.
 """
 
 from collections.abc import Iterator
@@ -26,9 +24,7 @@ from meshwright.program.ir import Atom, Literal, Op, Value, num_bytes
 
 
 class SumRoutes:
-    """Answers which ops may read a partial sum before it is reduced.
-
-    Caches the answers.
+    """Answers which ops may read a partial sum before it is reduced; caches the answers.
 
     in_time: whether an axis of the mesh is sequential, that is a loop in time.
     """
