@@ -23,7 +23,7 @@ def starts_of(lengths: Sequence[int] | Ints) -> Ints:
 
 
 def owners_of(starts: Ints) -> Ints:
-    """For each element of a ragged array that is stored flat, the index of its row.
+    """The index of the row that holds each element of a flat ragged array.
 
     starts: offsets of the rows, as from `starts_of`.
     """

@@ -27,12 +27,10 @@ from meshwright.search.loop.walk import Merits, Walker, order
 class Mcts:
     """Monte Carlo tree search: each trajectory adds one state to the tree.
 
-    exploration: UCT's constant, the weight of trying rare actions against successful
-        ones.
+    exploration: UCT's constant, the weight of trying rare actions.
     widening: a state visited n times has about n ** widening edges (progressive
-        widening). With 1, every action of a state is tried before any child is
-        expanded.
-    greed: weight of the lowest cost below a state in the state's value, from 0 to 1.
+        widening). With 1, every action is tried before any child is expanded.
+    greed: weight, from 0 to 1, of the lowest cost below a state in the state's value.
         The mean reward has the rest of the weight.
     num_draws: number of actions drawn at random, of which the one with the highest mean
         reward is taken. With 1 the walks are uniform, as in UCT.
@@ -73,10 +71,9 @@ class TreeNode[S, A]:
 
     untried: actions and `Stop` not tried yet, next one last; `None` before the first
         visit.
-    total: sum of the rewards of all trajectories through the node.
-    best: lowest cost of these trajectories.
+    total, best: sum of the rewards, and lowest cost, of these trajectories.
     is_priced: whether the cost of the state itself is known.
-    serial: number of the last trajectory that passed through the node.
+    serial: number of the last of these trajectories.
     """
 
     state: S
@@ -200,10 +197,7 @@ class _Tree[S, A: Hashable]:
                 edges.append(edge)
 
     def _choose(self, node: TreeNode[S, A]) -> Edge[S, A] | None:
-        """The edge on which to leave a node; `None` to end the trajectory at the node.
-
-        It also ends there if all states below the node have been seen.
-        """
+        """The edge on which to leave a node; `None` if the trajectory ends there."""
         if node.untried is None:
             node.untried = self._open(node)
         while node.untried:
@@ -257,10 +251,10 @@ class _Tree[S, A: Hashable]:
         return untried.pop()
 
     def _expand(self, node: TreeNode[S, A], action: A) -> Edge[S, A] | None:
-        """Add an edge to a node for an action, and return the edge to follow it.
+        """Add an edge to a node for an action, and return it; `None` if it is useless.
 
-        `None` if the node already has an edge to that child, if all states below the
-        child have been seen, or if the child is already on the path.
+        It is useless if the node has an edge to that child already, if all states below
+        the child have been seen, or if the child is on the path.
         """
         state = self.problem.apply(node.state, action)
         key = self.problem.key(state)
@@ -277,11 +271,7 @@ class _Tree[S, A: Hashable]:
         return edge
 
     def _select(self, node: TreeNode[S, A]) -> Edge[S, A] | None:
-        """The edge with the largest upper confidence bound (UCB).
-
-        Children that are on the path, or below which all states have been seen, do not
-        count.
-        """
+        """The edge with the largest upper confidence bound (UCB) on its value."""
         middle, span = self.scale.bounds()
         greed, log_visits = self.options.greed, math.log(node.visits)
         best, chosen = -math.inf, None

@@ -121,7 +121,7 @@ class DualBound:
         return value - float(self.row_prices @ self.incumbent.memory.slack)
 
     def weights(self) -> Floats:
-        """For each original choice, the share of its node's copies that picked it."""
+        """Share of a node's copies that picked each of its original choices."""
         picked = np.bincount(self.origin[self.picked], minlength=len(self.copies))
         return picked / np.maximum(self.copies, 1)
 

@@ -112,7 +112,7 @@ def _no_memory(num_nodes: int) -> MemoryRows:
 
 
 def _segment_ends(starts: Ints, rows: Ints, num_rows: int) -> Ints:
-    """For each segment, the row after its last row."""
+    """The row after the last row of each segment."""
     ends = np.append(rows[1:], num_rows)[: len(rows)]
     ends[starts[1:][np.diff(starts) > 0] - 1] = num_rows
     return ends

@@ -29,7 +29,7 @@ class CostGraph(NamedTuple):
     edges: Ints
 
     def pairs(self, choices: Ints) -> Ints:
-        """For each edge, the index in `tables` of the choices at its two ends."""
+        """Index in `tables` of the pair of choices at the ends of each edge."""
         one, two = self.ends.T
         columns = np.diff(self.starts)[two]
         return self.table_starts[:-1] + choices[one] * columns + choices[two]
