@@ -48,7 +48,7 @@ MAX_RATIO = 1.2
 """Largest predicted step time of a plan worth pursuing, relative to the best plan's."""
 
 _PRICING_GROWTH = {2: 3.0, 3: 7.0}
-"""Time to price a mesh of so many axes, relative to one axis less; measured: 1.5 to 5."""
+"""Time to price a mesh of n axes relative to n - 1, by n; measured for two: 1.5 to 5."""
 
 _FOR_EXPERTS = 1.5
 """Time to apply and simulate expert plans on the first mesh.

@@ -24,7 +24,7 @@ def order[A](
 
 
 class Merits[A: Hashable]:
-    """For each action, the mean reward of all trajectories that contain it: its merit.
+    """The merit of each action: the mean reward of all trajectories that contain it.
 
     If the order of decisions matters little, the merit of an action in one state is a
     good estimate of it in most other states (move averages: Finnsson and Bjornsson,
