@@ -78,7 +78,7 @@ class PipelinePlanner:
 
     @paused_collector()
     def _price_all(self) -> list[PricedStrategy]:
-        """All strategies that fit the program, priced at two sizes of the local batch."""
+        """Price all strategies that suit the program, at two local batch sizes."""
         task = self.task
         found: list[PricedStrategy] = []
         refused: list[str] = []
@@ -145,7 +145,7 @@ class PipelinePlanner:
         )
 
     def table(self, num_microbatches: int) -> OptionTable:
-        """The times of all possible stages with this number of microbatches."""
+        """Seconds of all possible stages with this number of microbatches."""
         task = self.task
         microbatch, rest = divmod(task.batch, num_microbatches)
         if rest:
@@ -214,7 +214,7 @@ class PipelinePlanner:
     ) -> tuple[PipelineStage, ...]:
         """Stages placed on devices, each with the fastest option of its own table.
 
-        Raises `PlanError` if a stage has no option that fits into memory.
+        Raises `PlanError` if a stage has no option (strategy) that fits into memory.
         """
         incoming = self.incoming(self.task.batch // num_microbatches)
         options = [
@@ -288,8 +288,7 @@ class PipelinePlanner:
 def place_submeshes(sizes: Sequence[int]) -> list[int]:
     """The number of the first device of each submesh; larger submeshes come first.
 
-    With sizes that are powers of two, each lies within as few groups of devices as
-    possible.
+    With sizes that are powers of two, none is then split over more groups than need be.
     """
     order = sorted(range(len(sizes)), key=lambda index: -sizes[index])
     firsts = [0] * len(sizes)

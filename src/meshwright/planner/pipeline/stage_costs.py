@@ -137,10 +137,11 @@ def _phase_s(priced: PricedStrategy, batch: float, phase: StepPhase) -> Floats:
 def _data_seconds(
     priced: PricedStrategy, data: int, batch: float, machine: Machine
 ) -> tuple[dict[StepPhase, Floats], Floats]:
-    """Exposed seconds of collectives along the data axis: per microbatch, once a step.
+    """Exposed seconds of collectives along the data axis.
 
-    Collectives of a microbatch are hidden behind the computation of their own block and
-    phase. The last sums of gradients have nothing to hide behind.
+    The first result is per microbatch and phase, the second once a step. Collectives of
+    a microbatch are hidden behind the computation of their own block and phase. The
+    last sums of gradients have nothing to hide behind.
     """
     num_blocks = len(priced.prices[0].state)
     each = {phase: np.zeros(num_blocks) for phase in StepPhase}

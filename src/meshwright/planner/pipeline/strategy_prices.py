@@ -69,12 +69,11 @@ class BlockPrices:
     Each array is [N].
     seconds: seconds by phase of the step, without collectives along the data axis.
     state, cut_state: bytes of weights and optimizer state that the data axis does not
-        cut, and of those that it cuts, on one replica (a cut array counts as a whole
-        one).
+        cut; and of those that it cuts, as if there were one replica.
     gradients, cut_gradients: bytes of gradients that microbatches accumulate, likewise.
     saved: bytes kept for the backward pass, per microbatch.
     working: largest bytes besides these while an op of the block runs.
-    stacked: the block's part of such bytes while an op runs on arrays of all layers of
+    stacked: part of the block in such bytes while an op runs on arrays of all layers of
         a loop.
     """
 

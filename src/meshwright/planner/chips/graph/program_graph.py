@@ -30,7 +30,7 @@ _CHEAP = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """The number of a value that an op of the graph computes."""
+    """A value that an op of the graph computes, by its number."""
 
     value: int
 

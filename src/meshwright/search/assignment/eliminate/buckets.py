@@ -232,11 +232,11 @@ def minimise(  # noqa: C901, PLR0913  the innermost loop, on the caller's arrays
     index: Ints,
     total: Floats,
 ) -> None:
-    """Fill the message of a step: the least total for each combination of its scope.
+    """Fill the message of a step: least cost by choices of its remaining neighbours.
 
     step: number of the step, and number of tables that it sums.
-    index, total: scratch: current choices of the scope (zero at first), and sums over
-        tables.
+    index, total: scratch: current choices of the neighbours (zero at first), and sums
+        over tables.
     """
     s, count = step
     offsets, strides = addends.offsets, addends.strides

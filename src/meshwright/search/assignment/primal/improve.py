@@ -194,7 +194,7 @@ class NeighbourhoodSearch:
         self.row_prices[over] += step * (left[over] / left[worst]) / over.sum()
 
     def _polish(self) -> None:
-        """Optimise neighbourhoods of the best solution; offer the results."""
+        """Improve the best solution found so far, by optimising parts of it."""
         if self.incumbent.choices is None:
             return
         for _ in range(4):

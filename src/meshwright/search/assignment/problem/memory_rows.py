@@ -81,7 +81,10 @@ class MemoryRows:
 
 
 def memory_of(problem: Assignment, reduced: ReducedProblem) -> MemoryRows:
-    """The memory rows of a reduced problem; no rows if the limit cannot bind."""
+    """The memory constraints of a reduced problem, one row per time that matters.
+
+    There are no rows if the limit cannot bind.
+    """
     live = np.flatnonzero(problem.lives[:, 0] < problem.lives[:, 1])
     if problem.limit is None or not len(live):
         return _no_memory(reduced.num_nodes)
@@ -209,7 +212,11 @@ def mark_segments(segments: Segments, row_after: Ints, kept: Bools) -> None:
 
 @compiled
 def drop_unfit(segments: Segments, starts: Ints, slack: Floats, kept: Bools) -> None:
-    """Remove from `kept` choices whose excess alone is above the slack of some row."""
+    """Remove from `kept` choices that alone exceed the slack of some row.
+
+    A choice counts with its excess: its memory beyond that of the node's smallest
+    choice.
+    """
     for i in range(len(starts) - 1):
         for s in range(segments.starts[i], segments.starts[i + 1]):
             least = np.inf
