@@ -72,7 +72,7 @@ class ChipPartition:
     def throughput(self) -> float:
         """Results per second of the full pipeline.
 
-        Infinite for a program without work.
+        It is infinite for a program that takes no time.
         """
         return 1 / self.bottleneck_s if self.bottleneck_s else np.inf
 

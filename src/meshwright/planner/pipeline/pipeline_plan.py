@@ -109,9 +109,9 @@ class PipelinePlan:
         return self.schedule.num_microbatches
 
     def simulate(self) -> Simulation:
-        """Simulate the schedule's tasks in time.
+        """Simulate when each task of the schedule runs on its submesh.
 
-        `ScheduleError` if it exceeds memory.
+        Raises `ScheduleError` if the schedule exceeds memory.
         """
         return run_stages(self.stages, self.schedule, self.limit_bytes)
 
@@ -230,7 +230,10 @@ def _read_stage(fields: Mapping[str, Any], read_tactics: ReadTactics) -> Pipelin
 def run_stages(
     stages: tuple[PipelineStage, ...], schedule: Schedule, limit_bytes: float
 ) -> Simulation:
-    """Simulate a schedule of these stages in time, within a limit of memory."""
+    """Simulate when each task of a schedule of these stages runs.
+
+    Raises `ScheduleError` if a device needs more than `limit_bytes` of memory.
+    """
     return simulate(
         schedule,
         [stage.times for stage in stages],

@@ -73,8 +73,8 @@ class BlockPrices:
     gradients, cut_gradients: bytes of gradients that microbatches accumulate, likewise.
     saved: bytes kept for the backward pass, per microbatch.
     working: largest bytes besides these while an op of the block runs.
-    stacked: part of the block in such bytes while an op runs on arrays of all layers of
-        a loop.
+    stacked: block's share of such bytes while an op runs on arrays of all layers of a
+        loop.
     """
 
     seconds: dict[StepPhase, Floats]

@@ -136,7 +136,7 @@ class Trajectory[S, A]:
 _ONE_MORE = 0.25
 """Probability of one more change in a mutation.
 
-Lets a search leave any local optimum.
+It lets a search leave any local optimum.
 """
 
 

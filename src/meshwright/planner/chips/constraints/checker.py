@@ -24,7 +24,7 @@ from meshwright.search.arrays import Ints
 def violations(graph: ChipGraph, chips: Ints, num_chips: int) -> Iterator[str]:
     """Sentences that say which static constraints a partition breaks.
 
-    None if it is valid.
+    There are none if the partition is valid.
     """
     if len(chips) != graph.num_ops or chips.min() < 0 or chips.max() >= num_chips:
         yield f"wanted {graph.num_ops} chips from 0 to {num_chips - 1}"

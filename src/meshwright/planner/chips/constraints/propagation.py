@@ -120,7 +120,7 @@ def push(d: Domains, op: int) -> None:
 def propagate(g: Network, d: Domains) -> bool:
     """Apply the constraints until no domain changes.
 
-    False if a domain becomes empty.
+    Returns false if the domain of an op becomes empty.
     """
     n = len(d.queue)
     while d.scalars[QUEUED]:

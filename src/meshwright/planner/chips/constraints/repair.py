@@ -164,7 +164,7 @@ def _decide(  # noqa: PLR0913  all of one call
 def _undo(g: Network, d: Domains, length: int) -> None:
     """Undo changes of domains until the trail has a given length.
 
-    Recompute joined chips.
+    Which chips are joined by an edge is then computed again.
     """
     while d.scalars[TRAIL] > length:
         d.scalars[TRAIL] -= 1
@@ -186,7 +186,7 @@ def _undo(g: Network, d: Domains, length: int) -> None:
 def _nearest(domain: int, chip: int) -> int:
     """The bit of a domain (set of chips) that is nearest to a chip.
 
-    Of two, the lower.
+    Of two that are equally near, it is the lower one.
     """
     for distance in range(64):
         if chip >= distance and domain >> (chip - distance) & 1:

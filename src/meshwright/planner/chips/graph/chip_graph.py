@@ -111,7 +111,7 @@ def pairs_of(pairs: Iterable[tuple[int, int]]) -> Ints:
 def _topological_order(ops: Sequence[ChipOp], edges: Sequence[ChipEdge]) -> list[int]:
     """The positions of the ops, sorted so that sources come before targets.
 
-    Otherwise the given order is kept.
+    Ops keep the given order where edges allow it.
     """
     sorter = TopologicalSorter({i: set[int]() for i in range(len(ops))})
     for edge in edges:

@@ -23,7 +23,7 @@ from meshwright.program.rules.pallas_kernel import kernel_of
 class OpTimes:
     """Predicted seconds of ops on one chip of a machine.
 
-    Loops with all their iterations.
+    The seconds of a loop include all its iterations.
     """
 
     def __init__(self, program: Program, machine: Machine) -> None:

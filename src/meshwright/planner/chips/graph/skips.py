@@ -39,7 +39,7 @@ class Skips(NamedTuple):
 def skips_of(graph: ChipGraph) -> Skips:
     """The edges of a graph around which other paths lead.
 
-    Edges around few ops first.
+    Edges with the fewest ops on these paths come first.
     """
     below, above = _relatives(graph)
     edges: Ints = graph.edges
@@ -60,7 +60,7 @@ def skips_of(graph: ChipGraph) -> Skips:
 def relative_seconds(graph: ChipGraph) -> tuple[Floats, Floats]:
     """Seconds of all ops from which each op can be reached, and of all that it reaches.
 
-    Two arrays [N].
+    These are two arrays with a number for each op.
     """
     below, above = _relatives(graph)
     shares: list[Floats] = []

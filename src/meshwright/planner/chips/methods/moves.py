@@ -54,7 +54,7 @@ class ChipMoves:
     def cost(self, state: bytes) -> float:
         """The bottleneck of the repaired assignment in seconds.
 
-        Infinite if memory overflows.
+        It is infinite if the memory of a chip overflows.
         """
         return self.problem.load(self.repaired(state)).cost
 

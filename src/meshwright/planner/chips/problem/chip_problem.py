@@ -18,7 +18,7 @@ from meshwright.search.arrays import Floats, Ints
 class ChipProblem:
     """A graph to be placed on the chips of a module.
 
-    `ChipsError` if weights do not fit.
+    Raises `ChipsError` if the weights cannot fit into memory.
     """
 
     def __init__(self, graph: ChipGraph, module: ChipModule) -> None:

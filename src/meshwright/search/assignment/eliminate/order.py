@@ -262,9 +262,9 @@ def join_neighbours(
 
 @compiled
 def find_scopes(adjacent: Bools, order: Ints) -> tuple[Ints, Ints]:
-    """The scope of each message: its node's remaining neighbours, padded; and its size.
+    """The remaining neighbours of each node when it is eliminated, and their number.
 
-    Nodes that are eliminated before do not count.
+    Nodes that are eliminated before do not count. Lists are padded to equal length.
     """
     scopes = np.empty((len(order), _MAX_SCOPE), np.int64)
     sizes = np.zeros(len(order), np.int64)

@@ -51,9 +51,9 @@ class MemoryRows:
         return len(self.slack)
 
     def left(self, choices: Ints) -> Floats:
-        """Slack that remains at each row with these choices.
+        """Slack that remains at each memory row with these choices.
 
-        Negative if they exceed it.
+        It is negative where the choices exceed the memory limit.
         """
         change = np.zeros(self.num_rows)
         add_excess(self.segments, choices, change)
