@@ -201,7 +201,7 @@ class MeshPrograms:
         return SolveJob(self.solver.submit(request), meter)
 
     def note(self, mesh: Mesh, optimum: Optimum) -> None:
-        """Record a solution that was found with the latest prices of a mesh."""
+        """Record a solution that the solver found with the latest prices of a mesh."""
         self.solutions[mesh] = self.proposal(mesh, optimum, optimum.bound)
         self.solved_at[mesh] = self.priced[mesh]
         self.task.on_progress(

@@ -165,6 +165,7 @@ def add_usages(
 def split_base(segments: Segments, starts: Ints, base: Floats, most: Floats) -> None:
     """Turn the changes of `add_usages` into excesses, in place.
 
+    An excess is a choice's memory beyond that of the node's smallest choice.
     base, most: filled with the changes from row to row of two sums over nodes: the
         memory of their smallest choices (base), and their largest excesses (most).
     """
