@@ -106,7 +106,7 @@ class WorkMeter:
     def read(self) -> float:
         """Seconds of counted work so far.
 
-        At least `end_s` once the safety net is reached.
+        The reading is at least `end_s` once the safety net is reached.
         """
         if not self.is_cut and self.clock() >= self.net_at:
             self.is_cut = True

@@ -1,4 +1,7 @@
-"""The answer to a partition problem: chips by op, throughput, bottleneck, memory."""
+"""The result of partitioning a program over chips.
+
+It has the chip of each op, throughput, bottleneck and memory.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +29,13 @@ from meshwright.search.arrays import Ints
 class ChipPartition:
     """Ops of a graph on the chips of a module, checked against all constraints.
 
-    chips: the chip of each op, in the order of the graph.
-    bound_s: no partition has a bottleneck of fewer seconds. is_optimal: whether the
-    search proved that none has a shorter one. found_by: the method that found it.
-    evaluations: partitions that were priced. load: follows from the rest.
+    chips: chip of each op, in the order of the graph.
+    bound_s: lower bound on the bottleneck of every partition, in seconds.
+    is_optimal: whether the search proved that no partition has a shorter bottleneck.
+    found_by: name of the method that found the partition.
+    evaluations: number of partitions whose bottleneck was computed.
+    seconds: duration of the search.
+    load: seconds of each chip and link, and memory; computed from the other fields.
     """
 
     graph: ChipGraph = field(repr=False)
@@ -56,12 +62,18 @@ class ChipPartition:
 
     @property
     def bottleneck_s(self) -> float:
-        """Seconds between two results of the full pipeline."""
+        """Seconds between two results of the full pipeline.
+
+        They are the seconds of the busiest chip or link.
+        """
         return self.load.bottleneck_s
 
     @property
     def throughput(self) -> float:
-        """Results per second of the full pipeline; infinite for a program without work."""
+        """Results per second of the full pipeline.
+
+        It is infinite for a program that takes no time.
+        """
         return 1 / self.bottleneck_s if self.bottleneck_s else np.inf
 
     @property
@@ -71,7 +83,7 @@ class ChipPartition:
 
     @property
     def bottleneck(self) -> str:
-        """The busiest chip or link, in words."""
+        """The name of the busiest chip or link, such as "chip 3"."""
         chip, link = self.load.chip_s, self.load.link_s
         if chip.max() >= link.max(initial=0.0):
             return f"chip {int(chip.argmax())}"
@@ -110,7 +122,7 @@ class ChipPartition:
         return self.bottleneck_s / self.bound_s - 1 if self.bound_s else 0.0
 
     def to_csv(self) -> str:
-        """The partition as CSV: a row for each op, with its name, seconds and chip."""
+        """The partition as CSV, with a row per op: its name, seconds and chip."""
         text = StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(["op", "seconds", "chip"])
@@ -119,7 +131,10 @@ class ChipPartition:
         return text.getvalue()
 
     def to_json(self) -> str:
-        """The answer as JSON, which `from_json` reads; figures by chip are for readers."""
+        """The partition as JSON, which `from_json` reads.
+
+        The figures for each chip are only for human readers.
+        """
         graph = {
             name: list(getattr(self.graph, name))
             if name == "names"
@@ -142,7 +157,7 @@ class ChipPartition:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """The answer that `to_json` wrote; the partition is checked again."""
+        """The partition that `to_json` wrote; the constraints are checked again."""
         try:
             fields: dict[str, Any] = json.loads(text)
             graph: dict[str, Any] = fields["graph"]
@@ -163,11 +178,14 @@ class ChipPartition:
             raise ChipsError(f"this is no saved partition: {error!r}") from None
 
     def svg(self) -> str:
-        """A picture: seconds and memory of each chip, and seconds of the links."""
+        """A picture in SVG: seconds and memory of each chip, seconds of each link."""
         return draw_svg(self.load, self.module)
 
     def report(self, path: str | Path) -> Path:
-        """Write a page with the figures, the picture and the ops of each chip; its path."""
+        """Write an HTML page with figures, picture and the ops of each chip.
+
+        Returns its path.
+        """
         file = Path(path)
         file.write_text(self._page(), encoding="utf-8")
         return file

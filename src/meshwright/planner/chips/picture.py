@@ -1,4 +1,4 @@
-"""Pictures of a partition: bars by chip in SVG, and a page of HTML around them."""
+"""Pictures of a partition over chips: bars for each chip in SVG, and an HTML page."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ is the bottleneck. Below: memory of each chip; the dashed line is what it has.</
 
 
 def draw_svg(load: ChipLoad, module: ChipModule) -> str:
-    """Bars of seconds above bars of bytes, a column for each chip."""
+    """An SVG picture with a column per chip: bars of seconds above bars of bytes."""
     column = _WIDTH / module.num_chips
     most_bytes = max(float(load.memory_bytes.max()), module.memory_bytes)
     lines = [
@@ -64,7 +64,10 @@ def draw_svg(load: ChipLoad, module: ChipModule) -> str:
 
 
 def draw_page(text: str, drawn: str, by_op: Sequence[tuple[str, int]]) -> str:
-    """A page of HTML with the figures as text, the picture, and the ops by chip."""
+    """An HTML page with the figures as text, the picture, and the ops of each chip.
+
+    by_op: name and chip of each op.
+    """
     ops: dict[int, list[str]] = {}
     for name, chip in by_op:
         ops.setdefault(chip, []).append(name)

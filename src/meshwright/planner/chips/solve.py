@@ -1,4 +1,4 @@
-"""All searches for a partition, one after another, within a time limit."""
+"""All searches for a partition over chips, one after another, within a time limit."""
 
 from __future__ import annotations
 
@@ -23,18 +23,21 @@ from meshwright.search import Budget
 from meshwright.search.arrays import Ints
 
 _EXACT_SIZE = 1000
-"""Ops times chips up to which CP-SAT is asked."""
+"""Largest number of ops times chips for which CP-SAT is run."""
 
 _EXACT_SHARE = 0.4
 """Share of the remaining time that CP-SAT gets."""
 
 _SAMPLES = 50
-"""Proposals of the policy; the budget at which it is compared with annealing."""
+"""Number of the policy's proposals; with so many it is compared with annealing."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChipProgress:
-    """Progress of a search: seconds, the method, partitions priced, best bottleneck."""
+    """The progress of a search: seconds so far, the method, and the best bottleneck.
+
+    evaluations: number of partitions whose bottleneck was computed.
+    """
 
     seconds: float
     method: str
@@ -46,7 +49,10 @@ type OnChipProgress = Callable[[ChipProgress], None]
 
 
 type Proposer = Callable[[ChipProblem, Ints, int], Iterator[Ints]]
-"""From a problem, a valid partition and a seed: valid partitions, without end."""
+"""A function from a problem, a valid partition and a seed to an endless stream.
+
+The stream yields valid partitions.
+"""
 
 
 def partition_graph(
@@ -58,10 +64,11 @@ def partition_graph(
     policy: Proposer | None = None,
     progress: OnChipProgress | None = None,
 ) -> ChipPartition:
-    """The partition of a graph with the shortest bottleneck that `seconds` allow.
+    """Search for the partition of a graph over chips with the shortest bottleneck.
 
-    policy: proposes assignments beside the other methods. Ctrl-C ends with the best so
-    far. Raises `ChipsError` if no partition was found that fits the memory.
+    The search takes at most about `seconds`; Ctrl-C ends it with the best partition so
+    far. Raises `ChipsError` if no partition was found that fits into memory.
+    policy: function that proposes partitions, besides the other methods.
     """
     if not (seconds > 0 and math.isfinite(seconds)):
         raise ChipsError(f"seconds is {seconds}: give a positive number")
@@ -74,7 +81,7 @@ def partition_graph(
 
 
 def _compile_loops() -> None:
-    """Compile the inner loops, or load them, so that no clock counts it."""
+    """Compile the inner loops, or load them from the cache, before the clock starts."""
     graph = ChipGraph.of([ChipOp("a", 1.0), ChipOp("b", 1.0)], [ChipEdge(0, 1, 1)])
     problem = ChipProblem(graph, ChipModule(2, 1.0, 1.0))
     best_cut(problem)
@@ -82,7 +89,7 @@ def _compile_loops() -> None:
 
 
 class _Run:
-    """One search: its clock and its best partition."""
+    """One search for a partition under way: its clock and its best partition."""
 
     def __init__(
         self, problem: ChipProblem, seconds: float, progress: OnChipProgress | None
@@ -97,7 +104,7 @@ class _Run:
         self.evaluations = 0
 
     def all(self, policy: Proposer | None, seed: int) -> None:
-        """Cuts, proposals of the policy, CP-SAT for small problems, then annealing."""
+        """Run all methods: cuts, policy, CP-SAT for small problems, then annealing."""
         self.offer(np.zeros(self.problem.graph.num_ops, np.int64), "one chip")
         self.offer(best_cut(self.problem), "the dynamic program over cuts")
         if policy is not None and self.is_open() and self.best is not None:
@@ -129,12 +136,12 @@ class _Run:
         self.offer(chips, "annealing")
 
     def is_open(self) -> bool:
-        """Whether time is left, and a shorter bottleneck is not ruled out."""
+        """Whether time is left, and the best partition is not proven to be optimal."""
         is_proven = self.best_s <= self.bound_s * (1 + _EXACT)
         return time.perf_counter() < self.end_s and not is_proven
 
     def offer(self, chips: Ints | None, method: str) -> None:
-        """Price a valid partition, and keep it if it is the best."""
+        """Compute the bottleneck of a valid partition; keep it if it is the best."""
         if chips is None:
             return
         self.evaluations += 1
@@ -147,7 +154,7 @@ class _Run:
             self.progress(shown)
 
     def answer(self) -> ChipPartition:
-        """The best partition."""
+        """The best partition found; `ChipsError` if none fits into memory."""
         problem = self.problem
         if self.best is None:
             raise ChipsError(
@@ -168,4 +175,7 @@ class _Run:
 
 
 _EXACT = 2e-6
-"""Relative difference that counts as none: CP-SAT counts in millionths."""
+"""Relative difference of bottlenecks that counts as none.
+
+CP-SAT counts time in millionths of the first bottleneck.
+"""

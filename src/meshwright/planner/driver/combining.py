@@ -30,8 +30,8 @@ size, the latency takes about a ninth of the time.
 def combine(state: SearchState) -> None:
     """Simulate the most promising plans once more, with small collectives combined.
 
-    All are tried with the largest bucket size. Smaller sizes are tried for the best
-    plan, as long as they make it faster.
+    All are tried with the largest size of a combined collective. Smaller sizes are
+    tried for the best plan, as long as they make it faster.
     """
     machine = state.task.space.machine
     kinds = compiler_of(machine).uncombined

@@ -1,6 +1,7 @@
 """The integer programs of one search, one per mesh, and their best solutions so far.
 
 A program chooses shardings of all values so that the step is fast and fits into memory.
+To price a mesh is to predict the costs in its program, in seconds.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ MAX_RATIO = 1.2
 """Largest predicted step time of a plan worth pursuing, relative to the best plan's."""
 
 _PRICING_GROWTH = {2: 3.0, 3: 7.0}
-"""Time to price a mesh of so many axes, relative to one axis less; measured: 1.5 to 5."""
+"""Time to price a mesh of n axes relative to n - 1, by n; measured for two: 1.5 to 5."""
 
 _FOR_EXPERTS = 1.5
 """Time to apply and simulate expert plans on the first mesh.
@@ -98,7 +99,7 @@ class MeshPrograms:
     # -- first solutions ----------------------------------------------------------------
 
     def solve(self, soon: float, late: float, meanwhile: Callable[[], object]) -> None:
-        """Solve the unsolved meshes that can be priced and solved in time.
+        """Price and solve the programs of meshes without a solution, if time allows.
 
         The first mesh is solved in any case. Any other mesh is solved if it can be done
         before the clock shows `late` while fewer than `_FEW` are solved, and `soon`
@@ -200,7 +201,7 @@ class MeshPrograms:
         return SolveJob(self.solver.submit(request), meter)
 
     def note(self, mesh: Mesh, optimum: Optimum) -> None:
-        """Record a solution that was found with the latest prices of a mesh."""
+        """Record a solution that the solver found with the latest prices of a mesh."""
         self.solutions[mesh] = self.proposal(mesh, optimum, optimum.bound)
         self.solved_at[mesh] = self.priced[mesh]
         self.task.on_progress(
@@ -209,7 +210,7 @@ class MeshPrograms:
         )
 
     def proposal(self, mesh: Mesh, optimum: Optimum, bound: float = 0.0) -> Proposal:
-        """The plan of a solution at the latest prices of a mesh, as a proposal.
+        """A proposed plan, made from a solution at the latest prices of its mesh.
 
         bound: lower bound on the seconds of all plans that fit; 0 if the solution was
             limited to less memory than the user allows.

@@ -1,6 +1,8 @@
 """The first phase of a search: propose plans from integer programs and from experts.
 
-Expert plans follow published strategies, such as data parallelism or Megatron.
+Expert plans follow published strategies, such as data parallelism or Megatron. Prices
+are the predicted seconds in an integer program; a simulated plan shows how to correct
+them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -166,7 +168,7 @@ def _is_worthwhile(
 
 
 def _has_time_to_refine(state: SearchState, mesh: Mesh, ends: float) -> bool:
-    """Whether a mesh's program can be priced and solved once more before `ends`."""
+    """Whether a mesh's integer program can be priced and solved again before `ends`."""
     budget = state.budget
     ready = budget.clock() + _REFINING * budget.simulation_s
     ready += solving_s(state.programs.priced[mesh])

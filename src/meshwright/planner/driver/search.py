@@ -1,11 +1,12 @@
 """A search for a plan: from a task to simulated plans, of which the best is the answer.
 
-Each mesh's integer program is priced and solved (`mesh_programs`). The best solutions
-are simulated, and their programs solved again at corrected prices (`proposing`).
-Solutions and expert plans are simulated, the most promising first (`simulation`). The
-remaining time goes to meshes that were skipped, and to writing the best plan as
-ordinary tactics (`planner.spelling`). Programs that recompute more in the backward pass
-are searched last (`recomputation`).
+For each mesh an integer program is priced (the seconds of all shardings are predicted)
+and solved (`mesh_programs`). The best solutions are simulated, and their programs
+solved again at corrected prices (`proposing`). Solutions and expert plans are
+simulated, the most promising first (`simulation`). The remaining time goes to meshes
+that were skipped, and to writing the best plan as ordinary tactics
+(`planner.spelling`). Programs that recompute more in the backward pass are searched
+last (`recomputation`).
 """
 
 from functools import partial
@@ -174,7 +175,10 @@ def _solve_skipped(state: SearchState) -> None:
 
 
 def _simulate_unread(state: SearchState) -> None:
-    """Simulate expert plans on priced meshes on which none has been applied so far."""
+    """Simulate expert plans on meshes where none was applied so far.
+
+    Only priced meshes count, for which the seconds of all shardings were predicted.
+    """
     programs = state.programs
     for mesh in [*programs.ranked_meshes(), *programs.unsolved]:
         if mesh in programs.priced and not state.experts.choices_on(mesh):

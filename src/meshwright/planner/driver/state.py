@@ -46,7 +46,7 @@ class SearchState:
     def experts_on(self, mesh: Mesh) -> list[Proposal]:
         """Plans of the expert strategies on a mesh, with costs at its current prices.
 
-        Empty if the task excludes expert strategies.
+        The list is empty if the task excludes expert strategies.
         """
         if not self.task.with_experts:
             return []
@@ -60,7 +60,7 @@ class SearchState:
     def result(self) -> SearchResult:
         """The report of this search.
 
-        `PlanError` if no simulated plan fits into memory.
+        Raises `PlanError` if no simulated plan fits into memory.
         """
         num_solved, num_meshes = len(self.programs.solutions), len(self.task.meshes)
         earlier = self.programs.earlier

@@ -135,7 +135,7 @@ class _TreeRun:
             raise self.refused[meshes[0]]
 
     def _search(self, mesh: Mesh, problem: CutProblem, seconds: float) -> TreePlan:
-        """Search one mesh for so many seconds, and record its plan."""
+        """Run tree search on one mesh for so many seconds, and record its plan."""
         task = self.task
 
         def show(improvement: Improvement, state: CutState) -> None:

@@ -1,7 +1,8 @@
 """Values that a loop over layers carries from one iteration to the next.
 
-Their bytes cross a cut of the pipeline between two layers of the loop. The ops that compute
-them in the backward pass are input gradients: earlier layers wait for them.
+If a pipeline is cut between two layers of the loop, these values are sent to the next
+stage. The ops that compute them in the backward pass are input gradients: earlier
+layers wait for them.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from meshwright.program.ops import Trait, has_trait
 
 
 def carried_bytes(op: Op) -> float:
-    """Bytes that a loop hands from one iteration to the next."""
+    """Bytes of the values that a loop carries from one iteration to the next."""
     body = op.bodies[0]
     return float(
         sum(
@@ -23,7 +24,10 @@ def carried_bytes(op: Op) -> float:
 
 
 def carried_outputs(op: Op) -> set[Value]:
-    """Outputs of a scan's body that the next iteration reads other than to add to them."""
+    """Values that an iteration of a scan computes and the next iteration needs.
+
+    Accumulators, to which the next iteration only adds, are left out.
+    """
     if op.kind != "scan":
         return set()
     body = op.bodies[0]
@@ -41,7 +45,7 @@ def carried_outputs(op: Op) -> set[Value]:
 
 
 def needed_ops(program: Program, wanted: set[Value]) -> set[Op]:
-    """Ops of a program and of its nested programs that compute these values."""
+    """The ops that compute some values, directly or not, also in nested programs."""
     needed, found = set(wanted), set[Op]()
     for op in reversed(program.ops):
         results = {i for i, r in enumerate(op.results) if r in needed}

@@ -1,8 +1,9 @@
-"""Clustering of blocks into layers, the units that stages are made of.
+"""Clustering of blocks into layers, the units of which stages consist.
 
-Alpa's dynamic program (Zheng et al., OSDI 2022, section 5.2): among all cuts of the
-sequence of blocks into layers whose operations are balanced, one with the fewest bytes
-between layers. Stages are then cut between layers only.
+A block is an op of the forward pass or one iteration of a loop. Alpa's dynamic program
+(Zheng et al., OSDI 2022, section 5.2) finds, among all cuts of the sequence of blocks
+into layers of similar FLOPs, one with the fewest bytes between layers. Stages are then
+cut between layers only.
 """
 
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from meshwright.errors import PlanError
 from meshwright.search.arrays import Floats, Ints
 
 BALANCE = 0.5
-"""Largest excess of a layer's operations over the average (Alpa's default)."""
+"""Largest excess of a layer's FLOPs over the average, as a share (Alpa's default)."""
 
 
 def cluster(
@@ -22,13 +23,14 @@ def cluster(
     num_layers: int,
     balance: float = BALANCE,
 ) -> tuple[int, ...]:
-    """Positions of the first block of each layer, for the best layers of similar work.
+    """The index of the first block of each layer, for the best layers of similar work.
 
-    flops, incoming_bytes: per block, as in `Block`. balance: a layer has at most
-    (1 + balance) times the average operations, or those of the largest block if that has
-    more.
-    The best layers minimize the largest bytes that enter a layer. Ties are decided by the
-    total of these bytes, and then by the sum of squares of the layers' operations.
+    The best layers minimize the largest number of bytes that enter a layer. Ties are
+    decided by the total of these bytes, and then by the sum of squares of the layers'
+    FLOPs.
+    flops, incoming_bytes: numbers of each block, as in `Block`.
+    balance: largest excess of a layer's FLOPs over the average, as a share. A layer may
+        have as many as the largest block, in any case.
     """
     num_blocks = len(flops)
     if not 1 <= num_layers <= num_blocks:
@@ -53,11 +55,14 @@ def cluster(
 
 
 class _Cuts:
-    """The dynamic program over the ends of layers.
+    """The dynamic program that cuts N blocks into layers.
 
-    sums: operations of all blocks before each one, [N + 1]. most: of a layer.
-    incoming: cost of a layer that starts at each block, [N]. combine: of a layer's cost
-    and that of the layers before it. weight: cost of the square of a layer's operations.
+    sums: FLOPs of all blocks before each block, [N + 1].
+    most: largest number of FLOPs of a layer.
+    incoming: cost of a layer that starts at each block, [N].
+    combine: function of the cost of a layer and the cost of the layers before it (sum
+        or maximum).
+    weight: cost per square of a layer's FLOPs.
     """
 
     def __init__(
@@ -69,7 +74,7 @@ class _Cuts:
         self.chosen: list[Ints] = []
 
     def best(self, num_layers: int) -> float:
-        """The least cost of cutting all blocks into so many layers."""
+        """The least cost of cutting all blocks into `num_layers` layers."""
         sums, num = self.sums, len(self.incoming)
         # Blocks from `lows[end]` on fit into one layer that ends before `end`.
         lows = np.searchsorted(sums, sums - self.most * (1 + 1e-12), side="left")
@@ -89,7 +94,7 @@ class _Cuts:
         return float(cost[num])
 
     def starts(self) -> tuple[int, ...]:
-        """The first block of each layer of the best cut."""
+        """The index of the first block of each layer in the best cut."""
         found: list[int] = []
         end = len(self.incoming)
         for chosen in reversed(self.chosen):

@@ -1,4 +1,4 @@
-"""The end of a train step's forward pass."""
+"""Find the end of the forward pass in a captured train step."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ from meshwright.program.ir import Program
 from meshwright.program.rewrite.rematerialization import backward_start
 
 _LEAST_SHARE = 0.2
-"""Least share of a step's operations that the forward pass has; with the backward pass
-computed from it, it has a third."""
+"""Least share of a step's FLOPs that the forward pass has.
+
+A forward pass typically has a third, and the backward pass the rest.
+"""
 
 
 def forward_end(captured: Captured) -> int:
-    """The number of ops of the forward pass.
+    """The number of ops of the forward pass, which come first in the program.
 
-    It ends where the first output that is no state is known, such as the loss, if a good
-    part of the step is computed by then; otherwise, where most bytes are live.
+    The pass ends where the first output that is not updated state (such as the loss) is
+    known, if a good part of the step is computed by then; otherwise, where most bytes
+    are live.
     """
     program = captured.program
     total = program_work(program).flops

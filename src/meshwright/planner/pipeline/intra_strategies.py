@@ -1,4 +1,7 @@
-"""The intra-operator strategies that stages may use: experts' tactics, on two mesh axes."""
+"""The intra-operator strategies that stages may use, on a mesh of one or two axes.
+
+A strategy is a combination of published ones, such as data parallelism and Megatron.
+"""
 
 from collections.abc import Iterator
 
@@ -14,13 +17,13 @@ from meshwright.partitioner.tactics import (
 from meshwright.planner.pipeline.stage_mesh import DATA, MODEL, IntraStrategy
 
 _MOST_MODEL = 16
-"""Largest size of the axis "model" on machines whose links are all alike."""
+"""Largest size of the axis "model" on machines with a single level of links."""
 
 
 def intra_strategies(machine: Machine) -> Iterator[IntraStrategy]:
-    """All strategies to try, those of a small axis "model" first.
+    """All strategies to try, in order of the size of their axis "model".
 
-    The axis "model" stays within the devices that the innermost links join.
+    That axis stays within the devices that the innermost links join.
     """
     model = 1
     while model <= largest_model(machine):
@@ -35,14 +38,18 @@ def intra_strategies(machine: Machine) -> Iterator[IntraStrategy]:
 
 
 def largest_model(machine: Machine) -> int:
-    """The largest size of the axis "model"."""
+    """The largest size of the axis "model" on a machine."""
     if len(machine.levels) > 1:
         return min(machine.num_devices, machine.levels[0].largest)
     return min(machine.num_devices, _MOST_MODEL)
 
 
 def _data_tactics() -> Iterator[tuple[str, tuple[Tactic, ...], tuple[Tactic, ...]]]:
-    """Name, tactics before, and tactics after those of the axis "model"."""
+    """Ways to use the axis "data": a name, and two groups of tactics.
+
+    The first group is applied before the tactics of the axis "model", the second after
+    them.
+    """
     data = (data_parallel(DATA),)
     yield "", (), ()
     yield "data", data, ()
@@ -52,7 +59,7 @@ def _data_tactics() -> Iterator[tuple[str, tuple[Tactic, ...], tuple[Tactic, ...
 def _model_tactics(
     model: int,
 ) -> Iterator[tuple[tuple[str, ...], str, tuple[Tactic, ...]]]:
-    """Axes that cut the batch, name and tactics of the axis "model"."""
+    """Ways to use the axis "model": axes that cut the batch, a name, and tactics."""
     if model == 1:
         yield (), "", ()
         return

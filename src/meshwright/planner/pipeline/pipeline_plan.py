@@ -24,8 +24,9 @@ from meshwright.predict.schedules import (
 class CutPoint:
     """The place in the forward pass at which a stage begins.
 
-    op: index of an op of the captured program. iteration: of this op, if it is a loop over
-    layers; the stage begins before it.
+    op: index of an op of the captured program.
+    iteration: iteration of this op before which the stage begins, if it is a loop over
+        layers.
     """
 
     op: int
@@ -37,14 +38,16 @@ class CutPoint:
 
 @dataclass(frozen=True, slots=True)
 class PipelineStage:
-    """One stage: a part of the forward pass with its backward pass and update.
+    """A stage of a pipeline: part of a forward pass, with its backward pass and update.
 
-    start: where it begins; it ends where the next stage begins.
-    layers: numbers of its first layer and of the one after its last.
-    first_device: number of the submesh's first device; it has the `mesh.num_devices` from
-        there on.
-    strategy: name of the tactics. times: of one microbatch. once_s: seconds once a step,
-        for sums of gradients and the update. bytes: of one of its devices.
+    start: place where it begins; it ends where the next stage begins.
+    layers: number of its first layer, and of the layer after its last.
+    first_device: number of the submesh's first device; the stage has `mesh.num_devices`
+        devices from there on.
+    strategy: name of its tactics.
+    times: seconds of its tasks for one microbatch.
+    once_s: seconds once a step, for sums of gradients and the update.
+    bytes: memory of one of its devices.
     send_s: seconds to send a microbatch to the next stage, or its gradient back.
     """
 
@@ -66,17 +69,20 @@ class PipelineStage:
 
 
 type ReadTactics = Callable[[str], tuple[Tactic, ...]]
-"""A function from the text of tactics to the tactics."""
+"""A function that parses the text of a list of tactics."""
 
 
 @dataclass(frozen=True, slots=True)
 class PipelinePlan:
-    """Stages of a train step on submeshes of a machine, and the schedule of their tasks.
+    """Stages of a train step on submeshes of a machine, and a schedule of their tasks.
 
-    name: of the function. forward_end: number of ops of its forward pass.
-    schedule_name: of the schedule; "searched" for one that a search found.
+    name: name of the train step's function.
+    limit_bytes: bytes of each device's memory that the plan may use.
+    forward_end: number of ops of the forward pass.
+    schedule_name: name of a published schedule, or "searched" for one that a search
+        found.
     tried: step seconds of other schedules of these stages, or why they were refused.
-    seconds: that planning took.
+    seconds: duration of the planning.
     """
 
     name: str
@@ -99,20 +105,23 @@ class PipelinePlan:
 
     @property
     def num_microbatches(self) -> int:
-        """Number of microbatches of a step."""
+        """Number of microbatches into which the batch of a step is divided."""
         return self.schedule.num_microbatches
 
     def simulate(self) -> Simulation:
-        """The schedule on an event clock; `ScheduleError` if it exceeds memory."""
+        """Simulate when each task of the schedule runs on its submesh.
+
+        Raises `ScheduleError` if the schedule exceeds memory.
+        """
         return run_stages(self.stages, self.schedule, self.limit_bytes)
 
     @property
     def step_time_s(self) -> float:
-        """Seconds of a step, with what each stage does once."""
+        """Seconds of a training step, with the work that stages do once a step."""
         return step_s(self.stages, self.simulate())
 
     def to_json(self) -> str:
-        """The plan as JSON, with tactics and the schedule as they print."""
+        """The plan as JSON; tactics and the schedule are written as text."""
         found = self.simulate()
         return json.dumps(
             {
@@ -138,7 +147,10 @@ class PipelinePlan:
 
     @staticmethod
     def from_json(text: str, read_tactics: ReadTactics) -> PipelinePlan:
-        """The plan that `to_json` has written; `read_tactics` reads a list of tactics."""
+        """The plan that `to_json` has written.
+
+        read_tactics: function that parses a list of tactics.
+        """
         try:
             fields = json.loads(text)
             if fields["version"] != 1:
@@ -183,7 +195,7 @@ class PipelinePlan:
 
 
 def _stage_fields(stage: PipelineStage) -> dict[str, object]:
-    """A stage as JSON values."""
+    """The fields of a stage as JSON values."""
     times, sizes = stage.times, stage.bytes
     return {
         "start": [stage.start.op, stage.start.iteration],
@@ -200,7 +212,7 @@ def _stage_fields(stage: PipelineStage) -> dict[str, object]:
 
 
 def _read_stage(fields: Mapping[str, Any], read_tactics: ReadTactics) -> PipelineStage:
-    """The stage of `_stage_fields`."""
+    """The stage with the JSON fields that `_stage_fields` has made."""
     return PipelineStage(
         CutPoint(*fields["start"]),
         (fields["layers"][0], fields["layers"][1]),
@@ -218,7 +230,10 @@ def _read_stage(fields: Mapping[str, Any], read_tactics: ReadTactics) -> Pipelin
 def run_stages(
     stages: tuple[PipelineStage, ...], schedule: Schedule, limit_bytes: float
 ) -> Simulation:
-    """A schedule of these stages on an event clock, within a limit of memory."""
+    """Simulate when each task of a schedule of these stages runs.
+
+    Raises `ScheduleError` if a device needs more than `limit_bytes` of memory.
+    """
     return simulate(
         schedule,
         [stage.times for stage in stages],
@@ -229,7 +244,11 @@ def run_stages(
 
 
 def step_s(stages: tuple[PipelineStage, ...], found: Simulation) -> float:
-    """Seconds until each submesh has run its tasks, and then what it does once a step."""
+    """Seconds of a training step.
+
+    Each submesh runs its tasks of all microbatches, and then the work that its stages
+    do once a step. The slowest submesh counts.
+    """
     once = [0.0] * len(found.spans)
     for own in range(len(found.spans)):
         for index in {span.task.stage for span in found.spans[own]}:

@@ -1,4 +1,4 @@
-"""The task of planning a pipeline: the step, the machine, and the choices to try."""
+"""The task of planning a pipeline: the train step, the machine, and options to try."""
 
 from __future__ import annotations
 
@@ -13,20 +13,23 @@ from meshwright.planner.pipeline.stage_mesh import IntraStrategy, submachine
 from meshwright.program.capture import Captured
 
 MOST_STAGES = 32
-"""Most stages of a pipeline."""
+"""Largest number of stages of a pipeline."""
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineTask:
-    """One train step to be planned.
+    """A train step to be planned as a pipeline on a machine.
 
-    capture_fn: the step captured with a batch of a given size.
-    batch: size of the whole batch. machine: all devices.
-    limit_bytes: of each device's memory.
-    microbatches: numbers to try; by default about a dozen divisors of the batch.
-    sizes: devices of a submesh; by default the powers of two that have a grid.
-    strategies: by default those of `intra_strategies`.
-    most_stages: 1 for no pipeline.
+    capture_fn: function that captures the step with a batch of a given size.
+    batch: size of the whole batch.
+    machine: machine whose devices are all used.
+    limit_bytes: bytes of each device's memory that a plan may use.
+    microbatches: numbers of microbatches to try; by default about a dozen divisors of
+        the batch.
+    sizes: numbers of devices of a submesh to try; by default the powers of two that
+        form a grid.
+    strategies: strategies to try within a stage; by default all of `intra_strategies`.
+    most_stages: largest number of stages; 1 for no pipeline.
     """
 
     name: str
@@ -42,7 +45,7 @@ class PipelineTask:
 
 
 def submesh_sizes(machine: Machine) -> tuple[int, ...]:
-    """Devices of the submeshes to try: powers of two that have a grid."""
+    """Numbers of devices of the submeshes to try: powers of two that form a grid."""
     found: list[int] = []
     size = 1
     while size <= machine.num_devices:
@@ -56,7 +59,10 @@ def submesh_sizes(machine: Machine) -> tuple[int, ...]:
 
 
 def microbatch_counts(batch: int) -> tuple[int, ...]:
-    """Numbers of microbatches to try: divisors of the batch, about powers of two apart."""
+    """Numbers of microbatches to try: divisors of the batch.
+
+    Each is at least twice the one before.
+    """
     divisors = [n for n in range(1, batch + 1) if batch % n == 0]
     found = [divisors[0]]
     for each in divisors[1:]:

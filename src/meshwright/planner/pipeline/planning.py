@@ -1,7 +1,7 @@
-"""The order of pipeline planning: price strategies, slice stages, choose a schedule.
+"""Pipeline planning from a train step to a plan: strategies, stages, a schedule.
 
-Input: the train step, captured at several sizes of the batch, and a machine. Output: the
-fastest `PipelinePlan` that fits.
+Input: the train step, captured at several sizes of the batch, and a machine. Output:
+the fastest `PipelinePlan` that fits into memory.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ from meshwright.program.records import paused_collector
 from meshwright.search.arrays import Floats
 
 BATCHES = (4, 16)
-"""Sizes of a device's batch at which strategies are simulated."""
+"""Sizes of the batch of one device at which strategies are simulated."""
 
 MOST_LAYERS = 48
-"""Most layers that are told apart, if no loop over layers has more."""
+"""Largest number of layers of a step; a loop over layers may have more, up to 64."""
 
 
 class PipelinePlanner:
-    """The state of one planning: priced strategies, and layers."""
+    """Planner of one train step: the priced strategies, and the layers of the step."""
 
     def __init__(self, task: PipelineTask) -> None:
         self.task = task
@@ -69,7 +69,7 @@ class PipelinePlanner:
     # -- prices -------------------------------------------------------------------------
 
     def _capture(self, batch: int) -> tuple[Captured, StepBlocks, Graph]:
-        """The step with a batch of this size, its blocks, and its graph."""
+        """The step captured with a batch of this size, its blocks, and its graph."""
         if batch not in self.captured:
             captured = self.task.capture_fn(batch)
             graph = Graph(captured.program, captured.ties)
@@ -78,7 +78,7 @@ class PipelinePlanner:
 
     @paused_collector()
     def _price_all(self) -> list[PricedStrategy]:
-        """All strategies that fit the program, priced at two sizes of the local batch."""
+        """Price all strategies that suit the program, at two local batch sizes."""
         task = self.task
         found: list[PricedStrategy] = []
         refused: list[str] = []
@@ -104,7 +104,7 @@ class PipelinePlanner:
         return price_blocks(captured, step, strategy, self.task.machine, graph)
 
     def _layer_starts(self) -> tuple[int, ...]:
-        """The first block of each layer."""
+        """The index of the first block of each layer."""
         blocks = self.step.blocks
         loops = sum(block.iteration > 0 for block in blocks)
         num = max(min(MOST_LAYERS, len(blocks)), min(loops + 1, 64))
@@ -115,7 +115,7 @@ class PipelinePlanner:
     # -- plans --------------------------------------------------------------------------
 
     def best(self) -> PipelinePlan:
-        """The fastest plan over all numbers of microbatches."""
+        """The fastest plan over all numbers of microbatches to try."""
         task = self.task
         plans: list[PipelinePlan] = []
         why: MeshwrightError | None = None
@@ -145,7 +145,7 @@ class PipelinePlanner:
         )
 
     def table(self, num_microbatches: int) -> OptionTable:
-        """The times of all possible stages."""
+        """Seconds of all possible stages with this number of microbatches."""
         task = self.task
         microbatch, rest = divmod(task.batch, num_microbatches)
         if rest:
@@ -164,9 +164,10 @@ class PipelinePlanner:
         )  # fmt: skip
 
     def hops(self, microbatch: int) -> Floats:
-        """Seconds to send a microbatch into each layer and its gradient back.
+        """Seconds to send a microbatch into each layer, and its gradient back.
 
-        The submesh is not known yet: one sender, and the slowest links in use, are assumed.
+        The submesh is not known yet: the smallest one and the slowest links are
+        assumed.
         """
         machine, senders = self.task.machine, min(self.sizes)
         is_near = machine.num_devices <= largest_model(machine)
@@ -174,13 +175,16 @@ class PipelinePlanner:
         return np.array([2 * self._hop_s(size, senders, is_near) for size in each])
 
     def limited(self, task: PipelineTask, sizes: tuple[int, ...]) -> PipelinePlanner:
-        """This planner with other options and sizes of submeshes, and the same prices."""
+        """A copy of this planner with other options and submesh sizes.
+
+        Its prices stay the same.
+        """
         other = copy(self)
         other.task, other.sizes = task, sizes
         return other
 
     def incoming(self, microbatch: int) -> Floats:
-        """Bytes of a microbatch that enter each layer."""
+        """Bytes of a microbatch that enter each layer from the layers before it."""
         scale = microbatch / self.batch
         return np.array(
             [
@@ -199,7 +203,7 @@ class PipelinePlanner:
     def stages(
         self, table: OptionTable, sliced: Sequence[SlicedStage], num_microbatches: int
     ) -> tuple[PipelineStage, ...]:
-        """The stages of a plan, placed on devices."""
+        """The stages of a plan, placed on devices; all use one table of times."""
         return self.place(sliced, [table] * len(sliced), num_microbatches)
 
     def place(
@@ -208,9 +212,9 @@ class PipelinePlanner:
         tables: Sequence[OptionTable],
         num_microbatches: int,
     ) -> tuple[PipelineStage, ...]:
-        """Stages on devices, each by the fastest option of its table.
+        """Stages placed on devices, each with the fastest option of its own table.
 
-        Raises `PlanError` if a stage has no option that fits.
+        Raises `PlanError` if a stage has no option (strategy) that fits into memory.
         """
         incoming = self.incoming(self.task.batch // num_microbatches)
         options = [
@@ -231,7 +235,7 @@ class PipelinePlanner:
         return tuple(found)
 
     def _is_near(self, firsts: Sequence[int], options: Sequence[StageOption]) -> bool:
-        """Whether the innermost links join two submeshes."""
+        """Whether the machine's innermost links join two submeshes (two options)."""
         group = self.task.machine.levels[0].largest
         lasts = [f + o.size - 1 for f, o in zip(firsts, options, strict=True)]
         return len({place // group for place in (*firsts, *lasts)}) == 1
@@ -264,7 +268,7 @@ class PipelinePlanner:
     def finish(
         self, stages: tuple[PipelineStage, ...], num_microbatches: int
     ) -> PipelinePlan:
-        """The plan of these stages with the fastest schedule that fits."""
+        """The plan of these stages with the fastest schedule that fits into memory."""
         task = self.task
         chosen = choose_schedule(stages, num_microbatches, task.limit_bytes)
         return PipelinePlan(
@@ -282,10 +286,9 @@ class PipelinePlanner:
 
 
 def place_submeshes(sizes: Sequence[int]) -> list[int]:
-    """The first device of each submesh; larger ones first, so that none is split.
+    """The number of the first device of each submesh; larger submeshes come first.
 
-    With sizes that are powers of two, each submesh then lies within as few groups of
-    devices as possible.
+    With sizes that are powers of two, none is then split over more groups than need be.
     """
     order = sorted(range(len(sizes)), key=lambda index: -sizes[index])
     firsts = [0] * len(sizes)

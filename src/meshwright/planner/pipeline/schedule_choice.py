@@ -1,4 +1,4 @@
-"""The schedule of given stages: the best of published ones and one that is searched."""
+"""The choice of a schedule for given stages: a published one or one found by search."""
 
 from __future__ import annotations
 
@@ -11,17 +11,20 @@ from meshwright.predict.schedules import SCHEDULES, Schedule
 from meshwright.search import Budget
 
 _WORTHWHILE = 0.001
-"""Share of the step time that a searched schedule has to save over a published one."""
+"""Share of the step time that a searched schedule has to save over published ones."""
 
 _SIMULATED = 40_000
-"""Tasks that a search for a schedule simulates, about half a second of work."""
+"""Number of tasks that a search for a schedule simulates: about half a second of work.
+
+A task is one pass of one microbatch through one stage.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class ChosenSchedule:
-    """The fastest schedule that fits.
+    """The fastest schedule that fits into memory.
 
-    tried: by name, the seconds of a step with each schedule, or why it does not fit.
+    tried: name of each schedule, with its seconds of a step or why it does not fit.
     """
 
     name: str
@@ -65,5 +68,5 @@ def choose_schedule(
 
 
 def _evaluations(num_tasks: int) -> int:
-    """Number of schedules that a search simulates."""
+    """Number of schedules that a search simulates, if each has `num_tasks` tasks."""
     return max(8, _SIMULATED // num_tasks)

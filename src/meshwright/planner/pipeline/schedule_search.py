@@ -1,10 +1,11 @@
 """A search for the schedule of unequal stages, under a limit of memory.
 
-Zero-bubble's authors solve an integer program for this (Qi et al., 2023, section 3). Here
-a state is a few numbers per stage: forward passes before the first backward pass, and
-microbatches kept alive if the backward pass is split. 1F1B, GPipe and the zero-bubble
-schedules are states, and the search starts from the best of them. So it never returns a
-slower schedule than these.
+The authors of zero-bubble pipelines solve an integer program for this (Qi et al., 2023,
+section 3). Here a search state is a few numbers per stage: forward passes before the
+first backward pass, and microbatches kept alive if the backward pass is split (into
+gradients of inputs and of weights). 1F1B, GPipe and the zero-bubble schedules are
+states, and the search starts from the best of them. So it never returns a slower
+schedule than these.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -15,11 +16,17 @@ from meshwright.predict.schedules import Schedule, warmed_up
 from meshwright.search import Annealing, Budget, Engine, search
 
 type WarmUps = tuple[tuple[int, ...], tuple[int, ...] | None]
-"""Per stage, the forward passes first; and the microbatches alive, if backward passes are
-split."""
+"""A schedule as two lists of numbers, one number per stage.
+
+They are the forward passes before the first backward pass; and the microbatches alive,
+or `None` if backward passes are not split.
+"""
 
 type StepSeconds = Callable[[Schedule], float]
-"""Seconds of a step with a schedule; raises `ScheduleError` if it exceeds memory."""
+"""A function from a schedule to the seconds of a step.
+
+It raises `ScheduleError` if the schedule exceeds memory.
+"""
 
 
 def known_states(num_stages: int, num_microbatches: int) -> tuple[WarmUps, ...]:
@@ -43,9 +50,9 @@ def known_states(num_stages: int, num_microbatches: int) -> tuple[WarmUps, ...]:
 
 @dataclass(frozen=True)
 class ScheduleProblem:
-    """The search problem of schedules: actions change one number by one.
+    """The search problem of schedules: an action changes one number of a state by one.
 
-    first: the state at which the search starts.
+    first: state at which the search starts.
     """
 
     first: WarmUps
@@ -53,11 +60,11 @@ class ScheduleProblem:
     step_seconds: StepSeconds
 
     def start(self) -> WarmUps:
-        """The first state."""
+        """The state at which the search starts."""
         return self.first
 
     def actions(self, state: WarmUps) -> Sequence[tuple[str, int, int]]:
-        """Changes of one number: which one, of which stage, and by how much."""
+        """Possible changes of a state: which list, the stage, and plus or minus one."""
         return tuple(self._actions(state))
 
     def _actions(self, state: WarmUps) -> Iterator[tuple[str, int, int]]:
@@ -68,7 +75,7 @@ class ScheduleProblem:
                         yield name, stage, change
 
     def apply(self, state: WarmUps, action: tuple[str, int, int]) -> WarmUps:
-        """The state after a change."""
+        """The state after one of its numbers was changed."""
         name, stage, change = action
         ahead, alive = state
         if name == "ahead":
@@ -86,11 +93,11 @@ class ScheduleProblem:
             return float("inf")
 
     def key(self, state: WarmUps) -> WarmUps:
-        """The state itself."""
+        """The state itself, by which the search recognizes equal states."""
         return state
 
     def schedule(self, state: WarmUps) -> Schedule:
-        """The schedule of a state."""
+        """The schedule that a state stands for."""
         ahead, alive = state
         return warmed_up(ahead, self.num_microbatches, alive)
 
@@ -106,9 +113,9 @@ def search_schedule(
     budget: Budget,
     engine: Engine | None = None,
 ) -> Schedule:
-    """The fastest schedule found; never slower than one of `known_states`.
+    """The fastest schedule that a search finds; never slower than `known_states`.
 
-    Raises `ScheduleError` if not even 1F1B fits.
+    Raises `ScheduleError` if not even one of these published schedules fits.
     """
     problems = [
         ScheduleProblem(state, num_microbatches, step_seconds)

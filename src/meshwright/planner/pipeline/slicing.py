@@ -1,10 +1,11 @@
 """The stage-slicing dynamic program: which layers run on which submesh.
 
-Alpa (Zheng et al., OSDI 2022, section 5.1). A pipeline of stages with times t_i takes
-T = sum t_i + (B - 1) max t_j for B microbatches. For each bound on the slowest stage the
-program finds the stages with the least sum of times; the best bound wins. A stage has to
-fit into memory with the microbatches that its schedule keeps alive, which depends on the
-number of later stages.
+It is Alpa's (Zheng et al., OSDI 2022, section 5.1). A pipeline of stages with times t_i
+takes T = sum t_i + (B - 1) max t_j for B microbatches. For each bound on the slowest
+stage the program finds the stages with the least sum of times; the best bound wins. A
+stage has to fit into memory with the microbatches that its schedule keeps alive, which
+depends on the number of later stages. In array shapes L is the number of layers, M of
+submesh sizes, S of stages at most, D of devices.
 """
 
 import math
@@ -20,7 +21,10 @@ from meshwright.search.compiled import compiled
 
 @dataclass(frozen=True, slots=True)
 class SlicedStage:
-    """Layers `first` to `end - 1` on a submesh, by its index in the list of sizes."""
+    """Layers `first` to `end - 1` on a submesh.
+
+    `size` is its index in the list of sizes.
+    """
 
     first: int
     end: int
@@ -31,12 +35,12 @@ class SlicedStage:
 class StageTable:
     """Seconds of every possible stage for one microbatch.
 
-    sizes: devices of each kind of submesh, [M].
-    seconds: of the fastest way to run layers `first` to `end - 1` on a submesh with
-        `later` stages after it; infinite if none fits, [M, S, L + 1, L + 1] over submesh,
-        `later`, `first` and `end`.
-    hop_s: seconds until a microbatch has reached a stage that starts at a layer, and its
-        gradient has returned, [L].
+    sizes: number of devices of each kind of submesh, [M].
+    seconds: seconds of the fastest way to run layers `first` to `end - 1` on a submesh
+        with `later` stages after it; infinite if none fits into memory, [M, S, L + 1, L
+        + 1] over submesh, `later`, `first` and `end`.
+    hop_s: seconds until a microbatch has reached a stage that starts at a layer, and
+        its gradient has returned, [L].
     """
 
     sizes: tuple[int, ...]
@@ -45,16 +49,17 @@ class StageTable:
 
     @property
     def num_layers(self) -> int:
-        """Number of layers."""
+        """Number of layers into which the step is divided."""
         return len(self.hop_s)
 
 
 def pipeline_s(
     table: StageTable, stages: Sequence[SlicedStage], num_microbatches: int
 ) -> float:
-    """Seconds of a pipeline of these stages: sum of times, and the slowest B - 1 times.
+    """Seconds of a pipeline of these stages for a step of B microbatches.
 
-    Infinite if a stage does not fit.
+    They are the sum of all stages' times and B - 1 times the slowest one. Infinite if a
+    stage does not fit into memory.
     """
     times = [
         float(table.seconds[each.size, len(stages) - 1 - index, each.first, each.end])
@@ -71,7 +76,7 @@ def slice_stages(
 ) -> tuple[SlicedStage, ...]:
     """The stages of the fastest pipeline that uses all devices.
 
-    Raises `PlanError` if no pipeline fits.
+    Raises `PlanError` if no pipeline fits into memory.
     """
     sizes = np.array(table.sizes, np.int64)
     finite = np.unique(table.seconds[np.isfinite(table.seconds)])
@@ -97,7 +102,10 @@ def slice_stages(
 def _first_feasible(
     table: StageTable, sizes: Ints, num_devices: int, bounds: Floats
 ) -> int:
-    """The index of the least bound on stages' times with which a pipeline exists."""
+    """The index of the least bound on the slowest stage with which a pipeline exists.
+
+    bounds: seconds, ascending.
+    """
     low, high = 0, len(bounds)
     while low < high:
         middle = (low + high) // 2
@@ -111,7 +119,10 @@ def _first_feasible(
 def _least_sum(
     table: StageTable, sizes: Ints, num_devices: int, bound: float
 ) -> tuple[SlicedStage, ...] | None:
-    """The stages with the least sum of times, none above `bound`; `None` if none exist."""
+    """The stages with the least sum of times, none of them slower than `bound` seconds.
+
+    `None` if there are no such stages.
+    """
     sums, ends, chosen = _fill(table.seconds, table.hop_s, sizes, num_devices, bound)
     count = int(np.argmin(sums[:, 0, num_devices]))
     if not math.isfinite(sums[count, 0, num_devices]):
@@ -129,9 +140,11 @@ def _least_sum(
 def _fill(
     seconds: Floats, hop_s: Floats, sizes: Ints, num_devices: int, bound: float
 ) -> tuple[Floats, Ints, Ints]:
-    """Least sums over stages, and how they begin; each is [S + 1, L + 1, D + 1].
+    """Fill the tables of the dynamic program; each is [S + 1, L + 1, D + 1].
 
-    `sums[s, k, d]`: least seconds of s stages with the layers from k on, on d devices.
+    `sums[s, k, d]` is the least sum of seconds of s stages with the layers from k on,
+    on d devices. The other two tables say where the first of these stages ends, and the
+    index of its submesh size.
     """
     most, layers = seconds.shape[1], seconds.shape[2] - 1
     shape = (most + 1, layers + 1, num_devices + 1)

@@ -1,7 +1,7 @@
 """Costs of every possible stage: layers, a submesh, and a strategy on its devices.
 
-Layers add up, so that the costs of all stages follow from those of layers. A strategy has
-been simulated at two sizes of the local batch; costs in between are on the line.
+The costs of a stage are sums over its layers. A strategy has been simulated at two
+sizes of a device's batch; costs at other sizes are on the line through these two.
 """
 
 from __future__ import annotations
@@ -29,14 +29,20 @@ from meshwright.search.arrays import Floats, Ints
 
 @dataclass(frozen=True, slots=True)
 class PricedStrategy:
-    """A strategy with its prices at two sizes of a device's batch, the smaller first."""
+    """A strategy with its costs per block at two sizes of a device's batch.
+
+    batches: these sizes, the smaller first.
+    """
 
     strategy: IntraStrategy
     batches: tuple[int, int]
     prices: tuple[BlockPrices, BlockPrices]
 
     def at(self, batch: float, of: Callable[[BlockPrices], Floats]) -> Floats:
-        """One price of each block at a local batch, [N]; `of` takes it from the prices."""
+        """One cost of each block for a device's batch of this size, [number of blocks].
+
+        of: function that takes this cost from the prices of all blocks.
+        """
         low, high = map(of, self.prices)
         share = (batch - self.batches[0]) / (self.batches[1] - self.batches[0])
         # Below the smaller size, costs shrink at most in proportion to the batch.
@@ -46,13 +52,14 @@ class PricedStrategy:
 
 @dataclass(frozen=True, slots=True)
 class LayerCosts:
-    """Costs of the L layers under a strategy on a submesh, as sums from the first layer on.
+    """Costs of L layers under a strategy on a submesh, as sums from the first layer on.
 
-    seconds: by phase, of one microbatch, [3, L + 1]. once_s: once a step: sums of
-    gradients over replicas, and the update, [L + 1]. fixed: bytes that are held all the
-    time, without working memory, [L + 1]. saved: bytes per microbatch, [L + 1].
-    stacked: additive working memory, [L + 1]. working: largest other working memory of
-    each layer, [L].
+    seconds: seconds of one microbatch, by phase of the step, [3, L + 1].
+    once_s: seconds once a step, to sum gradients over replicas and to update, [L + 1].
+    fixed: bytes that are held all the time, without working memory, [L + 1].
+    saved: bytes kept for the backward pass, per microbatch, [L + 1].
+    stacked: working memory that grows with the number of layers, in bytes, [L + 1].
+    working: other working memory of each layer, in bytes, [L]; not a sum.
     """
 
     seconds: Floats
@@ -63,12 +70,15 @@ class LayerCosts:
     working: Floats
 
     def times(self, first: int, end: int) -> StageTimes:
-        """Seconds of a stage's tasks."""
+        """Seconds of the tasks of a stage with layers `first` to `end - 1`."""
         forward, inputs, weights = self.seconds[:, end] - self.seconds[:, first]
         return StageTimes(float(forward), float(inputs), float(weights))
 
     def bytes(self, first: int, end: int, incoming: float) -> StageBytes:
-        """Bytes of a stage; incoming: those that each microbatch brings."""
+        """Memory of a stage with layers `first` to `end - 1`.
+
+        incoming: bytes that each microbatch brings from the stage before.
+        """
         working = max(
             float(self.working[first:end].max()),
             float(self.stacked[end] - self.stacked[first]),
@@ -86,9 +96,11 @@ def layer_costs(
     batch: float,
     machine: Machine,
 ) -> LayerCosts:
-    """The costs of layers with `data` replicas on a submesh.
+    """The costs of all layers on a submesh with `data` data-parallel replicas.
 
-    starts: first block of each layer. batch: of one device. machine: the submesh.
+    starts: index of the first block of each layer.
+    batch: size of the batch of one device.
+    machine: the devices of the submesh.
     """
     groups = np.asarray(starts)
 
@@ -114,21 +126,22 @@ MICROBATCH_PHASES = (
     StepPhase.INPUT_GRADIENT,
     StepPhase.WEIGHT_GRADIENT,
 )
-"""The phases that run for each microbatch."""
+"""The phases of a step that run for each microbatch, not once a step."""
 
 
 def _phase_s(priced: PricedStrategy, batch: float, phase: StepPhase) -> Floats:
-    """Seconds of each block in a phase, [N]."""
+    """Seconds of each block in a phase of the step, [number of blocks]."""
     return priced.at(batch, lambda prices: prices.seconds[phase])
 
 
 def _data_seconds(
     priced: PricedStrategy, data: int, batch: float, machine: Machine
 ) -> tuple[dict[StepPhase, Floats], Floats]:
-    """Exposed seconds of collectives along the data axis: per microbatch, and once a step.
+    """Exposed seconds of collectives along the data axis.
 
-    Those of a microbatch are hidden behind the computation of their own block and phase;
-    the last sums of gradients have nothing to hide behind.
+    The first result is per microbatch and phase, the second once a step. Collectives of
+    a microbatch are hidden behind the computation of their own block and phase. The
+    last sums of gradients have nothing to hide behind.
     """
     num_blocks = len(priced.prices[0].state)
     each = {phase: np.zeros(num_blocks) for phase in StepPhase}
@@ -155,7 +168,8 @@ def _data_seconds(
 class StageOption:
     """A strategy on submeshes of one size, with the costs of each layer.
 
-    size: devices of the submesh. data: number of replicas among them.
+    size: number of devices of the submesh.
+    data: number of data-parallel replicas among them.
     """
 
     size: int
@@ -171,7 +185,7 @@ def stage_options(
     microbatch: int,
     machine: Machine,
 ) -> list[StageOption]:
-    """All strategies on all kinds of submeshes that divide a microbatch evenly."""
+    """All strategies on all sizes of submeshes that divide a microbatch evenly."""
     found: list[StageOption] = []
     for size in sizes:
         part = submachine(machine, size)
@@ -190,9 +204,10 @@ def stage_options(
 
 @dataclass(frozen=True, slots=True)
 class OptionTable:
-    """The table of stages, and which option each of its entries stands for.
+    """The table of all possible stages, and the option behind each of its entries.
 
-    chosen: index of the option, [M, S, L + 1, L + 1].
+    chosen: index in `options` of each entry's option, [M, S, L + 1, L + 1] as in
+        `StageTable.seconds`.
     """
 
     table: StageTable
@@ -200,7 +215,10 @@ class OptionTable:
     chosen: Ints
 
     def option(self, stage: SlicedStage, later: int) -> StageOption:
-        """The option of a stage with so many later ones; `PlanError` if none fits."""
+        """The option of a stage with `later` stages after it.
+
+        Raises `PlanError` if no option fits into memory.
+        """
         place = stage.size, later, stage.first, stage.end
         if not np.isfinite(self.table.seconds[place]):
             raise PlanError(
@@ -218,11 +236,12 @@ def option_table(
     most_stages: int,
     limit_bytes: float,
 ) -> OptionTable:
-    """The fastest option for each possible stage that fits.
+    """The fastest option for each possible stage that fits into memory.
 
+    A stage with s later stages keeps the activations of s + 1 microbatches (1F1B).
     incoming: bytes of a whole microbatch that enter each layer, [L].
-    limit_bytes: of a device's memory. A stage with s later ones keeps the activations of
-    s + 1 microbatches (1F1B).
+    hop_s: seconds to send a microbatch into each layer and its gradient back, [L].
+    limit_bytes: bytes of a device's memory.
     """
     sizes = tuple(dict.fromkeys(option.size for option in options))
     layers = len(incoming)
@@ -243,7 +262,10 @@ def option_table(
 def _ranges(
     option: StageOption, incoming: Floats, num_microbatches: int
 ) -> tuple[Floats, Floats, Floats]:
-    """Seconds, fixed bytes and bytes per microbatch of all ranges, [L + 1, L + 1] each."""
+    """Costs of all ranges of layers under one option, each an array [L + 1, L + 1].
+
+    They are seconds, bytes held all the time, and bytes per microbatch.
+    """
     costs = option.costs
 
     def spans(sums: Floats) -> Floats:
@@ -267,7 +289,7 @@ def hop_seconds(
 ) -> float:
     """Seconds to send `num_bytes` from one submesh to another, each device its part.
 
-    level: number of the machine's level of links between them, from the inside out.
+    level: index of the machine's level of links between them, from the inside out.
     """
     link = machine.levels[level]
     group = int(np.prod([each.largest for each in machine.levels[:level]], dtype=int))

@@ -1,4 +1,4 @@
-"""Meshes of stages: what a strategy makes of a number of devices, and where they lie.
+"""Meshes of stages, and their placement on the devices of a machine.
 
 A stage's mesh has at most two axes: "model" on the innermost links, and "data".
 """
@@ -28,10 +28,11 @@ DATA, MODEL = "data", "model"
 
 @dataclass(frozen=True, slots=True)
 class IntraStrategy:
-    """Tactics for all stages on one kind of mesh.
+    """Tactics for the inside of a stage, on one kind of mesh.
 
-    model: size of the axis "model". has_data: whether there is an axis "data", of any size
-    above one. batch_axes: axes that cut the batch.
+    model: size of the axis "model".
+    has_data: whether there is an axis "data", of any size above one.
+    batch_axes: axes that cut the batch.
     """
 
     name: str
@@ -41,20 +42,23 @@ class IntraStrategy:
     batch_axes: tuple[str, ...]
 
     def mesh(self, data: int) -> Mesh:
-        """The mesh of a stage with this many replicas."""
+        """The mesh of a stage with `data` data-parallel replicas."""
         sizes = {DATA: data} if self.has_data else {}
         if self.model > 1 or not sizes:
             sizes[MODEL] = self.model
         return Mesh(sizes)
 
     def batch_parts(self, data: int) -> int:
-        """The number of parts into which a microbatch is cut."""
+        """The number of parts into which a microbatch is cut over `data` replicas."""
         sizes = {DATA: data, MODEL: self.model}
         return int(np.prod([sizes[axis] for axis in self.batch_axes], dtype=int))
 
 
 def submachine(machine: Machine, num_devices: int) -> Machine:
-    """The part of a machine with so many devices; `MachineError` if it has no grid."""
+    """The part of a machine with so many devices.
+
+    Raises `MachineError` if so many devices form no grid.
+    """
     grid = make_grid(machine.name, machine.levels, num_devices)
     return replace(machine, num_devices=num_devices, grid=grid)
 
@@ -62,7 +66,7 @@ def submachine(machine: Machine, num_devices: int) -> Machine:
 def place_stage(mesh: Mesh, machine: Machine) -> Placement:
     """The placement of a stage's mesh: the axis "model" on the innermost links.
 
-    It is then the same for any number of replicas.
+    The placement of "model" is then the same for any number of replicas.
     """
     inner = [i for i, dim in enumerate(machine.grid) if dim.level is machine.levels[0]]
     rows = [i for i, axis in enumerate(mesh.axes) if user_axes((axis,)) == (MODEL,)]

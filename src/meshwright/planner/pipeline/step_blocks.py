@@ -1,9 +1,9 @@
 """A train step as a sequence of blocks: which op of the step belongs to which block.
 
-A block is an op of the forward pass, or one iteration of its loop over layers. An op of the
-backward pass belongs to the block whose values and weights it reads, and an op of the
-update to the block of the gradient that it applies. A pipeline is a cut of this sequence:
-the backward pass of a stage lives with its forward pass.
+A block is an op of the forward pass, or one iteration of its loop over layers. An op of
+the backward pass belongs to the block whose values and weights it reads, and an op of
+the update to the block of the gradient that it applies. A pipeline is a cut of this
+sequence: the backward pass of a stage runs on the same devices as its forward pass.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LATE = (Role.GRADIENT, Role.UPDATE)
 
 
 class StepPhase(Enum):
-    """The part of a step to which an op belongs."""
+    """The phase of a train step to which an op belongs."""
 
     FORWARD = "forward"
     INPUT_GRADIENT = "input gradient"
@@ -40,9 +40,10 @@ class StepPhase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class OpSite:
-    """The blocks and the phase of an op.
+    """The blocks and the phase of the step to which an op belongs.
 
-    first, count: the blocks `first` to `first + count - 1` have equal shares of it.
+    first, count: blocks `first` to `first + count - 1`, each with an equal share of the
+        op.
     """
 
     phase: StepPhase
@@ -52,12 +53,14 @@ class OpSite:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A block of the forward pass.
+    """A block of the forward pass: an op, or one iteration of a loop over layers.
 
-    op: index of its op in the program. iteration: of the op, if it is a loop over layers.
-    flops: operations of its forward pass. incoming_bytes: bytes of the values that it and
-        later blocks read of earlier blocks, without what inputs alone determine at little
-        cost, such as masks.
+    op: index of its op in the program.
+    iteration: iteration of this op, if it is a loop over layers.
+    flops: FLOPs of its forward pass.
+    incoming_bytes: bytes of the values that this and later blocks read from earlier
+        blocks. Values that inputs alone determine at little cost, such as masks, do not
+        count.
     """
 
     op: int
@@ -68,8 +71,9 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class StepBlocks:
-    """The blocks of a step, and the site of each op, also of ops in nested programs.
+    """The blocks of a train step, and the block and phase of each op.
 
+    sites: block and phase of each op, also of ops in nested programs.
     forward_end: number of ops of the forward pass, which come first.
     """
 
@@ -80,7 +84,7 @@ class StepBlocks:
 
     @classmethod
     def of(cls, captured: Captured) -> StepBlocks:
-        """The blocks of a captured train step.
+        """Divide a captured train step into blocks.
 
         Raises `PlanError` if the step has no backward pass.
         """
@@ -96,7 +100,7 @@ class StepBlocks:
 
 
 class _SiteReader:
-    """Assigns the ops of one step to blocks."""
+    """Finds the block and the phase of each op of one train step."""
 
     def __init__(self, captured: Captured, end: int) -> None:
         self.program = captured.program
@@ -131,7 +135,7 @@ class _SiteReader:
         )
 
     def _forward(self) -> Iterator[tuple[Op, int]]:
-        """Each op of the forward pass, and its first block."""
+        """Each op of the forward pass, with the index of its first block."""
         yield from zip(self.program.ops[: self.end], self.starts, strict=True)
 
     def _is_layer_loop(self, op: Op) -> bool:
@@ -146,7 +150,7 @@ class _SiteReader:
         return any(map(self._is_made_of_state, stacked))
 
     def _is_made_of_state(self, atom: Atom) -> bool:
-        """Whether a value is a weight, or a conversion of weights."""
+        """Whether a value is a weight, or computed from weights alone."""
         while isinstance(atom, Value) and atom not in self.state:
             op = self.producers.get(atom)
             values = [] if op is None else [v for v in op.operands if v in self.roles]
@@ -156,7 +160,10 @@ class _SiteReader:
         return isinstance(atom, Value)
 
     def _incoming_bytes(self) -> dict[int, float]:
-        """Bytes that an op and later ops read of earlier ones, by the op's first block."""
+        """Bytes that an op and later ops read from earlier ops.
+
+        The keys are the first blocks of the ops.
+        """
         last: dict[Atom, int] = {}
         for op, start in self._forward():
             last.update(dict.fromkeys(op.operands, start))
@@ -175,7 +182,7 @@ class _SiteReader:
     # -- sites ------------------------------------------------------------------------
 
     def sites(self) -> dict[Op, OpSite]:
-        """The site of each op of the program and of its nested programs."""
+        """The block and phase of each op of the program and of its nested programs."""
         known: dict[Value, list[int]] = {}
         found: dict[Op, OpSite] = {}
         for op, start in self._forward():
@@ -200,14 +207,17 @@ class _SiteReader:
         return found
 
     def _tells_block(self, value: Value) -> bool:
-        """Whether a reader of a value belongs to its blocks."""
+        """Whether an op that reads a value belongs to that value's blocks.
+
+        It does not if the value is a cheap one that many blocks read, such as a mask.
+        """
         is_light = self.roles.get(value) is Role.WEIGHT and value in self.producers
         return not is_light or self._is_made_of_state(value)
 
     def _backward_firsts(self, known: Mapping[Value, Sequence[int]]) -> dict[Op, int]:
-        """The first block of each op after the forward pass.
+        """The index of the first block of each op after the forward pass.
 
-        known: for values of the forward pass, the blocks that compute or read them.
+        known: blocks that compute or read each value of the forward pass.
         """
         at: dict[Value, int] = {}
         found: dict[Op, int] = {}
@@ -238,7 +248,7 @@ class _SiteReader:
         return found
 
     def _is_update(self, op: Op) -> bool:
-        """Whether an op only combines gradients and state."""
+        """Whether an op belongs to the update: it only combines gradients and state."""
         if op.bodies or not op.results:
             return False
         values = [v for v in op.operands if isinstance(v, Value)]
@@ -246,7 +256,7 @@ class _SiteReader:
         return is_late and all(v in self.roles for v in values)
 
     def _input_gradients(self, firsts: Mapping[Op, int]) -> set[Op]:
-        """Ops of the backward pass on which blocks before their own depend."""
+        """Ops of the backward pass whose results earlier blocks wait for."""
         backward = [op for op in firsts if not self._is_update(op)]
         wanted: dict[Value, int] = {}  # the first block that reads each value
         found: set[Op] = set()
@@ -266,7 +276,11 @@ class _SiteReader:
     def _nested_sites(
         self, op: Op, site: OpSite, split: set[Op]
     ) -> Iterator[tuple[Op, OpSite]]:
-        """Ops of nested programs; in a loop over layers of the backward pass, by phase."""
+        """The blocks and phase of ops in the nested programs of an op.
+
+        In a loop over layers of the backward pass they are split by phase: gradients of
+        inputs and of weights.
+        """
         is_loop = site.count > 1 and site.phase in (
             StepPhase.INPUT_GRADIENT, StepPhase.WEIGHT_GRADIENT
         )  # fmt: skip

@@ -1,11 +1,11 @@
-"""Prices of blocks under an intra-operator strategy, read from one simulated step.
+"""Time and memory of blocks under an intra-operator strategy, from one simulated step.
 
-The whole step of one microbatch is partitioned by the strategy and simulated, and each
-kernel's time and each value's bytes are credited to the blocks of its op. So blocks that
-repeat, as iterations of a loop over layers, are simulated once.
-
-What the size of the data axis changes is kept apart: collectives along it, and state that
-it cuts. So the step is simulated on two data-parallel replicas, and priced on any number.
+The whole step of one microbatch is partitioned by the strategy and simulated. The time
+of each kernel and the bytes of each value are then divided among the blocks of its op.
+So blocks that repeat, as iterations of a loop over layers, are simulated once. The step
+is simulated on two data-parallel replicas and priced on any number. So two kinds of
+cost that depend on the size of the data axis are kept apart: collectives along it, and
+state that it cuts.
 """
 
 from __future__ import annotations
@@ -46,10 +46,12 @@ _BACKWARD = (StepPhase.INPUT_GRADIENT, StepPhase.WEIGHT_GRADIENT)
 
 @dataclass(frozen=True, slots=True)
 class DataCollective:
-    """A collective along the data axis.
+    """A collective along the data axis, whose cost depends on the number of replicas.
 
-    num_bytes: as for `COLLECTIVE_S`. runs: executions, of each block. per_step: whether it
-    runs once a step, and not for each microbatch.
+    num_bytes: size as the functions of `COLLECTIVE_S` take it.
+    runs: number of executions for each block.
+    site: blocks and phase to which it belongs.
+    per_step: whether it runs once a step, and not for each microbatch.
     """
 
     kind: str
@@ -62,15 +64,17 @@ class DataCollective:
 
 @dataclass(slots=True)
 class BlockPrices:
-    """Prices of all blocks under a strategy, for one size of the local batch; each is [N].
+    """Time and memory of N blocks under a strategy, for one size of a device's batch.
 
-    seconds: by phase, without collectives along the data axis.
-    state, cut_state: bytes of weights and optimizer state that the data axis leaves whole,
-        and of those that it cuts, on one replica.
-    gradients, cut_gradients: likewise, of gradients that microbatches accumulate.
+    Each array is [N].
+    seconds: seconds by phase of the step, without collectives along the data axis.
+    state, cut_state: bytes of weights and optimizer state that the data axis does not
+        cut; and of those that it cuts, as if there were one replica.
+    gradients, cut_gradients: bytes of gradients that microbatches accumulate, likewise.
     saved: bytes kept for the backward pass, per microbatch.
-    working: largest bytes besides these while an op of the block runs. stacked: the
-        block's part of them while an op runs on arrays of all layers of a loop.
+    working: largest bytes besides these while an op of the block runs.
+    stacked: block's share of such bytes while an op runs on arrays of all layers of a
+        loop.
     """
 
     seconds: dict[StepPhase, Floats]
@@ -85,7 +89,7 @@ class BlockPrices:
 
     @classmethod
     def zeros(cls, num_blocks: int) -> BlockPrices:
-        """Prices of blocks that cost nothing."""
+        """Prices of blocks that take no time and no memory."""
         a, b, c, d, e, f, g = np.zeros((7, num_blocks))
         return cls({p: np.zeros(num_blocks) for p in StepPhase}, a, b, c, d, e, f, g)
 
@@ -97,11 +101,12 @@ def price_blocks(
     machine: Machine,
     graph: Graph | None = None,
 ) -> BlockPrices:
-    """The prices of a step's blocks under a strategy.
+    """The time and memory of a step's blocks under a strategy, from a simulation.
 
-    captured: the step of one microbatch for two replicas (one, without a data axis).
-    machine: any part of it is used. graph: of the captured program, if it is known.
-    Raises what the strategy's tactics raise if they do not fit the program.
+    Raises an error of the strategy's tactics if they do not suit the program.
+    captured: step of one microbatch for two replicas (one, without a data axis).
+    machine: machine of which a small part is simulated.
+    graph: graph of the captured program, if it is known.
     """
     mesh = strategy.mesh(2)
     decided = decide(captured, mesh, strategy.tactics, Gather.SHARED, graph)
@@ -112,7 +117,7 @@ def price_blocks(
 
 
 class _PriceReader:
-    """Credits the figures of one simulated step to blocks."""
+    """Divides time and memory of one simulated step among its blocks."""
 
     def __init__(self, step: StepBlocks, decided: Decided, found: Estimate) -> None:
         self.step, self.decided, self.found = step, decided, found
@@ -126,7 +131,7 @@ class _PriceReader:
         }
 
     def read(self) -> BlockPrices:
-        """The prices, complete."""
+        """Collect the time and memory of all blocks."""
         for span, times in kernel_runs(self.found.timeline):
             site = self._site(span.fusion)
             self._add(self.prices.seconds[site.phase], site, times * _seconds(span))
@@ -138,7 +143,10 @@ class _PriceReader:
         return self.prices
 
     def _site(self, fusion: Fusion) -> OpSite:
-        """The site of a fusion; an op that a compiler added follows the one before it."""
+        """The blocks and phase of a fusion's op.
+
+        An op that a compiler added has those of the op before it.
+        """
         op = fusion.root
         op = self.found.origins.get(op, op)
         op = self.decided.lowered.lowered_from.get(op, op)
@@ -176,7 +184,10 @@ class _PriceReader:
     # -- bytes --------------------------------------------------------------------------
 
     def _read_state(self) -> None:
-        """Add the bytes of each array of the state to the block that first reads it."""
+        """Add the bytes of weights and optimizer state to the blocks that use them.
+
+        If several blocks do, the first counts.
+        """
         lowered = self.decided.lowered
         program = self.step.program
         first: dict[Value, OpSite] = {}
@@ -196,7 +207,10 @@ class _PriceReader:
             self._add(rows, first[value], size)
 
     def _read_gradients(self) -> None:
-        """Add the bytes of backward values that the update reads to their blocks."""
+        """Add the bytes of gradients to the blocks that compute them.
+
+        A gradient is a value of the backward pass that the update reads.
+        """
         sites, lowered = self.step.sites, self.decided.lowered
         update = {
             value
@@ -218,7 +232,7 @@ class _PriceReader:
                 self._add(rows, site, size)
 
     def _read_values(self) -> None:
-        """Bytes that the forward pass saves, and working memory besides these."""
+        """Add the bytes that the forward pass saves, and the working memory."""
         fusions = self.found.fusions
         sites = [self._site(fusion) for fusion in fusions]
         lives = live_ranges((fusion.reads, fusion.writes) for fusion in fusions)
@@ -244,7 +258,7 @@ class _PriceReader:
 
 
 def _body_bytes(fusion: Fusion) -> float:
-    """Peak bytes of one iteration of a loop without fusion; 0 if the op is no loop."""
+    """Peak bytes of one iteration of a loop, without fusion; 0 if the op is no loop."""
     bodies = fusion.root.bodies
     sizes = [peak_bytes(body, range(len(body.inputs))) for body in bodies]
     return float(max(sizes, default=0))
@@ -255,7 +269,7 @@ def _seconds(span: Span) -> float:
 
 
 def _collectives(timeline: Timeline, times: int = 1) -> Iterator[tuple[Span, int]]:
-    """Spans of collectives, and the number of times that each is executed in a step."""
+    """Spans of collectives in a simulated step, and how often each is executed."""
     for span in timeline.spans:
         if span.inner is not None:
             yield from _collectives(span.inner, times * span.repeats)

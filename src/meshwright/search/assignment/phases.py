@@ -126,10 +126,11 @@ def _search_core(
     seed: int,
     rounds: int,
 ) -> None:
-    """Look for solutions among the choices of the core, by a dive and then a search.
+    """Look for solutions in the core, by a dive and then a search.
 
+    The core is the few choices of each node that are likely in the best solutions.
+    Nothing is done if there are memory constraints.
     rounds: largest number of rounds of the search; with 0 there is only the dive.
-        Nothing is done if there are memory constraints.
     """
     if incumbent.is_over or incumbent.memory.num_rows:
         return

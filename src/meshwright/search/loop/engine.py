@@ -177,7 +177,7 @@ class _Run[S, A: Hashable]:
         """Number of candidates in a row that were priced before."""
 
     def follow(self, engine: Engine) -> Stopped | None:
-        """Compute the costs of an engine's candidates until it ends or a limit does.
+        """Compute costs of an engine's candidates until it ends or a limit is hit.
 
         Returns the reason for the end; `None` if the engine has yielded every state.
         """

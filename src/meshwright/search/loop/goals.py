@@ -104,7 +104,7 @@ class _GoalProblem[S, A: Hashable]:
 def _share_of(budget: Budget, share: float) -> Budget:
     """The budget with each limit multiplied by `share`.
 
-    At least one evaluation and one trial.
+    At least one evaluation and one trial remain.
     """
     return replace(
         budget,

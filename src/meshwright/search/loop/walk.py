@@ -24,7 +24,7 @@ def order[A](
 
 
 class Merits[A: Hashable]:
-    """For each action, the mean reward of all trajectories that contain it: its merit.
+    """The merit of each action: the mean reward of all trajectories that contain it.
 
     If the order of decisions matters little, the merit of an action in one state is a
     good estimate of it in most other states (move averages: Finnsson and Bjornsson,
@@ -136,7 +136,7 @@ class Trajectory[S, A]:
 _ONE_MORE = 0.25
 """Probability of one more change in a mutation.
 
-Lets a search leave any local optimum.
+It lets a search leave any local optimum.
 """
 
 

@@ -1,5 +1,5 @@
-"""The constraints of a partition: an independent checker, and the constraint solver.
+"""The constraints of a partition over chips: a checker, and a constraint solver.
 
-In: a graph and weights or a candidate. Out: a valid partition. Begin reading at
-`checker.py`, which says what the constraints are, then `repair.py`.
+In: a graph, and weights or an invalid candidate. Out: a valid partition. Begin reading
+at `checker.py`, which says what the constraints are, then `repair.py`.
 """

@@ -1,11 +1,12 @@
-"""The static constraints of a partition, and an independent checker of them.
+"""The static constraints of a partition over chips, and an independent checker.
 
-With chips f(u) of the ops u:
+With f(u) the chip of op u:
 
-- acyclic flow: f(u) <= f(v) for each edge (u, v);
+- acyclic flow: f(u) <= f(v) for each edge (u, v) of the graph;
 - no skipped chips: the chips in use are 0, 1, ..., without a hole;
-- triangle dependency: where an edge leads from chip a to another chip b, no longer path
-  of chips leads from a to b.
+- triangle dependency: if an edge leads from chip a to another chip b, then no longer
+  path of chips leads from a to b. (Two chips are joined if an edge leads from one to
+  the other.)
 
 Memory is the dynamic constraint: it is known once a partition is complete.
 """
@@ -21,7 +22,10 @@ from meshwright.search.arrays import Ints
 
 
 def violations(graph: ChipGraph, chips: Ints, num_chips: int) -> Iterator[str]:
-    """Sentences that say which static constraints a partition breaks; none if valid."""
+    """Sentences that say which static constraints a partition breaks.
+
+    There are none if the partition is valid.
+    """
     if len(chips) != graph.num_ops or chips.min() < 0 or chips.max() >= num_chips:
         yield f"wanted {graph.num_ops} chips from 0 to {num_chips - 1}"
         return
@@ -45,7 +49,10 @@ def violations(graph: ChipGraph, chips: Ints, num_chips: int) -> Iterator[str]:
 
 
 def _longest_paths(crossing: set[tuple[int, int]], num_chips: int) -> Ints:
-    """Number of edges of the longest path between two chips; 0 if there is none."""
+    """The number of edges on the longest path of chips between two chips, [C, C].
+
+    It is 0 if there is no path. crossing: pairs of chips that an edge joins.
+    """
     longest = np.zeros((num_chips, num_chips), np.int64)
     for a in reversed(range(num_chips)):
         for b in sorted(b for x, b in crossing if x == a):

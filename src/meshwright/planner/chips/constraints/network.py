@@ -1,4 +1,4 @@
-"""Edges and skips of a graph as columns, which compiled code reads."""
+"""Edges of a graph, and edges with other paths around, as arrays for compiled code."""
 
 from __future__ import annotations
 
@@ -12,11 +12,15 @@ from meshwright.search.arrays import Ints, starts_of
 
 
 class Network(NamedTuple):
-    """Edges and skips of a graph as columns.
+    """Edges and skips of a graph as flat arrays.
 
-    next_at, nexts: targets of each op. prior_at, priors: sources. ends, between_at,
-    between: the skips. skip_at, skips: skips that an op is an end of, then those that
-    it is between (`inner_at`, `inner`).
+    A skip is an edge around which another path leads (see `skips.py`). Arrays whose
+    names end in `_at` hold the offset of each op or skip in the array beside them.
+    next_at, nexts: targets of the edges from each op.
+    prior_at, priors: sources of the edges to each op.
+    ends: the two ends of each skip. between_at, between: ops on the paths around it.
+    end_at, end_skips: skips of which each op is an end.
+    inner_at, inner_skips: skips around which a path leads through each op.
     """
 
     next_at: Ints
@@ -33,7 +37,7 @@ class Network(NamedTuple):
 
 
 def network_of(graph: ChipGraph) -> Network:
-    """The columns of a graph's constraints."""
+    """The edges and skips of a graph as arrays."""
     edges, skips, n = graph.edges, skips_of(graph), graph.num_ops
     by_target = edges[np.lexsort((edges[:, 0], edges[:, 1]))]
     ends_at, end_skips = _by_op(skips.ends.ravel(), np.repeat(_ids(skips), 2), n)
@@ -59,6 +63,6 @@ def _ids(skips: Skips) -> Ints:
 
 
 def _by_op(ops: Ints, owners: Ints, num_ops: int) -> tuple[Ints, Ints]:
-    """Starts [N + 1] and owners, grouped by op."""
+    """Pairs (op, owner), grouped by op: offsets [N + 1] and the owners."""
     order = np.argsort(ops, kind="stable")
     return starts_of(np.bincount(ops, minlength=num_ops)), owners[order]

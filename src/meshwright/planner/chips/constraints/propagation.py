@@ -1,15 +1,16 @@
-"""Domains of chips by op, and propagation of the constraints, compiled.
+"""Propagation of the chip constraints over domains, as compiled functions.
 
-A domain is a set of chips as bits of an integer. Three rules shrink domains until nothing
-changes:
+The domain of an op is the set of chips on which it may still be placed, as bits of an
+integer. Three rules shrink domains until nothing changes:
 
-- flow: an op's chips are not below the lowest of its sources, nor above the highest of
-  its targets;
-- skips: an op between the ends of an edge is on the chip of one of them (`skips.py`);
-- chips that meet: once both ends of an edge are fixed, their chips are joined. From then
-  on no edge may join two chips if that would lie beside a longer path of chips.
+- flow: an op's chips are not below the lowest chip of its sources, nor above the
+  highest chip of its targets;
+- skips: if other paths lead around an edge, each op on them is on the chip of one of
+  the edge's ends (`skips.py`);
+- joined chips: once both ends of an edge are fixed, their chips are joined. From then
+  on no edge may join two chips between which a longer path of chips would lead.
 
-Holes need no rule: closing a hole renumbers chips in order, which keeps the others.
+Unused chips need no rule: renumbering the chips in use, in order, breaks no constraint.
 """
 
 from __future__ import annotations
@@ -23,16 +24,22 @@ from meshwright.search.arrays import Bools, Ints
 from meshwright.search.compiled import compiled_in_place
 
 TRAIL, HEAD, QUEUED, CHANGED = range(4)
-"""Places in `Domains.scalars`: length of the trail, start and length of the queue, and
-chips for which `refresh` has changed what they may be joined with."""
+"""Indices into `Domains.scalars`: length of the trail, start and length of the queue.
+
+The last entry is the set of chips whose allowed edges the latest `refresh` changed."""
 
 
 class Domains(NamedTuple):
-    """The state of the solver: domains, a trail to undo changes, a queue, met chips.
+    """The state of the constraint solver: domains, queue, and a trail to undo changes.
 
-    domain: [N]. trail: op and former domain of each change. joined: [C], chips that each
-    chip has an edge to. onward, backward: [C], chips at the other end of an edge that are
-    allowed, its own included. queue: ring of N ops.
+    domain: set of chips that each op may still have, as bits, [N].
+    trail_op, trail_domain: op and former domain of each change.
+    joined: for each chip the set of chips to which an edge leads from it, [C].
+    reach, far: for each chip the chips at the end of a path, and of a path of two or
+        more edges, [C].
+    onward, backward: for each chip the chips, itself included, to which an edge may
+        lead from it, and from which one may lead to it, [C].
+    queue: ring buffer of N ops whose neighbours have to be looked at again.
     """
 
     scalars: Ints
@@ -49,7 +56,7 @@ class Domains(NamedTuple):
 
 
 def new_domains(num_ops: int, num_chips: int) -> Domains:
-    """Domains with every chip, before the first propagation."""
+    """Domains in which every op may be on every chip."""
     every = (1 << num_chips) - 1
     chips = np.zeros(num_chips, np.int64)
     onward = np.array([every & ~((1 << c) - 1) for c in range(num_chips)], np.int64)
@@ -72,7 +79,7 @@ def new_domains(num_ops: int, num_chips: int) -> Domains:
 
 @compiled_in_place
 def position(bit: int) -> int:
-    """The number of a single bit."""
+    """The index of the only bit that is set in an integer."""
     place = 0
     while bit > 1:
         bit >>= 1
@@ -82,7 +89,10 @@ def position(bit: int) -> int:
 
 @compiled_in_place
 def shrink(d: Domains, op: int, kept: int) -> bool:
-    """Intersect a domain with `kept`; false if nothing is left."""
+    """Remove all chips but those in `kept` from an op's domain; false if none is left.
+
+    The change is recorded on the trail, and the op is queued.
+    """
     old = d.domain[op]
     new = old & kept
     if new == old:
@@ -98,7 +108,7 @@ def shrink(d: Domains, op: int, kept: int) -> bool:
 
 @compiled_in_place
 def push(d: Domains, op: int) -> None:
-    """Queue an op whose surroundings have to be looked at again."""
+    """Queue an op whose neighbours' domains have to be looked at again."""
     if not d.is_queued[op]:
         d.is_queued[op] = True
         n = len(d.queue)
@@ -108,7 +118,10 @@ def push(d: Domains, op: int) -> None:
 
 @compiled_in_place
 def propagate(g: Network, d: Domains) -> bool:
-    """Shrink domains until nothing changes; false if one is empty."""
+    """Apply the constraints until no domain changes.
+
+    Returns false if the domain of an op becomes empty.
+    """
     n = len(d.queue)
     while d.scalars[QUEUED]:
         op = int(d.queue[d.scalars[HEAD]])
@@ -126,7 +139,10 @@ def propagate(g: Network, d: Domains) -> bool:
 
 @compiled_in_place
 def _flow(g: Network, d: Domains, op: int) -> bool:
-    """Shrink the domains of an op's sources and targets."""
+    """Shrink the domains of the ops that an op reads from and is read by.
+
+    Returns false if a domain becomes empty.
+    """
     domain = d.domain[op]
     low = domain & -domain
     if domain == low:
@@ -148,7 +164,10 @@ def _flow(g: Network, d: Domains, op: int) -> bool:
 
 @compiled_in_place
 def _meet(g: Network, d: Domains, op: int) -> bool:
-    """Join the chip of a fixed op with those of its fixed sources and targets."""
+    """Join the chip of a fixed op with the chips of its fixed sources and targets.
+
+    Joined chips restrict other edges. Returns false if a constraint is broken.
+    """
     if d.domain[op] & (d.domain[op] - 1):
         return True
     chip, is_new = position(d.domain[op]), False
@@ -172,7 +191,10 @@ def _meet(g: Network, d: Domains, op: int) -> bool:
 
 @compiled_in_place
 def _join(d: Domains, low: int, high: int) -> bool:
-    """Note an edge between two chips; false if it was known, or joins no two chips."""
+    """Record that an edge leads from chip `low` to chip `high`.
+
+    Returns whether it is new.
+    """
     if low == high or d.joined[low] >> high & 1:
         return False
     d.joined[low] |= 1 << high
@@ -181,9 +203,9 @@ def _join(d: Domains, low: int, high: int) -> bool:
 
 @compiled_in_place
 def refresh(d: Domains) -> bool:
-    """Allowed pairs of chips, from those that are joined; false if some break the rule.
+    """Recompute which chips an edge may join, from the chips that are joined.
 
-    reach: chips at the end of a path. far: chips at the end of one of two edges or more.
+    Returns false if a joined pair breaks the triangle constraint.
     """
     chips = len(d.joined)
     for a in range(chips - 1, -1, -1):
@@ -208,7 +230,10 @@ def refresh(d: Domains) -> bool:
 
 @compiled_in_place
 def _may_join(d: Domains, a: int, b: int) -> bool:
-    """Whether an edge from chip a to chip b would leave every edge the longest path."""
+    """Whether an edge from chip a to chip b would keep the triangle constraint.
+
+    That is, no edge may have a longer path beside it.
+    """
     if d.far[a] >> b & 1:
         return False
     beyond = d.reach[b] | 1 << b
@@ -223,7 +248,11 @@ def _may_join(d: Domains, a: int, b: int) -> bool:
 
 @compiled_in_place
 def _skip(g: Network, d: Domains, op: int) -> bool:
-    """Shrink the domains of the skips that an op takes part in."""
+    """Apply the skip rule to all skips that an op is an end of, or lies between.
+
+    A skip is an edge around which another path leads. Returns false if a domain becomes
+    empty.
+    """
     for e in range(g.end_at[op], g.end_at[op + 1]):
         skip = g.end_skips[e]
         for i in range(g.between_at[skip], g.between_at[skip + 1]):
@@ -237,7 +266,10 @@ def _skip(g: Network, d: Domains, op: int) -> bool:
 
 @compiled_in_place
 def _between(g: Network, d: Domains, skip: int, op: int) -> bool:
-    """An op between the ends of a skip is on the chip of one end."""
+    """Restrict an op on a path around an edge to the chips of the edge's ends.
+
+    Returns false if a domain becomes empty.
+    """
     first, last = g.ends[skip, 0], g.ends[skip, 1]
     if not shrink(d, op, int(d.domain[first] | d.domain[last])):
         return False

@@ -1,10 +1,11 @@
-"""The constraint solver: valid partitions by sampling, or near a candidate.
+"""The constraint solver: random valid partitions, or valid partitions near a candidate.
 
 SAMPLE draws the chip of one op after another from given weights, restricted to its
-domain, and propagates. FIX first keeps the candidate's chips as long as they are in
-the domains, then gives each other op the allowed chip nearest to the candidate's. Both
-undo the last decision on a conflict. If conflicts are too many, neighbouring chips of
-the candidate are merged until it is valid, so that every call returns a partition.
+domain (the chips that are still possible), and propagates the constraints. FIX first
+keeps the candidate's chips as long as they are in the domains, then gives each other op
+the allowed chip nearest to the candidate's. Both undo the last decision on a conflict.
+If there are too many conflicts, neighbouring chips of the candidate are merged until it
+is valid, so that every call returns a partition.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ from meshwright.search.arrays import Floats, Ints
 from meshwright.search.compiled import compiled, compiled_in_place
 
 _MOST_CONFLICTS = 200
-"""Conflicts before chips are merged instead."""
+"""Number of conflicts after which chips are merged instead."""
 
 
 class ChipSolver:
-    """A constraint solver for one graph on a number of chips."""
+    """A constraint solver for partitions of one graph over a number of chips."""
 
     def __init__(self, graph: ChipGraph, num_chips: int) -> None:
         self.graph, self.num_chips = graph, num_chips
@@ -41,12 +42,19 @@ class ChipSolver:
         """The number of answers that had to merge chips."""
 
     def sample(self, weights: Floats, rng: np.random.Generator) -> Ints:
-        """A valid partition [N], drawn from weights [N, C], ops in random order."""
+        """A random valid partition [N]: ops, in random order, get chips by weight.
+
+        weights: weight of each chip for each op, [N, C].
+        """
         order = rng.permutation(self.graph.num_ops)
         return self._solve(order, np.zeros(0, np.int64), weights, rng)
 
     def fix(self, candidate: Ints, order: Ints) -> Ints:
-        """A valid partition [N] near a candidate; the first of `order` keep their chips."""
+        """A valid partition [N] near a candidate that may be invalid.
+
+        order: ops in the order in which they may keep their chips, the first most
+            likely.
+        """
         rng = np.random.default_rng(0)
         return self._solve(order, candidate, np.zeros((0, 0)), rng)
 
@@ -72,7 +80,11 @@ def close_holes(chips: Ints) -> Ints:
 
 
 def merge_chips(graph: ChipGraph, candidate: Ints) -> Ints:
-    """A valid partition: ops move up to their sources' chips, then chips are merged."""
+    """A valid partition, made from any candidate by merging chips.
+
+    Ops first move up to the chips of the ops that they read. Then chips between two
+    joined ones are merged as long as a constraint is broken.
+    """
     chips = candidate.copy()
     edges: Sequence[tuple[int, int]] = graph.edges.tolist()
     for u, v in sorted(edges, key=lambda edge: edge[1]):
@@ -108,8 +120,8 @@ def _decide(  # noqa: PLR0913  all of one call
 ) -> bool:
     """Narrow the domain of every op to one chip; false after too many conflicts.
 
-    Ops are visited in `order`. If there is a candidate, they are visited twice: the first
-    time only to keep the candidate's chips where that is possible.
+    Ops are visited in `order`. If there is a candidate, they are visited twice: the
+    first time only to keep the candidate's chips where that is possible.
     """
     n = len(order)
     is_fix = len(candidate) > 0
@@ -150,7 +162,10 @@ def _decide(  # noqa: PLR0913  all of one call
 
 @compiled_in_place
 def _undo(g: Network, d: Domains, length: int) -> None:
-    """Undo changes of domains down to a length of the trail, and what chips have met."""
+    """Undo changes of domains until the trail has a given length.
+
+    Which chips are joined by an edge is then computed again.
+    """
     while d.scalars[TRAIL] > length:
         d.scalars[TRAIL] -= 1
         trail = d.scalars[TRAIL]
@@ -169,7 +184,10 @@ def _undo(g: Network, d: Domains, length: int) -> None:
 
 @compiled_in_place
 def _nearest(domain: int, chip: int) -> int:
-    """The bit of a domain that is nearest to a chip; of two, the lower."""
+    """The bit of a domain (set of chips) that is nearest to a chip.
+
+    Of two that are equally near, it is the lower one.
+    """
     for distance in range(64):
         if chip >= distance and domain >> (chip - distance) & 1:
             return 1 << (chip - distance)
@@ -180,7 +198,11 @@ def _nearest(domain: int, chip: int) -> int:
 
 @compiled_in_place
 def _drawn(domain: int, weights: Floats, draw: float) -> int:
-    """A random bit of a domain, by weight; evenly if no chip of it has any."""
+    """A random bit of a domain (set of chips), drawn by the chips' weights.
+
+    If all weights are zero, all chips of the domain are equally likely. draw: random
+    number from 0 to 1.
+    """
     total, count = 0.0, 0
     for chip in range(len(weights)):
         if domain >> chip & 1:

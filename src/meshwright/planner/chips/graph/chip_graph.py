@@ -1,4 +1,4 @@
-"""The graph whose ops are placed on chips: seconds, weights, and values between ops."""
+"""The graph of ops to be placed on chips: seconds, weights, and values between ops."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ChipOp(NamedTuple):
 
 
 class ChipEdge(NamedTuple):
-    """A value from op `source` to op `target`, by their positions, of so many bytes."""
+    """A value of `num_bytes` bytes from one op to another; ops are numbered from 0."""
 
     source: int
     target: int
@@ -33,11 +33,12 @@ class ChipEdge(NamedTuple):
 class ChipGraph:
     """Ops in topological order, the values that they exchange, and their weights.
 
-    names, seconds: [N], of each op; seconds on one chip.
-    producers, value_bytes: [V], op that computes each value, and its size.
-    reads: [R, 2], pairs (value, op that reads it), sorted and without repetition.
-    weight_bytes: [W], arrays that stay on each chip that reads them.
-    weight_reads: [Q, 2], pairs (weight, op that reads it), sorted.
+    names, seconds: name of each op, and its seconds on one chip, [N].
+    producers, value_bytes: op that computes each value, and the value's size, [V].
+    reads: pairs (value, op that reads it), sorted and without repetition, [R, 2].
+    weight_bytes: sizes of the weights, arrays that stay on each chip that reads them,
+        [W].
+    weight_reads: pairs (weight, op that reads it), sorted, [Q, 2].
     """
 
     names: tuple[str, ...]
@@ -69,14 +70,16 @@ class ChipGraph:
 
     @property
     def edges(self) -> Ints:
-        """Pairs (op, op that reads one of its values) [E, 2], sorted, each once."""
+        """Pairs (op, op that reads one of its values), each once, sorted, [E, 2]."""
         sources = self.producers[self.reads[:, 0]]
         pairs = np.stack([sources, self.reads[:, 1]], axis=1).reshape(-1, 2)
         return np.unique(pairs, axis=0)
 
     @classmethod
     def of(cls, ops: Sequence[ChipOp], edges: Iterable[ChipEdge]) -> ChipGraph:
-        """The graph of ops and edges in any order; `ChipsError` names a cycle.
+        """The graph of ops and edges, which may be in any order.
+
+        Raises `ChipsError` if the edges form a cycle.
 
         >>> ChipGraph.of([ChipOp("a", 1.0), ChipOp("b", 2.0)], [ChipEdge(0, 1, 8)]).num_ops
         2
@@ -101,12 +104,15 @@ class ChipGraph:
 
 
 def pairs_of(pairs: Iterable[tuple[int, int]]) -> Ints:
-    """Sorted pairs without repetition, [n, 2]."""
+    """The pairs sorted and without repetition, as an array [n, 2]."""
     return np.array(sorted(set(pairs)), np.int64).reshape(-1, 2)
 
 
 def _topological_order(ops: Sequence[ChipOp], edges: Sequence[ChipEdge]) -> list[int]:
-    """Positions of the ops so that sources come before targets; else in given order."""
+    """The positions of the ops, sorted so that sources come before targets.
+
+    Ops keep the given order where edges allow it.
+    """
     sorter = TopologicalSorter({i: set[int]() for i in range(len(ops))})
     for edge in edges:
         sorter.add(edge.target, edge.source)

@@ -1,4 +1,7 @@
-"""Seconds of each op of a program on one chip, as parts of the fusions that hold it."""
+"""Predicted seconds of each op of a program on one chip.
+
+The time of a fusion is divided among its ops.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +21,20 @@ from meshwright.program.rules.pallas_kernel import kernel_of
 
 
 class OpTimes:
-    """Seconds of ops on one chip of a machine; loops with all their iterations."""
+    """Predicted seconds of ops on one chip of a machine.
+
+    The seconds of a loop include all its iterations.
+    """
 
     def __init__(self, program: Program, machine: Machine) -> None:
         self.chip = machine.chip
         self.prices: OpPrices = price_ops(program, machine, 1)
 
     def seconds(self, op: Op) -> float:
-        """Seconds of one execution of an op; of a branch, those of its longest body."""
+        """Seconds of one execution of an op.
+
+        For a `cond` (branch), they are the seconds of its longest body.
+        """
         if op.bodies:
             inner = [sum(map(self.seconds, body.ops)) for body in op.bodies]
             if op.kind == "cond":

@@ -1,11 +1,10 @@
-"""The graph of a program: loops over layers unrolled, cheap preparations copied.
+"""The graph of a program for placement on chips.
 
-A scan whose iterations read weights of their own is a loop over layers: each iteration
-becomes ops of its own. Other loops and branches are one op each.
-
-Ops on weights alone run once, before the first input, and their results stay on the
-chips that read them. Cheap ops on inputs alone, such as masks, run on each chip that
-reads them; placed once, a mask that all layers read would hold all layers on two chips.
+A scan whose iterations read weights of their own is a loop over layers: it is unrolled.
+Other loops and branches are one op each. Ops on weights alone run once, before the
+first input, and their results stay on the chips that read them. Cheap ops on inputs
+alone, such as masks, run on each chip that reads their results; if a mask that all
+layers read were placed on one chip, all layers would have to be on two chips.
 """
 
 from __future__ import annotations
@@ -23,25 +22,26 @@ from meshwright.program.analysis.executions import num_iterations
 from meshwright.program.ir import Atom, Literal, Op, Program, Value, Wire, num_bytes
 
 _MOST_OPS = 20_000
-"""Ops of a graph at most; sets of ops between all pairs take N^2 bits."""
+"""Largest number N of ops of a graph; sets of ops between all pairs take N^2 bits."""
 
 _CHEAP = 1e-3
-"""Seconds of what is copied to each chip that reads it, as a share of the program's."""
+"""Largest time of ops that each chip repeats for itself, relative to the program's."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """A value that an op of the graph computes; its number."""
+    """A value that an op of the graph computes, by its number."""
 
     value: int
 
 
 @dataclass(frozen=True, slots=True)
 class _Copied:
-    """A value that each chip has for itself; its number among the weights.
+    """A value of which each chip that reads it has its own copy, such as a weight.
 
-    seconds: to compute it on each chip. is_weight: whether it is the same for all
-    inputs of the pipeline.
+    weight: number of the value among the graph's weights.
+    seconds: time to compute it on each chip.
+    is_weight: whether it is the same for all inputs of the pipeline.
     """
 
     weight: int
@@ -50,13 +50,16 @@ class _Copied:
 
 
 _Source = _Made | _Copied | None
-"""Where an atom comes from; `None` for a literal."""
+"""The origin of an op's operand: an op of the graph, or a copy on each chip.
+
+It is `None` for a literal.
+"""
 
 
 def program_graph(
     program: Program, machine: Machine, weights: Collection[int]
 ) -> ChipGraph:
-    """The graph of a program on the chips of a machine.
+    """The graph of a program, for placement on the chips of a machine.
 
     weights: positions of the inputs that stay the same from one run to the next.
     """
@@ -75,7 +78,10 @@ def program_graph(
 
 @dataclass(slots=True)
 class _Builder:
-    """Collects ops, values and weights of a graph."""
+    """Collects ops, values and weights of a graph; the lists are fields of `ChipGraph`.
+
+    slices: slices of stacked arrays by iteration, each made once.
+    """
 
     times: OpTimes
     cheap_s: float
@@ -96,7 +102,11 @@ class _Builder:
         return _Copied(len(self.weight_bytes) - 1, seconds, is_weight)
 
     def add(self, program: Program, sources: dict[Value, _Source]) -> None:
-        """Add the ops of a program; `sources` has its inputs, and gets all its values."""
+        """Add all ops of a program to the graph.
+
+        sources: origin of each value; has the program's inputs, and gets all other
+            values.
+        """
         for op in program.ops:
             if op.kind == "remat" or (
                 op.kind == "scan" and self._has_layers(op, sources)
@@ -155,7 +165,7 @@ class _Builder:
         return False
 
     def _unroll(self, op: Op, sources: dict[Value, _Source]) -> None:
-        """Add each iteration of a region's only body."""
+        """Add the ops of each iteration of a scan (or of the one body of a remat)."""
         (body,) = op.bodies
         length = num_iterations(op)
         inside: dict[Value, _Source] = {}
@@ -191,7 +201,7 @@ class _Builder:
     def _entering(
         self, op: Op, wire: Wire, sources: Mapping[Value, _Source], step: int
     ) -> _Source:
-        """The source of an operand in one iteration: a slice of it, if it is stacked."""
+        """The origin of a loop's operand in one iteration; a slice if it is stacked."""
         if wire.operand is None:
             return None
         source = _source(op.operands[wire.operand], sources)
@@ -210,7 +220,7 @@ class _Builder:
         return self.copied(size, source.seconds / length, source.is_weight)
 
     def _stack(self, parts: list[_Source], result: Value) -> _Source:
-        """All iterations' results as one value, which an op without work puts together."""
+        """The results of all iterations as one value, stacked by an op without cost."""
         if not any(isinstance(part, _Made) for part in parts):
             copies = [part for part in parts if isinstance(part, _Copied)]
             seconds = sum(part.seconds for part in copies)
@@ -220,7 +230,7 @@ class _Builder:
         return self._new_value(number, num_bytes(result))
 
     def graph(self) -> ChipGraph:
-        """The graph of all that was added."""
+        """The graph of all ops added so far."""
         return ChipGraph(
             tuple(self.names),
             np.array(self.seconds, np.float64),

@@ -1,8 +1,9 @@
-"""Edges that other paths go around: what the triangle constraint says about them.
+"""Skips: edges around which other paths lead, and the triangle constraint on them.
 
 If an edge leads from u to v and z lies on another path from u to v, then z is on the
 chip of u or on that of v. Otherwise a path of chips through z would be longer than the
-edge. This follows from the constraints, and lets the solver decide before chips meet.
+edge. This follows from the constraints, and lets the solver decide before the chips of
+u and v are fixed.
 """
 
 from __future__ import annotations
@@ -15,14 +16,19 @@ from meshwright.planner.chips.graph.chip_graph import ChipGraph
 from meshwright.search.arrays import Floats, Ints, starts_of
 
 _MOST_BETWEEN = 4_000_000
-"""Ops between the ends of edges at most, all edges together; edges beyond are left to
-the check of chips that meet, so that long loops of skips cannot fill memory."""
+"""Largest number of ops between the ends of edges, for all edges together.
+
+Edges beyond it are checked only once their chips are fixed. So long chains of skips
+cannot fill memory.
+"""
 
 
 class Skips(NamedTuple):
-    """Edges with other paths around them, and the ops between their ends.
+    """Edges around which other paths lead, and the ops on these paths.
 
-    ends: [S, 2], both ends. between_at: [S + 1], into `between`, sorted by op.
+    ends: both ends of each skip, [S, 2].
+    between_at: offset of each skip in `between`, [S + 1].
+    between: ops on the paths around each skip, sorted.
     """
 
     ends: Ints
@@ -31,7 +37,10 @@ class Skips(NamedTuple):
 
 
 def skips_of(graph: ChipGraph) -> Skips:
-    """The edges of a graph that other paths go around, those around few ops first."""
+    """The edges of a graph around which other paths lead.
+
+    Edges with the fewest ops on these paths come first.
+    """
     below, above = _relatives(graph)
     edges: Ints = graph.edges
     found: list[tuple[int, int, int, int]] = []
@@ -49,7 +58,10 @@ def skips_of(graph: ChipGraph) -> Skips:
 
 
 def relative_seconds(graph: ChipGraph) -> tuple[Floats, Floats]:
-    """Seconds of all ops from which each op can be reached, and of all that it reaches."""
+    """Seconds of all ops from which each op can be reached, and of all that it reaches.
+
+    These are two arrays with a number for each op.
+    """
     below, above = _relatives(graph)
     shares: list[Floats] = []
     for sets in (above, below):
@@ -59,7 +71,10 @@ def relative_seconds(graph: ChipGraph) -> tuple[Floats, Floats]:
 
 
 def _relatives(graph: ChipGraph) -> tuple[list[int], list[int]]:
-    """Sets of all ops that each op reaches, and that reach it, as bits of integers."""
+    """The set of all ops that each op reaches, and the set of ops that reach it.
+
+    Sets are bits of integers.
+    """
     below, above = [0] * graph.num_ops, [0] * graph.num_ops
     edges: list[list[int]] = graph.edges.tolist()
     for u, v in reversed(edges):
@@ -70,6 +85,6 @@ def _relatives(graph: ChipGraph) -> tuple[list[int], list[int]]:
 
 
 def _members(bits: int, num_ops: int) -> Ints:
-    """The members of a set of ops, ascending."""
+    """The members of a set of ops, ascending; bit i stands for op i."""
     packed = np.frombuffer(bits.to_bytes(num_ops // 8 + 1, "little"), np.uint8)
     return np.flatnonzero(np.unpackbits(packed, bitorder="little"))

@@ -1,6 +1,6 @@
-"""Methods that find partitions, one a file.
+"""Methods that find partitions over chips, one per file.
 
-In: a `ChipProblem`, for most also a valid partition. Out: a partition [N]. `contiguous.py`
-is the dynamic program, `exact.py` CP-SAT, `moves.py` annealing, `policy.py` the trained
-policy.
+In: a `ChipProblem`, for most also a valid partition. Out: a partition (the chip of each
+op). `contiguous.py` is a dynamic program, `exact.py` CP-SAT, `moves.py` annealing,
+`policy.py` a trained policy.
 """

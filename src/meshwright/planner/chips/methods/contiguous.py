@@ -1,8 +1,9 @@
 """The best partition that cuts the ops, in a given order, into consecutive stages.
 
-On a chain that is the best of all. Cuts of other graphs are kept valid by a stronger
-rule than the triangle's: every edge leads at most to the next stage. Then a cut depends
-only on the cut before it, and a dynamic program over cuts finds the best.
+If the graph is a chain, this is the best of all partitions. For other graphs a stronger
+rule than the triangle constraint keeps cuts valid: every edge leads at most to the next
+stage. Then a cut depends only on the cut before it, and a dynamic program over cuts
+finds the best.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ from meshwright.search.arrays import Floats, Ints
 from meshwright.search.compiled import compiled
 
 _TRIES = 4
-"""Times that a cut which overflows a memory is made again with less allowed."""
+"""Number of attempts with ever less memory, if a cut does not fit into memory."""
 
 
 def best_cut(problem: ChipProblem, order: Ints | None = None) -> Ints | None:
-    """Chips of the ops, cut in a topological `order` [N]; `None` if no cut fits.
+    """The chip of each op if the ops are cut into consecutive stages, one per chip.
 
-    order: ops from first to last; the graph's own order if it is `None`.
+    `None` if no cut fits into memory.
+    order: ops from first to last, topological; the graph's own order if it is `None`.
     """
     graph, module, columns = problem.graph, problem.module, problem.columns
     if order is None:
@@ -52,7 +54,10 @@ def best_cut(problem: ChipProblem, order: Ints | None = None) -> Ints | None:
 def _crossings(
     c: ReadColumns, place: Ints, bytes_per_s: float, latency_s: float
 ) -> tuple[Floats, Ints]:
-    """Seconds to send what crosses a cut before each place, and its last reader."""
+    """Seconds to send all values that cross a cut before each place of the order.
+
+    Also the place of the last reader of these values.
+    """
     n = len(place)
     seconds, last = np.zeros(n + 1), np.zeros(n + 1, np.int64)
     for u in range(n):
@@ -76,10 +81,10 @@ def _cut(
     allowed: float,
     most_stages: int,
 ) -> Ints:
-    """The stage of each place; -1 if no cut fits.
+    """The stage of each place in the order of ops; -1 if no cut fits into memory.
 
-    best[k, q]: least bottleneck of the first q places in k + 1 stages. before: the last
-    cut of it.
+    In the code, best[k, q] is the least bottleneck of the first q places in k + 1
+    stages, and `before` the place of its last cut.
     """
     n = len(sums) - 1
     best = np.full((most_stages, n + 1), np.inf)
@@ -105,7 +110,10 @@ def _cut(
 
 @compiled
 def _stages(best: Floats, before: Ints) -> Ints:
-    """The stage of each place in the best cut of all; -1 if there is none."""
+    """The stage of each place in the best cut of all; -1 if no cut fits.
+
+    best, before: tables of `_cut`.
+    """
     n = best.shape[1] - 1
     stages = np.full(n, -1, np.int64)
     k = int(best[:, n].argmin())

@@ -1,4 +1,4 @@
-"""The best partition of a small graph by CP-SAT, or a bound on it."""
+"""The best partition of a small graph over chips by CP-SAT, or a lower bound on it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ from meshwright.planner.chips.problem.chip_problem import ChipProblem
 from meshwright.search.arrays import Ints
 
 _STEPS = 1_000_000
-"""Steps of time into which the bottleneck's upper bound is divided."""
+"""Number of time units into which the first partition's bottleneck is divided.
+
+CP-SAT needs integers.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExactAnswer:
-    """CP-SAT's best partition, and the least bottleneck that is not ruled out.
+    """CP-SAT's best partition, and a lower bound on the bottleneck in seconds.
 
-    Memory for values is not in the model, weights are.
+    The model counts memory for weights, but not for other values.
     """
 
     chips: Ints | None
@@ -30,7 +33,10 @@ class ExactAnswer:
 def solve_exactly(
     problem: ChipProblem, hint: Ints, seconds: float, seed: int = 0, workers: int = 1
 ) -> ExactAnswer:
-    """Minimise the bottleneck with CP-SAT, beginning with a valid partition."""
+    """Minimise the bottleneck with CP-SAT, starting from a valid partition.
+
+    hint: this partition.
+    """
     unit_s = problem.load(hint).bottleneck_s / _STEPS
     model = cp_model.CpModel()
     build = _Model(model, problem, unit_s)
@@ -49,7 +55,7 @@ def solve_exactly(
 
 
 class _Model:
-    """Variables and constraints: chips of ops, edges and paths between chips, loads."""
+    """The CP-SAT model: chips of ops, edges and paths between chips, and loads."""
 
     def __init__(
         self, model: cp_model.CpModel, problem: ChipProblem, unit_s: float
@@ -72,14 +78,17 @@ class _Model:
         model.minimize(self.bottleneck)
 
     def hint(self, chips: Ints) -> None:
-        """Propose a partition."""
+        """Propose a partition from which CP-SAT starts."""
         for place, on, chip in zip(self.chip, self.on, chips.tolist(), strict=True):
             self.model.add_hint(place, chip)
             for c, x in enumerate(on):
                 self.model.add_hint(x, c == chip)
 
     def _flow(self, edges: list[tuple[int, int]], count: int) -> None:
-        """Acyclic flow, no skipped chips, triangle dependency."""
+        """Add the static constraints: acyclic flow, no skipped chips, triangles.
+
+        `constraints/checker.py` defines them.
+        """
         model = self.model
         used = [model.new_bool_var(f"used{c}") for c in range(count)]
         for c in range(count):
@@ -103,7 +112,7 @@ class _Model:
                 model.add_bool_or(edge.Not(), joined[a, c].Not(), path[c, b].Not())
 
     def _loads(self, count: int) -> None:
-        """Every chip's and link's seconds are within the bottleneck."""
+        """Constrain the seconds of every chip and link to be within the bottleneck."""
         graph, module = self.problem.graph, self.problem.module
         steps = np.floor(graph.seconds / self.unit_s).astype(np.int64)
         for c in range(count):
@@ -123,7 +132,11 @@ class _Model:
             self.model.add(sum(terms) <= self.bottleneck)
 
     def _crosses(self, value: int, readers: list[int], link: int) -> Any:
-        """Whether a value is made up to a link and read behind it."""
+        """A variable that is 1 if a value is sent over a link.
+
+        Its producer is then on a chip up to the link, and a reader on a chip behind the
+        link.
+        """
         model = self.model
         crosses = model.new_bool_var(f"s{value}_{link}")
         before = self.on[int(self.problem.graph.producers[value])][: link + 1]
@@ -132,7 +145,7 @@ class _Model:
         return crosses
 
     def _memory(self, count: int) -> None:
-        """Weights of each chip within its memory, in KiB rounded down."""
+        """Constrain the weights on each chip to fit into memory (KiB, rounded down)."""
         graph, module = self.problem.graph, self.problem.module
         readers: dict[int, list[int]] = {}
         for weight, op in graph.weight_reads.tolist():

@@ -1,7 +1,7 @@
-"""The search problem of moves of single ops, for the engines of `search`.
+"""The search problem of moving single ops between chips, for the engines of `search`.
 
-A state is an assignment of ops to chips. The constraint solver repairs it before it is
-priced.
+A state is an assignment of ops to chips. The constraint solver makes it valid before
+its bottleneck is computed.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from meshwright.search.arrays import Ints
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChipMoves:
-    """The search problem of an assignment that starts from a valid one.
+    """The search problem of moving ops, one at a time, from a valid partition.
 
-    A state is the bytes of an array [N] of int64, an assignment before its repair;
-    action op * C + chip is a move.
+    A state is the bytes of an int64 array [N]: the chip of each op, before the
+    constraint solver makes it valid. Action op * C + chip moves an op to a chip.
     """
 
     problem: ChipProblem
@@ -33,7 +33,10 @@ class ChipMoves:
         return self.begin.astype(np.int64).tobytes()
 
     def actions(self, state: bytes) -> Sequence[int]:
-        """Every move of every op; a move to its own chip changes nothing."""
+        """All moves of each op to each chip.
+
+        A move to the op's own chip changes nothing.
+        """
         del state
         problem = self.problem
         return range(problem.graph.num_ops * problem.module.num_chips)
@@ -45,11 +48,14 @@ class ChipMoves:
         return state[:at] + chip.to_bytes(8, sys.byteorder) + state[at + 8 :]
 
     def repaired(self, state: bytes) -> Ints:
-        """The valid partition near an assignment."""
+        """A valid partition near an assignment of ops to chips."""
         return self.problem.repaired(np.frombuffer(state, np.int64), self.begin)
 
     def cost(self, state: bytes) -> float:
-        """The bottleneck after the repair, in seconds; infinite if a memory overflows."""
+        """The bottleneck of the repaired assignment in seconds.
+
+        It is infinite if the memory of a chip overflows.
+        """
         return self.problem.load(self.repaired(state)).cost
 
     def key(self, state: bytes) -> Hashable:
@@ -60,10 +66,11 @@ class ChipMoves:
 def anneal(
     problem: ChipProblem, begin: Ints, seed: int, budget: Budget
 ) -> tuple[Ints, Result[bytes, int]]:
-    """The best partition of simulated annealing from a valid one, and its search.
+    """The best partition that simulated annealing finds, and the record of its search.
 
-    A trajectory has at most as many moves as there are ops, which reach any assignment.
-    A budget of evaluations limits the trials, too: some meet known assignments.
+    It starts from the valid partition `begin`. A sequence of moves has at most as many
+    moves as there are ops, which reach any assignment. A budget of evaluations limits
+    the trials, too, since some trials repeat known assignments.
     """
     moves = ChipMoves(problem, begin)
     if budget.evaluations is not None and budget.trials is None:
@@ -73,10 +80,10 @@ def anneal(
 
 
 _TRIALS = 20
-"""Trials for each evaluation of a budget, at most."""
+"""Largest number of trials for each evaluation of a budget."""
 
 
 def random_start(problem: ChipProblem, rng: np.random.Generator) -> Ints:
-    """The repair of a uniformly random assignment."""
+    """A valid partition near a uniformly random assignment of ops to chips."""
     chips = problem.module.num_chips
     return problem.repaired(rng.integers(0, chips, problem.graph.num_ops))

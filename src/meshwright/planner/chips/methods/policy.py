@@ -1,8 +1,9 @@
-"""Proposals of the policy: all ops move at once, and the solver repairs the result.
+"""Proposals of a trained policy: all ops move at once, and the result is repaired.
 
 From a valid partition, the draft, the policy gives each op the probabilities of going
-one chip down, staying, or going one chip up. Proposals are drawn, repaired and priced in
-rounds; the best so far is the draft of the next round.
+one chip down, staying, or going one chip up. Proposals are drawn, repaired by the
+constraint solver, and evaluated in rounds; the best partition so far is the draft of
+the next round.
 """
 
 from __future__ import annotations
@@ -22,15 +23,19 @@ from meshwright.predict.learned.chip_policy import (
 from meshwright.search.arrays import Floats, Ints
 
 ROUND = 10
-"""Proposals of a round."""
+"""Number of proposals in a round."""
 
 _MOVES = 3.0
-"""Ops that the policy's prior moves each way in a proposal, in the mean."""
+"""Mean number of ops that the policy's prior moves each way in a proposal."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Round:
-    """Proposals from one draft after their repair, their costs, and what they earned."""
+    """The proposals made from one draft, after their repair.
+
+    costs: bottleneck of each in seconds, infinite if it does not fit into memory.
+    experience: moves and rewards, from which the policy learns.
+    """
 
     chips: tuple[Ints, ...]
     costs: tuple[float, ...]
@@ -40,7 +45,7 @@ class Round:
 def play_round(
     problem: ChipProblem, policy: ChipPolicy, draft: Ints, rng: np.random.Generator
 ) -> Round:
-    """Proposals of the policy from a valid draft, repaired and priced."""
+    """Draw proposals of the policy from a valid draft, repair and evaluate them."""
     inputs = policy_inputs(problem, draft)
     moves = _drawn(policy.move_probabilities(inputs), rng)
     chips = tuple(_moved(problem, draft, each) for each in moves)
@@ -53,14 +58,17 @@ def play_round(
 def propose(
     problem: ChipProblem, policy: ChipPolicy, draft: Ints, seed: int
 ) -> Iterator[Ints]:
-    """Valid partitions without end; the best so far is the draft of the next round."""
+    """An endless stream of valid partitions that the policy proposes.
+
+    The best partition so far is the draft of the next round.
+    """
     yield from (chips for chips, _ in _proposals(problem, policy, draft, seed))
 
 
 def fine_tune(
     problem: ChipProblem, trainer: PolicyTrainer, draft: Ints, seed: int
 ) -> Iterator[Ints]:
-    """Valid partitions without end, of a policy that learns from each round."""
+    """An endless stream of valid partitions from a policy that learns each round."""
     for chips, made in _proposals(problem, trainer, draft, seed):
         yield chips
         if chips is made.chips[-1]:
@@ -82,13 +90,19 @@ def _proposals(
 
 
 def _drawn(odds: Floats, rng: np.random.Generator) -> Ints:
-    """Moves of a round [S, N]: 0 down, 1 stay, 2 up."""
+    """Random moves of all ops for each proposal of a round: 0 down, 1 stay, 2 up.
+
+    odds: probabilities of the three moves for each op.
+    """
     draws = rng.random((ROUND, len(odds)))
     return (draws > odds[:, 0]).astype(np.int64) + (draws > odds[:, :2].sum(axis=1))
 
 
 def _moved(problem: ChipProblem, draft: Ints, moves: Ints) -> Ints:
-    """The valid partition near a draft whose ops have moved."""
+    """A valid partition near a draft after its ops have moved.
+
+    moves: 0 down, 1 stay, 2 up, [N].
+    """
     chips = np.clip(draft + moves - 1, 0, problem.module.num_chips - 1)
     return problem.repaired(chips, draft)
 
@@ -96,8 +110,9 @@ def _moved(problem: ChipProblem, draft: Ints, moves: Ints) -> Ints:
 def _reward(cost: float, draft_cost: float) -> float:
     """Log of how many times faster a proposal is than its draft; 0 if it is slower.
 
-    A search keeps the best, so that slow proposals cost it nothing. With rewards below 0
-    for them, the policy learns within 200 steps to move nothing.
+    A search keeps the best partition, so that slow proposals cost it nothing. With
+    rewards below 0 for slow proposals, the policy learns within 200 steps to move
+    nothing.
     """
     if not np.isfinite(cost):
         return 0.0
@@ -107,7 +122,10 @@ def _reward(cost: float, draft_cost: float) -> float:
 
 
 def policy_inputs(problem: ChipProblem, draft: Ints) -> PolicyInputs:
-    """Features of the ops of a draft: their own, their chip's, and their neighbours'."""
+    """Features of each op in a draft, from which the policy computes its probabilities.
+
+    They describe the op, its chip, and the ops and chips next to it.
+    """
     graph, module = problem.graph, problem.module
     load, edges = problem.load(draft), graph.edges
     total, used = graph.seconds.sum() or 1.0, int(draft.max()) + 1
@@ -149,7 +167,10 @@ def policy_inputs(problem: ChipProblem, draft: Ints) -> PolicyInputs:
 
 
 def _share_within(seconds: Floats, chips: Ints, num_chips: int) -> Floats:
-    """Share of a chip's seconds that lie before the middle of each op, in graph order."""
+    """Share of a chip's seconds that come before the middle of each op on it.
+
+    Ops of a chip run in the order of the graph.
+    """
     order = np.argsort(chips, kind="stable")
     sums = np.cumsum(seconds[order]) - seconds[order] / 2
     whole = np.bincount(chips, seconds, num_chips)

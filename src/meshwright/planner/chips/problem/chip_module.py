@@ -1,4 +1,4 @@
-"""The chips of a module in a line: their memory, and the links between neighbours."""
+"""A multi-chip module: chips in a line, their memory, and links between neighbours."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from meshwright.errors import ChipsError
 from meshwright.machine import Kind, Machine, load_machine
 
 MOST_CHIPS = 62
-"""Chips of a module at most: a set of chips is a signed 64-bit integer."""
+"""Largest number of chips of a module: a set of chips is a signed 64-bit integer."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChipModule:
-    """Chips in a line; a value for a far chip passes every link in between.
+    """Chips in a line; a value for a distant chip passes every link in between.
 
-    memory_bytes: of one chip. link_bytes_per_s, latency_s: of each link between
-    neighbours, in the direction of the flow.
+    memory_bytes: memory of one chip.
+    link_bytes_per_s, latency_s: rate and latency of each link between neighbours, in
+        the direction in which data flows.
     """
 
     num_chips: int
@@ -40,7 +41,8 @@ class ChipModule:
 def module_machine(machine: Machine | str | Path, chips: int | None = None) -> Machine:
     """The machine of a module with all its chips, or with `chips` of them.
 
-    A name or file alone stands for as many chips as its only level of links joins.
+    machine: a machine, or its name or file. A name or file alone stands for as many
+        chips as its only level of links joins.
     """
     if isinstance(machine, Machine):
         return machine
@@ -58,7 +60,8 @@ def module_machine(machine: Machine | str | Path, chips: int | None = None) -> M
 def module_of(machine: Machine) -> ChipModule:
     """The devices of a machine as a line, along the links of its inner level.
 
-    Devices of a grid are numbered to and fro, so that neighbours share a link.
+    Devices of a grid are numbered row by row, forth and back, so that neighbours share
+    a link.
     """
     count, usable = machine.num_devices, machine.chip.usable_bytes
     if count == 1:

@@ -1,4 +1,4 @@
-"""A partition problem: a graph, a module, and what repeated evaluations share."""
+"""A partition problem: a graph, a module, and data that repeated evaluations share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from meshwright.search.arrays import Floats, Ints
 
 
 class ChipProblem:
-    """A graph to be placed on a module; `ChipsError` if its weights cannot fit."""
+    """A graph to be placed on the chips of a module.
+
+    Raises `ChipsError` if the weights cannot fit into memory.
+    """
 
     def __init__(self, graph: ChipGraph, module: ChipModule) -> None:
         self.graph, self.module = graph, module
@@ -25,28 +28,31 @@ class ChipProblem:
 
     @cached_property
     def solver(self) -> ChipSolver:
-        """The constraint solver of the graph."""
+        """The constraint solver that makes partitions of this graph valid."""
         return ChipSolver(self.graph, self.module.num_chips)
 
     @cached_property
     def by_seconds(self) -> Ints:
-        """Ops from the longest to the shortest: the order in which a repair keeps them."""
+        """Ops from the longest to the shortest.
+
+        In this order a repair tries to keep their chips.
+        """
         return np.argsort(-self.graph.seconds, kind="stable")
 
     @cached_property
     def relatives_s(self) -> tuple[Floats, Floats]:
-        """Seconds of all ops above each op, and of all below."""
+        """Seconds of all ops from which each op can be reached, and that it reaches."""
         return relative_seconds(self.graph)
 
     def load(self, chips: Ints) -> ChipLoad:
-        """The load of a partition."""
+        """The seconds of each chip and link, and the memory, with this partition."""
         return load_of(self.columns, self.module, chips)
 
     def repaired(self, candidate: Ints, begin: Ints | None = None) -> Ints:
-        """A valid partition near a candidate.
+        """A valid partition near a candidate that may be invalid.
 
-        Ops that have moved since `begin` keep their chips first, then all others; among
-        them the longest first.
+        The ops that have moved since `begin` keep their chips with priority; among
+        them, and among all others, the longest first.
         """
         order = self.by_seconds
         if begin is not None:
@@ -55,7 +61,7 @@ class ChipProblem:
         return self.solver.fix(candidate, order)
 
     def even_weights(self) -> Ints:
-        """An assignment in the graph's order with about as many weights on each chip."""
+        """An assignment, in the order of the graph, with similar weights per chip."""
         graph, count = self.graph, self.module.num_chips
         held = np.cumsum(weights_by_op(graph))
         if not held[-1]:
@@ -65,11 +71,12 @@ class ChipProblem:
 
     @cached_property
     def bound_s(self) -> float:
-        """Lower bound on the seconds of the bottleneck of every partition.
+        """Lower bound on the bottleneck of every partition, in seconds.
 
-        It is the largest of three: the longest op; all seconds, divided by the number of
-        chips; and half of the seconds of all ops from one end to the other of an edge
-        whose ends other paths join, too, since these ops share two chips.
+        It is the largest of three: the longest op; the seconds of all ops, divided by
+        the number of chips; and, for each edge around which other paths lead, half of
+        the seconds of its ends and of the ops on these paths, since they share two
+        chips.
         """
         graph = self.graph
         bound = max(graph.seconds.max(), graph.seconds.sum() / self.module.num_chips)
@@ -81,7 +88,7 @@ class ChipProblem:
 
 
 def _require_memory(graph: ChipGraph, module: ChipModule) -> None:
-    """Raise if the weights of one op, or all weights, exceed the memory."""
+    """Raise `ChipsError` if weights of one op, or all weights, exceed the memory."""
     per_op = weights_by_op(graph)
     largest = int(per_op.argmax())
     have = module.memory_bytes
@@ -100,6 +107,6 @@ def _require_memory(graph: ChipGraph, module: ChipModule) -> None:
 
 
 def weights_by_op(graph: ChipGraph) -> Floats:
-    """Bytes of the weights that each op reads [N]."""
+    """Bytes of the weights that each op reads, [N]."""
     read, op = graph.weight_reads[:, 0], graph.weight_reads[:, 1]
     return np.bincount(op, graph.weight_bytes[read], minlength=graph.num_ops)

@@ -1,4 +1,4 @@
-"""The load of a partition: seconds by chip and by link, bytes by chip."""
+"""The load of a partition: seconds of each chip and link, and bytes of each chip."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from meshwright.search.compiled import compiled
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChipLoad:
-    """What each chip and link of a module does for one input.
+    """The work of each chip and link of a module for one input, and the memory.
 
-    chip_s: [C] seconds of computation. link_s: [C - 1] seconds of the link behind each
-    chip. memory_bytes: [C]. fits: whether every chip's memory suffices.
+    chip_s: seconds of computation of each chip, [C].
+    link_s: seconds of the link behind each chip but the last, [C - 1].
+    memory_bytes: bytes that each chip holds, [C].
+    fits: whether every chip's memory suffices.
     """
 
     chip_s: Floats
@@ -28,21 +30,22 @@ class ChipLoad:
 
     @property
     def bottleneck_s(self) -> float:
-        """Seconds between two results of the full pipeline: the busiest chip or link."""
+        """Seconds of the busiest chip or link: the time between two results."""
         return float(max(self.chip_s.max(), self.link_s.max(initial=0.0)))
 
     @property
     def cost(self) -> float:
-        """The bottleneck in seconds; infinite if a memory does not suffice."""
+        """The bottleneck in seconds; infinite if a chip's memory does not suffice."""
         return self.bottleneck_s if self.fits else np.inf
 
 
 class ReadColumns(NamedTuple):
-    """Columns of a graph as the compiled loops read them; values sorted by producer.
+    """A graph as flat arrays for compiled loops, with values sorted by producer.
 
-    first: [N + 1], first value of each op. reader_at: [V + 1], into `readers`. freed_at:
-    [N + 1], into `freed`, values whose last reader is that op (or that no op reads, if
-    it computes them).
+    first: first value of each op, [N + 1].
+    reader_at, readers: ops that read each value, by offset, [V + 1].
+    freed_at, freed: values whose last reader is each op, by offset, [N + 1]. A value
+        that no op reads is freed by its producer.
     """
 
     seconds: Floats
@@ -57,7 +60,7 @@ class ReadColumns(NamedTuple):
 
 
 def read_columns(graph: ChipGraph) -> ReadColumns:
-    """The columns of a graph."""
+    """The arrays of a graph for compiled loops."""
     order = np.argsort(graph.producers, kind="stable")
     rank = np.argsort(order)
     values = rank[graph.reads[:, 0]]
@@ -80,11 +83,11 @@ def read_columns(graph: ChipGraph) -> ReadColumns:
 
 
 def load_of(columns: ReadColumns, module: ChipModule, chips: Ints) -> ChipLoad:
-    """The load of a partition of a graph.
+    """The load of a partition: seconds of each chip and link, and bytes of each chip.
 
-    A chip holds the weights that its ops read, values that it exchanges with other chips
-    for the whole time, since they are sent and received beside the computation, and its
-    other values while they are live.
+    A chip holds three kinds of arrays: the weights that its ops read; the values that
+    it exchanges with other chips, for the whole time, since they are sent and received
+    during the computation; and its other values while they are live.
     """
     chip_s = np.bincount(chips, columns.seconds, module.num_chips)
     sent = np.zeros(module.num_chips)
@@ -100,7 +103,7 @@ def load_of(columns: ReadColumns, module: ChipModule, chips: Ints) -> ChipLoad:
 
 @compiled
 def _add_weights(c: ReadColumns, chips: Ints, memory: Ints) -> None:
-    """Add the weights of each chip's ops, each once."""
+    """Add the weights that each chip's ops read to its memory, each weight once."""
     seen = np.full(len(memory), -1, np.int64)
     for e in range(len(c.weight_reads)):
         weight, chip = c.weight_reads[e, 0], chips[c.weight_reads[e, 1]]
@@ -113,7 +116,10 @@ def _add_weights(c: ReadColumns, chips: Ints, memory: Ints) -> None:
 def _add_traffic(
     c: ReadColumns, chips: Ints, sent: Floats, messages: Floats, memory: Ints
 ) -> Bools:
-    """Add what is sent over links, and the memory for it; the values that stay [V]."""
+    """Add the values that are sent over links, and the memory that they take.
+
+    Returns which values stay on the chip that made them, [V].
+    """
     stays = np.ones(len(c.value_bytes), np.bool_)
     seen = np.full(len(memory), -1, np.int64)
     for u in range(len(c.seconds)):
@@ -138,7 +144,10 @@ def _add_traffic(
 
 @compiled
 def _add_live(c: ReadColumns, chips: Ints, stays: Bools, memory: Ints) -> None:
-    """Add the peak of the values that stay on each chip; ops run in the graph's order."""
+    """Add to each chip's memory the peak of the values that never leave it.
+
+    Ops run in the graph's order. stays: whether each value stays on its chip.
+    """
     live = np.zeros(len(memory), np.int64)
     peak = np.zeros(len(memory), np.int64)
     for u in range(len(c.seconds)):

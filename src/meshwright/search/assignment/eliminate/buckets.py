@@ -37,11 +37,11 @@ class Elimination(NamedTuple):
 
 
 class MessageTables(NamedTuple):
-    """The messages of all S steps, stored one after another.
+    """The messages of all S steps of an elimination, stored one after another.
 
     starts: start of each step's message in `values`, [S + 1]
     target: step that receives each message, S if its scope is empty, [S]
-    values: least cost for each combination of choices of a scope, last node fastest
+    values: least cost by choices of the remaining neighbours (scope), last one fastest
     best: choice of the eliminated node that attains this cost
     head, following: linked lists of the messages that each step receives, -1 at the end
     """
@@ -179,9 +179,9 @@ def collect_addends(
     scope_at: Ints,
     s: int,
 ) -> int:
-    """Set offsets and strides of the tables that step `s` sums; return how many there are.
+    """Find the tables that step `s` sums, by offsets and strides; return their number.
 
-    scope_at: scratch: index of each position in the scope of the step.
+    scope_at: scratch: index of each position among the step's remaining neighbours.
     """
     starts, ends, rank = graph.starts, graph.ends, elimination.rank
     scopes, sizes = elimination.scopes, elimination.sizes
@@ -232,11 +232,11 @@ def minimise(  # noqa: C901, PLR0913  the innermost loop, on the caller's arrays
     index: Ints,
     total: Floats,
 ) -> None:
-    """Fill the message of a step: the least total for each combination of its scope.
+    """Fill the message of a step: least cost by choices of its remaining neighbours.
 
     step: number of the step, and number of tables that it sums.
-    index, total: scratch: current choices of the scope (zero at first), and sums over
-        tables.
+    index, total: scratch: current choices of the neighbours (zero at first), and sums
+        over tables.
     """
     s, count = step
     offsets, strides = addends.offsets, addends.strides
@@ -274,7 +274,7 @@ def minimise(  # noqa: C901, PLR0913  the innermost loop, on the caller's arrays
 def deliver(
     elimination: Elimination, messages: MessageTables, unary: Floats, s: int
 ) -> None:
-    """Pass the message of step `s` to the step that sums it, or add it to `unary`."""
+    """Pass a step's message to a later step, or add it to its one neighbour's costs."""
     if elimination.sizes[s] == 1:
         b = elimination.scopes[s, 0]
         first = messages.starts[s]
@@ -289,7 +289,7 @@ def deliver(
 def read_choices(
     graph: CostGraph, elimination: Elimination, messages: MessageTables, picks: Ints
 ) -> None:
-    """Set the choice of each step, last step first, to the best for its scope's choices."""
+    """Read off the optimal choice of each eliminated node, last step first."""
     nodes, starts = elimination.nodes, graph.starts
     for s in range(len(elimination.order) - 1, -1, -1):
         at = 0

@@ -61,7 +61,8 @@ def plan_within(
 ) -> Elimination:
     """The elimination order that leaves out fewest nodes within a limit of work.
 
-    If no order is within the limit, the result is the order of least work.
+    A node that is left out keeps its present choice. If no order is within the limit,
+    the result is the order of least work.
     work: limit on the result of `num_entries`.
     """
     best = plan_elimination(graph, _CAPS[0], has_ended)
@@ -190,9 +191,9 @@ def optimise(
 def order_nodes(adjacent: Bools, logs: Floats, log_cap: float, noise: Floats) -> Ints:
     """The elimination order of a small graph, smallest message first.
 
-    Nodes whose messages would be too large are left out.
-    adjacent: whether two nodes are neighbours; changed in place. logs: base-2 logarithm
-        of each node's number of choices.
+    Nodes whose messages would be too large are left out: they keep their choices.
+    adjacent: whether two nodes are neighbours; changed in place.
+    logs: base-2 logarithm of each node's number of choices.
     """
     n = len(logs)
     order = np.empty(n, np.int64)
@@ -261,9 +262,9 @@ def join_neighbours(
 
 @compiled
 def find_scopes(adjacent: Bools, order: Ints) -> tuple[Ints, Ints]:
-    """The scope of each message: its node's remaining neighbours, padded; and its size.
+    """The remaining neighbours of each node when it is eliminated, and their number.
 
-    Nodes that are eliminated before do not count.
+    Nodes that are eliminated before do not count. Lists are padded to equal length.
     """
     scopes = np.empty((len(order), _MAX_SCOPE), np.int64)
     sizes = np.zeros(len(order), np.int64)

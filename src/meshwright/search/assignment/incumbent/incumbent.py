@@ -143,7 +143,7 @@ class Incumbent:
     def _report(self) -> None:
         """Call the progress function.
 
-        Under the lock, so that threads report in order.
+        The caller holds the lock, so that threads report in order.
         """
         if self._on_progress is not None:
             self._on_progress(Progress(self.cost, self.bound, self.clock.elapsed_s))

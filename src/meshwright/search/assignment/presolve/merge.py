@@ -47,8 +47,9 @@ def merge_followers(
 def _shrunk(reduced: ReducedProblem, kept: Bools, num_kept: Ints) -> ReducedProblem:
     """The problem after one round: choices removed, nodes merged with their leaders.
 
-    The costs of a node with one choice are added to the costs of its neighbours. kept:
-    mask of choices. num_kept: number of kept choices per node.
+    The costs of a node with one choice are added to the costs of its neighbours.
+    kept: mask of choices to keep.
+    num_kept: number of kept choices of each node.
     """
     lead, by = find_leaders(reduced.graph, kept, num_kept)
     is_root = lead < 0
@@ -210,7 +211,8 @@ def set_picks(
 ) -> None:
     """Set the choice of a node under each choice of its root, given its leader's.
 
-    The choices of a root are its kept choices.
+    A node's leader is the neighbour that determines its choice. The root is the last of
+    the chain of leaders; its own choices are its kept choices.
     """
     start = graph.starts[node]
     width = graph.starts[node + 1] - start

@@ -102,9 +102,9 @@ def drop_dominated(
 
 @compiled
 def strides_at(graph: CostGraph, edge: int, node: int) -> tuple[int, int, int]:
-    """Strides of an edge's table for a node and for its neighbour.
+    """Strides of an edge's table for a node and for its neighbour on the edge.
 
-    And the neighbour.
+    The third result is that neighbour.
     """
     i, j = int(graph.ends[edge, 0]), int(graph.ends[edge, 1])
     width = int(graph.starts[j + 1] - graph.starts[j])

@@ -156,9 +156,9 @@ def send_choice(arrays: MessageArrays, edge: int, node: int, choice: int) -> Non
 
 @compiled_in_place
 def unassign(arrays: MessageArrays, region: Bools, chosen: Ints) -> None:
-    """Take away the choices of the nodes of a region.
+    """Take away the choices of the nodes of a region, a mask of nodes.
 
-    Their messages are set to zero, except those from assigned neighbours.
+    Messages to these nodes are set to zero, except messages from assigned neighbours.
     """
     graph = arrays.graph
     for i in range(len(chosen)):

@@ -121,9 +121,9 @@ class NeighbourhoodSearch:
         return self._sweeps
 
     def _area(self) -> Ints:
-        """A random neighbourhood: all nodes, or nodes around one.
+        """A random set of nodes to optimise: all nodes, or the nodes around one.
 
-        Nodes with a single choice are left out of the first.
+        Nodes with a single choice are left out of the set of all nodes.
         """
         if not self.is_large and self.random.random() < 0.3:
             return self.movable
@@ -136,7 +136,8 @@ class NeighbourhoodSearch:
     def settle(self) -> None:
         """Offer the present solution to the incumbent, and update the memory prices.
 
-        A solution that exceeds memory is repaired first.
+        A solution that exceeds memory is repaired first. The incumbent keeps the best
+        solution.
         """
         left = self.memory.left(self.choices)
         if not len(left):
@@ -194,7 +195,7 @@ class NeighbourhoodSearch:
         self.row_prices[over] += step * (left[over] / left[worst]) / over.sum()
 
     def _polish(self) -> None:
-        """Optimise neighbourhoods of the best solution; offer the results."""
+        """Improve the best solution found so far, by optimising parts of it."""
         if self.incumbent.choices is None:
             return
         for _ in range(4):

@@ -118,7 +118,11 @@ class Assignment:
         return float(self.costs[self.starts[:-1] + x].sum() + self.tables[pairs].sum())
 
     def usage(self, choices: Choices) -> tuple[Ints, Floats]:
-        """Times at which the memory in use changes, and the memory from each on."""
+        """Memory in use over time with these choices.
+
+        Returns the times at which it changes, and the memory from each of these times
+        on.
+        """
         use = self.usages[self.starts[:-1] + self._checked(choices)]
         live = self.lives[:, 0] < self.lives[:, 1]
         times, at = np.unique(self.lives[live].T, return_inverse=True)

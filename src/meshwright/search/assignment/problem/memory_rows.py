@@ -51,9 +51,9 @@ class MemoryRows:
         return len(self.slack)
 
     def left(self, choices: Ints) -> Floats:
-        """Slack that remains at each row with these choices.
+        """Slack that remains at each memory row with these choices.
 
-        Negative if they exceed it.
+        It is negative where the choices exceed the memory limit.
         """
         change = np.zeros(self.num_rows)
         add_excess(self.segments, choices, change)
@@ -81,7 +81,10 @@ class MemoryRows:
 
 
 def memory_of(problem: Assignment, reduced: ReducedProblem) -> MemoryRows:
-    """The memory rows of a reduced problem; no rows if the limit cannot bind."""
+    """The memory constraints of a reduced problem, one row per time that matters.
+
+    There are no rows if the limit cannot bind.
+    """
     live = np.flatnonzero(problem.lives[:, 0] < problem.lives[:, 1])
     if problem.limit is None or not len(live):
         return _no_memory(reduced.num_nodes)
@@ -162,6 +165,7 @@ def add_usages(
 def split_base(segments: Segments, starts: Ints, base: Floats, most: Floats) -> None:
     """Turn the changes of `add_usages` into excesses, in place.
 
+    An excess is a choice's memory beyond that of the node's smallest choice.
     base, most: filled with the changes from row to row of two sums over nodes: the
         memory of their smallest choices (base), and their largest excesses (most).
     """
@@ -209,7 +213,11 @@ def mark_segments(segments: Segments, row_after: Ints, kept: Bools) -> None:
 
 @compiled
 def drop_unfit(segments: Segments, starts: Ints, slack: Floats, kept: Bools) -> None:
-    """Remove from `kept` choices whose excess alone is above the slack of some row."""
+    """Remove from `kept` choices that alone exceed the slack of some row.
+
+    A choice counts with its excess: its memory beyond that of the node's smallest
+    choice.
+    """
     for i in range(len(starts) - 1):
         for s in range(segments.starts[i], segments.starts[i + 1]):
             least = np.inf

@@ -1,4 +1,7 @@
-"""The reduced problem: an assignment problem after presolve, and the map back to it."""
+"""The reduced problem: an assignment problem after presolve.
+
+It has a map from the original nodes to its own, and back from its choices.
+"""
 
 from __future__ import annotations
 

@@ -15,9 +15,9 @@ PASS = Work("pass", 8e-10)
 """A forward or backward pass of message passing, per entry (`Messages.num_entries`)."""
 
 DIVE_STEP = Work("dive step", 2e-4)
-"""One step of a dive, which assigns a part of the nodes.
+"""One step of a dive, which assigns choices to a part of the nodes.
 
-Without its message passing.
+Message passing in the step is not included.
 """
 
 PLAN = Work("plan", 8e-5)

@@ -137,7 +137,7 @@ class CpSatModel:
     def hint(self, choices: Ints) -> None:
         """Start the run from a solution.
 
-        Choices: indices of the variables that are 1.
+        choices: indices of the variables that are 1.
         """
         ones = set(choices.tolist())
         for index in range(self.linear.num_choices):
