@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from meshwright.app.autoplan import autoplan
     from meshwright.app.chips import partition_chips
     from meshwright.app.cluster import cluster
-    from meshwright.app.deploy import deploy
+    from meshwright.app.deploy.deploy import deploy
     from meshwright.app.explain.diff import diff
     from meshwright.app.interop.logical_axes import from_logical_axes
     from meshwright.app.partition import Partitioned, partition
@@ -121,7 +121,7 @@ _HOMES = {
     "app.autoplan": ("autoplan",),
     "app.chips": ("partition_chips",),
     "app.cluster": ("cluster",),
-    "app.deploy": ("deploy",),
+    "app.deploy.deploy": ("deploy",),
     "app.explain.diff": ("diff",),
     "app.interop.logical_axes": ("from_logical_axes",),
     "app.partition": ("Partitioned", "partition"),

@@ -130,6 +130,16 @@ def test_a_step_without_gradients_is_pipelined_too():
     assert step.check(PARAMS, BATCH).ok
 
 
+def test_stages_run_on_slices_of_a_cluster():
+    with mw.cluster("inline") as cluster:
+        slices = [cluster.slice({"data": 2}) for _ in range(2)]
+        step = mw.pipeline(train_step, slices, DATA, microbatches=2)
+        assert step.check(PARAMS, BATCH).ok
+        params, _ = step(PARAMS, BATCH)
+        _, loss = step(params, BATCH)  # of handles
+        assert float(loss) < float(train_step(PARAMS, BATCH)[1])
+
+
 # -- plans ---------------------------------------------------------------------------
 
 

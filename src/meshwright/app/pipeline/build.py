@@ -5,8 +5,11 @@ part of the mesh on which it runs. A task is one pass of a stage over one microb
 is `mw.stage` in the user's code, where a stage begins.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -46,13 +49,19 @@ from meshwright.predict.schedules import Schedule
 from meshwright.program.capture import Captured
 from meshwright.program.ir import Atom, Literal
 from meshwright.program.rewrite.unroll import unroll_scans
+from meshwright.run.compilers.confirm import abstract_mesh
 from meshwright.run.local import find_devices, jax_mesh
 from meshwright.run.pipeline import (
     PipelineExecutable,
+    ProcessDevices,
+    StageDevices,
     StageProgram,
     TaskLayout,
     as_primitives,
 )
+
+if TYPE_CHECKING:
+    from meshwright.run.cluster.client import Slice
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +122,7 @@ def with_layers(captured: Captured, options: Options) -> Captured:
         }
         for p in inside
     }
-    # `with_marks` makes new ops but keeps their result values, so look up by results.
+    # Marks keep the results of ops, though not the ops.
     wanted = {op.results for op in large} | by_loop.keys()
     scans = {
         op: marks_between(by_loop.get(op.results, {}))
@@ -228,20 +237,38 @@ def stage_programs(step: StagedStep) -> list[tuple[LoweredStep, StageTasks]]:
     return found
 
 
-def make_pipeline(step: StagedStep) -> PipelineExecutable:
-    """The executable pipeline of a staged step, on devices of this process."""
-    placed = place_submeshes(step.submeshes)
+def make_pipeline(step: StagedStep, slices: Sequence[Slice] = ()) -> PipelineExecutable:
+    """The staged step on the devices of this process, or on slices of a cluster."""
+    placed = step.submeshes if slices else place_submeshes(step.submeshes)
     stages: list[StageProgram] = []
     for number, (lowered, tasks) in enumerate(stage_programs(step)):
-        mesh = placed[step.schedule.placement[number]]
-        assert mesh.devices is not None
-        devices = jax_mesh(lowered.lowered.mesh.over(mesh.devices))
-        layout = TaskLayout(devices, lowered.shardings)
+        place = step.schedule.placement[number]
+        devices = (
+            _slice_devices(lowered, slices[place])
+            if slices
+            else _process_devices(lowered, placed[place])
+        )
         name = step.staged.cuts.names[number]
-        stages.append(StageProgram(name, number, lowered, tasks, layout))
+        stages.append(StageProgram(name, number, lowered, tasks, devices))
     atoms = enumerate(step.staged.program.outputs)
     outputs = tuple(_stage_of(atom, place, stages) for place, atom in atoms)
     return PipelineExecutable(step.staged, tuple(stages), step.schedule, outputs)
+
+
+def _process_devices(step: LoweredStep, submesh: Mesh) -> StageDevices:
+    """The devices of a submesh of this process."""
+    assert submesh.devices is not None, "the submesh has no devices"
+    mesh = jax_mesh(step.lowered.mesh.over(submesh.devices))
+    return ProcessDevices(TaskLayout(mesh, step.shardings))
+
+
+def _slice_devices(step: LoweredStep, on: Slice) -> StageDevices:
+    """The devices of a slice of a cluster."""
+    from meshwright.run.pipeline.slice_devices import SliceDevices
+
+    return SliceDevices(
+        on, TaskLayout(abstract_mesh(step.lowered.mesh), step.shardings)
+    )
 
 
 def _stage_of(atom: Atom, place: int, stages: Sequence[StageProgram]) -> int:

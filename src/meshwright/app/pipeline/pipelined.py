@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
+import numpy as np
 
 from meshwright.app.check.check import check_outputs
 from meshwright.app.check.report import CheckReport, tolerance_of
@@ -32,6 +33,7 @@ from meshwright.app.pipeline.options import (
     planned,
 )
 from meshwright.app.pipeline.plan import StagedPlan
+from meshwright.app.pipeline.single import SinglePipelined, single_program
 from meshwright.app.step.specialized import Specialized
 from meshwright.errors import PlanError
 from meshwright.machine import Mesh
@@ -43,10 +45,18 @@ from meshwright.program.capture.arguments import Names, Numbers, require_arrays
 from meshwright.program.ir import Program
 from meshwright.run.pipeline import PipelineExecutable
 
+if TYPE_CHECKING:
+    from meshwright.run.cluster.client import Slice
+
+
+type Submeshes = (
+    Mesh | Mapping[str, int] | Sequence[Mesh | Mapping[str, int] | Slice] | PipelinePlan
+)
+
 
 def pipeline(  # noqa: PLR0913  the options of `partition` and of a pipeline
     fn: Callable[..., Any],
-    mesh: Mesh | Mapping[str, int] | Sequence[Mesh | Mapping[str, int]] | PipelinePlan,
+    mesh: Submeshes,
     tactics: Tactics = (),
     *,
     stages: int | Sequence[int | StagePoint] | None = None,
@@ -55,36 +65,40 @@ def pipeline(  # noqa: PLR0913  the options of `partition` and of a pipeline
     batch: str | Sequence[str] | None = None,
     statistics: str = "whole",
     memory: float | str | None = None,
+    form: str = "programs",
     static_argnums: Numbers = None,
     static_argnames: Names = None,
-) -> Pipelined:
-    """The function `fn`, divided into pipeline stages that run on parts of a mesh.
+) -> Pipelined | SinglePipelined:
+    """The function `fn`, cut into stages that run on parts of a mesh.
 
-    fn: an ordinary train step over a whole batch, as for `partition`. The result is the
-        same up to rounding: gradients are summed over microbatches, and the update runs
-        once.
+    fn: an ordinary step over a whole batch, as for `partition`. It computes the same, up
+        to rounding: gradients are summed over microbatches, and updated once.
     mesh: a mesh whose first axis is `stage`, with one submesh for each position along it.
-        Or a list of submeshes, which may differ in size. Or the plan that `autoplan` with
-        `pipeline=True` found: its submeshes, tactics, stages and schedule are used.
-    tactics: tactics for all stages on their submeshes, as in `partition`; or a mapping from
-        the names of stages to their tactics.
-    stages: number of stages, cut where they have equal work. Or the positions of ops in
-        `pipelined.forward(...)` where all stages but the first begin, or these positions as
-        `StagePoint`s of the captured step. By default the stages that `mw.stage` marks in
-        `fn`, and without marks one stage for each submesh.
+        Or a list of submeshes, which need not be equal, or of slices of a cluster, on
+        which results stay. Or what `autoplan` with `pipeline=True` has found: its
+        submeshes, tactics, stages and schedule are used.
+    tactics: applied to the stages on their submeshes, as in `partition`; or by the name
+        of a stage.
+    stages: number of stages, cut where they have equal work; or the positions of ops in
+        `pipelined.forward(...)` where all stages but the first begin; or these places as
+        `StagePoint`s of the captured step. By default the marks of `mw.stage` in `fn`,
+        and without marks one stage for each submesh.
     microbatches: number of parts of the batch.
-    schedule: a name in `SCHEDULES`, a `Schedule`, or a function that makes one from the
-        numbers of stages and of microbatches.
-    batch: patterns of the inputs that contain the batch, as in `data_parallel`.
-    statistics: what happens to sums over the batch in the middle of a step, such as those
-        of a batch norm: "whole" refuses them, "microbatch" takes them over each microbatch.
-    memory: memory limit of a device, such as "16GiB". A schedule that would need more
-        raises `ScheduleError` before it runs, with the stage and the microbatch.
+    schedule: a name in `SCHEDULES`, a `Schedule`, or a function from numbers of stages
+        and of microbatches to one.
+    batch: patterns of the leaves that contain the batch, as in `data_parallel`.
+    statistics: what sums over the batch in the middle of a step, as of a batch norm, are
+        over: "whole" refuses them, "microbatch" takes them over each microbatch.
+    memory: bytes of a device, such as "16GiB"; a schedule that would need more raises
+        `ScheduleError` before it runs, with the stage and the microbatch.
+    form: "programs" has programs for each stage. "single" is one program, in which `stage`
+        is an axis: for steps with a `lax.scan` over layers, each stage has as many.
     static_*: as in `jax.jit`.
     """
     patterns = (batch,) if isinstance(batch, str) else tuple(batch or ())
     limit = None if memory is None else memory_bytes(memory)
-    cut = _cut_of(mesh, tactics, stages, microbatches, schedule)
+    slices = _slices(mesh)
+    cut = _cut_of(_meshes(mesh, slices), tactics, stages, microbatches, schedule)
     options = Options(*cut, patterns, statistics, limit)
     alone = partition(
         fn,
@@ -92,7 +106,40 @@ def pipeline(  # noqa: PLR0913  the options of `partition` and of a pipeline
         static_argnums=static_argnums,
         static_argnames=static_argnames,
     )
-    return Pipelined(alone, options)
+    if form not in ("programs", "single"):
+        raise PlanError(f"form is {form!r}; wanted 'programs' or 'single'")
+    if form == "single":
+        return single_program(alone, mesh, options)
+    return Pipelined(alone, options, slices)
+
+
+def _slices(mesh: Any) -> tuple[Slice, ...]:
+    """The slices of a cluster that take the place of submeshes; none if there are none.
+
+    Raises `PlanError` for slices of several clusters, and beside submeshes.
+    """
+    if not isinstance(mesh, Sequence):
+        mesh = (mesh,)
+    if all(isinstance(each, Mesh | Mapping | PipelinePlan) for each in mesh):
+        return ()
+    from meshwright.run.cluster.client import Slice
+
+    found = tuple(each for each in mesh if isinstance(each, Slice))
+    if not found:  # something else, which is refused with the meshes
+        return ()
+    if len(found) < len(mesh):
+        raise PlanError(
+            "some submeshes are slices of a cluster and some are not; give a slice for "
+            "each submesh, or none"
+        )
+    if len({each.session for each in found}) > 1:
+        raise PlanError("the slices are of several clusters; wanted those of one")
+    return found
+
+
+def _meshes(mesh: Any, slices: Sequence[Slice]) -> Any:
+    """What was given as a mesh, with the meshes of slices in their place."""
+    return [each.mesh for each in slices] or mesh
 
 
 def _cut_of(
@@ -120,13 +167,14 @@ def _cut_of(
 
 @dataclass(eq=False, repr=False)
 class Pipelined:
-    """A pipelined function, built once per signature (types) of its arguments.
+    """A pipelined function, built once per signature of its arguments.
 
-    alone: the same function partitioned on one device, which does the tracing.
+    alone: the function on one device. slices: of a cluster, in the place of submeshes.
     """
 
     alone: Partitioned
     options: Options
+    slices: tuple[Slice, ...] = ()
     _staged: dict[Specialized, StagedStep] = field(default_factory=dict)
     _executables: dict[Specialized, PipelineExecutable] = field(default_factory=dict)
 
@@ -135,10 +183,13 @@ class Pipelined:
         self.__doc__ = self.alone.__doc__
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run on the submeshes; each result stays on the submesh that computes it."""
+        """Run on the submeshes; results are where the stage that computes them is.
+
+        On slices of a cluster, results are handles, and computed later.
+        """
         specialized, leaves = self.alone.specialize(args, kwargs)
         require_arrays(specialized.captured.paths, leaves)
-        outputs = self._executable(specialized)(leaves)
+        outputs = self._run(specialized, leaves)
         return jax.tree_util.tree_unflatten(specialized.captured.out_tree, outputs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Program:
@@ -166,7 +217,13 @@ class Pipelined:
         """
         specialized, leaves = self.alone.specialize(args, kwargs)
         require_arrays(specialized.captured.paths, leaves)
-        run = self._executable(specialized)
+
+        def run(leaves: Sequence[Any]) -> Sequence[Any]:
+            outputs = self._run(specialized, leaves)
+            return self.slices[0].fetch(outputs) if self.slices else outputs
+
+        if self.slices:
+            leaves = [x if isinstance(x, jax.Array) else np.asarray(x) for x in leaves]
         if self.options.statistics == "whole":
             return specialized.check_run(run, leaves)
         one = self.options.on_one_device()
@@ -175,6 +232,11 @@ class Pipelined:
         rounding = narrowest_floats(captured.program, tolerance_of)
         compared = captured.out_paths, lambda *each: alone(each), run
         return check_outputs(*compared, leaves, rounding)
+
+    def _run(self, specialized: Specialized, leaves: Sequence[Any]) -> list[Any]:
+        """The flat outputs of the step; on a cluster, all of them are handles."""
+        outputs = self._executable(specialized)(leaves)
+        return self.slices[0].put(outputs) if self.slices else outputs
 
     def _stages(self, specialized: Specialized) -> StagedStep:
         if specialized not in self._staged:
@@ -186,5 +248,5 @@ class Pipelined:
             staged = self._stages(specialized)
             if self.options.memory_bytes is not None:
                 make_plan(staged).require_memory(self.options.memory_bytes)
-            self._executables[specialized] = make_pipeline(staged)
+            self._executables[specialized] = make_pipeline(staged, self.slices)
         return self._executables[specialized]

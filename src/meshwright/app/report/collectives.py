@@ -42,7 +42,7 @@ class LineCollectives:
 
     @property
     def exposed_s(self) -> float:
-        """Seconds per step that do not overlap with computation."""
+        """Seconds per step of these collectives that do not overlap with computation."""
         return max(0.0, self.seconds - self.hidden_s)  # rounding may make it < 0
 
 

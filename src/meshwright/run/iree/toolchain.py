@@ -45,6 +45,9 @@ class CompilePhase(Enum):
     INPUT = "start"
     SOURCES = "executable-sources"  # one function per dispatch, no tile sizes yet
     CONFIGURATIONS = "executable-configurations"  # with the tile sizes that IREE chose
+    STREAM = (
+        "stream"  # host code with resources and timepoints; no kernels are compiled
+    )
     HAL = "hal"  # host code that allocates and dispatches; kernels are compiled
     CODE = "end"
 

@@ -22,7 +22,7 @@ class TaskLayout:
     values are stacked along a new leading dim.
     """
 
-    mesh: jax.sharding.Mesh
+    mesh: jax.sharding.Mesh | jax.sharding.AbstractMesh
     shardings: Mapping[Value, Sharding]
 
     def spec(self, atom: Atom) -> PartitionSpec:

@@ -217,23 +217,6 @@ def _local_limits(
     return {**op.params, "limit_indices": local}
 
 
-@rule("pad", traits=(Trait.MOVES,))
-def pad(op: Op) -> FactorRule:
-    """The factor rule `a-,->a-`: dim a can be sharded, the padded dim `-` cannot.
-
-    The op is linear in its first operand if the padding value is 0.
-    """
-    params: Any = op.params
-    operand, value = op.operands
-    factors = RuleFactors()
-    config = [tuple(int(n) for n in c) for c in params["padding_config"]]
-    padded = [d for d, c in enumerate(config) if c != (0, 0, 0)]
-    dims = tuple(factors.each(operand.shape, padded))
-    is_zero = isinstance(value, Literal) and bool(value.value == 0)
-    linear = _FIRST if is_zero or not padded else all_operands(op)
-    return factors.rule([dims, ()], [dims], linear=linear)
-
-
 @rule("concatenate", traits=(Trait.MOVES, Trait.JOINS))
 def concatenate(op: Op) -> FactorRule:
     """The factor rule `a-,a-->a-`: dim a can be sharded, the joined dim `-` cannot."""

@@ -3,6 +3,7 @@
 import queue
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
@@ -19,7 +20,7 @@ _GATHER_S = 0.03
 
 
 _END_S = 10.0
-"""Seconds that `close` waits at most for programs that run."""
+"""Seconds that a wait for programs that run takes at most."""
 
 
 class Failed:
@@ -34,9 +35,10 @@ class WorkerProgress:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._running: queue.SimpleQueue[tuple[int, float, Any] | None] = (
-            queue.SimpleQueue()
-        )
+        self._running: queue.SimpleQueue[
+            tuple[int, float, Any, Callable[[str], str]] | None
+        ] = queue.SimpleQueue()
+        self._last = 0  # the number of the last instruction that has ended
         self._completions: list[Completion] = []
         self._under_way = 0
         self._watcher = threading.Thread(target=self._watch, daemon=True)
@@ -48,9 +50,23 @@ class WorkerProgress:
             self._under_way += 1
         return time.monotonic()
 
-    def await_results(self, number: int, start_s: float, results: Any) -> None:
-        """Record the end of an instruction once its results are computed."""
-        self._running.put((number, start_s, results))
+    def await_results(
+        self,
+        number: int,
+        start_s: float,
+        results: Any,
+        explain: Callable[[str], str] = str,
+    ) -> None:
+        """Record, once the results of an instruction are there, that it has ended.
+
+        explain: the text that is told in place of the error of a result.
+        """
+        self._running.put((number, start_s, results, explain))
+
+    def wait_until_ended(self, number: int) -> None:
+        """Wait until an instruction and all before it have ended, at most 10 s."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._last >= number, _END_S)
 
     def completions(self, after: int) -> list[Completion]:
         """The completions of instructions after number `after`; waits until there are any.
@@ -77,14 +93,20 @@ class WorkerProgress:
         """Wait for the results of each instruction, and record when it ended."""
         last_s = time.monotonic()
         while (begun := self._running.get()) is not None:
-            number, start_s, results = begun
+            number, start_s, results, explain = begun
             is_failed = isinstance(results, Failed)
             error = results.reason if is_failed else _wait(results)
+            error = explain(error) if error and not is_failed else error
             now_s = time.monotonic()
-            del begun, results  # they would keep the arrays until the next instruction
+            del (
+                begun,
+                results,
+                explain,
+            )  # they would keep the arrays until the next instruction
             with self._changed:
                 self._under_way -= 1
                 took_s = now_s - max(start_s, last_s)
+                self._last = number
                 self._completions.append(Completion(number, took_s, error))
                 self._changed.notify_all()
             last_s = now_s

@@ -112,12 +112,15 @@ class Transfers:
         self._senders = ThreadPoolExecutor(_SENDERS)
         self._process = jax.process_index()
 
-    def start(self, key: TransferKey, source: Any, target: Any) -> Future[Any] | None:
-        """Send this worker's parts of an array, and receive the parts of others.
+    def start(
+        self, key: TransferKey, source: Any, target: Any, explain: Callable[[str], str]
+    ) -> Future[Any] | None:
+        """Send this worker's parts of an array, and await the others'.
 
-        source: the array; if this process holds no part of it, its aval with the sharding.
-        target: the aval of the copy. Returns a future for the copy; `None` if this process
-            holds no part of it.
+        source: the array; if this process has no part of it, its aval with the sharding.
+        target: the aval of the copy. explain: the text that receivers get in place of the
+            error by which the array cannot be read. Returns the copy, which comes later;
+            `None` if this process has no part of it.
         """
         if source.shape != target.shape:
             raise ClusterError(
@@ -132,7 +135,7 @@ class Transfers:
         kept = cut(source, boxes.pop(me, []))
         for receiver, wanted in boxes.items():
             parts = cut(source, wanted)
-            self._senders.submit(self._post, receiver, key, parts)
+            self._senders.submit(self._post, receiver, key, parts, explain)
         if all(me not in each for each in receivers.values()):
             return None
         senders = {route.sender for route in found if route.receiver == me} - {me}
@@ -151,11 +154,18 @@ class Transfers:
         for receiver in {p for each in holders(target).values() for p in each}:
             self._send(receiver, Delivery(key, self._process, (), reason))
 
-    def _post(self, receiver: int, key: TransferKey, parts: Sequence[BoxData]) -> None:
+    def _post(
+        self,
+        receiver: int,
+        key: TransferKey,
+        parts: Sequence[BoxData],
+        explain: Callable[[str], str],
+    ) -> None:
         """Send parts once they are computed."""
         try:
             read = tuple(p._replace(data=np.asarray(p.data)) for p in parts)
             delivery = Delivery(key, self._process, read)
         except Exception as error:  # noqa: BLE001  raised where the array is used
-            delivery = Delivery(key, self._process, (), str(error) or repr(error))
+            reason = explain(str(error) or repr(error))
+            delivery = Delivery(key, self._process, (), reason)
         self._send(receiver, delivery)

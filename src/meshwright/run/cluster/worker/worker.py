@@ -10,15 +10,12 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from meshwright.errors import ClusterError
-from meshwright.jax_private import is_key
 from meshwright.run.checkpoint.tasks import CheckpointTasks
 from meshwright.run.cluster.wire.messages import (
     ArrayKey,
-    ArrayPart,
     Call,
     Completion,
     Define,
@@ -32,6 +29,8 @@ from meshwright.run.cluster.wire.messages import (
     WorkerTask,
 )
 from meshwright.run.cluster.worker.boxes import on_devices
+from meshwright.run.cluster.worker.failures import FailedArrays
+from meshwright.run.cluster.worker.own_parts import parts_of, why_not_read
 from meshwright.run.cluster.worker.progress import (
     Failed,
     WorkerProgress,
@@ -70,6 +69,7 @@ class Worker:
         self._load = load
         self._programs: dict[tuple[str, int], WorkerProgram | BrokenProgram] = {}
         self._arrays: dict[ArrayKey, Any] = {}
+        self._failed = FailedArrays()
         self._tasks: dict[str, CheckpointTasks] = {}
         self._progress = WorkerProgress()
 
@@ -77,11 +77,12 @@ class Worker:
         """Start instructions, in order; `completions` tells when each ended."""
         for each in instructions:
             start_s = self._progress.begin()
+            explain = self._explain(each)
             try:
                 results = _HANDLERS[type(each.request)](self, each)
             except Exception as error:  # noqa: BLE001  told with the completion
                 results = self._fail(each.session, each.request, error_text(error))
-            self._progress.await_results(each.number, start_s, results)
+            self._progress.await_results(each.number, start_s, results, explain)
 
     def completions(self, after: int) -> list[Completion]:
         """Completions of instructions after number `after`; waits half a second at most."""
@@ -97,11 +98,12 @@ class Worker:
         if value is None or isinstance(value, Elsewhere):
             return None
         try:
-            return _parts(present(value))
+            return parts_of(present(value))
         except ClusterError:
             raise
         except Exception as error:
-            raise ClusterError(_why_not_read(array, value, error)) from error
+            reason = self._failed.reason(array) or why_not_read(array, value, error)
+            raise ClusterError(reason) from error
 
     def close(self) -> None:
         """Finish the instructions that have begun, and free all programs and arrays."""
@@ -186,9 +188,14 @@ class Worker:
         for key, aval in zip(keys, program.inputs, strict=True):
             if isinstance(value := self._arrays[key], HostArray):
                 self._arrays[key] = on_devices(value, aval)
-        executable = program.executable
-        placed = executable.place([present(self._arrays[key]) for key in keys])
-        results = executable.run(placed)
+        given = [present(self._arrays[key]) for key in keys]
+        try:
+            executable = program.executable
+            results = executable.run(executable.place(given))
+        except Exception as error:
+            if program.name:
+                raise ClusterError(f"{program.name}: {error_text(error)}") from error
+            raise
         self._arrays.update(zip(outputs, results, strict=True))
         return results
 
@@ -200,24 +207,30 @@ class Worker:
             raise ClusterError(program.reason)
         results: list[Any] = []
         for i, position in enumerate(request.positions):
-            value = self._arrays[ArrayKey(session, request.inputs[i])]
+            source = ArrayKey(session, request.inputs[i])
             target = Elsewhere(program, False, position)
-            result = self._move(value, target, (each.number, i))
+            result = self._move(source, target, (each.number, i))
             self._arrays[ArrayKey(session, request.outputs[i])] = result
             results.append(result)
         return results
 
-    def _move(self, value: Any, target: Elsewhere, key: TransferKey) -> Any:
+    def _move(self, array: ArrayKey, target: Elsewhere, key: TransferKey) -> Any:
         """This process's part of an array after a transfer.
 
         It is the array itself if all processes have it, and its placement (`Elsewhere`)
         if this process has no part of it.
         """
+        value = self._arrays[array]
+
+        def explain(error: str) -> str:
+            self._progress.wait_until_ended(key[0] - 1)
+            return self._failed.reason(array) or error
+
         if isinstance(value, HostArray):
             return value  # all workers have it
         try:
             source = value.aval if isinstance(value, Elsewhere) else present(value)
-            future = self._transfers.start(key, source, target.aval)
+            future = self._transfers.start(key, source, target.aval, explain)
         except ClusterError as error:
             self._transfers.fail(key, target.aval, str(error))
             return Failed(str(error))
@@ -245,8 +258,19 @@ class Worker:
         tasks = self._tasks.pop(ended, None)
         self._arrays = {k: v for k, v in self._arrays.items() if k.session != ended}
         self._programs = {k: v for k, v in self._programs.items() if k[0] != ended}
+        self._failed.forget(ended)
         if tasks is not None:
             tasks.close()
+
+    def _explain(self, each: WorkerInstruction) -> Callable[[str], str]:
+        """The function that explains an error of an instruction's results."""
+        request = each.request
+        program = self._programs.get((each.session, getattr(request, "program", -1)))
+        if not isinstance(request, Call) or not isinstance(program, WorkerProgram):
+            return str
+        inputs = [ArrayKey(each.session, number) for number in request.inputs]
+        outputs = [ArrayKey(each.session, number) for number in request.outputs]
+        return self._failed.of_call(program.name, inputs, outputs)
 
     def _fail(self, session: str, request: Any, reason: str) -> Failed:
         """Mark the results of a request as failed."""
@@ -267,28 +291,3 @@ _HANDLERS: dict[type, Callable[[Worker, Any], Any]] = {
     Free: Worker.free,
     End: Worker.end,
 }
-
-
-def _parts(value: Any) -> Fetched:
-    """The first replica of each part of an array that is on this process's devices."""
-    if isinstance(value, HostArray):
-        data = np.asarray(value.data)
-        whole = ArrayPart(tuple(slice(None) for _ in data.shape), data)
-        shards = () if jax.process_index() else (whole,)
-        return Fetched(data.shape, shards, value.key_type)
-    key_type = ""
-    if is_key(value.dtype):
-        key_type, value = str(jax.random.key_impl(value)), jax.random.key_data(value)
-    shards = tuple(
-        ArrayPart(shard.index, np.asarray(shard.data))
-        for shard in value.addressable_shards
-        if shard.replica_id == 0
-    )
-    return Fetched(value.shape, shards, key_type)
-
-
-def _why_not_read(array: ArrayKey, value: Any, error: Exception) -> str:
-    """The reason why parts of an array could not be read."""
-    if isinstance(value, jax.Array) and value.is_deleted():
-        return f"array {array.number} was donated to a call; go on with its results"
-    return f"array {array.number} cannot be read: {error_text(error)}"

@@ -21,6 +21,7 @@ from meshwright.run.local.spmd import named_shardings
 class WorkerProgram:
     """A defined program, compiled when it first runs.
 
+    name: what its errors begin with; "" for nothing.
     takes_part: whether this process has one of its devices.
     """
 
@@ -28,6 +29,7 @@ class WorkerProgram:
         self.donated = frozenset(request.donated)
         self._request = request
         self._code = ProgramCode.from_bytes(request.code)
+        self.name = self._code.name
         devices = find_devices()
         own = jax.process_index()
         self._devices = [devices[i] for i in request.devices]

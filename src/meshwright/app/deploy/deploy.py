@@ -11,10 +11,11 @@ import numpy as np
 
 from meshwright.app.check.sample import sample, sample_arguments
 from meshwright.app.output.progress import show_progress
+from meshwright.app.pipeline.plan import StagedPlan
 from meshwright.app.record.plan_record import PlanRecord, program_of
-from meshwright.errors import DeployError
-from meshwright.partitioner.decide import Decided
+from meshwright.errors import DeployError, did_you_mean
 from meshwright.program.analysis.input_ranges import find_ranges
+from meshwright.program.ir import Program
 
 if TYPE_CHECKING:
     from meshwright.compile.deploy.deployment import Deployment
@@ -22,11 +23,12 @@ if TYPE_CHECKING:
 
 
 def deploy(  # noqa: PLR0913  the options of a target
-    fn: Callable[..., Any] | PlanRecord,
+    fn: Callable[..., Any] | PlanRecord | StagedPlan,
     args: Sequence[Any] | None = None,
     *,
     to: str,
     out: str | PathLike[str],
+    stage: str = "",
     weights: Collection[str] | None = None,
     quantize: str = "",
     calibration: Sequence[Mapping[str, Any]] = (),
@@ -42,9 +44,12 @@ def deploy(  # noqa: PLR0913  the options of a target
         for a plan. The deployed model takes these shapes only.
     to: "iree-cpu", "iree-vulkan", "wasm", "litert", "onnx" or "web" (`meshwright[deploy]`).
     out: the folder to write: model, loader, README. It appears when it is complete.
-    weights: names of the arguments that become part of the model; by default those named
-        params, variables, weights, stats or batch_stats, unless `fn` returns them as its
-        next state.
+    stage: the name of a stage, if `fn` is the plan of a pipeline: the stage's forward
+        pass is deployed, for one microbatch. What it sends to another stage is an output
+        `sent.N`, and there an input `received.N`.
+    weights: names of the arguments that become part of the model; by default those that
+        are called params, variables, weights, stats or batch_stats, unless `fn` returns
+        them as its next state.
     quantize: "int8" stores weights and computes products in 8 bits ("onnx", "web",
         "litert").
     calibration: example inputs by name, from which int8 value ranges are measured.
@@ -59,12 +64,13 @@ def deploy(  # noqa: PLR0913  the options of a target
     from meshwright.compile.deploy.targets import find_target
 
     target, folder = find_target(to), checked_folder(out)
-    options = DeployOptions(
-        tuple(labels), pixels, quantize, tuple(dict(each) for each in calibration)
-    )
+    options = DeployOptions.read(labels, pixels, quantize, calibration)
     options.require_fit(target.name)
     with show_progress(f"deploying {getattr(fn, '__name__', 'a model')} to {to}"):
-        model = _model_of(fn, args, weights, seed)
+        if isinstance(fn, StagedPlan) or stage:
+            model = _stage_model(fn, args, stage, seed)
+        else:
+            model = _model_of(fn, args, weights, seed)
         return deploy_model(model, target, folder, options)
 
 
@@ -85,19 +91,54 @@ def _model_of(
                 "alone, mw.deploy(plan, to=..., out=...)"
             )
         decided = program_of(fn)
-        return read_device_model(decided, _local_samples(decided, seed))
+        samples = _local_samples(decided.lowered.program, seed)
+        return read_device_model(decided, samples)
     if not callable(fn):
         raise DeployError(f"deploy wants a function or a plan, got {fn!r:.60}")
     if args is None:
         raise DeployError(
             "deploy wants the function's arguments: mw.deploy(fn, args, ...)"
         )
+    if not isinstance(args, list | tuple):
+        raise DeployError(
+            f"the arguments are one {type(args).__name__}; wanted a tuple of them, as in "
+            "mw.deploy(fn, (params, x), ...)"
+        )
     return read_model(fn, sample_arguments(fn, args, seed), weights)
 
 
-def _local_samples(decided: Decided, seed: int) -> list[Any]:
-    """Random inputs for a device program; integers are valid indices."""
-    program = decided.lowered.program
+def _stage_model(
+    fn: Any, args: Sequence[Any] | None, stage: str, seed: int
+) -> SourceModel:
+    """The model of the forward pass of one stage of a pipeline."""
+    from meshwright.app.pipeline.build import stage_programs
+    from meshwright.compile.deploy.source.device_program import (
+        read_stage_model,
+        stage_program,
+    )
+
+    if not isinstance(fn, StagedPlan) or args is not None:
+        raise DeployError(
+            "a stage belongs to the plan of a pipeline: mw.deploy(pipelined.plan(*args), "
+            "stage=..., to=..., out=...)"
+        )
+    names = [each.name for each in fn.stages]
+    if stage not in names:
+        raise DeployError(
+            f"the plan has no stage {stage!r}{did_you_mean(stage, names)}: name one of "
+            f"{', '.join(names)} in stage="
+        )
+    if fn.step is None:
+        raise DeployError("a plan that was read from JSON has no programs to deploy")
+    number = names.index(stage)
+    step, tasks = stage_programs(fn.step)[number]
+    found = stage_program(fn.step.decided[number], step, tasks)
+    name = f"{fn.name or 'step'}.{stage}"
+    return read_stage_model(name, found, _local_samples(found[0], seed))
+
+
+def _local_samples(program: Program, seed: int) -> list[Any]:
+    """A random array for each input of a device program, with valid indices."""
     ranges, rng = find_ranges(program), np.random.default_rng(seed)
     return [
         sample(
