@@ -1,8 +1,4 @@
-"""The search for layouts: it compares two baselines, chooses layouts, and checks them.
-
-The baselines are the program with default layouts of arguments and results, and with
-layouts that the compiler chooses for them (AUTO).
-"""
+"""The search for layouts: two baselines, chosen layouts, and a last check."""
 
 import contextlib
 import math
@@ -59,10 +55,7 @@ class Found:
 
     @property
     def baseline(self) -> Baseline:
-        """The name of the cheaper baseline, "default" or "auto".
-
-        Chosen layouts are added to this program.
-        """
+        """The cheaper baseline, "default" or "auto"; layouts are added to it."""
         return "auto" if self.auto.cost < self.default.cost else "default"
 
     @property
@@ -127,10 +120,7 @@ class LayoutSearch:
         self.screens[True].costs = self.screens[False].costs
 
     def run(self) -> Found:
-        """Search for the best layouts within the budget.
-
-        The result is never worse than the baseline.
-        """
+        """The best layouts within the budget; at worst, the baseline without any."""
         default = self._ask((), False)
         auto = self._auto(default)
         base = min(default, auto, key=lambda verdict: verdict.cost)
@@ -171,11 +161,7 @@ class LayoutSearch:
     def _direct(
         self, is_auto: bool, base: Verdict
     ) -> tuple[State, Stopped, dict[str, float]]:
-        """Search by judging every candidate.
-
-        Returns the best state, the reason for the end, and the gain of each choice by
-        site.
-        """
+        """Best state, reason of the end, and gains, if every candidate is judged."""
 
         def cost(state: State) -> float:
             return self._charged(self._ask(state, is_auto), base)
@@ -192,11 +178,7 @@ class LayoutSearch:
     def _screened(
         self, is_auto: bool, base: Verdict
     ) -> tuple[State, Stopped, dict[str, float]]:
-        """Search by predicted costs, and compile few of the candidates.
-
-        Returns the best state, the reason for the end, and the gain of each choice by
-        site.
-        """
+        """Best state, reason of the end, and gains, if few candidates are compiled."""
         options, screens = self.options, self.screens[is_auto]
         found = ScreenedSearch(
             screens,
