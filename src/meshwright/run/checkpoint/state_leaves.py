@@ -1,4 +1,4 @@
-"""A state as named arrays, and as the types and shardings to restore it in."""
+"""A training state as named arrays, and the types and shardings to restore it in."""
 
 from typing import Any, Protocol, runtime_checkable
 

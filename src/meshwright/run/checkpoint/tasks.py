@@ -1,9 +1,9 @@
-"""Saving and restoring on request, for workers that hold a state's arrays without its tree.
+"""Saving and restoring on request, by workers that hold a state's flat arrays.
 
-A request brings the state's structure as JSON: objects and lists for its containers, and
-for each leaf its place among the arrays. Named tuples and other classes have become objects
-of their fields, as Orbax stores them, so that a state saved here is restored by the program
-that defines the classes, and the other way round.
+A request brings the state's structure as JSON: objects and lists for its containers,
+and for each leaf the index of its array. Named tuples and other classes become objects
+of their fields, as Orbax stores them. So a state that is saved here can be restored by
+the program that defines the classes, and the other way round.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ until all saves are committed.
 
 
 def structure_of(tree: Any) -> Any:
-    """A pytree as JSON, whose leaves are their places among the flat leaves."""
+    """The structure of a pytree as JSON; a leaf is its index among the flat leaves."""
     numbers = iter(range(jax.tree_util.tree_structure(tree).num_leaves))
     return _structure(tree, numbers)
 

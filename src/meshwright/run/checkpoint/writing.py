@@ -24,7 +24,10 @@ class PlanText(Protocol):
 
 
 def open_manager(directory: Path, retention: Retention) -> Any:
-    """Orbax's manager of a directory; it removes what a killed writer left behind."""
+    """Orbax's `CheckpointManager` of a directory.
+
+    It deletes the incomplete checkpoint of a writer that was killed.
+    """
     orbax = import_orbax()
     options = orbax.CheckpointManagerOptions(
         preservation_policy=retention.policy(),

@@ -12,7 +12,7 @@ from meshwright.run.cluster.limits import MOST_EARLY, MOST_REASONS
 from meshwright.run.cluster.wire.messages import Define
 
 _ARRIVAL_S = 120
-"""Seconds that a submission waits for an earlier one."""
+"""Seconds that a submission waits for an earlier one that has not arrived."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -202,7 +202,7 @@ def _is_close(result: Any, expected: Any) -> bool:
 
 
 def _plain_array(leaf: Any) -> Any:
-    """An argument as compiled programs take it: typed keys are arrays of integers."""
+    """An argument in the form that compiled programs take: PRNG keys are integers."""
     array = jnp.asarray(leaf)
     return jax.random.key_data(array) if is_key(array.dtype) else array
 

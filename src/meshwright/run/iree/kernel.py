@@ -162,7 +162,7 @@ def _shape(text: str) -> tuple[int, ...]:
 
 
 def _maps(op: str, root: str) -> list[tuple[tuple[tuple[int, int], ...], ...]]:
-    """The loops and strides that address each dim, for each operand of the root op."""
+    """The (loop, stride) pairs that index each dim of each operand of the root op."""
     found = list(_MAP.finditer(root.partition(" ins(")[0]))
     if not found and op in NAMED_MAPS:
         loops, indices = NAMED_MAPS[op]

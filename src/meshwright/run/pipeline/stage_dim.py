@@ -1,4 +1,4 @@
-"""Arrays whose leading dim is the stages of a pipeline."""
+"""Functions of arrays whose leading dim is the stages of a pipeline."""
 
 from typing import Any
 
@@ -7,17 +7,17 @@ from jax import lax
 
 
 def along_stages(mask: Any, ndim: int) -> Any:
-    """A mask of stages, reshaped to broadcast against arrays of `ndim` dims."""
+    """Reshape a mask of stages so that it broadcasts against arrays of `ndim` dims."""
     return mask.reshape(-1, *(1,) * (ndim - 1))
 
 
 def element_of_each(x: Any, numbers: Any) -> Any:
-    """For each stage, the element of its own array with the stage's number."""
+    """Each stage's element `numbers[stage]` of its own row `x[stage]`."""
     return jax.vmap(lambda row, i: lax.dynamic_index_in_dim(row, i, 0, False))(
         x, numbers
     )
 
 
 def shared_element_of_each(x: Any, numbers: Any) -> Any:
-    """For each stage, the element with its number of an array that stages share."""
+    """Each stage's element `numbers[stage]` of an array that all stages share."""
     return jax.vmap(lambda i: lax.dynamic_index_in_dim(x, i, 0, False))(numbers)
