@@ -18,8 +18,7 @@ from meshwright.program.ops.movement.placement import manual_axes, spec_axes
 CONSTRAINT = "with_sharding_constraint"
 _SHARD_MAP = "shard_map in the code"
 CODE = frozenset({CONSTRAINT, _SHARD_MAP})
-"""The names that causes give to shardings in the user's code, in place of a tactic's
-name."""
+"""Names that stand for shardings in the user's code in place of a tactic's name."""
 
 
 def manual_names(graph: Graph) -> frozenset[str]:
@@ -69,7 +68,7 @@ def _constraint_seeds(
 
 
 def _block_unused_axes(work: Workspace, op: Op, node: Node) -> None:
-    """Forbid that axes which a value's constraint does not use cut the value.
+    """Forbid tactics to shard a constrained value along axes that its constraint omits.
 
     If the constraint has an unconstrained dim, all axes stay open to tactics.
     """
@@ -101,7 +100,7 @@ def _spec(op: Op) -> tuple[Any, ...]:
 
 
 def _fix_manual(work: Workspace, op: Op, node: Node) -> None:
-    """Cut a user's `shard_map` exactly as its specs say, and block all other cuts."""
+    """Shard a user's `shard_map` exactly as its specs say; forbid other axes."""
     sizes: Mapping[str, int] = manual_axes(op)
     ours = work.mesh.shape
     wrong = [f"{a}={n}" for a, n in sizes.items() if ours.get(a) != n]

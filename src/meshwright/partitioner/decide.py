@@ -1,4 +1,4 @@
-"""Applying tactics and lowering: from a captured program to a device program."""
+"""Applies tactics and lowers: from a captured program to a device program."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -21,9 +21,10 @@ from meshwright.program.records import paused_collector
 
 @dataclass(frozen=True, eq=False)
 class Decided:
-    """A captured program with all decisions taken, and its device program.
+    """A captured program with all sharding decisions taken, and its device program.
 
     captured: the program before any tactic; `work` has the program after rewrites.
+    gather: whether a value that several ops need unsharded is gathered once or per op.
     """
 
     captured: Captured
@@ -58,7 +59,7 @@ def apply_tactics(
     after_tactic: Callable[[Tactic | None, Workspace], None] | None = None,
     graph: Graph | None = None,
 ) -> Workspace:
-    """The workspace after all tactics, each propagated before the next.
+    """The workspace after all tactics, each propagated before the next is applied.
 
     after_tactic: called with each tactic after it is applied, and before that once with
         `None`, after the constraints in the user's own code.
@@ -82,7 +83,7 @@ def apply_tactics(
 
 
 def rewritten(captured: Captured, tactics: Sequence[Tactic]) -> Captured:
-    """The captured program after the rewrites of all tactics, in order."""
+    """The captured program after the program rewrites of all tactics, in order."""
     program = captured.program
     for tactic in tactics:
         if tactic.rewrite is not None:
@@ -97,7 +98,8 @@ def start_workspace(
 ) -> Workspace:
     """The workspace before the first tactic, with the user's own constraints applied.
 
-    tactics: those that will be applied; `by_levels` splits its axis before all others.
+    tactics: the tactics that will be applied; the `by_levels` tactic splits its axis
+        into levels before all others.
     """
     given = level_sizes(tactics, mesh)
     sub_axis_mesh, sub_axes = split_axes(graph, mesh, manual_names(graph), given)

@@ -1,10 +1,12 @@
 """Reduction programs: one collective, written as several over parts of a machine.
 
-The language, its semantics and the enumeration are those of P2 (Xie et al., "Synthesizing
-Optimal Parallelism Placement and Reduction Strategies", MLSys 2022).
+An example is an all-reduce over 4 nodes of 8 GPUs: a reduce-scatter in each node, an
+all-reduce between nodes, and an all-gather in each node. The language, its semantics
+and the enumeration are those of P2 (Xie et al., "Synthesizing Optimal Parallelism
+Placement and Reduction Strategies", MLSys 2022).
 
-Begin reading at `instruction.py`; `semantics.py` says what a step does to the chunks that
-each device holds, and `synthesis.py` enumerates all programs that reach a goal.
+Begin reading at `instruction.py`; `semantics.py` says what a step does to the chunks
+that each device holds, and `synthesis.py` enumerates all programs that reach a goal.
 """
 
 from meshwright.partitioner.collectives.instruction import (

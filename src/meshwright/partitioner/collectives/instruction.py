@@ -18,7 +18,10 @@ type Groups = tuple[tuple[int, ...], ...]
 
 
 class CollectiveKind(Enum):
-    """The collective that each group runs; its root is the first device."""
+    """The collective that each group of devices runs.
+
+    The root of a reduce or broadcast is the group's first device.
+    """
 
     ALL_REDUCE = "all_reduce"
     REDUCE_SCATTER = "reduce_scatter"
@@ -28,10 +31,12 @@ class CollectiveKind(Enum):
 
 
 class Form(Enum):
-    """The way in which an instruction makes groups of the nodes at its depth.
+    """The way in which a step forms groups of devices in the machine's tree.
 
-    INSIDE: all devices under one node. PARALLEL: the i-th devices of all nodes that are
-    under the same node at a smaller depth. MASTER: as PARALLEL, for the first i only.
+    INSIDE: each group is all devices under one node at the instruction's depth.
+    PARALLEL: group i joins the i-th device of every node at that depth that is under
+    the same node at a smaller depth. In 4 nodes of 8 GPUs: GPU i of each node. MASTER:
+    as PARALLEL, for the first device (i = 0) only.
     """
 
     INSIDE = "inside"
@@ -41,15 +46,15 @@ class Form(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ReductionStep:
-    """One step of a reduction program: a collective in each of several groups of devices.
+    """One step of a reduction program: a collective in several groups of devices.
 
-    depth: depth of the nodes that are sliced. under: smaller depth of the nodes that join
-    groups; None for `Form.INSIDE`.
+    depth: depth, in the tree of the machine, of the nodes that are grouped or joined.
+    under: smaller depth; nodes below one node there join groups. `None` for
+        `Form.INSIDE`.
 
     >>> print(ReductionStep(CollectiveKind.REDUCE_SCATTER, Form.INSIDE, 1))
-    reduce_scatter inside 1
-    >>> print(ReductionStep(CollectiveKind.ALL_REDUCE, Form.MASTER, 1, 0))
-    all_reduce master 1 under 0
+    reduce_scatter inside 1 >>> print(ReductionStep(CollectiveKind.ALL_REDUCE,
+    Form.MASTER, 1, 0)) all_reduce master 1 under 0
     """
 
     collective: CollectiveKind
@@ -76,13 +81,19 @@ class ReductionStep:
         return f"{self.collective.value} {self.form.value} {self.depth}{under}"
 
     def levels(self, num_levels: int) -> range:
-        """The positions in `factors` over which each group extends."""
+        """The levels of the machine, as positions in `factors`, that a group spans."""
         if self.under is None:
             return range(self.depth, num_levels)
         return range(self.under, self.depth)
 
     def groups(self, factors: Factors) -> Groups:
-        """The devices of each group, by number; the first device of a group is its root."""
+        """The devices of each group, by number.
+
+        The first device of a group is its root.
+
+        factors: number of children of each node of the machine's tree, from the root
+            down.
+        """
         num_devices, below = math.prod(factors), math.prod(factors[self.depth :])
         if self.under is None:
             starts = range(0, num_devices, below)
@@ -100,7 +111,10 @@ type ReductionProgram = tuple[ReductionStep, ...]
 
 
 def show_program(program: Sequence[ReductionStep]) -> str:
-    """The text of a program, which `parse_program` reads: steps with `; ` between them."""
+    """The text of a reduction program, which `parse_program` reads: steps joined by `.
+
+    `.
+    """
     return "; ".join(map(str, program))
 
 
@@ -108,11 +122,10 @@ _STEP = re.compile(r"(\w+) +(\w+) +(\d+)(?: +under +(\d+))?")
 
 
 def parse_program(text: str) -> ReductionProgram:
-    """The program of a text; raises `CollectiveError` for what it cannot read.
+    """The reduction program that a text describes.
 
-    >>> program = parse_program("reduce inside 0; broadcast inside 0")
-    >>> show_program(program)
-    'reduce inside 0; broadcast inside 0'
+    `CollectiveError` if it is malformed. >>> program = parse_program("reduce inside 0;
+    broadcast inside 0") >>> show_program(program) 'reduce inside 0; broadcast inside 0'
     """
     steps = [step.strip() for step in text.split(";")]
     return tuple(map(_parse_step, steps))

@@ -1,8 +1,9 @@
 """Semantics of reduction programs: the chunks that each device holds, step by step.
 
-Each of k devices begins with k chunks of its own addend. A chunk is a row number and the
-set of devices whose addends it sums. A step is refused if its collective would not
-compute a sum of disjoint addends, or would mix up chunks (the Hoare triples of P2).
+Each of k devices begins with its own addend, divided into k chunks. A chunk is a row
+number, which says which k-th of the array it is, and the set of devices whose addends
+it sums. A step is refused if its collective would not compute a sum of disjoint
+addends, or would mix up chunks (the Hoare triples of P2, MLSys 2022).
 """
 
 import math
@@ -19,7 +20,7 @@ from meshwright.partitioner.collectives.instruction import (
 )
 
 type Chunk = tuple[int, int]
-"""Number of a row, and the devices whose addends it contains, as bits of an int."""
+"""A part of the array: its row number, and the devices it sums over, as bits."""
 
 type Held = tuple[Chunk, ...]
 """The chunks of one device, in the order in which they lie in memory."""
@@ -29,7 +30,7 @@ type State = tuple[Held, ...]
 
 
 class ReductionGoal(Enum):
-    """The collective that a whole program computes.
+    """The collective that a reduction program as a whole computes.
 
     A reduce-scatter may leave its chunks on the devices in any order, and an all-gather
     may begin so, because a local transposition before or after it restores the order.
@@ -40,14 +41,14 @@ class ReductionGoal(Enum):
     ALL_GATHER = "all_gather"
 
     def start(self, num_devices: int) -> State:
-        """The chunks before the first step."""
+        """The chunks that each device holds before the first step."""
         rows, every = range(num_devices), (1 << num_devices) - 1
         if self is ReductionGoal.ALL_GATHER:
             return tuple(((d, every),) for d in rows)
         return tuple(tuple((row, 1 << d) for row in rows) for d in rows)
 
     def is_reached(self, state: State) -> bool:
-        """Whether the chunks are those that the collective leaves."""
+        """Whether the devices hold the chunks that the goal's collective leaves."""
         num_devices = len(state)
         rows, every = list(range(num_devices)), (1 << num_devices) - 1
         if any(mask != every for held in state for _, mask in held):
@@ -62,9 +63,10 @@ class ReductionGoal(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The reason for which a program does not reach its goal.
+    """The reason for which a reduction program does not reach its goal.
 
-    step: position of the step that breaks it; the number of steps if it only ends early.
+    step: position of the step that breaks it; the number of steps if it only ends
+        early.
     """
 
     step: int
@@ -75,7 +77,10 @@ class Refused:
 
 
 def run_step(state: State, step: ReductionStep, factors: Factors) -> State | str:
-    """The chunks after a step, or why it is refused, in one sentence."""
+    """The chunks of all devices after a step, or the reason why the step is refused.
+
+    factors: number of children of each node of the machine's tree, from the root down.
+    """
     groups = step.groups(factors)
     if len(groups[0]) < 2:
         return f"{step} has groups of one device"
@@ -99,7 +104,10 @@ def why_wrong(
     factors: Factors,
     goal: ReductionGoal = ReductionGoal.ALL_REDUCE,
 ) -> Refused | None:
-    """The first step that breaks a program; None if it leads from start to goal."""
+    """The first step that breaks a reduction program, with the reason.
+
+    `None` if the program leads from the goal's start to its end.
+    """
     state = goal.start(math.prod(factors))
     for position, step in enumerate(program):
         if step.depth > len(factors):
@@ -119,7 +127,7 @@ def require_correct(
     factors: Factors,
     goal: ReductionGoal = ReductionGoal.ALL_REDUCE,
 ) -> None:
-    """Raise `CollectiveError` with the step that breaks a program, if one does."""
+    """Raise `CollectiveError` if a reduction program does not compute its goal."""
     refused = why_wrong(program, factors, goal)
     if refused is not None:
         raise CollectiveError(f"not {goal.value} over {list(factors)}: {refused}")
@@ -129,7 +137,7 @@ def require_correct(
 
 
 def _summed(group: Sequence[Held]) -> Held | str:
-    """The sum of the chunks of all devices of a group, row by row."""
+    """The sum of a group's chunks, row by row, or the reason why there is none."""
     rows = [row for row, _ in group[0]]
     if not rows:
         return "devices hold no chunks"
@@ -198,6 +206,6 @@ _RUN = {
 
 
 def _some(group: Sequence[int]) -> str:
-    """The first devices of a group."""
+    """The numbers of the first four devices of a group, as text for a message."""
     shown = ", ".join(map(str, group[:4]))
     return f"{shown}, ..." if len(group) > 4 else shown

@@ -1,9 +1,11 @@
-"""All reduction programs up to a number of steps, by increasing size.
+"""Enumeration of all correct reduction programs up to a number of steps.
 
-Which programs are correct does not depend on the factors, only on their number: at each
-depth the first child differs from the others, and the others are alike. So programs are
-enumerated once for two children at each depth. The completions of a state are kept, since
-many programs reach the same state; a state without completions ends its branch.
+A reduction program is a sequence of collectives in groups of devices that together
+compute one collective. Which programs are correct does not depend on the sizes of the
+machine's levels, only on their number: at each level the first child differs from the
+others, and the others are alike. So programs are enumerated once, for two children at
+each level. The completions of a state are cached, since many programs reach the same
+state; a state without completions ends its branch.
 """
 
 from functools import cache
@@ -21,10 +23,13 @@ from meshwright.partitioner.collectives.instruction import (
 from meshwright.partitioner.collectives.semantics import ReductionGoal, State, run_step
 
 MOST_STEPS = 5
-"""Default limit of a program's size; for two levels, sizes 5 and 6 have no programs."""
+"""Default of the largest number of steps.
+
+Two levels have no programs of 5 or 6 steps.
+"""
 
 _MOST_LEVELS = 5
-"""Largest number of levels: four have about 9,000 programs, five would have 100,000."""
+"""Largest number of levels; four have about 9,000 programs, five would have 100,000."""
 
 
 def synthesize(
@@ -32,10 +37,11 @@ def synthesize(
     goal: ReductionGoal = ReductionGoal.ALL_REDUCE,
     most_steps: int = MOST_STEPS,
 ) -> tuple[ReductionProgram, ...]:
-    """All programs of at most `most_steps` steps that reach a goal, the smallest first.
+    """All reduction programs of at most `most_steps` steps that reach a goal.
 
-    Factors of 1 are ignored; without other factors there is only the empty program.
-    Instructions with equal groups are counted once.
+    factors: number of children at each level of the machine. Factors of 1 are ignored;
+        without other factors there is only the empty program. Instructions with equal
+        groups are counted once.
     """
     if most_steps < 1:
         raise CollectiveError(f"most_steps is {most_steps}; wanted 1 or more")
@@ -52,7 +58,7 @@ def synthesize(
 def _programs(
     num_levels: int, goal: ReductionGoal, most_steps: int
 ) -> tuple[ReductionProgram, ...]:
-    """All programs over a number of levels with several children."""
+    """All reduction programs for a number of levels that each have several children."""
     factors = (2,) * num_levels
     search = _Completions(factors, goal)
     found = search.of(goal.start(2**num_levels), most_steps)
@@ -60,7 +66,7 @@ def _programs(
 
 
 def instructions(factors: Factors) -> tuple[ReductionStep, ...]:
-    """All instructions with different groups, each with every collective."""
+    """All single steps: each collective with every distinct grouping of devices."""
     by_groups: dict[Groups, tuple[Form, int, int | None]] = {}
     for depth in range(len(factors) + 1):
         joins = [(form, under) for form in _JOINING for under in range(depth)]
@@ -79,7 +85,7 @@ _JOINING = (Form.PARALLEL, Form.MASTER)
 
 
 class _Completions:
-    """The programs that lead from a state to a goal, kept for each state."""
+    """The programs that lead from a state of the chunks to a goal, cached."""
 
     def __init__(self, factors: Factors, goal: ReductionGoal) -> None:
         self.factors = factors
@@ -89,7 +95,7 @@ class _Completions:
         self.known: dict[tuple[State, int], tuple[ReductionProgram, ...]] = {}
 
     def of(self, state: State, steps: int) -> tuple[ReductionProgram, ...]:
-        """All programs of at most `steps` steps from a state to the goal."""
+        """All programs of at most `steps` steps that lead from a state to the goal."""
         if self.goal.is_reached(state):
             return ((),)
         if not steps:
@@ -104,7 +110,7 @@ class _Completions:
         return self.known[key]
 
     def _steps(self, state: State) -> list[tuple[ReductionStep, State]]:
-        """Each instruction that a state allows, with the state after it."""
+        """Each step that is not refused in a state, with the state after it."""
         if state not in self.next:
             runs = [(i, run_step(state, i, self.factors)) for i in self.instructions]
             self.next[state] = [(i, s) for i, s in runs if not isinstance(s, str)]

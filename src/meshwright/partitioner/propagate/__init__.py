@@ -1,7 +1,7 @@
-"""Propagation: from the cuts of a few values to a sharding of every value.
+"""Propagation: from the shardings of a few values to a sharding of every value.
 
-Begin reading at `propagator.py`. `legality.py` says why a cut is not possible, for
-instance of a dim that an axis does not divide.
+Begin reading at `propagator.py`. `legality.py` gives the reason if an axis cannot shard
+a dim, for instance because the dim's size is not a multiple of the axis's.
 """
 
 from meshwright.partitioner.propagate.graph import Graph, Node

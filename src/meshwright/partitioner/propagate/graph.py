@@ -1,8 +1,10 @@
-"""The graph that propagation walks: nodes that tie the dims of values together.
+"""The graph over which shardings are propagated.
 
-Every op, every wire of a region op and every input is a node with factors. A value has
-one producing node and any number of consuming ones. Bodies of loops and branches are in
-the same graph, so that propagation reaches one fixed point for a loop and its body.
+Nodes are ops, inputs, and wires. A wire is one array that enters, runs through or
+leaves a loop or branch. Each node has factors: dims of its operands and results that
+are sharded together, such as `i` in the einsum `ik,kj->ij`. A value has one producing
+node and any number of consuming nodes. Bodies of loops and branches are in the same
+graph, so that propagation reaches one fixed point for a loop and its body.
 """
 
 from collections.abc import Mapping
@@ -13,17 +15,20 @@ from meshwright.program.ops import FactorRule, Trait, has_trait, rule_of
 from meshwright.program.rules.rule import Dims
 
 Port = tuple[int, Dims]
-"""A value's number, and the factors of its dims from the point of view of one node."""
+"""One operand or result of a node: the number of its value, and per dim its factors."""
 
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """One op, wire, or input.
+    """One op, input, or wire (an array that enters or leaves a loop or branch).
 
-    sizes: extent of each factor. ins, outs: the values that it reads and computes.
-    has_products: whether some dim is a product of factors. rule: the factor rule; only
-    ops have one. signature: a number that ops of equal kind, shapes and parameters
-    share; they also share one rule.
+    sizes: extent of each factor (dims that are sharded together).
+    ins, outs: the operands and results, each with the factors of its dims.
+    has_products: whether some dim is a product of factors, as after a reshape that
+        merges dims.
+    rule: the factor rule of the op; `None` for inputs and wires.
+    signature: a number that ops of equal kind, shapes and parameters share; they also
+        share one rule.
     """
 
     index: int
@@ -39,20 +44,23 @@ class Node:
 
     @property
     def label(self) -> str:
-        """The op's kind, "input", or that of a wire, for messages."""
+        """The node's name in messages: "input", the op's kind, or "scan (wire)"."""
         if self.wire is not None and self.op is not None:
             return f"{self.op.kind} (wire)"
         return self.op.kind if self.op is not None else "input"
 
     @property
     def operand_places(self) -> list[int]:
-        """The operand number of each value that the op reads; literals have none."""
+        """Positions of the op's operands that are arrays.
+
+        Literal scalars are left out.
+        """
         assert self.op is not None
         return [i for i, a in enumerate(self.op.operands) if isinstance(a, Value)]
 
     @property
     def is_loop_constant(self) -> bool:
-        """Whether the node is the wire of a loop-invariant value into a loop."""
+        """Whether by this wire a loop-invariant operand enters a loop."""
         return (
             self._is_handed_in
             and self.op is not None
@@ -61,7 +69,7 @@ class Node:
 
     @property
     def is_remat_constant(self) -> bool:
-        """Whether the node is the wire of an operand of a rematted region."""
+        """Whether by this wire an operand enters a `jax.checkpoint` region."""
         return self._is_handed_in and self.op is not None and self.op.kind == "remat"
 
     @property
@@ -78,10 +86,11 @@ class Node:
 
 
 class Graph:
-    """Nodes and values of a program and its nested programs, numbered in program order.
+    """The nodes and values of a program and its loop bodies, in program order.
 
-    ties: from positions of outputs to positions of inputs, for state that a step
-    returns updated. The input's node then also consumes that output.
+    ties: for each output that is the updated state of an input, such as a parameter,
+        the position of the output and that of the input. The input's node then also
+        consumes the output, so that both get the same sharding.
     """
 
     def __init__(self, program: Program, ties: Mapping[int, int] | None = None) -> None:
@@ -119,7 +128,7 @@ class Graph:
                 node.ins += ((self._number(value), node.outs[0][1]),)
 
     def _source_node(self, value: Value, position: int | None) -> Node:
-        """The node of an input or constant, in which each dim is a factor of its own."""
+        """Add the node of an input or constant; each dim is a factor of its own."""
         dims: Dims = tuple((d,) for d in range(len(value.shape)))
         node = self._node(value.shape, (), ((self._number(value), dims),))
         node.input_position = position
@@ -146,9 +155,10 @@ class Graph:
         self.op_node[op] = node
 
     def _signature(self, op: Op) -> int:
-        """The number of the op's rule.
+        """Index of the op's factor rule in `_rules`.
 
-        Ops of equal kind, shapes and parameters have the same number.
+        Ops of equal kind, shapes and parameters share one rule, and so have the same
+        index.
         """
         key = (
             op.kind,

@@ -1,8 +1,9 @@
-"""Legality of one cut: the reason why an axis cannot cut a factor of a node, if any.
+"""Legality of sharding: the reason why an axis cannot shard a factor of a node, if any.
 
-A dim that an axis does not divide is never padded; it is not cut along that axis. If a
-tactic asked for the cut, it becomes a refusal with this reason (`Workspace.cut`);
-propagation just does not cut the dim.
+A factor is a set of dims of an op that are sharded together. A dim whose size is not a
+multiple of the axis's is never padded; the axis does not shard it. If a tactic asked
+for it, it becomes a refusal with this reason (`Workspace.cut`); propagation just skips
+the dim.
 """
 
 from meshwright.partitioner.propagate.graph import Node
@@ -11,7 +12,10 @@ from meshwright.partitioner.propagate.sub_axes import show_axis
 
 
 def why_not(state: State, node: Node, axis: str, factor: int) -> str | None:
-    """Why an axis cannot cut a factor of a node, in one sentence; `None` if it can."""
+    """The reason, in one sentence, why an axis cannot shard a factor of a node.
+
+    `None` if the axis can shard it.
+    """
     if axis in state.blocked[node.index]:
         return f"{node.label} is kept whole along {show_axis(axis, state.size)}"
     taken = state.factor_of[node.index].get(axis)
@@ -37,9 +41,11 @@ def why_not(state: State, node: Node, axis: str, factor: int) -> str | None:
 
 
 def _why_not_product(state: State, node: Node, factor: int) -> str | None:
-    """Why a factor in a product of factors cannot be cut; `None` if it can.
+    """The reason why a factor cannot be sharded if some dim is a product of factors.
 
-    All more major factors must be cut completely, and all more minor ones be uncut.
+    A reshape that merges dims makes such a dim. A shard of it is contiguous only if all
+    more major factors are sharded completely, and all more minor ones not at all.
+    `None` if that holds.
     """
     for _, dims in (*node.ins, *node.outs):
         for factors in dims:

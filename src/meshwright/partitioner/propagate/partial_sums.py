@@ -1,11 +1,11 @@
-"""Which values stay partial sums: a sum is reduced later, after linear ops, if that saves.
+"""Partial sums: which values are all-reduced later than computed, to save bytes.
 
-A partial value is passed on to its consumers if all of them are linear in it and their
-results together are no larger than it is. So `a@W1 + b@W2` needs one all-reduce, and
-three gradients of one input need one. A value that a loop adds to an accumulator may
-also grow on the way, if one reduction after the loop moves fewer bytes. All other
-partial values are reduced where they are computed. `SumRoutes` says what a program
-allows; `PartialSums` says which values are partial sums in one state.
+A value is partial along a mesh axis if each device along the axis holds an addend of it, as
+after a matrix product whose contracted dim is sharded. Its reduction can wait if all
+consumers are linear in it and their results together are no larger: `a@W1 + b@W2` needs one
+all-reduce. A value that a loop adds to an accumulator may also grow on the way, if one
+reduction after the loop moves fewer bytes. `SumRoutes` says which delays a program allows;
+`PartialSums` says which values are partial for given shardings.
 """
 
 from meshwright.partitioner.propagate.graph import Node
@@ -21,19 +21,18 @@ from meshwright.partitioner.propagate.sum_routes import SumRoutes
 from meshwright.program.ir import Value
 
 MAX_ADDENDS = 64
-"""Largest number of additions that are followed to find another partial addend."""
+"""Largest number of chained additions that are searched for another partial addend."""
 
 
 class PartialSums:
-    """Answers which values of a state are partial sums, given its current decisions.
+    """Answers which values are partial sums along an axis, given a state's shardings.
 
     A value is complete ("whole") along an axis if it is not partial.
-    may_cut: whether later tactics may still cut accumulators of loops. If so, an
-        accumulator is partial after its loop only where a reduction after the loop is
-        best for any reader: for an inner loop, since it saves a reduction in each
-        iteration, and for a recurrent loop, which is one backward pass and keeps its
-        weights unsharded. All others are cut within the loop, as ZeRO stores gradients
-        of microbatches.
+
+    may_cut: whether later tactics may still shard the accumulators of loops. If so, an
+        accumulator stays partial until after its loop only in an inner loop, where it
+        saves a reduction in each iteration, and in a recurrent loop, which is one
+        backward pass. Others are reduced within the loop, as ZeRO does.
     """
 
     def __init__(self, state: State, may_cut: bool = False) -> None:
@@ -58,9 +57,9 @@ class PartialSums:
         }
 
     def is_partial(self, value: int, axis: str, is_strict: bool = False) -> bool:
-        """Whether devices along an axis compute addends of a value, before any reduction.
+        """Whether devices along an axis hold addends of a value, not yet reduced.
 
-        is_strict: whether sums of partial and of complete addends do not count.
+        is_strict: answer no for a sum of partial and complete addends.
         """
         self._follow()
         key = (value, axis, is_strict)
@@ -71,7 +70,7 @@ class PartialSums:
         return self._partial[key]
 
     def _upstream(self, value: int, axis: str, is_strict: bool) -> list[int]:
-        """The value, and all on which its answer may depend, in order of computation."""
+        """The values on which `is_partial` of a value depends, producers first."""
         found: dict[int, None] = {}
         seen, todo = {value}, [value]
         while todo:
@@ -110,7 +109,7 @@ class PartialSums:
         )
 
     def _follow(self) -> None:
-        """Forget all answers if the state has changed."""
+        """Clear the cached answers if the state has changed since then."""
         if self._version != self.state.version:
             self._version = self.state.version
             self._partial.clear()
@@ -118,7 +117,7 @@ class PartialSums:
             self._starts.clear()
 
     def is_passed_on(self, value: int, axis: str) -> bool:
-        """Whether a partial value is passed on to its readers instead of being reduced."""
+        """Whether a partial value reaches its readers without being reduced before."""
         state = self.state
         if (value, axis) in state.scattered or (value, axis) in state.settled:
             return False
@@ -132,8 +131,8 @@ class PartialSums:
     def loop_partial(self, node: Node, axis: str) -> bool:
         """Whether a scan's carry stays a partial sum along an axis in all iterations.
 
-        The body must only add to the carry. Then one all-reduce after the loop replaces
-        one in each iteration.
+        node: the wire of the carry. The body must only add to the carry. Then one
+            all-reduce after the loop replaces one in each iteration.
         """
         self._follow()
         key = (node.index, axis)
@@ -148,7 +147,10 @@ class PartialSums:
         return self._loops[key]
 
     def leaves_partial(self, node: Node, axis: str, is_strict: bool = False) -> bool:
-        """Whether a result of a branch or remat, or what a scan stacks, is partial."""
+        """Whether a region's result is a partial sum when it leaves the region.
+
+        node: the wire of the result, which a region returns or a scan stacks.
+        """
         if not is_exit(node) or axis in self.state.factor_of[node.index]:
             return False
         return any(
@@ -157,9 +159,9 @@ class PartialSums:
         )
 
     def _is_delayed(self, value: int, axis: str) -> bool:
-        """Whether a value is added to an accumulator as a partial sum, further on.
+        """Whether a value is reduced only after the loop that accumulates it.
 
-        Along a sequential axis, whether it can leave all loops of the program.
+        Along a sequential axis: whether it can leave all loops of the program unreduced.
         """
         if axis in self.state.mesh.sequential and self.routes.leaves_loops(value):
             return True
@@ -174,9 +176,9 @@ class PartialSums:
     # -- one op ---------------------------------------------------------------------
 
     def addends(self, node: Node, axis: str) -> frozenset[int]:
-        """The operand positions that an op adds up, if its result is a partial sum.
+        """The positions of operands that an op adds up, if its result is a partial sum.
 
-        Complete operands are made partial: kept on one device, zero on the others.
+        One device keeps a complete operand among these, the others use zero in its place.
         """
         sets = (g for g in linear_sets(node) if self._reads_partial(node, g, axis))
         return next(sets, frozenset())
@@ -184,11 +186,11 @@ class PartialSums:
     def _reads_partial(
         self, node: Node, group: frozenset[int], axis: str, is_strict: bool = False
     ) -> bool:
-        """Whether an op reads a linear set of operands, and no others, as partial sums.
+        """Whether an op reads operands as partial sums, and so has a partial result.
 
-        group: positions of the set. A zero is a partial sum of zeros. A complete addend
-        is made partial if most operands are partial, or if the result is added to
-        another partial value later, since the order of additions does not matter.
+        group: positions of operands in which the op is jointly linear; all other operands
+            must be complete. Zeros count as partial. A complete addend is made partial if
+            most operands are partial, or if the result is later added to a partial value.
         """
         assert node.op is not None
         partial: list[int] = []
@@ -212,7 +214,7 @@ class PartialSums:
         )
 
     def _is_accumulated(self, node: Node, partial: list[int], axis: str) -> bool:
-        """Whether a loop adds a node's result to an accumulator before it is reduced."""
+        """Whether a loop accumulates the node's partial result, to reduce it later."""
         value = node.outs[0][0]
         loop = self.routes.accumulator_of(value)
         if loop is None or not any(map(self.routes.has_sum, partial)):
@@ -220,7 +222,7 @@ class PartialSums:
         return self.loop_partial(loop, axis)
 
     def _arrives_partial(self, number: int | None, axis: str, is_strict: bool) -> bool:
-        """Whether a value is partial and is not reduced before it is read."""
+        """Whether a value is a partial sum and may be read without a reduction."""
         return (
             number is not None
             and self._may_pass(number, axis)
@@ -228,7 +230,10 @@ class PartialSums:
         )
 
     def _merges(self, node: Node, axis: str) -> bool:
-        """Whether a chain of additions adds a node's result to another partial addend."""
+        """Whether additions further on add the node's result to another partial value.
+
+        Each result on the way must have only one reader.
+        """
         for _ in range(MAX_ADDENDS):
             value = node.outs[0][0]
             readers = self.graph.consumers[value]

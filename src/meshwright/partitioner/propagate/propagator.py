@@ -1,10 +1,12 @@
-"""Propagation: one axis at a time, forward and backward, to a fixed point.
+"""Propagation of shardings: one axis at a time, forward and backward, to a fixed point.
 
-Forward: a node is cut along the factor that is cut in its operands. Backward:
-otherwise, along the factor that its consumers request. When a node is cut, it requests
-that the producers of its uncut operands cut them too, which is free. If two different
-factors are claimed at once, that is a conflict: it is recorded, and the node is not cut
-along the axis. No cut is undone, as in PartIR (Alabed et al., ASPLOS 2025).
+Each node (op, input, or array that enters or leaves a loop) has factors, which are dims
+that are sharded together. Forward: the axis shards the factor of a node that is sharded
+in its operands. Backward: otherwise, it shards the factor that consumers of the results
+request. When a node is sharded, it requests the same sharding of its unsharded operands
+from their producers, which costs nothing. If two different factors are claimed for one
+axis at once, that is a conflict: it is recorded, and the axis does not shard the node.
+No decision is undone, as in PartIR (Alabed et al., ASPLOS 2025).
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from meshwright.partitioner.propagate.state import Cause, Conflict, State
 
 
 class Propagator:
-    """Runs propagation over a state to its fixed point; holds no decisions of its own."""
+    """Propagates shardings through the graph of a `State` and writes them there."""
 
     def __init__(self, state: State) -> None:
         self.state = state
@@ -27,7 +29,10 @@ class Propagator:
         self.partial_sums = PartialSums(state, may_cut=True)
 
     def cut(self, node: Node, axis: str, factor: int, tactic: str = "") -> str | None:
-        """Cut one factor of one node and propagate; returns why not if it is illegal."""
+        """Shard one factor of a node along an axis and propagate.
+
+        Returns `None`, or the reason if that is not legal; then nothing changes.
+        """
         refusal = why_not(self.state, node, axis, factor)
         if refusal is None:
             self.cut_all([(node, factor)], axis, tactic)
@@ -36,7 +41,10 @@ class Propagator:
     def cut_all(
         self, seeds: Iterable[tuple[Node, int]], axis: str, tactic: str = ""
     ) -> None:
-        """Cut those (node, factor) pairs that can be cut, then propagate them together."""
+        """Shard several (node, factor) pairs along one axis, then propagate once.
+
+        Pairs that cannot be sharded are skipped.
+        """
         self.state.tactic = tactic
         work = _Work()
         for node, factor in seeds:
@@ -46,7 +54,7 @@ class Propagator:
             self._visit(self.graph.nodes[work.pop()], axis, work)
 
     def spread(self, node: Node, axis: str) -> None:
-        """Propagate a cut that was assigned to a node directly, without `why_not`."""
+        """Propagate a node's sharding that was set without a legality check."""
         work = _Work()
         self._notify(node, axis, self.state.factor_of[node.index][axis], work)
         while work:
@@ -74,10 +82,11 @@ class Propagator:
             return
 
     def _claims(self, node: Node, axis: str, how: str) -> dict[int, int]:
-        """Factors that operands (forward) or consumers (backward) want, with the value.
+        """The factors of a node that its neighbours want sharded, with the value.
 
-        A factor that cannot be cut, for example since the axis does not divide it, is
-        left out.
+        how: "forward" for factors that are sharded in operands, "backward" for factors
+            that consumers of the results request. A factor that cannot be sharded, for
+            example since its size is not a multiple of the axis's, is left out.
         """
         claims: dict[int, int] = {}
         for value, dims in node.ins if how == "forward" else node.outs:
@@ -105,7 +114,10 @@ class Propagator:
         return Cause("scatter", state.tactic, _first_in(state, value, axis), value)
 
     def _scatter_result(self, node: Node, axis: str, work: _Work) -> bool:
-        """Reduce-scatter the node's partial sums that consumers want cut; True if any."""
+        """Reduce-scatter a node's partial sums that consumers want sharded.
+
+        Returns whether there is such a result.
+        """
         found = False
         for value, _ in node.outs:
             for dim in self.state.requests.get((value, axis), ()):
@@ -121,7 +133,11 @@ class Propagator:
         self._notify(node, axis, factor, work)
 
     def _notify(self, node: Node, axis: str, factor: int, work: _Work) -> None:
-        """After a cut, queue consumers of the results and request cuts of the operands."""
+        """Queue the neighbours of a node that an axis has just sharded along a factor.
+
+        Consumers of the results are visited forward. Producers of operands that are not
+        sharded get a request.
+        """
         for value, dims in node.outs:
             if any(factor in factors for factors in dims):
                 work.forward(self.graph.consumers[value])
@@ -131,7 +147,7 @@ class Propagator:
                     self._want(value, axis, dim, node, work)
 
     def _want(self, value: int, axis: str, dim: int, node: Node, work: _Work) -> None:
-        """Request that the producer of an uncut or partial value cut it."""
+        """Request that a value's producer shard the value on a dim."""
         state = self.state
         producer = self.graph.producer[value]
         if axis not in state.factor_of[producer]:
@@ -154,7 +170,7 @@ def _first_in(state: State, value: int, axis: str) -> int | None:
 
 
 class _Work:
-    """Queue of nodes to visit: forward ones first, in order of arrival, each once."""
+    """Queue of nodes to visit, each once: forward visits first, in order of arrival."""
 
     def __init__(self) -> None:
         self._forward: OrderedDict[int, None] = OrderedDict()

@@ -1,8 +1,8 @@
-"""Accumulators of recurrent loops, in which an iteration needs results of the one before.
+"""Accumulators of recurrent loops, whose iterations need results of the one before.
 
 The backward pass of a recurrent network is such a loop: it carries the gradient of the
 network's state, and adds up the gradients of its weights. A loop over microbatches is
-not: its iterations are independent, except for accumulators and random keys.
+not recurrent: its iterations are independent, except for accumulators and random keys.
 """
 
 from meshwright.partitioner.propagate.graph import Graph, Node
@@ -12,9 +12,10 @@ from meshwright.program.rules.factors import is_inexact
 
 
 def recurrent_totals(graph: Graph, routes: SumRoutes) -> frozenset[int]:
-    """Results of scans that accumulate values which depend on another carried value.
+    """Numbers of the results of scans that are accumulators of recurrent loops.
 
-    That value must be floating-point, and no accumulator itself.
+    What such a loop adds to the accumulator depends on another carried value, which is
+    floating-point and no accumulator itself.
     """
     found: set[int] = set()
     for op, nodes in graph.wire_nodes.items():
@@ -40,9 +41,10 @@ def _position(node: Node) -> int:
 def _totals_from(
     graph: Graph, op: Op, states: list[int], totals: list[Node]
 ) -> set[int]:
-    """Results of the accumulators that depend, within an iteration, on a carried state.
+    """Results of accumulators to which a carried state flows within one iteration.
 
-    states: numbers of the carried values. totals: wires of the accumulators.
+    states: numbers of the carried values at the start of the body. totals: wires of the
+        accumulators.
     """
     own = {node.index for node in graph.wire_nodes[op]}
     seen, todo, ends = set(states), list(states), set[int]()

@@ -1,7 +1,8 @@
-"""The state of a partitioning: which axis cuts which factor of which node.
+"""The decisions of a partitioning: which mesh axis shards which factor of which node.
 
-Tactics and searches only add decisions; with the journal, a search can roll back a
-trial.
+Nodes are ops, inputs, and arrays that enter or leave loops; factors are dims of a node
+that are sharded together. Decisions are only added. A journal of all changes lets a
+search roll back a trial.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,10 +17,11 @@ from meshwright.program.rules.rule import Dims
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why a node was cut: by a tactic, or because of a value shared with another node.
+    """The reason why a node was sharded: a tactic, or a value shared with another node.
 
-    how: "tactic" (`tactic` is its name), "forward" (an operand was cut), "backward" (a
-    consumer wants the result cut), "scatter" (a consumer wants a partial sum cut).
+    how: "tactic" (`tactic` is its name), "forward" (an operand is sharded), "backward"
+        (a consumer wants the result sharded), "scatter" (a consumer wants a partial sum
+        sharded).
     node, value: the other node and the shared value.
     """
 
@@ -31,10 +33,10 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class AxisLevels:
-    """The levels of a mesh axis along which sums are all-reduced one after another.
+    """The levels of a mesh axis whose all-reduces run level by level.
 
     runs: the sub-axes of each level, from the outermost to the innermost.
-    least_bytes: smaller values are all-reduced at once.
+    least_bytes: values with fewer bytes are all-reduced over all levels at once.
     """
 
     runs: tuple[tuple[str, ...], ...]
@@ -43,7 +45,7 @@ class AxisLevels:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Two factors of one node that claim the same axis, which then cuts neither.
+    """Two factors of one node that claim the same mesh axis, which then shards neither.
 
     sides: (factor, value number, "operand" or "result") for each claim.
     """
@@ -55,9 +57,9 @@ class Conflict:
 
 
 def cut_by(axes: Mapping[int, tuple[str, ...]], dims: Dims) -> Sharding:
-    """A value's sharding, given the axes that cut each factor.
+    """The sharding of a value, given the mesh axes that shard each factor.
 
-    dims: the factors of each of its dims.
+    dims: the factors of each dim of the value.
     """
     if not axes:
         return whole(len(dims))
@@ -65,21 +67,23 @@ def cut_by(axes: Mapping[int, tuple[str, ...]], dims: Dims) -> Sharding:
 
 
 class State:
-    """The decisions taken so far on one graph and mesh.
+    """The sharding decisions taken so far on one graph and mesh.
 
-    For each node `factor_of` has the factor that an axis cuts, and `axes_of` the axes
-    that cut a factor; `blocked` has the axes that must not cut it.
+    For each node `factor_of` has the factor that an axis shards, `axes_of` the axes
+    that shard a factor, and `blocked` the axes that must not shard the node.
+
     scattered: by (value, axis), the dim on which a partial sum is reduce-scattered.
-    requests: by (value, axis), the dims that consumers want cut, each with a consumer.
+    requests: by (value, axis), the dims that consumers want sharded, each with a
+        consumer.
     settled: (value, axis) of partial sums that are reduced or reduce-scattered where
         they are computed, whatever their consumers request.
-    kept: for a value, the one sharding, by dims, in which it is kept for all consumers;
-        a consumer that needs another sharding reshards it for itself. A value without
-        an entry is kept in every sharding that some consumer needs.
+    kept: for a value, the one sharding, by dims, in which it is stored for all
+        consumers; a consumer that needs another sharding reshards it for itself. A
+        value without an entry is stored in every sharding that some consumer needs.
     levels: axes along which all-reduces are written level by level.
-    overlapped: (node, axes) of nodes whose collectives along these axes become product
-        loops, if they are beside products.
-    combined: bytes up to which small collectives along some axes become one, by axes.
+    overlapped: (node, axes) of nodes whose collectives along these axes are interleaved
+        with a matrix product as a loop over parts (looped CollectiveEinsum).
+    combined: by axes, the bytes up to which small collectives along them become one.
     """
 
     def __init__(
@@ -108,21 +112,27 @@ class State:
     # -- reading --------------------------------------------------------------------
 
     def parts(self, node: Node, factor: int) -> int:
-        """The number of parts into which a factor is cut."""
+        """Number of parts into which the mesh axes split a factor of a node."""
         parts = 1
         for axis in self.axes_of[node.index].get(factor, ()):
             parts *= self.size[axis]
         return parts
 
     def next_factor(self, node: Node, factors: tuple[int, ...]) -> int | None:
-        """The most major factor of a dim that can still be cut; `None` if none can."""
+        """The most major of a dim's factors that can be split further.
+
+        `None` if none can.
+        """
         for factor in factors:
             if self.parts(node, factor) < node.sizes[factor]:
                 return factor
         return None
 
     def dim_on(self, value: int, axis: str) -> int | None:
-        """The dim of a value that an axis cuts where it is computed; -1 if partial."""
+        """The dim of a value that an axis shards where computed; -1 if partial.
+
+        `None` if the axis does neither.
+        """
         producer = self.graph.producer[value]
         factor = self.factor_of[producer].get(axis)
         if factor is None:
@@ -145,7 +155,10 @@ class State:
         return (self.sharding_at(node, port) for port in node.ins if port[0] == value)
 
     def is_available(self, value: int, dim: int, axis: str) -> bool:
-        """Whether a partial value can be reduce-scattered on `dim`: the axis divides it."""
+        """Whether a partial value can be reduce-scattered along an axis on `dim`.
+
+        The local extent of the dim must be a multiple of the axis's size.
+        """
         shape = self.graph.values[value].shape
         producer = self.graph.nodes[self.graph.producer[value]]
         parts = self.size[axis]
@@ -161,7 +174,10 @@ class State:
     # -- writing --------------------------------------------------------------------
 
     def assign(self, node: Node, axis: str, factor: int, cause: Cause) -> None:
-        """Cut a factor along an axis; the caller has checked `legality.why_not`."""
+        """Let an axis shard a factor of a node.
+
+        The caller has checked `legality.why_not`.
+        """
         axes = self.axes_of[node.index]
         self._set(self.factor_of[node.index], axis, factor)
         self._set(axes, factor, (*axes.setdefault(factor, ()), axis))
@@ -172,13 +188,13 @@ class State:
         self._set(self.scattered, (value, axis), dim)
 
     def request(self, value: int, axis: str, dim: int, node: int) -> None:
-        """Record that a consumer, `node`, wants an uncut value cut on `dim`."""
+        """Record that consumer `node` wants a value sharded along an axis on `dim`."""
         wanted = self.requests.setdefault((value, axis), {})
         if dim not in wanted:
             self._set(wanted, dim, node)
 
     def retract(self, node: Node, axis: str) -> None:
-        """Remove the cut of a node along an axis, for a tactic that replaces it."""
+        """Remove a node's sharding along an axis, for a tactic that replaces it."""
         axes = self.axes_of[node.index]
         factor = self.factor_of[node.index][axis]
         self._set(self.factor_of[node.index], axis, None)
@@ -186,25 +202,31 @@ class State:
         self._set(self.causes, (node.index, axis), None)
 
     def settle(self, value: int, axis: str) -> None:
-        """Reduce or reduce-scatter a partial sum where it is made."""
+        """Fix that a partial sum is reduced or reduce-scattered where computed."""
         if (value, axis) not in self.settled:
             self._set(self.settled, (value, axis), True)
 
     def keep(self, value: int, form: tuple[tuple[str, ...], ...]) -> None:
-        """Keep a value in the sharding `form` for all its consumers."""
+        """Store a value in one sharding for all consumers, which may reshard it.
+
+        form: for each dim the axes that shard it.
+        """
         self._set(self.kept, value, form)
 
     def overlap(self, node: int, axes: tuple[str, ...]) -> None:
-        """Let a node's collectives along `axes` run beside products, as product loops."""
+        """Let collectives of a node along `axes` be interleaved with matrix products.
+
+        Lowering writes them as loops over parts (looped CollectiveEinsum).
+        """
         if (node, axes) not in self.overlapped:
             self._set(self.overlapped, (node, axes), True)
 
     def combine(self, axes: tuple[str, ...], most_bytes: int) -> None:
-        """Let small collectives along `axes` run as one, up to `most_bytes` together."""
+        """Let small collectives along `axes` be combined, up to `most_bytes` each."""
         self._set(self.combined, axes, most_bytes)
 
     def block(self, node: Node, axis: str) -> None:
-        """Forbid that an axis cuts a node; later tactics cannot cut it."""
+        """Forbid that an axis shards a node, for all later tactics too."""
         self._note(self.blocked, node.index, self.blocked[node.index])
         self.blocked[node.index] |= {axis}
 
@@ -215,7 +237,10 @@ class State:
             self._set(self.conflicts, key, conflict)
 
     def _set(self, table: dict[Any, Any], key: object, entry: object) -> None:
-        """Write an entry of a table; `None` deletes it."""
+        """Write an entry of a table and journal the change.
+
+        An entry `None` deletes it.
+        """
         self._note(table, key, table.get(key))
         if entry is None:
             del table[key]
@@ -227,11 +252,11 @@ class State:
         self._journal.append((table, key, before))
 
     def mark(self) -> int:
-        """The current position in the journal, to which `rollback` can return."""
+        """The position in the journal of changes, to which `rollback` can return."""
         return len(self._journal)
 
     def rollback(self, mark: int) -> None:
-        """Undo all decisions since `mark`."""
+        """Undo all changes since the journal position `mark`."""
         self.version += 1
         while len(self._journal) > mark:
             table, key, before = self._journal.pop()

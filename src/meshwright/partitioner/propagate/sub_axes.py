@@ -1,9 +1,9 @@
-"""Splits mesh axes into sub-axes, so that a reshape can use the part of an axis that fits.
+"""Splits mesh axes into sub-axes, so that a reshape can use part of an axis.
 
-Example: a dim of 4 heads times 64 is cut along an axis of 8. The axis cuts the heads 4
-ways, and each head 2 ways. Propagation knows only complete axes, so the axis is
-replaced by two sub-axes, of sizes 4 and 2, which together mean the same (Shardy's
-sub-axes).
+Example: an axis of 8 shards a dim of 4 heads times 64, which a reshape splits into
+heads and features. The axis splits the heads 4 ways, and each head 2 ways. Propagation
+handles only complete axes, so the axis is replaced by two sub-axes, of sizes 4 and 2,
+which together mean the same (Shardy's sub-axes).
 """
 
 import math
@@ -28,11 +28,14 @@ def split_axes(
 ) -> tuple[Mesh, Mapping[str, tuple[str, ...]]]:
     """The mesh over sub-axes, and the sub-axes of each axis, major to minor.
 
-    An axis that fits every reshape has itself as its only sub-axis. So have an axis in
-    `kept` and the sequential one: if it does not fit a reshape, a cut along it stops
-    there at the major factor. given: sizes into which an axis is split in any case.
-    Raises `MeshError` for an axis in both, and for an axis whose name could be the name of
-    a sub-axis.
+    An axis that fits every reshape stays one axis. So do sequential axes (loops in
+    time) and those in `kept`: if such an axis does not fit a reshape, sharding stops
+    there at the major factor.
+
+    given: sizes into which an axis is split in any case.
+
+    Raises `MeshError` for an axis in both `kept` and `given`, and for an axis whose
+    name could be the name of a sub-axis.
     """
     taken = [axis for axis in mesh.axes if SUB_AXIS in axis]
     if taken:
@@ -67,7 +70,7 @@ def split_axes(
 
 
 def _require_levels(start: Iterable[str], mesh: Mesh, kept: Collection[str]) -> None:
-    """Raise `MeshError` for the first axis that cannot be split into levels."""
+    """Raise `MeshError` for the first axis in `start` that must not be split."""
     for axis in sorted(start):
         if axis in kept:
             raise MeshError(
@@ -83,10 +86,11 @@ def _require_levels(start: Iterable[str], mesh: Mesh, kept: Collection[str]) -> 
 def _split(
     whole: tuple[int, ...], majors: Iterable[tuple[int, ...]]
 ) -> tuple[int, ...]:
-    """Sizes of the sub-axes of an axis, which has the sizes `whole` before.
+    """Sizes of the sub-axes of an axis, so that each reshape can shard its major dims.
 
-    They fill the major extents of each product, one after another. majors: for each dim
-    that is a product of factors, all extents but the last.
+    whole: the sizes into which the axis is split already. majors: for each dim that is
+        a product of factors, the extents of all factors but the last. Each extent is
+        filled by as many sub-axes as divide it.
     """
     parts = list(whole)
     for extents in majors:
@@ -99,10 +103,10 @@ def _split(
 
 
 def _fill(parts: list[int], position: int, extent: int) -> tuple[int, bool]:
-    """Use parts from `position` on to fill an extent; the last one used may be split.
+    """Use the sizes in `parts` from `position` on to divide an extent; may split one.
 
-    Returns the position of the first unused part, and whether the extent is filled
-    exactly.
+    Returns the position of the first unused size, and whether the sizes that were used
+    multiply to the extent exactly.
     """
     while extent > 1 and position < len(parts):
         common = math.gcd(extent, parts[position])
@@ -116,7 +120,7 @@ def _fill(parts: list[int], position: int, extent: int) -> tuple[int, bool]:
 
 
 def whole_axes(sharding: Sharding, sub_axes: Sequence[str]) -> Sharding | None:
-    """The sharding in the user's axes; `None` if only part of an axis cuts some dim.
+    """The sharding in the user's axes; `None` if only part of an axis shards some dim.
 
     sub_axes: all axes of the mesh over sub-axes, major to minor.
     """
@@ -148,12 +152,12 @@ def user_axes(axes: Iterable[str]) -> tuple[str, ...]:
 
 
 def show_axis(axis: str, sizes: Mapping[str, int]) -> str:
-    """The quoted name of an axis; for a sub-axis also its position and the axis's sizes.
+    """The quoted name of an axis for messages; for a sub-axis also which part it is.
 
-    sizes: of all sub-axes, major to minor.
+    sizes: the sizes of all sub-axes, major to minor.
 
-    >>> show_axis("data:0", {"data:0": 2, "data:1": 4, "model": 2})
-    "'data:0' (the first factor of 'data', 8 = 2 x 4)"
+    >>> show_axis("data:0", {"data:0": 2, "data:1": 4, "model": 2}) "'data:0' (the first
+    factor of 'data', 8 = 2 x 4)"
     """
     user, mark, position = axis.partition(SUB_AXIS)
     if not mark:

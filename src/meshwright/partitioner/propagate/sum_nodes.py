@@ -1,10 +1,17 @@
-"""What a node of a graph does with partial sums: it adds, carries or hands them on."""
+"""Kinds of nodes that partial sums pass: linear ops, scan carries, region results.
+
+A node is an op, an input, or the wire of an array into or out of a loop or branch. A
+partial sum is a value of which each device holds an addend.
+"""
 
 from meshwright.partitioner.propagate.graph import Node
 
 
 def linear_sets(node: Node) -> tuple[frozenset[int], ...]:
-    """The sets of operands in which a node's op is jointly linear."""
+    """The sets of positions of operands in which the node's op is jointly linear.
+
+    An addition is linear in its two operands together, a product in each alone.
+    """
     return node.rule.linear if node.rule is not None and node.op is not None else ()
 
 
@@ -17,9 +24,9 @@ def is_carry(node: Node) -> bool:
 
 
 def is_exit(node: Node) -> bool:
-    """Whether a node is the wire of a value that only leaves a region.
+    """Whether a node is the wire of a value that leaves a region and did not enter it.
 
-    A scan stacks such a value; a rematted region or branch returns it.
+    A scan stacks such a value; a `jax.checkpoint` region or branch returns it.
     """
     op, wire = node.op, node.wire
     if op is None or wire is None or op.kind not in ("scan", "remat", "cond"):
@@ -33,8 +40,8 @@ def is_scan(node: Node) -> bool:
 
 
 def is_mostly_partial(num_partial: int, num_operands: int) -> bool:
-    """Whether at least half of the operands of a concatenation are partial, and several.
+    """Whether several operands, and at least half of all, are partial sums.
 
-    Then one reduction of the result replaces one per operand.
+    For a concatenation, one reduction of the result then replaces one per operand.
     """
     return num_partial > 1 and 2 * num_partial >= num_operands

@@ -1,14 +1,13 @@
-"""Routes of partial sums through a graph: which ops may read a sum before it is reduced.
+"""Routes of partial sums: which ops may read a sum before it is reduced.
 
-The answers depend only on the program, not on a state's cuts. A partial sum may be
-passed on for two reasons. It is *cheap* if all readers are linear in it and their
-results together are no larger. It is *delayed* if its only route leads to an
-accumulator of a loop, and one reduction after the loop moves fewer bytes than a
-reduction of this value each time that it is computed. A delayed sum may be converted to
-a wider dtype, be padded or stacked, and leave a rematted region or a branch.
-
-Along a sequential axis nothing can be reduced within a loop of the program, so a sum that
-can leave it does.
+A partial sum is a value of which each device holds an addend. The answers depend only
+on the program, not on its shardings. Its reduction may wait for two reasons. It is
+*cheap* to wait if all readers are linear in the value and their results together are no
+larger. It is *delayed* if its only route leads to an accumulator of a loop, and one
+reduction after the loop moves fewer bytes than one each time that the value is
+computed. A delayed sum may be converted to a wider dtype, be padded or stacked, and
+leave a `jax.checkpoint` region or a branch. A sequential axis is a loop in time: a sum
+that can leave the program's loops does.
 """
 
 from collections.abc import Iterator
@@ -25,9 +24,9 @@ from meshwright.program.ir import Atom, Literal, Op, Value, num_bytes
 
 
 class SumRoutes:
-    """Answers questions about routes of partial sums, and remembers the answers.
+    """Answers which ops may read a partial sum before it is reduced; caches the answers.
 
-    in_time: whether an axis of the mesh is sequential.
+    in_time: whether an axis of the mesh is sequential, that is a loop in time.
     """
 
     def __init__(self, graph: Graph, in_time: bool = False) -> None:
@@ -69,7 +68,7 @@ class SumRoutes:
     # -- cheap ----------------------------------------------------------------------
 
     def is_cheap(self, value: int) -> bool:
-        """Whether all readers of a value are linear, and their results no larger."""
+        """Whether all readers of a value are linear in it, with results no larger."""
         known = self._cheap.get(value)
         if known is None:
             known = self._cheap[value] = self._has_cheap_readers(value)
@@ -93,7 +92,11 @@ class SumRoutes:
         return made <= num_bytes(self.graph.values[value])
 
     def _equal_share(self, node: Node, value: int, num_consumers: int) -> float | None:
-        """The share of a linear op's result bytes that is charged to one operand value."""
+        """The share of a linear op's result bytes that is charged to one operand value.
+
+        An addition charges each operand half. `None` if the op is not linear in the
+        value, or if the value has other readers and the op adds something to it.
+        """
         group = self._group_of(node, value)
         if group is None or (len(group) > 1 and num_consumers > 1):
             return None
@@ -101,7 +104,7 @@ class SumRoutes:
         return self.numbers(node.op).count(value) / len(group)
 
     def _group_of(self, node: Node, value: int) -> frozenset[int] | None:
-        """The linear set of a node's operands that contains all uses of a value, if any."""
+        """The jointly linear operand positions that contain all uses of a value, if any."""
         if node.op is None:
             return None
         places = {p for p, n in enumerate(self.numbers(node.op)) if n == value}
@@ -110,9 +113,10 @@ class SumRoutes:
     # -- delayed --------------------------------------------------------------------
 
     def accumulator_of(self, value: int) -> Node | None:
-        """The wire of the loop that accumulates a value; `None` if it has other readers.
+        """The wire of the scan's carry to which a value is added in the end.
 
-        Only linear ops and ends of regions lie between the value and the addition.
+        Between the value and the addition are only linear ops and exits of regions,
+        each with one reader. `None` if the route is another.
         """
         passed: list[int] = []
         found: Node | None = None
@@ -129,7 +133,7 @@ class SumRoutes:
         return found
 
     def is_delayed(self, value: int) -> bool:
-        """Whether to reduce a sum after its accumulator's loop, which moves fewer bytes."""
+        """Whether reducing a sum after its accumulator's loop moves fewer bytes."""
         known = self._delayed.get(value)
         if known is None:
             known = self._delayed[value] = self._saves_bytes(value)
@@ -143,7 +147,7 @@ class SumRoutes:
         return self._bytes_later(value, *step) < self._bytes_here(value) * (1 - 1e-9)
 
     def can_leave(self, value: int) -> bool:
-        """Whether linear ops alone take a value out of all regions that it is in."""
+        """Whether linear ops alone take a value out of all loops and branches."""
         while self.graph.values[value] not in self.top:
             step = self._step(value)
             if step is None or is_carry(step[0]):
@@ -152,15 +156,15 @@ class SumRoutes:
         return True
 
     def leaves_loops(self, value: int) -> bool:
-        """Whether a value is in a region, and linear ops alone take it out of all."""
+        """Whether a value is in a loop or branch and `can_leave` holds."""
         return self.graph.values[value] not in self.top and self.can_leave(value)
 
     def has_sum(self, value: int) -> bool:
-        """Whether a partial sum of some op upstream may reach a value unreduced."""
+        """Whether a value may contain the unreduced sum of some op upstream."""
         return self._bytes_upstream(value) > 0
 
     def sources(self, node: Node) -> list[int]:
-        """The values that may make a node's results partial, if it sums nothing itself."""
+        """Values whose partial sums make a node's results partial; cached."""
         found = self._sources.get(node.index)
         if found is None:
             found = self._sources[node.index] = self._find_sources(node)
@@ -180,7 +184,11 @@ class SumRoutes:
         return self.is_cheap(value) or self.is_delayed(value)
 
     def _step(self, value: int) -> tuple[Node, int] | None:
-        """A value's only reader, if it is linear or a wire, and that reader's result."""
+        """The only reader of a value, with that reader's result.
+
+        `None` unless the value has exactly one reader, which is linear in it, or the
+        wire by which it leaves a region or becomes the next carry of a scan.
+        """
         readers = self.graph.consumers[value]
         if len(readers) != 1 or value in self.outputs:
             return None
@@ -198,7 +206,7 @@ class SumRoutes:
         return node, self.graph.number[op.results[wire.result]]
 
     def _ends(self, node: Node) -> Iterator[int]:
-        """The values that the bodies of a region pass on through a wire."""
+        """Numbers of the values that the bodies of a region return through a wire."""
         op, wire = node.op, node.wire
         assert op is not None
         assert wire is not None
@@ -213,14 +221,19 @@ class SumRoutes:
         return float(num_bytes(self.graph.values[value]) * times)
 
     def _bytes_later(self, value: int, reader: Node, result: int) -> float:
-        """A value's share of the bytes reduced later, if its reader takes it partial."""
+        """Bytes charged to a value if it is reduced at or downstream of `result`.
+
+        reader: the node that reads the value unreduced and computes `result`. The bytes
+            are divided among the addends of the result, in proportion to the bytes that
+            each would need by itself.
+        """
         addends = self._summed_values(reader, result, value)
         total = sum(map(self._bytes_upstream, addends))
         own = addends.count(value) * self._bytes_upstream(value)
         return self._downstream[result] * (own / total if total else 1 / len(addends))
 
     def _record_downstream(self, value: int) -> None:
-        """Record the fewest bytes to reduce for a value, there or downstream of it."""
+        """Record the fewest bytes to reduce a value, there or further downstream."""
         passed: list[int] = []
         while value not in self._downstream:
             passed.append(value)
@@ -237,9 +250,10 @@ class SumRoutes:
     def _summed_values(
         self, node: Node, result: int, value: int | None = None
     ) -> list[int]:
-        """The values that a node adds up or passes on to a result.
+        """The operands that a node adds up, or that it passes on, to compute a result.
 
-        value: only the operands that are added to this one, itself included.
+        value: if given, only the operands that are added to this value, itself
+            included.
         """
         if node.wire is not None:
             is_handed_on = is_exit(node) or (
@@ -255,13 +269,13 @@ class SumRoutes:
         return [n for g in groups for p in g if (n := numbers[p]) is not None]
 
     def is_start(self, value: int) -> bool:
-        """Whether a wire's value is an input of a body rather than a result."""
+        """Whether a wire's value is an input of a body, not a result of the loop."""
         node = self.graph.nodes[self.graph.producer[value]]
         assert node.op is not None
         return self.graph.values[value] not in node.op.results
 
     def _bytes_upstream(self, value: int) -> float:
-        """The fewest bytes to reduce for a value, at the value or upstream of it."""
+        """The fewest bytes to reduce a value, there or at addends upstream."""
         waiting = [] if value in self._upstream else [value]
         while waiting:
             last = waiting[-1]

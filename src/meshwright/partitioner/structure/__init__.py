@@ -1,5 +1,5 @@
-"""What a program is made of, as tactics ask for it: parameters, activations, products.
+"""Properties of a program for tactics: its parameters, activations and products.
 
-Begin reading at `workspace.py`: a tactic calls its `cut`, which records a `Refusal`, with
-the reason in words, for each dim that cannot be cut.
+Begin reading at `workspace.py`: a tactic calls `Workspace.cut` to shard dims, which
+records a `Refusal`, with the reason in words, for each dim that cannot be sharded.
 """

@@ -1,7 +1,7 @@
-"""Share of a step's work that an axis cuts, in FLOPs of matrix products.
+"""Share of a step's FLOPs that a mesh axis divides among its devices.
 
-If a program has no products, the FLOPs of all ops count. Otherwise optimizer steps and
-norms are ignored: they are cheap, and no cut of the batch divides the optimizer steps.
+Only matrix products count, unless a program has none. Optimizer steps and norms are
+ignored: they are cheap, and sharding the batch does not divide the optimizer steps.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from meshwright.program.ops import Trait, has_trait, work_of
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CountedOp:
-    """An op, and its FLOPs in a step over all iterations of loops."""
+    """An op's graph node, and the op's FLOPs in a step over all loop iterations."""
 
     node: Node
     flops: int
@@ -24,7 +24,7 @@ class CountedOp:
 
 @lru_cache(maxsize=1)  # several tactics of one partitioning ask
 def tasks_of(graph: Graph) -> tuple[CountedOp, ...]:
-    """The products of a program, or all of its ops if it has no product."""
+    """The matrix products of a program, or all of its ops if it has no product."""
     counted = [
         (op, times * work_of(op).flops) for op, times in op_executions(graph.program)
     ]
@@ -36,7 +36,7 @@ def tasks_of(graph: Graph) -> tuple[CountedOp, ...]:
 
 
 def cut_share(work: Workspace, axis: str) -> float:
-    """The share of the work, from 0 to 1, that an axis cuts; 1 if there is no work."""
+    """Share of the FLOPs in ops that an axis shards, from 0 to 1; 1 without FLOPs."""
     tasks = tasks_of(work.graph)
     total = sum(task.flops for task in tasks)
     done = sum(task.flops for task in tasks if _is_cut(work, task.node, axis))
@@ -44,7 +44,10 @@ def cut_share(work: Workspace, axis: str) -> float:
 
 
 def uncut_places(work: Workspace, axis: str, most: int = 3) -> list[str]:
-    """The ops with most of the uncut work, as kind and source line, most work first."""
+    """The ops with most FLOPs that an axis does not shard, as kind and source line.
+
+    Most FLOPs first, at most `most` of them.
+    """
     flops: dict[str, int] = {}
     for task in tasks_of(work.graph):
         if not _is_cut(work, task.node, axis):
@@ -54,15 +57,17 @@ def uncut_places(work: Workspace, axis: str, most: int = 3) -> list[str]:
 
 
 MOST_UNCUT = 0.25
-"""Largest share of the work that a tactic may leave uncut without a warning.
+"""Largest share of the FLOPs that a tactic may leave unsharded without a warning.
 
-Megatron alone leaves 2 % to 13 % of decoders uncut, and 24 % of a mixture of experts."""
+Megatron alone leaves 2 % to 13 % of decoders unsharded, and 24 % of a mixture of
+experts.
+"""
 
 
 def note_uncut_work(work: Workspace, axis: str, tactic: str, advice: str) -> None:
-    """Add a refusal and a warning if a tactic has left a large part of the work uncut.
+    """Add a refusal and a warning if a tactic has left much of the work unsharded.
 
-    advice: what the user can do.
+    advice: what the user can do, as the end of the warning.
     """
     uncut = 1 - cut_share(work, axis)
     if uncut <= MOST_UNCUT:
@@ -79,10 +84,10 @@ def note_uncut_work(work: Workspace, axis: str, tactic: str, advice: str) -> Non
 
 
 def first_cut_sums(work: Workspace, axis: str) -> bool:
-    """Whether the first op that an axis cuts sums over the dim that is cut.
+    """Whether the first op that an axis shards contracts (sums over) the sharded dim.
 
     For an axis over the batch it does not: only the backward pass and the loss sum over
-    it.
+    the batch.
     """
     for task in tasks_of(work.graph):
         if _is_cut(work, task.node, axis):
@@ -95,9 +100,10 @@ def first_cut_sums(work: Workspace, axis: str) -> bool:
 
 
 def gathers(work: Workspace, axis: str) -> bool:
-    """Whether an axis cuts some value that an op needs uncut or cut on another dim.
+    """Whether an axis shards some value that an op needs in another sharding.
 
-    A cut of the batch needs no such gather, since examples are independent up to sums.
+    An axis over the batch needs no such gather, since examples are independent up to
+    sums.
     """
     return any(
         reads_otherwise(work, work.graph.nodes[index], value, sub_axis)
@@ -108,7 +114,11 @@ def gathers(work: Workspace, axis: str) -> bool:
 
 
 def reads_otherwise(work: Workspace, reader: Node, value: int, sub_axis: str) -> bool:
-    """Whether an op needs a value uncut, or cut on another dim than a sub-axis cuts."""
+    """Whether an op needs a value without the sharding that a sub-axis gives it.
+
+    The op reads it unsharded, or sharded on another dim, so that it has to be
+    resharded.
+    """
     dim = work.state.dim_on(value, sub_axis)
     if dim is None or dim < 0 or reader.input_position is not None:
         return False
@@ -117,6 +127,6 @@ def reads_otherwise(work: Workspace, reader: Node, value: int, sub_axis: str) ->
 
 
 def _is_cut(work: Workspace, node: Node, axis: str) -> bool:
-    """Whether all sub-axes of an axis cut an op."""
+    """Whether all sub-axes of a mesh axis shard an op."""
     cut = work.state.factor_of[node.index]
     return all(sub_axis in cut for sub_axis in work.sub_axes[axis])

@@ -6,21 +6,21 @@ from meshwright.program.ops import Trait, has_trait
 
 
 def find_dependence(graph: Graph) -> list[int]:
-    """The bit set of inputs that each value depends on, by the value's number."""
+    """For each value, by its number, the inputs on which it depends, as a bit set."""
     bits = _start(graph)
     _visit(graph, graph.program, bits)
     return bits
 
 
 def find_first_dependence(graph: Graph) -> list[int]:
-    """The inputs that each value depends on before the program updates its state.
+    """For each value the inputs it depends on, as if no state had been updated.
 
-    A program may train in a loop, or several times in a row. What comes after the first
-    update of a parameter depends on all of the state, and says nothing about the roles
-    of inputs. So loops count as one iteration, and an updated value depends only on
-    data. A value is the update of a state input if elementwise ops of one shape lead
-    from it to the output that replaces the input, and if it is the first such value
-    that depends on data.
+    A program may train in a loop, or several times in a row. A value after the first
+    update of a parameter depends on all of the state, which hides which inputs are
+    parameters. So loops count as one iteration, and an updated value is taken to depend
+    only on data. A value is the update of a state input if elementwise ops of one shape
+    lead from it to the output that replaces the input, and if it is the first such
+    value that depends on data.
     """
     on_path = _find_update_paths(graph)
     state = sum(1 << i for i in set(graph.ties.values()))
@@ -30,7 +30,7 @@ def find_first_dependence(graph: Graph) -> list[int]:
 
 
 def members(bits: int) -> list[int]:
-    """The positions of the bits that are set, in increasing order."""
+    """Positions of the set bits of an integer, in increasing order."""
     found: list[int] = []
     while bits:
         low = bits & -bits
@@ -81,7 +81,7 @@ def _start(graph: Graph) -> list[int]:
 
 
 def _find_update_paths(graph: Graph) -> list[int]:
-    """Per value, the bit set of state inputs whose new value may be computed from it.
+    """For each value the state inputs whose new value may be computed from it, as bits.
 
     The walk starts at the outputs that replace state inputs. It goes backwards through
     elementwise ops and loop wires, to values of the same shape as the output.
@@ -103,7 +103,7 @@ def _find_update_paths(graph: Graph) -> list[int]:
 
 
 def _keeps_shape(node: Node) -> bool:
-    """Whether a node is elementwise, or a wire into or out of a region."""
+    """Whether a node is an elementwise op, or the wire of a loop or branch."""
     if node.op is None:
         return False
     return node.wire is not None or has_trait(node.op.kind, Trait.ELEMENTWISE)
@@ -112,7 +112,9 @@ def _keeps_shape(node: Node) -> bool:
 def _visit_once(
     graph: Graph, program: Program, bits: list[int], on_path: list[int], state: int
 ) -> None:
-    """Propagate bits with each loop run once; remove the bits of state that was updated.
+    """Propagate dependence bits with each loop run once.
+
+    Updated state loses its state bits.
 
     state: bits of all state inputs. on_path: the result of `_find_update_paths`.
     """
@@ -136,9 +138,9 @@ def _visit_once(
 
 
 def _forget(node: Node, bits: list[int], on_path: list[int], state: int) -> None:
-    """Remove the bits of state from a node's results that are updates of state.
+    """Remove the bits of state inputs from a node's results that are updated state.
 
-    on_path: the result of `_find_update_paths`.
+    on_path: the result of `_find_update_paths`. state: bits of all state inputs.
     """
     for value, _ in node.outs:
         if bits[value] & ~state and bits[value] & on_path[value]:

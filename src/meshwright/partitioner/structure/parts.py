@@ -1,4 +1,4 @@
-"""Parts of a pipelined step: the passes of a stage, and its update."""
+"""Parts of a pipelined training step: a stage's passes and its update."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class PartKind(Enum):
-    """The kind of a part: a pass over a microbatch, or an update."""
+    """The kind of a part: a pass over a microbatch, or a stage's parameter update."""
 
     FORWARD = "forward"
     BACKWARD = "backward"
@@ -16,13 +16,17 @@ class PartKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StagePart:
-    """A pass of a stage over one microbatch, or its update after all of them."""
+    """A pipeline stage's pass over one microbatch, or its update after all."""
 
     kind: PartKind
     stage: int
 
     def place(self, num_stages: int) -> int:
-        """Position in the chain of forward passes, backward passes in reverse, updates."""
+        """The part's position in the order of one microbatch.
+
+        Forward passes come by stage, then backward passes from the last stage to the
+        first, then all updates, which share one position.
+        """
         if self.kind is PartKind.FORWARD:
             return self.stage
         if self.kind is PartKind.BACKWARD:
@@ -34,7 +38,7 @@ class StagePart:
 
 
 def part_at(place: int, num_stages: int) -> StagePart:
-    """The pass at a position in the chain; the inverse of `StagePart.place` for passes."""
+    """The forward or backward pass at a position; the inverse of `StagePart.place`."""
     if place < num_stages:
         return StagePart(PartKind.FORWARD, place)
     return StagePart(PartKind.BACKWARD, 2 * num_stages - 1 - place)
@@ -42,10 +46,10 @@ def part_at(place: int, num_stages: int) -> StagePart:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PartSource:
-    """The source of an op that belongs to a part; prints as the source of the op itself.
+    """An op's source line together with the pipeline part that the op belongs to.
 
-    Lowering keeps the source of an op in all device ops that it writes for it, so that
-    these are known to belong to the part as well.
+    It prints as the source line. Lowering copies the source of an op to all device ops
+    that it writes for it, so that these are known to belong to the same part.
     """
 
     source: object

@@ -1,4 +1,4 @@
-"""Products of weights with activations, and the parameter dims that they read."""
+"""Products of weights with activations, and the parameter dims they read."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,14 +12,22 @@ from meshwright.program.ops import Trait, has_trait
 from meshwright.program.rules.rule import Dims
 
 type Seed = tuple[str, Node, int | Sum]
-"""A path or source line, a node, and a dim of its result or that it sums over."""
+"""A dim to shard: its name for messages, its node, and a dim of the node's result.
+
+A `Sum` in place of the dim stands for a dim over which the node sums. The name is the
+path of an input or a source line.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Product:
     """The first product, in program order, that has a given weight as an operand.
 
-    weight: the operand that depends on parameters only. activation: the other one.
+    weight: the operand that depends on parameters only.
+    activation: the other operand.
+
+    Factors are the dims of the product as in an einsum: `bsd,df->bsf` has b, s, d and
+    f.
     """
 
     node: Node
@@ -28,22 +36,22 @@ class Product:
 
     @property
     def free(self) -> list[int]:
-        """Factors of the weight and the result, but not of the activation."""
+        """Factors of weight and result, not of the activation: `f` in `bd,df->bf`."""
         return self._factors(self.weight[1], self._made - _all(self.activation[1]))
 
     @property
     def summed(self) -> list[int]:
-        """Factors of the weight and the activation, but not of the result."""
+        """Factors of weight and activation, not of the result: `d` in `bd,df->bf`."""
         return self._factors(self.weight[1], _all(self.activation[1]) - self._made)
 
     @property
     def batch(self) -> list[int]:
-        """Factors of the weight, the activation and the result."""
+        """Factors of weight, activation and result: `e` in `ebd,edf->ebf`."""
         return self._factors(self.weight[1], _all(self.activation[1]) & self._made)
 
     @property
     def groups(self) -> list[int]:
-        """Factors of the weight alone: the groups of a ragged product."""
+        """Factors of the weight alone: the groups of a `jax.lax.ragged_dot`."""
         return self._factors(
             self.weight[1],
             _all(self.weight[1]) - _all(self.activation[1]) - self._made,
@@ -51,12 +59,12 @@ class Product:
 
     @property
     def rows(self) -> list[int]:
-        """Factors of the activation and the result, not of the weight: rows of `x @ w`."""
+        """Factors of activation and result, not of the weight: `b` in `bd,df->bf`."""
         return self._factors(self.activation[1], self._made - _all(self.weight[1]))
 
     @property
     def result(self) -> Port:
-        """The value that the product computes."""
+        """The number of the product's result, and the factors of its dims."""
         return self.node.outs[0]
 
     @property
@@ -67,7 +75,10 @@ class Product:
         return [f for factors in dims for f in factors if f in wanted]
 
     def leaf(self, work: Workspace, factor: int) -> tuple[str, Node, int] | None:
-        """(path, node, dim) of the parameter dim that becomes a factor of the weight."""
+        """The parameter dim from which a factor of the weight comes: (path, node, dim).
+
+        `None` if the factor comes from no dim of one parameter.
+        """
         value, dims = self.weight
         dim = next(d for d, fs in enumerate(dims) if factor in fs)
         found = leaf_dim(work.graph, value, dim)
@@ -77,9 +88,10 @@ class Product:
         return work.paths[position], found[0], found[1]
 
     def seeds(self, work: Workspace, factors: Sequence[int]) -> list[Seed]:
-        """Seeds that cut factors of the weight: dims of its leaf, and of this product.
+        """Requests to shard factors of the weight, for `Workspace.cut`.
 
-        The product is a seed of its own, so that no other cut reaches it first.
+        Each factor gives two: the dim of its parameter, and the same factor of this
+        product, so that no other sharding reaches the product first.
         """
         found: list[Seed] = []
         for factor in factors:
@@ -92,7 +104,10 @@ class Product:
 
 
 def multiplies_data(node: Node, structure: Structure) -> bool:
-    """Whether a node multiplies two values that both depend on more than parameters."""
+    """Whether a node multiplies two values that both depend on more than parameters.
+
+    The scores of attention, `q @ k`, are such a product.
+    """
     if node.op is None or not has_trait(node.op.kind, Trait.CONTRACTION):
         return False
     params = sum(1 << i for i in structure.params)
@@ -100,7 +115,10 @@ def multiplies_data(node: Node, structure: Structure) -> bool:
 
 
 def follows_attention(work: Workspace, structure: Structure, value: int) -> bool:
-    """Whether the nearest products before a value multiply data with data."""
+    """Whether some nearest product upstream of a value multiplies data with data.
+
+    The value is then taken to come out of attention.
+    """
     todo, seen = [value], {value}
     while todo:
         node = work.graph.nodes[work.graph.producer[todo.pop()]]
@@ -115,7 +133,7 @@ def follows_attention(work: Workspace, structure: Structure, value: int) -> bool
 
 
 def find_products(work: Workspace, structure: Structure) -> list[Product]:
-    """For every parameter the first product of it with an operand that is not a parameter.
+    """For every parameter the first product of it with an operand that depends on data.
 
     The first product in program order is in the forward pass; gradients come later.
     """

@@ -1,4 +1,4 @@
-"""A refused cut: what a tactic asked for, and the reason why it is not possible.
+"""Refusals: shardings that a tactic asked for and that are not possible.
 
 `Workspace.cut` (`workspace.py`) words most refusals; `why_not` in
 `partitioner/propagate/legality.py` gives the reason.
@@ -9,7 +9,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A cut that a tactic asked for and that is not possible, with the reason."""
+    """A sharding that a tactic asked for and that is not possible.
+
+    where: what was to be sharded, as a path or op. axis: the mesh axis. why: the
+        reason.
+    """
 
     where: str
     axis: str

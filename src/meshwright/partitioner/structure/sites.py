@@ -23,14 +23,16 @@ _SITE = re.compile(
     r"(?: @(?P<some>\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*))?"
 )
 _ROUNDS = 2
-"""Rounds of colour refinement. Two suffice to tell a query from a key in attention.
+"""Rounds of Weisfeiler-Lehman colour refinement, which tell similar ops apart.
 
-With more rounds the first layer would differ from the second."""
+Two suffice to tell a query from a key in attention. With more, ops of the first layer
+would differ from those of the second.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an op is written, and the type of its result.
+    """A source line with the kind of an op that is written there and its result's type.
 
     An op without a source line is in file "?".
     """
@@ -46,12 +48,12 @@ class Place:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sites:
-    """The ops of a program by their places in the source.
+    """The ops of a program by source line, kind and result type (`Place`).
 
-    of: for each place its ops, in one tuple for each kind of neighbourhood that they have
-    in the graph; names tell these tuples apart as `#1`, `#2`.
-    place_of: for each node its place, and the position of its tuple there. on_line:
-    places by line number and kind of op.
+    of: for each place its ops, in one tuple per kind of neighbourhood in the graph.
+        Names tell these tuples apart as `#1`, `#2`.
+    place_of: for each node's index its place, and the position of its tuple in `of`.
+    on_line: places by line number and kind of op.
     """
 
     of: Mapping[Place, tuple[tuple[Node, ...], ...]]
@@ -59,7 +61,7 @@ class Sites:
     on_line: Mapping[tuple[int, str], Sequence[Place]]
 
     def name(self, place: Place, number: int | None = None) -> str:
-        """The name of all ops of a place, or of those in its tuple `number`, for `find`."""
+        """The name, for `find`, of a place's ops, or only of tuple `number` of them."""
         files = {p.file for p in self.of}
         short = Place(_short(place.file, files), place.line, place.kind, place.type)
         if number is None or len(self.of[place]) == 1:
@@ -67,7 +69,7 @@ class Sites:
         return f"{short} #{number + 1}"
 
     def names(self, nodes: Collection[Node]) -> Iterator[str]:
-        """Names that together select exactly these ops."""
+        """Names that together select exactly the given ops, and that `find` reads."""
         wanted = {node.index for node in nodes}
         for place in dict.fromkeys(self.place_of[i][0] for i in sorted(wanted)):
             alike = self.of[place]
@@ -81,7 +83,10 @@ class Sites:
                     yield self.name(place, number) + some
 
     def find(self, text: str) -> list[Node]:
-        """The ops that a name selects; `TacticError` if it fits no site, or several."""
+        """The ops that a name such as `gpt3.py:96 dot_general` selects.
+
+        Raises `TacticError` if the name fits no op, or several places in the source.
+        """
         read = _SITE.fullmatch(" ".join(text.split()))
         if read is None:
             raise TacticError(
@@ -132,13 +137,13 @@ class Sites:
 
 @lru_cache(maxsize=1)  # several tactics of one partitioning ask
 def sites_of(graph: Graph) -> Sites:
-    """All sites of ops of a program."""
+    """The `Sites` of all ops of a program."""
     return _sites(graph, list(graph.op_node.values()))
 
 
 @lru_cache(maxsize=1)
 def all_sites_of(graph: Graph) -> Sites:
-    """All sites of a program: of ops, of constants, and of the wires of loops."""
+    """The `Sites` of all ops and constants, and of arrays that enter or leave loops."""
     return _sites(graph, [n for n in graph.nodes if n.input_position is None])
 
 
@@ -235,7 +240,7 @@ def _is_file(said: str, file: str) -> bool:
 
 
 def _short(file: str, files: set[str]) -> str:
-    """The shortest suffix of a path that no other file ends with."""
+    """The shortest suffix of a file's path with which no other file ends."""
     parts = file.split("/")
     for start in range(len(parts) - 1, 0, -1):
         short = "/".join(parts[start:])

@@ -26,12 +26,13 @@ from meshwright.program.rules.factors import is_inexact
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Structure:
-    """Input positions by role, and for each value the inputs that it depends on, as bits.
+    """The positions of a step's inputs by role, and the dependence of values.
 
+    params: inputs that are parameters, trained or frozen.
     carried: state that is neither parameter nor optimizer state, such as a cache.
     owner: for each optimizer leaf, the parameters whose updated values depend on it.
-    depends: for each value, by number. first: the same before the step has updated any
-    state.
+    depends: for each value, by number, the inputs it depends on, as a bit set.
+    first: the same as `depends`, as if the step had updated no state yet.
     """
 
     params: tuple[int, ...]
@@ -44,7 +45,7 @@ class Structure:
 
 
 def find_structure(work: Workspace) -> Structure:
-    """The roles of all inputs of the program."""
+    """The roles of all inputs of a program: parameters, optimizer state, data."""
     return _find_structure(work.graph, tuple(work.paths))
 
 
@@ -92,11 +93,11 @@ def _is_array(graph: Graph, node: Node) -> bool:
 def _trained(
     graph: Graph, depends: Sequence[int], first: Sequence[int], state: set[int]
 ) -> set[int]:
-    """The state on which outputs other than state depend, such as a loss.
+    """The state inputs on which other outputs than new state depend, such as a loss.
 
     An output that depends on all of the state, such as the norm of the new parameters,
-    says nothing, unless before the first update it depends on only part of the state.
-    If no output says anything, `_influential` decides.
+    tells nothing, unless before the first update it depends on only part of the state.
+    If no output tells anything, `_influential` decides.
     """
     everything = sum(1 << i for i in state)
     told = {o for o, _ in _outputs(graph, depends)} - graph.ties.keys()
@@ -115,10 +116,10 @@ def _trained(
 
 
 def _influential(graph: Graph, depends: Sequence[int], state: set[int]) -> set[int]:
-    """State leaves on which many updated leaves depend, as on a parameter.
+    """State leaves on which many updated leaves depend, and which so are parameters.
 
-    Every gradient depends on a parameter. On a leaf of optimizer state depend only
-    itself and its parameter, fewer than five leaves.
+    Every gradient depends on every parameter. Only few updated leaves, the leaf itself
+    and its parameter, depend on a leaf of optimizer state: fewer than five.
     """
     count = dict.fromkeys(state, 0)
     for position, bits in _outputs(graph, depends):
@@ -131,7 +132,7 @@ def _influential(graph: Graph, depends: Sequence[int], state: set[int]) -> set[i
 
 
 def _outputs(graph: Graph, depends: Sequence[int]) -> list[tuple[int, int]]:
-    """Position of each computed output, and the bits of the inputs on which it depends."""
+    """For each computed output its position, and the inputs it depends on as bits."""
     atoms = enumerate(graph.program.outputs)
     return [(i, depends[graph.number[a]]) for i, a in atoms if a in graph.number]
 
@@ -139,11 +140,11 @@ def _outputs(graph: Graph, depends: Sequence[int]) -> list[tuple[int, int]]:
 def _weights(
     graph: Graph, depends: Sequence[int], leaves: set[int], trained: set[int]
 ) -> tuple[set[int], set[int]]:
-    """(weights, data) among the leaves, by the first product that has each as an operand.
+    """Split input leaves into (weights, data) by the first product that reads each.
 
     In that product a weight is multiplied with a value that depends on data, and data
-    with one that depends on a weight. If both operands are leaves, the second is the
-    weight, as in `x @ w`.
+    with a value that depends on a weight. If both operands are leaves, the second is
+    the weight, as in `x @ w`.
     """
     weights: set[int] = set()
     data: set[int] = set()
@@ -175,10 +176,10 @@ def _only(bits: int, leaves: set[int]) -> int | None:
 
 
 def _group(path: str, others: Sequence[str]) -> str | None:
-    """The largest subtree of an argument that contains a leaf and none of the others.
+    """The path of the largest subtree that contains a leaf and none of the `others`.
 
-    `None` if that is a single leaf of a tree with other leaves, which may be data, as
-    `y` in `batch.x @ batch.y`.
+    path: the path of the leaf. `None` if the subtree is a single leaf of a tree with
+        other leaves, which may be data, as `y` in `batch.x @ batch.y`.
     """
     parts = path.split(".")
     for length in range(1, len(parts) + 1):
@@ -196,7 +197,7 @@ def _is_in(path: str, group: str | None) -> bool:
 def _owners(
     graph: Graph, depends: Sequence[int], params: list[int], optimizer: list[int]
 ) -> dict[int, tuple[int, ...]]:
-    """The parameters of each optimizer leaf, those of the leaf's own shape first."""
+    """For each optimizer leaf its parameters, first those of the leaf's shape."""
     found: dict[int, list[int]] = {i: [] for i in optimizer}
     mask = sum(1 << i for i in optimizer)
     outputs = {

@@ -1,7 +1,7 @@
-"""Tracing of one dim of a value: back to its leaf, or forward to its readers.
+"""Tracing of one dim of a value: back to the input it comes from, or on to its readers.
 
-Both pass through nodes that preserve a dim: casts, transposes, reshapes, slices of
-other dims, and the wires of loops and branches.
+Both directions pass through nodes that preserve the dim: casts, transposes, reshapes,
+slices of other dims, and arrays that enter or leave loops and branches.
 """
 
 from meshwright.partitioner.propagate import Graph, Node
@@ -10,7 +10,7 @@ from meshwright.program.rules.rule import Dims
 
 
 def leaf_dim(graph: Graph, value: int, dim: int) -> tuple[Node, int] | None:
-    """The input that a dim of a value comes from, and its dim there.
+    """The input's node from which a dim of a value comes, and the input's dim.
 
     `None` if the dim comes from no input.
     """
@@ -34,11 +34,11 @@ def leaf_dim(graph: Graph, value: int, dim: int) -> tuple[Node, int] | None:
 
 
 def is_open(graph: Graph, node: Node, dim: int) -> bool:
-    """Whether no reader of a node's result needs a given dim of it uncut.
+    """Whether no reader prevents that a dim of a node's result is sharded.
 
-    The dim of stacked layers is not open, since a scan over layers, or an index into
-    them, needs it uncut. A concatenation along the dim is open if its result is.
-    Readers are searched only through concatenations and views.
+    A scan over stacked layers, or an index into them, needs their dim unsharded. A
+    concatenation along the dim is no obstacle if its own result has none. Readers are
+    searched only through concatenations and views.
     """
     todo = [(node.outs[0][0], dim)]
     seen: set[tuple[int, int]] = set()
@@ -66,7 +66,7 @@ def is_open(graph: Graph, node: Node, dim: int) -> bool:
 
 
 def is_key(graph: Graph, node: Node) -> bool:
-    """Whether an input is a PRNG key: typed, or raw words that an op wraps into a key."""
+    """Whether an input is a PRNG key: of key dtype, or uint32 that becomes a key."""
     value, _ = node.outs[0]
     dtype = graph.values[value].dtype
     if dtype.startswith("key<"):
@@ -87,21 +87,24 @@ def is_key(graph: Graph, node: Node) -> bool:
 
 
 def dims_of(ports: tuple[Port, ...], value: int) -> Dims:
-    """The factors of each dim of a value, taken from a node's ports (`ins` or `outs`)."""
+    """The factors of each dim of a value, from a node's operands or results."""
     return next(dims for number, dims in ports if number == value)
 
 
 def dim_of(dims: Dims, factor: int) -> int | None:
-    """The dim whose major factor is `factor`; `None` if there is none."""
+    """The dim whose most major factor is `factor`; `None` if there is none."""
     return next((d for d, fs in enumerate(dims) if fs and fs[0] == factor), None)
 
 
 def major(factors: tuple[int, ...]) -> int | None:
-    """The major factor of a dim, which is cut first; `None` if the dim cannot be cut."""
+    """The most major factor of a dim, which is sharded first.
+
+    `None` if the dim has no factors and so cannot be sharded.
+    """
     return factors[0] if factors else None
 
 
 def _is_view(graph: Graph, node: Node) -> bool:
-    """Whether a node is a wire, or an op with one array among its operands."""
+    """Whether a node is a wire of a loop or branch, or an op on one array."""
     arrays = [v for v, _ in node.ins if graph.values[v].shape]
     return node.wire is not None or len(arrays) == 1

@@ -1,7 +1,8 @@
-"""The workspace of a tactic: the graph, the decisions so far, the names of the leaves.
+"""The workspace of a tactic: graph, decisions so far, and names of inputs.
 
-Patterns select leaves by globs over their names, or values by tags. `Workspace.cut`
-words the refusal of a cut that is not possible.
+Patterns select inputs by globs over their names, such as `params.**.kernel`, or values
+by tags, such as `tag:hidden`. `Workspace.cut` shards dims and words the refusal of what
+is not possible.
 """
 
 import math
@@ -20,7 +21,10 @@ from meshwright.program.ir import Value
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """A dim that an op sums over, by its number, in place of a dim of the op's result."""
+    """A dim that an op sums over, by its number, in place of a dim of the op's result.
+
+    A matrix product has one: the contracted dim.
+    """
 
     index: int
 
@@ -30,10 +34,13 @@ class Sum:
 
 @dataclass
 class Workspace:
-    """The state of one partitioning while tactics are applied.
+    """The partitioning of one program while tactics are applied.
 
-    paths: names of the input leaves. mesh: the user's. sub_axes: the sub-axes of each
-    axis of the mesh, which is the axis itself unless a reshape splits it over two dims.
+    paths: names of the input leaves.
+    mesh: the user's mesh.
+    sub_axes: the sub-axes of each axis of the mesh, which is the axis itself unless a
+        reshape splits it over two dims.
+    refusals: shardings that tactics asked for and that are not possible.
     warnings: messages that the user gets even without reading the plan.
     """
 
@@ -56,7 +63,7 @@ class Workspace:
 
     @property
     def tags(self) -> list[tuple[str, Node]]:
-        """(name, node) of every tagged value, in order."""
+        """(name, node) of every value that the program tags, in program order."""
         return [
             (str(op.params["name"]), node)
             for op, node in self.graph.op_node.items()
@@ -70,9 +77,9 @@ class Workspace:
     def cut(
         self, seeds: Iterable[tuple[str, Node, int | Sum]], axis: str, tactic: str
     ) -> None:
-        """Cut dims of nodes' results, or dims that they sum over, then propagate once.
+        """Shard dims of nodes' results, or dims that nodes sum over; propagate once.
 
-        seeds: (path, node, dim or sum). Cuts that are not possible go to `refusals`.
+        seeds: (path, node, dim or sum). What cannot be sharded is added to `refusals`.
         """
         sub_axes = self.sub_axes[self.mesh.require(axis)]
         if len(sub_axes) > 1:  # all sub-axes of the axis or none
@@ -108,7 +115,10 @@ class Workspace:
         return True
 
     def block(self, nodes: Iterable[tuple[str, Node]], axes: Iterable[str]) -> None:
-        """Forbid that axes cut the results of nodes; later tactics cannot cut them."""
+        """Forbid that axes shard the results of nodes, for all later tactics too.
+
+        A result that an axis shards already becomes a refusal.
+        """
         for axis in axes:
             for sub_axis in self.sub_axes[self.mesh.require(axis)]:
                 for path, node in nodes:
@@ -119,7 +129,7 @@ class Workspace:
                         self.state.block(node, sub_axis)
 
     def mark(self) -> tuple[int, int, int]:
-        """The current point, to which `rollback` can return."""
+        """The point in the sequence of decisions, to which `rollback` can return."""
         return self.state.mark(), len(self.refusals), len(self.warnings)
 
     def rollback(self, mark: tuple[int, int, int]) -> None:
@@ -129,18 +139,21 @@ class Workspace:
         del self.refusals[refusals:], self.warnings[warnings:]
 
     def is_cut(self, node: Node, axis: str) -> bool:
-        """Whether the axis cuts the result of a node."""
+        """Whether an axis, or one of its sub-axes, shards a node."""
         return any(u in self.state.factor_of[node.index] for u in self.sub_axes[axis])
 
     def local_extent(self, node: Node, dim: int) -> int:
-        """The extent of a dim of a node's result on one device, after the cuts so far."""
+        """Extent of a dim of a node's result on one device, as sharded so far."""
         parts = 1
         for factor in node.outs[0][1][dim]:
             parts *= self.state.parts(node, factor)
         return self.value(node).shape[dim] // parts
 
     def divisible_dims(self, node: Node, axis: str) -> list[int]:
-        """The dims of a node's result that an axis divides; empty if it cuts one."""
+        """The dims of a node's result that an axis can divide evenly.
+
+        Empty if the axis shards the node already.
+        """
         if self.is_cut(node, axis):
             return []
         size, dims = self.mesh.size(axis), range(len(self.value(node).shape))
@@ -148,7 +161,7 @@ class Workspace:
         return [d for d, n in enumerate(extents) if n >= size and n % size == 0]
 
     def sums(self, node: Node) -> tuple[int, ...]:
-        """The factors over which a node sums, in the order of its operands' dims."""
+        """The factors over which a node sums, in order of its operands' dims."""
         rule = node.rule
         if rule is None:
             return ()
@@ -172,7 +185,10 @@ class Workspace:
 
 @cache
 def pattern_regex(pattern: str) -> re.Pattern[str]:
-    """A pattern as a regular expression: `*` is one component, `**` any number of them."""
+    """The regular expression of a glob pattern over dotted paths.
+
+    `*` stands for anything within one component, `**` for any number of components.
+    """
     parts: list[str] = []
     for component in pattern.split("."):
         if component == "**":
@@ -194,7 +210,7 @@ def without_indices(path: str) -> str:
 
 
 def require_patterns(tactic: str, patterns: Iterable[object]) -> None:
-    """Raise `TacticError` for a pattern that is no text."""
+    """Raise `TacticError` for a pattern that is not a string."""
     for pattern in patterns:
         if not isinstance(pattern, str):
             raise TacticError(
@@ -204,7 +220,10 @@ def require_patterns(tactic: str, patterns: Iterable[object]) -> None:
 
 
 def find_nodes(work: Workspace, pattern: str) -> list[tuple[str, Node]]:
-    """(path, node) of each leaf or tag that a pattern matches; an error if none does."""
+    """(path, node) of each input leaf or tagged value that a pattern matches.
+
+    Raises `TacticError` if it matches none.
+    """
     if pattern.startswith("tag:"):
         name = pattern[len("tag:") :]
         found = [(f"tag:{n}", node) for n, node in work.tags if n == name]
@@ -241,10 +260,10 @@ def _no_match(pattern: str, known: list[str]) -> str:
 
 
 def list_groups(work: Workspace, most: int = 6) -> str:
-    """A line that lists patterns over the inputs, with the number of elements of each.
+    """A line that lists patterns over the inputs, with numbers of elements.
 
-    There is one pattern for each argument and first component of a path. Only the
-    `most` patterns with most elements are listed.
+    There is one pattern for each argument and first component of a path, such as
+    `params.blocks.**`. Only the `most` patterns with most elements are listed.
     """
     elements: dict[str, int] = {}
     for path, node in zip(work.paths, work.graph.input_nodes, strict=True):

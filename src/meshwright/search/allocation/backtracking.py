@@ -92,11 +92,13 @@ def trees_from(stored: dict[str, Any]) -> BacktrackingTrees:
     if tuple(stored["features"]) != FEATURES:
         raise ValueError("the trees were trained on other features; train them again")
     return BacktrackingTrees(
-        *(np.array(stored[name], np.int64) for name in ("root", "feature")),
-        np.array(stored["threshold"], np.float64),
-        *(np.array(stored[name], np.int64) for name in ("left", "right")),
-        np.array(stored["value"], np.float64),
-        np.array([stored["limit"]], np.float64),
+        root=np.array(stored["root"], np.int64),
+        feature=np.array(stored["feature"], np.int64),
+        threshold=np.array(stored["threshold"], np.float64),
+        left=np.array(stored["left"], np.int64),
+        right=np.array(stored["right"], np.int64),
+        value=np.array(stored["value"], np.float64),
+        limit=np.array([stored["limit"]], np.float64),
     )
 
 
