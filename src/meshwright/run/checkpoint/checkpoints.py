@@ -273,5 +273,5 @@ class Checkpoints:
         if self._lock is not None:
             for each in skipped:
                 set_aside(self.directory, each.step)
-        self._group.gather(None)  # all see the directory without them
+        self._group.gather(None)  # wait for the first process
         self._manager.reload()

@@ -166,7 +166,7 @@ def _restore(
         for shape, dtype, spec in argument["arrays"]
     ]
     found = checkpoints.restore(_filled(argument["structure"], like))
-    # A tree of objects orders its leaves by their keys; the request, by their places.
+    # A dict's leaves are ordered by key, the request's arrays by their index.
     places = jax.tree.leaves(argument["structure"])
     by_place = dict(zip(places, jax.tree.leaves(found.state), strict=True))
     return [*(by_place[i] for i in range(len(places))), np.int32(found.step)]

@@ -44,7 +44,7 @@ class Island:
         self._reasons: list[str] = []  # why no gang has started since the last one
         self._number = 0
         self._on_way: dict[int, QueuedRequest] = {}
-        self._ahead_s = 0.0  # expected seconds of those on their way
+        self._ahead_s = 0.0  # expected seconds of instructions on their way
         self._measured_s: dict[tuple[str, int], float] = {}
         self._wake = asyncio.Event()
         self._progress_s = 0.0

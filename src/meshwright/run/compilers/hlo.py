@@ -204,7 +204,7 @@ def unestimated(text: str) -> Unestimated:
                 continue
             copies += runs * each.opcode.endswith("-start")
             sizes = sorted(map(_array_bytes, _ARRAY.finditer(each.type)))
-            # The type of a start has its operand as well, which is no smaller.
+            # The type of a start op also contains its operand, which is no smaller.
             place = -2 if each.opcode.endswith("-start") else -1
             total += runs * (sizes[place] if len(sizes) >= -place else 0)
     return Unestimated(copies, total)
@@ -284,7 +284,7 @@ def _whole_bytes(instruction: Instruction, types: Mapping[str, str]) -> int:
     operand_bytes = sum(_operand_bytes(name, types) for name in names)
     result_bytes = sum(map(_array_bytes, _ARRAY.finditer(instruction.type)))
     if instruction.opcode.endswith("-start"):
-        result_bytes -= operand_bytes  # its type has the operands as well
+        result_bytes -= operand_bytes  # its type also contains the operands
     return max(operand_bytes, result_bytes)
 
 

@@ -211,7 +211,7 @@ class CompilerServer:
         return Path(self._folder.name) / "log"
 
     def _last(self) -> str:
-        """The end of the text that the process has printed."""
+        """The last lines that the compiler's process has printed."""
         if not self._log.exists():
             return "it printed nothing"
         return self._log.read_text(encoding="utf-8", errors="replace").strip()[-500:]

@@ -1,4 +1,4 @@
-"""The TPU compiler `libtpu`, which knows every TPU by name."""
+"""The TPU compiler `libtpu`, which can compile for every TPU by its name."""
 
 import re
 from dataclasses import replace

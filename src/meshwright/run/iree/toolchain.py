@@ -40,7 +40,10 @@ Arrays = Sequence[NDArray[Any]]
 
 
 class CompilePhase(Enum):
-    """Phase of IREE's compiler at which compilation starts or ends; early ones are text."""
+    """Phase of IREE's compiler at which a compilation starts or ends.
+
+    What an early phase yields is text.
+    """
 
     INPUT = "start"
     SOURCES = "executable-sources"  # one function per dispatch, no tile sizes yet

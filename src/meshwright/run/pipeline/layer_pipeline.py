@@ -51,12 +51,7 @@ class LayerLoop:
 
     @staticmethod
     def of(whole: Op, local: Op, stages: int, count: int) -> "LayerLoop":
-        """The pipeline of a loop over layers.
-
-        whole: the loop for the whole batch. local: the same loop for one microbatch.
-        Raises `StageError`, with source line and reason, if the loop cannot be divided
-        into stages.
-        """
+        """The pipeline of a loop; `StageError` says why it cannot be divided."""
         params: Any = whole.params
         place = f"the loop at {whole.source}"
         if params["length"] % stages:
@@ -158,11 +153,10 @@ class LayerLoop:
     def _entered(
         self, starts: Sequence[Any], before: Sequence[Any], t: Any, is_first: Any
     ) -> list[Any]:
-        """The inputs of all stages at tick `t`: results of the stages before them.
+        """The inputs of all stages at tick `t`.
 
-        The first stage gets a new microbatch of `starts`, which has all microbatches of
-        each carry. before: results of all stages at the last tick. is_first: which
-        stage is first.
+        The first stage gets a microbatch of `starts`, other stages the results in
+        `before`.
         """
         number = jnp.clip(t, 0, self.count - 1)
         entering = [lax.dynamic_index_in_dim(x, number, 0, False) for x in starts]
@@ -174,11 +168,7 @@ class LayerLoop:
     def _results(
         self, last: Any, seen: list[Any], stacks: Sequence[Wire], totals: list[Any]
     ) -> list[Any]:
-        """The results of the loop.
-
-        last: which stage is the last one. seen: carries of all stages at all ticks.
-        totals: values that the loop stacks, such as residuals of each layer.
-        """
+        """The results of the loop, from carries of all ticks and stacked values."""
         results: list[Any] = [None] * len(self.local.results)
         for wire, x in zip(self.carries, seen, strict=True):
             out = x[self.stages - 1 :]
@@ -221,11 +211,10 @@ class LayerLoop:
     # -- arrays ------------------------------------------------------------------------
 
     def _split(self, x: Any, dim: int | None, lead: int) -> Any:
-        """Divide a dim of the batch into microbatches, with their number as a new dim.
+        """Divide the batch's dim into microbatches: a new dim, behind `lead` dims.
 
-        The new dim comes first, behind `lead` dims. Microbatches are interleaved in the
-        batch, so that each device that has a part of the batch has a part of each
-        microbatch.
+        Microbatches are interleaved, so that each device's part of the batch has some
+        of each.
         """
         if dim is None:
             return x
@@ -235,7 +224,7 @@ class LayerLoop:
         return jnp.moveaxis(x, at + 1, lead and 1)
 
     def _joined(self, x: Any, dim: int | None, lead: int) -> Any:
-        """The inverse of `_split`."""
+        """Undo `_split`: merge the dim of microbatches into the batch's dim."""
         if dim is None:
             return x
         at = dim + lead
@@ -243,16 +232,12 @@ class LayerLoop:
         return x.reshape(*x.shape[:at], -1, *x.shape[at + 2 :])
 
     def _staged(self, x: Any, dim: int | None) -> Any:
-        """A value that layers read one by one (weights), with a leading dim of stages.
-
-        The shape is [S, L / S, ...], or [S, M, L / S, ...] if microbatches divide the
-        value.
-        """
+        """A value read layer by layer, as [S, L / S, ...] or [S, M, L / S, ...]."""
         x = x.reshape(self.stages, -1, *x.shape[1:])
         return self._split(x, dim, 2)
 
     def _unstaged(self, x: Any, dim: int | None) -> Any:
-        """The inverse of `_staged`."""
+        """Undo `_staged`: merge the dims of stages, microbatches and layers."""
         x = self._joined(x, dim, 2)
         return x.reshape(-1, *x.shape[2:])
 
@@ -265,14 +250,7 @@ class LayerLoop:
         return jnp.zeros(shape, jnp.dtype(value.dtype))
 
     def _kept(self, wire: Wire, total: Any, new: Any, at: Any, is_valid: Any) -> Any:
-        """A stacked result of all stages, updated with what one tick yields.
-
-        The update takes the microbatch's place, or is added if the result has no batch.
-
-        total: the result before. new: what the tick yields. at: each stage's
-            microbatch.
-        is_valid: which stages work on a microbatch at this tick.
-        """
+        """A stacked result after a tick, whose part is put in place or added."""
         if self.results[_res(wire)] is not None:
             old = element_of_each(total, at)
             new = jnp.where(along_stages(is_valid, new.ndim), new, old)
@@ -297,11 +275,7 @@ class LayerLoop:
         return {at for at, atom in enumerate(body.outputs) if atom in known}
 
     def _shifted(self, x: Any) -> Any:
-        """Shift an array along its dim of stages by one stage.
-
-        Each stage gets its predecessor's element; in the backward direction, its
-        successor's.
-        """
+        """Give each stage the element of the stage before it, in loop order."""
         pad = (-1, 1, 0) if self.is_reverse else (1, -1, 0)
         zero = jnp.zeros((), x.dtype)
         return lax.pad(x, zero, (pad, *((0, 0, 0),) * (x.ndim - 1)))

@@ -12,12 +12,12 @@ def along_stages(mask: Any, ndim: int) -> Any:
 
 
 def element_of_each(x: Any, numbers: Any) -> Any:
-    """Each stage's element `numbers[stage]` of its own row `x[stage]`."""
+    """Element `numbers[stage]` of each stage's own row `x[stage]`."""
     return jax.vmap(lambda row, i: lax.dynamic_index_in_dim(row, i, 0, False))(
         x, numbers
     )
 
 
 def shared_element_of_each(x: Any, numbers: Any) -> Any:
-    """Each stage's element `numbers[stage]` of an array that all stages share."""
+    """Element `numbers[stage]`, for each stage, of an array that stages share."""
     return jax.vmap(lambda i: lax.dynamic_index_in_dim(x, i, 0, False))(numbers)

@@ -54,7 +54,7 @@ def task_function(
         results = run_program(task.program, local)
         return tuple(x[None] if s else x for x, s in zip(results, outputs, strict=True))
 
-    # A total so far is an output of the kind of the input that it replaces.
+    # An updated total has the sharding of the input that it replaces.
     for output, given in task.totals.items():
         outputs[output] = inputs[given]
     specs = [layout.spec(a) for a in task.outputs]

@@ -161,7 +161,7 @@ class LayoutSearch:
     def _direct(
         self, is_auto: bool, base: Verdict
     ) -> tuple[State, Stopped, dict[str, float]]:
-        """Best state, reason of the end, and gains, if every candidate is judged."""
+        """The best state, the reason of the end, and gains; judges every candidate."""
 
         def cost(state: State) -> float:
             return self._charged(self._ask(state, is_auto), base)
@@ -178,7 +178,7 @@ class LayoutSearch:
     def _screened(
         self, is_auto: bool, base: Verdict
     ) -> tuple[State, Stopped, dict[str, float]]:
-        """Best state, reason of the end, and gains, if few candidates are compiled."""
+        """The best state, the reason of the end, and gains; compiles few candidates."""
         options, screens = self.options, self.screens[is_auto]
         found = ScreenedSearch(
             screens,

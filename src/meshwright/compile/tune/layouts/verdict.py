@@ -110,11 +110,14 @@ class Judge(Protocol):
 
     @property
     def screens(self) -> bool:
-        """Whether the judge has `screen`, which takes much less time than `judge`."""
+        """Whether the judge has `screen`, which is much faster than `judge`."""
         ...
 
     def screen(self, question: Question) -> list[HloKernel] | None:
-        """The kernels of the program, optimised without code; `None` if that fails."""
+        """Optimise a program without generating code; returns its kernels.
+
+        Returns `None` if that fails.
+        """
         ...
 
     def judge(self, question: Question) -> Verdict:

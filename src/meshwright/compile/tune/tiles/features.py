@@ -174,7 +174,7 @@ def _run(operand: Operand, tile: Floats) -> Floats:
 
 
 def _kernel_row(kernel: CpuKernel, sizes: Floats) -> Floats:
-    """Features [19] of the kernel alone, the same for all of its tilings."""
+    """Features [19] that depend on the kernel alone, not on its tiling."""
     sums = np.array([loop.is_reduction for loop in kernel.loops])
     lane, rows, windows = lane_loop(kernel), row_loops(kernel), window_loops(kernel)
     first, second, _ = kernel.operands

@@ -185,7 +185,7 @@ class KernelSearch:
 
 
 def spread_of(times: Sequence[int]) -> float:
-    """(median - fastest) / fastest time of several passes; 0 if all are equal.
+    """The median time of several passes minus the fastest, divided by the fastest.
 
     The slowest pass says more about other programs on this machine than about this one.
     """

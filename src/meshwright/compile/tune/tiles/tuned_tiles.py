@@ -1,4 +1,4 @@
-"""The result of tuning tile sizes: by kernel, for the whole program, and as a spec."""
+"""The result of tuning tile sizes: gains by kernel and in total, and a tuning spec."""
 
 from __future__ import annotations
 

@@ -172,9 +172,10 @@ def connect(
 
     address: address of a Ray cluster, such as "ray://head:10001" or "auto". `None`
         starts Ray on this machine, and ends it with the connection.
-    engine: engine of a controller that is started; `None` starts none.
-    Raises `ClusterError` if there is no Ray at the address, or neither controller nor
-    engine.
+    engine: engine that starts workers for a new controller; `None` to start no
+        controller.
+    Raises `ClusterError` if there is no Ray at the address, or if it has no controller
+    and `engine` is `None`.
     """
     ray = require_ray()
     started = not ray.is_initialized()

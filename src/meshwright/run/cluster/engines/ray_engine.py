@@ -58,7 +58,7 @@ class WorkerActor:
         self._peers: Any = None
 
     def free_address(self) -> str:
-        """An address of this machine with a port that nothing listens on."""
+        """An address of this machine, with a port that no process listens on."""
         ray = require_ray()
         host = ray.util.get_node_ip_address()
         with socket.socket() as s:

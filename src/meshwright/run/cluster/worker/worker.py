@@ -170,7 +170,7 @@ class Worker:
         inputs: Sequence[ArrayKey],
         outputs: Sequence[ArrayKey],
     ) -> None:
-        """Record the placement of arrays of a program that runs elsewhere only."""
+        """Record where arrays are of a program that no device of this process runs."""
         for position, key in enumerate(inputs):
             if isinstance(self._arrays.get(key), HostArray):
                 self._arrays[key] = Elsewhere(program, False, position)
