@@ -121,7 +121,7 @@ class _Program:
         return cls(lowered, text, leaves, nodes, ranks)
 
     def sample(self, plan: CollectionPlan) -> Iterator[Config]:
-        """The default layouts, then random ones that change few tensors or many."""
+        """Configurations to try: the default, then random layouts of some tensors."""
         yield {}
         random = np.random.default_rng([plan.seed, 0])
         places = [

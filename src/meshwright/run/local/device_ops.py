@@ -55,7 +55,7 @@ def all_reduce(x: Any, axes: tuple[str, ...], monoid: str) -> Any:
     """The reduction over all devices along `axes`, replicated on each of them."""
     if monoid in _REDUCERS:
         return _REDUCERS[monoid](x, axes)
-    return _reduce(lax.all_gather(x, axes), [0], monoid)  # backends lack other kinds
+    return _reduce(lax.all_gather(x, axes), [0], monoid)  # no all-reduce of this kind
 
 
 def reduce_scatter(x: Any, dim: int, axes: tuple[str, ...], monoid: str) -> Any:

@@ -144,7 +144,7 @@ class StageValues:
     ) -> Sequence[Any]:
         try:
             results = self.program.function(task, what)(*given)
-            if _calls(task):  # only Python can fail later: find out which task has
+            if _calls(task):  # Python may fail later: wait, to name this task
                 jax.block_until_ready(results)
         except Exception as error:
             text = str(error).strip().splitlines()
