@@ -1,4 +1,9 @@
-"""`tune`: a program's layouts, judged by its compiler or by measurement."""
+"""Choose the memory layouts of a program's arrays (`tune_layouts`), and run with them.
+
+A layout is the order of an array's dims in memory, major to minor. Each candidate
+program is compiled, and judged by the TPU compiler's estimate of cycles or by its CPU
+time.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -31,11 +36,11 @@ from meshwright.run.local import jax_mesh, named_shardings
 from meshwright.run.local.spmd import place, spmd_function
 
 CPU = "xla-cpu"
-"""The backend that measures XLA's code on this machine."""
+"""The backend that compiles with XLA for this machine's CPU and times the code."""
 
 
 def on_one_device(fn: Callable[..., Any], args: Sequence[Any]) -> Decided:
-    """The program of a function, lowered for a single device."""
+    """A function, captured for these arguments and lowered for a single device."""
     captured = capture(fn, args)
     return decide(captured, Mesh({"device": 1}), (), Gather.SHARED)
 
@@ -50,9 +55,12 @@ def tune_layouts(  # noqa: PLR0913  the options of `mw.tune`
     journal: Path | None = None,
     show: Callable[[str], None] = lambda text: None,
 ) -> TunedLayouts:
-    """The best layouts of a lowered program that `budget` compilations find.
+    """Search for the layouts of a lowered program's arrays that cost least.
 
-    journal: a file that keeps every verdict, with which an interrupted search goes on.
+    budget: largest number of programs to compile.
+    journal: file that keeps the cost of every compiled program, so that an interrupted
+        search can go on.
+    show: function that is called with a line of text about the search's progress.
     """
     program, captured = decided.lowered.program, decided.captured
     found_sites = find_sites(program, captured.paths)
@@ -83,9 +91,9 @@ def tune_layouts(  # noqa: PLR0913  the options of `mw.tune`
 
 
 def apply_layouts(decided: Decided, layouts: TunedLayouts) -> TunedLayouts:
-    """Layouts that were read from JSON, with the tuned function of a lowered program.
+    """Layouts that were read from JSON, completed with a function that runs with them.
 
-    Raises `PlanError` if they were tuned for another program.
+    Raises `PlanError` if they were tuned for another program than `decided`.
     """
     program = decided.lowered.program
     if layouts.fingerprint != _fingerprint(decided):
@@ -103,7 +111,7 @@ def _fingerprint(decided: Decided) -> str:
 
 
 def machine_of(backend: str, num_devices: int) -> Machine | None:
-    """The TPU that a backend names; `None` for XLA on this CPU."""
+    """The TPU machine that a backend's name stands for; `None` for XLA on this CPU."""
     if backend == CPU:
         return None
     known = [CPU, *(n for n in preset_names() if n.startswith("tpu"))]
@@ -116,16 +124,21 @@ def machine_of(backend: str, num_devices: int) -> Machine | None:
 
 
 def _cycles_per_byte(machine: Machine | None) -> float:
-    """Clock cycles in which main memory moves one byte; 0 if no bytes are charged."""
+    """Clock cycles in which main memory moves one byte: the price of unestimated bytes.
+
+    It is 0 on a CPU, where time is measured, and for a chip whose clock rate is
+    unknown.
+    """
     if machine is None or machine.chip.clock_hz is None:
         return 0.0
     return machine.chip.clock_hz / machine.chip.hbm_bytes_per_s
 
 
 def tuned_step(decided: Decided) -> TunedStep:
-    """The lowered step as judges compile it, with the arguments that keep their layout.
+    """The device program to compile, with positions of arguments of fixed layout.
 
-    Donated arguments and the results that take their memory keep the default layout.
+    Donated arguments, and the results that take over their memory, keep the default
+    layout.
     """
     captured = decided.captured
     ties = {o: i for o, i in captured.ties.items() if i in captured.donated}
@@ -200,7 +213,7 @@ def _changed(
 def tuned_function(
     decided: Decided, sites: dict[str, Site], result: TunedLayouts
 ) -> Callable[..., Any]:
-    """A function of the original's arguments that runs with the chosen layouts.
+    """A function with the original's arguments that runs with the chosen layouts.
 
     It is compiled when it is first called, for this process's devices.
     """
@@ -230,9 +243,12 @@ def tuned_function(
 
 
 def _placed(leaf: Any, wanted: Any) -> Any:
-    """The leaf in a format or sharding; it is not copied if it has that already."""
+    """Move an array to the wanted sharding or format (layout and sharding).
+
+    An array that has that sharding or format already is not copied.
+    """
     if not isinstance(wanted, Format):
-        # `jax.jit` takes an array that is on no chosen device, and faster than `place`.
+        # `jax.jit` moves an uncommitted array itself, faster than `place` does.
         is_free = isinstance(leaf, jax.Array) and not leaf.committed
         return leaf if is_free else place(leaf, wanted)
     given: Any = cast(Any, leaf).format.layout if isinstance(leaf, jax.Array) else None
@@ -243,7 +259,7 @@ def _placed(leaf: Any, wanted: Any) -> Any:
 
 
 def _compile(lowered: Any, result: TunedLayouts, decided: Decided) -> tuple[Any, Any]:
-    """The jitted device program, and the formats of its arguments."""
+    """The jitted device program, and each argument's format or sharding."""
     from meshwright.run.compilers.compile_child import format_of
 
     captured, mesh = decided.captured, jax_mesh(lowered.mesh)

@@ -1,4 +1,4 @@
-"""The result of tuning layouts: the choices, their gain, and code to paste."""
+"""The result of tuning layouts: the chosen layouts, their gain, and code to paste."""
 
 from __future__ import annotations
 
@@ -19,12 +19,17 @@ _FORMAT = "meshwright layouts"
 class TunedLayout:
     """The layout that was chosen for one site, and its gain.
 
-    site, order, with_twin: as in `problem.LayoutChoice`. type: type of each value.
-    count: number of values, in all equal layers together.
-    role: the ops that compute and read the values.
-    source: source line, or the input's path.
-    gain: relative cost that this layout saves while the others stay; `None` if the program
-        without it alone was not judged.
+    A site is a set of values that get one layout, such as one activation of all equal
+    layers.
+
+    site: name of the site. order: dims major to minor.
+    with_twin: whether the gradients of the site's values get the same layout.
+    type: type of each value, such as `bf16[8, 512, 64]`. count: number of values in the
+        site.
+    role: kinds of op that compute and read the values, such as "dot>dot.lhs".
+    source: source line that computes the first value, or the input's path.
+    gain: relative cost that this layout saves while the other choices stay; `None` if
+        the program without it was not compiled.
     """
 
     site: str
@@ -39,19 +44,28 @@ class TunedLayout:
 
 @dataclass(frozen=True, slots=True)
 class TunedLayouts:
-    """The result of tuning layouts: the choices, and the cost before and after.
+    """The result of tuning layouts: the chosen layouts, and the cost before and after.
 
-    backend: such as "tpu-v5e". unit: unit of costs, `cycles` or `of default`.
-    default, auto: the program without choices: with arguments in default layouts, and in
-        layouts that the compiler chooses.
-    baseline: "default" or "auto", whichever is better.
-    tuned: the program with the chosen layouts; the baseline if none were better.
-    charged: the tuned cost, with the charge for bytes without an estimate.
-    layouts: the choices.
-    argument_layouts, result_layouts: layouts by path, major to minor, where they are
-        not the default.
-    judged: number of programs compiled. screened: number of programs optimised only.
-    failures: reasons of those that did not compile.
+    backend: name of the compiler, such as "tpu-v5e".
+    unit: unit of costs: `cycles`, or `of default`, the CPU time over that with default
+        layouts.
+    default, auto: verdicts on the program without chosen layouts: with arguments and
+        results in default layouts, and in layouts that the compiler chooses (JAX:
+        `Layout.AUTO`).
+    baseline: "default" or "auto", whichever costs less.
+    tuned: verdict on the program with the chosen layouts; on the baseline if none were
+        better.
+    charged: cost of the tuned program, plus a charge for bytes that the compiler moves
+        without an estimate of cycles.
+    layouts: the chosen layouts.
+    argument_layouts, result_layouts: dims major to minor by path, for arguments and
+        results whose layout is not the default.
+    judged: number of programs compiled.
+    screened: number of programs that were optimised without generating code, to predict
+        their cost.
+    failures: error messages of programs that did not compile.
+    stopped: reason for the end of the search. history: least cost after each compiled
+        program.
     fingerprint: hash of the program.
     fn: the tuned function of the original's arguments; `None` if read from JSON, see
         `mw.with_layouts`.
@@ -79,16 +93,16 @@ class TunedLayouts:
 
     @property
     def base(self) -> Verdict:
-        """The better of default and AUTO layouts of arguments and results."""
+        """The verdict on the baseline, with which the tuned program is compared."""
         return self.auto if self.baseline == "auto" else self.default
 
     @property
     def speed_up(self) -> float:
-        """Cost of the baseline divided by that of the tuned program, charges included."""
+        """Cost of the baseline divided by `charged`, the tuned program's cost."""
         return self.base.cost / self.charged
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Results of the tuned function on this process's devices."""
+        """Run the tuned function on this process's devices."""
         if self.fn is None:
             raise PlanError(
                 "layouts read from JSON have no function; call "
@@ -136,10 +150,10 @@ class TunedLayouts:
 
     @property
     def code(self) -> str:
-        """Python lines that repeat the choices in the user's own code.
+        """Python lines that repeat the chosen layouts in the user's own code.
 
-        A value of the backward pass has no line of its own in the source. Its line says
-        so; only the tuned function has its layout.
+        A value of the backward pass has no line of its own in the user's source. Its
+        line here says so; only the tuned function sets its layout.
         """
         return "\n".join(_code_lines(self))
 
@@ -205,7 +219,7 @@ def _code_lines(tuned: TunedLayouts) -> Iterator[str]:
 
 
 def fingerprint_of(text: str, parts: Sequence[str]) -> str:
-    """A short hash of a program's text, and of other parts that decide its layouts."""
+    """A short hash of a program's text and of `parts`, such as its mesh."""
     import hashlib
 
     whole = "\n".join((text, *parts))

@@ -58,8 +58,8 @@ class Checkpoints:
 
         keep, every, best, metric, mode: the fields of `Retention`, which say what is
             kept.
-        read_only: for a process that only reads, beside the writer. Otherwise this is the
-            only writer until `close`, or until the process ends.
+        read_only: whether this process only reads, while another one may write.
+            Otherwise this is the only writer until `close`, or until the process ends.
         Raises `CheckpointError` if the directory has another writer, naming it, or if
         Orbax is missing (`meshwright[checkpoint]`).
         """
@@ -86,12 +86,13 @@ class Checkpoints:
         position: Any = None,
         metrics: Mapping[str, float] | None = None,
     ) -> None:
-        """Begin to save a state; this returns once the state may change, or be donated.
+        """Begin to save a state; it may be changed or donated after this returns.
 
         state: any pytree of arrays, PRNG keys as well. plan: a plan, or its JSON.
-        position: place in the data, any JSON value. metrics: numbers by name.
-        Arrays are written in the background. Raises `CheckpointError` if the step is saved
-        already, or if the save before this one failed.
+        position: position in the training data, any JSON value. metrics: numbers by
+            name.
+        Arrays are written in the background. Raises `CheckpointError` if the step is
+        saved already, or if the previous save failed.
         """
         manager = self._writable()
         require_step(step)
@@ -111,12 +112,12 @@ class Checkpoints:
             self._trash.begin_to_empty()
 
     def wait(self) -> None:
-        """Wait until all that was saved is committed; `CheckpointError` if that fails."""
+        """Wait until all saves are committed; `CheckpointError` if one fails."""
         self._finish_save(self._writable())
         self._empty_trash()
 
     def close(self) -> None:
-        """Wait for what was saved, and let another process write."""
+        """Wait until all saves are committed, and let another process write."""
         manager, self._manager = self._manager, None
         try:
             if manager is not None:
@@ -141,17 +142,17 @@ class Checkpoints:
 
     @property
     def steps(self) -> tuple[int, ...]:
-        """The committed steps, in order, as they are now."""
+        """The steps of all committed checkpoints, in order, read from the directory."""
         steps = committed_steps(self.directory) if self._group.is_first else []
         return tuple(self._group.from_first(steps))
 
     @property
     def latest(self) -> int | None:
-        """The newest committed step; `None` if there is none."""
+        """The step of the newest committed checkpoint; `None` if there is none."""
         return max(self.steps, default=None)
 
     def saved(self, step: int) -> Saved:
-        """The record that was saved with a state, without reading the state."""
+        """The record of a checkpoint: plan, position and metrics, without arrays."""
         try:
             return read_saved(self.directory / str(step))
         except Exception as error:
@@ -163,15 +164,17 @@ class Checkpoints:
     def restore(
         self, like: Any, shardings: Any = None, step: int | None = None
     ) -> Restored:
-        """The newest checkpoint that is whole, on any mesh and number of devices.
+        """Restore the newest undamaged checkpoint, on any mesh and number of devices.
 
         like: arrays or `ShapeDtypeStruct`s in the structure of the state.
         shardings: the plan that will run, of which `like` is an argument; or a tree of
-            shardings as `like`, or one for all. By default those of the leaves of `like`.
-        step: this checkpoint and no other; an error if it is damaged.
+            shardings in the structure of `like`; or one sharding for all arrays. The
+            default is the sharding of each leaf of `like`.
+        step: the only checkpoint to try; an error is raised if it is damaged.
         A damaged checkpoint is skipped with a warning that names the first array that
-        cannot be read or has changed; the writer moves it to the folder "damaged". Raises
-        `CheckpointError` if there is none, or if its state is another than `like`.
+        cannot be read or has changed; the writer moves it to the folder "damaged".
+        Raises `CheckpointError` if no checkpoint is left, or if its state does not
+        match `like`.
         """
         targets = restore_targets(like, shardings)
         skipped: list[Skipped] = []
@@ -214,7 +217,10 @@ class Checkpoints:
     # -- the directory -----------------------------------------------------------------
 
     def _open(self) -> None:
-        """Become the writer: lock, remove what a killed writer left, start Orbax."""
+        """Become the writer: lock the directory, delete remains of a killed writer.
+
+        Then start Orbax.
+        """
         refused = None
         if self._group.is_first:
             try:
@@ -240,7 +246,7 @@ class Checkpoints:
         return self._manager
 
     def _finish_save(self, manager: Any) -> None:
-        """Wait for the save before, so that its error names its own step."""
+        """Wait for the previous save; if it failed, the error names its step."""
         with as_checkpoint_error(self._failed()):
             manager.wait_until_finished()
         self._saving = None
@@ -259,7 +265,7 @@ class Checkpoints:
             lock.release()
 
     def _report(self, skipped: list[Skipped]) -> None:
-        """Warn of damaged checkpoints, and as the writer set them aside."""
+        """Warn of damaged checkpoints; the writer also moves them to "damaged"."""
         for each in skipped:
             warnings.warn(f"{self.directory}: {each}", MeshwrightWarning, stacklevel=3)
         if self._manager is None or not skipped:
@@ -267,5 +273,5 @@ class Checkpoints:
         if self._lock is not None:
             for each in skipped:
                 set_aside(self.directory, each.step)
-        self._group.gather(None)  # all see the directory without them
+        self._group.gather(None)  # wait for the first process
         self._manager.reload()

@@ -1,4 +1,4 @@
-"""The directory of checkpoints: its path, what is deleted, and what is damaged."""
+"""The directory of checkpoints, and its folders for old and for damaged checkpoints."""
 
 import os
 import shutil
@@ -10,11 +10,14 @@ from pathlib import Path
 from meshwright.errors import CheckpointError
 
 TRASH, DAMAGED = "trash", "damaged"
-"""Folders for checkpoints to delete, and for damaged ones, inside of the directory."""
+"""Folders in the directory: for checkpoints to delete, and for damaged ones."""
 
 
 def set_aside(directory: Path, step: int) -> None:
-    """Move a damaged checkpoint away, so that its step can be saved again."""
+    """Move a damaged checkpoint to the folder "damaged".
+
+    So its step can be saved again.
+    """
     damaged = directory / DAMAGED
     damaged.mkdir(exist_ok=True)
     number = sum(path.name.startswith(f"{step}.") for path in damaged.iterdir())
@@ -36,17 +39,18 @@ def local_directory(directory: str | PathLike[str]) -> Path:
 
 
 class Trash:
-    """The folder of old checkpoints, into which Orbax only moves them."""
+    """The folder into which Orbax moves old checkpoints, to be deleted here."""
 
     def __init__(self, directory: Path) -> None:
         self._folder = directory / TRASH
         self._thread: threading.Thread | None = None
 
     def begin_to_empty(self) -> None:
-        """Delete what is in the folder now, in a thread; the folder itself stays.
+        """Start a thread that deletes the folder's present content, not the folder.
 
-        Orbax may move the next checkpoint into it at any time. A thread that still deletes
-        is not joined: what has come since is deleted the next time.
+        Orbax may move the next checkpoint into the folder at any time. If an earlier
+        thread still deletes, nothing is started: newer checkpoints are deleted by the
+        next call.
         """
         if self._thread is not None and self._thread.is_alive():
             return
@@ -58,7 +62,7 @@ class Trash:
             self._thread.start()
 
     def empty(self) -> None:
-        """Delete the folder; nobody may save meanwhile."""
+        """Delete the folder and wait for it; no save may run meanwhile."""
         if self._thread is not None:
             self._thread.join()
         _delete([self._folder])

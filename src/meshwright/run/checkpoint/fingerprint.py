@@ -27,7 +27,11 @@ def fingerprints(leaves: list[Any]) -> list[int]:
 
 
 def _plain(leaf: Any) -> jax.Array:
-    """A leaf as an array of numbers, over a mesh whose axes are all of type `Auto`."""
+    """A leaf as an array of numbers; PRNG keys become integers.
+
+    The axes of its mesh all get the type `Auto`, with which `jnp` ops work on any
+    sharding.
+    """
     array = jnp.asarray(leaf)
     if is_key(array.dtype):
         array = jax.random.key_data(array)
@@ -59,7 +63,10 @@ def _weighted_sum(array: jax.Array) -> jax.Array:
 
 
 def _as_words(array: jax.Array) -> jax.Array:
-    """The bits of an array as unsigned words; complex numbers and long words as several."""
+    """The bits of an array as unsigned words.
+
+    A complex number becomes two words, and a number of 64 bits two words of 32 bits.
+    """
     if jnp.iscomplexobj(array):
         array = jnp.stack([array.real, array.imag], axis=-1)
     if array.dtype == jnp.bool_:

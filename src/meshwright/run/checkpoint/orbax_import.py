@@ -1,4 +1,4 @@
-"""The late import of Orbax, which comes with an extra."""
+"""The import of Orbax when it is first needed, since it is an optional dependency."""
 
 from importlib import import_module
 from typing import Any
@@ -7,7 +7,11 @@ from meshwright.errors import CheckpointError
 
 
 def import_orbax() -> Any:
-    """The module `orbax.checkpoint`; `CheckpointError` with the extra if it is missing."""
+    """Import `orbax.checkpoint`.
+
+    Raises `CheckpointError` if it is missing, with the extra of Meshwright that
+    installs it.
+    """
     try:
         return import_module("orbax.checkpoint")
     except ImportError as missing:

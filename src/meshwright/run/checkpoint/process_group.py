@@ -27,9 +27,11 @@ class _Store(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ProcessGroup:
-    """The processes that use one directory together; only this one if `store` is `None`.
+    """The processes that use one directory together; one process if `store` is `None`.
 
-    name: equal in all processes, and different for each group of calls.
+    name: text that is equal in all processes, and different for each group.
+    store: key-value store of JAX's coordination service.
+    index, count: number of this process, and number of processes.
     """
 
     name: str
@@ -40,13 +42,14 @@ class ProcessGroup:
 
     @property
     def is_first(self) -> bool:
-        """Whether this process decides and writes what is written once."""
+        """Whether this is process 0, which locks, deletes and decides for all."""
         return self.index == 0
 
     def gather(self, value: Any) -> list[Any]:
-        """The JSON value of each process, in their order; every process must call this.
+        """The JSON values of all processes, in the order of the processes.
 
-        Raises `CheckpointError` if a process does not.
+        Every process must call this. Raises `CheckpointError` if one has not within 10
+        minutes.
         """
         if self.store is None:
             return [value]
@@ -65,16 +68,16 @@ class ProcessGroup:
         return [json.loads(text) for _, text in sorted(found)]
 
     def from_first(self, value: Any) -> Any:
-        """The JSON value of process 0."""
+        """The JSON value that process 0 gives; every process must call this."""
         return self.gather(value)[0]
 
 
 _groups = itertools.count()
-"""Number of the next group; equal in all processes, which run one program."""
+"""Counts groups, for their names; equal in all processes, which run one program."""
 
 
 def make_group() -> ProcessGroup:
-    """All processes of `jax.distributed`, or this one."""
+    """The group of all processes of `jax.distributed`, or of this process alone."""
     name = str(next(_groups))
     group = process_group()
     if group is None:

@@ -12,13 +12,13 @@ from meshwright.run.checkpoint.records import Saved
 from meshwright.run.checkpoint.state_leaves import named_leaves
 
 STATE, ABOUT = "state", "about"
-"""The items of a checkpoint: the arrays, and all the rest as JSON."""
+"""Names of a checkpoint's two items: its arrays, and its record as JSON."""
 
 
 def committed_steps(directory: Path) -> list[int]:
-    """The steps that are committed, in order, as the directory has them now.
+    """The steps of all committed checkpoints in a directory, in order.
 
-    A save is written under another name, which Orbax changes when all is there.
+    Orbax writes a checkpoint under another name, and renames it when it is complete.
     """
     if not directory.is_dir():
         return []
@@ -27,13 +27,16 @@ def committed_steps(directory: Path) -> list[int]:
 
 
 def read_saved(folder: Path) -> Saved:
-    """All of a checkpoint but its arrays; raises what Orbax or JSON raise if damaged."""
+    """Read the record of a checkpoint, without its arrays.
+
+    A damaged record raises whatever Orbax or `json` raises.
+    """
     handler = import_orbax().JsonCheckpointHandler()
     return Saved(**handler.restore(_epath(folder / ABOUT)))
 
 
 def read_state(folder: Path, targets: Any) -> Any:
-    """The parts of a state that this process holds in the shardings of `targets`.
+    """Read this process's parts of a state, in the shardings of `targets`.
 
     Leaves of `targets` that are Orbax's placeholder are left out.
     """
@@ -56,7 +59,10 @@ def read_state(folder: Path, targets: Any) -> Any:
 
 
 def unreadable_array(folder: Path, targets: Any) -> str:
-    """The path of the first array that cannot be read, for a state that cannot."""
+    """The path of the first array of a state that cannot be read.
+
+    It is called after reading all arrays at once has failed, and reads them one by one.
+    """
     leaves, treedef = jax.tree.flatten(targets)
     for number, name in enumerate(named_leaves(targets)):
         alone = [import_orbax().PLACEHOLDER] * len(leaves)
@@ -69,7 +75,10 @@ def unreadable_array(folder: Path, targets: Any) -> str:
 
 
 def changed_arrays(state: Any, arrays: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """The paths of arrays whose fingerprints differ from the saved ones."""
+    """The paths of arrays whose fingerprints differ from the saved ones.
+
+    arrays: the record of each saved array, by its path.
+    """
     leaves = named_leaves(state)
     found = dict(zip(leaves, fingerprints(list(leaves.values())), strict=True))
     return [name for name in leaves if found[name] != arrays[name]["fingerprint"]]

@@ -7,9 +7,9 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """One committed checkpoint, without its arrays.
+    """The record of one committed checkpoint, without its arrays.
 
-    position: place in the data, any JSON value, as it was given to `save`.
+    position: position in the training data, the JSON value that `save` was given.
     metrics: numbers by name. plan: JSON of the plan, which `mw.Plan.from_json` reads.
     saved_at: time in ISO 8601, UTC.
     arrays: dtype, shape and fingerprint of each array of the state, by its path.
@@ -44,10 +44,10 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Restored:
-    """A restored checkpoint.
+    """The state and the record that were read from a checkpoint.
 
     state: the saved state, in the structure and the shardings that were asked for.
-    saved: what was saved with it. skipped: newer checkpoints that are damaged.
+    saved: the checkpoint's record. skipped: newer checkpoints that are damaged.
     """
 
     state: Any
@@ -56,12 +56,12 @@ class Restored:
 
     @property
     def step(self) -> int:
-        """The number of the step."""
+        """The step at which the state was saved."""
         return self.saved.step
 
     @property
     def position(self) -> Any:
-        """The place in the data."""
+        """The position in the training data at which the state was saved."""
         return self.saved.position
 
     @property

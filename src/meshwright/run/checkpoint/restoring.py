@@ -1,4 +1,8 @@
-"""Restoring by all processes together: each reads its parts, and all decide the same."""
+"""Restoring of a checkpoint by all processes together.
+
+Each process reads its parts of the arrays. All processes agree on whether the
+checkpoint is damaged.
+"""
 
 from __future__ import annotations
 
@@ -21,21 +25,22 @@ from meshwright.run.checkpoint.state_leaves import difference
 
 
 class Damaged(Exception):
-    """A checkpoint is damaged; the message names the array, and what is wrong with it."""
+    """Raised for a damaged checkpoint; the message names the array and the damage."""
 
 
 _LISTINGS, _LISTING_S = 4, 0.02
-"""Times that an empty directory is listed, and the seconds between two of them."""
+"""How often a directory that seems empty is listed, and the seconds in between."""
 
 
 def newest_first(
     directory: Path, group: ProcessGroup, step: int | None
 ) -> Iterator[int]:
-    """The steps to try, the newest first; only `step` if it is given.
+    """The steps of checkpoints to try, the newest first; only `step` if it is given.
 
-    The directory is read again each time, since a writer may have deleted the next step
-    and committed newer ones: then these are tried first. A directory that changes while it
-    is listed may seem empty, so an empty list is read again before it counts.
+    The directory is listed again for each step, since a writer may have deleted the
+    next checkpoint and committed newer ones, which are then tried first. A directory
+    that changes while it is listed may seem empty, so an empty list is read again
+    before it counts.
     """
     tried: set[int] = set()
     listings_left = _LISTINGS
@@ -60,7 +65,10 @@ def newest_first(
 
 
 def restore_step(folder: Path, targets: Any, group: ProcessGroup) -> tuple[Any, Saved]:
-    """The state and what was saved with it; `Damaged` in all processes if it is damaged."""
+    """Read the state and the record of one checkpoint.
+
+    Raises `Damaged` in all processes if one of them finds damage.
+    """
     saved = _agreed(group, *_try(lambda: read_saved(folder), "what was saved with it"))
     unlike = difference(targets, dict(saved.arrays))
     if unlike is not None:
@@ -77,7 +85,12 @@ def restore_step(folder: Path, targets: Any, group: ProcessGroup) -> tuple[Any, 
 
 
 def _try(read: Callable[[], Any], what: str | None) -> tuple[Any, str | None]:
-    """The result and `None`, or `None` and why it cannot be read."""
+    """Call `read`, which may raise anything if a file is damaged.
+
+    Returns the result and `None`, or `None` and the reason why it cannot be read.
+
+    what: name in the reason of the thing to read; `None` for the bare reason.
+    """
     try:
         return read(), None
     except Exception as error:  # noqa: BLE001  a damaged file may raise anything
@@ -86,7 +99,10 @@ def _try(read: Callable[[], Any], what: str | None) -> tuple[Any, str | None]:
 
 
 def _agreed(group: ProcessGroup, result: Any, reason: str | None) -> Any:
-    """The result, if all processes have theirs; else `Damaged` with the first reason."""
+    """The result, if no process has a reason why it could not read its own.
+
+    Otherwise all processes raise `Damaged` with the first reason.
+    """
     reasons = [each for each in group.gather(reason) if each is not None]
     if reasons:
         raise Damaged(reasons[0])

@@ -1,4 +1,4 @@
-"""The retention policy, which says what stays when a new checkpoint is committed."""
+"""The retention policy: which checkpoints are kept when a new one is committed."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -13,12 +13,14 @@ _MODES = ("min", "max")
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """The policy: the last, those of every so many steps, and the best by a metric stay.
+    """The retention policy; a checkpoint is kept if one of its three rules keeps it.
 
-    keep: the number of newest checkpoints; None for all.
-    every: steps whose checkpoints are kept for good: its multiples.
-    best: the number of best checkpoints by `metric`, lowest ("min") or highest ("max")
-        first; a checkpoint without the metric, or with NaN, is never one of them.
+    keep: number of newest checkpoints to keep; `None` for all.
+    every: a checkpoint whose step is a multiple of this number is kept for good; `None`
+        for no such rule.
+    best: number of best checkpoints by `metric` to keep. A checkpoint without the
+        metric, or with NaN, is never one of them.
+    mode: "min" if the lowest metric is best, "max" if the highest is.
     """
 
     keep: int | None
@@ -55,14 +57,17 @@ class Retention:
         return ", ".join(parts)
 
     def score(self, metrics: Mapping[str, Any] | None) -> float:
-        """The metric as a number of which more is better; -inf if it is missing or NaN."""
+        """The metric as a number that is higher for better checkpoints.
+
+        It is -inf if the metric is missing or NaN.
+        """
         value = float((metrics or {}).get(self.metric, math.nan))
         if math.isnan(value):
             return -math.inf
         return value if self.mode == "max" else -value
 
     def policy(self) -> Any:
-        """Orbax's preservation policy."""
+        """The policy as an object of Orbax, which deletes accordingly."""
         policies = import_orbax().checkpoint_managers
         chosen = [policies.LatestN(self.keep), _Best(self)]  # all, if `keep` is None
         if self.every is not None:
@@ -72,14 +77,17 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class _Best:
-    """Orbax's policy for the best; its own `BestN` also keeps those without a metric."""
+    """An Orbax policy that keeps the best checkpoints by a metric.
+
+    Orbax's own `BestN` also keeps checkpoints without the metric.
+    """
 
     retention: Retention
 
     def should_preserve(
         self, checkpoints: Sequence[Any], *, context: Any
     ) -> Sequence[bool]:
-        """Whether each checkpoint is one of the best; of equal ones the newest is."""
+        """Whether to keep each checkpoint; of equally good ones, the newest wins."""
         del context
         scores = [self.retention.score(each.metrics) for each in checkpoints]
         known = [i for i, score in enumerate(scores) if score > -math.inf]

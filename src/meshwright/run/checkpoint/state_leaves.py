@@ -1,4 +1,4 @@
-"""A state as named arrays, and as the types and shardings to restore it in."""
+"""A training state as named arrays, and the types and shardings to restore it in."""
 
 from typing import Any, Protocol, runtime_checkable
 
@@ -10,7 +10,7 @@ from meshwright.errors import CheckpointError, did_you_mean
 from meshwright.program.capture.capture import path_component
 
 WHOLE = "state"
-"""The name of a state that is a single array."""
+"""The name of the array if a state is a single array instead of a tree."""
 
 
 @runtime_checkable
@@ -44,7 +44,10 @@ def require_leaves(state: Any) -> None:
 
 
 def difference(wanted: Any, arrays: dict[str, Any]) -> str | None:
-    """The first difference between a wanted state and saved arrays, or `None`."""
+    """The first difference between a wanted state and saved arrays, in words.
+
+    Returns `None` if names, dtypes and shapes are equal.
+    """
     leaves = named_leaves(wanted)
     for name, leaf in leaves.items():
         if name not in arrays:
@@ -64,8 +67,9 @@ def _type(leaf: dict[str, Any]) -> str:
 def restore_targets(like: Any, shardings: Any) -> Any:
     """`like` as `ShapeDtypeStruct`s with the shardings in which a state is restored.
 
-    shardings: a tree as `like`; one sharding for all; a plan with `like` among its
-        arguments; or `None` for those of `like`'s leaves, by default the first device.
+    shardings: a tree in the structure of `like`; one sharding for all arrays; a plan
+        with `like` among its arguments; or `None` for the shardings of `like`'s leaves.
+        A leaf without a sharding goes to the first device.
     """
     if shardings is None:
         here = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
@@ -91,7 +95,10 @@ def _target(leaf: Any, sharding: Any) -> jax.ShapeDtypeStruct:
 
 
 def _of_plan(like: Any, plan: Any) -> Any:
-    """The shardings of the one argument of a plan that has the structure of `like`."""
+    """The shardings of the only argument of a plan with the structure of `like`.
+
+    Raises `CheckpointError` if no argument, or more than one, has this structure.
+    """
     structure = jax.tree.structure(like)
     fitting = [
         tree for tree in plan.in_shardings if jax.tree.structure(tree) == structure

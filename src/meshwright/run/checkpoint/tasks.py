@@ -1,9 +1,9 @@
-"""Saving and restoring on request, for workers that hold a state's arrays without its tree.
+"""Saving and restoring on request, by workers that hold a state's flat arrays.
 
-A request brings the state's structure as JSON: objects and lists for its containers, and
-for each leaf its place among the arrays. Named tuples and other classes have become objects
-of their fields, as Orbax stores them, so that a state saved here is restored by the program
-that defines the classes, and the other way round.
+A request brings the state's structure as JSON: objects and lists for its containers,
+and for each leaf the index of its array. Named tuples and other classes become objects
+of their fields, as Orbax stores them. So a state that is saved here can be restored by
+the program that defines the classes, and the other way round.
 """
 
 from __future__ import annotations
@@ -23,11 +23,15 @@ from meshwright.run.checkpoint.checkpoints import Checkpoints
 from meshwright.run.local import jax_mesh
 
 NEWEST, SAVE, RESTORE, COMMIT = "newest", "save", "restore", "commit"
-"""The kinds of requests: the newest step or -1; save; restore; wait until all is saved."""
+"""The kinds of requests.
+
+They ask for the newest step (-1 if there is none), save a state, restore one, or wait
+until all saves are committed.
+"""
 
 
 def structure_of(tree: Any) -> Any:
-    """A pytree as JSON, whose leaves are their places among the flat leaves."""
+    """The structure of a pytree as JSON; a leaf is its index among the flat leaves."""
     numbers = iter(range(jax.tree_util.tree_structure(tree).num_leaves))
     return _structure(tree, numbers)
 
@@ -46,7 +50,7 @@ def _structure(tree: Any, numbers: Any) -> Any:
 
 
 def _key(entry: Any) -> str:
-    """The name of a child in its container."""
+    """The name of a child in its container, from the child's pytree key."""
     match entry:
         case DictKey(key=name) | FlattenedIndexKey(key=name) | GetAttrKey(name=name):
             return str(name)
@@ -57,7 +61,7 @@ def _key(entry: Any) -> str:
 
 
 def _filled(structure: Any, leaves: Sequence[Any]) -> Any:
-    """The tree of a structure with these leaves."""
+    """A tree of dicts and lists, with leaves in place of the indices in `structure`."""
     if isinstance(structure, dict):
         return {key: _filled(child, leaves) for key, child in structure.items()}
     if isinstance(structure, list):
@@ -66,7 +70,7 @@ def _filled(structure: Any, leaves: Sequence[Any]) -> Any:
 
 
 class CheckpointTasks:
-    """The directories of checkpoints that the requests of one session have opened."""
+    """The directories of checkpoints that the requests of one client have opened."""
 
     def __init__(self) -> None:
         self._open: dict[str, Checkpoints] = {}
@@ -79,10 +83,14 @@ class CheckpointTasks:
         devices: Sequence[Any],
         arrays: Sequence[Any],
     ) -> list[Any]:
-        """The arrays that a request results in; the last is a number, the step.
+        """Execute a request; returns its arrays, and the checkpoint's step at the end.
 
+        kind: what to do, such as "save". folder: directory of the checkpoints.
+        argument: options and the state's structure. arrays: the state's arrays, to be
+            saved.
         All processes of `jax.distributed` run the same requests in the same order.
-        Raises `CheckpointError` if it fails, is unknown, or `devices` leave a process out.
+        Raises `CheckpointError` if the request fails or is unknown, or if a process has
+        none of `devices`.
         """
         run = _KINDS.get(kind)
         if run is None:
@@ -102,7 +110,10 @@ class CheckpointTasks:
         return run(checkpoints, argument, devices, arrays)
 
     def close(self) -> None:
-        """Wait for what was saved, and let others write; one failure stops no other."""
+        """Finish all saves and let other processes write, in every directory.
+
+        An error in one directory does not keep the others from being closed.
+        """
         with ExitStack() as ends:
             while self._open:
                 _, checkpoints = self._open.popitem()
@@ -155,7 +166,7 @@ def _restore(
         for shape, dtype, spec in argument["arrays"]
     ]
     found = checkpoints.restore(_filled(argument["structure"], like))
-    # A tree of objects orders its leaves by their keys; the request, by their places.
+    # A dict's leaves are ordered by key, the request's arrays by their index.
     places = jax.tree.leaves(argument["structure"])
     by_place = dict(zip(places, jax.tree.leaves(found.state), strict=True))
     return [*(by_place[i] for i in range(len(places))), np.int32(found.step)]

@@ -1,8 +1,9 @@
-"""The lock of a directory's only writer.
+"""The lock that only one writer of a directory holds at a time.
 
-The operating system holds the lock (`flock`) and frees it when the process ends, however it
-ends, so that a dead writer's lock never has to be recognised. The file also says who holds
-it, for the message to others. NFS hands such locks on to its server.
+The operating system holds the lock (`flock`) and frees it when the process ends,
+however it ends, so that a dead writer's lock never has to be recognised. The lock's
+file also says who holds it, for the error message of other processes. NFS passes such
+locks on to its server.
 """
 
 import fcntl
@@ -20,7 +21,10 @@ _NAME = "writer.lock"
 
 @dataclass(frozen=True, slots=True)
 class WriterLock:
-    """A lock that this process holds, by its open file."""
+    """The lock of a directory, held by this process.
+
+    path: the lock's file. descriptor: the open file, to which the lock belongs.
+    """
 
     path: Path
     descriptor: int
@@ -32,7 +36,11 @@ class WriterLock:
 
 
 def acquire_lock(directory: Path) -> WriterLock:
-    """The lock of a directory; `CheckpointError` says who holds it and since when."""
+    """Lock a directory for this process.
+
+    Raises `CheckpointError`, naming the holder and since when, if another process has
+    the lock.
+    """
     path = directory / _NAME
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
@@ -61,7 +69,11 @@ def acquire_lock(directory: Path) -> WriterLock:
 
 
 def _describe(text: str) -> str:
-    """`: process 12 on host, since ...`; "" if the holder has not written it yet."""
+    """The holder of a lock, as `: process 12 on host, since ...`.
+
+    text: content of the lock's file. The result is "" if the holder has not written it
+        yet.
+    """
     try:
         about = json.loads(text)
         return (

@@ -1,4 +1,4 @@
-"""Writing of one checkpoint: the record beside a state, and Orbax, which commits both."""
+"""Writing of one checkpoint: the record of a state, and the calls of Orbax."""
 
 from __future__ import annotations
 
@@ -18,13 +18,16 @@ from meshwright.run.checkpoint.state_leaves import describe_leaf, named_leaves
 
 
 class PlanText(Protocol):
-    """A plan, which can be written as JSON."""
+    """Any object that can be written as JSON, as plans can."""
 
     def to_json(self) -> str: ...
 
 
 def open_manager(directory: Path, retention: Retention) -> Any:
-    """Orbax's manager of a directory; it removes what a killed writer left behind."""
+    """Orbax's `CheckpointManager` of a directory.
+
+    It deletes the incomplete checkpoint of a writer that was killed.
+    """
     orbax = import_orbax()
     options = orbax.CheckpointManagerOptions(
         preservation_policy=retention.policy(),
@@ -43,7 +46,10 @@ def describe_save(
     position: Any,
     metrics: Mapping[str, float] | None,
 ) -> dict[str, Any]:
-    """The fields of `Saved` for a state, as JSON; computes the fingerprints."""
+    """The record of a state, with the fields of `Saved`, as JSON.
+
+    It contains the fingerprint of each array, which is computed here.
+    """
     leaves = named_leaves(state)
     sums = fingerprints(list(leaves.values()))
     return {
@@ -60,7 +66,7 @@ def describe_save(
 
 
 def save_arguments(state: Any, about: Mapping[str, Any]) -> Any:
-    """Orbax's arguments to save a state and its description."""
+    """Orbax's arguments to save a state and its record (`about`)."""
     arguments = import_orbax().args
     return arguments.Composite(
         **{
@@ -78,7 +84,10 @@ def require_step(step: object) -> None:
 
 @contextmanager
 def as_checkpoint_error(what: str) -> Generator[None]:
-    """A body in which what Orbax raises becomes a `CheckpointError`."""
+    """A context in which errors of Orbax are raised as `CheckpointError`.
+
+    what: the beginning of the message.
+    """
     try:
         yield
     except CheckpointError:

@@ -1,7 +1,7 @@
-"""Admission: what the controller checks and records before a request joins the queue.
+"""Admission: the checks that a request passes before the controller queues it.
 
-A client names only arrays, programs and slices of its own session, and holds no more than
-its tenant may. A request that breaks this is refused, and reaches no worker.
+A client may name only arrays, programs and slices of its own session, and hold no more
+than its tenant may. A request that breaks this is refused, and reaches no worker.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,9 +40,9 @@ class Admission:
         self._sessions = sessions
 
     def admit_all(self, owner: Session, requests: Sequence[Request]) -> None:
-        """Queue all requests except refused ones; raises the error of the first refusal.
+        """Queue all requests but refused ones; raises the error of the first refusal.
 
-        Arrays that a refused request would have made count as gone.
+        Arrays that a refused request would have made are recorded as nonexistent.
         """
         if type(requests) not in (list, tuple):
             raise ClusterError(

@@ -5,15 +5,15 @@ from collections import deque
 from dataclasses import dataclass, field
 
 MOST_EVENTS = 10_000
-"""Events that a log keeps; older ones are dropped."""
+"""Number of events that a log keeps; older ones are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event.
+    """One entry of a cluster's log, such as the loss of a gang.
 
-    number: 1 for the first of a cluster. time_s: seconds since 1970. kind: one word, such
-        as "lost". text: a sentence.
+    number: 1 for the first event of the cluster. time_s: seconds since 1970.
+    kind: one word, such as "lost". text: a sentence.
     """
 
     number: int

@@ -25,10 +25,10 @@ class GangSize:
 
 
 class Gang(Protocol):
-    """One attempt at running the workers of an island.
+    """A set of worker processes that are started, lost and replaced together.
 
-    attempt: 1 for the first, and one more after each loss. No address or process is used by
-        two attempts.
+    attempt: 1 for the first gang of an island, and one more after each loss. No address
+        or process is used by two attempts.
     processes: for each device, in JAX's order, the number of its worker.
     platform: the devices' name in JAX, such as "cpu".
     places: host and process of each worker.
@@ -45,7 +45,7 @@ class Gang(Protocol):
         ...
 
     async def completions(self, worker: int, after: int) -> list[Completion]:
-        """The completions of a worker after instruction `after`; it answers in a second.
+        """The completions of a worker after instruction `after`, within a second.
 
         Raises an exception if the worker is gone.
         """
@@ -65,10 +65,10 @@ class Gang(Protocol):
 
 
 class GangEngine(Protocol):
-    """Starts gangs."""
+    """Starts gangs of workers, for example as Ray actors."""
 
     async def start(self, size: GangSize, attempt: int) -> Gang:
-        """Start workers, which have joined one `jax.distributed` group when this returns.
+        """Start workers; they have joined one `jax.distributed` group at the end.
 
         Raises `ClusterError` if they cannot be started.
         """

@@ -1,8 +1,8 @@
-"""An island: one gang of workers, and the single order of all requests that reach it.
+"""An island: one gang of workers, and the single queue of all requests for it.
 
-It has only few instructions on their way to the workers at a time, so that each tenant's
-turn comes soon. Completions tell it how long each program takes. It declares the gang lost
-if a worker has died, does not answer, or completes nothing for long.
+Only few instructions are on their way to the workers at a time, so that each tenant's
+turn comes soon. Completions tell the island how long each program takes. It declares
+the gang lost if a worker has died, does not answer, or completes nothing for long.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from meshwright.run.cluster.wire.messages import Call, End, Request, WorkerInstr
 
 
 class Island:
-    """The queue of requests and the present gang of workers.
+    """The queue of all tenants' requests, and the present gang of workers.
 
     clock: a function that returns seconds from an arbitrary start.
     """
@@ -44,7 +44,7 @@ class Island:
         self._reasons: list[str] = []  # why no gang has started since the last one
         self._number = 0
         self._on_way: dict[int, QueuedRequest] = {}
-        self._ahead_s = 0.0  # expected seconds of those on their way
+        self._ahead_s = 0.0  # expected seconds of instructions on their way
         self._measured_s: dict[tuple[str, int], float] = {}
         self._wake = asyncio.Event()
         self._progress_s = 0.0
@@ -219,7 +219,10 @@ class Island:
         return entry.expected_s
 
     def _has_room(self, share: float = 1.0) -> bool:
-        """Whether fewer requests are on their way than this share of the most allowed."""
+        """Whether more requests may be sent to the workers.
+
+        share: share of the allowed number of requests on their way that may be used.
+        """
         count, limits = len(self._on_way), self.limits
         is_short = self._ahead_s < share * limits.ahead_s
         return count < share * limits.depth or (

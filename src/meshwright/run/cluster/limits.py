@@ -8,37 +8,37 @@ the memory that a hostile or broken client can take.
 from dataclasses import dataclass
 
 MOST_REQUESTS = 10_000
-"""Requests of one submission."""
+"""Largest number of requests in one submission of a client."""
 
 MOST_EARLY = 100
-"""Submissions by which one may arrive before an earlier one."""
+"""Largest number of submissions that may be missing before one that has arrived."""
 
 MOST_WAITING = 1_000
-"""Calls of one tenant that may wait in the controller at once."""
+"""Largest number of a tenant's calls that may wait in the controller at once."""
 
 MOST_SESSIONS = 1_000
-"""Sessions that one tenant may have at once."""
+"""Largest number of open sessions of one tenant."""
 
 MOST_PROGRAMS = 10_000
-"""Programs of one session."""
+"""Largest number of programs of one session."""
 
 MOST_CODE_BYTES = 2**31
-"""Bytes of the code of all programs of one tenant."""
+"""Largest number of bytes of the code of all programs of one tenant."""
 
 MOST_ARRAYS = 1_000_000
-"""Arrays of one session, and numbers of arrays in one question."""
+"""Largest number of arrays of one session, and of arrays in one call of `fetch_all`."""
 
 MOST_REASONS = 100_000
-"""Arrays of one session that are not there, of which the controller knows why."""
+"""Number of a session's lost arrays for which the controller remembers the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class IslandLimits:
-    """Limits of an island.
+    """Limits of an island: of the instructions on their way to workers, and of time.
 
     depth: number of instructions that may be on their way at once.
-    ahead_s, most: more may be on their way, up to `most`, if together they are expected to
-        take less than `ahead_s` seconds.
+    ahead_s, most: more than `depth` may be on their way, up to `most`, if together they
+        are expected to take less than `ahead_s` seconds.
     answer_s: seconds within which a worker must answer.
     stall_s: seconds within which some instruction that is on its way must complete.
     retry_s: seconds between a failed start of a gang and the next try.

@@ -1,4 +1,4 @@
-"""The one order of an island: whose request runs next, by weight and by time used.
+"""The order in which an island runs requests: by tenants' weights and used time.
 
 Collectives of two programs deadlock if devices start them in different orders, so the
 requests of all tenants of a gang pass through one queue. It is fair in seconds, not in
@@ -15,12 +15,12 @@ from meshwright.errors import ClusterError
 
 @dataclass(slots=True)
 class Share[E]:
-    """One tenant's queue.
+    """One tenant's queue of requests.
 
-    weight: its share of the time, relative to the others'.
-    used_s: seconds used so far, divided by the weight. A tenant that comes back after
-        having asked for nothing starts at the least of the others', so that it cannot
-        save up time.
+    weight: its share of the time, relative to other tenants' weights.
+    used_s: seconds used so far, divided by the weight. A tenant that comes back after a
+        pause starts at the least of the active tenants' values, so that it cannot save
+        up time.
     """
 
     weight: float

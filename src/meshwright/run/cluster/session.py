@@ -22,13 +22,16 @@ from meshwright.jax_private import is_key
 from meshwright.run.cluster.wire.messages import Fetched, Free, HostArray, Request
 
 _MOST_UNANSWERED = 32
-"""Submissions that a client sends without an answer; then it waits for the oldest."""
+"""Number of unanswered submissions at which a client waits for the oldest one."""
 
 _BATCH = 64
-"""Requests that wait for an answer to an earlier submission; then they are sent."""
+"""Number of gathered requests that a client sends without waiting any longer.
+
+Fewer requests are sent once all earlier submissions are answered.
+"""
 
 _BEAT_S = 2.0
-"""Seconds between two signs of life."""
+"""Seconds between two signs of life of a client."""
 
 
 class Connection(Protocol):
@@ -42,22 +45,23 @@ class Connection(Protocol):
     owned: bool
 
     def call(self, method: str, *arguments: Any) -> Future[Any]:
-        """Call a method of the controller; calls may arrive in another order.
+        """Call a method of the controller; returns a future of its answer.
 
-        Raises `ClusterError` if the connection has ended.
+        Calls may arrive in another order. Raises `ClusterError` if the connection has
+        ended.
         """
         ...
 
     def store(self, value: HostArray) -> Any:
-        """An array's form in a message: a reference to the stored array, or the array."""
+        """An array in the form that messages have: a reference to it, or the array."""
         ...
 
     def load(self, value: Any) -> Any:
-        """The array behind a reference in an answer, or the value itself."""
+        """The array behind a reference in an answer, or the answer itself."""
         ...
 
     def close(self) -> None:
-        """End the connection, and what it started."""
+        """End the connection, and the cluster if this connection owns it."""
         ...
 
 
@@ -110,12 +114,12 @@ class RemoteArray:
         return self
 
     def fetching(self) -> Future[Any]:
-        """A future for the parts of the array."""
+        """A future of the array's parts, which the workers send."""
         self.require_kept()
         return self.session.fetch(self.number)
 
     def assemble(self, parts: Sequence[Any]) -> Any:
-        """The whole array from fetched parts."""
+        """The whole array, from the parts that `fetching` returned."""
         found = [self.session.connection.load(part) for part in parts]
         return _assemble([part for part in found if part is not None])
 
@@ -150,7 +154,9 @@ class RemoteArray:
 
 
 class ClientSession:
-    """A client's session: it numbers arrays, sends requests in order, and signs of life.
+    """A client's session with the controller.
+
+    It numbers arrays and programs, sends requests in order, and sends signs of life.
 
     copied: handles that have copies on other slices.
     """
@@ -195,14 +201,14 @@ class ClientSession:
         future.add_done_callback(lambda _: self._answered.set())
 
     def flush(self) -> None:
-        """Send all requests that wait to be sent."""
+        """Send all gathered requests at once, and the numbers of dropped arrays."""
         with self._sending:
             self._waiting += self._take_dropped()
             if self._waiting:
                 self._send()
 
     def fetch(self, number: int) -> Future[Any]:
-        """The parts of an array that earlier requests have made."""
+        """A future of an array's parts; requests so far are executed first."""
         self.flush()
         return self.connection.call("fetch", self.name, self._num_sent, number)
 
@@ -212,7 +218,7 @@ class ClientSession:
         self.connection.call("wait", self.name, self._num_sent, number).result()
 
     def fetch_all(self, numbers: Sequence[int]) -> Future[Any]:
-        """The parts of each of several arrays, in one message."""
+        """A future of the parts of several arrays, fetched by one message."""
         self.flush()
         sent = self._num_sent
         return self.connection.call("fetch_all", self.name, sent, list(numbers))
@@ -241,7 +247,10 @@ class ClientSession:
         return tuple(itertools.islice(self._numbers, count))
 
     def drop(self, number: int) -> None:
-        """Record that a handle was freed; the garbage collector may call this any time."""
+        """Record that an array's handle is gone, so that the array can be freed.
+
+        The garbage collector may call this at any time.
+        """
         self._dropped.append(number)
 
     def _take_dropped(self) -> list[Free]:
@@ -262,7 +271,7 @@ class ClientSession:
 
     @property
     def is_free(self) -> bool:
-        """Whether all submissions are answered."""
+        """Whether the controller has answered all submissions so far."""
         return all(future.done() for future in tuple(self._unanswered))
 
     def stop(self) -> None:
@@ -317,7 +326,10 @@ def host_array(leaf: Any) -> tuple[HostArray, Any]:
 
 
 def _assemble(parts: Sequence[Fetched]) -> Any:
-    """The whole array, from the parts of all workers; `ClusterError` if one is missing."""
+    """Put the parts from all workers together to the whole array.
+
+    Raises `ClusterError` if a part is missing.
+    """
     shards = [shard for part in parts for shard in part.shards]
     if not shards:
         raise ClusterError("no worker has a part of the array")

@@ -1,4 +1,4 @@
-"""The open sessions, and the number of calls that wait, by tenant."""
+"""The open sessions of a controller, and each tenant's number of waiting calls."""
 
 import hmac
 import secrets
@@ -14,7 +14,7 @@ from meshwright.run.cluster.tenants import Session, Tenant
 class Sessions:
     """The open sessions of all tenants.
 
-    known: open sessions, by name.
+    known: open sessions by name.
     """
 
     def __init__(
@@ -57,7 +57,10 @@ class Sessions:
 
     @contextmanager
     def call(self, name: str) -> Generator[Session]:
-        """A context for a call that may wait; refused if too many of its tenant wait."""
+        """A context for a call that may wait.
+
+        Raises `ClusterError` if too many calls of the session's tenant wait already.
+        """
         session = self.require(name)
         tenant = session.tenant.name
         if self._waiting[tenant] >= MOST_WAITING:
@@ -72,7 +75,7 @@ class Sessions:
             self._waiting[tenant] -= 1
 
     def silent(self) -> list[Session]:
-        """Sessions whose clients have sent nothing for too long."""
+        """Sessions whose clients have sent no sign of life for too long."""
         least_s = self._clock() - self.silence_s
         return [each for each in self.known.values() if each.seen_s < least_s]
 

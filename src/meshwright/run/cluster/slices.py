@@ -1,4 +1,7 @@
-"""Virtual slices: groups of devices for clients, which move when the gang changes."""
+"""Virtual slices: groups of devices that clients have reserved.
+
+A slice may move to other devices when workers are replaced or their number changes.
+"""
 
 import itertools
 from collections.abc import Iterator, Mapping

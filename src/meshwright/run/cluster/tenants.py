@@ -12,7 +12,7 @@ from meshwright.run.cluster.limits import MOST_EARLY, MOST_REASONS
 from meshwright.run.cluster.wire.messages import Define
 
 _ARRIVAL_S = 120
-"""Seconds that a submission waits for an earlier one."""
+"""Seconds that a submission waits for an earlier one that has not arrived."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class Session:
             self.gone = dict(list(self.gone.items())[-MOST_REASONS // 2 :])
 
     async def take(self) -> None:
-        """Record that the next submission has been taken."""
+        """Record that the next submission has been processed; waiting calls go on."""
         self.num_taken += 1
         async with self.one_taken:
             self.one_taken.notify_all()

@@ -1,4 +1,4 @@
-"""Layout constraints in the text of an HLO module."""
+"""Layout constraints, inserted into the text of an HLO module."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -16,10 +16,10 @@ _OPERAND = re.compile(r"%([\w.-]+)")
 
 
 def constrain_layouts(text: str, layouts: Mapping[str, Sequence[Layout]]) -> str:
-    """The text of a module in which tensors have given layouts.
+    """Insert custom calls into HLO text that give tensors certain layouts.
 
-    layouts: by an instruction's name, the layouts of its result, its first and its second
-        operand. XLA's layout assignment obeys a `LayoutConstraint` with copies.
+    layouts: layouts of an instruction's result, first and second operand, by its name.
+    XLA's layout assignment copies values where a `LayoutConstraint` demands it.
     """
     lines, found = text.splitlines(), dict[int, re.Match[str]]()
     for number, line in enumerate(lines):
@@ -41,7 +41,7 @@ def _constrained(
     layouts: Mapping[str, Sequence[Layout]],
     shapes: Mapping[str, str],
 ) -> list[str]:
-    """The lines of one instruction with constraints before and after it."""
+    """HLO lines of one instruction, with constraints on its operands and its result."""
     name, indent = match["name"], match["indent"]
     result, *inputs = layouts[name]
     operands, lines = _OPERAND.findall(match["operands"]), list[str]()

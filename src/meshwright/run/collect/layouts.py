@@ -1,4 +1,4 @@
-"""A collector of layouts: random ones in a program, compiled and timed by XLA for CPUs."""
+"""Collect data on layouts: random layouts of a program, compiled and timed on CPUs."""
 
 import re
 import time
@@ -34,12 +34,16 @@ _NAMES = re.compile(r"%[\w.-]+")
 _METADATA = re.compile(r", metadata=\{[^}]*\}")
 
 Config = dict[str, tuple[Layout, Layout, Layout]]
-"""Layouts by the name of a configurable instruction; the default has none."""
+"""Layouts of result and both operands, by instruction; default layouts if missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class CollectionPlan:
-    """The amount of work of one collection: configurations, and passes that time each."""
+    """The amount of work of one collection.
+
+    configs: number of configurations (choices of layouts or tile sizes) to compile.
+    passes: number of times that each configuration is measured.
+    """
 
     configs: int
     passes: int
@@ -54,11 +58,13 @@ def collect_layouts(
     folder: Path,
     on_progress: Callable[[str], None] = lambda text: None,
 ) -> MeasuredGraph:
-    """The measured graph of a function's program; it always contains the default.
+    """Compile and time a function's program with random layouts, on the CPU.
 
-    Each measurement is written to `NAME.partial.jsonl` at once, and is not repeated if the
-    collection is started again. Configurations that lead to the same program are merged;
-    one that fails, or computes other numbers than the default, is kept as an error.
+    Returns the program's graph with the measured times; the default layouts come first.
+    Each measurement is written to `NAME.partial.jsonl` at once, and is not repeated if
+    the collection is started again. Configurations that lead to the same program are
+    merged; one that fails, or computes other numbers than the default, is kept as an
+    error.
     """
     lowered = jax.jit(fn, keep_unused=True).lower(*args)
     program = _Program.of(lowered, list(map(_plain_array, jax.tree.leaves(args))))
@@ -84,6 +90,7 @@ def collect_layouts(
 class _Program:
     """A lowered program and its inputs.
 
+    text: HLO text of the program. leaves: flat arguments.
     nodes: index in the graph of each instruction whose layouts can be chosen, by name.
     ranks: ranks of the instruction's result and operands, by name.
     """
@@ -114,7 +121,7 @@ class _Program:
         return cls(lowered, text, leaves, nodes, ranks)
 
     def sample(self, plan: CollectionPlan) -> Iterator[Config]:
-        """The default layouts, then random ones that change few tensors or many."""
+        """Configurations to try: the default, then random layouts of some tensors."""
         yield {}
         random = np.random.default_rng([plan.seed, 0])
         places = [
@@ -152,7 +159,11 @@ def _compile_all(
     journal: MeasurementJournal,
     on_progress: Callable[[str], None],
 ) -> dict[int, HloProgram]:
-    """One executable per distinct program that computes the default's numbers."""
+    """Compile all configurations; returns one executable per distinct program.
+
+    Keys are indices of configurations. Programs that compute other numbers than the
+    default are recorded as errors.
+    """
     executables: dict[int, HloProgram] = {}
     fingerprints: set[str] = set()
     expected: list[Any] = []
@@ -191,7 +202,7 @@ def _is_close(result: Any, expected: Any) -> bool:
 
 
 def _plain_array(leaf: Any) -> Any:
-    """An argument as compiled programs take it: typed keys are arrays of integers."""
+    """An argument in the form that compiled programs take: PRNG keys are integers."""
     array = jnp.asarray(leaf)
     return jax.random.key_data(array) if is_key(array.dtype) else array
 
@@ -234,6 +245,8 @@ def _measured(
 
     The load of the machine affects a configuration and the default that runs beside it
     alike. So a time is the ratio of the two, times the default's fastest time.
+
+    kept: indices of the configurations that ran.
     """
     nodes = dict(sorted(program.nodes.items(), key=lambda item: item[1]))
     nothing = ((), (), ())

@@ -13,10 +13,13 @@ from meshwright.errors import LearnedError
 class MeasurementJournal:
     """Measurements of one collection, in memory and in a file of JSON lines.
 
-    times: nanoseconds, by (pass, configuration).
+    A configuration is the index of a choice of layouts or tile sizes; all are timed in
+    each of several passes.
+
+    times: nanoseconds of one run, by (pass, configuration).
     errors: error messages, by configuration.
-    default_ns: nanoseconds of the default when it was timed in turn with a configuration,
-        by (pass, configuration); empty where it was not.
+    default_ns: nanoseconds of the default configuration, if it was timed in turn with
+        another one, by (pass, configuration).
     """
 
     path: Path
@@ -26,9 +29,9 @@ class MeasurementJournal:
 
     @classmethod
     def open(cls, path: Path, header: Mapping[str, Any]) -> "MeasurementJournal":
-        """Open the journal of a file, which may exist, for a collection with this header.
+        """Open a file of measurements, which is created if it does not exist.
 
-        An existing file must have the same header.
+        header: identifies the collection; an existing file must have the same header.
         """
         journal = cls(path)
         if not path.exists():

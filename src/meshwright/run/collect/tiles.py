@@ -38,11 +38,12 @@ def collect_tiles(
     folder: Path,
     on_progress: Callable[[str], None] = lambda text: None,
 ) -> MeasuredGraph:
-    """The measured graph of a function with one kernel; it contains IREE's default first.
+    """Compile and time a function's only kernel with random tile sizes, by IREE.
 
-    Every failed configuration and every time is kept in `NAME.partial.jsonl`, and is not
-    repeated if the collection is started again. IREE's default has to compute what JAX
-    computes, and every configuration what the default computes.
+    Returns the function's graph with the measured times; IREE's default comes first.
+    Every failed configuration and every time is kept in `NAME.partial.jsonl`, and is
+    not repeated if the collection is started again. IREE's default has to compute what
+    JAX computes, and every configuration what the default computes.
     """
     lowered = jax.jit(fn, keep_unused=True).lower(*args)
     kernel = only_kernel(name, lowered.as_text())
@@ -71,7 +72,10 @@ def collect_tiles(
 
 
 def only_kernel(name: str, program: str) -> CpuKernel:
-    """The kernel of a program that has one; `LearnedError` for any other number."""
+    """The kernel of a program that IREE compiles to exactly one kernel.
+
+    Raises `LearnedError` if the program has another number of kernels.
+    """
     found = find_kernels(program)
     if len(found.kernels) != 1:
         reasons = "; ".join(f"{d}: {why}" for d, why in found.others.items())
@@ -88,7 +92,10 @@ def _build_all(
     journal: MeasurementJournal,
     on_progress: Callable[[str], None],
 ) -> list[int]:
-    """Compile all tilings but the first, which is the default; returns those that ran."""
+    """Compile all tilings but the first, the default.
+
+    Returns the indices of the tilings that run, the default included.
+    """
     kept = [0]
     for number, tiling in enumerate(tilings[1:], 1):
         on_progress(f"compiling {number} of {len(tilings) - 1}")
@@ -104,7 +111,7 @@ def _build_all(
 
 
 def tiling_features(kernel: CpuKernel, tiling: Tiling) -> NDArray[np.float32]:
-    """The 24 features of a tiling, as `COLUMNS` says."""
+    """The 24 features of a tiling; `COLUMNS` describes them."""
     sums = [loop.is_reduction for loop in kernel.loops]
     return tile_features(
         [size for size, adds in zip(tiling.parallel, sums, strict=True) if not adds],
@@ -118,7 +125,7 @@ def tiling_features(kernel: CpuKernel, tiling: Tiling) -> NDArray[np.float32]:
 
 
 def tiling_of(kernel: CpuKernel, features: Sequence[float]) -> Tiling:
-    """The tiling whose features these are; the inverse of `tiling_features`."""
+    """The tiling that has these features; the inverse of `tiling_features`."""
     bounds = (features[0:6], features[8:14], features[16:22])
     parallel, distribution, reduction = (iter(map(int, sizes)) for sizes in bounds)
     rows = [
@@ -168,7 +175,7 @@ def _measured(
 
 
 def kernel_record(kernel: CpuKernel) -> Mapping[str, str]:
-    """The texts of a kernel, from which `parse_kernel` makes it again."""
+    """The texts that describe a kernel; `parse_kernel` reads them back."""
     return {
         "text": kernel.text,
         "root": kernel.root,

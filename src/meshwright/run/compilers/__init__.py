@@ -1,1 +1,1 @@
-"""Ahead-of-time compilers of TPUs and GPUs, which need no device of theirs."""
+"""Ahead-of-time compilers for TPUs and GPUs, which run without any such device."""

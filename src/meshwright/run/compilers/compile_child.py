@@ -21,7 +21,7 @@ from jax.sharding import Mesh
 
 
 def compile_step(request: dict[str, Any]) -> dict[str, Any]:
-    """The compiler's memory and cost figures of a whole compilation."""
+    """Compile a step to the end; returns the compiler's memory and cost figures."""
     return figures(request, *compile_request(request))
 
 

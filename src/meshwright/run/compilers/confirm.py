@@ -33,12 +33,12 @@ from meshwright.run.compilers.tpu import TPU
 from meshwright.run.local.spmd import named_shardings, spmd_function
 
 BACKENDS = {"tpu": TPU, "gpu": GPU}
-"""Compilers by the name in a machine's description."""
+"""Ahead-of-time compilers, by the compiler's name in a machine's description."""
 
 _CHILD = "meshwright.run.compilers.compile_child"
 _POLL_S = 0.1
 _SETTLE_S = 0.3
-"""Seconds until the dump's last file, which may still be growing, counts as complete."""
+"""Seconds after which the newest file in XLA's dump counts as completely written."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -146,7 +146,7 @@ def export_step(step: DeviceStep, platform: str) -> bytes:
 
 
 def abstract_mesh(mesh: Mesh) -> AbstractMesh:
-    """A mesh of JAX without devices."""
+    """A JAX mesh without devices, with the axes and sizes of `mesh`."""
     names, sizes = zip(*mesh.sizes, strict=True)
     return AbstractMesh(sizes, names, axis_types=(AxisType.Auto,) * len(sizes))
 

@@ -75,7 +75,10 @@ def target_config(machine: Machine) -> str:
 
 
 def _target(machine: Machine) -> Target:
-    """Name and topology of a machine, with one process per node (its innermost level)."""
+    """The topology to compile for: a machine's name and shape, with a process per node.
+
+    A node has the devices that the machine's innermost level connects.
+    """
     node = min(machine.num_devices, machine.levels[0].largest)
     options = {
         "target_config": target_config(machine),

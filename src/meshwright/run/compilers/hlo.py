@@ -24,8 +24,11 @@ _TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"')
 _CONSTANT = re.compile(r"\((\d+)\)")
 _CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
 _FASTEST = 1e12
-"""Bytes per second that no link reaches: a shorter estimate covers only part of a
-fusion."""
+"""Bytes per second that no link reaches.
+
+If a collective's estimate is so short that its rate is higher, the estimate covers only
+a part of it, and is not used.
+"""
 
 _ARRAY = re.compile(r"(\w+)\[([\d,]*)\]")
 
@@ -45,7 +48,10 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One line of HLO: name, text of the type, opcode and the rest of the line."""
+    """One line of HLO text, in parts.
+
+    type: text of the result's type. rest: text after the opcode's opening parenthesis.
+    """
 
     name: str
     type: str
@@ -132,7 +138,10 @@ def _calls(
 
 
 def _trips(rest: str, computations: Mapping[str, tuple[Instruction, ...]]) -> int:
-    """Trip count of a loop; loops of JAX count up from 0 in steps of 1."""
+    """Trip count of a loop whose counter starts at 0 and grows by 1, as JAX's do.
+
+    rest: text of the `while` instruction after its opcode.
+    """
     annotated = _TRIPS.search(rest)
     if annotated:
         return int(annotated[1])
@@ -195,7 +204,7 @@ def unestimated(text: str) -> Unestimated:
                 continue
             copies += runs * each.opcode.endswith("-start")
             sizes = sorted(map(_array_bytes, _ARRAY.finditer(each.type)))
-            # The type of a start has its operand as well, which is no smaller.
+            # The type of a start op also contains its operand, which is no smaller.
             place = -2 if each.opcode.endswith("-start") else -1
             total += runs * (sizes[place] if len(sizes) >= -place else 0)
     return Unestimated(copies, total)
@@ -218,7 +227,10 @@ def control_runs(module: Module) -> dict[str, int]:
 
 
 def kernel_cycles(text: str) -> dict[str, float]:
-    """Estimated cycles of one execution, by instruction, where there is an estimate."""
+    """The compiler's estimate of cycles of one execution, by instruction name.
+
+    Instructions without an estimate are left out.
+    """
     found: dict[str, float] = {}
     for lines in parse_hlo(text).computations.values():
         for each in lines:
@@ -231,11 +243,12 @@ def kernel_cycles(text: str) -> dict[str, float]:
 def hlo_collectives(
     text: str, final: str, cycles: Mapping[str, float], hertz: float
 ) -> list[HloCollective]:
-    """Collectives of a program before collectives are fused.
+    """Collectives of a program before the compiler fuses them with other ops.
 
-    text: the program that the scheduler logs. final: the same program at the end of
-        compilation, for trip counts, since a log cuts long lines. cycles: the scheduler's
-        estimates by instruction. hertz: rate of the chip's clock.
+    text: the program that the scheduler logs.
+    final: the same program at the end of compilation. It has the trip counts of loops;
+        a log cuts long lines.
+    cycles: the scheduler's estimates by instruction. hertz: rate of the chip's clock.
     """
     module = parse_hlo(text)
     found = []
@@ -271,7 +284,7 @@ def _whole_bytes(instruction: Instruction, types: Mapping[str, str]) -> int:
     operand_bytes = sum(_operand_bytes(name, types) for name in names)
     result_bytes = sum(map(_array_bytes, _ARRAY.finditer(instruction.type)))
     if instruction.opcode.endswith("-start"):
-        result_bytes -= operand_bytes  # its type has the operands as well
+        result_bytes -= operand_bytes  # its type also contains the operands
     return max(operand_bytes, result_bytes)
 
 

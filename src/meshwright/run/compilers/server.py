@@ -36,7 +36,7 @@ type EntryLayout = tuple[int, ...] | str | None
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """The layouts of a step's arguments and results, one for each leaf of the pytrees."""
+    """The layouts of a step's arguments and results, one for each flat array."""
 
     inputs: tuple[EntryLayout, ...]
     outputs: tuple[EntryLayout, ...]
@@ -44,7 +44,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class CompilerHost:
-    """The platform to compile for, and the environment of the process that does.
+    """The platform to compile for, and the environment of the compiler's process.
 
     program: file pattern of the optimised program in the compiler's dump. "" if the
         compiler dumps none; then layouts cannot be screened without a full compilation.
@@ -117,7 +117,7 @@ class CompilerServer:
     def screen(self, step: DeviceStep, entry: Entry) -> str:
         """The optimised program of a step, without generating code for it.
 
-        It takes a small part of the time of `compile`, most of which goes into code.
+        Most of the time of `compile` goes into generating code, so this is much faster.
         """
         return self._ask({**self._request(step, entry), "do": "screen"})["optimized"]
 
@@ -211,7 +211,7 @@ class CompilerServer:
         return Path(self._folder.name) / "log"
 
     def _last(self) -> str:
-        """The end of the text that the process has printed."""
+        """The last lines that the compiler's process has printed."""
         if not self._log.exists():
             return "it printed nothing"
         return self._log.read_text(encoding="utf-8", errors="replace").strip()[-500:]

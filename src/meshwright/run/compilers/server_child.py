@@ -69,7 +69,7 @@ def _dumped(request: dict[str, Any]) -> str:
 
 
 def _layouts(formats: Any) -> list[list[int] | None]:
-    """For each format its dims major to minor; `None` if the argument is unused."""
+    """Dims, major to minor, of each format; `None` for an unused argument."""
     return [
         None if each.layout is None else list(each.layout.major_to_minor)
         for each in formats
@@ -96,7 +96,7 @@ def measure(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _cpu_s(step: Callable[..., Any], inputs: list[Any], least_s: float) -> float:
-    """CPU seconds of one call: the mean over calls for at least so many seconds."""
+    """Mean CPU seconds of one call, over calls that fill at least `least_s` seconds."""
     start_s = time.process_time()
     calls = 0
     while calls == 0 or time.process_time() - start_s < least_s:

@@ -1,4 +1,4 @@
-"""The TPU compiler `libtpu`, which knows every TPU by name."""
+"""The TPU compiler `libtpu`, which can compile for every TPU by its name."""
 
 import re
 from dataclasses import replace
@@ -41,10 +41,10 @@ def _target(machine: Machine) -> Target:
 
 
 def _read(ended: Ended, machine: Machine) -> Compiled:
-    """The report of the finished compilation if it was asked for, else of the dump.
+    """The report on a step, from the finished compilation or from the compiler's dump.
 
-    A small program may be finished before its process is stopped; its report then comes
-    from the dump as well.
+    The dump is used if the compilation was not meant to finish. A small program may be
+    finished before its process is stopped; its report then comes from the dump as well.
     """
     found = ended.result() if ended.full else None
     if found is not None:

@@ -1,4 +1,7 @@
-"""Runs a kernel with chosen tiles on one thread, checks its results and times it."""
+"""Compiles a kernel with chosen tile sizes, checks its results and times it.
+
+Kernels run on one thread.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +39,9 @@ _DTYPES = {"f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat
 
 @dataclass(slots=True, eq=False)
 class KernelBench:
-    """One kernel with its inputs, its compiled variants, and the results of IREE's default.
+    """One kernel with its inputs, compiled variants, and the results of IREE's default.
 
-    dispatch: the kernel's text as IREE has it before it chooses tile sizes.
+    dispatch: the kernel's text in IREE's form before it chooses tile sizes.
     programs: the compiled variant for each tiling; `None` stands for IREE's default.
     expected: results of the default, with which other variants are compared.
     """
@@ -55,10 +58,10 @@ class KernelBench:
         self.build(None)
 
     def build(self, tiling: Tiling | None) -> None:
-        """Compile and run the kernel with these tiles.
+        """Compile the kernel with these tile sizes, and check its results.
 
-        Raises `CompilerError` if it does not compile, or computes other numbers than the
-        default.
+        Raises `CompilerError` if it does not compile, or computes other numbers than
+        the default.
         """
         if tiling in self.programs:
             return
@@ -100,7 +103,10 @@ class KernelBench:
     def times(
         self, tilings: Sequence[Tiling | None], passes: int, seed: int
     ) -> Mapping[Tiling | None, list[int]]:
-        """CPU nanoseconds of one run of each tiling, in passes of shuffled order."""
+        """CPU nanoseconds of one run, for each tiling and pass.
+
+        Each pass times all tilings in random order.
+        """
         draw, order = random.Random(seed), list(tilings)
         found: dict[Tiling | None, list[int]] = {tiling: [] for tiling in tilings}
         for _ in range(passes):

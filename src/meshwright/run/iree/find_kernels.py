@@ -80,7 +80,10 @@ def _kernel(body: str, configured: re.Match[str] | None) -> CpuKernel:
 
 
 def find_root(body: str) -> str:
-    """The text of the only op that multiplies two operands and adds up."""
+    """The text of a dispatch's root: its only op that sums products of two operands.
+
+    Raises `CompilerError` if there is none, or more than one.
+    """
     ops = [op for op in _linalg_ops(body) if _adds_products(op)]
     if len(ops) != 1:
         what = "no matmul or convolution" if not ops else "more than one of them"
@@ -89,7 +92,7 @@ def find_root(body: str) -> str:
 
 
 def _linalg_ops(body: str) -> Iterator[str]:
-    """The text of each linalg op, with its region."""
+    """The text of each op of MLIR's `linalg` dialect in a dispatch, with its region."""
     lines = iter(body.splitlines())
     for line in lines:
         if re.match(r"\s*%\w+ = linalg\.", line):
@@ -114,7 +117,7 @@ def _adds_products(op: str) -> bool:
 
 
 def standalone(body: str) -> str:
-    """A dispatch as a function: what it loads becomes arguments, what it stores results.
+    """A dispatch as an MLIR function: loads become arguments, stores become results.
 
     Addresses may depend on numbers that are known only when the program runs, such as a
     loop's counter. The ops that compute these numbers are left out.

@@ -27,7 +27,11 @@ NAMED_MAPS = {
     "linalg.batch_matvec": ("bmk", ("bmk", "bk", "bm")),
     "linalg.batch_vecmat": ("bnk", ("bk", "bkn", "bn")),
 }
-"""Loops and the indices of both operands and of the result, where the text has none."""
+"""Loops, and the loops that index each operand and the result, of `linalg`'s named ops.
+
+The text of these ops has no indexing maps. In "mnk" with ("mk", "kn", "mn") each letter
+is a loop.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +46,8 @@ class Loop:
 class Operand:
     """An operand or the result of the root op.
 
-    index: for each dim the loops that address it, with their strides.
+    element: element type, such as "f32".
+    index: for each dim, pairs of a loop that addresses it and the loop's stride.
     """
 
     element: str
@@ -117,7 +122,10 @@ class CpuKernel:
 
 
 def parse_kernel(text: str, root: str, default: Tiling, pipeline: str) -> CpuKernel:
-    """The kernel of a function and its root op; `CompilerError` if it has another form."""
+    """The kernel of an MLIR function and its root op.
+
+    Raises `CompilerError` unless the root has two operands and simple indexing maps.
+    """
     op = root.partition("= ")[2].split()[0]
     tensors = [(m[2], _shape(m[1])) for m in _TENSOR.finditer(_types(root))]
     if len(tensors) != 3:
@@ -144,7 +152,7 @@ def parse_kernel(text: str, root: str, default: Tiling, pipeline: str) -> CpuKer
 
 
 def _types(root: str) -> str:
-    """The types of both operands and of the result."""
+    """The text that lists the types of a root op's operands and result."""
     ins, _, rest = root.partition(" ins(")[2].partition(") outs(")
     return ins + rest.partition(")")[0]
 
@@ -154,7 +162,7 @@ def _shape(text: str) -> tuple[int, ...]:
 
 
 def _maps(op: str, root: str) -> list[tuple[tuple[tuple[int, int], ...], ...]]:
-    """The loops and strides that address each dim, for each operand of the root op."""
+    """The (loop, stride) pairs that index each dim of each operand of the root op."""
     found = list(_MAP.finditer(root.partition(" ins(")[0]))
     if not found and op in NAMED_MAPS:
         loops, indices = NAMED_MAPS[op]
@@ -168,7 +176,7 @@ def _maps(op: str, root: str) -> list[tuple[tuple[tuple[int, int], ...], ...]]:
 
 
 def _terms(expression: str) -> tuple[tuple[int, int], ...]:
-    """Loops and strides of an affine expression such as `d1 * 2 + d4`."""
+    """(loop, stride) pairs of an affine expression such as `d1 * 2 + d4`."""
     terms: list[tuple[int, int]] = []
     for term in expression.split("+"):
         loop, _, stride = term.strip().partition(" * ")

@@ -20,11 +20,14 @@ _LANES = (4, 8, 16, 32, 64)
 _ROWS = (1, 2, 3, 4, 6, 7, 8, 12, 14, 16)
 _DEPTHS = (1, 2, 4, 8, 16, 32, 64)
 _MAX_RESULT = 512
-"""Elements of the result in vectors: 64 registers of 256 bits in float32. More spill."""
+"""Largest number of result elements that the innermost body keeps in vectors.
+
+They fill 64 registers of 256 bits in float32; more are spilled to memory.
+"""
 _MAX_VECTOR_BYTES = 16384
-"""Bytes of all products in the innermost body: IREE refuses as many or more."""
+"""Bytes of all products in the innermost body at which IREE refuses to compile."""
 _MAX_DISTRIBUTIONS = 7
-"""Sizes of a workgroup that are tried per loop."""
+"""Largest number of workgroup sizes that are tried per loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +117,7 @@ def is_peeled(kernel: CpuKernel) -> bool:
 
 
 def lane_loop(kernel: CpuKernel) -> int:
-    """The loop along the last dim of the result that it addresses by more than 1."""
+    """The loop along which vectors lie: that of the result's last dim longer than 1."""
     result = kernel.operands[-1]
     loops = [dim[0][0] for dim in result.index]
     long = [loop for loop in loops if kernel.loops[loop].size > 1]
@@ -122,7 +125,10 @@ def lane_loop(kernel: CpuKernel) -> int:
 
 
 def window_loops(kernel: CpuKernel) -> frozenset[int]:
-    """Loops that address a dim of an operand together with another loop."""
+    """Loops that address a dim of an operand together with another loop.
+
+    A convolution's window does so: `d1 * 2 + d4` is a position in the image.
+    """
     return frozenset(
         loop
         for operand in kernel.operands
@@ -153,7 +159,7 @@ def row_loops(kernel: CpuKernel) -> list[int]:
 
 
 def _vectors(kernel: CpuKernel) -> Iterator[tuple[int, ...]]:
-    """Sizes of vectors of the result; 0 for loops that add up."""
+    """Candidate vector sizes of the result, one per loop; 0 for summed loops."""
     lane, peels = lane_loop(kernel), is_peeled(kernel)
     ones = [0 if loop.is_reduction else 1 for loop in kernel.loops]
     found: set[tuple[int, ...]] = set()

@@ -1,7 +1,8 @@
-"""Tuning specs: MLIR that tells IREE the tiles of certain kernels.
+"""Tuning specs: MLIR that tells IREE the tile sizes of certain kernels.
 
-A spec is a library of the transform dialect. A matcher compares a dispatch's root op with
-the kernel's, text and types, and the action writes the tiles onto it.
+A spec is a library of MLIR's transform dialect. A matcher compares the root op of each
+dispatch with the kernel's root op, in text and types. If they are equal, an action sets
+the tile sizes.
 """
 
 from __future__ import annotations
@@ -51,7 +52,10 @@ transform.named_sequence @__kernel_config(
 def tuning_spec(
     chosen: Mapping[CpuKernel, Tiling] | Sequence[tuple[CpuKernel, Tiling]],
 ) -> str:
-    """The text of a spec with the tiles of each kernel; the default for all others."""
+    """The text of a tuning spec with the tile sizes of each kernel.
+
+    Kernels that are not in `chosen` keep IREE's tile sizes.
+    """
     pairs = list(chosen.items() if isinstance(chosen, Mapping) else chosen)
     matchers = [_matcher(i, kernel, tiling) for i, (kernel, tiling) in enumerate(pairs)]
     matches = ",\n    ".join(f"@match_{i} -> @apply_tiles" for i in range(len(pairs)))

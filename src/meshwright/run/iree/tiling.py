@@ -1,4 +1,4 @@
-"""Tile sizes of a kernel, and the choices that IREE can compile."""
+"""Tile sizes of a kernel, as IREE's CPU backend writes them."""
 
 from __future__ import annotations
 
@@ -43,12 +43,15 @@ class Tiling:
 
     @property
     def attribute(self) -> str:
-        """The lowering config in IREE's syntax."""
+        """The MLIR attribute with these tile sizes: IREE's lowering config."""
         return f"#iree_cpu.lowering_config<{self}>"
 
     @classmethod
     def parse(cls, text: str) -> Tiling:
-        """The tiling in the text of a lowering config; a missing level tiles nothing."""
+        """Read tile sizes from the text of IREE's lowering config.
+
+        A level (such as `distribution`) that the text lacks tiles nothing.
+        """
         levels: Mapping[str, tuple[int, ...]] = {
             match[1]: tuple(int(size) for size in match[2].split(",") if size.strip())
             for match in _LIST.finditer(text)

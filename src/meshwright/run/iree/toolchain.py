@@ -21,13 +21,13 @@ LOCAL = (
     "--iree-hal-target-device=local",
     "--iree-hal-local-target-device-backends=llvm-cpu",
 )
-"""Flags for CPUs."""
+"""Options of IREE's compiler for any CPU."""
 
 HOST_CPU = (*LOCAL, "--iree-llvmcpu-target-cpu=host")
-"""Flags for the CPU of this machine."""
+"""Options of IREE's compiler for the CPU of this machine."""
 
 VULKAN = ("--iree-hal-target-device=vulkan",)
-"""Flags for any GPU with a Vulkan driver."""
+"""Options of IREE's compiler for any GPU with a Vulkan driver."""
 
 _INPUT = "--iree-input-type=auto"
 _ERROR = re.compile(r"error: (.*)")
@@ -40,7 +40,10 @@ Arrays = Sequence[NDArray[Any]]
 
 
 class CompilePhase(Enum):
-    """Phase of IREE's compiler at which compilation starts or ends; early ones are text."""
+    """Phase of IREE's compiler at which a compilation starts or ends.
+
+    What an early phase yields is text.
+    """
 
     INPUT = "start"
     SOURCES = "executable-sources"  # one function per dispatch, no tile sizes yet

@@ -1,4 +1,7 @@
-"""Execution of device programs on this process's devices, and their calibration."""
+"""Execution of device programs on this process's devices.
+
+It also measures these devices and writes them as a machine description (`calibrate`).
+"""
 
 from meshwright.run.local.devices import find_devices
 from meshwright.run.local.spmd import (

@@ -41,8 +41,10 @@ _SHORT_S = 10.0  # shorter budgets have fewer repetitions
 _MIN_REPEATED_S = 0.02  # a program is repeated at least this long
 
 ProgramTimer = Callable[[Probe, int], float]
-"""A function from a probe and a number n to the seconds of a program that is a chain of
-n of the probe's ops."""
+"""A function that takes an op to time and a number n.
+
+It returns the seconds of a program that is a chain of n such ops.
+"""
 
 
 def calibrate(
@@ -85,10 +87,13 @@ def measure(
     show: Callable[[str], None] = lambda what: None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Machine:
-    """The machine that probes of these devices describe, without its grid.
+    """The machine that timed ops (probes) on these devices describe.
 
-    clock: seconds that probes are timed by. CPU seconds of the process are those of a
-        quiet machine with one thread, where other work shares the cores.
+    Its grid, the arrangement of the devices, is not measured.
+
+    clock: function that returns the seconds by which ops are timed. If other work
+        shares the cores, the CPU seconds of a process of one thread equal the time on a
+        quiet machine.
     """
     repeats = 5 if budget_s >= _SHORT_S else 2
     how = f"best of {repeats} or more, jax {jax.__version__}, {devices[0].platform}"
@@ -121,9 +126,12 @@ def survey(
     budget_s: float,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Samples:
-    """Seconds of one op for each probe that fits into the budget; the first is a tiny op.
+    """Seconds of one op for each probe (an op of some kind and size) in the budget.
 
-    Time that one kind of probe leaves unused goes to the next kinds.
+    The first probe is a tiny op. Time that one kind of probe leaves unused goes to the
+    next kinds.
+
+    budget_s: seconds for all probes.
     """
     end_s = clock() + budget_s
     one_s, many_s = program_s(TINY, 1), program_s(TINY, _TINY_OPS)

@@ -1,7 +1,7 @@
-"""JAX functions that execute device ops without a JAX primitive, by kind of op.
+"""JAX functions that execute ops of device programs that are no JAX primitives.
 
-The kinds are those of `rules.builder`: names of `jax.lax` functions, with parameters of
-our own, and the collectives. All functions run inside `jax.shard_map`.
+The kinds of these ops are those of `rules.builder`: names of `jax.lax` functions, with
+parameters of our own, and the collectives. All functions run inside `jax.shard_map`.
 """
 
 import math
@@ -55,7 +55,7 @@ def all_reduce(x: Any, axes: tuple[str, ...], monoid: str) -> Any:
     """The reduction over all devices along `axes`, replicated on each of them."""
     if monoid in _REDUCERS:
         return _REDUCERS[monoid](x, axes)
-    return _reduce(lax.all_gather(x, axes), [0], monoid)  # backends lack the others
+    return _reduce(lax.all_gather(x, axes), [0], monoid)  # no all-reduce of this kind
 
 
 def reduce_scatter(x: Any, dim: int, axes: tuple[str, ...], monoid: str) -> Any:
@@ -70,17 +70,20 @@ def reduce_scatter(x: Any, dim: int, axes: tuple[str, ...], monoid: str) -> Any:
 
 
 def all_to_all(x: Any, gather: int, split: int, axes: tuple[str, ...]) -> Any:
-    """The value with `axes` moved from dim `gather` to dim `split`."""
+    """Exchange chunks so that `axes` split dim `split` instead of dim `gather`."""
     return _on_plain(lambda y: lax.all_to_all(y, axes, split, gather, tiled=True), x)
 
 
 def permute(x: Any, axes: tuple[str, ...], pairs: Any) -> Any:
-    """The value received from another position along `axes`, zeros if none sends one."""
+    """The value of another device along `axes`; zeros if no device sends one.
+
+    pairs: positions along `axes` of each sender and receiver.
+    """
     return _on_plain(lambda y: lax.ppermute(y, axes, list(pairs)), x)
 
 
 def _on_plain(move: Callable[[Any], Any], x: Any) -> Any:
-    """The result of a collective that moves data; typed PRNG keys move as integers."""
+    """Apply a collective that only moves data; typed PRNG keys move as integers."""
     if not is_key(x.dtype):
         return move(x)
     impl = jax.random.key_impl(x)
@@ -96,16 +99,22 @@ def _sum(x: Any, axes: tuple[str, ...]) -> Any:
 
 
 def _reduce(x: Any, dims: Sequence[int], monoid: str) -> Any:
-    """The reduction over dims on this device."""
+    """Reduce dims of this device's value, without communication.
+
+    monoid: the reduction, such as "sum" or "max".
+    """
     return getattr(lax, f"reduce_{monoid}")(x, dims)
 
 
 def _extreme(
     reduce: Callable[..., Any], nan_as: str
 ) -> Callable[[Any, tuple[str, ...]], Any]:
-    """`pmax` or `pmin` that propagates NaN, which XLA's on CPU does not.
+    """`pmax` or `pmin` over devices that propagates NaN, which XLA's does not on CPU.
 
-    Floats are compared as integers of the same order, in which NaN is the extreme value.
+    Floats are compared as integers of the same order, in which NaN is the extreme
+    value.
+
+    nan_as: "max" or "min", the integer that stands for NaN.
     """
 
     def run(x: Any, axes: tuple[str, ...]) -> Any:
@@ -139,7 +148,7 @@ def _select_n(which: Any, *cases: Any) -> Any:
 
 
 def _broadcasting(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """An elementwise function that broadcasts its scalar operands."""
+    """Wrap an elementwise function, so that it broadcasts scalar operands."""
 
     def run(*operands: Any) -> Any:
         shape = jnp.broadcast_shapes(*(jnp.shape(o) for o in operands))
@@ -181,13 +190,19 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
         x, Layout(major_to_minor)
     ),
 }
-"""Functions by kind; elementwise kinds that are missing here are those of `jax.lax`."""
+"""The function that executes each kind of op in a device program.
+
+Elementwise kinds that are missing here are functions of `jax.lax` of the same name.
+"""
 
 _BITWISE = ("not", "and", "or", "xor")
 
 
 def function_of(kind: str) -> Callable[..., Any]:
-    """The function that executes a kind of device op; `KeyError` for unknown kinds."""
+    """The function that executes an op of this kind in a device program.
+
+    Raises `KeyError` for unknown kinds.
+    """
     if kind in _FUNCTIONS:
         return _FUNCTIONS[kind]
     fn = getattr(lax, f"bitwise_{kind}" if kind in _BITWISE else kind, None)
@@ -197,7 +212,7 @@ def function_of(kind: str) -> Callable[..., Any]:
 
 
 def _fft(operands: list[Any], params: Any) -> list[Any]:
-    """A Fourier transform, on CPU with row-major operands and results.
+    """Run a Fourier transform; on CPU its operands and results are row-major.
 
     XLA for CPU fails if a collective next to the transform asks for another layout.
     """
@@ -226,6 +241,8 @@ PRIMITIVES: dict[str, Callable[[list[Any], Any], list[Any]]] = {
         for x in xs
     ],
 }
-"""Functions of captured primitives that a device program must not bind as they are:
-placements, which partitioning has resolved, typed collectives of a user's own `shard_map`,
-and ffts, which XLA fails on in some layouts."""
+"""Functions that replace JAX primitives which a device program cannot run as they are.
+
+They are annotations that partitioning has resolved, typed collectives of a user's own
+`shard_map`, and ffts, which XLA fails on in some layouts.
+"""

@@ -67,7 +67,7 @@ def _run_op(op: Op, operands: list[Any]) -> Sequence[Any]:
 
 
 def _user_shard_map(op: Op, operands: list[Any]) -> Sequence[Any]:
-    """Results of a `shard_map` in the user's code, on global operands."""
+    """Run a `shard_map` of the user's code on global operands; returns its results."""
     body: Any = op.params["jaxpr"]
     params: Any = op.params
     return jax.shard_map(
@@ -81,10 +81,12 @@ def _user_shard_map(op: Op, operands: list[Any]) -> Sequence[Any]:
 
 
 def _run_effect(op: Op, operands: list[Any]) -> list[Any]:
-    """Results of an op with an effect, run on the mesh's first device, on whole operands.
+    """Run an op with a side effect once, on the mesh's first device.
 
-    Lowering marks such ops by a parameter `mesh_axes`. Effects in a user's own `shard_map`
-    have no such parameter: there every device runs its own, as in JAX.
+    Its operands are complete on every device, and its results are sent to all. Lowering
+    marks such ops by a parameter `mesh_axes`. Effects in a user's own `shard_map` have
+    no such
+    parameter: there every device runs its own, as in JAX.
     """
     primitive: Any = op.primitive
     axes = op.params["mesh_axes"]
@@ -104,7 +106,7 @@ def _run_effect(op: Op, operands: list[Any]) -> list[Any]:
 
 
 def _scan(op: Op, operands: list[Any]) -> Sequence[Any]:
-    """Results of `lax.scan`, in the order of the op's results.
+    """Run a loop by `lax.scan`; returns its results in the order of the op's results.
 
     Values that are the same in all iterations are captured by the body, not carried.
     """
@@ -167,7 +169,10 @@ def _cond(op: Op, operands: list[Any]) -> Sequence[Any]:
 
 
 def _branch_here(platforms: Any) -> int | None:
-    """The branch of `lax.platform_dependent` for this platform; `None` for other conds."""
+    """The branch of `lax.platform_dependent` that this platform takes.
+
+    Returns `None` for any other `cond`.
+    """
     for index, names in enumerate(platforms or ()):
         if names is None or _platform_here() in names:
             return index
@@ -175,7 +180,7 @@ def _branch_here(platforms: Any) -> int | None:
 
 
 def _platform_here() -> str:
-    """This platform's name in `lax.platform_dependent`, "cuda" or "rocm" for GPUs."""
+    """This platform's name in `lax.platform_dependent`; "cuda" or "rocm" for GPUs."""
     name = jax.default_backend()
     if name != "gpu":
         return name
@@ -184,10 +189,10 @@ def _platform_here() -> str:
 
 
 def _remat(op: Op, operands: list[Any]) -> Sequence[Any]:
-    """Results of a checkpointed body.
+    """Run the body of `jax.checkpoint`; returns its results.
 
-    The barrier keeps XLA's common subexpression elimination from merging it with the
-    first execution.
+    The barrier keeps XLA's common subexpression elimination from merging the body with
+    its first execution.
     """
     given = lax.optimization_barrier(operands) if op.params["barrier"] else operands
     args = [w for w in op.wires if w.inputs]
@@ -197,14 +202,21 @@ def _remat(op: Op, operands: list[Any]) -> Sequence[Any]:
 
 
 def _given(wires: Sequence[Wire], operands: Sequence[Any]) -> list[Any]:
-    """The operands that wires connect to the inputs of a loop's or branch's body."""
+    """Operands of a loop or branch that enter its body, one for each wire.
+
+    A wire says how an array enters and leaves the body.
+    """
     return [operands[w.operand] for w in wires]  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
 def _run_body(
     op: Op, which: int, wires: Sequence[Wire], values: Sequence[Any]
 ) -> list[Any]:
-    """The outputs of one body of an op, for values that wires connect to its inputs."""
+    """Run one body of a loop or branch; returns the body's outputs.
+
+    which: index of the body. wires: say which inputs of the body each of `values`
+        becomes.
+    """
     inputs: list[Any] = [None] * len(op.bodies[which].inputs)
     for wire, value in zip(wires, values, strict=True):
         for body, i in wire.inputs:

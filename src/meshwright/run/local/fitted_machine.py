@@ -1,4 +1,4 @@
-"""A machine whose cost model fits measured probes best."""
+"""The machine description whose cost model fits measured times of ops best."""
 
 import math
 import os
@@ -15,7 +15,12 @@ from meshwright.predict.links.collective import COLLECTIVE_S
 
 
 def describe(samples: Samples, devices: Sequence[Any], name: str, how: str) -> Machine:
-    """The machine whose cost model best fits the measured probes, without its grid."""
+    """The machine whose cost model best fits the measured times of ops.
+
+    Its grid, the arrangement of the devices, is not known.
+
+    how: text on the measurement, for the sources of the machine's numbers.
+    """
     first, count = devices[0], len(devices)
     chip, sources = measured_chip(samples, device_memory(devices), how)
     levels = list[Level]()
@@ -49,9 +54,11 @@ def device_memory(devices: Sequence[Any]) -> tuple[int, str]:
 
 
 def fit_level(samples: Samples, num_devices: int) -> tuple[Level, float]:
-    """The switch whose closed forms fit best, and the median relative error.
+    """The bandwidth and latency of a switch that fit measured collectives best.
 
-    The fit is least squares of the relative error in latency and seconds per byte.
+    Returns the switch, as a level of a machine, and the median relative error of its
+    times. Least squares of the relative error find the latency and the seconds per
+    byte.
     """
     op_s = np.array([each for _, each in samples])
     units = _switch(num_devices, math.inf, 1.0), _switch(num_devices, 1.0, 0.0)
@@ -73,7 +80,10 @@ def _switch(num_devices: int, rate: float, latency_s: float) -> Level:
 
 
 def _modelled_s(probe: Probe, level: Level) -> float:
-    """Modelled seconds of one op of a chain; an all-gather follows a reduce-scatter."""
+    """Modelled seconds of one step in the chain of ops that a probe times.
+
+    A reduce-scatter is followed by an all-gather, which restores the shape.
+    """
     count = level.largest
     segments = (Segment(Dim(level, count, is_ring=False), count, 1),)
     seconds = COLLECTIVE_S[probe.kind](probe.size, segments)

@@ -21,9 +21,9 @@ from meshwright.run.local.execute import run_program
 
 
 def jax_mesh(mesh: Mesh) -> jax.sharding.Mesh:
-    """The JAX mesh over this process group's devices; `MeshError` if they are too few.
+    """The JAX mesh over devices of all processes; `MeshError` if they are too few.
 
-    A sequential axis has no devices and is left out.
+    A sequential axis (a loop in time) has no devices and is left out.
     """
     mesh = mesh.spatial
     devices: list[Any] = list(mesh.devices or find_devices())
@@ -40,7 +40,11 @@ def jax_mesh(mesh: Mesh) -> jax.sharding.Mesh:
 
 
 def mesh_of_sub_axes(mesh: Any, sub_axes: Mesh) -> Any:
-    """A JAX mesh over sub-axes of another one, which may be abstract."""
+    """A JAX mesh whose axes are split into sub-axes; `mesh` may be abstract.
+
+    sub_axes: the sub-axes with their sizes, such as `data:0` and `data:1` in place of
+        `data`.
+    """
     sizes = tuple(size for _, size in sub_axes.sizes)
     if mesh.axis_names == sub_axes.axes:
         return mesh
@@ -95,7 +99,7 @@ def spmd_function(
 
 
 def weaken(value: Any) -> Any:
-    """The value, weakly typed; XLA sees no conversion."""
+    """Mark a value as weakly typed, as JAX types Python numbers, without conversion."""
     params = {"new_dtype": value.dtype, "weak_type": True, "sharding": None}
     return lax.convert_element_type_p.bind(value, **params)
 
@@ -113,16 +117,19 @@ class Executable:
     in_shardings: tuple[NamedSharding, ...]
 
     def __call__(self, leaves: Sequence[Any]) -> tuple[Any, ...]:
-        """Outputs for leaves in any sharding, under any mesh of the caller's context."""
+        """Run the program on arrays in any sharding, under any mesh of the caller."""
         return self.run(self.place(leaves))
 
     def place(self, leaves: Sequence[Any]) -> list[Any]:
-        """The leaves in the program's shardings; those that have them are not copied."""
+        """Move arrays to the shardings of the program's inputs.
+
+        Arrays that have these shardings already are not copied.
+        """
         pairs = zip(leaves, self.in_shardings, strict=True)
         return [place(leaf, sharding) for leaf, sharding in pairs]
 
     def run(self, placed: Sequence[Any]) -> tuple[Any, ...]:
-        """Outputs for leaves that `place` has placed."""
+        """Run the program on arrays that `place` has moved."""
         if jax.sharding.get_abstract_mesh().empty:
             return self.jitted(*placed)
         with jax.set_mesh(self.mesh):
@@ -158,7 +165,7 @@ def make_executable(
 
 
 def _calls_back(lowered: Lowered) -> bool:
-    """Whether a program calls Python; JAX then requires one mesh throughout the program."""
+    """Whether a program calls Python; JAX then requires one mesh for all of it."""
     return any("callback" in op.kind for op in lowered.program.walk())
 
 
@@ -196,7 +203,7 @@ def place(leaf: Any, sharding: NamedSharding) -> Any:
 
 
 def _place_whole(leaf: jax.Array, sharding: NamedSharding) -> jax.Array:
-    """Distribute an array that this process holds completely over the devices of all.
+    """Distribute an array that this process holds completely to all processes' devices.
 
     `jax.device_put` takes neither PRNG keys nor arrays that are committed to a device
     here.

@@ -1,4 +1,7 @@
-"""Loop bodies that return what one microbatch adds to a sum, instead of the sum."""
+"""Rewrites loop bodies so that sums over microbatches are left to the caller.
+
+Such a body returns what one microbatch adds to a sum (the addend), instead of the sum.
+"""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -7,9 +10,9 @@ from meshwright.program.ir import Atom, Op, Program
 
 
 def without_sums(body: Program, places: Collection[int] | None = None) -> Program:
-    """A body whose outputs are the addends of one microbatch, not sums over all of them.
+    """A body whose outputs are the addends of one microbatch, not sums over them all.
 
-    places: positions of the outputs that are added up later; `None` for all.
+    places: positions of the outputs whose all-reduce is left out; `None` for all.
     """
     read = {atom for op in body.ops for atom in op.operands}
     outputs = enumerate(body.outputs)

@@ -1,10 +1,11 @@
 """A loop over equal layers as a pipeline within one program.
 
-The stages are a dim of all arrays (GSPMD, Xu et al., 2021, section 3.3): at each tick, all
-stages run their layers on the microbatch that they have, and hand it on by a shift of
-that dim, which is a permute between the devices of neighbouring stages.
+All arrays get a dim of stages (GSPMD, Xu et al., 2021, section 3.3). At each tick,
+every stage runs its layers on the microbatch that it has. Then a shift of that dim,
+which is a permute between the devices of neighbouring stages, hands the results to the
+next stages. L is the number of layers, S that of stages and M that of microbatches.
 
-    before: for layer in 0..L: h = body(h, weights[layer])
+before: for layer in 0..L: h = body(h, weights[layer])
     after:  for tick in 0..M + S - 1: h[S] = shift(bodies(h[S], weights[S, L / S]))
 """
 
@@ -33,11 +34,13 @@ from meshwright.run.pipeline.stage_dim import (
 
 @dataclass(frozen=True, eq=False)
 class LayerLoop:
-    """A loop over layers, and its body for one microbatch.
+    """A loop over layers that is run as a pipeline, and its body for one microbatch.
 
-    local: the loop for one microbatch. batch: of each operand and result, by its position,
-        the dim that microbatches divide; `None` if there is none. The leading dim of
-        stacked values is not counted.
+    local: the loop for one microbatch. stages: number of stages. count: number of
+        microbatches.
+    operands, results: for each operand and result of the loop, the dim that
+        microbatches divide; `None` if there is none. The leading dim of stacked values
+        is not counted.
     """
 
     local: Op
@@ -48,7 +51,7 @@ class LayerLoop:
 
     @staticmethod
     def of(whole: Op, local: Op, stages: int, count: int) -> "LayerLoop":
-        """The loop; `StageError`, with source line and reason, if it has no stages."""
+        """The pipeline of a loop; `StageError` says why it cannot be divided."""
         params: Any = whole.params
         place = f"the loop at {whole.source}"
         if params["length"] % stages:
@@ -93,7 +96,7 @@ class LayerLoop:
 
     @property
     def carries(self) -> list[Wire]:
-        """The wires of the values that layers hand on."""
+        """The wires of the loop's carries, which one layer passes to the next."""
         return [w for w in self.local.wires if w.inputs and w.outputs]
 
     @property
@@ -102,7 +105,7 @@ class LayerLoop:
         return bool(params["reverse"])
 
     def __call__(self, *given: Any) -> list[Any]:
-        """The results of the loop for whole operands."""
+        """Run the loop as a pipeline on operands for the whole batch."""
         wires = self.local.wires
         consts = [w for w in wires if w.inputs and not w.outputs and not w.is_stacked]
         slices = [w for w in wires if w.inputs and w.is_stacked]
@@ -150,9 +153,10 @@ class LayerLoop:
     def _entered(
         self, starts: Sequence[Any], before: Sequence[Any], t: Any, is_first: Any
     ) -> list[Any]:
-        """Each stage's carries at tick `t`, from the stage before it.
+        """The inputs of all stages at tick `t`.
 
-        starts: all microbatches of the carries, which enter at the first stage.
+        The first stage gets a microbatch of `starts`, other stages the results in
+        `before`.
         """
         number = jnp.clip(t, 0, self.count - 1)
         entering = [lax.dynamic_index_in_dim(x, number, 0, False) for x in starts]
@@ -164,7 +168,7 @@ class LayerLoop:
     def _results(
         self, last: Any, seen: list[Any], stacks: Sequence[Wire], totals: list[Any]
     ) -> list[Any]:
-        """The results of the loop, from all ticks' activations and from stacked values."""
+        """The results of the loop, from carries of all ticks and stacked values."""
         results: list[Any] = [None] * len(self.local.results)
         for wire, x in zip(self.carries, seen, strict=True):
             out = x[self.stages - 1 :]
@@ -178,7 +182,7 @@ class LayerLoop:
     def _stage_function(
         self, consts: Sequence[Wire], slices: Sequence[Wire], stacks: Sequence[Wire]
     ) -> Callable[..., Any]:
-        """The layers of all stages, each on its own microbatch."""
+        """A function that runs the layers of all stages, each on its own microbatch."""
         body, params = self.local.bodies[0], dict[str, Any](self.local.params)
 
         def stage(carry: list[Any], fixed: list[Any], rows: list[Any]) -> Any:
@@ -207,9 +211,10 @@ class LayerLoop:
     # -- arrays ------------------------------------------------------------------------
 
     def _split(self, x: Any, dim: int | None, lead: int) -> Any:
-        """Microbatches in front (behind `lead` dims); those of a batch are interleaved.
+        """Divide the batch's dim into microbatches: a new dim, behind `lead` dims.
 
-        So each device that has a part of the batch has a part of each microbatch.
+        Microbatches are interleaved, so that each device's part of the batch has some
+        of each.
         """
         if dim is None:
             return x
@@ -219,7 +224,7 @@ class LayerLoop:
         return jnp.moveaxis(x, at + 1, lead and 1)
 
     def _joined(self, x: Any, dim: int | None, lead: int) -> Any:
-        """The inverse of `_split`."""
+        """Undo `_split`: merge the dim of microbatches into the batch's dim."""
         if dim is None:
             return x
         at = dim + lead
@@ -227,17 +232,17 @@ class LayerLoop:
         return x.reshape(*x.shape[:at], -1, *x.shape[at + 2 :])
 
     def _staged(self, x: Any, dim: int | None) -> Any:
-        """What is read layer by layer as [S, L / S, ...], or [S, M, L / S, ...]."""
+        """A value read layer by layer, as [S, L / S, ...] or [S, M, L / S, ...]."""
         x = x.reshape(self.stages, -1, *x.shape[1:])
         return self._split(x, dim, 2)
 
     def _unstaged(self, x: Any, dim: int | None) -> Any:
-        """The inverse of `_staged`."""
+        """Undo `_staged`: merge the dims of stages, microbatches and layers."""
         x = self._joined(x, dim, 2)
         return x.reshape(-1, *x.shape[2:])
 
     def _empty(self, wire: Wire) -> Any:
-        """The stacked results of all stages before the first tick."""
+        """Zeros in the shape of one stacked result of all stages."""
         value = self.local.results[_res(wire)]
         layers = value.shape[0] // self.stages
         many = () if self.results[_res(wire)] is None else (self.count,)
@@ -245,7 +250,7 @@ class LayerLoop:
         return jnp.zeros(shape, jnp.dtype(value.dtype))
 
     def _kept(self, wire: Wire, total: Any, new: Any, at: Any, is_valid: Any) -> Any:
-        """A stacked result with that of a tick: in its microbatch's place, or added."""
+        """A stacked result after a tick, whose part is put in place or added."""
         if self.results[_res(wire)] is not None:
             old = element_of_each(total, at)
             new = jnp.where(along_stages(is_valid, new.ndim), new, old)
@@ -270,14 +275,14 @@ class LayerLoop:
         return {at for at, atom in enumerate(body.outputs) if atom in known}
 
     def _shifted(self, x: Any) -> Any:
-        """Each stage's value, from the stage before it."""
+        """Give each stage the element of the stage before it, in loop order."""
         pad = (-1, 1, 0) if self.is_reverse else (1, -1, 0)
         zero = jnp.zeros((), x.dtype)
         return lax.pad(x, zero, (pad, *((0, 0, 0),) * (x.ndim - 1)))
 
 
 def _batch_dim(whole: Atom, local: Atom, count: int) -> int | None:
-    """The dim of which a microbatch has a part."""
+    """The only dim in which a microbatch's value is smaller than the whole batch's."""
     pairs = zip(whole.shape, local.shape, strict=True)
     cut = [dim for dim, (n, m) in enumerate(pairs) if n != m]
     assert len(cut) < 2, f"{whole} and {local} differ in several dims"

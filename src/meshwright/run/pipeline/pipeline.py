@@ -25,10 +25,12 @@ _LAST = {TaskKind.BACKWARD, TaskKind.WEIGHT_GRADIENT}
 
 @dataclass(frozen=True, eq=False)
 class PipelineExecutable:
-    """A staged step on the submeshes of a schedule.
+    """The step of a pipeline on the submeshes of its stages.
 
-    staged: the step. stages: of each stage, its tasks; stages may have different
-    lowerings of the step. outputs: of each output of the step, the stage that has it.
+    staged: the step, divided into stages.
+    stages: the tasks of each stage; stages may have different lowerings of the step.
+    schedule: the order of tasks on each submesh.
+    outputs: for each output of the step, the number of the stage that has it.
     """
 
     staged: Staged
@@ -70,7 +72,12 @@ class PipelineExecutable:
     # -- inputs ------------------------------------------------------------------------
 
     def _place(self, values: StageValues, given: Sequence[Any]) -> None:
-        """Give a stage the inputs that it reads, and its share of the batch in slices."""
+        """Put the inputs that a stage reads on its submesh.
+
+        given: flat inputs of the step. Inputs of the batch are divided into one slice
+            per
+        microbatch.
+        """
         program, staged = values.program, self.staged
         inputs = program.step.lowered.program.inputs
         count = self.schedule.num_microbatches
@@ -101,7 +108,11 @@ class PipelineExecutable:
     def _send(
         self, receiver: dict[Atom, Any], array: Any, stage: int, index: int
     ) -> None:
-        """Move an array to the submesh of the stage that reads it."""
+        """Move an array to the submesh of the stage that reads it.
+
+        receiver: that stage's arrays by value; the array is added.
+        index: number of the value among all that stages send.
+        """
         program = self.stages[stage]
         received = program.step.sends[index].received
         if received in program.read:
@@ -120,7 +131,10 @@ class PipelineExecutable:
     def _hand_on(
         self, stages: Sequence[StageValues], values: StageValues, made: Collection[Atom]
     ) -> None:
-        """Send the values of `made` that other stages read to these stages."""
+        """Send values of a stage to the other stages that read them.
+
+        made: the values to send; values that no other stage reads are skipped.
+        """
         for index, send in values.program.step.sends.items():
             if send.value in made and send.part.stage == values.program.number:
                 array = values.once[send.value]
@@ -129,7 +143,10 @@ class PipelineExecutable:
     def _release(
         self, values: StageValues, task: Task, kept: dict[tuple[Atom, int], Any]
     ) -> None:
-        """Forget the values of a microbatch whose last task on the stage has run."""
+        """Free a microbatch's arrays on a stage after its last task there.
+
+        Outputs of the step are moved to `kept` first.
+        """
         if task.kind not in _LAST:
             return
         mine = values.of[task.microbatch]
@@ -147,7 +164,10 @@ class PipelineExecutable:
         given: Sequence[Any],
         kept: Mapping[tuple[Atom, int], Any],
     ) -> list[Any]:
-        """The outputs of the step, each from the stage that has it."""
+        """The outputs of the step, each taken from the stage that has it.
+
+        given: flat inputs of the step. kept: outputs of single microbatches.
+        """
         found: list[Any] = []
         for place, stage in enumerate(self.outputs):
             values = stages[stage]
@@ -169,7 +189,13 @@ class PipelineExecutable:
         place: int,
         kept: Mapping[tuple[Atom, int], Any],
     ) -> Any:
-        """An output of all microbatches, or of the last one."""
+        """An output of the step that is computed once per microbatch.
+
+        It is the concatenation over microbatches, or the last one's value, as the step
+        says.
+
+        place: position among the outputs of the step.
+        """
         atom = values.program.step.lowered.program.outputs[place]
         count = self.schedule.num_microbatches
         if place in self.staged.last:

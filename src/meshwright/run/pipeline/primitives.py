@@ -1,4 +1,7 @@
-"""Collectives and other device ops, rewritten as JAX primitives that have factor rules."""
+"""Rewrites collectives and other device ops as JAX primitives that have factor rules.
+
+So a device program can be partitioned once more.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -14,7 +17,7 @@ _KEPT = ("send", "tag")
 
 
 def as_primitives(program: Program) -> Program:
-    """The program with JAX primitives in place of the ops that only lowering writes."""
+    """The program with JAX primitives in place of ops that have no primitive."""
     if all(op.primitive is not None and not op.bodies for op in program.ops):
         return program
     known: dict[Atom, Atom] = {}
@@ -33,7 +36,7 @@ def as_primitives(program: Program) -> Program:
 
 
 def _traced(op: Op, known: dict[Atom, Atom]) -> list[Op]:
-    """The JAX ops that compute what a device op computes.
+    """The JAX ops that compute what an op of a device program computes.
 
     known: the atom that replaces each atom so far; the op's result is added.
     """

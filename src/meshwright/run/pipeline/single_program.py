@@ -1,4 +1,4 @@
-"""A program whose loops over layers have become pipelines."""
+"""A program for all stages, in which each loop over layers becomes a pipeline."""
 
 from dataclasses import replace
 from typing import Any
@@ -15,7 +15,7 @@ from meshwright.run.pipeline.layer_pipeline import LayerLoop
 def pipelined_layers(
     program: Program, local: Program, stages: int, count: int
 ) -> Program:
-    """The program with its loops over layers as pipelines of so many stages.
+    """Rewrite a program's loops over layers as pipelines of `stages` stages.
 
     local: the program of one of `count` microbatches, with the same loops.
     Raises `StageError`, with the reason, if no loop can be a pipeline.
@@ -46,7 +46,7 @@ def pipelined_layers(
 
 
 def stacked_weights(program: Program) -> list[Value]:
-    """The inputs of a program that its loops over layers read layer by layer."""
+    """The inputs of a program that loops over layers read one layer at a time."""
     made = {value: op for op in program.ops for value in op.results}
     found: dict[Value, None] = {}
     for op in program.ops:
@@ -65,7 +65,10 @@ def stacked_weights(program: Program) -> list[Value]:
 
 
 def _traced(loop: LayerLoop, op: Op, known: dict[Atom, Atom]) -> Program:
-    """The ops of a pipelined loop; `known` learns its results."""
+    """The ops of a pipelined loop, traced by JAX.
+
+    known: atoms that replace those of the program; the loop's results are added.
+    """
     arrays = [atom for atom in op.operands if not isinstance(atom, Literal)]
 
     def run(*given: Any) -> list[Any]:

@@ -1,7 +1,8 @@
-"""A slice of a cluster as the devices of one stage: arrays are handles, tasks programs.
+"""A slice of a cluster as the devices of one stage of a pipeline.
 
-Calls return at once. A handle of another stage's slice is sent from worker to worker,
-and of each array only the parts that the receiver needs.
+Arrays are handles to arrays on the workers, and tasks are programs there. Calls return
+at once. If a task reads an array on another stage's slice, the workers send each other
+only the parts that they need.
 """
 
 import math
@@ -25,24 +26,26 @@ from meshwright.run.pipeline.task_function import TaskLayout, task_function
 
 @dataclass(frozen=True, eq=False)
 class SliceDevices:
-    """The devices of a slice, over whose mesh a stage's arrays have a layout.
+    """The devices of a cluster's slice, on which one stage keeps arrays and runs tasks.
 
-    layout: over a mesh of the slice's shape without devices.
+    on: the slice. layout: shardings of the stage's arrays, over a JAX mesh of the
+        slice's shape that has no devices.
     """
 
     on: Slice
     layout: TaskLayout
 
     def put(self, array: Any, value: Value) -> RemoteArray:
-        """A handle to an array, which the first task that reads it shards."""
+        """A handle to an array, which is sharded when the first task reads it."""
         del value
         return self.on.put(array)
 
     def function(
         self, task: TaskProgram, name: str
     ) -> Callable[..., Sequence[RemoteArray]]:
-        """A task as a function of handles; the workers name it in messages of errors.
+        """A task as a function of handles.
 
+        name: what error messages of the workers call the task.
         Raises `ClusterError` for a task that calls Python.
         """
         if any("callback" in op.kind for op in task.program.walk()):
@@ -65,7 +68,10 @@ class SliceDevices:
     def concatenate(
         self, arrays: Sequence[RemoteArray], dim: int, value: Value
     ) -> RemoteArray:
-        """A handle to arrays joined along a dim, each sharded like `value`."""
+        """A handle to the concatenation of arrays along `dim`.
+
+        value: value of the stage whose sharding the arrays and the result have.
+        """
         sharding = self.layout.sharding(value)
         joined = jax.jit(
             lambda *parts: (jnp.concatenate(parts, dim),),
@@ -84,7 +90,7 @@ class SliceDevices:
         return result
 
     def _defined(self, program: "_Program") -> Callable[..., Sequence[RemoteArray]]:
-        """A program, defined on the workers, as a function of handles."""
+        """Define a program on the workers; returns a function of handles."""
         number = self.on.define(lambda number: self._definition(number, program))
         types = [self._aval(atom) for atom in program.outputs]
 
@@ -94,7 +100,7 @@ class SliceDevices:
         return run
 
     def _definition(self, number: int, program: "_Program") -> Define:
-        """A program in the form in which the controller takes it."""
+        """The message that defines a program at the controller under `number`."""
         require_module("flatbuffers", "a pipeline on a cluster", "cluster")
         avals = [self._aval(atom) for atom in program.inputs]
         exported = export_jitted(program.jitted, avals, self.on.platform)
@@ -114,14 +120,18 @@ class SliceDevices:
         )
 
     def _cut(self, atom: Atom) -> Sharding:
-        """The sharding of an array; one that is stacked has a part for each device."""
+        """The sharding of an array that stands for a value of the stage.
+
+        A value that differs on every device is stacked along a leading dim, split over
+        all axes.
+        """
         if self.layout.is_stacked(atom):
             return Sharding((self.layout.mesh.axis_names, *((),) * len(atom.shape)))
         assert isinstance(atom, Value), "a literal has no sharding"
         return self.layout.shardings[atom]
 
     def _aval(self, atom: Atom) -> jax.ShapeDtypeStruct:
-        """The type of an array on all devices together."""
+        """Global shape and dtype of the array that stands for a value of the stage."""
         sizes = dict(self.on.mesh.sizes)
         stacked = (1,) if self.layout.is_stacked(atom) else ()
         shape = tuple(
@@ -135,9 +145,10 @@ class SliceDevices:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Program:
-    """A program of a stage before it is sent: its function and its arrays.
+    """A program of a stage before it is sent to the workers.
 
     donated: positions of inputs whose memory the outputs take over.
+    name: what error messages call the program.
     """
 
     jitted: Any

@@ -23,49 +23,58 @@ NAMES = {
     TaskKind.INPUT_GRADIENT: "input_gradient",
     TaskKind.WEIGHT_GRADIENT: "weight_gradient",
 }
-"""The field of `StageTasks` for each kind of task of a schedule."""
+"""The name of the field of `StageTasks` that holds each kind of task."""
 
 
 class StageDevices(Protocol):
-    """The devices of one stage: they keep its arrays and run its tasks."""
+    """The devices of one stage, which keep its arrays and run its tasks."""
 
     def put(self, array: Any, value: Value) -> Any:
-        """An array on these devices, sharded like a value of the stage."""
+        """Move an array to these devices, sharded like `value` of the stage."""
         ...
 
     def function(self, task: TaskProgram, name: str) -> Callable[..., Sequence[Any]]:
-        """A task as a function of arrays on these devices; `name` is for messages."""
+        """A task as a function of arrays on these devices.
+
+        name: what error messages call the task.
+        """
         ...
 
     def concatenate(self, arrays: Sequence[Any], dim: int, value: Value) -> Any:
-        """Arrays joined along a dim, each of them sharded like a value of the stage."""
+        """Concatenate arrays along `dim`, each of them sharded like `value`."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class ProcessDevices:
-    """Devices of this process, over which a stage's arrays have a layout."""
+    """Devices of this process, on which one stage keeps arrays and runs tasks.
+
+    layout: shardings of the stage's arrays over a mesh of these devices.
+    """
 
     layout: TaskLayout
 
     def put(self, array: Any, value: Value) -> Any:
-        """See `StageDevices`."""
+        """Move an array to these devices, sharded like `value` of the stage."""
         return jax.device_put(array, self.layout.sharding(value))
 
     def function(self, task: TaskProgram, name: str) -> Callable[..., Sequence[Any]]:
-        """See `StageDevices`."""
+        """A task as a jitted function of arrays on these devices; `name` is unused."""
         del name  # an error is raised where the task is called
         return task_function(task, self.layout)
 
     def concatenate(self, arrays: Sequence[Any], dim: int, value: Value) -> Any:
-        """See `StageDevices`."""
+        """Concatenate arrays along `dim`; JAX finds the sharding without `value`."""
         del value  # JAX finds the sharding
         return jnp.concatenate(arrays, dim)
 
 
 @dataclass(frozen=True, eq=False)
 class StageProgram:
-    """A stage with its tasks, its devices, and the lowered step that they are part of."""
+    """One stage of a pipeline: its tasks, and the devices on which they run.
+
+    number: position of the stage. step: the lowered step that the tasks are parts of.
+    """
 
     name: str
     number: int
@@ -75,11 +84,14 @@ class StageProgram:
     _functions: dict[TaskProgram, Callable[..., Any]] = field(default_factory=dict)
 
     def task(self, kind: TaskKind) -> TaskProgram:
-        """The task program for a kind of task in a schedule."""
+        """The program of a task of this kind, such as a forward pass."""
         return getattr(self.tasks, NAMES[kind])
 
     def function(self, task: TaskProgram, what: str) -> Callable[..., Any]:
-        """The task as a function of arrays, made when it is first used."""
+        """The task as a function of arrays, created at its first use.
+
+        what: what error messages call the task, such as "forward pass".
+        """
         if task not in self._functions:
             name = f"stage {self.name!r}, {what} ({first_line(task)})"
             self._functions[task] = self.devices.function(task, name)
@@ -97,9 +109,9 @@ class StageProgram:
 class StageValues:
     """The arrays that a stage holds during one step.
 
-    once: arrays of values that all microbatches share, and of totals over microbatches
-        so far, by value.
-    of: arrays that belong to one microbatch, by microbatch and value.
+    once: by value, arrays that all microbatches share, and sums over the microbatches
+        so far.
+    of: by microbatch and value, arrays that belong to one microbatch.
     """
 
     program: StageProgram
@@ -112,7 +124,10 @@ class StageValues:
         self.once.update(zip(task.outputs, results, strict=True))
 
     def run(self, task: TaskProgram, microbatch: int, what: str) -> Mapping[Atom, Any]:
-        """The results of a task for one microbatch; totals are updated in place."""
+        """Run a task for one microbatch; returns its results by value.
+
+        Results that are added up over microbatches update `once` instead.
+        """
         if not task.outputs and not task.program.ops:
             return {}
         mine = self.of[microbatch]
@@ -129,7 +144,7 @@ class StageValues:
     ) -> Sequence[Any]:
         try:
             results = self.program.function(task, what)(*given)
-            if _calls(task):  # only Python can fail later: find out which task has
+            if _calls(task):  # Python may fail later: wait, to name this task
                 jax.block_until_ready(results)
         except Exception as error:
             text = str(error).strip().splitlines()
@@ -141,7 +156,10 @@ class StageValues:
 
 
 def first_line(task: TaskProgram) -> str:
-    """The first op of a task, or the first that calls Python, with its source line."""
+    """A task's first op and its source line, for error messages.
+
+    An op that calls Python goes before others.
+    """
     ops = [op for op in _calls(task) or task.program.ops if str(op.source)]
     return f"{ops[0].kind} at {ops[0].source}" if ops else "unknown source line"
 

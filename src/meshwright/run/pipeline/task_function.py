@@ -1,4 +1,4 @@
-"""A task of a stage as a jitted function over the devices of its submesh."""
+"""A task of a pipeline stage as a jitted function over the devices of its submesh."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,24 +15,24 @@ from meshwright.run.local.spmd import partition_spec
 
 @dataclass(frozen=True, eq=False)
 class TaskLayout:
-    """The arrays over a submesh that stand for the values of a stage.
+    """The sharding of the array that stands for each value of a stage, over a submesh.
 
-    A value with a sharding is one array with this sharding. A value without one, such as
-    the part that a microbatch adds to a gradient, differs on every device: the devices'
-    values are stacked along a new leading dim.
+    A value with a sharding is one array with this sharding. A value without one, such
+    as the part that a microbatch adds to a gradient, differs on every device: the
+    devices' values are stacked along a new leading dim.
     """
 
     mesh: jax.sharding.Mesh | jax.sharding.AbstractMesh
     shardings: Mapping[Value, Sharding]
 
     def spec(self, atom: Atom) -> PartitionSpec:
-        """The `PartitionSpec` of a value's array."""
+        """The `PartitionSpec` of the array that stands for a value."""
         if isinstance(atom, Value) and atom in self.shardings:
             return partition_spec(self.shardings[atom])
         return PartitionSpec(self.mesh.axis_names)
 
     def sharding(self, atom: Atom) -> NamedSharding:
-        """The sharding of a value's array."""
+        """The sharding of the array that stands for a value."""
         return NamedSharding(self.mesh, self.spec(atom))
 
     def is_stacked(self, atom: Atom) -> bool:
@@ -42,7 +42,10 @@ class TaskLayout:
 def task_function(
     task: TaskProgram, layout: TaskLayout
 ) -> Callable[..., tuple[Any, ...]]:
-    """The task as a jitted function of its inputs; totals over microbatches are donated."""
+    """A jitted function from a task's inputs to its outputs.
+
+    Inputs that are sums over microbatches so far are donated.
+    """
     inputs = [layout.is_stacked(v) for v in task.inputs]
     outputs = [layout.is_stacked(a) for a in task.outputs]
 
@@ -51,7 +54,7 @@ def task_function(
         results = run_program(task.program, local)
         return tuple(x[None] if s else x for x, s in zip(results, outputs, strict=True))
 
-    # A total so far is an output of the kind of the input that it replaces.
+    # An updated total has the sharding of the input that it replaces.
     for output, given in task.totals.items():
         outputs[output] = inputs[given]
     specs = [layout.spec(a) for a in task.outputs]

@@ -1,4 +1,8 @@
-"""Judges: the TPU compiler's estimates, and measurements of XLA's code for this CPU."""
+"""Judges tell what a program with chosen layouts costs.
+
+`EstimateJudge` takes the TPU compiler's estimate of cycles. `MeasuringJudge` times
+XLA's code on this CPU.
+"""
 
 import math
 from collections.abc import Sequence
@@ -23,8 +27,9 @@ from meshwright.run.compilers.server import CompilerServer, Entry
 class TunedStep:
     """A device program whose layouts are being chosen.
 
-    kept: positions of arguments and results that share memory (donation); their layouts
-        stay the default.
+    donated: positions of donated arguments.
+    kept_inputs, kept_outputs: positions of arguments and results that keep the default
+        layout, because a result takes over a donated argument's memory.
     """
 
     lowered: Lowered
@@ -34,7 +39,7 @@ class TunedStep:
     kept_outputs: frozenset[int]
 
     def with_choices(self, question: Question) -> tuple[DeviceStep, Entry]:
-        """The step with chosen layouts, and the layouts of its arguments and results."""
+        """The program with chosen layouts, and layouts of arguments and results."""
         program = constrain(self.lowered.program, question.layouts)
         step = DeviceStep(
             replace(self.lowered, program=program), self.avals, self.donated
@@ -67,11 +72,11 @@ def _verdict(answer: dict[str, Any], cost: float) -> Verdict:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EstimateJudge:
-    """Judges layouts by the compiler's estimate of cycles, and by unestimated bytes.
+    """Judges layouts by the compiler's estimate of cycles.
 
-    Asynchronous copies, slices and custom calls have no estimate. The bytes that they move
-    beyond those of the baseline are charged at the bandwidth of main memory, so that moving
-    work into them is no gain.
+    Asynchronous copies, slices and custom calls have no estimate. The bytes that they
+    move beyond those of the baseline are charged at the bandwidth of main memory, so
+    that moving work into them is no gain.
     """
 
     server: CompilerServer
@@ -101,8 +106,10 @@ class EstimateJudge:
 
 _PASSES, _LAST_PASSES = 5, 15
 _PROCESSES = 3
-"""Processes in each of which a choice must win. Addresses of code and arrays differ from
-one to the next, and have changed a program's time by 5 %."""
+"""Number of new processes in each of which the chosen layouts must win in the end.
+Addresses of code and arrays differ between processes, and have changed a program's time
+by 5 %.
+"""
 
 _LEAST_S = 0.02
 """CPU seconds for which a program is repeated in one pass of a measurement."""
@@ -114,11 +121,12 @@ _DEFAULT = Question({}, {}, False)
 
 @dataclass(slots=True, eq=False)
 class MeasuringJudge:
-    """Judges layouts by CPU time on one thread, as a multiple of the default layouts' time.
+    """Judges layouts by CPU time on one thread, relative to that of default layouts.
 
-    Both programs run in shuffled order in each of several passes, and the cost is the
-    median of their ratios. So the default costs 1, and an interrupted search can go on
-    although the machine runs at another speed by then.
+    The programs with chosen and with default layouts run in shuffled order in each of
+    several passes. The cost is the median of the ratios of their times. So the default
+    costs 1, and an interrupted search can go on although the machine runs at another
+    speed by then.
     """
 
     server: CompilerServer
@@ -138,7 +146,7 @@ class MeasuringJudge:
         return self._measured(question, _PASSES)
 
     def confirm(self, question: Question) -> Verdict:
-        """The least favourable verdict of several measurements, each in a new process."""
+        """The least favourable of several verdicts, each measured in a new process."""
         verdicts: list[Verdict] = []
         for _ in range(_PROCESSES):
             self.server.restart()
@@ -158,19 +166,22 @@ class MeasuringJudge:
                 ("default", "chosen"), passes, _LEAST_S, self.seed + self.count
             )
         except CompilerError as error:
-            self.default = None  # its process may have ended
+            self.default = None  # the process that holds the default may have ended
             return failed(str(error))
         ratio, spread = _ratio(first, other)
         return replace(verdict, cost=ratio, spread=spread)
 
     def _compiled(self, key: str, question: Question) -> Verdict:
-        """The verdict on a compiled program that is not measured yet."""
+        """Compile a program; the verdict's cost is infinite until it is measured."""
         answer = self.server.compile(key, *self.step.with_choices(question))
         return replace(_verdict(answer, math.inf), unestimated_bytes=0)
 
 
 def _ratio(first: Sequence[float], other: Sequence[float]) -> tuple[float, float]:
-    """The median of the ratios within each pass, and half of their interquartile range."""
+    """The median over passes of other / first, and half its interquartile range.
+
+    The range is divided by the median.
+    """
     ratios = sorted(b / a for a, b in zip(first, other, strict=True))
     quarter = len(ratios) // 4
     middle = median(ratios)

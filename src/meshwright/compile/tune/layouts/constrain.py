@@ -6,16 +6,17 @@ from dataclasses import replace
 from meshwright.program.ir import Atom, Op, Program, Value
 
 LAYOUT_CONSTRAINT = "layout_constraint"
-"""The kind of op that `run/local` executes as `with_layout_constraint`."""
+"""The kind of op that `run/local` executes as JAX's `with_layout_constraint`."""
 
 type Layouts = Mapping[Value, tuple[int, ...]]
-"""Dims major to minor, by value."""
+"""Layouts by value: the dims of each value, major to minor."""
 
 
 def constrain(program: Program, layouts: Layouts) -> Program:
-    """The program in which each of these values has the given layout for all readers.
+    """Insert a layout constraint for each value that has one; all readers then use it.
 
-    Law: it computes the same. Inputs and outputs stay as they are.
+    The program computes the same. Its inputs and the types of its outputs do not
+    change.
     """
     if not layouts:
         return program
@@ -36,7 +37,10 @@ def constrain(program: Program, layouts: Layouts) -> Program:
 def _constrain(
     value: Value, layouts: Layouts, ops: list[Op], renamed: dict[Atom, Atom]
 ) -> None:
-    """Append the constraint of a value, if it has one."""
+    """Append an op to `ops` that constrains a value's layout, if the value has one.
+
+    renamed: the new value in place of each constrained value; an entry is added.
+    """
     layout = layouts.get(value)
     if layout is not None:
         placed = Value(value.shape, value.dtype)

@@ -13,7 +13,7 @@ _LANES, _SUBLANES = 128, 8
 def features(site: Site, choice: LayoutChoice) -> dict[str, float]:
     """Features of a layout choice, by name.
 
-    They are equal for sites whose values have the same shape and play the same role.
+    They are equal for sites whose values have the same shape and the same role.
     """
     return dict(_features(site, choice))
 
@@ -47,7 +47,10 @@ def _size(extent: int, tile: int) -> str:
 
 
 def padding(shape: tuple[int, ...], order: tuple[int, ...]) -> float:
-    """Bytes after padding to tiles, as a multiple of the bytes without."""
+    """Bytes of an array padded to tiles, divided by its bytes without padding.
+
+    order: dims of the array, major to minor.
+    """
     minor, second = shape[order[-1]], shape[order[-2]]
     return (math.ceil(minor / _LANES) * _LANES / minor) * (
         math.ceil(second / _SUBLANES) * _SUBLANES / second
@@ -55,6 +58,6 @@ def padding(shape: tuple[int, ...], order: tuple[int, ...]) -> float:
 
 
 def best_padding(site: Site) -> float:
-    """The padding of a site with the best order of its dims."""
+    """The smallest `padding` that any order of the dims of a site's values has."""
     rank = range(len(site.shape))
     return min(padding(site.shape, (a, b)) for a in rank for b in rank if a != b)

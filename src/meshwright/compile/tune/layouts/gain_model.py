@@ -1,8 +1,9 @@
 """A Gaussian process that predicts the gains of layout choices.
 
-Its mean is linear in `features`; the weights, in `gain_weights.json`, are set by hand.
-Within a run, covariances tell what the gain of one choice says about others: choices of the
-same site, choices with the same minor dims, and choices for values with the same role.
+The gain of a choice is the logarithm of cost before / cost after. The mean of the
+process is linear in `features`; its weights, in `gain_weights.json`, are set by hand.
+Within a run, the gain of one choice tells something about others: about choices for the
+same site, with the same minor dims, or for values with the same role.
 """
 
 import json
@@ -19,19 +20,19 @@ from meshwright.compile.tune.layouts.problem import LayoutChoice, State
 from meshwright.compile.tune.layouts.sites import Site
 
 _LIMIT = 0.3
-"""Gains and losses are cut here, as logarithms of ratios: 1.35x."""
+"""Largest gain or loss that counts, as the logarithm of a ratio of costs (1.35x)."""
 _SITE, _MINOR, _PART, _OWN = 0.012, 0.008, 0.006, 0.004
 """Variances of gains that choices share, by what they have in common."""
 _NOISE = 1e-4
 _MOST_SEEN = 64
-"""Latest gains that are taken into account."""
+"""Number of most recent gains that a prediction takes into account."""
 _OPTIMISM = 1.0
-"""Standard deviations that are added to the mean of a choice."""
+"""Standard deviations added to a predicted gain, so that unsure choices are tried."""
 
 
 @cache
 def shipped_weights() -> Mapping[str, float]:
-    """The weights that come with the package."""
+    """The package's weight of each feature in the mean of the gain, by name."""
     text = (
         files("meshwright.compile.tune.layouts")
         .joinpath("gain_weights.json")
@@ -41,12 +42,18 @@ def shipped_weights() -> Mapping[str, float]:
 
 
 def linear_gain(found: Mapping[str, float], weights: Mapping[str, float]) -> float:
-    """The expected gain of a choice with these features."""
+    """The gain that a linear model expects of a choice.
+
+    found: the choice's features by name. weights: weight of each feature by name.
+    """
     return sum(weights.get(name, 0.0) * value for name, value in found.items())
 
 
 def cut_gain(before: float, after: float) -> float:
-    """Logarithm of the ratio of costs, above 0 for a gain, within limits."""
+    """Logarithm of before / after, cut off at +-`_LIMIT`; positive if the cost fell.
+
+    An infinite cost counts as the largest loss.
+    """
     if not (math.isfinite(before) and math.isfinite(after)):
         return -_LIMIT
     return max(-_LIMIT, min(_LIMIT, math.log(before / after)))
@@ -54,9 +61,9 @@ def cut_gain(before: float, after: float) -> float:
 
 @dataclass(slots=True, eq=False)
 class GainModel:
-    """The gain model of one run.
+    """The gain model of one run, which learns from the costs that the run finds.
 
-    prior: weights of features.
+    sites: sites by name. prior: weight of each feature in the mean, by name.
     seen: choices that were tried, with their gains.
     """
 
@@ -89,7 +96,7 @@ class GainModel:
     def learn(self, added: Sequence[LayoutChoice], before: float, after: float) -> None:
         gain = cut_gain(before, after)
         if len(added) > 1 and gain < 0:
-            return  # nobody knows which of them it was
+            return  # which choice caused the loss is unknown
         for choice in added:
             self.seen.append((choice, gain / len(added)))
 
@@ -109,9 +116,10 @@ class GainModel:
         return total
 
     def _codes_of(self, choices: Sequence[LayoutChoice]) -> np.ndarray:
-        """Integer labels of choices, [choices, 4]; equal labels mark correlated gains.
+        """Integers for the four keys of each choice, an array of shape (choices, 4).
 
-        Columns: site; site and its two minor dims; role of the site and these dims;
+        Equal integers in a column mark correlated gains. The columns stand for: the
+        site; the site with its two minor dims; the role of the site with these dims;
         the choice itself.
         """
         for choice in choices:
@@ -123,7 +131,7 @@ class GainModel:
         return self._numbers.setdefault(label, len(self._numbers))
 
     def _likeness(self, choice: LayoutChoice) -> tuple[object, ...]:
-        """The key under which similar choices share their gains."""
+        """Four keys of a choice; choices with an equal key have correlated gains."""
         site, minors = self.sites[choice.site], choice.order[-2:]
         letters = "".join(site.dims[d] for d in minors)
         return choice.site, (choice.site, minors), (site.role, letters), choice

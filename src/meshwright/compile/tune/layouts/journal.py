@@ -1,4 +1,7 @@
-"""The journal of a search: one verdict per line, so that an interrupted run can go on."""
+"""The journal of a search: a file with one verdict per line.
+
+An interrupted search that is started again goes on from its journal.
+"""
 
 import json
 from collections.abc import Iterator
@@ -11,9 +14,11 @@ from meshwright.errors import PlanError
 
 @dataclass(slots=True, eq=False)
 class Journal:
-    """Verdicts by the text of the judged program; also in a file, if there is a path.
+    """The verdicts of a search, in memory and, if `path` is given, in a file.
 
-    A line that an interruption cut short is dropped.
+    verdicts: verdicts by key, a text that names the judged program and how it was
+        judged.
+    An incomplete last line of the file, left by an interruption, is dropped.
     """
 
     path: Path | None = None
@@ -49,7 +54,7 @@ class Journal:
             yield line
 
     def note(self, key: str, verdict: Verdict) -> None:
-        """Record a verdict."""
+        """Record a verdict, in the file as well."""
         self.verdicts[key] = verdict
         if self.path is not None:
             line = json.dumps({"key": key, "verdict": verdict.to_json()})

@@ -1,4 +1,4 @@
-"""Costs of kernels: exact for compiled ones, else guessed from similar kernels."""
+"""Cycles of kernels: known for compiled kernels, else guessed from similar ones."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,20 +10,24 @@ from meshwright.compile.tune.layouts.kernels import HloKernel
 from meshwright.run.compilers.hlo import kernel_cycles
 
 _WIDTH = 0.5
-"""Distance of features, in units of e, at which a known kernel counts 1/e as much."""
+"""Extra distance in features at which a kernel has 1/e of the nearest one's weight."""
 _OTHER_KIND = 2.0
-"""Distance between kernels of different kinds."""
+"""Distance that is added between kernels of different kinds."""
 _MARGIN, _SPREAD, _MARGIN_COUNT = 0.1, 0.25, 10
-"""Mean and deviation of the errors of guesses, as if so many had been seen."""
+"""Prior for the error of a guess, the logarithm of estimate / guess.
+
+It consists of a mean, a standard deviation, and the number of observed errors that it
+weighs as much as.
+"""
 _MOST_ERROR = 0.7
-"""Larger errors, by a factor of 2, count as this."""
+"""Largest error of a guess that is recorded, as a logarithm: a factor of 2."""
 _FLOOR = 50.0
-"""Cycles of a kernel of which nothing is known."""
+"""Cycles guessed for a kernel before any kernel was compiled."""
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A kernel that was compiled, with the compiler's estimate of cycles; 0 without one."""
+    """A compiled kernel, with the compiler's estimate of its cycles or 0."""
 
     key: str
     kind: str
@@ -32,7 +36,10 @@ class Example:
 
 
 def examples_of(kernels: Iterable[HloKernel], final: str) -> tuple[Example, ...]:
-    """The kernels of a program with the estimates in its final text."""
+    """The kernels of a compiled program, with the compiler's estimates of cycles.
+
+    final: HLO text at the end of compilation, which contains the estimates.
+    """
     cycles = kernel_cycles(final)
     return tuple(
         Example(k.key, k.kind, k.features, cycles.get(k.name, 0.0)) for k in kernels
@@ -41,13 +48,17 @@ def examples_of(kernels: Iterable[HloKernel], final: str) -> tuple[Example, ...]
 
 @dataclass(slots=True, eq=False)
 class KernelCosts:
-    """Cycles of kernels by key, and a guess for keys that were never compiled.
+    """Cycles of compiled kernels by key, and guesses for keys that were never compiled.
 
-    The guess is the mean logarithm of known cycles, weighted by likeness of features
-    (Nadaraya and Watson's estimator) and scaled by the bytes that are moved.
-    A search picks what is guessed too low, so that guesses are raised by the mean error of
-    those that were compiled, and by a margin before any was.
-    errors: logarithms of estimates by guesses.
+    A guess is the mean logarithm of known cycles, weighted by the similarity of
+    features (Nadaraya and Watson's estimator) and scaled by the bytes that are moved. A
+    search prefers kernels whose guess is too low. So guesses are raised by the mean
+    error of earlier guesses for kernels that were then compiled, and by a margin while
+    there are few of them.
+
+    known: cycles by key. examples: compiled kernels with an estimate. guesses: guessed
+        cycles by key.
+    errors: logarithms of estimate / guess.
     """
 
     known: dict[str, float] = field(default_factory=dict)
@@ -56,7 +67,7 @@ class KernelCosts:
     errors: list[float] = field(default_factory=list)
 
     def learn(self, examples: Iterable[Example]) -> None:
-        """Add kernels that were compiled."""
+        """Record compiled kernels, and how wrong earlier guesses for them were."""
         for example in examples:
             if example.key in self.known:
                 continue
@@ -70,11 +81,18 @@ class KernelCosts:
         self.guesses.clear()
 
     def predict(self, kernels: Sequence[HloKernel]) -> float:
-        """Predicted cycles of a program with these kernels."""
+        """Predicted cycles of a program with these kernels.
+
+        Asynchronous kernels have no estimate and count 0.
+        """
         return sum(k.runs * self.cycles_of(k) for k in kernels if not k.is_async)
 
     def least(self, kernels: Sequence[HloKernel]) -> float:
-        """An optimistic prediction: unknown kernels cost one standard deviation less."""
+        """Cycles of a program with these kernels if guesses are too high.
+
+        Guesses are lowered by one standard deviation of their errors; known cycles
+        stay.
+        """
         mean, spread = self._error()
         cheaper = math.exp(mean - spread - max(mean, 0.0))
         return sum(
@@ -84,7 +102,7 @@ class KernelCosts:
         )
 
     def num_unknown(self, kernels: Sequence[HloKernel]) -> int:
-        """The number of kernels that were never compiled."""
+        """The number of kernels with an estimate that were never compiled."""
         return sum(k.key not in self.known and not k.is_async for k in kernels)
 
     def cycles_of(self, kernel: HloKernel) -> float:
@@ -96,7 +114,7 @@ class KernelCosts:
         return self.guesses[kernel.key] * math.exp(max(self._error()[0], 0.0))
 
     def _error(self) -> tuple[float, float]:
-        """Mean and standard deviation of the errors of guesses."""
+        """Mean and standard deviation of the errors of guesses, as logarithms."""
         count = len(self.errors) + _MARGIN_COUNT
         mean = sum(self.errors, _MARGIN * _MARGIN_COUNT) / count
         squares = sum((e - mean) ** 2 for e in self.errors)
@@ -111,18 +129,21 @@ class KernelCosts:
         distance = np.abs(gaps[:, 1:]).sum(1) + 0.3 * np.abs(gaps[:, 0])
         distance += _OTHER_KIND * kinds
         weights = np.exp(-(distance - distance.min()) / _WIDTH)
-        # What the nearest kernels take for a byte, times the bytes of this one.
+        # Cycles per byte of similar kernels, times the bytes of this kernel.
         logs = np.log([each.cycles for each in self.examples]) - gaps[:, 0]
         return float(np.exp((weights * logs).sum() / weights.sum()))
 
 
 def async_bytes(kernels: Sequence[HloKernel]) -> float:
-    """Bytes that asynchronous kernels, which have no estimate, write in one execution."""
+    """Bytes that asynchronous kernels, which have no estimate, write in one step."""
     return sum(k.runs * k.num_bytes for k in kernels if k.is_async)
 
 
 def same_program(kernels: Sequence[HloKernel]) -> Mapping[str, int]:
-    """Executions of each kernel by key, and asynchronous bytes: equal at equal cost."""
+    """Executions of each kernel by key, and the bytes that asynchronous kernels write.
+
+    Two programs with equal entries cost the same, and only one has to be compiled.
+    """
     counts: dict[str, int] = {"async bytes": int(async_bytes(kernels))}
     for kernel in kernels:
         if not kernel.is_async:

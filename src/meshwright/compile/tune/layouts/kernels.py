@@ -1,8 +1,11 @@
-"""Kernels of an optimised program before code is generated, with features of their cost.
+"""Kernels in the HLO text of an optimised program, with features of their cost.
 
-The compiler's estimate of a kernel depends on nothing but the kernel: the ops in it, the
-types, layouts and memories of its operands and results. So a kernel that was compiled once
-has a known cost in every other program (`kernel_costs`).
+The text is what the compiler has before it generates code. The compiler's estimate of a
+kernel depends on nothing but the kernel: the ops in it, and the types, layouts and
+memories of its operands and results. So a kernel that was compiled once has a known
+cost in every other program (`kernel_costs`). HLO writes the layout of an array in
+braces, dims minor to
+major: `bf16[8,128]{1,0}`.
 """
 
 import hashlib
@@ -29,14 +32,14 @@ _LANES, _SUBLANES = 128, 8
 
 @dataclass(frozen=True, slots=True)
 class HloKernel:
-    """One HLO instruction that runs as a kernel.
+    """One HLO instruction, such as a fusion, that runs as a kernel.
 
     key: hash that is equal for kernels of equal cost.
-    runs: executions per step, with the trip counts of loops.
-    kind: the sort of kernel, by which similar kernels are found.
+    runs: executions per step; a loop's body counts once per iteration.
+    kind: name of the main op; guesses prefer kernels of the same kind.
     features: logarithms of bytes and operations, see `_features`.
-    is_async: whether it moves bytes while other kernels run, and has no estimate.
-    num_bytes: bytes that it writes.
+    is_async: whether it runs beside other kernels, without an estimate of cycles.
+    num_bytes: bytes that it writes in one execution.
     """
 
     name: str
@@ -50,7 +53,7 @@ class HloKernel:
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """An array type in HLO: dims, minor-to-major layout, and whether it is on chip."""
+    """An array type in HLO: dims, layout (minor to major), and whether on chip."""
 
     dtype: str
     dims: tuple[int, ...]
@@ -59,7 +62,7 @@ class Array:
 
     @property
     def num_bytes(self) -> float:
-        """Bytes, with the two minor dims padded to tiles."""
+        """Bytes in memory, with the two minor dims padded to a TPU's tiles."""
         digits = self.dtype.lstrip("abcdefghijklmnopqrstuvwxyz").split("e")[0]
         bits = _BITS.get(self.dtype) or int(digits or 32)
         extents = [self.dims[d] for d in self.layout] or [1]
@@ -73,7 +76,7 @@ class Array:
 
 
 def read_arrays(text: str) -> list[Array]:
-    """The array types in a text."""
+    """The array types that occur in a piece of HLO text, in order."""
     return [
         Array(
             found[1],
@@ -90,7 +93,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def read_kernels(text: str) -> list[HloKernel]:
-    """The kernels of an optimised program, in order."""
+    """The kernels in the HLO text of an optimised program, in order."""
     module = parse_hlo(text)
     types = {
         each.name: each.type for lines in module.computations.values() for each in lines
@@ -112,7 +115,7 @@ def _kernel(
     results = read_arrays(each.type)
     is_start = each.opcode.endswith("-start")
     sizes = sorted(array.num_bytes for array in results)
-    # The type of a start has its operand as well, which is no smaller.
+    # The type of a start op also contains its operand, which is no smaller.
     place = -2 if is_start else -1
     arrays = [array for text in operands for array in read_arrays(text)]
     return HloKernel(
@@ -132,7 +135,7 @@ def _operands(each: Instruction) -> list[str]:
 
 
 def _type_of(name: str, types: Mapping[str, str]) -> str:
-    """The text of an operand's type; `x#1` is the second array of a tuple."""
+    """The text of an operand's type; `x#1` is the second array of the tuple `x`."""
     producer, _, position = name.partition("#")
     text = types.get(producer, "")
     if not position:
@@ -145,9 +148,9 @@ def _type_of(name: str, types: Mapping[str, str]) -> str:
 def _key(
     each: Instruction, operands: Sequence[str], body: Sequence[Instruction]
 ) -> str:
-    """A hash of all that decides a kernel's cost: its ops, and arrays as stored in memory.
+    """A hash of what decides a kernel's cost: its ops, and arrays as stored in memory.
 
-    Kernels that differ only by names or the logical order of dims have equal keys.
+    Kernels that differ only by names or the logical order of dims have equal hashes.
     """
     types = {line.name: line.type for line in body}
     lines = [_physical_line(each, operands)]
@@ -160,7 +163,7 @@ def _key(
 
 
 def _physical_line(line: Instruction, operands: Sequence[str]) -> str:
-    """An instruction whose arrays have their dims in the order of memory."""
+    """An instruction's text without names, with the dims of arrays in memory order."""
     rest = _NAMED.sub("", _plain(line.rest).partition(")")[2])
     labels = " ".join((*_labels(line, operands), *_dimensions(line, operands)))
     types = (_physical(text) for text in (line.type, *operands))
@@ -168,22 +171,27 @@ def _physical_line(line: Instruction, operands: Sequence[str]) -> str:
 
 
 def _physical(text: str) -> str:
-    """Array types with dims major to minor."""
+    """HLO text in which each array type lists its dims in memory order."""
     return _ARRAY.sub(
         lambda m: f"{m[1]}[{','.join(_in_order(m[2].split(','), m[3]))}]{m[4]}", text
     )
 
 
 def _in_order(items: Sequence[str], layout: str | None) -> list[str]:
-    """Items, one per dim, sorted major to minor by a minor-to-major layout."""
+    """Sort items, one per dim, from the major dim to the minor one.
+
+    layout: text of an HLO layout, such as `1,0`; without one the items keep their
+        order.
+    """
     order = [d for d in reversed(_numbers(layout or "")) if d < len(items)]
     return [items[d] for d in order] if order else list(items)
 
 
 def _dimensions(line: Instruction, operands: Sequence[str]) -> list[str]:
-    """The dims that an op names, as positions in memory order.
+    """The dims in an instruction's `dimensions={...}`, as positions in memory order.
 
-    Reductions and transposes name dims of their operand, other ops dims of their result.
+    Reductions and transposes name dims of their operand, other ops dims of their
+    result.
     """
     named = _DIMENSIONS.search(line.rest)
     if named is None or not operands:
@@ -202,7 +210,11 @@ def _dimensions(line: Instruction, operands: Sequence[str]) -> list[str]:
 
 
 def _labels(line: Instruction, operands: Sequence[str]) -> list[str]:
-    """XLA's dim labels of both operands and the result of a product, major to minor."""
+    """XLA's dim labels of a product's operands and result, letters in memory order.
+
+    For example, `dim_labels=bf_io->bf` has one letter per dim of two operands and a
+    result.
+    """
     labels = _LABELS.search(line.rest)
     if labels is None:
         return []
@@ -214,7 +226,10 @@ def _labels(line: Instruction, operands: Sequence[str]) -> list[str]:
 
 
 def _plain(rest: str) -> str:
-    """The rest of an instruction without attributes that do not change its cost."""
+    """The text after an instruction's opcode, without metadata and comments.
+
+    The parts that are dropped do not change the instruction's cost.
+    """
     rest = re.sub(
         r", (?:metadata|backend_config|sharding|calls|frontend_attributes)=.*", "", rest
     )
@@ -222,7 +237,7 @@ def _plain(rest: str) -> str:
 
 
 def _kind(each: Instruction, body: Sequence[Instruction]) -> str:
-    """The main op of a kernel; for products also the roles of their minor dims."""
+    """The name of a kernel's main op, and for products the labels of minor dims."""
     products = [line for line in body if line.opcode in ("convolution", "dot")]
     if products:
         return f"product {_minors(products[0], body)}"
@@ -234,9 +249,10 @@ def _kind(each: Instruction, body: Sequence[Instruction]) -> str:
 
 
 def _minors(product: Instruction, body: Sequence[Instruction]) -> str:
-    """The roles of the two minor dims, for both operands and the result of a product.
+    """Letters of the two minor dims, for both operands and the result of a product.
 
-    Roles are letters of XLA's dim labels: batch, feature, input, output, space.
+    The letters are those of XLA's dim labels: batch, feature, input, output, space. The
+    most minor dim comes first.
     """
     types = {line.name: line.type for line in body}
     operands = [types.get(name, "") for name in _operands(product)[:2]]
@@ -246,9 +262,12 @@ def _minors(product: Instruction, body: Sequence[Instruction]) -> str:
 def _features(
     operands: Sequence[Array], results: Sequence[Array], body: Sequence[Instruction]
 ) -> Iterator[float]:
-    """Logarithms of: bytes moved, operations, elements; shares and numbers after them.
+    """Numbers from which a kernel's cycles are guessed.
 
-    Bytes on chip count a quarter of those of main memory.
+    The first three are logarithms: of bytes moved, of operations in products, and of
+    elements of all results. Then follow the share of bytes on chip, the number of
+    different minor dims, and the number of copies and transposes. A byte on chip counts
+    as a quarter of a byte in main memory.
     """
     every = [*operands, *results]
     on_chip = sum(a.num_bytes for a in every if a.is_on_chip)
@@ -263,7 +282,7 @@ def _features(
 
 
 def _product_flops(line: Instruction) -> float:
-    """A likely number of operations of a product, from its result's size alone."""
+    """Elements of a product's result, in place of its FLOPs; 0 for other ops."""
     if line.opcode not in ("convolution", "dot"):
         return 0.0
     return float(sum(math.prod(a.dims) for a in read_arrays(line.type)))

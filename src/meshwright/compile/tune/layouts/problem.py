@@ -1,4 +1,7 @@
-"""The search problem: a state assigns layouts to sites (values of the program)."""
+"""The choice of layouts as a search problem.
+
+A state assigns layouts to some sites: sets of values that get one layout each.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,9 @@ from meshwright.program.ir import Program, Value
 
 @dataclass(frozen=True, slots=True)
 class LayoutChoice:
-    """The layout of one site, and of its gradient too if `with_twin`.
+    """The layout of one site, and of the gradients of its values too if `with_twin`.
 
-    order: dims major to minor.
+    site: name of the site. order: dims major to minor.
     """
 
     site: str
@@ -29,16 +32,17 @@ class LayoutChoice:
 
 
 type State = tuple[LayoutChoice, ...]
-"""Choices sorted by site, at most one for each."""
+"""Chosen layouts, sorted by site, at most one per site; others keep the default."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LayoutProblem:
-    """States, choices and costs for the engines of `search`.
+    """The choice of layouts as states, actions and costs for the engines of `search`.
 
-    An action chooses the layout of a site, or another layout for it.
-    cost_fn: cost of a state, from the judge or predicted.
-    begin: the first state.
+    An action chooses a layout for a site, or replaces the one that was chosen for it.
+
+    sites: sites by name. cost_fn: cost of a state, from a compiler or predicted.
+    begin: state in which the search starts.
     """
 
     sites: Mapping[str, Site]
@@ -69,7 +73,7 @@ class LayoutProblem:
 
 @cache
 def choices_of(site: Site) -> tuple[LayoutChoice, ...]:
-    """All layouts of a site, alone and together with its gradient's."""
+    """All layouts of a site, each without and with the same one for gradients."""
     twins = (False, True) if site.twins else (False,)
     return tuple(
         LayoutChoice(site.name, order, twin)
@@ -80,7 +84,10 @@ def choices_of(site: Site) -> tuple[LayoutChoice, ...]:
 def question_of(
     program: Program, sites: Mapping[str, Site], state: State, is_auto: bool
 ) -> Question:
-    """The program of a state: arguments get formats, other values constraints."""
+    """The program with a state's layouts: formats of arguments, constraints on values.
+
+    is_auto: whether the compiler chooses the layouts of other arguments and of results.
+    """
     positions = {value: i for i, value in enumerate(program.inputs)}
     layouts: dict[Value, tuple[int, ...]] = {}
     for choice in state:

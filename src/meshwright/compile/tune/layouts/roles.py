@@ -1,7 +1,8 @@
 """The role of each value of a program: which ops compute it and read it.
 
-Layout assignment is decided where dims have a meaning: at matrix products, convolutions,
-reshapes, reductions, gathers and the carries of loops. Values between these follow.
+Compilers assign layouts at ops that treat dims differently: matrix products,
+convolutions, reshapes, reductions, gathers and the carries of loops. The values of
+elementwise ops between these take over the layouts that are chosen there.
 """
 
 import hashlib
@@ -27,23 +28,29 @@ _SHORT = {
     "sort": "sort",
     "cumsum": "scan",
 }
-"""Ops whose operands and results are sites, by kind."""
+"""Short names of the kinds of op whose operands and results can be sites."""
 
 _DEPTH = 3
-"""Ops in each direction that tell values of different parts apart."""
+"""Distance, in ops, up to which the ops around two values of one site are equal."""
 
 
 @dataclass(slots=True, eq=False)
 class Uses:
-    """What is known of a value.
+    """The ops that compute and read one value, and what follows for its layout.
 
-    role: kinds of the op that makes it and of the ops around it that matter.
-    dims: by dim "b" (batch), "c" (contracted), "f" (free) in the first product or
-        convolution that reads it, or else makes it; "s" is a convolution's space, "-" a
-        dim of neither.
+    role: kinds of the op that computes the value and of the ops that read it, as far as
+        they decide layouts: "dot>dot.lhs" is a product's result that is the left
+        operand of another.
+    dims: one letter per dim, for its part in the first product or convolution that
+        reads the value, or else computes it: "b" batch, "c" contracted, "f" free, "s"
+        space of a convolution; "-" if there is neither a product nor a convolution.
     runs: executions of the value's program in one step.
-    signature: equal for values with equal ops around them.
-    twin: the value's gradient, if the program computes it by products.
+    signature: hash that is equal for values with equal ops around them.
+    source: source line of the op that computes the value, or the input's path.
+    twin: gradient with respect to the value, if the program computes it by products.
+    is_site: whether the value's layout is worth choosing.
+    maker: op that computes the value. readers: ops that read it, with the operand's
+        position.
     """
 
     role: str = ""
@@ -58,7 +65,10 @@ class Uses:
 
 
 def read_uses(program: Program, paths: Sequence[str]) -> dict[Value, Uses]:
-    """The uses of every value, those of nested programs included, in program order."""
+    """`Uses` of every value in program order, also in loop bodies and branches.
+
+    paths: names of the program's inputs.
+    """
     uses: dict[Value, Uses] = {}
     for value, path in zip(program.inputs, paths, strict=True):
         uses[value] = Uses(role="input", source=path)
@@ -79,7 +89,12 @@ def read_uses(program: Program, paths: Sequence[str]) -> dict[Value, Uses]:
 
 
 def _note(op: Op, runs: int, uses: dict[Value, Uses]) -> None:
-    """Record makers and readers of one op, and the inputs of its bodies."""
+    """Record an op as a reader of its operands and the maker of its results.
+
+    The inputs of its bodies are recorded as carries of a loop or as constants.
+
+    runs: executions of the op in one step.
+    """
     for position, atom in enumerate(op.operands):
         if isinstance(atom, Value):
             uses.setdefault(atom, Uses()).readers.append((op, position))
@@ -99,7 +114,7 @@ def _note(op: Op, runs: int, uses: dict[Value, Uses]) -> None:
 
 
 def _describe(value: Value, use: Uses) -> None:
-    """Set a value's role and dims, and whether its layout is worth choosing (a site)."""
+    """Set a value's role and dim letters, and whether its layout is worth choosing."""
     maker = use.maker
     made = use.role or (_SHORT.get(maker.kind, "") if maker else "")
     if maker is not None and maker.kind.startswith("reduce"):
@@ -130,7 +145,10 @@ def _reading(op: Op, position: int) -> str:
 
 
 def _dot_dims(op: Op, position: int, rank: int) -> str:
-    """Letters of an operand's dims, or of the result's if position is 2."""
+    """One letter per dim of a product's operand 0 or 1, or of its result (2).
+
+    The letters are "b" (batch), "c" (contracted) and "f" (free).
+    """
     params: Any = op.params
     contracted, batch = params["dimension_numbers"]
     if position == 2:
@@ -159,11 +177,13 @@ _PRODUCTS = {"dot_general": _dot_dims, "conv_general_dilated": _conv_dims}
 
 
 def _gradient(value: Value, maker: Op, uses: Mapping[Value, Uses]) -> Value | None:
-    """The gradient of a product's result, if the program multiplies with it.
+    """The gradient with respect to a product's result, if the program multiplies by it.
 
-    The gradients of both operands are products with this gradient. If only one of them is
-    computed, several values may be multiplied with that operand; the gradient is then
-    the one that is itself a product with the value by which the result is multiplied.
+    In reverse mode, the gradients of a product's two operands are products of this
+    gradient with the other operand. So a value of the result's shape that is multiplied
+    with both operands is the gradient. If the program has only one of these two
+    products, several values may be multiplied with that operand. The gradient is then
+    the one that is itself a product with an operand by which `value` is multiplied.
     """
     partners = [_multiplied(a, value, maker, uses) for a in maker.operands]
     first, second = partners
@@ -191,7 +211,10 @@ def _gradient(value: Value, maker: Op, uses: Mapping[Value, Uses]) -> Value | No
 def _multiplied(
     operand: Atom, value: Value, maker: Op, uses: Mapping[Value, Uses]
 ) -> list[Value]:
-    """Values of the shape of `value` in other products with this operand."""
+    """Values of the shape of `value` that are multiplied with an operand of `maker`.
+
+    The product `maker` itself, whose result is `value`, is left out.
+    """
     found: list[Value] = []
     for op, position in uses[operand].readers if isinstance(operand, Value) else ():
         if op is maker or op.kind != "dot_general":
@@ -207,7 +230,10 @@ def _multiplied(
 
 
 def _product_of(value: Value, uses: Mapping[Value, Uses]) -> Sequence[Atom]:
-    """The operands of the product of which a value is the result, or its transpose."""
+    """The operands of the matrix product that computes a value; () if there is none.
+
+    Transposes between the product and the value are skipped.
+    """
     maker = uses[value].maker
     while maker is not None and maker.kind == "transpose":
         (source,) = maker.operands
@@ -219,8 +245,12 @@ def _product_of(value: Value, uses: Mapping[Value, Uses]) -> Sequence[Atom]:
 
 
 def _signatures(uses: Mapping[Value, Uses]) -> dict[Value, str]:
-    """A hash of the ops around each value, after Weisfeiler and Lehman."""
-    # Inputs of equal layers differ in a number in their paths.
+    """A hash of the ops around each value, by colour refinement.
+
+    Values at the same position of equal layers get equal hashes (Weisfeiler and Lehman,
+    1968).
+    """
+    # An input's path has the layer's number in it, so the path is left out.
     places = {v: "#" if u.maker is None else u.source for v, u in uses.items()}
     labels = {v: _hash(f"{v} {u.role} {u.dims} {places[v]}") for v, u in uses.items()}
     for _ in range(_DEPTH):

@@ -1,4 +1,8 @@
-"""A search over programs that are screened (optimised only), and few compiled."""
+"""A search for layouts that screens many programs and compiles few.
+
+To screen a program means to run the compiler's optimisations without generating code,
+and to predict the cost from that of the resulting kernels in programs compiled before.
+"""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -11,24 +15,27 @@ from meshwright.search.engines.surrogate import Surrogate
 from meshwright.search.loop.engine import Budget, Stopped, search
 
 _LEAST_GAIN = 1e-3
-"""Relative gain that counts as one."""
+"""Least relative decrease of the cost that counts as a gain."""
 _IDLE = 3
 """Rounds in a row without a candidate to compile that end the search."""
 _LATER = 4
-"""The first round screens so many times as many programs as each later one."""
+"""Ratio of the number of programs screened in the first round to that in others."""
 
 
 @dataclass(slots=True, eq=False)
 class ScreenedSearch:
-    """Rounds that screen many candidates and compile few, from the best state so far.
+    """A search for layouts in rounds that screen many candidates and compile up to two.
 
-    A round searches by predicted costs. It compiles the candidate of the least
-    predicted cost, and the candidate that may turn out cheapest; their kernels make
-    later predictions better. States all of whose kernels are known need not be
-    compiled. The search ends when no candidate may still be cheaper than the best state.
+    A round starts from the best state so far and searches by predicted costs. It
+    compiles the candidate of the least predicted cost, and the candidate that may turn
+    out cheapest. What their kernels cost makes later predictions better. A state whose
+    kernels are all known need not be compiled. The search ends when no candidate may
+    still be cheaper than the best state.
 
-    judge_fn: cost of a compiled state; `None` when the budget is spent.
+    judge_fn: cost of a state, compiled; `None` when the budget is spent.
+    num_screens: number of programs that the first round screens.
     losses: number of compiled programs in a row without a gain that ends the search.
+    compiled: keys of compiled programs, from `Screens.program`.
     """
 
     screens: Screens
@@ -41,7 +48,10 @@ class ScreenedSearch:
     compiled: set[object] = field(default_factory=set)
 
     def run(self, base: float) -> Stopped:
-        """Find the best state, starting from () and its cost."""
+        """Find the best state; returns the reason for the end of the search.
+
+        base: cost of the state without chosen layouts, from which the search starts.
+        """
         least, lost, idle = base, 0, 0
         self.compiled.add(self.screens.program(()))
         for number in itertools.count():
@@ -63,7 +73,10 @@ class ScreenedSearch:
         raise AssertionError("the rounds have no end")
 
     def _look_around(self, number: int) -> None:
-        """Screen `number` neighbours of the best state, the most promising ones first."""
+        """Screen states near the best one, the most promising ones first.
+
+        number: number of the round, 0 for the first, which screens the most states.
+        """
         count = self.num_screens if number == 0 else self.num_screens // _LATER
         for rest in without_one(self.best):
             self.screens.cost(rest)
@@ -76,7 +89,7 @@ class ScreenedSearch:
         self.model.seen[:] = model.seen
 
     def _take_known(self, least: float) -> float:
-        """Update `best` from the screened states of exactly known cost; returns its cost.
+        """Update `best` from screened states whose cost is known; returns its cost.
 
         least: cost of `best` before, returned if no such state is clearly cheaper.
         """
@@ -92,7 +105,11 @@ class ScreenedSearch:
         return self.screens.cost(self.best)
 
     def _promising(self, least: float) -> list[State]:
-        """States to compile next: the likely best, and the possibly best."""
+        """At most two states to compile next.
+
+        They have the least predicted cost, and the least cost if guesses are too high.
+        States that are known, or cannot be cheaper than `least`, are left out.
+        """
         limit = least * (1 - _LEAST_GAIN)
         open_ = [
             state
@@ -110,6 +127,6 @@ class ScreenedSearch:
 
 
 def without_one(state: State) -> Iterator[State]:
-    """The states without one of the choices, in their order."""
+    """States made by taking one choice out of `state`, for each choice in order."""
     for choice in state:
         yield tuple(each for each in state if each != choice)

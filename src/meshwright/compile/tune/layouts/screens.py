@@ -1,4 +1,7 @@
-"""Screened programs: their kernels before code is generated, and their predicted costs."""
+"""Screened programs, and costs predicted from their kernels.
+
+To screen a program means to run the compiler's optimisations without generating code.
+"""
 
 import math
 from collections.abc import Callable, Iterable
@@ -14,16 +17,17 @@ from meshwright.compile.tune.layouts.kernels import HloKernel
 from meshwright.compile.tune.layouts.problem import State
 
 _EACH_CHOICE = 2e-3
-"""Relative gain by which one more choice has to pay."""
+"""Relative decrease of the cost that each chosen layout has to bring."""
 
 
 @dataclass(slots=True, eq=False)
 class Screens:
-    """The states that were screened, and their costs as sums over their kernels.
+    """States (sets of chosen layouts) that were screened, and their predicted costs.
 
-    screen_fn: kernels of a state, `None` if it cannot be compiled.
+    screen_fn: kernels of a state's program, `None` if it cannot be compiled.
     charge: cost of one byte that instructions without an estimate write, beyond the
         bytes of the state without choices.
+    costs: cycles of kernels. kernels: kernels of each screened state's program.
     """
 
     screen_fn: Callable[[State], list[HloKernel] | None]
@@ -32,40 +36,40 @@ class Screens:
     kernels: dict[State, list[HloKernel] | None] = field(default_factory=dict)
 
     def of(self, state: State) -> list[HloKernel] | None:
-        """The kernels of a state, which is screened if it was not yet."""
+        """The kernels of a state's program, screened at the first call."""
         if state not in self.kernels:
             self.kernels[state] = self.screen_fn(state)
         return self.kernels[state]
 
     def learn(self, examples: Iterable[Example]) -> None:
-        """Add kernels that were compiled."""
+        """Record the cycles of compiled kernels, which improves predictions."""
         self.costs.learn(examples)
 
     def cost(self, state: State) -> float:
-        """The likely cost, exact if all kernels are known."""
+        """The predicted cost of a state; exact if all its kernels were compiled."""
         kernels = self.of(state)
         if kernels is None:
             return math.inf
         return self.costs.predict(kernels) + self._charged(kernels)
 
     def least(self, state: State) -> float:
-        """An optimistic cost, with unknown kernels as cheap as is likely."""
+        """The predicted cost of a state if guesses for its kernels are too high."""
         kernels = self.of(state)
         if kernels is None:
             return math.inf
         return self.costs.least(kernels) + self._charged(kernels)
 
     def ranked(self, state: State) -> float:
-        """The predicted cost, plus a penalty for each choice."""
+        """The predicted cost of a state, raised by 0.2 % for each chosen layout."""
         return self.cost(state) * (1 + _EACH_CHOICE * len(state))
 
     def is_known(self, state: State) -> bool:
-        """Whether the cost is exact."""
+        """Whether all kernels of a state were compiled, so that its cost is exact."""
         kernels = self.of(state)
         return kernels is not None and not self.costs.num_unknown(kernels)
 
     def program(self, state: State) -> frozenset[tuple[str, int]]:
-        """A key that is equal for states with the same program."""
+        """A key that is equal for states from which the same program results."""
         return frozenset(same_program(self.of(state) or ()).items())
 
     def _charged(self, kernels: list[HloKernel]) -> float:

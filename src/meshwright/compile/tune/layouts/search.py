@@ -1,4 +1,4 @@
-"""The search for layouts: a baseline, values to choose for, choices, and a last check."""
+"""The search for layouts: two baselines, chosen layouts, and a last check."""
 
 import contextlib
 import math
@@ -22,22 +22,22 @@ from meshwright.search.loop.engine import Budget, Stopped, search
 type Baseline = Literal["default", "auto"]
 
 _RESERVED = 3
-"""Programs that are judged beside the search: default, AUTO, and the result once more."""
+"""Programs judged outside the search: default, AUTO, and the final choice once more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
     """The result of a search for layouts.
 
-    default, auto: verdicts on the program without choices: with arguments in the default
-        layouts, and in layouts that the compiler chooses.
+    default, auto: verdicts on the program without choices: with default layouts of
+        arguments and results, and with layouts that the compiler chooses for them.
     best: the chosen layouts; () if none are better than the baseline.
     verdict: the verdict on `best`.
-    charged: its cost, with the charge for bytes without an estimate.
+    charged: cost of `best`, with the charge for bytes without an estimate.
     gains: relative cost that each site's choice saves, by name of the site.
     judged: number of programs that were compiled.
-    screened: number of programs that were optimised only.
-    failures: reasons of programs that did not compile.
+    screened: number of programs that were optimised without generating code.
+    failures: error messages of programs that did not compile.
     history: least cost after each judged program.
     """
 
@@ -55,7 +55,7 @@ class Found:
 
     @property
     def baseline(self) -> Baseline:
-        """Which costs less, "default" or "auto"; choices start from that program."""
+        """The cheaper baseline, "default" or "auto"; layouts are added to it."""
         return "auto" if self.auto.cost < self.default.cost else "default"
 
     @property
@@ -66,13 +66,14 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class SearchOptions:
-    """Limits of a search.
+    """Limits of a search for layouts.
 
-    budget: number of programs to judge.
+    budget: number of programs to compile.
     losses: number of trials in a row without a gain that ends the search.
     charge: cost of one byte that instructions without an estimate write, beyond the
         bytes of the baseline.
-    screens: number of programs to screen before the first one is compiled.
+    screens: number of programs to screen (optimise without generating code) before the
+        first candidate is compiled.
     """
 
     budget: int
@@ -91,13 +92,13 @@ class SearchOptions:
 
 @dataclass(slots=True, eq=False)
 class LayoutSearch:
-    """One search, which asks the judge only for verdicts that the journal does not have.
+    """One search for layouts; verdicts that the journal has are not asked for again.
 
-    name: name of the program and the judge, in the journal.
+    name: text that begins the journal's keys: the backend and a hash of the program.
     show: a function that is called with lines about the progress.
     asked: keys of the programs that were judged.
     costs: least cost after each of them.
-    screens: screened programs, by whether AUTO layouts are the baseline.
+    screens: screened programs; the key is whether AUTO layouts are the baseline.
     """
 
     program: Program
@@ -119,7 +120,7 @@ class LayoutSearch:
         self.screens[True].costs = self.screens[False].costs
 
     def run(self) -> Found:
-        """The best layouts within the budget, never worse than the baseline."""
+        """The best layouts within the budget; at worst, the baseline without any."""
         default = self._ask((), False)
         auto = self._auto(default)
         base = min(default, auto, key=lambda verdict: verdict.cost)
@@ -145,7 +146,7 @@ class LayoutSearch:
         return self._checked(found) if found.best else found
 
     def _auto(self, default: Verdict) -> Verdict:
-        """The verdict with layouts of arguments and results that the compiler chooses.
+        """The verdict if the compiler chooses the layouts of arguments and results.
 
         It equals the verdict on the default if the compiler chooses the same program.
         """
@@ -160,7 +161,7 @@ class LayoutSearch:
     def _direct(
         self, is_auto: bool, base: Verdict
     ) -> tuple[State, Stopped, dict[str, float]]:
-        """The best state of a search that judges every candidate."""
+        """The best state, the reason of the end, and gains; judges every candidate."""
 
         def cost(state: State) -> float:
             return self._charged(self._ask(state, is_auto), base)
@@ -177,7 +178,7 @@ class LayoutSearch:
     def _screened(
         self, is_auto: bool, base: Verdict
     ) -> tuple[State, Stopped, dict[str, float]]:
-        """The best state of a search that compiles few of the programs it screens."""
+        """The best state, the reason of the end, and gains; compiles few candidates."""
         options, screens = self.options, self.screens[is_auto]
         found = ScreenedSearch(
             screens,
@@ -197,13 +198,13 @@ class LayoutSearch:
         return best, stopped, gains
 
     def _affordable(self, state: State, is_auto: bool, base: Verdict) -> float | None:
-        """The cost of a state; `None` if last checks need the rest of the budget."""
+        """The cost of a state; `None` if only the last checks are left to pay for."""
         if len(self.asked) > self.options.budget - _RESERVED:
             return None
         return self._charged(self._ask(state, is_auto), base)
 
     def _verified(self, best: State, is_auto: bool, base: Verdict) -> State:
-        """The given best state, or a better one among those that were compiled."""
+        """The state of least cost among `best` and the states that were compiled."""
         compiled = {
             state: self._charged(verdict, base)
             for state in self.screens[is_auto].kernels
@@ -223,7 +224,10 @@ class LayoutSearch:
     # -- verdicts ----------------------------------------------------------------------
 
     def _checked(self, found: Found) -> Found:
-        """The result, judged again with all its layouts fixed; the baseline if worse."""
+        """The result, judged again with all its layouts fixed.
+
+        If it is not better than the baseline, the result is the baseline.
+        """
         if self.judge.screens and found.baseline == "default":
             return found if found.charged < found.base.cost else self._none(found)
         question = self._question(found.best, found.baseline == "auto")
@@ -242,14 +246,14 @@ class LayoutSearch:
         return self._none(found)
 
     def _none(self, found: Found) -> Found:
-        """The result that no layouts are better than the baseline."""
+        """The result without chosen layouts, with the verdict on the baseline."""
         base = found.base
         return replace(found, best=(), verdict=base, charged=base.cost, gains={})
 
     def _gains(self, best: State, is_auto: bool, base: Verdict) -> dict[str, float]:
-        """The cost that each choice saves, compared with the state without this choice.
+        """The relative cost that each choice saves, by name of the site.
 
-        Choices whose state without them was not judged are left out.
+        A choice is left out if the state without it was not judged.
         """
         cost = self._charged(self._ask(best, is_auto), base)
         gains: dict[str, float] = {}
@@ -261,7 +265,7 @@ class LayoutSearch:
         return gains
 
     def _charged(self, verdict: Verdict, base: Verdict) -> float:
-        """A verdict's cost, with the charge for bytes moved by unestimated instructions."""
+        """A verdict's cost, plus the charge for unestimated bytes beyond `base`'s."""
         more = verdict.unestimated_bytes - base.unestimated_bytes
         return verdict.cost + self.options.charge * max(0, more)
 

@@ -1,7 +1,7 @@
 """Sites: the values of a program whose layouts are worth choosing.
 
-A site is a set of values that play the same role, in equal layers or in a loop's body, and
-get one layout. Values that are only a transpose of another share its site, since a layout
+A site is a set of values that play the same role, in equal layers or in a loop's body,
+and get one layout. A transpose of a value belongs to the value's site, since a layout
 of one is a layout of the other.
 """
 
@@ -15,18 +15,20 @@ from meshwright.program.ir import Program, Value, num_bytes, show_type
 
 _MOST_SITES = 40
 _LEAST_SHARE = 0.01
-"""Smaller values, as a share of the largest one, are no sites."""
+"""Least bytes of a site's values, as a share of the largest site's bytes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Site:
-    """Values that get one layout.
+    """A set of values that get one layout, such as one activation of all equal layers.
 
-    name: short and unique in the program, the same in every run.
-    role: the ops that compute and read the values, such as "dot>dot.lhs".
+    name: short name, unique in the program and the same in every run.
+    role: kinds of op that compute and read the values: "dot>dot.lhs" for a product's
+        result that is the left operand of another product.
     dims: one letter per dim for its role in the ops around, see `roles.Uses`.
-    weight: bytes of all values in one execution of the program, times trip counts of loops.
-    share: weight as a share of the largest site's.
+    weight: bytes of all values in one execution of the program; values in a loop count
+        once per iteration.
+    share: weight divided by the largest site's weight.
     source: source line of the op that makes the first value, or the input's path.
     twins: the gradients with respect to these values that the program computes.
     """
@@ -54,7 +56,7 @@ class Site:
 def find_sites(
     program: Program, paths: Sequence[str], most: int = _MOST_SITES
 ) -> tuple[Site, ...]:
-    """At most `most` sites, by falling weight.
+    """The sites of a program with the most bytes, at most `most`, the largest first.
 
     paths: names of the program's inputs.
     """
@@ -100,7 +102,8 @@ def _site(
 def orders(rank: int) -> Iterator[tuple[int, ...]]:
     """Candidate layouts for arrays of a rank, dims major to minor, the default first.
 
-    They are all pairs of minor dims, which tiles span, with the other dims in their order.
+    Each ordered pair of dims comes last once, since a TPU pads the two minor dims to
+    tiles. The other dims keep their order.
     """
     default = tuple(range(rank))
     yield default

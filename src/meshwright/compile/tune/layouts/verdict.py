@@ -15,18 +15,20 @@ from meshwright.run.compilers.server import EntryLayout
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The cost of a program with chosen layouts, with further figures for people to read.
+    """The cost of a program with chosen layouts, and other figures for people to read.
 
-    cost: cycles, or CPU time over that of the default layouts; infinite if the program
-        could not be compiled.
-    spread: half of the interquartile range of measurements, relative; 0 for an estimate.
+    cost: cycles, or CPU time divided by that with default layouts; infinite if the
+        program could not be compiled.
+    spread: half of the interquartile range of measurements, divided by their median; 0
+        for an estimate.
     bytes_accessed: XLA's count, in which loop bodies count once.
-    async_copies: asynchronous copies and slices of one execution.
+    async_copies: number of asynchronous copies and slices in one execution.
     unestimated_bytes: bytes written by instructions without an estimate of cycles.
     temp_bytes: bytes of temporary memory.
-    in_layouts, out_layouts: layouts of arguments and results, major to minor.
+    in_layouts, out_layouts: layouts of arguments and results, dims major to minor.
     error: the reason why there is no cost; "" if there is one.
-    examples: kernels with the compiler's estimates, from which other programs are guessed.
+    examples: kernels with the compiler's estimates, from which the cost of other
+        programs is guessed.
     """
 
     cost: float
@@ -70,9 +72,9 @@ def failed(reason: str) -> Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A program with chosen layouts, about which a judge is asked.
+    """A program with chosen layouts, whose cost a judge is asked for.
 
-    layouts: constraints on values of the program.
+    layouts: layouts by value, which become constraints in the program.
     inputs: chosen layouts of arguments, by position.
     is_auto: whether the compiler chooses the layouts of other arguments and of results;
         otherwise they are the default.
@@ -83,7 +85,10 @@ class Question:
     is_auto: bool
 
     def entry_inputs(self, count: int, kept: frozenset[int]) -> tuple[EntryLayout, ...]:
-        """The layout of each argument; those in `kept` have the default."""
+        """The layout of each argument: chosen, "auto", or `None` for the default.
+
+        count: number of arguments. kept: positions of arguments that are never "auto".
+        """
         return tuple(
             self.inputs.get(i) or ("auto" if self.is_auto and i not in kept else None)
             for i in range(count)
@@ -105,17 +110,20 @@ class Judge(Protocol):
 
     @property
     def screens(self) -> bool:
-        """Whether the judge has `screen`, which takes much less time than `judge`."""
+        """Whether the judge has `screen`, which is much faster than `judge`."""
         ...
 
     def screen(self, question: Question) -> list[HloKernel] | None:
-        """The kernels of the optimised program, not compiled; `None` if that fails."""
+        """Optimise a program without generating code; returns its kernels.
+
+        Returns `None` if that fails.
+        """
         ...
 
     def judge(self, question: Question) -> Verdict:
-        """The verdict on a program, also if it does not compile."""
+        """The cost of a program; infinite, with an error, if it does not compile."""
         ...
 
     def confirm(self, question: Question) -> Verdict:
-        """The verdict on a search's final choice, with more care than `judge` takes."""
+        """The cost of a search's final choice, found with more care than by `judge`."""
         ...

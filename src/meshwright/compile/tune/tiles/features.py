@@ -1,7 +1,8 @@
-"""Features of a kernel's tilings, from which the ranker predicts their times.
+"""Features of a kernel's tilings (choices of tile sizes), which predict their times.
 
-All are logarithms to base 2 of counts and bytes, or shares. They describe sizes, traffic
-and register use, not op names, so that what was learned of one kernel holds for others.
+All are logarithms to base 2 of counts and bytes, or shares. They describe sizes,
+traffic and register use, not op names, so that what was learned of one kernel holds for
+others. A shape [c] means one number per tiling, [c, n] a row of n numbers per tiling.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Floats = NDArray[np.float64]
 NUM_FEATURES = 52
 _NUM_FIXED = 19
 _VECTOR_BYTES = 32
-"""Bytes of a register of AVX2; wider ones only shift a logarithm."""
+"""Bytes of an AVX2 register. On CPUs with wider ones, only a logarithm is shifted."""
 _SLOW = ("tanh", "exp", "erf", "log", "pow", "sin", "cos", "divf", "sqrt")
 
 
@@ -41,7 +42,11 @@ def tile_rows(kernel: CpuKernel, tilings: Sequence[Tiling]) -> Floats:
 
 
 class _Tiles:
-    """Tile sizes as arrays [c, loops]; a loop that is not tiled has its whole size."""
+    """Tile sizes [c, loops] of tilings; an untiled loop has its trip count.
+
+    group: tile sizes of a workgroup, the part of the result that one call computes.
+    vector: tile sizes of the innermost body. sums: whether each loop is summed over.
+    """
 
     def __init__(self, kernel: CpuKernel, tilings: Sequence[Tiling]) -> None:
         sizes = np.array([loop.size for loop in kernel.loops], float)
@@ -81,9 +86,10 @@ def _shares(kernel: CpuKernel, tiles: _Tiles, sizes: Floats) -> list[Floats]:
 
 
 def _rests(kernel: CpuKernel, tiles: _Tiles, sizes: Floats) -> list[Floats]:
-    """Shares [c] of lanes, rows and sums that are left over by whole vectors.
+    """Shares [c] of iterations that full vectors leave over, in three kinds of loop.
 
-    Such a remainder runs with masks, or one element at a time.
+    They are the loop along the vector, the loops over rows, and the summed loops.
+    Left-over iterations run with masks, or one element at a time.
     """
     whole = np.where(tiles.sums, sizes, tiles.group)
     vectors = sizes // whole * (whole // tiles.vector) + sizes % whole // tiles.vector
@@ -148,7 +154,10 @@ def _traffic(kernel: CpuKernel, tiles: _Tiles, sizes: Floats) -> list[Floats]:
 
 
 def _bytes(operand: Operand, tile: Floats) -> Floats:
-    """Bytes of an operand that a tile of loops touches [c]."""
+    """Bytes [c] of an operand that one tile touches.
+
+    tile: tile sizes [c, loops].
+    """
     touched = np.full(len(tile), operand.element_bytes)
     for dim, size in zip(operand.index, operand.shape, strict=True):
         span = 1 + sum(stride * (tile[:, loop] - 1) for loop, stride in dim)
@@ -157,7 +166,7 @@ def _bytes(operand: Operand, tile: Floats) -> Floats:
 
 
 def _run(operand: Operand, tile: Floats) -> Floats:
-    """Number of contiguous elements in memory within a tile of an operand [c]."""
+    """Number [c] of an operand's elements in a tile that are contiguous in memory."""
     run = np.ones(len(tile))
     for loop, stride in operand.index[-1] if operand.index else ():
         run = run + (tile[:, loop] - 1 if stride == 1 else 0)
@@ -165,7 +174,7 @@ def _run(operand: Operand, tile: Floats) -> Floats:
 
 
 def _kernel_row(kernel: CpuKernel, sizes: Floats) -> Floats:
-    """Features [19] of the kernel alone, the same for all of its tilings."""
+    """Features [19] that depend on the kernel alone, not on its tiling."""
     sums = np.array([loop.is_reduction for loop in kernel.loops])
     lane, rows, windows = lane_loop(kernel), row_loops(kernel), window_loops(kernel)
     first, second, _ = kernel.operands

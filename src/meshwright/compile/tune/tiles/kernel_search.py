@@ -21,13 +21,13 @@ from meshwright.search.engines.surrogate import Surrogate
 from meshwright.search.loop.engine import Budget, Stopped, search
 
 _POOL = 3000
-"""Tilings of a kernel that the model ranks."""
+"""Number of random tilings of a kernel among which the model chooses."""
 _PASSES = 3
-"""Passes in shuffled order in which a tiling is timed beside the default."""
+"""Number of passes that time a tiling and the default, in random order."""
 _FINALISTS = 3
-"""Best tilings that are timed once more, side by side."""
+"""Number of the best tilings that are timed once more, in the same passes."""
 _LEAST_GAIN = 0.01
-"""Share of the default's time that a tiling has to save."""
+"""Least share of the default's time that a tiling has to save."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +35,11 @@ class FoundTiles:
     """The outcome of one kernel's search.
 
     tiling: the tile sizes; `None` if the default is best.
-    default_s, tuned_s: CPU seconds of one run.
+    default_s, tuned_s: CPU seconds of one run with IREE's tile sizes, and with
+        `tiling`.
     spread: (median - fastest) / fastest pass, the larger of both programs'.
     measured: number of tilings that were tried, the default included.
-    errors: error messages of those that did not compile.
+    errors: error messages of tilings that did not compile.
     stopped: reason for the end of the search.
     """
 
@@ -58,11 +59,13 @@ class FoundTiles:
 
 @dataclass(slots=True, eq=False)
 class KernelSearch:
-    """A search for one kernel's tile sizes, which reuses measurements of its journal.
+    """A search for one kernel's tile sizes, which reuses the timings in a journal.
 
-    place: compiler and CPU, part of the journal's keys; another program with the same
-        kernel then finds its times there.
+    place: text that names compiler and CPU, and begins the journal's keys. So another
+        program with the same kernel finds its times there.
     budget: number of tilings to measure, the default included.
+    timeout_s: seconds for one compilation.
+    asked: relative time of each tiling so far.
     """
 
     kernel: CpuKernel
@@ -84,7 +87,7 @@ class KernelSearch:
             )
 
     def run(self) -> FoundTiles:
-        """The best tiling within the budget, never slower than the default."""
+        """Search for the best tiling; it is never slower than IREE's default."""
         space = TileSpace.of(self.kernel)
         pool = tuple(space.sample(_POOL, self.seed))
         result = search(
@@ -97,7 +100,7 @@ class KernelSearch:
         return self._decide(tried[:_FINALISTS], result.stopped)
 
     def ask(self, state: State) -> float:
-        """A tiling's time over the default's time; infinite if it does not compile."""
+        """A tiling's time divided by the default's; infinite if it does not compile."""
         if state not in self.asked:
             self.asked[state] = self._known(str(state), lambda: self._measure(state))
             best = min(verdict.cost for verdict in self.asked.values())
@@ -114,7 +117,7 @@ class KernelSearch:
         return self._compare([state], _PASSES)[0]
 
     def _compare(self, tilings: Sequence[Tiling], passes: int) -> list[Verdict]:
-        """A verdict per tiling: its fastest pass over the default's fastest pass."""
+        """Each tiling's fastest pass divided by the default's fastest pass."""
         times = self.bench.times([None, *tilings], passes, self.seed)
         default_ns = min(times[None])
         return [
@@ -123,7 +126,10 @@ class KernelSearch:
         ]
 
     def _decide(self, finalists: Sequence[Tiling], stopped: Stopped) -> FoundTiles:
-        """The fastest finalist in a last comparison, or the default if none is faster."""
+        """The search's outcome, after a last comparison of the fastest tilings.
+
+        The default is kept if none of these is faster by 1 %.
+        """
         default = self.default()
         compared = self._final(finalists)
         best = min(compared, key=lambda t: compared[t].cost, default=None)
@@ -153,7 +159,7 @@ class KernelSearch:
         return {tiling: known[keys[tiling]] for tiling in finalists}
 
     def default(self) -> Verdict:
-        """CPU seconds of one run with IREE's tiles."""
+        """CPU seconds of one run with IREE's own tile sizes, as a verdict's cost."""
         return self._known("default", self._time_default)
 
     def _time_default(self) -> Verdict:
@@ -161,7 +167,7 @@ class KernelSearch:
         return Verdict(min(times) / 1e9, spread=spread_of(times))
 
     def _known(self, what: str, measure: Callable[[], Verdict]) -> Verdict:
-        """The journal's verdict, or a new measurement that the journal then stores."""
+        """The journal's verdict on `what`, measured and recorded if it is missing."""
         key = self._key(what)
         if key not in self.journal.verdicts:
             self.journal.note(key, measure())
@@ -169,7 +175,7 @@ class KernelSearch:
 
     @property
     def bench(self) -> KernelBench:
-        """The compiled kernel, created at the first measurement."""
+        """The compiled variants of the kernel, created at the first measurement."""
         if not self._bench:
             self._bench.append(KernelBench(self.kernel, self.seed, self.timeout_s))
         return self._bench[0]
@@ -179,7 +185,7 @@ class KernelSearch:
 
 
 def spread_of(times: Sequence[int]) -> float:
-    """Relative excess of the median pass over the fastest one, 0 for equal passes.
+    """The median time of several passes minus the fastest, divided by the fastest.
 
     The slowest pass says more about other programs on this machine than about this one.
     """

@@ -1,7 +1,7 @@
-"""The ranker that ships with the package: small networks over features of tilings.
+"""The ranker: small neural networks that predict which tilings of a kernel are fast.
 
-`benchmarks/train_tile_ranker.py` trains it on measured kernels. It runs in NumPy, so that
-tuning needs no framework of its own.
+`benchmarks/train_tile_ranker.py` trains it on measured kernels. It runs in NumPy, so
+that tuning needs no machine learning framework.
 """
 
 from __future__ import annotations
@@ -22,10 +22,13 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ranker:
-    """An ensemble of networks with two hidden layers that predicts how long tilings run.
+    """An ensemble of networks of two hidden layers that predict how long tilings run.
 
-    mean, scale: mean and 1 / standard deviation of each feature [f]. layers: weights
-        [members, in, out] and biases [members, 1, out] of each layer, the input's first.
+    In shapes, c is the number of tilings and f that of features.
+
+    mean, scale: mean and 1 / standard deviation of each feature [f].
+    layers: weights [members, in, out] and biases [members, 1, out] of each layer, the
+        input's first.
     """
 
     mean: Floats
@@ -33,11 +36,11 @@ class Ranker:
     layers: tuple[tuple[Floats, Floats], ...]
 
     def standardised(self, rows: Floats) -> Floats:
-        """Features [c, f] in standard deviations from the training mean, cut off at 4."""
+        """Features [c, f] in standard deviations from the training mean, at most 4."""
         return np.clip((rows - self.mean) * self.scale, -4, 4)
 
     def predict(self, rows: Floats) -> Floats:
-        """Logarithms of times [c], up to a constant of the kernel; lower is faster."""
+        """Predicted logarithms of times [c], up to a constant of the kernel."""
         hidden = self.standardised(rows)[None]
         for number, (weights, bias) in enumerate(self.layers):
             hidden = hidden @ weights + bias
@@ -47,7 +50,11 @@ class Ranker:
 
     @classmethod
     def load(cls, path: Path, features: int) -> Ranker:
-        """The ranker of a file; `LearnedError` if it is for other features."""
+        """Read a ranker from a file.
+
+        features: number of features that it must take; otherwise `LearnedError` is
+            raised.
+        """
         arrays = read_arrays(path)
         count = sum(name.startswith("weights") for name in arrays)
         names = {"mean", "scale", *(f"bias{i}" for i in range(count))}
@@ -74,7 +81,7 @@ class Ranker:
 
 @cache
 def shipped_ranker(features: int) -> Ranker:
-    """The ranker that comes with the package."""
+    """The ranker that is shipped with the package, for this number of features."""
     folder = files("meshwright.compile.tune.tiles")
     with as_file(folder.joinpath("ranker.npz")) as path:
         return Ranker.load(path, features)

@@ -1,4 +1,4 @@
-"""The model of one search: the ranker's prediction, corrected by measurements.
+"""The model of one search: the ranker's predictions, corrected by measurements.
 
 It is a Gaussian process over the errors of the ranker, plus an unknown constant: the
 ranker's error for the kernel as a whole.
@@ -22,18 +22,22 @@ _OFFSET, _ERROR, _NOISE = 1.0, 0.12, 0.001
 """Variances of logarithms of times: of the constant, of the ranker's errors over kernels
 that it was not trained on, and of measurements (3 %)."""
 _LENGTH = 0.5
-"""Distance at which errors are hardly alike, as a share of that between two tilings."""
+"""Distance between features over which the ranker's errors stop being correlated.
+
+The unit is the root of the number of features, each in standard deviations.
+"""
 _OPTIMISM = 0.5
-"""Standard deviations by which a guess is taken to be too pessimistic."""
+"""Standard deviations taken off a predicted time, so that unsure tilings are tried."""
 _FAILED = math.log(4)
-"""What a tiling counts as that does not compile: four times the default's time."""
+"""Logarithm of the relative time that is recorded for a tiling that fails: 4 times."""
 
 
 @dataclass(slots=True, eq=False)
 class TileModel:
     """A model of one kernel's times, from which `Surrogate` chooses the next tiling.
 
-    seen: measured tilings with the logarithm of time over the default's.
+    seen: measured tilings, each with the logarithm of its time divided by the
+        default's.
     """
 
     kernel: CpuKernel
@@ -43,7 +47,11 @@ class TileModel:
     _guesses: dict[Tiling, float] = field(default_factory=dict)
 
     def weights(self, state: Any, actions: Sequence[Tiling]) -> Sequence[float]:
-        """One weight per tiling; the tiling predicted to be fastest has the largest."""
+        """One weight per tiling, larger for tilings that may be faster.
+
+        A weight is minus the predicted logarithm of time, plus half a standard
+        deviation.
+        """
         del state
         if not actions:
             return []
@@ -61,7 +69,7 @@ class TileModel:
         return (_OPTIMISM * np.sqrt(np.maximum(left, 0)) - means).tolist()
 
     def learn(self, added: Sequence[Tiling], before: float, after: float) -> None:
-        """Record the relative time of the last tiling; `before` is not used."""
+        """Record the last tiling's relative time `after`; `before` is not used."""
         del before
         time = math.log(after) if math.isfinite(after) else _FAILED
         self.seen.append((added[-1], time))

@@ -1,4 +1,7 @@
-"""The search problem of one kernel: a state is a tiling, an action changes to another."""
+"""The search for one kernel's tile sizes as a search problem.
+
+A state is a tiling (a choice of tile sizes); an action changes to another tiling.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,16 @@ from meshwright.run.iree.space import TileSpace
 from meshwright.run.iree.tiling import Tiling
 
 State = Tiling | None
-"""A tiling; `None` is IREE's default."""
+"""A tiling (a choice of tile sizes); `None` stands for IREE's default."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TileProblem:
-    """The search for one kernel's tile sizes, as states, actions and costs for `search`.
+    """The search for one kernel's tile sizes as states, actions and costs for `search`.
 
-    pool: tilings that can be chosen in every state, besides the neighbours of the state.
-    cost_fn: time over the default's time; infinite if a tiling does not compile.
+    pool: tilings that can be chosen in every state, besides the neighbours of the
+        state.
+    cost_fn: a tiling's time divided by the default's; infinite if it does not compile.
     """
 
     space: TileSpace

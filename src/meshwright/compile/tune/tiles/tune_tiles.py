@@ -1,4 +1,4 @@
-"""`tune_tiles`: the tile sizes of a program's kernels, found with few measurements."""
+"""`tune_tiles`: choose tile sizes of a program's CPU kernels, with few measurements."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from meshwright.run.iree.tiling import Tiling
 from meshwright.run.iree.toolchain import cpu_name, require_iree, version
 
 BACKEND = "iree-cpu"
-"""The backend that measures IREE's code on this machine."""
+"""The backend that compiles with IREE for this machine's CPU and times the code."""
 
 _PASSES = 5
-"""Passes in shuffled order in which whole programs are timed."""
+"""Number of passes that time whole programs, in random order."""
 _SMALL = 0.01
-"""Share of a program's time below which a kernel is not worth measurements."""
+"""Least share of the program's time at which a kernel is worth tuning."""
 
 Show = Callable[[str], None]
 
@@ -44,7 +44,10 @@ class TileOptions:
 
     budget: number of tilings that are measured per kernel, IREE's own included.
     timeout_s: seconds for one compilation of a kernel.
-    journal: file of verdicts, which also serves other programs with the same kernels.
+    journal: file that keeps measurements; it also serves other programs with the same
+        kernels.
+    ranker: predicts which tilings are fast; `None` for the one shipped with the
+        package.
     """
 
     budget: int
@@ -88,10 +91,11 @@ def _within(
     journal: Journal,
     show: Show,
 ) -> tuple[list[tuple[FoundTiles, int]], list[str]]:
-    """Pairs of a kernel's found tiles and its number of dispatches, and notes for the user.
+    """Search for the tiles of each kernel, the one that takes most time first.
 
-    Kernels with the largest share of the time come first. Ctrl-C ends the search with the
-    tiles that were found.
+    Returns pairs of a kernel's result and its number of dispatches (calls in the
+    program), and notes for the user. Ctrl-C ends the search with the tiles that were
+    found.
     """
     searches: list[tuple[KernelSearch, int]] = []
     notes: list[str] = []
@@ -139,9 +143,9 @@ def _search(
 
 @dataclass(slots=True, eq=False)
 class _Trial:
-    """The whole program, compiled and run with different tuning specs.
+    """The whole program, to be compiled and run with different tuning specs.
 
-    expected: JAX's results.
+    expected: results of the program in JAX, with which others are compared.
     """
 
     program: IreeProgram
@@ -154,7 +158,11 @@ class _Trial:
     def right_tiles(
         self, chosen: Mapping[CpuKernel, Tiling]
     ) -> dict[CpuKernel, Tiling]:
-        """The tile sizes, without those that make the program's results wrong."""
+        """The tile sizes with which the program computes the same as in JAX.
+
+        If it does not with all of `chosen`, kernels are added one by one, and a kernel
+        whose tile sizes change the results is left out.
+        """
         if self._works(chosen):
             return dict(chosen)
         kept: dict[CpuKernel, Tiling] = {}
@@ -170,7 +178,7 @@ class _Trial:
             return False
 
     def times(self, specs: Sequence[str]) -> dict[str, list[int]]:
-        """CPU nanoseconds of the program with each spec, in shuffled passes."""
+        """CPU nanoseconds of each pass of the whole program, for each tuning spec."""
         leaves = self.program.placed(self.program.leaves)
         compiled = {spec: self.program.compile(spec) for spec in specs}
         times: dict[str, list[int]] = {spec: [] for spec in specs}
@@ -188,7 +196,7 @@ def _result(
     outcomes: Sequence[tuple[FoundTiles, int]],
     notes: list[str],
 ) -> TunedTiles:
-    """The record of a search, after a last comparison of the whole program."""
+    """The record of the search, after the whole program has been checked and timed."""
     program = trial.program
     wanted = {each.kernel: each.tiling for each, _ in outcomes if each.tiling}
     kept = trial.right_tiles(wanted)

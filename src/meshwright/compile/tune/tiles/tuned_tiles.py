@@ -1,4 +1,4 @@
-"""The result of tuning tile sizes: by kernel, for the whole program, and as a spec."""
+"""The result of tuning tile sizes: gains by kernel and in total, and a tuning spec."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ _FORMAT = "meshwright tiles"
 class TunedKernel:
     """One tuned kernel: its tile sizes, and its times with and without them.
 
-    name: op, loops and types. fingerprint: hash of its text.
+    name: text with the kernel's main op, loop sizes and element type.
+    fingerprint: hash of its text.
     tiles: tile sizes in IREE's syntax; "" if the default is best or nothing was tried.
     count: number of dispatches of the program that run the kernel.
     default_s, tuned_s: CPU seconds of one run.
@@ -53,9 +54,12 @@ class TunedKernel:
 class TunedTiles:
     """The result of tuning tile sizes: the tuning spec, and its measured gain.
 
-    default_s, tuned_s: CPU seconds of one run of the whole program. spread: of the passes.
+    default_s, tuned_s: CPU seconds of one run of the whole program, with IREE's tile
+        sizes and with the tuned ones.
+    spread: (median - fastest) / fastest pass, the larger of both programs'.
     kernels: kernels whose tile sizes can be chosen, the slowest first.
-    others: names of other dispatches, each with the reason. notes: remarks for the user.
+    others: dispatches whose tile sizes cannot be chosen, each with the reason.
+    notes: remarks for the user.
     spec: the tuning spec for `iree-compile --iree-codegen-tuning-spec-path`; "" if the
         default is best.
     fn: the tuned function of the original's arguments, run by IREE; `None` if read from
@@ -78,11 +82,11 @@ class TunedTiles:
 
     @property
     def speed_up(self) -> float:
-        """Time of the program with IREE's tile sizes over its time with the tuned ones."""
+        """Time of the program with IREE's tile sizes, divided by its tuned time."""
         return self.default_s / self.tuned_s
 
     def __call__(self, *args: Any) -> Any:
-        """Results of the tuned function, computed by IREE on one thread."""
+        """Run the tuned function with IREE, on one thread."""
         if self.fn is None:
             raise PlanError(
                 "tiles read from JSON have no function; compile your program with the "

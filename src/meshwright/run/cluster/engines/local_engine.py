@@ -1,4 +1,4 @@
-"""A cluster within this process: its devices are one worker, its controller is a thread.
+"""A cluster within this process: its devices are one worker, a thread its controller.
 
 It needs no Ray. A program can be tried with it before it runs on many machines.
 """
@@ -25,7 +25,7 @@ from meshwright.run.local import find_devices
 
 
 class LocalGang:
-    """One worker, on threads of this process."""
+    """A gang of one worker, which runs on threads of this process."""
 
     def __init__(self, attempt: int) -> None:
         self.attempt = attempt
@@ -38,22 +38,25 @@ class LocalGang:
         self._progress, self._others = ThreadPoolExecutor(1), ThreadPoolExecutor(8)
 
     def send(self, instructions: Sequence[WorkerInstruction]) -> None:
-        """See `Gang`."""
+        """Hand instructions to the worker's thread, without waiting for them."""
         self._order.submit(self._worker.execute, instructions)
 
     async def completions(self, worker: int, after: int) -> list[Completion]:
-        """See `Gang`."""
+        """The worker's completions after instruction `after`.
+
+        It answers within about half a second.
+        """
         return await self._run(self._progress, self._worker.completions, after)
 
     async def fetch(self, worker: int, array: ArrayKey) -> Fetched | None:
-        """See `Gang`."""
+        """The worker's parts of an array; `None` if it holds none."""
         return await self._run(self._others, self._worker.fetch, array)
 
     async def stop(self) -> None:
-        """See `Gang`; instructions that have begun are finished first.
+        """End the worker after the instructions that have begun.
 
-        The threads are joined as well: one that is left would call an event loop that is
-        closed.
+        Its threads are joined as well: a thread that is left would call an event loop
+        that is closed.
         """
         threads = self._order, self._progress, self._others
         for each in threads:
@@ -69,10 +72,10 @@ class LocalGang:
 
 
 class LocalEngine:
-    """Starts gangs of one worker in this process."""
+    """Starts gangs of one worker, on threads of this process."""
 
     async def start(self, size: GangSize, attempt: int) -> Gang:
-        """See `GangEngine`."""
+        """Start a gang; raises `ClusterError` unless one worker is wanted."""
         if size.workers != 1:
             raise ClusterError(f"{size.workers} workers in one process; wanted 1")
         return LocalGang(attempt)
@@ -96,19 +99,19 @@ class ThreadConnection:
         return controller
 
     def call(self, method: str, *arguments: Any) -> Future[Any]:
-        """See `Connection`."""
+        """Call a method of the controller in its thread; returns a future."""
         return self._run(getattr(self._controller, method)(*arguments))
 
     def store(self, value: HostArray) -> HostArray:
-        """See `Connection`."""
+        """The array itself, since messages stay within this process."""
         return value
 
     def load(self, value: Any) -> Any:
-        """See `Connection`."""
+        """The array itself, since messages stay within this process."""
         return value
 
     def close(self) -> None:
-        """See `Connection`."""
+        """Stop the controller with its worker, and end the controller's thread."""
         self._run(self._controller.stop()).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()

@@ -26,8 +26,8 @@ Ray replaces it by one that other machines reach, and listens on all interfaces.
 def join_ray(ray: Any, address: str | None) -> None:
     """Join the Ray at an address, or start one for this machine alone.
 
-    JAX warns of every fork. Ray forks to start its processes, which run other programs
-    at once and never enter JAX.
+    Ray forks to start its processes. JAX's warning about forks is ignored, since these
+    processes run other programs at once and never enter JAX.
     """
     if address not in (None, "auto"):
         _require_reachable(address)

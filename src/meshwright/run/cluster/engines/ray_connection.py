@@ -18,16 +18,19 @@ from meshwright.run.cluster.tenants import Tenant
 from meshwright.run.cluster.wire.messages import HostArray
 
 _BEATS = 100
-"""Signs of life that are taken in at once."""
+"""Number of signs of life of clients that the controller processes at once."""
 
 _UNCOUNTED = 100
-"""Calls that are answered at once, beside those of `MOST_WAITING`."""
+"""Number of calls at once in addition to the `MOST_WAITING` of each tenant.
+
+They are for calls that are answered without waiting.
+"""
 
 CONTROLLER = "controller"
 
 
 class ControllerActor:
-    """The controller, as an actor of Ray."""
+    """The controller of a cluster, as an actor of Ray."""
 
     def __init__(
         self,
@@ -43,7 +46,7 @@ class ControllerActor:
         self._is_started = False
 
     async def call(self, method: str, arguments: Sequence[Any]) -> Any:
-        """The answer of one of the controller's public methods."""
+        """Call one of the controller's public methods, and return its answer."""
         if not self._is_started:
             self._is_started = True
             await self._controller.start()
@@ -57,7 +60,7 @@ class ControllerActor:
         return await asked(*arguments)
 
     async def beat(self, session: str) -> None:
-        """Record a client's sign of life, in a thread that waiting calls cannot block."""
+        """Record a client's sign of life, in threads that other calls cannot block."""
         await self._controller.beat(session)
 
     async def stop(self, key: str) -> None:
@@ -95,9 +98,10 @@ class RayConnection:
         self.address: str = self._ray.get_runtime_context().gcs_address
 
     def call(self, method: str, *arguments: Any) -> Future[Any]:
-        """See `Connection`; raises `ClusterError` after this process has left Ray.
+        """Call a method of the controller; returns a future of its answer.
 
-        Otherwise Ray would start another cluster for the call.
+        Raises `ClusterError` after this process has left Ray. Otherwise Ray would start
+        another cluster for the call.
         """
         if not self._ray.is_initialized():
             raise ClusterError(
@@ -114,15 +118,15 @@ class RayConnection:
         return bool(self._key)
 
     def store(self, value: HostArray) -> Any:
-        """See `Connection`."""
+        """Put an array into Ray's object store; returns a reference to it."""
         return self._ray.put(value)
 
     def load(self, value: Any) -> Any:
-        """See `Connection`."""
+        """The array behind a reference in the controller's answer."""
         return self._ray.get(value[0])
 
     def close(self) -> None:
-        """See `Connection`."""
+        """End the connection, with the controller and Ray if it started them."""
         if not self._ray.is_initialized():  # closed before
             return
         if self.owned:
@@ -168,9 +172,10 @@ def connect(
 
     address: address of a Ray cluster, such as "ray://head:10001" or "auto". `None`
         starts Ray on this machine, and ends it with the connection.
-    engine: engine of a controller that is started; `None` starts none.
-    Raises `ClusterError` if there is no Ray at the address, or neither controller nor
-    engine.
+    engine: engine that starts workers for a new controller; `None` to start no
+        controller.
+    Raises `ClusterError` if there is no Ray at the address, or if it has no controller
+    and `engine` is `None`.
     """
     ray = require_ray()
     started = not ray.is_initialized()

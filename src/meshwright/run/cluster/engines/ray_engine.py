@@ -24,16 +24,19 @@ from meshwright.run.cluster.wire.messages import (
 )
 
 _JOIN_S = 120
-"""Seconds that the workers of a gang have to find each other."""
+"""Seconds within which the workers of a gang must find each other."""
 
 _READ_S = 60
-"""Seconds that a worker has to read an array of a client from the object store."""
+"""Seconds within which a worker must read a client's array from the object store."""
 
 WIDTH = 8
-"""Workers to which one worker, or the controller, hands instructions on."""
+"""Number of workers to which the controller, or one worker, forwards instructions."""
 
 _GROUPS = {"order": 1, "progress": 1, "questions": 8, "arrivals": 4}
-"""Threads of a worker by what they do, so that none waits for another."""
+"""Number of threads of a worker for each group of methods, see `_grouped`.
+
+With groups of their own, calls of one kind do not wait for calls of another.
+"""
 
 
 def require_ray() -> Any:
@@ -47,7 +50,7 @@ def require_ray() -> Any:
 
 
 class WorkerActor:
-    """One worker, as an actor of Ray."""
+    """One worker of a gang, as an actor of Ray."""
 
     def __init__(self) -> None:
         self._worker: Any = None
@@ -55,7 +58,7 @@ class WorkerActor:
         self._peers: Any = None
 
     def free_address(self) -> str:
-        """An address of this machine with a port that nothing listens on."""
+        """An address of this machine, with a port that no process listens on."""
         ray = require_ray()
         host = ray.util.get_node_ip_address()
         with socket.socket() as s:
@@ -67,7 +70,8 @@ class WorkerActor:
     ) -> tuple[list[int], str]:
         """Join the `jax.distributed` group at an address.
 
-        Returns the process of each device of the group, and this process's host and number.
+        Returns the process of each device of the group, and this process's host name
+        and id.
         """
         import jax
 
@@ -101,7 +105,7 @@ class WorkerActor:
         self._peers[receiver].deliver.remote(delivery)
 
     def deliver(self, delivery: Any) -> None:
-        """See `Worker.deliver`."""
+        """Receive parts of an array that another worker sends."""
         self._worker.deliver(delivery)
 
     def execute(self, instructions: Sequence[WorkerInstruction]) -> None:
@@ -111,18 +115,19 @@ class WorkerActor:
         self._worker.execute(instructions)
 
     def completions(self, after: int) -> list[Completion]:
-        """See `Worker.completions`."""
+        """The worker's completions after instruction `after`, within half a second."""
         return self._worker.completions(after)
 
     def fetch(self, array: ArrayKey) -> Fetched | None:
-        """See `Worker.fetch`."""
+        """The worker's parts of an array; `None` if it holds none."""
         return self._worker.fetch(array)
 
 
 def _loaded(value: Any) -> Any:
     """The array behind a reference of Ray, or the value itself if it is no reference.
 
-    Raises `ClusterError` if its client is gone, or has not made it in time.
+    Raises `ClusterError` if the client that stored the array is gone, or has not stored
+    it within 60 s.
     """
     ray = require_ray()
     if not isinstance(value, ray.ObjectRef):
@@ -134,7 +139,7 @@ def _loaded(value: Any) -> Any:
 
 
 class RayGang:
-    """Worker actors that have joined one `jax.distributed` group."""
+    """A gang of Ray actors that have joined one `jax.distributed` group."""
 
     def __init__(
         self, attempt: int, actors: Sequence[Any], answers: Sequence[Any], platform: str
@@ -147,16 +152,16 @@ class RayGang:
         self._actors = list(actors)
 
     def send(self, instructions: Sequence[WorkerInstruction]) -> None:
-        """See `Gang`; the first workers forward the instructions to the others."""
+        """Send instructions to the first workers, which forward them to the others."""
         for actor in self._actors[:WIDTH]:
             actor.execute.remote(list(instructions))
 
     async def completions(self, worker: int, after: int) -> list[Completion]:
-        """See `Gang`."""
+        """A worker's completions after instruction `after`."""
         return await self._actors[worker].completions.remote(after)
 
     async def fetch(self, worker: int, array: ArrayKey) -> Any:
-        """A reference to the parts, which the client reads from the object store."""
+        """A reference to a worker's parts of an array, which the client resolves."""
         reference = self._actors[worker].fetch.remote(array)
         try:
             await reference  # so that an error is raised here
@@ -165,12 +170,12 @@ class RayGang:
         return [reference]  # in a list, so that Ray passes the reference on
 
     async def stop(self) -> None:
-        """See `Gang`."""
+        """End all workers, including those that hang."""
         _kill(self._actors)
 
 
 def _kill(actors: Sequence[Any]) -> None:
-    """End actors, whether or not they are there still."""
+    """End Ray actors; actors that have ended already are skipped."""
     ray = require_ray()
     for actor in actors:
         with contextlib.suppress(Exception):
@@ -189,7 +194,10 @@ class RayEngine:
         self.resources = resources
 
     async def start(self, size: GangSize, attempt: int) -> Gang:
-        """See `GangEngine`."""
+        """Start workers; they have joined one `jax.distributed` group at the end.
+
+        Raises `ClusterError` if they cannot be started.
+        """
         actors: list[Any] = []
         with contextlib.ExitStack() as undo:
             undo.callback(_kill, actors)
@@ -238,7 +246,10 @@ class RayEngine:
 
 
 def _grouped(ray: Any, kind: type) -> type:
-    """A class of actors whose methods run in groups of threads, so that none waits."""
+    """A class of actors whose methods run in groups of threads of their own.
+
+    So a method does not wait until another one ends.
+    """
     groups = {
         "execute": "order",
         "completions": "progress",
@@ -253,7 +264,7 @@ def _grouped(ray: Any, kind: type) -> type:
 
 
 def _plain(kind: type, name: str) -> Any:
-    """A method as a function of its own, which `ray.method` may mark."""
+    """A method as a new function, since `ray.method` writes attributes onto it."""
     inner = getattr(kind, name)
 
     def method(self: Any, argument: Any) -> Any:
@@ -264,7 +275,11 @@ def _plain(kind: type, name: str) -> Any:
 
 
 def _meetings(ray: Any, actors: Sequence[Any]) -> list[Any]:
-    """Calls that tell workers of each other, and of the `WIDTH` below each."""
+    """Start a call of `meet` for each worker; returns references to wait for.
+
+    Each worker learns all workers, and up to `WIDTH` workers to forward instructions
+    to.
+    """
     peers = [ray.put(list(actors))]
     children = [actors[WIDTH * (i + 1) : WIDTH * (i + 2)] for i in range(len(actors))]
     pairs = zip(actors, children, strict=True)

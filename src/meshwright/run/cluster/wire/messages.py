@@ -61,13 +61,16 @@ class Put:
 
     @property
     def outputs(self) -> tuple[int, ...]:
-        """The number of the stored array, as a tuple."""
+        """The number of the stored array, as a tuple of one number."""
         return (self.array,)
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Run a program on arrays; its results have numbers at once, and data later."""
+    """Run a program on arrays.
+
+    The results have numbers at once, so that later requests can name them.
+    """
 
     program: int
     inputs: tuple[int, ...]
@@ -122,7 +125,7 @@ class End:
 
 
 type Request = Define | Put | Call | Transfer | WorkerTask | Free
-"""The messages that a client may submit."""
+"""Any message that a client may submit."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from meshwright.errors import ClusterError
 from meshwright.program.ir import Sharding
 
 _LENGTH_BYTES = 8
-"""Bytes of the number that says how long the JSON before the program is."""
+"""Bytes of the number before the JSON that gives the length of the JSON."""
 
 
 @dataclass(frozen=True, slots=True)

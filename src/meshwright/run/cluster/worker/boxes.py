@@ -144,7 +144,7 @@ def _box(index: Sequence[slice], shape: Sequence[int]) -> Box:
 
 
 def _slices(box: Box, around: Box) -> tuple[slice, ...]:
-    """A box as slices of another that contains it."""
+    """The slices that index a box within `around`, a box that contains it."""
     pairs = zip(box, around, strict=True)
     return tuple(slice(a - first, b - first) for (a, b), (first, _) in pairs)
 

@@ -1,7 +1,7 @@
-"""Failures: which call is to blame for an array that could not be computed.
+"""Failures: the first error behind an array that could not be computed.
 
-A program whose input failed fails with the same words, which say nothing of the program
-that failed first.
+A program whose input failed fails with the input's error. That error does not name the
+program that failed first, so its name is recorded here.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,11 +9,14 @@ from collections.abc import Callable, Sequence
 from meshwright.run.cluster.wire.messages import ArrayKey
 
 _MOST = 10_000
-"""Arrays that could not be computed of which the reason is kept, the latest ones."""
+"""Number of arrays for which a worker remembers why they could not be computed.
+
+The oldest ones are forgotten.
+"""
 
 
 class FailedArrays:
-    """The reasons why arrays could not be computed, in the words of the first failure."""
+    """The first error that led to each array that could not be computed."""
 
     def __init__(self) -> None:
         self._reasons: dict[ArrayKey, str] = {}
@@ -25,10 +28,13 @@ class FailedArrays:
     def of_call(
         self, name: str, inputs: Sequence[ArrayKey], outputs: Sequence[ArrayKey]
     ) -> Callable[[str], str]:
-        """A function that turns an error of the call's results into the first reason.
+        """A function from an error of a call's results to the first error behind it.
 
-        It has to be called in the order of the calls, so that the reasons of inputs are
-        known. name: of the call's program, which goes before its own errors.
+        It is the recorded error of one of the inputs, or else the given error, with the
+        program's name before it. The functions of several calls must be called in the
+        order of the calls, so that errors of inputs are known.
+
+        name: name of the call's program; "" for none.
         """
 
         def explain(error: str) -> str:
@@ -42,5 +48,5 @@ class FailedArrays:
         return explain
 
     def forget(self, session: str) -> None:
-        """Forget the arrays of a session."""
+        """Forget the errors of a session's arrays."""
         self._reasons = {k: v for k, v in self._reasons.items() if k.session != session}

@@ -34,7 +34,7 @@ def parts_of(value: Any) -> Fetched:
 
 
 def why_not_read(array: ArrayKey, value: Any, error: Exception) -> str:
-    """The reason why parts of an array could not be read."""
+    """The reason, for a client, why this process cannot read its parts of an array."""
     if isinstance(value, jax.Array) and value.is_deleted():
         return f"array {array.number} was donated to a call; go on with its results"
     return f"array {array.number} cannot be read: {error_text(error)}"

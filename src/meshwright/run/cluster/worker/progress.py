@@ -13,25 +13,28 @@ from meshwright.errors import ClusterError
 from meshwright.run.cluster.wire.messages import Completion
 
 _POLL_S = 0.5
-"""Seconds that `completions` waits at most for the next one."""
+"""Largest number of seconds that `completions` waits for the first completion."""
 
 _GATHER_S = 0.03
-"""Seconds in which completions are gathered; of 100 ms of work that is under way."""
+"""Largest number of seconds that `completions` waits for more completions.
+
+It is short against the 100 ms of work that an island keeps on its way to workers.
+"""
 
 
 _END_S = 10.0
-"""Seconds that a wait for programs that run takes at most."""
+"""Largest number of seconds to wait for running programs to end."""
 
 
 class Failed:
-    """An array that does not exist, because the program that should make it failed."""
+    """Stands for an array whose computation failed, with the reason."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
 
 
 class WorkerProgress:
-    """The instructions that have begun, and the completions of those that have ended."""
+    """A worker's running instructions, and the completions of ended ones."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -45,7 +48,7 @@ class WorkerProgress:
         self._watcher.start()
 
     def begin(self) -> float:
-        """The present time, at which an instruction begins; it then counts as running."""
+        """Count one more running instruction; returns the present time in seconds."""
         with self._changed:
             self._under_way += 1
         return time.monotonic()
@@ -57,22 +60,22 @@ class WorkerProgress:
         results: Any,
         explain: Callable[[str], str] = str,
     ) -> None:
-        """Record, once the results of an instruction are there, that it has ended.
+        """Record the end of an instruction as soon as its results are computed.
 
-        explain: the text that is told in place of the error of a result.
+        explain: function from the error of a result to the text that is reported.
         """
         self._running.put((number, start_s, results, explain))
 
     def wait_until_ended(self, number: int) -> None:
-        """Wait until an instruction and all before it have ended, at most 10 s."""
+        """Wait at most 10 s until instruction `number` and all before it have ended."""
         with self._changed:
             self._changed.wait_for(lambda: self._last >= number, _END_S)
 
     def completions(self, after: int) -> list[Completion]:
-        """The completions of instructions after number `after`; waits until there are any.
+        """The completions of instructions after number `after`.
 
-        Returns an empty list after half a second without one. Several completions are
-        gathered while more instructions run.
+        Waits up to half a second for the first one; then returns an empty list. Several
+        completions are gathered while more instructions run.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._known(after), _POLL_S)
@@ -82,7 +85,7 @@ class WorkerProgress:
             return list(found)
 
     def close(self) -> None:
-        """End the thread, after all instructions that have begun."""
+        """End the thread once all instructions have ended, or after 10 s."""
         self._running.put(None)
         self._watcher.join(_END_S)
 

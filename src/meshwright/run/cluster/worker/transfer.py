@@ -29,11 +29,11 @@ type TransferKey = tuple[int, int]
 type _Finish = Callable[[Sequence[BoxData]], Any]
 
 _SENDERS = 8
-"""Arrays that a worker sends at once."""
+"""Number of arrays that a worker sends at the same time."""
 
 
 class Delivery(NamedTuple):
-    """The parts that one worker sends to another in one transfer.
+    """The parts of one array that one worker sends to another in one transfer.
 
     error: why the array does not exist; "" if it does.
     """
@@ -115,12 +115,14 @@ class Transfers:
     def start(
         self, key: TransferKey, source: Any, target: Any, explain: Callable[[str], str]
     ) -> Future[Any] | None:
-        """Send this worker's parts of an array, and await the others'.
+        """Send this worker's parts of an array, and receive the parts that it needs.
 
-        source: the array; if this process has no part of it, its aval with the sharding.
-        target: the aval of the copy. explain: the text that receivers get in place of the
-            error by which the array cannot be read. Returns the copy, which comes later;
-            `None` if this process has no part of it.
+        source: the array; if this process has no part of it, its aval with the
+            sharding.
+        target: shape, dtype and sharding of the copy on other devices.
+        explain: function from an error in computing the array to the text that
+            receivers get.
+        Returns a future of the copy; `None` if this process has no part of it.
         """
         if source.shape != target.shape:
             raise ClusterError(
@@ -161,7 +163,7 @@ class Transfers:
         parts: Sequence[BoxData],
         explain: Callable[[str], str],
     ) -> None:
-        """Send parts once they are computed."""
+        """Send parts to a worker once they are computed, or the error of the array."""
         try:
             read = tuple(p._replace(data=np.asarray(p.data)) for p in parts)
             delivery = Delivery(key, self._process, read)

@@ -170,7 +170,7 @@ class Worker:
         inputs: Sequence[ArrayKey],
         outputs: Sequence[ArrayKey],
     ) -> None:
-        """Record where the results are of a program that runs on other processes only."""
+        """Record where arrays are of a program that no device of this process runs."""
         for position, key in enumerate(inputs):
             if isinstance(self._arrays.get(key), HostArray):
                 self._arrays[key] = Elsewhere(program, False, position)
@@ -215,10 +215,10 @@ class Worker:
         return results
 
     def _move(self, array: ArrayKey, target: Elsewhere, key: TransferKey) -> Any:
-        """This process's part of an array after a transfer.
+        """Transfer an array; returns what this process holds for the result.
 
-        It is the array itself if all processes have it, and its placement (`Elsewhere`)
-        if this process has no part of it.
+        That is a future of its part; the array itself if all processes have it; or the
+        result's placement (`Elsewhere`) if this process has no part of it.
         """
         value = self._arrays[array]
 
@@ -237,7 +237,7 @@ class Worker:
         return future or target
 
     def task(self, each: Any) -> Any:
-        """Run a function by its name, and store its results."""
+        """Run a function that workers know by name, and store its results."""
         request, session = each.request, each.session
         tasks = self._tasks.setdefault(session, CheckpointTasks())
         keys = [ArrayKey(session, number) for number in request.inputs]
@@ -263,7 +263,7 @@ class Worker:
             tasks.close()
 
     def _explain(self, each: WorkerInstruction) -> Callable[[str], str]:
-        """The function that explains an error of an instruction's results."""
+        """A function from an error of an instruction's results to the message."""
         request = each.request
         program = self._programs.get((each.session, getattr(request, "program", -1)))
         if not isinstance(request, Call) or not isinstance(program, WorkerProgram):
@@ -273,7 +273,7 @@ class Worker:
         return self._failed.of_call(program.name, inputs, outputs)
 
     def _fail(self, session: str, request: Any, reason: str) -> Failed:
-        """Mark the results of a request as failed."""
+        """Mark the results of a request as failed; returns the mark."""
         for number in getattr(request, "outputs", ()):
             self._arrays[ArrayKey(session, number)] = Failed(reason)
         if isinstance(request, Define):

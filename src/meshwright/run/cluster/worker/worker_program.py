@@ -19,10 +19,10 @@ from meshwright.run.local.spmd import named_shardings
 
 
 class WorkerProgram:
-    """A defined program, compiled when it first runs.
+    """A program that a client has defined; it is compiled when it first runs.
 
-    name: what its errors begin with; "" for nothing.
-    takes_part: whether this process has one of its devices.
+    name: text with which its error messages begin; "" for nothing.
+    takes_part: whether this process has a device that runs the program.
     """
 
     def __init__(self, request: Define) -> None:
@@ -45,12 +45,12 @@ class WorkerProgram:
 
     @cached_property
     def inputs(self) -> tuple[jax.ShapeDtypeStruct, ...]:
-        """The arguments, with their shardings."""
+        """Shape, dtype and sharding of each argument."""
         return self._placed(self._exported.in_avals, self._code.inputs)
 
     @cached_property
     def outputs(self) -> tuple[jax.ShapeDtypeStruct, ...]:
-        """The results, with their shardings."""
+        """Shape, dtype and sharding of each result."""
         return self._placed(self._exported.out_avals, self._code.outputs)
 
     def _placed(
@@ -102,6 +102,6 @@ class Elsewhere(NamedTuple):
 
     @property
     def aval(self) -> jax.ShapeDtypeStruct:
-        """Its shape and dtype, with its sharding."""
+        """The shape, dtype and sharding of the array."""
         program = self.program
         return (program.outputs if self.is_result else program.inputs)[self.position]
