@@ -1,8 +1,9 @@
-"""Instructions of reduction programs, and the groups of devices that they name.
+"""Steps of reduction programs, and the groups of devices in which they run.
 
-The devices of one reduction are the leaves of a tree. `factors[i]` is the number of
-children of each node at depth i, so that depth 0 is the root and devices are numbered
-from left to right.
+A reduction program computes one collective, such as an all-reduce, as several smaller
+ones. Its devices are the leaves of a tree: machine, nodes, devices. `factors[i]` is the
+number of children of each node at depth i, so that depth 0 is the root and devices are
+numbered from left to right. `inside 1` groups all devices under each node at depth 1.
 """
 
 import math

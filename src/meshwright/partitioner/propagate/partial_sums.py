@@ -1,13 +1,10 @@
 """Partial sums: which values are all-reduced later than computed, to save bytes.
 
-A value is partial along a mesh axis if each device along the axis holds an addend of
-it, as after a matrix product whose contracted dim is sharded. Its reduction can wait if
-all consumers are linear in it and their results together are no larger. So `a@W1 +
-b@W2` needs one all-reduce, and three gradients of one input need one. A value that a
-loop adds to an accumulator may also grow on the way, if one reduction after the loop
-moves fewer bytes. All other partial values are reduced where they are computed.
-`SumRoutes` says which delays a program allows; `PartialSums` says which values are
-partial for given shardings.
+A value is partial along an axis if each device holds an addend of it, as after a
+product whose contracted dim is sharded. Its reduction can wait if all consumers are
+linear in it and their results together are no larger: `a@W1 + b@W2` needs one
+all-reduce. A value that a loop accumulates may also grow on the way, if one reduction
+after the loop moves fewer bytes. `SumRoutes` says which delays a program allows.
 """
 
 from meshwright.partitioner.propagate.graph import Node
@@ -29,14 +26,13 @@ MAX_ADDENDS = 64
 class PartialSums:
     """Answers which values are partial sums along an axis, given a state's shardings.
 
-    A value is complete ("whole") along an axis if it is not partial.
-
+    A value that is not partial is complete ("whole").
     may_cut: whether later tactics may still shard the accumulators of loops. If so, an
         accumulator stays partial until after its loop only where that is best for any
         reader: for an inner loop, since it saves a reduction in each iteration, and for
         a recurrent loop, which is one backward pass and keeps its weights unsharded.
-        All other accumulators are reduced within the loop, as ZeRO stores sharded
-        gradients of microbatches.
+        All others are reduced within the loop, as ZeRO stores gradients of
+        microbatches.
     """
 
     def __init__(self, state: State, may_cut: bool = False) -> None:
@@ -135,8 +131,7 @@ class PartialSums:
     def loop_partial(self, node: Node, axis: str) -> bool:
         """Whether a scan's carry stays a partial sum along an axis in all iterations.
 
-        node: the wire of the carry. The body must only add to the carry. Then one
-            all-reduce after the loop replaces one in each iteration.
+        The body must only add to it. One all-reduce after the loop then replaces many.
         """
         self._follow()
         key = (node.index, axis)
@@ -151,11 +146,7 @@ class PartialSums:
         return self._loops[key]
 
     def leaves_partial(self, node: Node, axis: str, is_strict: bool = False) -> bool:
-        """Whether a region's result is a partial sum when it leaves the region.
-
-        node: the wire of the result, which a branch or `jax.checkpoint` region returns,
-            or which a scan stacks over its iterations.
-        """
+        """Whether what leaves a branch or remat, or a scan stacks, is a partial sum."""
         if not is_exit(node) or axis in self.state.factor_of[node.index]:
             return False
         return any(
@@ -166,8 +157,8 @@ class PartialSums:
     def _is_delayed(self, value: int, axis: str) -> bool:
         """Whether a value is reduced only after the loop that accumulates it.
 
-        Along a sequential axis, which is a loop in time instead of devices: whether the
-        value can leave all loops of the program unreduced.
+        Along a sequential axis (a loop in time), whether it can leave all loops
+        unreduced.
         """
         if axis in self.state.mesh.sequential and self.routes.leaves_loops(value):
             return True
@@ -184,8 +175,7 @@ class PartialSums:
     def addends(self, node: Node, axis: str) -> frozenset[int]:
         """The positions of operands that an op adds up, if its result is a partial sum.
 
-        An operand among these that is complete is made partial: one device keeps it,
-        and the others use zero. Empty if the result is no partial sum.
+        Complete ones are made partial: one device keeps them, and the others use zero.
         """
         sets = (g for g in linear_sets(node) if self._reads_partial(node, g, axis))
         return next(sets, frozenset())

@@ -147,7 +147,7 @@ class State:
         return self.scattered.get((value, axis), -1) if is_open else None
 
     def sharding_at(self, node: Node, port: Port) -> Sharding:
-        """The sharding in which a node reads or computes a value, without partial axes."""
+        """The sharding in which a node reads or computes a value, no partial axes."""
         return cut_by(self.axes_of[node.index], port[1])
 
     def reads(self, node: Node, value: int) -> Iterator[Sharding]:

@@ -1,15 +1,11 @@
 """Routes of partial sums: which ops may read a sum before it is reduced.
 
-A partial sum is a value of which each device holds an addend. The answers depend only
-on the program, not on its shardings. Its reduction may wait for two reasons. It is
-*cheap* to wait if all readers are linear in the value and their results together are no
-larger. It is *delayed* if its only route leads to an accumulator of a loop, and one
-reduction after the loop moves fewer bytes than a reduction of this value each time that
-it is computed. A delayed sum may be converted to a wider dtype, be padded or stacked,
-and leave a `jax.checkpoint` region or a branch.
-
-Along a sequential axis, which is a loop in time, nothing can be reduced within a loop
-of the program, so a sum that can leave the program's loops does.
+Of a partial sum each device holds an addend. The answers depend only on the program. A
+reduction is *cheap* to delay if all readers are linear and their results together are
+no larger than the sum. It is *delayed* if its only route leads to a loop's accumulator,
+and one reduction after the loop moves fewer bytes. Such a sum may be converted to a
+wider dtype, padded or stacked, and leave a remat region or branch. Along a sequential
+axis (a loop in time) nothing is reduced within a loop, so a sum that can leave it does.
 """
 
 from collections.abc import Iterator
@@ -98,8 +94,7 @@ class SumRoutes:
     def _equal_share(self, node: Node, value: int, num_consumers: int) -> float | None:
         """The share of a linear op's result bytes that is charged to one operand value.
 
-        An addition charges each operand half. `None` if the op is not linear in the
-        value, or if the value has other readers and the op adds something to it.
+        `None` unless linear in the value and, for an addition, the only reader.
         """
         group = self._group_of(node, value)
         if group is None or (len(group) > 1 and num_consumers > 1):
@@ -195,10 +190,10 @@ class SumRoutes:
         return self.is_cheap(value) or self.is_delayed(value)
 
     def _step(self, value: int) -> tuple[Node, int] | None:
-        """The only reader of a value, with that reader's result.
+        """The only reader of a value, and that reader's result; `None` if several.
 
-        `None` unless the value has exactly one reader, which is linear in it, or the
-        wire by which it leaves a region or becomes the next carry of a scan.
+        The reader is linear, or the wire by which the value leaves a region or loop
+        body.
         """
         readers = self.graph.consumers[value]
         if len(readers) != 1 or value in self.outputs:
@@ -234,9 +229,8 @@ class SumRoutes:
     def _bytes_later(self, value: int, reader: Node, result: int) -> float:
         """Bytes charged to a value if it is reduced at or downstream of `result`.
 
-        reader: the node that reads the value unreduced and computes `result`. The bytes
-            are divided among the addends of the result, in proportion to the bytes that
-            each would need by itself.
+        `reader` computes the result; its addends share the bytes in proportion to
+        theirs.
         """
         addends = self._summed_values(reader, result, value)
         total = sum(map(self._bytes_upstream, addends))
