@@ -148,12 +148,13 @@ class Chip:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """The streaming multiprocessors of a GPU, whose numbers its compiler needs.
+    """Numbers of a GPU's streaming multiprocessors, for the model of its compiler.
 
     capability: CUDA's compute capability, major and minor.
-    num_cores: number of multiprocessors. lanes: float32 units of one multiprocessor.
-    shared_bytes: shared memory of one multiprocessor. block_shared_bytes: its largest
-        part that one thread block may use.
+    num_cores: number of streaming multiprocessors.
+    lanes: float32 units of one multiprocessor.
+    shared_bytes: shared memory of one multiprocessor.
+    block_shared_bytes: largest part of shared_bytes that one thread block may use.
     """
 
     capability: tuple[int, int]

@@ -138,7 +138,7 @@ class DescriptionReader:
         return self._made(Gpu, values, "[gpu]")
 
     def level(self, entry: object, index: int) -> Level:
-        """The level that one `[[levels]]` table describes."""
+        """The `Level` (kind of link) that the table number `index` describes."""
         path = f"levels[{index}]"
         table = self.table(entry, path)
         self._check_names(table, Level, path)

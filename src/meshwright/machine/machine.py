@@ -22,16 +22,20 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One kind of link, and the number of groups of the next inner level that it joins.
+    """One kind of link, which joins devices, or groups of them, to larger groups.
 
-    extents: largest size of each dim of a torus; one number for a switch.
-    wraps_at: a torus dim closes to a ring if its size is a multiple of this; 0 for never.
-    link_bytes_per_s: bandwidth in one direction, of one link of a torus or of one device
-        at a switch.
+    For instance, NVLink joins devices to nodes, and the network joins nodes.
+
+    extents: largest number of groups along each dim of a torus; one number for a
+        switch.
+    wraps_at: a torus dim closes to a ring if its size is a multiple of this; 0 for
+        never.
+    link_bytes_per_s: bandwidth in one direction, of one link of a torus or of one
+        device at a switch.
     latency_s: latency of one hop.
     pause_share: share of the time in which a joined group stalls while others run.
-    group_links: number of links, such as network cards, by which all devices of a joined
-        group reach this level of a switch together; 0 if each device has a link of its
+    group_links: number of links, such as network cards, that all devices of a joined
+        group share to reach this level of a switch; 0 if each device has a link of its
         own.
     one_ring: 1 if the library runs a collective over this level and inner ones as one
         ring of all devices (NCCL's ring), 0 if it goes level by level.
@@ -78,7 +82,7 @@ class Level:
 
     @property
     def largest(self) -> int:
-        """The largest number of groups that the level joins."""
+        """Largest number of devices or inner groups that the level can join."""
         return math.prod(self.extents)
 
     def shape(self, count: int) -> tuple[int, ...] | None:
@@ -91,7 +95,7 @@ class Level:
 
 
 def _grids(count: int, limits: list[int]) -> list[tuple[int, ...]]:
-    """All ascending tuples of ints with product `count`, each int within its limit."""
+    """All ascending tuples of ints with product `count`, each within its limit."""
     if len(limits) == 1:
         return [(count,)] if count <= limits[0] else []
     most = min(limits[0], int(count ** (1 / len(limits)) + 1e-9))
@@ -222,7 +226,7 @@ def is_ring(level: Level, extent: int) -> bool:
 
 
 _FAR = 5000
-"""Largest difference in devices at which an error looks for sizes that exist."""
+"""Largest difference, in devices, of the sizes that an error suggests."""
 
 
 def _no_grid(name: str, levels: tuple[Level, ...], num_devices: int) -> str:

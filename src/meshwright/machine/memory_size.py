@@ -1,4 +1,4 @@
-"""Sizes of memory as text: read as users write them, and shown in KiB, MiB and GiB."""
+"""Sizes of memory as text: parsed as users write them, shown in KiB, MiB, GiB."""
 
 import math
 import re

@@ -68,7 +68,7 @@ class Mesh:
             self._require_devices(chosen)
 
     def _require_devices(self, chosen: tuple[object, ...]) -> None:
-        """Raise `MeshError` unless there are as many different devices as the mesh has."""
+        """Raise `MeshError` unless devices are distinct and fill the mesh."""
         if len(chosen) != self.num_devices:
             raise MeshError(
                 f"{len(chosen)} devices do not fill mesh {self} of {self.num_devices}"
@@ -166,7 +166,7 @@ class Mesh:
 def _require_one_sequential(
     axes: Mapping[str, int], sequential: Mapping[str, int]
 ) -> None:
-    """Raise `MeshError` for several sequential axes, and for one with a name twice."""
+    """Raise `MeshError` for two sequential axes, or one that is in `axes` too."""
     if len(sequential) > 1:
         raise MeshError(
             f"sequential axes {', '.join(map(str, sequential))}; wanted at most one, such "

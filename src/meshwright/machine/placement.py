@@ -42,7 +42,7 @@ class Segment:
         return self.dim.is_ring and self.extent * self.stride == self.dim.extent
 
     def __str__(self) -> str:
-        """Devices along a dim, and their stride: `4 of 8 x ici at stride 2`."""
+        """Number of devices and stride along a dim: `4 of 8 x ici at stride 2`."""
         of = "" if self.extent == self.dim.extent else f" of {self.dim.extent}"
         apart = "" if self.stride == 1 else f" at stride {self.stride}"
         return f"{self.extent}{of} x {self.dim.level.name}{apart}"
@@ -77,7 +77,7 @@ class Placement:
         return tuple(_grid_index(each, columns) for each in product(*digits))
 
     def __str__(self) -> str:
-        """One line: `data 2 x network, model 2 x network + 8 x nvlink`."""
+        """One line, as `data 2 x network, model 2 x network + 8 x nvlink`."""
         parts = [
             f"{axis} {' + '.join(map(str, segments)) or 'on one device'}"
             for axis, segments in self.segments
@@ -141,7 +141,7 @@ def placed_by(matrix: Matrix, mesh: Mesh, machine: Machine) -> Placement:
 
 
 def _segments(matrix: Matrix, grid: tuple[Dim, ...]) -> list[tuple[Segment, ...]]:
-    """The segments of each axis, along the dims in which it has several devices."""
+    """For each axis, its segments: one per dim along which it has several devices."""
     columns = tuple(zip(*matrix, strict=True))
     return [
         tuple(

@@ -1,4 +1,4 @@
-"""Descriptions of machines: probes to time, the chip that they yield, and its TOML."""
+"""Descriptions of machines by measurement: probes, the resulting chip, its TOML."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -232,7 +232,7 @@ def _entries(
     sources: Mapping[str, str],
     path: str,
 ) -> dict[str, Any]:
-    """The named fields that differ from their default or have a source."""
+    """The fields in `names` that have a source or differ from their default."""
     values = {
         each.name: value
         for each in fields(record)

@@ -21,10 +21,7 @@ def all_reduce_by_levels(
     levels: Sequence[AxisLevels],
     write: Write,
 ) -> Atom:
-    """The sum of `x` over axes.
-
-    A small value, or one with no divisible dim, by one all-reduce.
-    """
+    """The sum of `x` over axes; one all-reduce if small or no dim is divisible."""
     inner = _innermost(x, axes, levels)
     dim = None if inner is None else _dim(x, builder.mesh.size(inner))
     if inner is None or dim is None:

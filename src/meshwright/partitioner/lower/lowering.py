@@ -72,7 +72,7 @@ def _is_overlapped(op: Op, state: State, origins: Mapping[Op, Origin]) -> bool:
 
 
 def _worked_around(program: Program, workarounds: Sequence[Workaround]) -> Program:
-    """The program with workarounds applied to its loops and branches, inner first."""
+    """The program with workarounds applied to loops and branches, inner first."""
     if not workarounds or not any(op.bodies for op in program.ops):
         return program
     ops: list[Op] = []
@@ -182,9 +182,7 @@ def _apply(
 def _as_addends(
     scope: Scope, op: Op, operands: tuple[Atom, ...], axes: Collection[str]
 ) -> tuple[Atom, ...]:
-    """The operands of an op with a partial sum as result.
-
-    Complete addends made partial.
+    """The operands of a sum that stays partial, with complete addends made partial.
 
     axes: mesh axes along which some operand is partial.
     """
@@ -204,10 +202,7 @@ def _as_addends(
 
 
 def _lower_region(scope: Scope, op: Op) -> None:
-    """Lower a loop, branch or remat.
-
-    An array has one sharding outside and in all bodies.
-    """
+    """Lower a loop, branch or remat; an array has one sharding in and outside."""
     operands: list[Atom] = list(op.operands)
     inputs: list[dict[int, Sharding]] = [{} for _ in op.bodies]
     outputs: list[dict[int, Sharding]] = [{} for _ in op.bodies]
@@ -246,8 +241,7 @@ def _lower_region(scope: Scope, op: Op) -> None:
 def _wire_sharding(scope: Scope, node: Node) -> Sharding:
     """Sharding of an array in a loop or branch, with axes of partial sums.
 
-    A loop-invariant value may be gathered before the loop, and a remat's operand
-    inside.
+    A loop-invariant value may be gathered before the loop, a remat's operand inside.
     """
     if scope.shared.gather is Gather.SHARED and (
         node.is_loop_constant or (node.is_remat_constant and _is_gathered(scope, node))
@@ -271,10 +265,7 @@ def _is_gathered(scope: Scope, node: Node) -> bool:
 
 
 def _region_operand(scope: Scope, atom: Atom, need: Sharding, node: Node) -> Atom:
-    """An operand of a loop or branch, resharded.
-
-    Made a partial sum if the carry is one.
-    """
+    """A region's operand, resharded; made a partial sum if its carry is one."""
     local = scope.read(atom, Sharding(need.dims), node, f"an operand of {node.label}")
     return _as_addend(scope, atom, local, need)
 

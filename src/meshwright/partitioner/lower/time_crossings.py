@@ -24,10 +24,7 @@ def is_crossing(op: Op, axis: str) -> bool:
 
 
 def separate(lowered: Lowered, axis: str) -> Lowered:
-    """The device program whose collectives along `axis` name it alone.
-
-    Its inputs and outputs are unsharded along the axis.
-    """
+    """The device program with `axis` alone in its collectives, not in its inputs."""
     rewrite = _Separation(lowered.mesh, axis, dict(lowered.origins))
     inputs, slices = rewrite.whole_inputs(lowered)
     ops = [*slices]

@@ -85,10 +85,7 @@ class TimeLoops:
         return found
 
     def loop(self, stage: int, inside: Sequence[Op]) -> list[Op]:
-        """The ops of one scan, with its initial values and the use of its results.
-
-        stage: the number of the loop. inside: the ops that run in it.
-        """
+        """The ops that replace loop number `stage`: its scan, and ops before, after."""
         crossings = [op for op in inside if is_crossing(op, self.axis)]
         looped = [op for op in inside if not is_crossing(op, self.axis)]
         made = {value for op in looped for value in op.results}

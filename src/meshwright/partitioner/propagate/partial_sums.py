@@ -229,11 +229,7 @@ class PartialSums:
         )
 
     def _merges(self, node: Node, axis: str) -> bool:
-        """Whether additions further on add the node's result to another partial value.
-
-        Each result on the way must have only one reader. At most `MAX_ADDENDS` are
-        followed.
-        """
+        """Whether later additions add the node's result to another partial value."""
         for _ in range(MAX_ADDENDS):
             value = node.outs[0][0]
             readers = self.graph.consumers[value]

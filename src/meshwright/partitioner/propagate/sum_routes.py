@@ -103,10 +103,7 @@ class SumRoutes:
         return self.numbers(node.op).count(value) / len(group)
 
     def _group_of(self, node: Node, value: int) -> frozenset[int] | None:
-        """The jointly linear operand positions that contain all uses of a value.
-
-        `None` if the op of the node has no such set.
-        """
+        """The jointly linear operand positions with all uses of a value, if any."""
         if node.op is None:
             return None
         places = {p for p, n in enumerate(self.numbers(node.op)) if n == value}
@@ -166,11 +163,7 @@ class SumRoutes:
         return self._bytes_upstream(value) > 0
 
     def sources(self, node: Node) -> list[int]:
-        """The values that make a node's results partial if they are partial themselves.
-
-        They are operands of a linear op, or the values that leave a region through a
-        wire.
-        """
+        """The values that would make a node's results partial by being partial."""
         found = self._sources.get(node.index)
         if found is None:
             found = self._sources[node.index] = self._find_sources(node)

@@ -1,7 +1,7 @@
-"""Cuts of a step into stages: at the user's marks, or where the work is divided evenly.
+"""Divides a step into pipeline stages: at the user's marks, or evenly by FLOPs.
 
-A cut is a position in the ops of one microbatch, all of them in the forward pass: the ops
-from there on, up to the next cut, are of the next stage.
+A cut is a position in the ops of one microbatch, within the forward pass: the ops from
+there on, up to the next cut, are of the next stage.
 """
 
 from collections.abc import Sequence

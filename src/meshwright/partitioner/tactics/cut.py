@@ -1,4 +1,4 @@
-"""The `cut` tactic: cut ops that are named by their place in the source."""
+"""The `cut` tactic, which shards ops that are named by their place in the source."""
 
 import re
 from collections.abc import Mapping
@@ -20,9 +20,9 @@ _SUM = re.compile(r"sum(?: (\d+))?")
 
 @dataclass(frozen=True, repr=False)
 class CutOps:
-    """Cut ops along one axis, all ops of a place together, then propagate.
+    """Shard all ops of given places in the source along one axis, then propagate.
 
-    before: y = x @ w, uncut        after `{"mlp.py:7 dot_general": 1}`: its columns
+    before: y = x @ w, unsharded        after `{"mlp.py:7 dot_general": 1}`: its columns
     """
 
     sites: tuple[tuple[str, Where], ...]
@@ -35,7 +35,7 @@ class CutOps:
         return (self.axis,)
 
     def apply(self, work: Workspace) -> None:
-        """Block ops that must not be cut, then cut all others together."""
+        """Block ops that must stay unsharded, then shard all others together."""
         work.mesh.require(self.axis)
         known = sites_of(work.graph)
         seeds: list[tuple[str, Node, int | Sum]] = []
@@ -83,7 +83,7 @@ def cut(sites: Mapping[str, Where], axis: str) -> CutOps:
 
 
 def _seed(work: Workspace, site: str, node: Node, where: Where) -> int | Sum:
-    """The dim or sum of one op to cut; `TacticError` if the op does not have it."""
+    """The dim or `Sum` of one op to shard, or `TacticError` if the op lacks it."""
     if isinstance(where, str):
         read = _SUM.fullmatch(where)
         place = Sum(int(read[1] or 0) if read else 0)

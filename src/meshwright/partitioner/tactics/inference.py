@@ -26,7 +26,7 @@ from meshwright.partitioner.tactics.tactic import TacticKind, as_code
 
 
 class Layout(Enum):
-    """Layouts of the feed-forward layer; the value is the number of axes of tokens."""
+    """Layouts of the feed-forward layer in inference, by the names of Pope et al."""
 
     WEIGHT_STATIONARY_1D = "weight_stationary_1d"
     WEIGHT_STATIONARY_2D = "weight_stationary_2d"
@@ -42,19 +42,21 @@ _TOKEN_AXES = {
     Layout.WEIGHT_GATHERED_XY: 2,
     Layout.WEIGHT_GATHERED_XYZ: 3,
 }
-"""Number of mesh axes that cut the tokens."""
+"""Number of mesh axes that shard the tokens, by layout."""
 
 _MOST_MOVED = 2.0
-"""Bytes of the sum that a pair leaves, relative to the result of its first product. The
-heads of PaLM 540B have 0.89 times as many elements as its model dim."""
+"""Largest all-reduce after a pair of products, as a multiple of the first's result.
+
+The heads of PaLM 540B have 0.89 times as many elements as its model dim.
+"""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class InferenceLayout:
-    """Cut the weights, tokens and attention of a decoder as a layout says.
+    """Shard the weights, tokens and attention of a decoder as a layout says.
 
-    before: x[B, E] @ up[E, F], gelu, @ down[F, E], all whole
-    after weight-stationary 2D: weights cut on E along axes[0], on F along the rest
+    before: x[B, E] @ up[E, F], gelu, @ down[F, E], all unsharded
+    after weight-stationary 2D: weights sharded on E along axes[0], on F along the rest
     """
 
     layout: Layout
@@ -68,7 +70,7 @@ class InferenceLayout:
         return self.along
 
     def apply(self, work: Workspace) -> None:
-        """Cut tokens, then weights on E, then on F; `TacticError` if there are no pairs."""
+        """Shard tokens, then weights on E, then on F, or raise `TacticError`."""
         for axis in self.along:
             work.mesh.require(axis)
         is_flat = self.layout is Layout.WEIGHT_STATIONARY_1D
@@ -128,10 +130,10 @@ def inference(
 
 @dataclass(frozen=True, slots=True)
 class _Decoder:
-    """The dims of a decoder's weights, as seeds of cuts.
+    """The dims of a decoder's weights, as dims to shard.
 
-    wide: those of d_model. inner: those of d_ff and heads. hidden: d_ff and heads of the
-    activations that rows are multiplied with, so that sums before them are scattered.
+    wide: dims of d_model. inner: dims of d_ff and heads. hidden: d_ff and heads of the
+        activations that a second weight multiplies, so that sums before are scattered.
     """
 
     wide: list[Seed]
@@ -140,9 +142,9 @@ class _Decoder:
 
 
 def _find_decoder(work: Workspace, axis: str, tactic: str, by_heads: bool) -> _Decoder:
-    """The dims that Megatron would cut, and the other dims of all weights.
+    """The weight dims that Megatron would shard, and the other dims of all weights.
 
-    by_heads: whether the results of attention are cut by heads, too.
+    by_heads: whether the results of attention are sharded by heads, too.
     """
     structure = find_structure(work)
     mark = work.mark()
@@ -175,10 +177,7 @@ def _find_decoder(work: Workspace, axis: str, tactic: str, by_heads: bool) -> _D
 
 
 def _batch_seeds(work: Workspace, axis: str) -> list[Seed]:
-    """Seeds that cut products of activations with each other by the batch.
-
-    axis: of the mesh, for the trial that finds the batch.
-    """
+    """Dims that shard products of activations by batch; `axis` is for a trial."""
     mark = work.mark()
     data_parallel(axis).apply(work)
     state, structure = work.state, find_structure(work)

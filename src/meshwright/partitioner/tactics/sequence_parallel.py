@@ -28,7 +28,7 @@ def sequence_parallel(axis: str) -> AxisTactic:
 
 
 def _cut_sums(work: Workspace, axis: str, tactic: str) -> None:
-    """For each matmul that is cut by rows, cut the first consumer of its partial sum."""
+    """For each matmul sharded by rows, shard the first reader of its partial sum."""
     products = find_products(work, find_structure(work))
     seeds = [
         seed
@@ -46,13 +46,13 @@ def _cut_sums(work: Workspace, axis: str, tactic: str) -> None:
 
 
 def _is_row(work: Workspace, product: Product, axis: str) -> bool:
-    """Whether the axis cuts a contracted dim of a product."""
+    """Whether the axis shards a contracted dim of a product."""
     cut = work.state.factor_of[product.node.index]
     return any(cut.get(u) in product.summed for u in work.sub_axes[axis])
 
 
 def _seed(work: Workspace, product: Product, axis: str) -> tuple[str, Node, int] | None:
-    """(source, consumer, dim) to cut; `None` if no consumer can be cut."""
+    """(source, reader, dim of its result) to shard for a product, if there is one."""
     value, dims = product.result
     size = work.mesh.size(axis)
     found = [dim_of(dims, f) for f in reversed(product.rows)]
@@ -70,7 +70,7 @@ def _seed(work: Workspace, product: Product, axis: str) -> tuple[str, Node, int]
 
 
 def _cut_of(reader: Node, value: int, dim: int) -> tuple[str, Node, int] | None:
-    """(source, reader, dim of its result) for a dim of an operand.
+    """(source, reader, dim of the reader's result) for a dim of one of its operands.
 
     `None` if the result does not have the dim.
     """

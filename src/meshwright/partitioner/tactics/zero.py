@@ -25,23 +25,25 @@ Leaves = list[tuple[str, Node]]
 
 
 LEAST_ELEMENTS = 16_384
-"""A leaf with fewer elements saves too little memory, when cut, for the time of a
-collective.
+"""A leaf with fewer elements saves too little memory for a collective's time.
 
 16,384 elements are 64 KiB in float32. Their all-gather over a ring of 8 TPU v5p takes 7
-us for 7 hops of 1 us, and 0.6 us for the bytes at 90 GB/s."""
+us for 7 hops of 1 us, and 0.6 us for the bytes at 90 GB/s.
+"""
 SMALL_SHARE = 0.01
-"""Largest share of all elements in leaves that stay uncut by default. Biases and norms
-of large models have less; in a model of only small arrays every leaf is cut."""
+"""Largest share of all elements in leaves that stay unsharded by default.
+
+Biases and norms of large models have less; a model of small arrays is sharded whole.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class _StateCut:
-    """The cut of optimizer state (stage 2), or also of parameters (stage 3).
+    """Shards optimizer state (stage 2), or also parameters (stage 3).
 
-    The cut dim of a leaf is the first that the axis divides, other than a dim of
-    stacked layers. Optimizer state is cut as its parameter is. Stage 2 forbids that the
-    axis cuts parameters. A leaf without a divisible dim stays uncut.
+    The sharded dim of a leaf is the first that the axis divides, other than a dim of
+    stacked layers. Optimizer state is sharded as its parameter is. Stage 2 forbids to
+    shard parameters. A leaf without a divisible dim stays unsharded.
     """
 
     stage: int
@@ -145,7 +147,7 @@ def fsdp(axis: str, min_elements: int | None = None) -> AxisTactic:
 
 @dataclass(frozen=True, slots=True)
 class _FullCut:
-    """The cut of batch, parameters and optimizer state."""
+    """Shards batch, parameters and optimizer state, for `fsdp`."""
 
     min_elements: int | None
 
@@ -168,10 +170,7 @@ def _require_count(name: str, count: object) -> None:
 
 
 def _small(work: Workspace, leaves: Leaves, least: int | None) -> set[int]:
-    """The nodes of leaves that have too few elements to be cut.
-
-    least: the user's number of elements, or `None` for the default.
-    """
+    """The indices of nodes with too few elements to be sharded, fewer than `least`."""
     elements = {node.index: math.prod(work.value(node).shape) for _, node in leaves}
     if least is not None:
         return {index for index, count in elements.items() if count < least}
@@ -197,8 +196,8 @@ def _one_factor_each(
 ) -> Leaves:
     """Optimizer state with only one factored moment per parameter, by rows if possible.
 
-    A gradient is cut on one dim, so that cutting both its row and its column moments
-    would reshard it. Propagation cuts the moments that are left out, if it can.
+    A gradient is sharded on one dim, so that sharding both its row and its column
+    moments would reshard it. Propagation shards the moments left out, if it can.
     """
     nodes = work.graph.input_nodes
     owners: dict[int, tuple[Node, ...]] = {}
@@ -235,9 +234,9 @@ def _alike(work: Workspace, param: Node, leaf: Node) -> bool:
 def _first_open(
     work: Workspace, node: Node, axis: str, like: Node | None
 ) -> int | None:
-    """The first dim that an axis divides, preferably one that is open in `like`.
+    """The first dim that an axis divides, preferably one that `is_open` in `like`.
 
-    A dim is open if no reader needs it uncut (`is_open`).
+    `like` is the parameter of the leaf; no reader needs all of an open dim.
     """
     found = work.divisible_dims(node, axis)
     rank = 0 if like is None else _rank(work, like)
@@ -250,7 +249,7 @@ def _first_open(
 def _dims(
     work: Workspace, structure: Structure, params: Leaves, state: Leaves, axis: str
 ) -> dict[int, int | None]:
-    """For each node the dim to cut; `None` if it is cut already or no dim is divisible."""
+    """For each node the dim to shard, or `None` if sharded already or impossible."""
     nodes = work.graph.input_nodes
     dims = {n.index: _first_open(work, n, axis, n) for _, n in params}
     for _, node in state:
