@@ -18,6 +18,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from meshwright.app.batch_sizes import ResizableStep
 from meshwright.errors import MeshwrightError
 from meshwright.machine import load_machine
@@ -50,7 +52,7 @@ MODELS = {
 }  # fmt: skip
 
 type Shape = tuple[int, int, float]
-"""Data and model size of a stage's logical mesh, and its share of the layers."""
+"""Data and model size of a stage's logical mesh, and its share of the FLOPs."""
 
 ALPA: dict[str, dict[int, tuple[tuple[Shape, ...], int]]] = {
     "gpt": {
@@ -75,12 +77,29 @@ the first row of 8 GPUs is not printed; data parallelism is assumed."""
 
 
 def make_step(family: str, name: str) -> ResizableStep:
-    """The train step of a model, with every layer recomputed, as in Alpa's suites."""
+    """The train step of a model, with the optimizer of Alpa's suites.
+
+    Every layer is recomputed. GPT has Adam; MoE has Adafactor (`optax_adafactor` in
+    alpa/benchmark/alpa/benchmark_one_case_moe.py), whose state is factored: with Adam the
+    state of 70B parameters, 16 bytes each, exceeds 64 x 16 GB.
+    """
     if family == "gpt":
         model = Decoder(replace(llm.SIZES[name], remat="full"))
         return ResizableStep(train_step(model), tuple(shapes(model)))
-    fn, args = moe.targets[name]()
+    fn, args = moe.train_target(replace(moe.SIZES[name], optimizer="adafactor"))
     return ResizableStep(fn, tuple(args))
+
+
+def shared_ends(planner: PipelinePlanner, shares: Sequence[float]) -> list[int]:
+    """Where stages begin and end among the planner's layers, by shares of the FLOPs.
+
+    The layers of Alpa and Megatron have equal FLOPs; the planner's may be single ops.
+    """
+    flops = np.array([block.flops for block in planner.step.blocks], float)
+    layers = np.append(0, np.add.reduceat(flops, planner.starts).cumsum())
+    goals = np.cumsum(shares) / sum(shares) * layers[-1]
+    inner = [int(np.abs(layers - goal).argmin()) for goal in goals[:-1]]
+    return [0, *inner, len(planner.starts)]
 
 
 def fixed_plan(
@@ -94,15 +113,11 @@ def fixed_plan(
     Both the split of a mesh among strategies and its shape are given; a strategy that cuts
     the batch along both axes stands for a mesh of as many replicas.
     """
-    task, layers = planner.task, len(planner.starts)
+    task = planner.task
     microbatch, rest = divmod(task.batch, count)
     if rest:
         raise MeshwrightError(f"{count} microbatches do not divide {task.batch}")
-    whole = sum(share for _, _, share in stages)
-    ends = [0]
-    for _, _, share in stages:
-        ends.append(min(layers, round(ends[-1] + layers * share / whole)))
-    ends[-1] = layers
+    ends = shared_ends(planner, [share for _, _, share in stages])
     sizes = tuple(dict.fromkeys(data * model for data, model, _ in stages))
     options = stage_options(
         planner.priced, planner.starts, sizes, microbatch, task.machine

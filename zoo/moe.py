@@ -43,6 +43,8 @@ from zoo.workload import (
     sized,
 )
 
+OPTIMIZERS = {"adam": optax.adam, "adafactor": optax.adafactor}
+
 
 @dataclass(frozen=True, slots=True)
 class Config:
@@ -52,6 +54,7 @@ class Config:
     d_ff: of every expert and of the MLPs in the other layers.
     dtype: of computation; the router, parameters and losses are 32-bit floats.
     remat: a name in REMAT, what two layers keep for their backward pass.
+    optimizer: a name in OPTIMIZERS.
     """
 
     layers: int
@@ -65,9 +68,11 @@ class Config:
     dtype: str = "float32"
     remat: str = "none"
     rate: float = 3e-4
+    optimizer: str = "adam"
 
     def __post_init__(self) -> None:
         check_numbers(self)
+        choose(self.optimizer, OPTIMIZERS, "optimizer")
         choose(self.dtype, DTYPES, "dtype")
         choose(self.remat, REMAT, "rematerialisation")
         if self.layers < 2 or self.layers % 2:
@@ -177,10 +182,10 @@ class MoE(nn.Module):
 
 
 def start(config: Config, key: Array) -> State:
-    """Parameters drawn from `key`, and Adam at rest."""
+    """Parameters drawn from `key`, and the optimizer at rest."""
     tokens = jnp.zeros((1, 1), jnp.int32)
     params = MoE(config).init(key, tokens)["params"]
-    return new_state(params, optax.adam(config.rate))
+    return new_state(params, OPTIMIZERS[config.optimizer](config.rate))
 
 
 def losses(
@@ -207,7 +212,8 @@ def train_step(
     """
     descend = jax.grad(partial(losses, config), has_aux=True)
     gradients, told = descend(state.params, batch)
-    updates, rest = optax.adam(config.rate).update(gradients, state.optimizer)
+    optimizer = OPTIMIZERS[config.optimizer](config.rate)
+    updates, rest = optimizer.update(gradients, state.optimizer, state.params)
     return State(optax.apply_updates(state.params, updates), rest, state.stats), told
 
 
@@ -229,7 +235,8 @@ def train(seed: int, steps: int) -> Curve:
 # -- targets and schedules ---------------------------------------------------------
 
 
-def _train_target(config: Config) -> tuple[Any, tuple[Any, ...]]:
+def train_target(config: Config) -> tuple[Any, tuple[Any, ...]]:
+    """The train step of a model and the types of its arguments."""
     state = jax.eval_shape(partial(start, config), jax.random.key(0))
     tokens = jax.ShapeDtypeStruct((config.batch, config.sequence), jnp.int32)
     return partial(train_step, config), (state, {"inputs": tokens, "targets": tokens})
@@ -263,7 +270,7 @@ def tiny_forward():
 
 inference = {"tiny": tiny_forward}
 
-targets = sized(_train_target, SIZES)
+targets = sized(train_target, SIZES)
 
 DP = mw.data_parallel("data", "batch.**")
 EXPERTS = mw.expert_parallel("model")

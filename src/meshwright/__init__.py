@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from meshwright.app.autoplan import autoplan
     from meshwright.app.chips import partition_chips
     from meshwright.app.cluster import cluster
-    from meshwright.app.deploy import deploy
+    from meshwright.app.deploy.deploy import deploy
     from meshwright.app.explain.diff import diff
     from meshwright.app.interop.logical_axes import from_logical_axes
     from meshwright.app.partition import Partitioned, partition
@@ -121,7 +121,7 @@ _HOMES = {
     "app.autoplan": ("autoplan",),
     "app.chips": ("partition_chips",),
     "app.cluster": ("cluster",),
-    "app.deploy": ("deploy",),
+    "app.deploy.deploy": ("deploy",),
     "app.explain.diff": ("diff",),
     "app.interop.logical_axes": ("from_logical_axes",),
     "app.partition": ("Partitioned", "partition"),
@@ -146,7 +146,9 @@ _HOMES = {
     "run.local.calibrate": ("calibrate",),
     "search.allocation": ("Buffer", "allocate"),
 }  # fmt: skip
-"""The public names by module; each is imported, and JAX with it, when it is first used."""
+"""The public names, listed under the module that defines them. A module is imported when
+one of its names is first used, so that `import meshwright` alone does not import JAX.
+"""
 
 
 def __getattr__(name: str) -> Any:

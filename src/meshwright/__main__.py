@@ -1,4 +1,4 @@
-"""`python -m meshwright`."""
+"""Entry point of `python -m meshwright`, which runs the command line."""
 
 from meshwright.cli import main
 

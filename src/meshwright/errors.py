@@ -8,7 +8,9 @@ from difflib import get_close_matches
 
 
 def did_you_mean(name: object, known: collections.abc.Iterable[str]) -> str:
-    """The end of a message that proposes the nearest known name; "" if none is near.
+    """The end of an error message that proposes the known name nearest to `name`.
+
+    The text is "" if no known name is near.
 
     >>> did_you_mean("tpu-v5", ["h100", "tpu-v5e"])
     "; did you mean 'tpu-v5e'?"
@@ -18,15 +20,18 @@ def did_you_mean(name: object, known: collections.abc.Iterable[str]) -> str:
 
 
 class MeshwrightError(Exception):
-    """The caller asked for something that cannot be done; the message says what can."""
+    """A request that cannot be fulfilled; the message says what is possible instead.
+
+    All other exceptions of Meshwright are subclasses.
+    """
 
 
 class MeshwrightWarning(UserWarning):
-    """Something that works, but hardly as the caller wants; the message says what to do."""
+    """Code works, but hardly as its author intends; the message says what to do."""
 
 
 class ShardingError(MeshwrightError):
-    """The sharding is malformed: no array can have it."""
+    """A sharding is malformed, for example if one mesh axis splits two dims of an array."""
 
 
 class MeshError(MeshwrightError):
@@ -38,31 +43,39 @@ class MachineError(MeshwrightError):
 
 
 class CollectiveError(MeshwrightError):
-    """The reduction program, or the hierarchy that it runs on, is malformed or wrong."""
+    """A reduction program, or the hierarchy on which it runs, is malformed or wrong.
+
+    A reduction program is a sequence of collectives in groups of devices that together
+    compute one collective. A hierarchy is the levels of a machine, such as nodes and GPUs.
+    """
 
 
 class TacticError(MeshwrightError):
-    """The tactic's pattern, dim or axis does not fit the program."""
+    """A tactic names an input, op, dim or mesh axis that does not fit the program."""
 
 
 class CaptureError(MeshwrightError):
-    """The function cannot be captured as a program."""
+    """The function cannot be traced into a program."""
 
 
 class RuleError(MeshwrightError):
-    """The factor rule is malformed, or it is registered twice."""
+    """A factor rule is malformed, or it is registered twice.
+
+    A factor rule says which dims of an op's operands and results are split together
+    (Shardy: op sharding rule).
+    """
 
 
 class TargetError(MeshwrightError):
-    """The target on the command line cannot be loaded."""
+    """The target on the command line, such as `model.py:train_step`, cannot be loaded."""
 
 
 class PlanError(MeshwrightError):
-    """The plan cannot be read, or it does not fit its arguments."""
+    """A plan cannot be made or read, or it does not fit its function's arguments."""
 
 
 class CompilerError(MeshwrightError):
-    """The ahead-of-time compiler of another machine is missing or failed."""
+    """The ahead-of-time compiler for a machine that is not present is missing or failed."""
 
 
 class SearchError(MeshwrightError):
@@ -70,15 +83,15 @@ class SearchError(MeshwrightError):
 
 
 class AssignmentError(MeshwrightError):
-    """The integer program is malformed or infeasible."""
+    """The integer program that chooses a sharding per op is malformed or infeasible."""
 
 
 class LearnedError(MeshwrightError):
-    """A data set, model or checkpoint of learned costs is missing, corrupt or unfit."""
+    """A learned cost model, its data or its checkpoint is missing, corrupt or unfit."""
 
 
 class ClusterError(MeshwrightError):
-    """The cluster refused a request, or lost what the request needs."""
+    """The cluster refused a request, or lost arrays or workers that the request needs."""
 
 
 class CheckpointError(MeshwrightError):
@@ -90,11 +103,11 @@ class AllocationError(MeshwrightError):
 
 
 class RecipeError(MeshwrightError):
-    """The recipe of a training run cannot be read, or asks for what there is not."""
+    """The recipe (TOML file) of a training run is unreadable or asks for unknown things."""
 
 
 class ReplicaError(MeshwrightError):
-    """A replica failed, or replicas differ where they must be equal."""
+    """A replica of a step failed, or replicas differ where they must be equal."""
 
 
 class ScheduleError(MeshwrightError):
@@ -102,7 +115,7 @@ class ScheduleError(MeshwrightError):
 
 
 class StageError(MeshwrightError):
-    """The step cannot be cut into these stages, or a stage failed while it ran."""
+    """The step cannot be cut into these pipeline stages, or a stage failed while it ran."""
 
 
 class DeployError(MeshwrightError):
@@ -110,12 +123,18 @@ class DeployError(MeshwrightError):
 
 
 class AutodiffError(MeshwrightError):
-    """The function has no derivative of this kind, or a linear program is not linear."""
+    """The function has no derivative of this kind, or a linear program is not linear.
+
+    A linear program is one in which each value that depends on a tangent is used once.
+    """
 
 
 class SparseError(MeshwrightError):
-    """The program, or a format, is none that the sparse compiler can express."""
+    """The program, or a sparse format, cannot be expressed by the sparse compiler."""
 
 
 class ChipsError(MeshwrightError):
-    """The graph does not fit the chips of a module, or either of them is malformed."""
+    """A graph of ops does not fit the chips of a module, or either is malformed.
+
+    The module is a multi-chip module: a package of small chips that links join.
+    """

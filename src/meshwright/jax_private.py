@@ -1,4 +1,4 @@
-"""Access to what is private in JAX, or differs between its releases.
+"""Access to JAX functions and attributes that are private or differ between releases.
 
 The module is tested with jax 0.10.0 and 0.12.0.1.
 """
@@ -25,18 +25,20 @@ def open_jaxpr(jaxpr: Any) -> tuple[Any, list[Any]]:
 
 
 def name_arguments(flat: Any, fn: Any, paths: Sequence[str]) -> None:
-    """Make JAX's messages about `flat` name the function `fn`, and arguments by paths.
+    """Make JAX's error messages about `flat` name the original function and its arguments.
 
-    A message says, say, that a shape depends on the value of the argument `config.n`.
+    flat: a function of flattened leaves that stands for `fn`.
+    paths: the path of each leaf, such as `config.n`, by which a message then names it.
     """
     known = jax.api_util.debug_info("jit", fn, paths, {})
     flat.__fun_debug_info__ = known._replace(arg_names=tuple(paths))
 
 
 def expanded(eqn: Any) -> Any:
-    """The jaxpr to which a hijax primitive lowers; None for all other primitives.
+    """The jaxpr to which an equation's hijax primitive lowers.
 
-    JAX traces `jnp.searchsorted` and `jnp.nonzero` to hijax primitives.
+    None for any other primitive. JAX traces `jnp.searchsorted` and `jnp.nonzero` to hijax
+    primitives, which JAX expands to ordinary primitives only later.
     """
     if eqn.primitive.name != "call_hi_primitive":
         return None
@@ -45,7 +47,7 @@ def expanded(eqn: Any) -> Any:
 
 
 def scan_counts(params: Any) -> tuple[int, int]:
-    """The numbers of a scan's constant operands and of its carries."""
+    """The number of constant operands and the number of carries of a `scan` equation."""
     if "num_consts" in params:
         return params["num_consts"], params["num_carry"]
     consts, carry, _ = params["ft_in"].unpack()
@@ -53,7 +55,7 @@ def scan_counts(params: Any) -> tuple[int, int]:
 
 
 def manual_axes(params: Any) -> frozenset[str]:
-    """The axes over which a `shard_map` is manual, from its parameters."""
+    """The mesh axes over which a `shard_map` equation is manual, from its parameters."""
     key = "newly_manual_axes" if "newly_manual_axes" in params else "manual_axes"
     return frozenset(params[key])
 
@@ -71,7 +73,7 @@ def jit_options(fn: Any, which: str) -> tuple[tuple[int, ...], tuple[str, ...]]:
 
 
 def is_ordered(effect: Any) -> bool:
-    """True if JAX guarantees the order of this effect."""
+    """Whether JAX keeps operations with this effect in program order (ordered effects)."""
     return (
         "Ordered" in type(effect).__name__
         or "ordered" in str(effect).lower().split("un")[0]
@@ -79,10 +81,10 @@ def is_ordered(effect: Any) -> bool:
 
 
 def settle_slice(part: Any) -> Any:
-    """The slice `part` of a whole array, behind a barrier if XLA would fuse it wrongly.
+    """The slice `part` of a whole array, behind an optimization barrier if XLA needs one.
 
-    Before jaxlib 0.12, XLA for CPUs fuses a slice with an update in place of it, and
-    then writes the new elements to wrong places (jaxlib 0.9.2 to 0.11.2).
+    XLA for CPUs before jaxlib 0.12 (tested: 0.9.2 to 0.11.2) fuses a slice with an in-place
+    update of the same array, and then writes the new elements to wrong positions.
     """
     if not _MISCOMPILES_UPDATES or is_key(part.dtype):
         return part
@@ -90,7 +92,7 @@ def settle_slice(part: Any) -> Any:
 
 
 def is_key(dtype: Any) -> bool:
-    """True if the dtype is that of typed PRNG keys."""
+    """Whether the dtype is that of typed PRNG keys."""
     return jnp.issubdtype(dtype, jax.dtypes.prng_key)
 
 
@@ -102,7 +104,10 @@ def tracing_config() -> tuple[Any, ...]:
 
 
 def _xla() -> tuple[Any, Any]:
-    """The module of jaxlib with the HLO parser, and `_jax`, one before jaxlib 0.11."""
+    """The jaxlib module that contains the HLO parser, and the module `_jax`.
+
+    The two are the same module before jaxlib 0.11.
+    """
     lib: Any = importlib.import_module("jax._src.lib")
     return getattr(lib.xla_client, "hlo", lib._jax), lib._jax
 
@@ -128,25 +133,27 @@ class HloProgram:
         self._executable = device.client.compile_and_load(mlir, devices, options)
 
     def __call__(self, *args: Any) -> list[Any]:
-        """The results, one array each."""
+        """Run the program on its device, and return one array for each result."""
         results = self._executable.execute_sharded(list(args))
         return [shards[0] for shards in results.disassemble_into_single_device_arrays()]
 
     def optimized_text(self) -> str:
-        """The module as XLA runs it."""
+        """The HLO text after XLA's optimization passes, as it runs."""
         return self._executable.hlo_modules()[0].to_string()
 
 
 def unwrap_nnx_jit(fn: Any) -> Any:
-    """The function that `flax.nnx.jit` was given; `None` for all other functions."""
+    """The Python function inside a `flax.nnx.jit` function; `None` for others."""
     is_nnx = type(fn).__module__.startswith("flax.nnx.transforms")
     return getattr(fn, "fun", None) if is_nnx else None
 
 
 def process_group() -> tuple[Any, int, int] | None:
-    """The key-value store of `jax.distributed`, this process's number, and their count.
+    """The key-value store of `jax.distributed`, this process's index, and the count.
 
-    `None` for a process on its own. Unlike `jax.process_index`, this starts no backend.
+    The count is the number of processes. The result is `None` if `jax.distributed` is not
+    initialized or has only this process. Unlike `jax.process_index`, this starts no
+    backend.
     """
     if not jax.distributed.is_initialized():
         return None

@@ -1,18 +1,19 @@
 """The public interface: partitioned functions, plans, reports, checks, and `autoplan`.
 
-In: a JAX function, arguments, and tactics or a machine. Out: a `Plan`, and a function
-that runs it. Begin reading at `partition.py`, then `plan.py`. Nothing is imported here,
-since the search imports SciPy and numba. The folders:
+Its functions take a JAX function, its arguments, and tactics or a machine. They return a
+`Plan`, and a function that runs the plan. A tactic is one decision about the sharding,
+such as `data_parallel("data")`. Begin reading at `partition.py`, then `plan.py`. This
+file imports nothing, since the search imports SciPy and numba. The folders:
 
-step     what is traced, planned and compiled for one signature of arguments
-pipeline  steps in stages on submeshes, their plans and simulated times
+step     tracing, planning and compiling a function for one signature of arguments
+pipeline  train steps in pipeline stages on parts of a mesh, and their simulated times
 record   the data of a plan, which the other folders read
-explain  the effect of each tactic, and the reason for each collective
+explain  text about the effect of each tactic and the reason for each collective
 report   an HTML page and trace events about a simulated step
 confirm  predicted figures compared with those of the real compiler
 check    outputs of the partitioned program compared with those of the original
-replicate  a step written for one replica, run by many
-train    training by a recipe: data, loop, metrics, resumption
+replicate  a step written for one replica, which many replicas run
+train    training from a recipe (a TOML file): data, loop, metrics, resumption
 interop  plans for plain `jax.jit`, Flax and MaxText
 output   numbers with units, files and progress
 """

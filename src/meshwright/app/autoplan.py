@@ -1,4 +1,4 @@
-"""`autoplan`: the best plan found for a step on a number of chips."""
+"""`autoplan`: search for the best plan of a step on a number of chips."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -42,12 +42,13 @@ from meshwright.predict.energy import Location
 from meshwright.run.compilers.confirm import find_backend
 
 _WAIT_S, _WAIT = 3600.0, 20.0
-"""Seconds to wait for the plan of another process, plus so many times its budget: its
-search may take longer than the budget in real time, and it compiles plans."""
+"""Time limit for receiving the plan of another process: `_WAIT_S` seconds plus `_WAIT`
+times the search budget, since the search may take longer than its budget and compile."""
 
 _SEARCH_SHARE = 0.96
-"""Share of the budget for the search; the rest is for building the plan and for solves
-that end late."""
+"""Share of the time budget for the search. The rest is for building the final plan, and for
+solver calls that end late.
+"""
 
 
 @overload
@@ -94,33 +95,37 @@ def autoplan(  # noqa: PLR0913  # pyright: ignore[reportInconsistentOverload]
 ) -> Plan | PipelinePlan:
     """The best plan found for `fn(*args)` on a number of chips of a machine.
 
-    args: arrays or `ShapeDtypeStruct`s. machine: a `Machine`, or the name of one, of
-        which there are `chips`, or as many devices as `mesh` has.
-    mesh: the only mesh to try; by default all of 1 to `most_axes` axes, at most 3.
+    args: arrays or `ShapeDtypeStruct`s. machine: a `Machine` or the name of a preset.
+    chips: number of its chips to use; by default as many as `mesh` has devices.
+    mesh: the only mesh to try; by default all meshes of 1 to `most_axes` axes, at most 3.
     tactics: decisions that every plan keeps; the search decides what they leave open.
     objective: "step_time", "memory", "cost", "energy" or "carbon" (the last three are
         proportional to the step time), or weights: with {"step_time": 1, "memory": 0.3}
         0.3 % less time is worth as much as 1 % less memory.
-    memory: what a plan may take of a device: "80GiB", "512 MB", or a number of bytes; by
-        default all that the chip offers.
-    budget_s: seconds of work, counted alike on any machine, busy or idle, after which the
-        best plan so far is returned, as it is on Ctrl-C. After 8 times as many real
-        seconds, and 2 minutes, a search is cut short; `search.notes` then says so.
-    place: location of the machine, for carbon.
-    weights_of: a plan of another program with the same weights, such as prefill before
-        decoding. All weights are stored as there, on its mesh; the plan's notes say so.
-    experts: try expert strategies, too.
+    memory: limit per device: "80GiB", "512 MB", or bytes; by default all that the chip
+        offers.
+    budget_s: search time in seconds, counted in units of work so that the result does not
+        depend on how fast or busy this computer is. When it is used up, or on Ctrl-C, the
+        best plan so far is returned. After 8 times as many real seconds plus 2 minutes, a
+        search is cut short; `search.notes` then says so.
+    place: location of the machine, which decides the carbon per kWh.
+    weights_of: a plan of another program with the same weights, such as prefill for
+        decoding. All weights keep the shardings of that plan, on its mesh; the plan's notes
+        say so.
+    experts: try the strategies that experts use by hand, too.
     search: "program" for an integer program, or "tree" for a Monte Carlo tree search over
         cuts of inputs, whose plans are lists of `shard` tactics.
-    seed: of the search. confirm: compile the plan with the machine's real compiler, from
-        `meshwright[tpu]` or `meshwright[gpu]`; where it fails, the next plan is tried.
-    on_progress: is called with lines of text.
+    seed: random seed of the search.
+    confirm: compile the plan with the machine's real compiler, from `meshwright[tpu]` or
+        `meshwright[gpu]`. If it fails, the next best plan is tried.
+    on_progress: a function that is called with lines of text.
     pipeline: return a `PipelinePlan` instead of a `Plan`: stages on parts of the machine,
-        microbatches and their schedule; only machine, chips and memory count then.
-    Of several processes (`jax.distributed`) all call this; the first one searches for all.
+        microbatches and their schedule. Only machine, chips and memory are used then.
+    With several processes (`jax.distributed`) all must call this; process 0 searches for
+    all.
     The plan's `search` lists all simulated plans. `partition(fn, plan.mesh, plan.tactics)`
     runs the plan. Buffers of state that the step updates are assumed to be donated.
-    Raises `PlanError` if nothing fits, or if no mesh takes the tactics.
+    Raises `PlanError` if no plan fits, or if no mesh is compatible with the tactics.
     """
     request = SearchRequest(
         machine, chips, mesh, most_axes, objective, memory, budget_s, place, tactics,
@@ -140,7 +145,7 @@ def find_plan(
 ) -> Plan:
     """The best plan found for `fn(*args)` under the options of `autoplan`.
 
-    compile_plan: used instead of the machine's real compiler, if plans are compiled.
+    compile_plan: replaces the machine's real compiler, for requests with `confirm`.
     """
     if not isinstance(args, tuple | list):
         raise PlanError(
@@ -177,7 +182,7 @@ def _find_here(
     compile_plan: CompilePlan | None,
     stored: StoredWeights | None,
 ) -> Plan:
-    """The best plan found by a search in this process."""
+    """The best plan found by a search that runs in this process."""
     budget = TimeBudget.of(_SEARCH_SHARE * request.budget_s)
     if request.search == "tree":
         task = replace(_task(fn, args, request, resolved), stored=stored)
@@ -194,7 +199,10 @@ def _find_here(
 
 
 def _weights(plan: Plan) -> StoredWeights:
-    """The weights of a plan; `PlanError` if it was read from a file."""
+    """The weights of a plan, with their shardings, for the search to keep.
+
+    Raises `PlanError` if the plan was read from a file.
+    """
     if not isinstance(plan, Plan):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise PlanError(f"weights_of is {plan!r:.60}; wanted a plan, or None")
     if plan.decided is None:
@@ -212,7 +220,7 @@ def _rebuild(
     search: SearchResult,
     sent: Plan,
 ) -> Plan:
-    """The plan that another process has sent, rebuilt for this process's function."""
+    """The plan that process 0 found and sent, rebuilt for this process's function."""
     best = search.candidates[0]
     captured = partition(fn, best.mesh).capture(*args)
     made = make_plan(captured, best.mesh, best.tactics, Gather.SHARED)
@@ -232,7 +240,7 @@ def _task(
     request: SearchRequest,
     resolved: ResolvedRequest,
 ) -> SearchTask:
-    """The captured program, and the meshes on which the given tactics can be applied."""
+    """The search task: the captured program, and the meshes that the tactics allow."""
     tactics, machine = tuple(request.tactics), resolved.machine
     meshes = (
         meshes_with(machine, axes_of(tactics), request.most_axes)
@@ -265,7 +273,7 @@ def _final_plan(
     given = [tactic for tactic in space.given if tactic.rewrite is not None]
 
     def plan_of(best: Candidate) -> Plan:
-        """The simulated plan of a candidate; its device program is reused if known."""
+        """The simulated plan of a candidate; the device program is reused if known."""
         is_same = given == [t for t in best.tactics if t.rewrite is not None]
         made = make_plan(
             space.original,

@@ -1,4 +1,7 @@
-"""A step at other sizes of its batch: the dims of its arguments that count the batch."""
+"""Capturing a step with other batch sizes, which planning of microbatches needs.
+
+The dims of the arguments that count the batch are found by propagating data parallelism.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,9 +22,9 @@ _AXIS = "data"
 
 @dataclass(frozen=True)
 class ResizableStep:
-    """A function with its arguments, and with any size of their batch.
+    """A function with example arguments, which can be captured with any batch size.
 
-    The batch is what data parallelism over two devices cuts in the arguments.
+    The batch dims are the dims that the tactic `data_parallel` over two devices cuts.
     """
 
     fn: Callable[..., Any]
@@ -29,12 +32,15 @@ class ResizableStep:
 
     @cached_property
     def captured(self) -> Captured:
-        """The step as given."""
+        """The step captured with the arguments as given."""
         return partition(self.fn, Mesh({_AXIS: 2})).capture(*self.args)
 
     @cached_property
     def batch_dims(self) -> tuple[tuple[int, int], ...]:
-        """Pairs of an argument's leaf and its dim that counts the batch."""
+        """Pairs (index of an argument leaf, its dim that counts the batch).
+
+        Leaves of state, which the step returns updated, are left out.
+        """
         mesh = Mesh({_AXIS: 2})
         work = apply_tactics(self.captured, mesh, (data_parallel(_AXIS),))
         state = set(self.captured.ties.values())
@@ -52,12 +58,12 @@ class ResizableStep:
 
     @property
     def batch(self) -> int:
-        """The size of the batch."""
+        """The batch size of the given arguments."""
         leaf, dim = self.batch_dims[0]
         return int(self.captured.avals[leaf].shape[dim])
 
     def capture(self, batch: int) -> Captured:
-        """The step captured with a batch of another size."""
+        """The step captured with this batch size instead of the given one."""
         if batch == self.batch:
             return self.captured
         leaves, tree = jax.tree_util.tree_flatten(self.args)

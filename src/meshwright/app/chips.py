@@ -1,4 +1,4 @@
-"""`mw.partition_chips`: the ops of a program on the chips of a multi-chip module."""
+"""`mw.partition_chips`: assign the ops of a program to the chips of a multi-chip module."""
 
 from __future__ import annotations
 
@@ -31,12 +31,13 @@ def partition_chips(
     seed: int = 0,
     progress: OnChipProgress | None = None,
 ) -> ChipPartition:
-    """The ops of a program on the chips of a module, so that their pipeline is fast.
+    """An assignment of a program's ops to chips that makes the pipeline of the chips fast.
 
     program: a function with its arguments `args` (arrays or `jax.ShapeDtypeStruct`s), a
-    captured program, or a graph. machine: a module such as "mcm-36", or a machine whose
-    chips are joined in a torus. weights: patterns of the inputs that stay the same from
-    one run to the next, or their positions; if none matches, the first argument is.
+    captured program, or a graph of ops.
+    machine: a multi-chip module such as "mcm-36", or a machine whose chips form a torus.
+    weights: the inputs that stay the same from one run to the next, as path patterns or
+    positions. If no path matches, all leaves of the first argument are weights.
 
     >>> import jax.numpy as jnp
     >>> def two_layers(params, x):
@@ -86,7 +87,10 @@ def _graph_of(
 def _weight_inputs(
     paths: Sequence[str], weights: str | Sequence[str] | Sequence[int]
 ) -> set[int]:
-    """Positions of the inputs whose paths match; those of the first argument if none."""
+    """Positions of the inputs whose paths match a pattern or that are listed by position.
+
+    If no input matches, the result is all inputs of the first argument.
+    """
     patterns = (weights,) if isinstance(weights, str) else weights
     found = {
         i
@@ -102,5 +106,5 @@ def _weight_inputs(
 
 
 def _shipped(problem: ChipProblem, draft: Ints, seed: int) -> Iterator[Ints]:
-    """Proposals of the shipped policy."""
+    """Proposed assignments of ops to chips by the neural policy in this package."""
     yield from propose(problem, shipped_policy(), draft, seed)

@@ -1,4 +1,4 @@
-"""`mw.cluster`: workers to run steps on, started here or found."""
+"""`mw.cluster`: start the workers on which steps run, or connect to running ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from meshwright.run.cluster.engines.ray_connection import RayConnection
 
 TOKEN = "MESHWRIGHT_TOKEN"
-"""The environment variable in which commands look for the tenant's token."""
+"""The environment variable from which commands read the tenant's (user's) token."""
 
 _ADDRESS = re.compile(r"auto|(ray://)?[\w.\-]+:\d{2,5}")
 _LOCAL = re.compile(r"local:(\d+)x(\d+)")
@@ -31,11 +31,12 @@ _DEFAULT = "local:4x2"
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """The workers of a cluster that is started.
+    """The worker processes that a new cluster starts.
 
-    count: processes. devices: of each; 0 for all that a process finds.
-    platform: "cpu", "cuda" or "tpu". resources: of each, as options of Ray such as
-        {"num_gpus": 8}.
+    count: number of worker processes.
+    devices: devices per worker; 0 for all devices that a worker finds.
+    platform: "cpu", "cuda" or "tpu".
+    resources: Ray resources per worker, such as {"num_gpus": 8}.
     """
 
     count: int = 1
@@ -53,15 +54,16 @@ def cluster(
     limits: IslandLimits | None = None,
     starts: bool = True,
 ) -> Cluster:
-    """A cluster to run steps on: its workers are started, or found.
+    """A cluster to run steps on. Its workers are started, or found if they run already.
 
-    where: "local:4x2" starts Ray on this machine, with 4 processes of 2 CPU devices, and
-        "local" is short for that. "inline" has the devices of this process, without Ray.
-        "ray://head:10001" or another address is that of a Ray cluster, whose controller
-        is started if there is none.
-    token: that of the tenant. tenants: who may use a cluster that is started; by
-        default one, an operator, whose token is `token`.
-    workers: of a cluster at an address, if it is started. starts: whether it may be.
+    where: "local:4x2" starts Ray on this machine, with 4 worker processes of 2 CPU devices
+        each; "local" means the same. "inline" uses the devices of this process, without
+        Ray. "ray://head:10001" or another address names a Ray cluster, on which
+        Meshwright's controller is started if none runs there.
+    token: the secret of the tenant (user) who connects.
+    tenants: who may use a newly started cluster; by default one operator with this `token`.
+    workers: the workers to start if a cluster at an address is new.
+    starts: whether a cluster may be started if none runs.
     Raises `ClusterError` if this process already has a local cluster of another size.
     """
     own = tenants or (Tenant("default", token, is_operator=True),)
@@ -88,9 +90,9 @@ def cluster(
 def start_cluster(
     where: str, *, token: str, tenants: tuple[Tenant, ...], workers: Workers
 ) -> Cluster:
-    """A new cluster; `ClusterError` if a controller runs at the address already.
+    """A newly started cluster, with the arguments of `cluster`.
 
-    The arguments are those of `cluster`.
+    Raises `ClusterError` if a controller runs at the address already.
     """
     connection, _ = _connect(where, tenants, workers, IslandLimits(), True)
     if not connection.is_new:
@@ -103,7 +105,10 @@ def start_cluster(
 
 
 def _opened(connection: Connection, token: str) -> Cluster:
-    """A session at the end of a connection, which is closed if the token is wrong."""
+    """A cluster client on an open connection.
+
+    If the token is wrong, close the connection.
+    """
     try:
         return Cluster(connection, token)
     except ClusterError:
@@ -112,7 +117,10 @@ def _opened(connection: Connection, token: str) -> Cluster:
 
 
 def _local_size(where: str) -> GangSize | None:
-    """The workers on this machine that "local:4x2" asks for; `None` for an address."""
+    """The number of workers and devices that text such as "local:4x2" asks for.
+
+    `None` if the text is an address.
+    """
     found = _LOCAL.fullmatch(_DEFAULT if where == "local" else where)
     return GangSize(int(found[1]), int(found[2])) if found else None
 
@@ -124,7 +132,7 @@ def _connect(
     limits: IslandLimits,
     starts: bool,
 ) -> tuple[RayConnection, GangSize]:
-    """A connection by Ray, and the size of the cluster that it starts if there is none."""
+    """A connection through Ray, and the size that a cluster has if it is newly started."""
     from meshwright.run.cluster.engines import ray_connection
     from meshwright.run.cluster.engines.ray_engine import RayEngine
 
@@ -137,7 +145,7 @@ def _connect(
         )
     if size is not None and not (size.workers and size.devices):
         raise ClusterError(f"cluster {where!r}; wanted 1 or more workers and devices")
-    if size:  # this machine's CPUs
+    if size:  # "local:4x2" uses CPUs only
         workers = Workers(size.workers, size.devices)
     size = GangSize(workers.count, workers.devices)
     engine = None
@@ -148,7 +156,10 @@ def _connect(
 
 
 def read_tenants(path: Path) -> tuple[Tenant, ...]:
-    """The tenants of a TOML file, one table [[tenant]] each; `ClusterError` if wrong."""
+    """The tenants (users) listed in a TOML file, each as one table `[[tenant]]`.
+
+    Raises `ClusterError` if the file is missing or wrong.
+    """
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

@@ -1,7 +1,7 @@
-"""One search for all processes of `jax.distributed`: one searches, the others receive.
+"""One search for all processes of `jax.distributed`: only process 0 searches.
 
-The result is sent through the key-value store of JAX's coordination service, in pieces,
-since the service limits the size of a message. No device takes part.
+The result goes to the other processes through the key-value store of JAX's coordination
+service, in pieces, since the service limits the size of a message.
 """
 
 import itertools
@@ -20,22 +20,24 @@ from meshwright.jax_private import process_group
 from meshwright.planner.driver.request import ResolvedRequest, SearchRequest
 
 _PIECE_BYTES = 2**20
-"""Bytes of one entry of the store; messages of more than 4 MiB may be refused."""
+"""Bytes per entry of the key-value store, which may refuse messages of more than 4 MiB."""
 
 _POLL_S = 0.2
-"""Seconds between two looks into the store; Ctrl-C takes effect in between."""
+"""Seconds between two polls of the key-value store; Ctrl-C takes effect in between."""
 
 _OPTIONS = (
     "most_axes", "objective", "memory", "budget_s", "experts", "search", "seed", "confirm"
 )  # fmt: skip
-"""Options of a search that are compared between processes by their `repr`."""
+"""Options of a search that must be equal in all processes; compared by their `repr`."""
 
 _calls = itertools.count()
-"""Number of the next search; equal in all processes, which run one program."""
+"""Counter that numbers the searches of this process. All processes run the same program, so
+that a search has the same number in each.
+"""
 
 
 class Store(Protocol):
-    """The functions of JAX's key-value store that are used here."""
+    """The interface of JAX's key-value store, as far as it is used here."""
 
     def key_value_set_bytes(self, key: str, value: bytes) -> None: ...
     def key_value_dir_get_bytes(self, prefix: str) -> list[tuple[str, bytes]]: ...
@@ -43,9 +45,10 @@ class Store(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Hosts:
-    """The processes that search for one plan together.
+    """The processes that take part in one search, seen from one of them.
 
-    index, count: number of this process, and number of all. number: of the search.
+    index: index of this process. count: number of processes.
+    number: sequence number of the search, which keeps its store entries apart from others.
     """
 
     store: Store
@@ -58,7 +61,11 @@ class Hosts:
         return f"meshwright/plan/{self.number}"
 
     def send(self, asked: Sequence[str], found: object) -> None:
-        """Send a result, or the exception that replaces it, to all other processes."""
+        """Send the search's result to all other processes; called by process 0.
+
+        asked: lines that describe the search, as `asked_for` makes them.
+        found: the result, or the exception that ended the search.
+        """
         text = zlib.compress(pickle.dumps((tuple(asked), found)))
         pieces = range(0, len(text), _PIECE_BYTES)
         for number, start in enumerate(pieces):
@@ -67,10 +74,12 @@ class Hosts:
         self.store.key_value_set_bytes(f"{self._key}/sent/all", b"1")
 
     def receive(self, asked: Sequence[str], within_s: float) -> Any:
-        """The result of process 0; an error of process 0 is raised here, too.
+        """The search's result that process 0 sent.
 
-        Raises `PlanError` if process 0 was asked for another plan, or sends nothing
-        within `within_s` seconds.
+        An error that ended the search in process 0 is raised here, too.
+        asked: this process's description of the search, as `asked_for` makes it.
+        Raises `PlanError` if process 0 searches for something else, or sends nothing within
+        `within_s` seconds.
         """
         ends = time.monotonic() + within_s
         while not self.store.key_value_dir_get_bytes(f"{self._key}/sent/"):
@@ -99,7 +108,7 @@ class Hosts:
 
 
 def hosts_of_search() -> Hosts | None:
-    """The processes that take part in the next search; `None` if there is only this one."""
+    """The processes that take part in the next search; `None` if there is only one."""
     group = process_group()
     if group is None:
         return None
@@ -113,9 +122,11 @@ def found_by_one[T](
     find: Callable[[], T],
     message: Callable[[T], Any],
 ) -> T:
-    """The result of `find`, which process 0 calls; it sends the others `message(result)`.
+    """The result of `find`, which is called in process 0 only and sent to all processes.
 
-    asked: lines on what is to be found, for the check that all processes want the same.
+    asked: lines that describe the search, so that receivers can check that they want the
+        same.
+    message: the function that makes the sent data from the result.
     """
     try:
         found = find()
@@ -132,10 +143,10 @@ def asked_for(
     request: SearchRequest,
     resolved: ResolvedRequest,
 ) -> list[str]:
-    """Lines that describe a function, its arguments and the options of its search.
+    """Lines of text that describe a function, its arguments and the options of its search.
 
-    They are equal in all processes that ask for the same, unlike `repr`, which contains
-    addresses.
+    Processes compare these lines to check that they search for the same plan. `repr` would
+    not do, since it contains memory addresses.
     """
     machine, tactics = resolved.machine, [str(each) for each in request.tactics]
     lines = [

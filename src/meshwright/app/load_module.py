@@ -1,4 +1,4 @@
-"""Modules of the user, from a path of a file or a dotted name."""
+"""Importing a user's Python module from a file path or a dotted name."""
 
 import importlib
 import importlib.util
@@ -13,7 +13,10 @@ from meshwright.errors import TargetError
 
 
 def load_module(place: str) -> ModuleType:
-    """The module of a path or a dotted name; the working folder is searched first."""
+    """Import a module given by a file path or a dotted name.
+
+    The working folder is searched first.
+    """
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
@@ -36,7 +39,10 @@ def load_module(place: str) -> ModuleType:
 
 
 def _import_file(name: str, path: Path) -> ModuleType:
-    """The module of a file, imported under its dotted name unless that is taken."""
+    """The module of a file, imported under its dotted name.
+
+    If another module has that name already, the file is imported as `_target_<name>`.
+    """
     known = sys.modules.get(name)
     if known is not None and _is_file(getattr(known, "__file__", None), path):
         return known
@@ -74,7 +80,7 @@ def _run_import(place: str, load: Callable[[], ModuleType]) -> ModuleType:
 
 
 def describe_error(error: BaseException) -> str:
-    """Class and message of an error, and the line of code that raised it."""
+    """Class and message of an error, and the file and line that raised it, as one line."""
     frames = traceback.extract_tb(error.__traceback__)
     at = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
     if isinstance(error, SyntaxError):

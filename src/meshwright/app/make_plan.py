@@ -1,4 +1,4 @@
-"""Making of a plan: apply tactics one after another, and record what each of them did."""
+"""Build a plan: apply tactics one after another, and record the effect of each."""
 
 from collections.abc import Sequence
 from math import prod
@@ -26,10 +26,10 @@ def make_plan(
     graph: Graph | None = None,
     known: Lowered | None = None,
 ) -> Plan:
-    """The plan of a captured program under some tactics, applied in order.
+    """The plan of a captured program after applying tactics in order.
 
-    graph: as in `apply_tactics`.
-    known: the lowered program under all these tactics, if the caller has it already.
+    graph: the propagation graph of this program, if the caller has built it already.
+    known: the device program under all these tactics, if the caller has it already.
     """
     observer = _Observer(len(tactics), gather, known)
     work = apply_tactics(captured, mesh, tactics, observer.after_tactic, graph)
@@ -58,11 +58,13 @@ def make_plan(
 
 
 class _Observer:
-    """Lowers the program after each tactic, and records what the tactic did.
+    """A callback for `apply_tactics`, which records the effect of each tactic.
 
-    num_tactics: number of tactics. known: the device program after the last of them, if
-    it is known. lowered, counts: the device program after the latest tactic, and its
-    collectives.
+    It lowers the program after each tactic that changed something.
+    num_tactics: number of tactics.
+    known: the device program after the last tactic, if the caller has it already.
+    lowered: the device program after the latest tactic.
+    counts: number of collectives in `lowered`, by kind.
     """
 
     def __init__(self, num_tactics: int, gather: Gather, known: Lowered | None) -> None:
@@ -73,12 +75,13 @@ class _Observer:
         self.lowered: Lowered | None = None
         self.counts: dict[str, int] = {}
         self._snapshot = describe.Snapshot()
-        self._version = -1  # of the state that is lowered
+        self._version = -1  # version of the state that `lowered` comes from
 
     def after_tactic(self, tactic: Tactic | None, work: Workspace) -> None:
         """Record the effect of the tactic just applied.
 
-        tactic: `None` for the constraints in the user's code, which come first.
+        tactic: `None` for the sharding constraints in the user's code, which are applied
+            first.
         """
         is_last = len(self.effects) == self.num_tactics
         # If the tactic has changed nothing, the last device program is still right.

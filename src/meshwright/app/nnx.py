@@ -1,10 +1,10 @@
-"""`mw.nnx.partition`: steps that change flax nnx modules in place, as with `nnx.jit`.
+"""`mw.nnx.partition`: partition steps that update flax nnx modules in place.
 
-A step is made functional. Outside, all modules of the arguments are split into a static
-graph and arrays. The arrays are passed to a partitioned function, in which the modules
-are merged, the step is called and the modules are split again. Outside, the given
-modules get the new arrays. Variables that several arguments share are one array
-throughout.
+Such a step, which `nnx.jit` would accept, is made functional. Each call splits all modules
+of the arguments into a static graph and arrays (`nnx.split`). The arrays are passed to a
+partitioned pure function, which merges the modules again, calls the step and splits the
+modules. The new arrays are then written into the caller's modules. A variable that several
+arguments share is one array throughout.
 """
 
 from __future__ import annotations
@@ -94,9 +94,9 @@ def _require_flax() -> None:
 
 @dataclass(eq=False, repr=False)
 class PartitionedModules:
-    """A partitioned function that changes the modules among its arguments in place.
+    """A partitioned function that updates the nnx modules among its arguments in place.
 
-    _steps: by the graphs of the modules, the partitioned function of their arrays.
+    _steps: partitioned pure functions of arrays, keyed by the static graphs of the modules.
     """
 
     fn: Callable[..., Any]
@@ -115,11 +115,11 @@ class PartitionedModules:
         return self._with_arrays(self._run, args, kwargs)
 
     def init(self, init_fn: Callable[..., Any], *args: Any) -> Any:
-        """The modules `init_fn(*args)`, built on the devices in the step's shardings.
+        """The modules `init_fn(*args)`, created on the devices in the step's shardings.
 
-        The step must have seen its arguments. Plan it first, for which abstract modules
-        are enough: `step.plan(*nnx.eval_shape(init_fn, ...), batch)`. Apart from that,
-        it works like `Partitioned.init`.
+        The step must know the types of its arguments. Plan it first; abstract modules are
+        enough: `step.plan(*nnx.eval_shape(init_fn, ...), batch)`. In all else it works like
+        `Partitioned.init`.
         """
         from flax import nnx
 
@@ -150,18 +150,21 @@ class PartitionedModules:
         return self._with_arrays(Partitioned.plan, args, kwargs)
 
     def lower(self, *args: Any, **kwargs: Any) -> Any:
-        """The lowered step, as a function of the arrays of the modules."""
+        """The lowered step, as from `jax.jit(fn).lower`.
+
+        It takes the arrays of the modules in place of the modules.
+        """
         return self._with_arrays(Partitioned.lower, args, kwargs)
 
     def check(self, *args: Any, **kwargs: Any) -> CheckReport:
-        """Compare all results and changed variables with those of the original.
+        """Compare all results and updated variables with the unpartitioned function's.
 
-        The modules themselves are not changed.
+        The caller's modules are not changed.
         """
         return self._with_arrays(Partitioned.check, args, kwargs)
 
     def check_float32(self, *args: Any, **kwargs: Any) -> CheckReport:
-        """The comparison of `check` with both computed in float32."""
+        """The comparison of `check`, with both programs computed in float32."""
         return self._with_arrays(Partitioned.check_float32, args, kwargs)
 
     def _run(self, step: Partitioned, *args: Any, **kwargs: Any) -> Any:
@@ -177,7 +180,10 @@ class PartitionedModules:
     def _with_arrays(
         self, use: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """The result of `use(step, *arrays)`, with the partitioned function of arrays."""
+        """The result of `use(step, *arguments)`, with arrays in place of modules.
+
+        step: the partitioned pure function for these modules' graphs, made if it is new.
+        """
         from flax import nnx
 
         call = split_arguments(self.fn, self._static, args, kwargs)
@@ -199,7 +205,10 @@ class PartitionedModules:
             return use(step, *positional, **named)
 
     def _pure(self, graphs: tuple[Any, ...]) -> Partitioned:
-        """The partitioned function of arrays, for modules of these graphs."""
+        """A partitioned pure function of arrays, for modules of these static graphs.
+
+        It rebuilds the modules from the graphs and the arrays.
+        """
         from flax import nnx
 
         def pure(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
@@ -231,7 +240,10 @@ class PartitionedModules:
 def _split(
     context: nnx.graph.SplitContext, values: Sequence[Any]
 ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """The graphs and states of values; the graph of a value without modules is `None`."""
+    """The static graphs and the states (arrays) of values, as `nnx.split` gives them.
+
+    For a value without modules the graph is `None` and the state is the value itself.
+    """
     pairs = [
         context.split(value) if _has_module(value) else (None, value)
         for value in values

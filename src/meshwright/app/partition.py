@@ -79,15 +79,15 @@ def partition(  # noqa: PLR0913  the options of `jax.jit`
 
     fn: a function of pytrees, as for `jax.jit`, or a jitted function, whose static and
         donated arguments stay static and donated.
-    mesh: a `Mesh`, a `jax.sharding.Mesh`, or axis sizes by name. Or a `Plan`, made here
-        or loaded: its mesh, decisions and `gather` are used, and a call raises
-        `TacticError` if the function or the types of its arguments are not those that
-        were planned. Or a `Slice` of a cluster, on which the result, a `ClusterStep`,
-        then runs.
-    tactics: applied in order; each is propagated before the next is applied.
-    gather: "shared", the default, gathers a value once for all ops that need it
-        unsharded; "at_use" gathers it again for each of them, so that the gathered
-        value is not kept.
+    mesh: a `Mesh`, a `jax.sharding.Mesh`, or axis sizes by name. Or a `Plan`: its mesh,
+        decisions and `gather` are used, and a call raises `TacticError` if the function or
+        the types of its arguments are not those that were planned. Or a `Slice` (devices of
+        a cluster); the result is then a `ClusterStep`, which runs on them.
+    tactics: sharding decisions, applied in order; each is propagated through the program
+        before the next is applied.
+    gather: "shared", the default, all-gathers a value once for all ops that need it
+        unsharded; "at_use" gathers it again for each of these ops, so that the gathered
+        value need not stay in memory.
     static_*, donate_*: as in `jax.jit`.
     """
     _require_function(fn)
@@ -132,7 +132,7 @@ def _require_function(fn: Any) -> None:
 
 
 def _slice(mesh: Any) -> Slice | None:
-    """The mesh, if it is a slice of a cluster."""
+    """The argument `mesh` if it is a slice (devices) of a cluster; otherwise `None`."""
     if isinstance(mesh, Mesh | jax.sharding.Mesh | Mapping):
         return None
     from meshwright.run.cluster.client import Slice
@@ -141,7 +141,7 @@ def _slice(mesh: Any) -> Slice | None:
 
 
 def _plan_decisions(plan: Any) -> tuple[Mesh, Sequence[Tactic], Gather] | None:
-    """The mesh, tactics and `gather` of a plan; `None` if `plan` is a mesh."""
+    """The mesh, tactics and `gather` of a plan; `None` for anything but a plan."""
     if isinstance(plan, Mesh | jax.sharding.Mesh | Mapping):
         return None
     from meshwright.app.plan import Plan
@@ -162,7 +162,7 @@ def _as_gather(gather: str | Gather | None) -> Gather:
 
 @dataclass(eq=False, repr=False)
 class Partitioned:
-    """A partitioned function, compiled once per signature of its arguments."""
+    """A partitioned function, compiled once per signature (types) of its arguments."""
 
     fn: Callable[..., Any]
     mesh: Mesh
@@ -191,7 +191,10 @@ class Partitioned:
         return plan
 
     def decide(self, *args: Any, **kwargs: Any) -> Decided:
-        """The decisions and the device program for these arguments, without a full plan."""
+        """The sharding decisions and the device program for these arguments.
+
+        Unlike `plan`, it makes no descriptions of collectives and effects.
+        """
         return self.specialize(args, kwargs)[0].decided
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -206,14 +209,14 @@ class Partitioned:
         *args: Any,
         argnum: int | Sequence[int] | None = None,
     ) -> Any:
-        """The state `init_fn(*args)`, built on the devices in the step's shardings.
+        """The state `init_fn(*args)`, created on the devices in the step's shardings.
 
-        No device ever has more than its part, and the numbers are those of one device.
-        The step must have seen its arguments: shapes are enough, as in
-        `step.plan(jax.eval_shape(init_fn, *args), batch)`.
-        init_fn: returns an argument of the step, or a tuple of consecutive ones, which
-            are found by structure and shapes. argnum: their positions, if several
-            arguments fit.
+        Each device only ever holds its own part, and the numbers equal those computed on
+        one device. The step must know the types of its arguments: plan it first with
+        shapes, as in `step.plan(jax.eval_shape(init_fn, *args), batch)`.
+        init_fn: a function that returns one argument of the step, or a tuple of consecutive
+            arguments. They are recognized by tree structure and shapes.
+        argnum: positions of these arguments, needed only if several arguments fit.
         Raises `PlanError` with the first difference if no argument fits.
         """
         latest, found = self.find_state(init_fn, args, argnum)
@@ -226,9 +229,10 @@ class Partitioned:
         args: tuple[Any, ...],
         argnum: int | Sequence[int] | None,
     ) -> tuple[Specialized, tuple[Any, Sequence[str] | None]]:
-        """The last signature, the types of `init_fn(*args)`, and the names of `argnum`.
+        """The latest planned signature, and the types and names of the state for `init`.
 
-        The parameters are those of `init`.
+        The types are those of `init_fn(*args)`. The names are those of the arguments
+        `argnum`, or `None` if `argnum` is `None`. The parameters are those of `init`.
         """
         if not callable(init_fn):
             raise PlanError(
@@ -253,19 +257,20 @@ class Partitioned:
     def lower(self, *args: Any, **kwargs: Any) -> Any:
         """The lowered step, as from `jax.jit(fn).lower`; `.compile()` makes a function.
 
-        Static arguments are bound, so that the compiled function does not take them.
+        Values of static arguments are built in, so that the compiled function does not take
+        them.
         """
         return self.trace(*args, **kwargs).lower()
 
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
-        """The `ShapeDtypeStruct`s of the results."""
+        """The types of the results, as `ShapeDtypeStruct`s in the result's tree."""
         captured = self.capture(*args, **kwargs)
         return jax.tree_util.tree_unflatten(captured.out_tree, captured.out_avals)
 
     def jitted(self, *args: Any, **kwargs: Any) -> Any:
-        """The `jax.jit` function for such arguments, for use with `jax.export`.
+        """The `jax.jit` function for arguments like these, for use with `jax.export`.
 
-        Static arguments are bound.
+        Values of static arguments are built in, so that the function does not take them.
         """
         specialized, _ = self.specialize(args, kwargs)
         captured, run = specialized.captured, specialized.executable
@@ -286,17 +291,18 @@ class Partitioned:
     # -- the check ----------------------------------------------------------------------
 
     def check(self, *args: Any, **kwargs: Any) -> CheckReport:
-        """Compare all outputs with those of the original, on this process's devices.
+        """Compare all outputs with those of the unpartitioned function.
 
-        Programs with floats of 16 bits or less are compared in float32, too: rounding
-        would hide an error of a per cent. The arguments are kept, donated ones as well.
+        Both run on this process's devices. Programs with floats of 16 bits or less are
+        compared in float32, too, since rounding to 16 bits would hide an error of a per
+        cent. Donated arguments are not consumed.
         """
         specialized, leaves = self.specialize(args, kwargs)
         require_arrays(specialized.captured.paths, leaves)
         return specialized.check(leaves)
 
     def check_float32(self, *args: Any, **kwargs: Any) -> CheckReport:
-        """Compare all outputs with those of the original, both computed in float32.
+        """Compare all outputs with those of the unpartitioned function, both in float32.
 
         Raises `PlanError` if the function has 16-bit floats in a `shard_map`.
         """
@@ -307,7 +313,7 @@ class Partitioned:
     # -- signatures ---------------------------------------------------------------------
 
     def capture(self, *args: Any, **kwargs: Any) -> Captured:
-        """The program for these arguments, before anything is decided."""
+        """The traced program for these arguments, before any sharding is decided."""
         return self.specialize(args, kwargs)[0].captured
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallArguments:
@@ -316,16 +322,17 @@ class Partitioned:
     def specialize(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Specialized, list[Any]]:
-        """The stages for the arguments' signature, and the leaves of the arguments.
+        """The `Specialized` function for the arguments' signature, and their leaves.
 
-        The stages are made once for each signature.
+        A `Specialized` is the function traced, planned and compiled for one signature. It
+        is made once and then reused.
         """
         call = self._call(args, kwargs)
         leaves, tree = jax.tree_util.tree_flatten(call.traced)
         try:
             signature = tuple(map(leaf_signature, leaves))
         except CaptureError:
-            self._capture(call)  # its message names the argument
+            self._capture(call)  # raises an error that names the argument
             raise
         static = tuple((name, type(a), a) for name, a in call.static.items())
         key = tree, signature, static, tracing_config()

@@ -1,4 +1,4 @@
-"""The pipeline plan of a step: `autoplan` with `pipeline=True`."""
+"""`autoplan` with `pipeline=True`: search for the pipeline plan of a step."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,10 +13,9 @@ from meshwright.planner.pipeline.planning import PipelinePlanner
 def find_pipeline(
     fn: Callable[..., Any], args: Sequence[Any], request: SearchRequest
 ) -> PipelinePlan:
-    """The fastest pipeline plan for `fn(*args)` on the machine of a request.
+    """The fastest pipeline plan for `fn(*args)` on the machine that a search request names.
 
-    Raises `PlanError` if no pipeline fits, or if the step has no backward pass or no
-    batch.
+    Raises `PlanError` if no pipeline fits, or if the step has no backward pass or no batch.
     """
     resolved = request.resolve()
     step = ResizableStep(fn, tuple(args))

@@ -1,4 +1,4 @@
-"""The plan: the record of what was decided about a program, and methods to use it."""
+"""`Plan`: the sharding decisions about a program, with methods to use them."""
 
 from __future__ import annotations
 
@@ -46,18 +46,19 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Plan(PlanRecord):
-    """A plan: the fields of `PlanRecord`, and what can be done with them.
+    """A plan: all sharding decisions about a program, the figures that follow, and methods.
 
-    It inherits fields only: the methods read the record, or pass it to other folders of
-    `app`.
+    The fields are those of `PlanRecord`. The methods read the fields, or pass the record to
+    other folders of `app`.
     """
 
     @property
     def tactics(self) -> tuple[Tactic, ...]:
-        """The tactics of the plan, which give the same decisions for the same program.
+        """Tactics that give the same decisions again when applied to the same program.
 
-        What a search found is one `mw.pin`. A plan that was read from JSON has its
-        decisions as one tactic; its `code` writes them out.
+        A plan that a search found has one tactic, an `mw.pin`, which lists the sharding of
+        each input and op. A plan that was read from JSON also has its decisions as one
+        tactic; its `code` writes them out.
         """
         return tactics_of(self)
 
@@ -65,10 +66,10 @@ class Plan(PlanRecord):
     def code(self) -> str:
         """Python code of a list of tactics that rebuild this plan exactly.
 
-        In `mw.partition(fn, plan.mesh, [...])` it gives every argument, result and
-        value in between the sharding that it has here. What a search found is one
-        `mw.pin`, which names each input and op, so that its lines can be read and
-        changed.
+        `mw.partition(fn, plan.mesh, [...])` with this list gives every argument, result and
+        value in between the sharding that it has here. For a plan that a search found, the
+        list is one `mw.pin`, which names each input and op, so that its lines can be read
+        and changed.
         """
         return code_text(self)
 
@@ -82,10 +83,9 @@ class Plan(PlanRecord):
     ) -> Plan:
         """This plan with the time, memory, energy and cost of a step on a machine.
 
-        machine: a machine with as many devices as the mesh, or the name of a preset or
-            of a TOML file, of which that many devices are taken; see
-            `meshwright.machine`.
-        place: location of the machine, for carbon; see
+        machine: a machine with as many devices as the mesh, or the name of a preset or of a
+            TOML file, of which that many devices are taken; see `meshwright.machine`.
+        place: location of the machine, which decides the carbon per kWh; see
             `meshwright.predict.energy.LOCATIONS`.
         donate_state: treat each input whose updated value the step returns as donated;
             by default only arguments in `donate_argnums` are.
@@ -102,11 +102,12 @@ class Plan(PlanRecord):
         return dataclasses.replace(self, figures=figures, estimate=simulated)
 
     def offsets(self, seconds: float = 10.0, seed: int = 0) -> ExactOffsets:
-        """Exact offsets of a device's buffers, searched for `seconds`, and their gain.
+        """Memory offsets of one device's buffers, searched for `seconds` seconds.
 
-        They say whether a step that exceeds the memory by the compiler's own packing
-        fits by a better one. `to_csv` has them for runtimes that take offsets. Raises
-        `PlanError` for a plan without an estimate.
+        If a step exceeds the memory with the compiler's own buffer assignment, the result
+        says whether a better assignment fits, and the bytes that it saves. `to_csv` of the
+        result serves runtimes that take offsets. Raises `PlanError` for a plan without an
+        estimate (see `on`).
         """
         from meshwright.predict.exact_offsets import exact_offsets  # imports numba
 
@@ -118,12 +119,12 @@ class Plan(PlanRecord):
         return exact_offsets(self.decided, simulated, seconds, seed)
 
     def placed_mesh(self, devices: Sequence[Any]) -> Mesh:
-        """The plan's mesh over devices, ordered as the figures' placement says.
+        """The plan's mesh over these devices, in the order that the prediction assumed.
 
-        devices: as many as the mesh has, in row-major order over the machine's grid, the
-            outermost dim first: nodes one after another, a torus row by row.
-        Partition over this mesh again to run with this placement. Raises `PlanError` for
-        a plan without an estimate, and `MeshError` for another number of devices.
+        devices: as many as the mesh has, in row-major order over the machine's grid, with
+            the outermost dim first: nodes one after another, a torus row by row.
+        Partition over this mesh again to run in this order. Raises `PlanError` for a plan
+        without an estimate (see `on`), and `MeshError` for another number of devices.
         """
         order = estimate_of(self).placement.device_order()
         if len(devices) != len(order):
@@ -131,17 +132,21 @@ class Plan(PlanRecord):
         return self.mesh.over([devices[place] for place in order])
 
     def proposed_levels(self) -> tuple[ByLevels, ...]:
-        """Tactics that split all-reduces across the machine's levels, where that gains.
+        """Tactics that split all-reduces by the machine's levels (in a node, across nodes).
 
-        By the prices of reduction programs (`mw.reductions`), for each axis apart; add
-        them to the plan's tactics and compare the steps. Raises `PlanError` for a plan
-        without an estimate.
+        A tactic is proposed for each axis for which the split saves time, judged by
+        predicted times of reduction programs (`mw.reductions`). Add the tactics to the
+        plan's tactics, and compare the step times. Raises `PlanError` for a plan without an
+        estimate (see `on`).
         """
         found = levels_that_gain(estimate_of(self), self.mesh.spatial)
         return tuple(by_levels(axis, sizes) for axis, sizes in found.items())
 
     def with_tokens(self, per_step: int) -> Plan:
-        """This plan with a given number of tokens per step, whatever its inputs contain."""
+        """This plan with a given number of tokens per step.
+
+        It replaces the number that was found from the shapes of the inputs.
+        """
         if isinstance(per_step, bool) or not isinstance(per_step, int) or per_step < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise PlanError(f"{per_step!r} tokens per step; wanted 1 or more")
         return dataclasses.replace(self, tokens_per_step=per_step, token_input="")
@@ -153,7 +158,11 @@ class Plan(PlanRecord):
 
     @property
     def mfu(self) -> float:
-        """Model FLOP utilisation: the share of the machine's 16-bit peak."""
+        """Model FLOP utilisation, from 0 to 1.
+
+        It is the share of the machine's 16-bit peak FLOP/s that the model's FLOPs reach in
+        a step.
+        """
         return figures_of(self).mfu
 
     @property
@@ -174,17 +183,21 @@ class Plan(PlanRecord):
 
     @property
     def breakdown(self) -> Mapping[str, float]:
-        """Seconds of one step by activity: computing, idle, each kind of collective."""
+        """Seconds of one step by activity: computing, idle, and kinds of collectives.
+
+        A kind has two entries: `all_reduce exposed` is time in which nothing is computed,
+        `all_reduce hidden` is time that overlaps with computing.
+        """
         return figures_of(self).breakdown
 
     @property
     def energy_j(self) -> float | None:
-        """Joules of one step, for all devices, with the data centre's overhead."""
+        """Energy of one step in joules, of all devices, with the data centre's overhead."""
         return figures_of(self).energy_j
 
     @property
     def cost_usd(self) -> float | None:
-        """Dollars of one step at list price."""
+        """Price of one step in dollars, at the list price of the devices."""
         return figures_of(self).cost_usd
 
     @property
@@ -203,13 +216,12 @@ class Plan(PlanRecord):
     ) -> Confirmation:
         """Predicted figures of a step next to those of the machine's real compiler.
 
-        machine: "tpu" or "gpu" for the machine that was given to `on`; otherwise a
-            machine, or a name as for `mw.machine`. The compiler comes with the extras
+        machine: "tpu" or "gpu" for the machine that was given to `on`; otherwise a machine,
+            or a name as for `mw.machine`. The compilers are installed by the extras
             `meshwright[tpu]` and `meshwright[gpu]`.
         full: let the TPU compiler generate code, too. It takes a minute or more and
             adds the compiler's estimate of the compute time.
-        folder: an empty or new folder for the compiler's own files, which are then
-        kept.
+        folder: an empty or new folder in which the compiler's own files are kept.
         donate_state: as in `on`; with "tpu" and "gpu" the value given to `on` is used.
         Raises the errors of `on`, and `CompilerError` if the machine has no such
         compiler, or if the compiler is not installed, fails or exceeds the timeout.
@@ -222,20 +234,22 @@ class Plan(PlanRecord):
         return confirmation.confirm_placed(placed, full, timeout_s, kept)
 
     def trace(self, path: str | PathLike[str], others: Sequence[Plan] = ()) -> None:
-        """Write a step as trace events for Perfetto, with the steps of `others` below it.
+        """Write a simulated step as trace events for Perfetto.
 
-        Raises `PlanError` for a plan without a machine, and if the file cannot be
-        written.
+        others: plans whose steps appear below this one.
+        Raises `PlanError` for a plan without figures of a machine (see `on`), and if the
+        file cannot be written.
         """
         from meshwright.app.report.trace_events import write_trace  # rarely used
 
         write_trace((self, *require_plans(others)), path)
 
     def report(self, path: str | PathLike[str], others: Sequence[Plan] = ()) -> None:
-        """Write an HTML page about a step into one file, with a comparison to `others`.
+        """Write an HTML page about a simulated step into one file.
 
-        Raises `PlanError` for a plan without a machine, and if the file cannot be
-        written.
+        others: plans with which the page compares this one.
+        Raises `PlanError` for a plan without figures of a machine (see `on`), and if the
+        file cannot be written.
         """
         from meshwright.app.report.page import write_report  # rarely used
 
@@ -253,17 +267,18 @@ class Plan(PlanRecord):
     ) -> Callable[..., Any]:
         """The function `fn` with this plan's shardings as constraints, for `jax.jit`.
 
-        `jax.jit(plan.annotate(fn))` computes the same as `fn`. All values, also inside
-        of loops and checkpoints, have a `jax.lax.with_sharding_constraint`, so that
-        XLA's partitioner (Shardy or GSPMD) inserts the collectives. Only partial sums
-        have none, since a constraint cannot express them.
-        fn: the function that was planned. static_*: as in `jax.jit`, which needs them
-        as well; those of a jitted function are known.
-        mesh: a JAX mesh with the axes of the plan; by default that of `jax.set_mesh`,
-            or else one over the plan's devices.
+        `jax.jit(plan.annotate(fn))` computes the same as `fn`. All values, also inside of
+        loops and checkpoints, get a `jax.lax.with_sharding_constraint`, so that XLA's
+        partitioner (Shardy or GSPMD) inserts the collectives. Only partial sums get none,
+        since a constraint cannot express them.
+        fn: the function that was planned.
+        mesh: a JAX mesh with the axes of the plan; by default that of `jax.set_mesh`, or
+            else one over the plan's devices.
+        static_*: as in `jax.jit`; not needed if `fn` is a jitted function.
         A call raises `TacticError` if the function is not the one that was planned, and
-        `MeshError` if the mesh has other axes or axes that are not of type `Auto`. The
-        derivative raises `CaptureError`: annotate the whole train step.
+        `MeshError` if the mesh has other axes or axes that are not of type `Auto`.
+        Differentiating the result raises `CaptureError`: annotate the whole train step
+        instead.
         """
         from meshwright.app.interop.annotate import annotated  # rarely used
 
@@ -273,8 +288,10 @@ class Plan(PlanRecord):
     def logical_axis_rules(
         self, logical_axes: Any, path: str = ""
     ) -> list[tuple[str, str | tuple[str, ...] | None]]:
-        """Rules for Flax or MaxText that give arguments the shardings of this plan.
+        """Logical axis rules for Flax or MaxText that give this plan's shardings.
 
+        A rule is a pair such as ("embed", "model"): a logical name of a dim, and its mesh
+        axes.
         logical_axes, path: as for `mw.from_logical_axes`, which reads such rules.
         Raises `PlanError`, naming the arrays, if one name would need two shardings.
         """
@@ -309,7 +326,7 @@ class Plan(PlanRecord):
         return Plan(**fields_from_json(text))
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write `to_json` into a file; `PlanError` if it cannot be written."""
+        """Write the text of `to_json` into a file; `PlanError` if it cannot be written."""
         write_file(output_file(path), self.to_json().encode())
 
     @staticmethod
@@ -327,9 +344,9 @@ class Plan(PlanRecord):
         return self
 
     def describe(self, full: bool = False) -> str:
-        """The plan as a page of text, which `print` shows.
+        """The plan as a page of text; `print(plan)` shows it.
 
-        full: with a line for each of several equal layers.
+        full: give each layer its own line, even if several layers are equal.
         """
         return show_plan(self, full)
 

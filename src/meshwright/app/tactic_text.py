@@ -1,4 +1,4 @@
-"""Tactics written as text, in a command or in a recipe of training."""
+"""Parse tactics written as text, in a command or in a recipe of training."""
 
 import ast
 from collections.abc import Mapping
@@ -13,9 +13,10 @@ from meshwright.planner.overlap.overlap import overlap
 
 
 def parse_tactics(text: str) -> tuple[Tactic, ...]:
-    """Tactics from `data_parallel('batch'), shard({'w': 0}, axis='model')`, or a list.
+    """Tactics from text such as `data_parallel('batch'), shard({'w': 0}, axis='model')`.
 
-    Only calls of tactics and literals are evaluated; no other code can run.
+    The text may also be a list in brackets. Only literals and calls of tactics are
+    evaluated; no other code can run.
     """
     try:
         tree = ast.parse(f"[{text}]", mode="eval").body
@@ -37,14 +38,17 @@ def parse_tactics(text: str) -> tuple[Tactic, ...]:
 
 
 def _namespace() -> dict[str, Any]:
-    """Tactics and constants of tactics in `meshwright`, by name."""
+    """The names that the text may use: tactics and constants that `meshwright` exports."""
     offered = sorted(set(verbs.__all__) & set(meshwright.__all__))
     names = {n: getattr(verbs, n) for n in offered if n.isupper() or n.islower()}
     return {**names, "overlap": overlap}
 
 
 def _evaluate(node: ast.expr, names: Mapping[str, Any]) -> Any:
-    """The value of an expression of literals, lists, tuples, dicts and calls of `names`."""
+    """The value of an expression of literals, lists, tuples, dicts and calls of tactics.
+
+    names: the tactics and constants that the expression may use.
+    """
     match node:
         case ast.Constant():
             return node.value

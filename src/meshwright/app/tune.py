@@ -1,4 +1,4 @@
-"""`tune`: layouts that a compiler prefers, or tiles that run fastest on this CPU."""
+"""`tune`: search for the array layouts or loop tiles that a compiler runs fastest."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 IREE = "iree-cpu"
-"""The backend whose kernels get other tiles; all others get other layouts."""
+"""The backend for which `tune` searches tile sizes; for all others it tunes layouts."""
 
 _BUDGETS = {IREE: 20}
 _BUDGET = 60
@@ -68,23 +68,24 @@ def tune(  # noqa: PLR0913  the options of a search
     resume: str | PathLike[str] | None = None,
     timeout_s: float | None = None,
 ) -> TunedLayouts | TunedTiles:
-    """The layouts of a program's values that cost least, or the fastest tiles of kernels.
+    """The function with the cheapest layouts of its arrays, or the fastest tiles.
 
-    fn: a function of pytrees, or a plan of `mw.partition` or `mw.autoplan`, whose
-        device program is then tuned on its local shapes. args: positional arguments of
-        `fn`, arrays or `jax.ShapeDtypeStruct`s; none for a plan.
+    fn: a function of pytrees, or a plan of `mw.partition` or `mw.autoplan`, whose program
+        of one device is tuned. args: positional arguments of `fn`, arrays or
+        `jax.ShapeDtypeStruct`s; none for a plan.
     backend: "tpu-v5e" and other TPUs, whose compiler estimates cycles and needs no TPU
         (`meshwright[tpu]`), or "xla-cpu", which measures on this machine: both choose
         layouts. "iree-cpu" chooses tiles of the kernels that IREE compiles for this CPU,
         by measurement (`meshwright[iree]`); it takes functions only.
-    budget: number of programs to compile, 60 by default; for "iree-cpu" tilings to
-        measure per kernel, 20 by default. For a TPU, the same seed gives the same result.
-    resume: a file that stores the result of each trial; an interrupted search continues
-        there. Tiles of a kernel that another program has, too, are taken from there.
+    budget: number of programs to compile, 60 by default. For "iree-cpu": number of tilings
+        to measure per kernel, 20 by default. For a TPU, the same seed gives the same
+        result.
+    resume: a file that stores the result of each trial. An interrupted search continues
+        from it, and tiles are reused for kernels that occur in several programs.
     timeout_s: seconds for one compilation, 300 by default; 30 for a kernel of IREE.
-    The result is called like `fn`, and is never worse than the better of the default
-    and of `Layout.AUTO` arguments, or than IREE's tiles. Ctrl-C ends the search with the
-    best so far.
+    The result is called like `fn`. It is never slower than the default layouts, than
+    `Layout.AUTO` for the arguments, or than IREE's own tiles, by the backend's figures.
+    Ctrl-C ends the search with the best result so far.
     """
     path = None if resume is None else Path(resume)
     limit = _BUDGETS.get(backend, _BUDGET) if budget is None else budget
@@ -134,14 +135,14 @@ def with_layouts(
     args: Sequence[Any] | None,
     layouts: TunedLayouts,
 ) -> TunedLayouts:
-    """Layouts that were read from JSON, for the function or plan that was tuned."""
+    """The function or plan with layouts that `tune` found for it and that JSON stored."""
     return _jitted_if_default(fn, apply_layouts(_decided(fn, args), layouts))
 
 
 def _jitted_if_default(
     fn: Callable[..., Any] | PlanRecord, tuned: TunedLayouts
 ) -> TunedLayouts:
-    """The tuned function; if no layout was chosen, with the plain `jax.jit` function in it.
+    """The tuned function, with a plain `jax.jit` function if tuning chose no layout.
 
     A call of a `jax.jit` function takes some per cent less time than one of a tuned
     function.

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 import meshwright.cli.arguments.options as options
-from meshwright.app.deploy import deploy
+from meshwright.app.deploy.deploy import deploy
 from meshwright.app.load_module import load_module
 from meshwright.cli.arguments.target import Target, find_target
 from meshwright.errors import DeployError
@@ -70,6 +70,6 @@ def inference_of(found: Target) -> Target:
 
 def _lines(path: Path) -> list[str]:
     try:
-        return path.read_text(encoding="utf-8").split("\n")
+        return path.read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError) as error:
         raise DeployError(f"cannot read the labels in {path}: {error}") from None

@@ -1,20 +1,21 @@
-"""The planner: from a program and a machine to the best plan, without being told how.
+"""The planner: from a program and a machine to the best plan that a search finds.
 
 In: a captured program, a machine, and what the user asked for (`driver/request.py`).
-Out: candidates, which are meshes with lists of tactics, and the best of them.
-Begin reading at `driver/search.py`. The folders, in the order in which a search uses them:
+Out: candidates, which are meshes with lists of tactics (partitioning decisions), and
+the best of them. Begin reading at `driver/search.py`. The folders, in the order in
+which a search uses them:
 
     driver           the order of a search, and the state that it keeps
     candidates       meshes and expert strategies to try, proposals, the objective
-    strategies       choices of each op: which of its dims each mesh axis cuts
-    prices           seconds to compute an op and to reshard a value; a collective itself
-                     is priced by `predict/links/collective.py`
+    strategies       the choices of each op: which of its dims each mesh axis splits
+    prices           seconds to compute an op and to reshard a value; one collective is
+                     priced by `predict/links/collective.py`
     integer_program  variables and costs of one mesh, which `builder.py` there builds
     solve            the integer program's solution within a memory limit
     spelling         a found plan, written as a short list of tactics
     recompute        which residuals to save, and which to recompute
-    columns          propagation and prices over flat arrays, for searches of many states
-    tree             tree search over cuts of inputs
+    columns          propagation and prices over flat arrays, for fast searches
+    tree             tree search over shardings of inputs
     overlap          `overlap`, a tactic that runs collectives beside products
     pipeline         stages of a step on submeshes, microbatches and a schedule
     chips            ops of a program on the chips of a multi-chip module

@@ -1,7 +1,8 @@
-"""Predictions: seconds, bytes, joules, money and carbon of a device program on a machine.
+"""Predicted seconds, bytes, joules, money and carbon of a device program on a machine.
 
-In: a device program and a machine. Out: an `Estimate`. Begin reading at `estimate.py`.
-The folders, in the order in which an estimate uses them:
+A device program is the SPMD program that each device runs, with all collectives written
+out. From it and a machine the package makes an `Estimate`. Begin reading at
+`estimate.py`. The folders, in the order in which an estimate uses them:
 
     compilers  the program's fusions, kernels and layouts, as XLA makes them;
                `hlo/layouts.py` pads values to tiles

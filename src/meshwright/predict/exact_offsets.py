@@ -18,12 +18,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ExactOffsets:
-    """Offsets of the buffers of a step on one device, and what they gain.
+    """Offsets of the buffers of a step on one device, and the bytes that they save.
 
-    usable_bytes: memory that a device gives to programs. fixed_bytes: arguments and
-    constants. extra_bytes: outside of the heap, as in `MemoryCurve`. compiler_bytes:
-    size of the heap by the compiler's own heuristic. allocation: our packing, whose times
-    are fusions in their order; loops have those of one iteration.
+    usable_bytes: memory that a device gives to programs.
+    fixed_bytes: bytes of arguments and constants.
+    extra_bytes: bytes outside of the heap, as in `MemoryCurve`.
+    compiler_bytes: size of the heap by the compiler's own heuristic.
+    allocation: the packing that was searched for. Its times count fusions in their order; a
+        loop's fusions count for one iteration.
     """
 
     usable_bytes: int
@@ -83,9 +85,9 @@ class ExactOffsets:
 def exact_offsets(
     decided: Decided, estimated: Estimate, seconds: float = 10.0, seed: int = 0
 ) -> ExactOffsets:
-    """Offsets for the heap of a simulated step that are searched for.
+    """Search for offsets of the buffers in the heap of a simulated step.
 
-    estimated: of the same decided program.
+    estimated: the estimate of `decided` on a machine.
     """
     heap = heap_of_step(decided, estimated)
     machine, memory = estimated.machine, estimated.memory

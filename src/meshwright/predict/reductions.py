@@ -1,4 +1,4 @@
-"""Reduction programs with their times on a machine: what P2 synthesizes and ranks."""
+"""Reduction programs with their times on a machine, after P2 (Xie et al., MLSys 2022)."""
 
 import json
 import math

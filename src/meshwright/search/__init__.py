@@ -1,9 +1,9 @@
-"""Generic search: knows no tensors, only search problems and integer programs.
+"""Generic search algorithms, which know nothing of tensors or devices.
 
-Input: a `Problem` (states, actions, costs) or an `Assignment` (an integer program).
-Output: a `Result` or a `Solution`. Begin reading at `loop/problem.py` and
-`loop/engine.py`; `engines` has one search algorithm per file; `assignment` is the
-solver of integer programs.
+There are two kinds of input. A `Problem` (states, actions, costs) is searched by an
+engine such as Monte Carlo tree search, which gives a `Result`. An `Assignment` (an
+integer program) is solved by `assignment`, which gives a `Solution`. Begin reading at
+`loop/problem.py` and `loop/engine.py`; `engines` has one search algorithm per file.
 """
 
 from meshwright.search.engines.annealing import Annealing

@@ -1,4 +1,8 @@
-"""NumPy array types, and offsets of ragged arrays; importing them loads no numba."""
+"""Names of NumPy array types, and functions on the offsets of ragged arrays.
+
+A ragged array is stored flat: its rows, of different lengths, follow one another.
+Importing this module does not load numba, which takes long.
+"""
 
 from collections.abc import Sequence
 
@@ -11,17 +15,17 @@ type Bools = NDArray[np.bool_]
 
 
 def starts_of(lengths: Sequence[int] | Ints) -> Ints:
-    """Offsets of pieces that are stored one after another, and the end of the last.
+    """The offset of each row of a ragged array stored flat, and the last row's end.
 
-    lengths: length of each piece, [N]. Result: [N + 1].
+    lengths: length of each row, [N]. The result has length N + 1.
     """
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
 
 
 def owners_of(starts: Ints) -> Ints:
-    """The index of the piece that contains each element.
+    """The index of the row that holds each element of a flat ragged array.
 
-    starts: offsets of the pieces, as from `starts_of`.
+    starts: offsets of the rows, as from `starts_of`.
     """
     return np.repeat(np.arange(len(starts) - 1), np.diff(starts))
 
@@ -29,7 +33,7 @@ def owners_of(starts: Ints) -> Ints:
 def ranges(firsts: Ints, lengths: Ints) -> Ints:
     """Ranges of consecutive integers, concatenated.
 
-    firsts, lengths: first number and length of each range, [N].
+    Example: the firsts 5, 0 and the lengths 2, 3 give 5 6 0 1 2.
     """
     within = np.arange(lengths.sum()) - np.repeat(starts_of(lengths)[:-1], lengths)
     return np.repeat(firsts, lengths) + within

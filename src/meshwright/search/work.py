@@ -1,8 +1,8 @@
-"""Meters of a search: counted work, which is equal on every machine, and real time.
+"""Meters of a search: they measure real time, or the time that counted work would take.
 
 A search that ends by real time may give other results on a busy machine. A search that
-counts its work, in seconds that the work takes on a typical machine, gives the same
-results on every machine; real time is only its safety net.
+counts its operations, and converts them to the seconds they take on a typical machine,
+gives the same results on every machine. Real time is then only a safety net.
 """
 
 import math
@@ -12,17 +12,20 @@ from dataclasses import dataclass, field
 from typing import Protocol, Self
 
 _NET, _LEAST_NET_S = 8.0, 120.0
-"""Real seconds after which a search is cut short, as a multiple of its budget, and at
-least. The first search on a host compiles the solver for up to a minute, which counts
+"""Real seconds after which a search by counted work is cut short.
+
+The first number is a multiple of the search's budget, the second is the least value in
+seconds. The first search on a host compiles the solver for up to a minute, which counts
 as no work."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A kind of work, and the seconds that one unit of it takes on a typical machine.
+    """A kind of operation that a search counts, and the seconds that one takes.
 
-    `python -m benchmarks.work_rates` measures the seconds. They determine how long a
-    search takes, and need not be exact.
+    The seconds are for a typical machine, measured by `python -m
+    benchmarks.work_rates`. They determine how long a search takes, and need not be
+    exact.
     """
 
     name: str
@@ -30,14 +33,20 @@ class Work:
 
 
 class Meter(Protocol):
-    """A clock, which may show seconds of counted work instead of real seconds."""
+    """A clock for a search.
+
+    It shows real seconds, or the seconds that the work counted so far would take.
+    """
 
     def read(self) -> float:
-        """Seconds since the meter's start."""
+        """The reading of the meter in seconds.
+
+        Only differences of readings have a meaning.
+        """
         ...
 
     def count(self, work: Work, units: float = 1.0) -> None:
-        """Record units of work that have just been done."""
+        """Record that `units` operations of the kind `work` have just been done."""
         ...
 
 
@@ -50,7 +59,7 @@ class WallMeter:
         return time.perf_counter()
 
     def count(self, work: Work, units: float = 1.0) -> None:
-        """Do nothing, since real time passes by itself."""
+        """Do nothing: the real time that the work took has passed anyway."""
 
 
 REAL_TIME = WallMeter()
@@ -59,12 +68,14 @@ REAL_TIME = WallMeter()
 
 @dataclass(slots=True)
 class WorkMeter:
-    """Seconds of counted work, with a safety net in real time.
+    """A meter that adds up the seconds of counted work, with a safety net in real time.
 
-    end_s: reading at which the search has to end. clock: real seconds. net_at: reading
-    of `clock` at which the search has taken too long; from then on the meter shows at
-    least `end_s`. is_cut: whether this has happened, so that the result of the search
-    depends on the speed of the machine.
+    end_s: reading in seconds at which the search has to end.
+    clock: function that returns real seconds.
+    net_at: reading of `clock` at which the search has taken too long. From then on the
+        meter shows at least `end_s`, so that the search ends.
+    is_cut: whether the safety net was reached. The result of the search then depends on
+        the speed of the machine.
     """
 
     end_s: float = math.inf
@@ -81,7 +92,10 @@ class WorkMeter:
     def for_budget(
         cls, end_s: float, clock: Callable[[], float] = time.monotonic
     ) -> Self:
-        """A meter for `end_s` seconds of work, with a safety net in real time."""
+        """A meter for a search of `end_s` seconds of counted work.
+
+        The safety net is at eight times as many real seconds, at least 120 s.
+        """
         return cls(end_s, clock() + max(_NET * end_s, _LEAST_NET_S), clock)
 
     @property
@@ -90,7 +104,10 @@ class WorkMeter:
         return self.clock() - self._started
 
     def read(self) -> float:
-        """Seconds of counted work; at least `end_s` once the safety net is reached."""
+        """Seconds of counted work so far.
+
+        At least `end_s` once the safety net is reached.
+        """
         if not self.is_cut and self.clock() >= self.net_at:
             self.is_cut = True
         if self.is_cut:
@@ -98,9 +115,12 @@ class WorkMeter:
         return self._counted_s
 
     def count(self, work: Work, units: float = 1.0) -> None:
-        """Add so many units of work."""
+        """Add the seconds of `units` operations of the kind `work` to the reading."""
         self._counted_s += work.seconds * units
 
     def advance(self, reading_s: float) -> None:
-        """Advance to the reading of another process that this one has waited for."""
+        """Raise the reading to that of another process.
+
+        This process has waited for that process's work, which counts as its own.
+        """
         self._counted_s = max(self._counted_s, reading_s)

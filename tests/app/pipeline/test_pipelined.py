@@ -98,10 +98,14 @@ def test_a_stage_may_begin_within_a_loop_over_layers():
         microbatches=2,
     )
     products = [
-        sum(op.kind == "dot_general" for op in tasks.forward.program.ops)
+        sum(
+            op.kind == "dot_general"
+            for task in (tasks.forward, tasks.backward)
+            for op in task.program.ops
+        )
         for _, tasks in stage_programs(step.stage(params, BATCH))
     ]
-    assert products == [2, 4, 2]
+    assert products == [6, 12, 6]  # of 1, 2 and 1 layers, forward and backward
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stage_module, "task_function", interpreted)
         assert step.check(params, BATCH).ok
@@ -124,6 +128,16 @@ def test_a_step_without_gradients_is_pipelined_too():
 
     step = mw.pipeline(predict, {"stage": 2}, microbatches=4)
     assert step.check(PARAMS, BATCH).ok
+
+
+def test_stages_run_on_slices_of_a_cluster():
+    with mw.cluster("inline") as cluster:
+        slices = [cluster.slice({"data": 2}) for _ in range(2)]
+        step = mw.pipeline(train_step, slices, DATA, microbatches=2)
+        assert step.check(PARAMS, BATCH).ok
+        params, _ = step(PARAMS, BATCH)
+        _, loss = step(params, BATCH)  # of handles
+        assert float(loss) < float(train_step(PARAMS, BATCH)[1])
 
 
 # -- plans ---------------------------------------------------------------------------

@@ -58,7 +58,8 @@ def both(
     What JAX cannot compute is left out: `mw.linearize` may refuse it.
     """
     found = mw.linearize(fn, *args)
-    pairs = {"result": (found.result, fn(*args))}
+    # A function may return a Python number, which JAX leaves as it is.
+    pairs = {"result": (found.result, jax.tree.map(jnp.asarray, fn(*args)))}
     if "custom_vjp" not in str(found.dual) or has_forward_mode(fn, args, tangents):
         pairs["jvp"] = found.linear(*tangents), jax.jvp(fn, args, tangents)[1]
     if has_reverse_mode(fn, args, cotangents):

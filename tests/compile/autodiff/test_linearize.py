@@ -201,6 +201,7 @@ def test_shapes_are_enough_for_programs_and_residuals_but_not_to_run():
     [
         (jnp.ones(2), r"the cotangent of out has shape \(2,\); wanted \(\)"),
         (jnp.ones((), jnp.float16), "the cotangent of out is float16; wanted float32"),
+        ("one", "the cotangent of out is 'one'; wanted an array"),
     ],
 )
 def test_a_cotangent_that_does_not_fit_is_refused(cotangent, wanted):

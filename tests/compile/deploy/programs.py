@@ -117,6 +117,59 @@ def elementary(x):
 
 ELEMENTARY = (normal(4, 6),)
 
+
+def transposed(params, x):
+    """Transposed convolutions of 1, 2 and 3 dims; the paddings of both sides differ."""
+    made = []
+    for kernel, image in zip(params, x, strict=True):
+        dims = kernel.ndim - 2
+        letters = "DHW"[3 - dims :]
+        numbers = f"N{letters}C", f"{letters}IO", f"N{letters}C"
+        made.append(
+            jax.lax.conv_transpose(
+                image, kernel, (2,) * dims, "SAME", dimension_numbers=numbers
+            )
+        )
+    return made
+
+
+TRANSPOSED = (
+    [normal(*(3,) * n, 4, 2) for n in (1, 2, 3)],
+    [normal(1, *(4,) * n, 4) for n in (1, 2, 3)],
+)
+
+
+def scatters(x, places):
+    """Scatters that combine repeated places in four ways; some places do not exist."""
+    rows = x[: places.shape[0]]
+    at = x.at[places]
+    one = x.at[places, places - 1].set(0.5)
+    return at.add(rows), at.max(rows), at.min(rows), at.mul(2 * rows), one
+
+
+SCATTERS = (normal(8, 5), np.array([1, 7, 1, 12, -900], np.int32))
+
+
+def gathers(x, places):
+    """Gathers of places that do not exist, with each rule for them."""
+    found = jnp.take(x, places, 0, mode="clip"), jnp.take(x, places, 0, mode="fill")
+    return x[places], x[places, places - 1], found
+
+
+def scattered_parts(x, places):
+    """A scatter into parts of rows."""
+    return x.at[places, 1:3].add(x[: places.shape[0], 1:3])
+
+
+def constants(x):
+    """Constants of several dtypes, which compilers pack into one buffer."""
+    steps = jnp.float32([0.5, 0.25, 2.0])
+    places = jnp.int32([2, 0, 1])
+    return jax.lax.fori_loop(0, 3, lambda i, y: y * steps[places[i]] + places, x)
+
+
+CONSTANTS = (normal(4, 3),)
+
 EVERY = {
     "mlp": (mlp, MLP),
     "convolution": (convolution, CONVOLUTION),
@@ -125,6 +178,11 @@ EVERY = {
     "indexing": (indexing, INDEXING),
     "recurrence": (recurrence, RECURRENCE),
     "elementary": (elementary, ELEMENTARY),
+    "transposed": (transposed, TRANSPOSED),
+    "scatters": (scatters, SCATTERS),
+    "gathers": (gathers, SCATTERS),
+    "scattered parts": (scattered_parts, SCATTERS),
+    "constants": (constants, CONSTANTS),
 }
 """Programs whose loops have constant bounds."""
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import meshwright as mw
+from benchmarks.deploy import zoo_model
 from tests.compile.deploy import programs
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
@@ -52,7 +53,12 @@ def serve():
 def browser():
     playwright = pytest.importorskip("playwright.sync_api")
     with playwright.sync_playwright() as running:
-        options = {"executable_path": CHROMIUM, "args": ["--no-sandbox"]}
+        # A camera that shows a green picture with a moving disc, and asks nobody.
+        camera = [
+            "--use-fake-device-for-media-stream",
+            "--use-fake-ui-for-media-stream",
+        ]
+        options = {"executable_path": CHROMIUM, "args": ["--no-sandbox", *camera]}
         opened = running.chromium.launch(timeout=_WAIT_MS, **options)
         yield opened
         opened.close()
@@ -121,6 +127,27 @@ def test_a_page_classifies_a_picture_as_jax_does(target, tmp_path, serve, page):
 
 
 @pytest.mark.parametrize("target", ["web", "wasm"])
+def test_a_page_classifies_what_the_camera_sees(target, tmp_path, serve, page):
+    mw.deploy(classify, CLASSIFIER, to=target, out=tmp_path / "page")
+    page.goto(serve(tmp_path / "page"))
+    page.wait_for_function("document.getElementById('status').textContent == 'Ready.'")
+    page.click("#camera")
+    page.wait_for_function("globalThis.last")
+    first = page.evaluate("globalThis.last")
+    image = np.array(first["input"], np.float32).reshape(1, 16, 16, 3)
+    red, green, blue = image.mean((0, 1, 2))
+    assert green > max(red, blue)
+    wanted = np.asarray(jax.jit(classify)(CLASSIFIER[0], image))[0]
+    np.testing.assert_allclose(first["scores"], wanted, atol=1e-4)
+    # The pictures follow each other until the page is left.
+    page.evaluate("globalThis.first = globalThis.last.input")
+    page.wait_for_function(
+        "globalThis.last.input.some((x, i) => x != globalThis.first[i])"
+    )
+    assert page.inner_text("#status").endswith(" ms")
+
+
+@pytest.mark.parametrize("target", ["web", "wasm"])
 def test_a_page_continues_a_text_as_jax_does(target, tmp_path, serve, page):
     params, _ = programs.ATTENTION
     params = {**params, "table": programs.normal(256, 16)}
@@ -143,9 +170,22 @@ def test_a_page_continues_a_text_as_jax_does(target, tmp_path, serve, page):
     assert len(made) == 3
 
 
-@pytest.mark.parametrize("name", ["mlp", "recurrence", "newton", "indexing"])
+def draw(key, x):
+    """Random numbers, from the words of a key."""
+    return x + jax.random.normal(jax.random.wrap_key_data(key), x.shape)
+
+
+PROGRAMS = {
+    **programs.EVERY,
+    "newton": (programs.newton, programs.NEWTON),
+    "draw": (draw, (jax.random.key_data(jax.random.key(3)), np.zeros(5, np.float32))),
+}
+COMPARED = ("mlp", "recurrence", "newton", "indexing", "scatters", "constants", "draw")
+
+
+@pytest.mark.parametrize("name", COMPARED)
 def test_webassembly_computes_what_jax_computes(name, tmp_path, serve, page):
-    fn, args = {**programs.EVERY, "newton": (programs.newton, programs.NEWTON)}[name]
+    fn, args = PROGRAMS[name]
     mw.deploy(fn, args, to="wasm", out=tmp_path / "model")
     page.goto(serve(tmp_path / "model") + "model.json")
     given = {}
@@ -170,3 +210,28 @@ def test_webassembly_computes_what_jax_computes(name, tmp_path, serve, page):
 
 WITH_PARAMS = ("mlp", "recurrence")
 """Programs whose first argument is part of the model."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["web", "wasm"])
+@pytest.mark.parametrize("name", ["vit", "gpt"])
+def test_a_zoo_program_computes_in_the_browser_what_jax_computes(
+    name, target, tmp_path, serve, page
+):
+    fn, (params, given) = zoo_model(name)
+    mw.deploy(fn, (params, given), to=target, out=tmp_path / "model")
+    page.goto(serve(tmp_path / "model"))
+    page.wait_for_function("document.getElementById('status').textContent == 'Ready.'")
+    found = page.evaluate(
+        """async (values) => {
+            const port = model.about.inputs[0];
+            const kind = port.dtype == 'int32' ? Int32Array : Float32Array;
+            const given = { [port.name]: kind.from(values) };
+            const { outputs } = await model.run(given);
+            return Array.from(outputs[model.about.outputs[0].name].data);
+        }""",
+        np.asarray(given).ravel().tolist(),
+    )
+    wanted = np.ravel(jax.jit(fn)(params, given))
+    error = np.abs(np.array(found) - wanted).max()
+    assert error <= 1e-4 * max(1.0, np.abs(wanted).max())

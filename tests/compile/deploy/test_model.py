@@ -1,3 +1,9 @@
+import subprocess
+import sys
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -7,6 +13,7 @@ from meshwright.compile.deploy.deployment import Deployment
 from meshwright.compile.deploy.folder import checked_folder, staged
 from meshwright.compile.deploy.source import extras
 from meshwright.compile.deploy.source.model import read_model
+from meshwright.compile.deploy.targets import TARGETS
 from meshwright.errors import DeployError
 from tests.compile.deploy import programs
 
@@ -66,6 +73,29 @@ def test_a_folder_that_fails_half_way_leaves_nothing_and_keeps_the_old_one(tmp_p
     assert (out / "model.json").read_text() == "old"
 
 
+def test_a_terminated_process_leaves_nothing(tmp_path):
+    program = (
+        "import os, signal, sys\n"
+        "from pathlib import Path\n"
+        "from meshwright.compile.deploy.folder import staged\n"
+        "with staged(Path(sys.argv[1])) as folder:\n"
+        "    (folder / 'half').write_text('new')\n"
+        "    os.kill(os.getpid(), getattr(signal, sys.argv[2]))\n"
+    )
+
+    def end_by(name):
+        command = [sys.executable, "-c", program, str(tmp_path / "model"), name]
+        return subprocess.run(command, capture_output=True).returncode
+
+    assert end_by("SIGTERM") == 143
+    assert not list(tmp_path.iterdir())
+    assert end_by("SIGKILL") == -9
+    assert list(tmp_path.iterdir())
+    with staged(tmp_path / "model") as folder:
+        (folder / "whole").write_text("new")
+    assert [p.name for p in tmp_path.iterdir()] == ["model"]
+
+
 def test_a_folder_with_other_files_is_not_overwritten(tmp_path):
     (tmp_path / "thesis.txt").write_text("years of work")
     with pytest.raises(DeployError, match="holds files that no deployment wrote"):
@@ -98,6 +128,18 @@ def test_options_that_do_not_fit_are_refused_before_anything_is_traced(tmp_path)
         deploy(to="onnx", calibration=[{"x": programs.MLP[1]}])
     with pytest.raises(DeployError, match="values of black and white"):
         deploy(to="web", pixels=(1.0, -1.0))
+    with pytest.raises(DeployError, match="wanted the values of black and white"):
+        deploy(to="web", pixels=(0.0, 0.5, 1.0))
+    with pytest.raises(
+        DeployError, match="calibration is dict; wanted a list of dicts"
+    ):
+        deploy(to="onnx", quantize="int8", calibration={"x": programs.MLP[1]})
+    with pytest.raises(DeployError, match="labels are 'cat'; wanted a list of texts"):
+        deploy(to="web", labels="cat")
+    with pytest.raises(DeployError, match="labels are for the pages of web and wasm"):
+        deploy(to="onnx", labels=["cat"])
+    with pytest.raises(DeployError, match="weights is a text; wanted a list of names"):
+        deploy(to="onnx", weights="params")
     assert not list(tmp_path.iterdir())
 
 
@@ -109,6 +151,49 @@ def test_a_plan_takes_no_arguments_and_a_function_needs_them(tmp_path):
     plan = mw.partition(programs.mlp, {"data": 2}).plan(*programs.MLP)
     with pytest.raises(DeployError, match="a plan has its arguments already"):
         mw.deploy(plan, programs.MLP, to="onnx", out=tmp_path / "a")
+
+
+def callback(x):
+    return jax.pure_callback(np.sin, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+
+
+def test_functions_that_no_target_can_express_are_refused(tmp_path):
+    def deploy(fn, args, to="onnx"):
+        return mw.deploy(fn, args, to=to, out=tmp_path / "a")
+
+    x = np.ones(3, np.float32)
+    for target in TARGETS:
+        with pytest.raises(
+            DeployError, match=r"`pure_callback` at .*test_model\.py:\d+ calls Python"
+        ):
+            deploy(callback, (x,), target)
+    with pytest.raises(DeployError, match="returns no array"):
+        deploy(lambda x: None, (x,))
+    with pytest.raises(
+        DeployError, match="the arguments are one ndarray; wanted a tuple"
+    ):
+        deploy(jnp.sin, x)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", TARGETS)
+@pytest.mark.parametrize("error", [DeployError, RuntimeError, KeyboardInterrupt])
+def test_a_target_that_fails_leaves_nothing_and_keeps_the_old_folder(
+    name, error, tmp_path, monkeypatch
+):
+    def write(model, folder, options):
+        (folder / "half").write_text("new")
+        raise error("half way")
+
+    monkeypatch.setitem(TARGETS, name, replace(TARGETS[name], write=write))
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "model.json").write_text("old")
+    with pytest.raises(error, match="half way"):
+        mw.deploy(programs.mlp, programs.MLP, to=name, out=out)
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+    assert [p.name for p in out.iterdir()] == ["model.json"]
+    assert (out / "model.json").read_text() == "old"
 
 
 RECORD = Deployment(

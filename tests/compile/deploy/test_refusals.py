@@ -7,6 +7,7 @@ import pytest
 
 import meshwright as mw
 from meshwright.errors import DeployError
+from tests.compile.deploy import programs
 
 pytestmark = pytest.mark.deploy
 
@@ -27,6 +28,10 @@ def dilated(x):
     return jax.lax.cummax(x)
 
 
+def spectrum(image):
+    return jnp.abs(jnp.fft.fft(image[..., 0]))[:, :, 0]
+
+
 X = np.linspace(0, 1, 8, dtype=np.float32)
 
 
@@ -38,10 +43,15 @@ X = np.linspace(0, 1, 8, dtype=np.float32)
         (two_keys, (X, X), "onnx", "sort"),
         (dilated, (X,), "onnx", "cummax"),
         (two_keys, (X, X), "litert", "sort"),
+        (spectrum, (np.zeros((1, 8, 8, 3), np.float32),), "web", "fft"),
+        (programs.scattered_parts, programs.SCATTERS, "iree-cpu", "scatter"),
+        (programs.scattered_parts, programs.SCATTERS, "iree-vulkan", "scatter"),
+        (programs.scattered_parts, programs.SCATTERS, "wasm", "scatter"),
     ],
 )
 def test_an_op_without_a_form_is_named_with_its_line(fn, args, target, kind, tmp_path):
-    with pytest.raises(DeployError, match=rf"`{kind}\w*` of .*test_refusals\.py:\d+"):
+    line = rf"`{kind}\S*` of .*(test_refusals|programs)\.py:\d+"
+    with pytest.raises(DeployError, match=line):
         mw.deploy(fn, args, to=target, out=tmp_path / "out")
     assert not list(tmp_path.iterdir())
 
@@ -56,9 +66,30 @@ def test_a_dtype_without_a_form_is_named(tmp_path):
         mw.deploy(turn, (X,), to="onnx", out=tmp_path / "out")
 
 
-def test_an_input_of_a_dtype_without_a_form_is_named(tmp_path):
+@pytest.mark.parametrize("target", ["litert", "onnx", "wasm"])
+def test_an_input_of_a_dtype_without_a_form_is_named(target, tmp_path):
     with pytest.raises(DeployError, match=r"no complex64, as in z: complex64\[8\]"):
-        mw.deploy(lambda z: z + z, (X * 1j,), to="onnx", out=tmp_path / "out")
+        mw.deploy(lambda z: z + z, (X * 1j,), to=target, out=tmp_path / "out")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_loop_of_unknown_length_is_named_where_the_format_has_none(tmp_path):
+    with pytest.raises(DeployError, match=r"the loop `while` at .*programs\.py:\d+"):
+        mw.deploy(programs.newton, programs.NEWTON, to="litert", out=tmp_path / "out")
+    assert not list(tmp_path.iterdir())
+
+
+def test_labels_of_another_number_of_classes_are_refused(tmp_path):
+    def classify(params, image):
+        return jnp.mean(image, (1, 2)) @ params
+
+    args = np.ones((3, 4), np.float32), np.ones((1, 8, 8, 3), np.float32)
+    for target in ("web", "wasm"):
+        with pytest.raises(DeployError, match="2 classes, and the model has 4 scores"):
+            mw.deploy(
+                classify, args, to=target, out=tmp_path / "out", labels=["cat", "dog"]
+            )
+    assert not list(tmp_path.iterdir())
 
 
 def test_an_op_that_the_runtime_has_no_kernel_for_is_named(tmp_path):

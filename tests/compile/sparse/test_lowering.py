@@ -26,7 +26,7 @@ def test_a_product_is_one_generic_op_with_the_format_of_its_operand():
         "posWidth = 32, crdWidth = 32 }>"
     ) in text
     assert "ins(%0, %1 : tensor<6x8xf32, #F0>, tensor<8x4xf32>)" in text
-    assert 'iterator_types = ["parallel", "parallel", "reduction"]' in text
+    assert 'iterator_types = ["parallel", "reduction", "parallel"]' in text
 
 
 def test_without_formats_the_same_path_makes_dense_code():
@@ -78,6 +78,16 @@ def test_ops_that_need_a_dense_copy_are_named_with_their_lines():
 def test_a_format_that_does_not_fit_is_refused(formats, wanted):
     with pytest.raises(SparseError, match=wanted):
         mw.sparse(product, formats).lower(S, D)
+
+
+def test_calls_that_do_not_fit_are_refused():
+    with pytest.raises(SparseError, match="formats are 'csr'; wanted a dict"):
+        mw.sparse(product, "csr")
+    with pytest.raises(SparseError, match="sparse wants a function, got 3"):
+        mw.sparse(3)
+    for transform in (jax.jit, jax.grad):
+        with pytest.raises(SparseError, match="called while JAX traces"):
+            transform(mw.sparse(jnp.sum))(jnp.ones((3, 4)))
 
 
 def test_only_matrices_have_sparse_formats():

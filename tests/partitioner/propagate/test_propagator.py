@@ -93,9 +93,27 @@ def test_every_cut_goes_back_to_a_tactic(name, decisions):
             read, made_ = (
                 {v for v, _ in ports} for ports in (nodes[index].ins, nodes[index].outs)
             )
-            assert cause.value in (read if cause.how == "forward" else made_)
+            assert cause.value in (made_ if cause.how == "backward" else read)
             index = cause.node
             assert index not in seen
+
+
+def test_a_scattered_partial_sum_is_cut_because_of_the_consumer_that_wants_it():
+    def fn(x, w, c):
+        y = -(x @ w)
+        return y + c, jnp.tanh(y)
+
+    run = engine(fn, f32(8, 16), f32(16, 8), f32(8, 8))
+    dot, neg, tanh = (the(run, kind) for kind in ("dot_general", "neg", "tanh"))
+    add = run.graph.nodes[neg.index + 1]
+    (contracted,) = dot.rule.reductions
+    run.cut(dot, "b", contracted, "contract")
+    run.cut(add, "b", 0, "rows")
+    assert "b" not in run.state.factor_of[neg.index]
+    assert run.state.scattered == {(made(neg), "b"): 0}
+    assert run.state.causes[tanh.index, "b"] == Cause(
+        "scatter", "rows", add.index, made(neg)
+    )
 
 
 def claims(state: State, node: Node, axis: str) -> Iterator[int]:

@@ -1,1 +1,1 @@
-"""The check: outputs of the partitioned program compared with those of the original."""
+"""Checks that a partitioned program computes the same outputs as the original."""

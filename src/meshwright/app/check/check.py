@@ -1,4 +1,4 @@
-"""Outputs of the partitioned program compared with those of the original."""
+"""Compare the outputs of a partitioned program with those of the original program."""
 
 from __future__ import annotations
 
@@ -26,13 +26,15 @@ def check_outputs(
     leaves: Sequence[Any],
     rounding: Sequence[float] | None = None,
 ) -> CheckReport:
-    """The errors of the partitioned program's outputs on these inputs.
+    """The error of each output of the partitioned program, computed on these inputs.
 
-    A wrong output is part of the report and raises nothing.
-    original: takes the leaves as arguments. partitioned: takes one sequence of leaves.
-    rounding: for each output, the tolerance of the narrowest dtype from which it is
-        computed. It is used if the error exceeds the tolerance of the output's own
-        dtype.
+    A wrong output raises nothing; the report says it.
+    paths: the names of the outputs.
+    original: the unpartitioned function, which takes the leaves as arguments.
+    partitioned: the partitioned function, which takes one sequence of leaves.
+    rounding: for each output, the tolerance of the narrowest dtype among the values from
+        which it is computed. It is used if the error exceeds the tolerance of the output's
+        own dtype.
     """
     run = jax.jit(original)
     alone = [on_one_device(leaf) for leaf in leaves]
@@ -49,7 +51,7 @@ def check_outputs(
 
 
 def on_one_device(leaf: Any) -> Any:
-    """The leaf as an array on one device, whatever its sharding is."""
+    """The array `leaf`, gathered to one device if several devices hold it."""
     if not isinstance(leaf, jax.Array) or not leaf.is_fully_addressable:
         return leaf
     if len(leaf.sharding.device_set) == 1:
@@ -57,7 +59,7 @@ def on_one_device(leaf: Any) -> Any:
     if is_key(leaf.dtype):
         words = jnp.asarray(np.asarray(jax.random.key_data(leaf)))
         return jax.random.wrap_key_data(words, impl=jax.random.key_impl(leaf))
-    return jnp.asarray(np.asarray(leaf))  # uncommitted, as a shard_map inside wants
+    return jnp.asarray(np.asarray(leaf))  # uncommitted: a shard_map may move it
 
 
 def _conditioned(
@@ -67,15 +69,16 @@ def _conditioned(
     wanted: Sequence[Any],
     got: Sequence[Any],
 ) -> list[OutputError]:
-    """The errors with tolerances that allow for the effect of rounded inputs.
+    """The errors, with tolerances that allow for the effect of rounded inputs.
 
-    Some outputs are ill-conditioned. Adam's first step, for example, divides a gradient
-    by its own size, even if the gradient is zero except for rounding. The original's
-    outputs then change as much when its inputs change by one unit in the last place;
-    that change is measured here. It is that of the most sensitive element and varies
-    much from one random rounding to the next, so that inputs are rounded anew while an
-    output looks wrong. With so large a tolerance, an output that is too large or too
-    small as a whole is found by linear regression.
+    Some outputs are ill-conditioned. Adam's first step, for example, divides a gradient by
+    its own size, even if the gradient is zero except for rounding. Such outputs of the
+    original program change as much when its inputs change by one unit in the last place.
+    This function measures that change, by running the original on inputs with random
+    rounding. The largest change of an element varies much from one random rounding to the
+    next. So the measurement is repeated, up to `MAX_NUDGES` times, while an output looks
+    wrong. A tolerance as large as this would hide an output that is too large or too small
+    as a whole; linear regression finds that (see `_bias`).
     """
     moves, biases = [0.0] * len(errors), [0.0] * len(errors)
     for seed in range(MAX_NUDGES):
@@ -95,9 +98,10 @@ def _conditioned(
 def _judged(
     error: OutputError, moved: float, natural: float, wanted: Any, got: Any
 ) -> OutputError:
-    """The error with the tolerance that the sensitivity allows, and with its bias.
+    """The error of one output, with the tolerance that its sensitivity allows and its bias.
 
-    moved, natural: the largest error and bias of the original on nudged inputs.
+    moved: the largest error of the original program on inputs with random rounding.
+    natural: the largest bias of the original program on such inputs.
     """
     tolerance = max(error.tolerance, ALLOWANCE * moved)
     bias = 0.0
@@ -113,17 +117,18 @@ def _judged(
 
 
 _NOISE = 0.5
-"""If the tolerance is above this, an output is all noise, and no regression is made."""
+"""If the tolerance is above this, the output is noise, and its bias is not measured."""
 
 _LEAST_ELEMENTS = 64
 _STANDARD_ERRORS = 5.0
 
 
 def _bias(wanted: np.ndarray, got: np.ndarray) -> float:
-    """How far the slope of `got` over `wanted` is from 1, beyond `_STANDARD_ERRORS`.
+    """The share by which `got` is larger or smaller than `wanted` as a whole.
 
-    It is 0 for random keys, for arrays of few elements, and for values that are not
-    finite.
+    It is the distance from 1 of the slope of a linear regression of `got` on `wanted`,
+    minus `_STANDARD_ERRORS` standard errors of the slope. It is 0 for random keys, for
+    arrays of few elements, and for values that are not finite.
     """
     is_real = wanted.dtype.kind == got.dtype.kind == "f"
     if not is_real or wanted.size < _LEAST_ELEMENTS or wanted.shape != got.shape:
@@ -139,17 +144,22 @@ def _bias(wanted: np.ndarray, got: np.ndarray) -> float:
 
 
 NUM_NUDGES = 3
-"""Times that inputs are rounded at random if the outputs then look right."""
+"""Number of runs on randomly rounded inputs, if the outputs look right after them."""
 
 MAX_NUDGES = 24
-"""Times that inputs are rounded at random before an output is called wrong."""
+"""Most runs on randomly rounded inputs before an output is called wrong."""
 
 ALLOWANCE = 4.0
-"""Allowed effect of rounding inside a program, relative to that of rounding its inputs."""
+"""Factor by which an error may exceed the effect of rounding the inputs, since the
+program rounds inside, too.
+"""
 
 
 def _nudge(leaves: Sequence[Any], seed: int) -> list[Any]:
-    """The leaves with every float changed by at most one unit in the last place."""
+    """The input arrays with random rounding.
+
+    Every float changes by at most one unit in the last place.
+    """
     rng = np.random.default_rng(seed)
 
     def move(leaf: Any) -> Any:
@@ -179,10 +189,11 @@ def _host(x: Any) -> np.ndarray:
 
 
 def _error(wanted: np.ndarray, got: np.ndarray) -> float:
-    """The largest error relative to the scale of `wanted`.
+    """The largest absolute difference, divided by the largest absolute value in `wanted`.
 
-    Equal infinities agree, and so do two NaNs. NaN if all of `wanted` is NaN: then
-    nothing is known.
+    For integers, bools and keys it is the share of elements that differ. Equal infinities
+    agree, and so do two NaNs. The result is NaN if all of `wanted` is NaN, since the
+    comparison then says nothing.
     """
     if wanted.shape != got.shape:
         return float("inf")

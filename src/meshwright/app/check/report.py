@@ -1,4 +1,7 @@
-"""The error of each output of a check, and the tolerances for these errors."""
+"""The report of a check: the error of each output, and the tolerances for errors.
+
+A check compares the outputs of a partitioned program with those of the original.
+"""
 
 from __future__ import annotations
 
@@ -16,18 +19,18 @@ from meshwright.program.ir import show_type
 class OutputError:
     """The error of one output of the partitioned program.
 
-    error: largest absolute difference, divided by the output's scale (its largest
-        finite absolute value, or 1 if that is 0); for integers, bools and keys the
-        share of elements that differ.
-    tolerance: the largest error that rounding explains at this dtype.
-    sensitivity: the error of the original itself if its inputs change by one unit in
-        the last place; measured only if some output exceeds the tolerance of its dtype.
-    is_ill_conditioned: whether the tolerance comes from the sensitivity, not from a
-    dtype.
-    bias: the share by which the output is too large or too small as a whole, beyond
-        what chance explains; measured if the tolerance is large.
-    wide: the same output with both programs computed in float32; `None` if neither has
-        narrower floats.
+    error: largest absolute difference, divided by the output's scale (its largest finite
+        absolute value, or 1 if that is 0); for integers, bools and keys the share of
+        elements that differ.
+    tolerance: the largest error that counts as rounding.
+    sensitivity: the error of the original program against itself if its inputs change by
+        one unit in the last place; measured only if some output exceeds the tolerance of
+        its dtype.
+    is_ill_conditioned: whether the tolerance comes from the sensitivity, not from a dtype.
+    bias: the share by which the output is too large or too small as a whole, beyond what
+        chance explains; measured only if the tolerance is large.
+    wide: the error of the same output with both programs computed in float32; `None` if
+        neither program has narrower floats.
     """
 
     path: str
@@ -42,7 +45,10 @@ class OutputError:
 
     @property
     def ok(self) -> bool:
-        """Whether the error is within the tolerance, also in float32; never for NaN."""
+        """Whether the error is within the tolerance, also in float32 if that was compared.
+
+        A NaN error is never within the tolerance.
+        """
         is_equal = self.error <= self.tolerance and self.bias <= MAX_BIAS
         return is_equal and (self.wide is None or self.wide.ok)
 
@@ -61,25 +67,25 @@ class OutputError:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CheckReport:
-    """The error of every output."""
+    """The result of comparing a partitioned program with the original, per output."""
 
     outputs: tuple[OutputError, ...]
 
     @property
     def ok(self) -> bool:
-        """Whether no output differs by more than rounding explains."""
+        """Whether no output differs from the original's by more than rounding explains."""
         return all(output.ok for output in self.outputs)
 
     @property
     def worst(self) -> float:
-        """The largest error of all outputs."""
+        """The largest `error` among the outputs."""
         return max((o.error for o in self.outputs), default=0.0)
 
     @property
     def summary(self) -> str:
-        """Verdict, number of outputs and largest error.
+        """Text with the verdict, the number of outputs and the largest error.
 
-        A second line gives the same for ill-conditioned outputs, if there are any.
+        A second line about ill-conditioned outputs is added if there are any.
         """
         text = f"{'equal' if self.ok else 'NOT EQUAL'}: {len(self.outputs)} outputs"
         wide = [o.wide.error for o in self.outputs if o.wide is not None]
@@ -101,9 +107,10 @@ class CheckReport:
         return "\n".join([*map(str, self.outputs), self.summary])
 
     def table(self, full: bool = False) -> Table:
-        """The errors as a table; outputs that differ only in the layer share a row.
+        """A table with the largest error of each output.
 
-        full: one row for each output.
+        Outputs that differ only in the index of a layer share a row.
+        full: give each output its own row.
         """
         has_wide = any(output.wide for output in self.outputs)
         more = (">in float32",) if has_wide else ()
@@ -132,7 +139,7 @@ class CheckReport:
         return notebook.block(self.summary, notebook.table(table.titles, table.rows))
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data for `json.dumps`."""
+        """The report as plain data for `json.dumps`."""
         rows = [
             {**dataclasses.asdict(o), "wide": o.wide and o.wide.error, "ok": o.ok}
             for o in self.outputs
@@ -144,15 +151,19 @@ TOLERANCES = {
     "float64": 1e-9, "complex128": 1e-9, "float32": 2e-4, "complex64": 2e-4,
     "bfloat16": 3e-2, "float16": 3e-2,
 }  # fmt: skip
-"""Tolerances by dtype; 8-bit floats have 0.3, integers and bools 0.
-Sums in another order differ by some units in the last place, and deep programs amplify
-the difference."""
+"""Largest errors by dtype that a check accepts, relative to the scale of an output.
+For 8-bit floats it is 0.3, for integers and bools 0. Sums in another order differ by some
+units in the last place, and deep programs amplify the difference.
+"""
 
 
 def tolerance_of(dtype: str) -> float:
-    """The largest error that another order of summation may cause at this dtype."""
+    """The largest relative error that another order of summation may cause.
+
+    dtype: the dtype of the summed values.
+    """
     return TOLERANCES.get(dtype, 0.3 if dtype.startswith("float") else 0.0)
 
 
 MAX_BIAS = 2e-3
-"""Largest bias of an output that is accepted (see `OutputError`)."""
+"""Largest bias at which an output is accepted; `OutputError` says what the bias is."""

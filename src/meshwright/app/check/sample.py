@@ -1,4 +1,4 @@
-"""Inputs and devices of a check: random arguments, and virtual CPU devices."""
+"""Random arguments and virtual CPU devices, on which programs are checked."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ _SCALE = 0.1
 """Standard deviation of random floats, small for deep programs without normalisation."""
 
 _SMALL = 8
-"""Exclusive upper bound of random integers that index nothing, such as counts and steps."""
+"""Exclusive upper bound of random integers that are no indices, such as step counts."""
 
 _KEYS = {"key<fry>": "threefry2x32", "key<rbg>": "rbg", "key<urbg>": "unsafe_rbg"}
 
@@ -26,9 +26,9 @@ def sample_arguments(
 ) -> tuple[Any, ...]:
     """`args` with every `ShapeDtypeStruct` replaced by random numbers of its type.
 
-    Floats are normal with standard deviation 0.1, and positive if a root or logarithm
-    needs positive ones; integers are valid indices of the arrays that they index; keys
-    are real keys. Arrays are kept unchanged.
+    Floats are normal with standard deviation 0.1, and positive where the program takes a
+    root or logarithm of them. Integers are valid indices of the arrays that they index.
+    PRNG keys are valid keys. Arrays are kept unchanged.
     """
     leaves, tree = jax.tree_util.tree_flatten(tuple(args))
     if not any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in leaves):
@@ -48,7 +48,10 @@ def sample(
     bound: int | None = None,
     is_positive: bool = False,
 ) -> Any:
-    """A random array of a shape and dtype; its integers are in [0, bound)."""
+    """A random array with the shape and dtype of `aval`.
+
+    bound: exclusive upper bound of integers. is_positive: make floats positive.
+    """
     shape, dtype = aval.shape, aval.dtype
     if jnp.issubdtype(dtype, jax.dtypes.prng_key):
         key = jax.random.key(int(rng.integers(2**31)), impl=_KEYS.get(str(dtype)))
@@ -66,7 +69,10 @@ def sample(
 
 
 def _bound(dtype: Any, bound: int | None) -> int:
-    """The exclusive upper bound of random integers of a dtype."""
+    """The exclusive upper bound of random integers of a dtype.
+
+    bound: the bound that valid indices need; `None` for integers that are no indices.
+    """
     most = int(jnp.iinfo(dtype).max)
     if bound is not None:
         return min(bound, most)
@@ -82,9 +88,10 @@ def argument_bytes(args: Sequence[Any]) -> int:
 
 
 def traced_argument_bytes(make: Callable[[], Any]) -> int | None:
-    """Total bytes of the arguments that a target's function makes, found by tracing it.
+    """Total bytes of the arguments that the user's target function would make.
 
-    `None` if tracing fails.
+    make: the target, a function that returns `(fn, args)`. It is traced, so that no array
+        is made. `None` if tracing fails.
     """
     try:
         args = jax.eval_shape(lambda: make()[1])

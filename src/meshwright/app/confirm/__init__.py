@@ -1,1 +1,1 @@
-"""Confirmation: predicted figures compared with those of the real compiler."""
+"""Confirmation: predicted figures of a step compared with the real compiler's figures."""

@@ -1,4 +1,7 @@
-"""Memory, operations and collectives of a step on one device, simulated or compiled."""
+"""Memory, FLOPs and collectives of a step on one device, in one form for two sources.
+
+The sources are the simulation and the machine's real compiler.
+"""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,16 +19,20 @@ from meshwright.program.ops import COLLECTIVES
 from meshwright.run.compilers.backend import Compiled
 
 _OVERLAP = ("exposed", "hidden")
-"""The two entries that a simulated breakdown has for each kind of collective."""
+"""Suffixes of the two entries that a simulated time breakdown has per kind of
+collective.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class CollectiveTotals:
-    """Totals over all collectives of one kind in a step, with repetitions by loops.
+    """Totals over all collectives of one kind in a step; each iteration of a loop counts.
 
-    num_bytes: sum of sizes on one device: of gathered results and of reduced operands.
-    seconds: time on the links; `None` if it is unknown for one of them.
-    scheduler_s: time as the compiler's scheduler estimates it; `None` if unknown.
+    runs: number of executions.
+    num_bytes: sum of the sizes on one device. The size of an all-gather is that of its
+        result, the size of a reduction that of its operand.
+    seconds: time on the links; `None` if it is unknown for one of the collectives.
+    scheduler_s: seconds as the compiler's scheduler estimates them; `None` if unknown.
     """
 
     runs: int
@@ -36,12 +43,13 @@ class CollectiveTotals:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """The figures of a step on one device; `None` for what the source does not give.
+    """The figures of a step on one device; `None` stands for an unknown figure.
 
     peak_bytes: peak memory. fits: whether a device has that much.
-    flops: operations; the body of a loop counts once, as in XLA's cost analysis.
-    collectives: totals by kind, without the kinds that do not occur.
-    compute_s: estimated seconds of everything but collectives.
+    flops: floating-point operations; the body of a loop counts once, as in XLA's cost
+        analysis.
+    collectives: totals by kind of collective, without the kinds that do not occur.
+    compute_s: estimated seconds of all kernels except collectives.
     """
 
     peak_bytes: int
@@ -52,7 +60,7 @@ class Account:
 
 
 def predicted_account(estimate: Estimate) -> Account:
-    """The account of a simulated step."""
+    """The figures of a simulated step on one device."""
     return Account(
         estimate.peak_memory_bytes,
         estimate.fits,
@@ -63,12 +71,12 @@ def predicted_account(estimate: Estimate) -> Account:
 
 
 def fusion_flops(fusions: Iterable[Fusion]) -> int:
-    """Operations of fusions, recomputation included; the body of a loop counts once."""
+    """FLOPs of fusions, recomputation included; the body of a loop counts once."""
     return sum(f.work.flops + sum(map(fusion_flops, f.bodies)) for f in fusions)
 
 
 def collective_totals(estimate: Estimate) -> dict[str, CollectiveTotals]:
-    """Totals by kind over the collectives of a simulated step."""
+    """Totals of the collectives of a simulated step, by kind of collective."""
     sizes, breakdown = dict(estimate.mesh.sizes), estimate.breakdown
     totals: dict[str, CollectiveTotals] = {}
     for fusion, runs in _collectives(estimate.fusions):
@@ -91,7 +99,10 @@ def collective_totals(estimate: Estimate) -> dict[str, CollectiveTotals]:
 def _collectives(
     fusions: Iterable[Fusion], runs: int = 1
 ) -> Iterator[tuple[Fusion, int]]:
-    """Each collective with the number of its executions in a step, loops multiplied."""
+    """Pairs of each collective and the number of times that a step executes it.
+
+    A collective in a loop counts once per iteration.
+    """
     for fusion in fusions:
         if fusion.kind is FusionKind.COLLECTIVE:
             yield fusion, runs
@@ -100,7 +111,10 @@ def _collectives(
 
 
 def compiled_account(compiled: Compiled, machine: Machine) -> Account:
-    """The account of a compiled step; only its memory if there is no compiled program."""
+    """The account of a compiled step.
+
+    It has the memory only if the compiler gave no program.
+    """
     cycles, clock_hz = compiled.cycles, machine.chip.clock_hz
     return Account(
         compiled.peak_bytes,
@@ -128,7 +142,7 @@ def _compiled_collectives(compiled: Compiled) -> dict[str, CollectiveTotals]:
 
 
 def sum_known(seconds: Iterable[float | None]) -> float | None:
-    """The sum of the values; `None` if one of them is `None`."""
+    """The sum of the numbers; `None` if one of them is `None`."""
     values = list(seconds)
     known = [s for s in values if s is not None]
     return sum(known) if len(known) == len(values) else None

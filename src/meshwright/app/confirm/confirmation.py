@@ -23,16 +23,16 @@ from meshwright.run.compilers.confirm import BACKENDS, DeviceStep, confirm, find
 
 _REDUCTIONS = ("all_reduce", "reduce_scatter")
 _NAME, _VALUE, _DIFFERENCE = 26, 18, 12
-"""Column widths: what is compared, each of the two values, and their difference."""
+"""Column widths: the figure's name, each of the two values, and their difference."""
 
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """The figures of a step on one device, as predicted and as compiled.
+    """The figures of a step on one device: as predicted, and as the real compiler reports.
 
-    usable_bytes: memory that a device gives to programs.
+    usable_bytes: device memory that programs can use.
     compile_s: seconds that the compiler took.
-    hlo: the compiled program; "" if the compiler stopped for lack of device memory.
+    hlo: text of the compiled program; "" if the compiler stopped for lack of device memory.
     """
 
     machine: str
@@ -44,7 +44,7 @@ class Confirmation:
     hlo: str = field(repr=False)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data for `json.dumps`, without the compiled program."""
+        """The figures as plain data for `json.dumps`, without the compiled program."""
         fields = asdict(self)
         del fields["hlo"]
         return fields
@@ -68,7 +68,7 @@ class Confirmation:
 def _rows(
     predicted: Account, compiled: Account, usable_bytes: float
 ) -> Iterator[tuple[str, str, str, str]]:
-    """Rows of the table: name, predicted value, compiled value, and their difference."""
+    """Rows of the printed table: name, predicted value, compiled value, difference."""
     sides = predicted, compiled
     yield _row("memory", show_bytes, [side.peak_bytes for side in sides])
     left, right = ("fits" if side.fits else "DOES NOT FIT" for side in sides)
@@ -90,10 +90,10 @@ def _rows(
 
 
 def _groups(sides: Sequence[Account]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Titles and kinds of the collectives that occur on either side.
+    """Titles and kinds of the collectives that the predicted or the compiled step has.
 
-    If both kinds of reductions occur, they are also compared as one, since compilers
-    turn reduce-scatters into all-reduces and the reverse, to the same effect.
+    If all-reduces and reduce-scatters both occur, one more group compares their sum, since
+    compilers turn one into the other without a change of the effect.
     """
     kinds = {kind for side in sides for kind in side.collectives or ()}
     yield from ((kind, (kind,)) for kind in COLLECTIVES if kind in kinds)
@@ -102,7 +102,10 @@ def _groups(sides: Sequence[Account]) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def _total_of(side: Account, kinds: Sequence[str]) -> CollectiveTotals | None:
-    """The sum over several kinds; `None` if an account has no collectives at all."""
+    """The totals over several kinds of collectives.
+
+    `None` if the account has no information on collectives.
+    """
     if side.collectives is None:
         return None
     totals = [side.collectives[kind] for kind in kinds if kind in side.collectives]
@@ -129,11 +132,11 @@ def _row(
 
 
 def machine_to_place_on(plan: PlanRecord, machine: Machine | str) -> Machine | None:
-    """The machine on which a plan has to be placed before it is compiled.
+    """The machine for which a plan must be simulated first, so that it can be compiled.
 
-    `None` if `machine` is "tpu" or "gpu", which mean the machine that the plan is on.
-    Raises `CompilerError` if the compiler of the machine is not installed, and
-    `MachineError` and `PlanError` like `Plan.confirm`.
+    `None` if `machine` is "tpu" or "gpu", which mean the machine that the plan already has.
+    Raises `CompilerError` if the machine's compiler is not installed, and `MachineError`
+    and `PlanError` like `Plan.confirm`.
     """
     if plan.decided is None:
         raise PlanError("a plan read from JSON has no program to compile")
@@ -162,7 +165,11 @@ def machine_to_place_on(plan: PlanRecord, machine: Machine | str) -> Machine | N
 def confirm_placed(
     plan: PlanRecord, full: bool, timeout_s: float, folder: Path | None
 ) -> Confirmation:
-    """Predicted and compiled figures of a plan on the machine that it is placed on."""
+    """Predicted and compiled figures of a plan on its machine.
+
+    full: let the compiler generate code, too. folder: a folder in which the compiler's own
+        files are kept.
+    """
     decided, estimate = program_of(plan), plan.estimate
     assert estimate is not None, "the plan was placed on a machine"
     machine = estimate.machine

@@ -1,4 +1,7 @@
-"""The best of several plans that the machine's real compiler accepts."""
+"""The best of several plans that the machine's real compiler accepts.
+
+A compiler rejects a plan if it fails, or if the step needs too much memory.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -12,18 +15,17 @@ from meshwright.planner.candidates.candidate import Candidate
 from meshwright.planner.candidates.search_result import REJECTED, SearchResult
 
 _MOST = 5
-"""Number of plans that are compiled, each for up to some minutes, before the search
-fails."""
+"""Most plans that are compiled, each for up to some minutes, before the search fails."""
 
 
 class CompilePlan(Protocol):
-    """A function from a plan to its compiled figures; may raise `CompilerError`."""
+    """A function that compiles a plan and returns figures; it may raise `CompilerError`."""
 
     def __call__(self, plan: PlanRecord) -> Confirmation: ...
 
 
 def compile_for_its_machine(plan: PlanRecord) -> Confirmation:
-    """The figures of the real compiler of the machine that a plan is placed on."""
+    """The figures of a plan from the real compiler of the plan's machine."""
     return confirm_placed(plan, full=False, timeout_s=600.0, folder=None)
 
 
@@ -33,11 +35,11 @@ def first_that_compiles[P: PlanRecord](
     compile_plan: CompilePlan,
     on_progress: Callable[[str], None],
 ) -> tuple[P, SearchResult]:
-    """The best plan that the compiler accepts, and the search with it as first candidate.
+    """The best plan that the compiler accepts, and the search with that plan first.
 
     Plans are compiled in the order of the search. If the compiler fails for a plan, or
-    needs more memory than allowed, the plan gets the reason as `why_not`, and the next
-    one is tried. Raises `PlanError` with all reasons if none of the best `_MOST` is
+    needs more memory than allowed, the plan gets the reason as `why_not`, and the next plan
+    is tried. Raises `PlanError` with all reasons if none of the best `_MOST` plans is
     accepted.
     """
     rejected: list[Candidate] = []
@@ -58,7 +60,7 @@ def first_that_compiles[P: PlanRecord](
 
 
 def _distinct(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """The candidates, without those that have mesh and tactics of an earlier one."""
+    """The candidates without duplicates: those with equal mesh and tactics are one."""
     return list({(c.mesh, c.tactics): c for c in reversed(candidates)}.values())[::-1]
 
 
@@ -77,10 +79,10 @@ def _why_not(plan: PlanRecord, limit_bytes: float, compile_plan: CompilePlan) ->
 def _moved_first(
     search: SearchResult, accepted: Candidate, rejected: Sequence[Candidate]
 ) -> SearchResult:
-    """The search with the accepted plan first and the rejected ones last.
+    """The search result with the accepted plan first and the rejected plans last.
 
-    If plans were rejected, the lower bound is removed, since it belongs to the first of
-    them.
+    If plans were rejected, the lower bound is removed, since it belongs to the predicted
+    best plan.
     """
     refused = [(c.name, c.mesh, c.tactics) for c in rejected]
     others = [

@@ -1,1 +1,1 @@
-"""Explanations of a plan: the effect of each tactic, the reason for each collective."""
+"""Text about a plan: the effect of each tactic, and the reason for each collective."""

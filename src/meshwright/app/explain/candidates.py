@@ -1,4 +1,4 @@
-"""The plans that a search simulated, as a table that compares them with the best."""
+"""A table of the plans that a search simulated, each compared with the best."""
 
 import re
 from textwrap import shorten
@@ -11,17 +11,17 @@ from meshwright.planner.candidates.search_result import SearchResult
 from meshwright.predict.simulate.timeline import COMPUTE
 
 TITLES = ("plan", "mesh", ">step", ">times", ">memory", "compared with the first")
-"""Titles of the table of simulated plans."""
+"""Column titles of the table of plans that a search simulated."""
 
 _REASON = 76
-"""Number of letters of the reason why a plan is not possible."""
+"""Most characters of the reason why a plan is not possible."""
 
 _MOST, _WORTH = 3, 0.1
-"""Number of differences shown, and the share of the largest that each has to reach."""
+"""Most differences shown per plan, and their least size as a share of the largest one."""
 
 
 def candidate_table(search: SearchResult) -> Table:
-    """A row for each simulated plan, the best first, compared with the best."""
+    """A table with one row for each simulated plan, the best first."""
     best = search.candidates[0]
     return Table(TITLES, tuple(_cells(each, best) for each in search.candidates))
 
@@ -44,7 +44,10 @@ def _cells(candidate: Candidate, best: Candidate) -> tuple[str, ...]:
 
 
 def _difference(candidate: Candidate, best: Candidate) -> str:
-    """The memory that a plan lacks, or the largest differences in its seconds."""
+    """Text on how a plan differs from the best plan.
+
+    It has the memory that the plan lacks, or else its largest differences in seconds.
+    """
     num_bytes = candidate.peak_memory_bytes
     if not candidate.fits:
         over, allowed = (
@@ -67,7 +70,10 @@ def _signed(amount: str, sign: float, word: str) -> str:
 
 
 def _word(name: str) -> str:
-    """`all-reduce` for the entry "all_reduce exposed" of a breakdown."""
+    """A readable name for an entry of a time breakdown.
+
+    For example `all-reduce` for the entry "all_reduce exposed".
+    """
     if name == COMPUTE:
         return "computing"
     return name.removesuffix(" exposed").replace("_", "-")

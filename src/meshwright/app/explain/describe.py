@@ -1,4 +1,7 @@
-"""Descriptions of a plan's collectives, leaves and tactics, as records of plain data."""
+"""Descriptions of a plan's collectives, leaves and tactics, as records of plain data.
+
+A leaf is one array among the inputs or outputs (pytree leaf).
+"""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,10 +18,11 @@ from meshwright.program.ir import Atom, Sharding, num_bytes, show_type
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What was known before a tactic, to be compared with what is known after it.
+    """The state before a tactic, with which the state after the tactic is compared.
 
-    specs: shardings of the inputs. num_refusals, num_conflicts: numbers of messages
-    from earlier tactics. indivisible: such messages about dims that do not divide.
+    specs: shardings of the inputs. num_refusals, num_conflicts: how many messages about
+        refused requests and about conflicts earlier tactics have left.
+    indivisible: messages of earlier tactics about dims that an axis does not divide.
     """
 
     specs: tuple[Sharding | None, ...] = ()
@@ -33,7 +37,10 @@ def describe_leaves(
     shardings: Sequence[Sharding],
     sub_axes: Mapping[str, tuple[str, ...]],
 ) -> tuple[Leaf, ...]:
-    """A `Leaf` for each path; sub_axes: the sub-axes of each mesh axis."""
+    """A `Leaf` record for each input or output, with its path, type and sharding.
+
+    sub_axes: the sub-axes of each mesh axis; a sharding over all of them shows the axis.
+    """
     return tuple(
         Leaf(
             path,
@@ -46,7 +53,7 @@ def describe_leaves(
 
 
 def describe_collectives(decided: Decided) -> tuple[Collective, ...]:
-    """A `Collective` for each collective op of the device program."""
+    """A `Collective` record for each collective op of the device program."""
     names = ProgramNames(decided.work, decided.captured.out_paths)
     rows: list[Collective] = []
     for op, times in executions(decided.lowered.program):
@@ -69,9 +76,10 @@ def describe_collectives(decided: Decided) -> tuple[Collective, ...]:
 def describe_tactic(
     tactic: Tactic | None, work: Workspace, counts: Mapping[str, int], before: Snapshot
 ) -> tuple[TacticEffect, Snapshot]:
-    """The effect of one tactic, and the snapshot for the next one.
+    """The record of what one tactic changed, and the snapshot for the next tactic.
 
     tactic: `None` stands for the sharding constraints in the user's code.
+    counts: number of collectives after the tactic, by kind.
     """
     state, names = work.state, ProgramNames(work)
     specs = tuple(state.sharding_at(n, n.outs[0]) for n in work.graph.input_nodes)
@@ -104,7 +112,11 @@ def describe_tactic(
 
 
 def _indivisible_dims(names: ProgramNames) -> Iterator[str]:
-    """A line for each dim that a neighbour cuts but that the axis does not divide."""
+    """Lines about dims where propagation stopped because they do not divide.
+
+    Such a dim stays unsharded although a neighbouring op or value is sharded there: the
+    size of the axis does not divide the size of the dim.
+    """
     state, graph = names.state, names.work.graph
     for axis in state.size:
         for node in graph.nodes:
@@ -128,9 +140,9 @@ def _indivisible_dims(names: ProgramNames) -> Iterator[str]:
 def _refusal(
     names: ProgramNames, node: Node, axis: str, factors: Collection[int], owner: str
 ) -> Iterator[str]:
-    """One line if the axis can cut none of the factors of a dim.
+    """One line of text if the axis can split none of the factors of a dim, else no line.
 
-    owner: text about the neighbour.
+    owner: text about the neighbouring op or value that asks for the split.
     """
     state, why = names.state, None
     for factor in factors:
@@ -146,7 +158,10 @@ def _refusal(
 
 
 def replicated_ops(decided: Decided) -> tuple[str, ...]:
-    """Ops that are replicated because they have no rule, by kind and source line."""
+    """Lines about ops that are replicated because they have no sharding rule.
+
+    A line has the op's kind, its source line and the reason.
+    """
     found: dict[str, None] = {}
     for op, node in decided.work.graph.op_node.items():
         has_dims = any(a.shape for a in (*op.operands, *op.results))

@@ -1,4 +1,4 @@
-"""The differences of two plans, such as a saved one and one made today."""
+"""The differences of two plans, such as a saved one and a newly made one."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,14 +18,14 @@ _NONE = "-"
 class PlanDiff:
     """The differences of two plans, printed as one line each.
 
-    rows: what differs, and its text in the first and in the second plan.
+    rows: triples (name of the property, its text in the first plan, in the second plan).
     """
 
     rows: tuple[tuple[str, str, str], ...]
 
     @property
     def is_equal(self) -> bool:
-        """Whether shardings of arguments and results, counts and figures are all equal."""
+        """Whether the two plans have equal shardings, collective counts and figures."""
         return not self.rows
 
     def __str__(self) -> str:
@@ -36,7 +36,7 @@ class PlanDiff:
         return "\n".join(collapsed(lines))
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data for `json.dumps`."""
+        """The differences as plain data for `json.dumps`."""
         return {"equal": self.is_equal, "rows": [list(row) for row in self.rows]}
 
 

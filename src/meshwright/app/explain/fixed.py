@@ -1,4 +1,7 @@
-"""Shardings that the user's own code fixes: found in a program, and as lines of text."""
+"""Shardings in the user's code that no tactic can change: found, and shown as text.
+
+They come from sharding constraints and `shard_map`.
+"""
 
 from collections.abc import Sequence
 
@@ -12,9 +15,10 @@ from meshwright.program.ops import Trait, has_trait
 
 
 def find_fixed(work: Workspace) -> tuple[FixedSharding, ...]:
-    """The constraints and `shard_map`s in the code that cut a value or forbid a cut of it.
+    """The sharding constraints and `shard_map`s in the user's code that have an effect.
 
-    Those over axes that the mesh does not have, or of size 1, are left out.
+    They shard a value, or forbid that an axis shards it. Left out are those over axes that
+    the mesh does not have, or that have size 1.
     """
     found: list[FixedSharding] = []
     for op, node in work.graph.op_node.items():
@@ -33,7 +37,7 @@ def find_fixed(work: Workspace) -> tuple[FixedSharding, ...]:
 
 
 def _spec(work: Workspace, node: Node) -> tuple[tuple[str, ...], ...]:
-    """The axes along which the code cuts each dim of the first result."""
+    """The axes by which the user's code splits each dim of a node's first result."""
     causes = work.state.causes
     fixed = {
         axis
@@ -48,7 +52,7 @@ def _spec(work: Workspace, node: Node) -> tuple[tuple[str, ...], ...]:
 
 
 def show_fixed(fixed: Sequence[FixedSharding]) -> list[str]:
-    """A title and one line for each sharding; empty if the code fixes none."""
+    """Lines of text: a title, and one line per fixed sharding; empty if there are none."""
     if not fixed:
         return []
     lines = [

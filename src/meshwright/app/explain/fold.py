@@ -1,4 +1,4 @@
-"""Leaves of a plan in few lines: one for all layers, and for state with equal shardings."""
+"""Shardings of many arrays in few lines: equal layers and equal state share a line."""
 
 from collections.abc import Sequence
 from itertools import takewhile
@@ -7,15 +7,17 @@ from meshwright.app.output.collapse import group_by, index_free, merge
 from meshwright.app.record.plan_record import Leaf
 
 _NAMES = 4
-"""Number of alternatives that are listed if the paths of a line differ."""
+"""Most alternatives that the braces of one line list, such as 4 in `{a, b, c, d, 2
+more}`.
+"""
 
 
 def fold_leaves(leaves: Sequence[Leaf]) -> list[tuple[str, int]]:
-    """Lines about leaves, and the number of leaves in each line.
+    """Pairs of a line about arrays and the number of arrays that share the line.
 
-    Leaves of the same type and sharding share a line if their paths differ only in the
-    index of a layer (`blocks.*.up`), or in their middle or beginning, as those of an
-    optimizer do: `state.{params, mu, nu}.blocks.*.up`.
+    Arrays of the same type and sharding share a line if their paths differ only in the
+    index of a layer (`blocks.*.up`), or only in their beginning or middle, as the arrays of
+    an optimizer do: `state.{params, mu, nu}.blocks.*.up`.
     """
     groups = group_by(leaves, lambda leaf: index_free(str(leaf)))
     layers = [
@@ -36,11 +38,11 @@ def fold_leaves(leaves: Sequence[Leaf]) -> list[tuple[str, int]]:
 
 
 def _braced(paths: Sequence[str]) -> str:
-    """One text for several paths: their common parts, with the differences in braces."""
+    """One text for several dotted paths, with the differing components in braces."""
     split = [path.split(".") for path in paths]
     if len(split) == 1:
         return paths[0]
-    longest = min(map(len, split)) - 1  # one component of each path stays between
+    longest = min(map(len, split)) - 1  # braces need one component per path
     head = min(longest, _num_shared(split))
     tail = min(longest - head, _num_shared([path[::-1] for path in split]))
     middles = [".".join(path[head : len(path) - tail]) for path in split]
@@ -52,6 +54,6 @@ def _braced(paths: Sequence[str]) -> str:
 
 
 def _num_shared(paths: Sequence[Sequence[str]]) -> int:
-    """The number of components that all paths have in common at the beginning."""
+    """The number of leading components that all paths have in common."""
     columns = zip(*paths, strict=False)
     return sum(1 for _ in takewhile(lambda column: len({*column}) == 1, columns))

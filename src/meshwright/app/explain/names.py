@@ -1,4 +1,7 @@
-"""Names of nodes, values and axes in messages to the program's author; causes of cuts."""
+"""Names of ops, values and axes for messages to the program's author, and causes of cuts.
+
+Names are input paths, source lines and axis names. A cause is why an axis splits an op.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -12,8 +15,10 @@ from meshwright.program.ir import Value
 
 @dataclass
 class ProgramNames:
-    """Names for the parts of one program, as its author knows them.
+    """Names for the ops and values of one program that its author can recognize.
 
+    work: the program with its propagation graph and state. A node of the graph is an op, an
+        input, or a wire: how an array enters, runs through and leaves a loop or branch.
     out_paths: paths of the outputs, if they are known.
     """
 
@@ -23,22 +28,22 @@ class ProgramNames:
 
     @property
     def state(self) -> State:
-        """The state of the propagation."""
+        """The propagation state: which axis splits which node, and why."""
         return self.work.state
 
     @cached_property
     def partial_sums(self) -> PartialSums:
-        """Which values are partial sums, in a state that does not change any more."""
+        """The values that are partial sums, in the final propagation state."""
         return PartialSums(self.state)
 
     def source(self, node: Node) -> str:
-        """`file:line` of a node; "" if it is unknown."""
+        """`file:line` of a node's user code; "" if it is unknown."""
         if node.index not in self._sources:
             self._sources[node.index] = str(node.source)
         return self._sources[node.index]
 
     def node(self, node: Node) -> str:
-        """The path of an input, or the kind of an op with its source line."""
+        """The name of a node: an input's path, or an op's kind with its source line."""
         if node.input_position is not None:
             return self.work.paths[node.input_position]
         if node.op is None:
@@ -47,11 +52,11 @@ class ProgramNames:
         return f"{node.op.kind} ({source})" if source else node.op.kind
 
     def maker(self, value: int) -> Node:
-        """The node that computes a value."""
+        """The node that computes a value, which is given by its number in the graph."""
         return self.work.graph.nodes[self.work.graph.producer[value]]
 
     def value(self, value: int) -> str:
-        """A value as text: the input's path or the op that computes it, and its type."""
+        """Text about a value: the input's path or the op that computes it, and its type."""
         maker = self.maker(value)
         name = self.node(maker)
         if maker.wire is not None:
@@ -61,7 +66,11 @@ class ProgramNames:
         return f"{name}, {self.work.graph.values[value]},"
 
     def place(self, node: Node, factor: int) -> str:
-        """The dim that has a factor: `dim 0 of operand 1`, or `dim 2 of its result`."""
+        """Text for the dim that a factor stands for, such as `dim 0 of operand 1`.
+
+        A factor is a set of dims of an op's operands and results that are split together.
+        The first of these dims is named; for an op with one result, `dim 2 of its result`.
+        """
         if node.rule is None:
             return f"dim {factor}"
         for side, values in (
@@ -81,7 +90,10 @@ class ProgramNames:
         return ", ".join(repr(axis) for axis in user_axes(axes))
 
     def output(self, value: int) -> int | None:
-        """The position of the first output that is this value; `None` if there is none."""
+        """The position of the first program output that is the value with this number.
+
+        `None` if the value is no output.
+        """
         outputs = self.work.graph.program.outputs
         numbers = self.work.graph.number
         for position, atom in enumerate(outputs):
@@ -90,13 +102,13 @@ class ProgramNames:
         return None
 
     def output_path(self, position: int) -> str:
-        """The path of an output."""
+        """The path of the output at this position; `out.N` if paths are unknown."""
         known = position < len(self.out_paths)
         return self.out_paths[position] if known else f"out.{position}"
 
 
 def shorten(text: str, longest: int = 100) -> str:
-    """The text; if it is longer than `longest` letters, without its middle part."""
+    """The text, without its middle part if it has more than `longest` characters."""
     if len(text) <= longest:
         return text
     head = (longest - 5) * 2 // 3
@@ -106,13 +118,21 @@ def shorten(text: str, longest: int = 100) -> str:
 # -- causes -----------------------------------------------------------------------------
 
 _NEAREST, _FARTHEST = 4, 3
-"""Hops shown at the two ends of a long chain; those in between are only counted."""
+"""Lines shown at the two ends of a long cause chain; the lines between are only counted."""
+
+_HOW = {
+    "forward": "its operand is cut",
+    "backward": "a reader wants it cut",
+    "scatter": "another reader wants its operand, a partial sum, cut",
+}
+"""Why propagation cut a node, by the kind of its cause."""
 
 
 def cause_chain(names: ProgramNames, node: Node, axis: str) -> tuple[str, ...]:
-    """Lines that say why an axis cuts a node; the last line names the tactic.
+    """Lines that say why an axis splits a node, followed back to the tactic.
 
-    Ops of one source line share a line; the middle of a long chain is left out.
+    Each line is one step of propagation; the last line names the tactic. Ops of one source
+    line share a line, and the middle of a long chain is left out.
     """
     hops: list[tuple[str, str, str]] = []
     last = ""
@@ -126,7 +146,7 @@ def cause_chain(names: ProgramNames, node: Node, axis: str) -> tuple[str, ...]:
         if cause.how == "tactic":
             last = _seed(names, current, axis, cause.tactic)
             break
-        how = "its operand is" if cause.how == "forward" else "a reader wants it"
+        how = _HOW[cause.how]
         kind = names.node(current) if current.op is None else current.op.kind
         hops.append((how, names.source(current), kind))
         graph = names.work.graph
@@ -136,7 +156,7 @@ def cause_chain(names: ProgramNames, node: Node, axis: str) -> tuple[str, ...]:
     for (how, source), group in groupby(hops, lambda hop: hop[:2]):
         where = f" ({source})" if source else ""
         kinds = _kinds(kind for *_, kind in group)
-        lines.append(f"{quoted} cuts {kinds}{where}, as {how} cut")
+        lines.append(f"{quoted} cuts {kinds}{where}, as {how}")
     if len(lines) > _NEAREST + _FARTHEST + 1:
         left = len(lines) - _NEAREST - _FARTHEST
         lines[_NEAREST:-_FARTHEST] = [f"... {left} more lines of code ..."]
@@ -144,9 +164,10 @@ def cause_chain(names: ProgramNames, node: Node, axis: str) -> tuple[str, ...]:
 
 
 def origin_of(names: ProgramNames, node: Node, axis: str) -> str:
-    """The tactic and the node that first led to a cut: `zero(...) cut state.params.w`.
+    """Text for the tactic and the node with which the split of a node along an axis began.
 
-    "" if the axis does not cut the node.
+    An example is `zero(...) cut state.params.w`. The text is "" if the axis does not split
+    the node.
     """
     start = node
     seen: set[int] = set()
@@ -167,7 +188,7 @@ def _by(tactic: str) -> str:
 
 
 def _kinds(kinds: Iterable[str]) -> str:
-    """At most five kinds of ops; equal neighbours are listed once."""
+    """Text that lists at most five op kinds; equal neighbours are listed once."""
     listed = [kind for kind, _ in groupby(kinds)]
     return ", ".join(listed if len(listed) <= 4 else (*listed[:3], "...", listed[-1]))
 

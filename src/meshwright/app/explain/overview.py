@@ -1,4 +1,7 @@
-"""The first part of a printed plan: size, time, memory, activities, and uncut work."""
+"""The first part of a printed plan: step time, memory, activities, and uncut work.
+
+Uncut work is work that all devices along a mesh axis repeat.
+"""
 
 from collections.abc import Iterator
 
@@ -15,12 +18,13 @@ from meshwright.machine.memory_size import show_bytes
 from meshwright.predict.figures import Figures
 
 _LINES = 4
-"""Number of source lines, and of reasons for uncut work, that are shown."""
+"""Most source lines, and most reasons for uncut work, that are shown."""
 _TITLE = 14
-"""Width of a title, in columns."""
+"""Width in characters of the titles at the left."""
 _LEAST = 0.005
-"""Smallest share of the step that an activity must have to be shown, or uncut work of
-the FLOPs."""
+"""Smallest share that is shown: of the step time for activities, of the FLOPs for
+uncut work.
+"""
 
 BOUNDS = {
     "matrix": "matrix unit",
@@ -28,11 +32,11 @@ BOUNDS = {
     "memory": "memory",
     "launch": "launches",
 }
-"""Names of the resources that limit a kernel."""
+"""Printed names of the resources that can limit a kernel's speed."""
 
 
 def show_overview(plan: PlanRecord, full: bool = False) -> list[str]:
-    """Lines on machine, chips, step time, memory, long source lines and uncut work."""
+    """Lines of text on machine, step time, memory, slowest source lines and uncut work."""
     figures = plan.figures
     if figures is None:
         lines = [title_of(plan), NO_MACHINE]
@@ -48,7 +52,7 @@ def show_overview(plan: PlanRecord, full: bool = False) -> list[str]:
 
 
 def title_of(plan: PlanRecord) -> str:
-    """One line: name, mesh, number and kind of devices."""
+    """One line of text: the plan's name, its mesh, and the number and kind of devices."""
     name = f"{plan.name}: " if plan.name else ""
     of = "" if plan.figures is None else f" of {plan.figures.machine}"
     devices = f"{plan.mesh.num_devices} devices{of}"
@@ -59,11 +63,11 @@ NO_MACHINE = (
     'for time and memory of a step, name a machine: plan.on("tpu-v5e"), or '
     "--machine tpu-v5e"
 )
-"""What to do to get figures, for a plan that has none."""
+"""The advice that is shown for a plan without figures of a machine."""
 
 
 def figure_rows(plan: PlanRecord, figures: Figures) -> Iterator[tuple[str, str]]:
-    """Title and text for each figure of a step."""
+    """Pairs of a title and a text, one for each figure of a step."""
     speed = f"{show_seconds(figures.step_time_s)}, MFU {show_share(figures.mfu)}"
     tokens = show_tokens(plan, figures)
     yield "step", f"{speed}, {tokens}" if tokens else speed
@@ -89,14 +93,17 @@ def figure_rows(plan: PlanRecord, figures: Figures) -> Iterator[tuple[str, str]]
 
 
 def show_tokens(plan: PlanRecord, figures: Figures) -> str:
-    """`1.2 k tokens/s`, over all devices; "" for a step without tokens or without time."""
+    """Tokens per second over all devices, such as `1.2 k tokens/s`.
+
+    The text is "" for a step without tokens or without time.
+    """
     if not plan.tokens_per_step or not figures.step_time_s:
         return ""
     return f"{show_count(plan.tokens_per_step / figures.step_time_s)} tokens/s"
 
 
 def activity_rows(figures: Figures) -> Iterator[tuple[str, str]]:
-    """Title and text for computation, collectives and idle time, with their shares."""
+    """Pairs of a title and a text for computing, collectives and idle time."""
     step_s, parts = figures.step_time_s or 1.0, figures.breakdown
 
     def with_share(seconds: float) -> str:
@@ -132,7 +139,7 @@ LINE_TITLES = (">of step", "source line", ">computing", ">collectives")
 
 
 def line_rows(figures: Figures) -> list[tuple[str, ...]]:
-    """The source lines that take most of the step, as cells under `LINE_TITLES`."""
+    """Table rows for the source lines that take most of the step, under `LINE_TITLES`."""
     step_s = figures.step_time_s or 1.0
     return [
         (
@@ -163,9 +170,10 @@ def _longest(figures: Figures) -> list[str]:
 def uncut_sections(
     plan: PlanRecord, full: bool = False
 ) -> list[tuple[str, list[tuple[str, str]]]]:
-    """A title for each axis, and rows of (share of the FLOPs, reason).
+    """For each mesh axis, a title and rows about the work that it does not cut.
 
-    full: also the smallest shares.
+    A row is a pair (share of the FLOPs, where the work is and why it is not cut).
+    full: show the smallest shares, too.
     """
     sections: list[tuple[str, list[tuple[str, str]]]] = []
     for axis, work in group_by(plan.uncut, lambda each: each.axis).items():

@@ -1,4 +1,4 @@
-"""A plan as HTML for a notebook: the figures, and parts that open."""
+"""A plan as HTML for a notebook: the figures, and sections that open on a click."""
 
 from meshwright.app.explain.fold import fold_leaves
 from meshwright.app.explain.overview import (

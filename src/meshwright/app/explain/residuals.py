@@ -1,4 +1,4 @@
-"""Residuals of a plan: what its step saves in the forward pass for the backward pass."""
+"""Residuals of a plan: values that the forward pass saves for the backward pass."""
 
 from collections.abc import Sequence
 
@@ -13,10 +13,11 @@ _LARGEST = 20
 
 
 def residuals_of_step(decided: Decided) -> tuple[Residual, ...]:
-    """Residuals that the forward pass of a step saves on one device, the largest first.
+    """The residuals that one device saves in the forward pass, the largest first.
 
-    The boundary of the passes is where most bytes are live, as for the tactic `recompute`,
-    whose effect the list shows. `PlanError` for a step that saves nothing.
+    The backward pass is taken to begin at the op where most bytes are live, as in the
+    tactic `recompute`, which reduces this list. Raises `PlanError` for a step that saves
+    nothing.
     """
     program = decided.lowered.program
     values = residuals(program, backward_start(program))
@@ -29,9 +30,9 @@ def residuals_of_step(decided: Decided) -> tuple[Residual, ...]:
 
 
 def show_residuals(name: str, found: Sequence[Residual], full: bool = False) -> str:
-    """A table of residuals with bytes, types and source lines.
+    """Text with one line for each residual: bytes, type and source line.
 
-    full: all of them, not only the largest.
+    full: show all residuals, not only the largest.
     """
     saved = [r for r in found if not r.is_input]
     inputs = [r for r in found if r.is_input]

@@ -20,12 +20,14 @@ from meshwright.machine.memory_size import show_bytes
 
 _LARGEST = 10
 _NAME, _COUNT, _LINE = 20, 12, 78
-"""Widths in columns: of a tactic's name, of a count, and of a whole line."""
+"""Widths in characters: of a tactic's name, of a count, and of a whole line."""
 
 
 def show_plan(plan: PlanRecord, full: bool = False) -> str:
-    """One page: figures, uncut work, input shardings, collectives, and refused requests.
+    """A plan as one page of text.
 
+    It has figures, uncut work, input shardings, collectives and refused requests of
+    tactics.
     full: one line for every leaf, collective and message, even if layers are equal.
     """
     lines = [*show_overview(plan, full), "", *_counts(plan), "", *_inputs(plan, full)]
@@ -46,7 +48,7 @@ def show_plan(plan: PlanRecord, full: bool = False) -> str:
 
 
 def _inputs(plan: PlanRecord, full: bool) -> list[str]:
-    """Lines on the shardings of the inputs, and on inputs that are not partitioned."""
+    """Lines on the shardings of the inputs, and on the inputs that are replicated."""
     cut = [leaf for leaf in plan.inputs if any(leaf.spec)]
     whole = [leaf for leaf in plan.inputs if not any(leaf.spec)]
     lines = ["shardings of the inputs"]
@@ -63,10 +65,12 @@ def _inputs(plan: PlanRecord, full: bool) -> list[str]:
 
 
 def show_explanation(plan: PlanRecord, expand: bool = False) -> str:
-    """Each collective with its reason and chain of decisions, and the replicated ops.
+    """Text on why each collective exists, and on the ops that are replicated.
 
-    Collectives that differ only in the index of a layer are shown once, with the chain
-    of the first; expand: show each of them.
+    For each collective it has the reason and the chain of decisions that led to it.
+    Collectives that differ only in the index of a layer are shown once, with the chain of
+    the first.
+    expand: show each collective.
     """
     lines = [f"mesh {plan.mesh}, gather {plan.gather.value}"]
     alone = [[pair] for pair in enumerate(plan.collectives)]
@@ -83,7 +87,7 @@ def show_explanation(plan: PlanRecord, expand: bool = False) -> str:
 
 
 def _at_the_peak(plan: PlanRecord) -> list[str]:
-    """Lines on the largest values at peak memory; none if the plan names no machine."""
+    """Lines on the largest values that are live at peak memory; empty without a machine."""
     figures = plan.figures
     if figures is None:
         return []
@@ -104,11 +108,11 @@ def _at_the_peak(plan: PlanRecord) -> list[str]:
 
 
 Group = list[tuple[int, Collective]]
-"""Collectives that are shown as one, each with its position in the plan."""
+"""Collectives that are shown as one; each has its position in the plan's list."""
 
 
 def _counts(plan: PlanRecord) -> list[str]:
-    """The table of collectives after each tactic, or "no collectives"."""
+    """Lines with the number of collectives after each tactic, or "no collectives"."""
     if not any(any(step.counts.values()) for step in plan.steps):
         return ["no collectives"]
     names = [
@@ -157,9 +161,10 @@ def _head(plan: PlanRecord, group: Group) -> str:
 
 
 def _runs(plan: PlanRecord, group: Group) -> str:
-    """The number of executions, and the time of each if the plan is on a machine.
+    """Text with the number of executions of a group, and seconds each if known.
 
-    The machine's compiler may have merged some of them.
+    The machine's compiler may have merged some of the collectives; then the text has both
+    counts.
     """
     times, figures = _num_executions(group), plan.figures
     if figures is None:
@@ -177,7 +182,11 @@ def _runs(plan: PlanRecord, group: Group) -> str:
 
 
 def _problems(plan: PlanRecord, expand: bool) -> list[str]:
-    """Lines on refusals, conflicts, where propagation stopped, and ops without a rule."""
+    """Lines on requests that were refused and on cuts that did not propagate.
+
+    They list refused requests of tactics, conflicts, dims where propagation stopped, and
+    ops without a sharding rule.
+    """
     lines: list[str] = []
     for title, messages_of in _PROBLEMS:
         found = [line for step in plan.steps for line in messages_of(step)]
@@ -189,7 +198,10 @@ def _problems(plan: PlanRecord, expand: bool) -> list[str]:
 
 
 def show_refusals(steps: Sequence[TacticEffect]) -> list[str]:
-    """Requests of tactics that were refused, below a title; empty if there are none."""
+    """Lines with the refused requests of tactics, below a title.
+
+    The list is empty if no request was refused.
+    """
     messages = [line for step in steps for line in _refused(step)]
     return _section(_PROBLEMS[0][0], messages, expand=False) if messages else []
 

@@ -1,4 +1,4 @@
-"""The sub-axes that the shardings of a plan name, explained to a reader."""
+"""Text that explains the sub-axes (parts of mesh axes) in a plan's shardings."""
 
 from meshwright.app.record.plan_record import PlanRecord
 from meshwright.partitioner.propagate import show_axis
@@ -7,9 +7,9 @@ from meshwright.partitioner.tactics import Recorded
 
 
 def explain_sub_axes(plan: PlanRecord) -> str:
-    """The sub-axes of inputs and outputs as parts of the mesh's axes; "" if none is used.
+    """Text about the sub-axes that shardings use; "" if they use none.
 
-    For example `'data:0' (the first factor of 'data', 8 = 4 x 2)`.
+    For example `'data:0' (the first factor of 'data', 8 = 4 x 2)`: a sub-axis of 4 devices.
     """
     sizes: dict[str, int] = {}
     if plan.decided is not None:

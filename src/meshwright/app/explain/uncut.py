@@ -1,4 +1,7 @@
-"""The work that a mesh axis does not cut, so that all devices along it repeat it."""
+"""The work that a mesh axis does not split, so that all devices along it repeat it.
+
+It is called uncut work, and is given as a share of the program's FLOPs with a reason.
+"""
 
 from collections import defaultdict
 
@@ -13,11 +16,14 @@ _LEAST = 0.001
 """Smallest share of all FLOPs at which uncut work is listed."""
 
 _DIMS = 2
-"""Number of dims that a reason names."""
+"""Most dims that the reason for uncut work names."""
 
 
 def describe_uncut(decided: Decided) -> tuple[UncutWork, ...]:
-    """The uncut work of each axis of the mesh, by kind and source line of the ops."""
+    """Records of the work that each mesh axis leaves uncut, the largest share first.
+
+    Ops of one kind and source line are one record.
+    """
     work = decided.work
     names = ProgramNames(work, decided.captured.out_paths)
     runs = op_executions(work.graph.program)
@@ -47,7 +53,7 @@ def describe_uncut(decided: Decided) -> tuple[UncutWork, ...]:
 
 
 def _why(names: ProgramNames, node: Node, axis: str) -> str:
-    """The reason why an axis does not cut an op."""
+    """Text on why an axis does not cut an op."""
     state, work = names.state, names.work
     if node.rule is not None and node.rule.opaque:
         return node.rule.opaque
@@ -67,7 +73,7 @@ def _why(names: ProgramNames, node: Node, axis: str) -> str:
 
 
 def _odd_dims(names: ProgramNames, node: Node, parts: int) -> str:
-    """The dims of an op that this number of parts does not divide, the largest first."""
+    """Text that names the largest dims of an op whose size `parts` does not divide."""
     sizes = sorted(enumerate(node.sizes), key=lambda each: -each[1])
     odd = [(f, n) for f, n in sizes if n > 1 and n % parts]
     if not odd:

@@ -1,4 +1,8 @@
-"""The reason for a collective: one sentence, and the decisions that led to it."""
+"""The reason for a collective: one sentence, and the chain of decisions behind it.
+
+The words: a node is an op or input of the propagation graph. A factor is a set of dims of a
+node that are split together. To cut is to split a dim along a mesh axis.
+"""
 
 import math
 
@@ -8,11 +12,14 @@ from meshwright.partitioner.propagate import Conflict, Node, why_not
 from meshwright.program.ir import Op, Value
 
 Why = tuple[str, tuple[str, ...]]
-"""A sentence, and the chain of decisions that led to it, the nearest decision first."""
+"""A sentence that says why, and the chain of decisions behind it, the nearest first."""
 
 
 def explain_collective(names: ProgramNames, op: Op, origin: Origin) -> Why:
-    """The reason for one collective of a device program."""
+    """The reason for one collective op of a device program.
+
+    origin: the value, node and axes for which lowering inserted the collective.
+    """
     reason, chain = _explain_any(names, op, origin)
     if origin.num_values > 1:
         reason += _together_with(op, origin.num_values)
@@ -37,7 +44,7 @@ def _explain_any(names: ProgramNames, op: Op, origin: Origin) -> Why:
 
 
 def _explain_read(names: ProgramNames, op: Op, origin: Origin, node: Node) -> Why:
-    """The reason for resharding an operand that an op needs in another sharding."""
+    """The reason for resharding an operand: the op needs it in another sharding."""
     axis = origin.axes[0]
     position, dim = _operand(names, origin, node)
     label = node.op.kind if node.op is not None else "the input"
@@ -57,7 +64,7 @@ def _explain_read(names: ProgramNames, op: Op, origin: Origin, node: Node) -> Wh
 
 
 def _operand(names: ProgramNames, origin: Origin, node: Node) -> tuple[int, int]:
-    """Position of the operand that is resharded, and the dim that the axis cuts."""
+    """The position of the operand that is resharded, and its dim that the axis splits."""
     axis = origin.axes[0]
     dim = names.state.dim_on(origin.value, axis)
     dim = 0 if dim is None or dim < 0 else dim
@@ -77,15 +84,15 @@ def _operand(names: ProgramNames, origin: Origin, node: Node) -> tuple[int, int]
 
 
 def _since(names: ProgramNames, node: Node, axis: str) -> str:
-    """When a cut was decided: ` (since zero(...) cut state.params.w)`; "" if never."""
+    """Text on the tactic that began a cut: ` (since zero(...) cut state.params.w)`."""
     origin = origin_of(names, node, axis)
     return f" (since {origin})" if origin else ""
 
 
 def _need(names: ProgramNames, node: Node, operand: tuple[int, int], axis: str) -> str:
-    """The sharding in which a node needs an operand along an axis, and the reason.
+    """Text for the sharding that an op needs of an operand along an axis, and why.
 
-    operand: (position, dim) of the operand's dim that the axis cuts.
+    operand: the pair (position of the operand, its dim that the axis splits).
     """
     state, quoted = names.state, names.axes((axis,))
     factor = state.factor_of[node.index].get(axis)
@@ -109,7 +116,11 @@ def _need(names: ProgramNames, node: Node, operand: tuple[int, int], axis: str) 
 def _need_other(
     names: ProgramNames, node: Node, operand: tuple[int, int], factor: int
 ) -> str:
-    """The sharding that a node needs if the axis cuts another of the node's factors."""
+    """Text for the sharding of an operand that an op needs, if the op is split elsewhere.
+
+    operand: the pair (position of the operand, its dim that the axis splits).
+    factor: index of the op's own dim (Shardy: factor) that the axis splits.
+    """
     position, dim = operand
     if factor in _factors(node, position, dim):
         return "with its axes in another order"
@@ -131,7 +142,7 @@ def _factors(node: Node, position: int, dim: int) -> tuple[int, ...]:
 
 
 def _explain_output(names: ProgramNames, origin: Origin, node: Node) -> Why:
-    """The reason for resharding a result before it is stored or leaves a region."""
+    """The reason for resharding a result before it is stored or leaves a loop or branch."""
     axis = origin.axes[0]
     quoted = names.axes(origin.axes)
     chain = [f"made: {line}" for line in cause_chain(names, node, axis)]
@@ -143,7 +154,10 @@ def _explain_output(names: ProgramNames, origin: Origin, node: Node) -> Why:
 
 
 def _destination(names: ProgramNames, origin: Origin) -> tuple[Node | None, str, str]:
-    """The node that receives a value, the value's name, and the sharding needed there."""
+    """The node that receives a value, a name for the value, and the sharding needed there.
+
+    The node is `None` if the receiver is an ordinary op or output.
+    """
     graph = names.work.graph
     position = names.output(origin.value)
     if position is not None and position in graph.ties:
@@ -169,7 +183,7 @@ def _destination(names: ProgramNames, origin: Origin) -> tuple[Node | None, str,
 
 
 def _special_cuts(names: ProgramNames, node: Node, origin: Origin) -> list[int]:
-    """Factors of an op that need this collective inside of the op if they are cut."""
+    """The split factors of an op that make it exchange data inside, such as halos."""
     if node.rule is None or all(value != origin.value for value, _ in node.outs):
         return []
     cuts = names.state.axes_of[node.index]
@@ -177,7 +191,7 @@ def _special_cuts(names: ProgramNames, node: Node, origin: Origin) -> list[int]:
 
 
 def _explain_inside(names: ProgramNames, op: Op, node: Node, special: list[int]) -> Why:
-    """The reason for a collective inside an op: halos, or elements of other devices."""
+    """The reason for a collective inside an op: halos, or other elements of neighbours."""
     cuts = names.state.axes_of[node.index]
     axes = [axis for f in special for axis in cuts[f]]
     places = ", ".join(names.place(node, f) for f in special)
@@ -195,7 +209,7 @@ def _explain_inside(names: ProgramNames, op: Op, node: Node, special: list[int])
 
 
 def _explain_reduction(names: ProgramNames, op: Op, origin: Origin, node: Node) -> Why:
-    """The reason for reducing a partial value at this point."""
+    """The reason for reducing partial sums at this point of the program."""
     axis = origin.axes[0]
     maker, through = _partial_source(names, node, axis)
     factor = names.state.factor_of[maker.index].get(axis)
@@ -210,7 +224,7 @@ def _explain_reduction(names: ProgramNames, op: Op, origin: Origin, node: Node) 
 
 
 def _together_with(op: Op, count: int) -> str:
-    """`, together with 3 more scalars` for a collective of several values."""
+    """Text for a collective over several values: `, together with 3 more scalars`."""
     is_scalars = math.prod(op.operands[0].shape) == count
     return f", together with {count - 1} more {'scalars' if is_scalars else 'values'}"
 
@@ -218,7 +232,7 @@ def _together_with(op: Op, count: int) -> str:
 def _partial_source(
     names: ProgramNames, node: Node, axis: str
 ) -> tuple[Node, list[Node]]:
-    """The node whose cut made a value partial, and the nodes that passed it on."""
+    """The node whose cut made a value a partial sum, and the nodes that passed it on."""
     todo: list[tuple[Node, list[Node]]] = [(node, [])]
     seen: set[int] = set()
     while todo:
@@ -235,7 +249,7 @@ def _partial_source(
 
 
 def _readers(names: ProgramNames, op: Op, origin: Origin) -> str:
-    """The readers that need the value reduced."""
+    """Text that names the ops or outputs that need the value reduced."""
     graph = names.work.graph
     nodes = [graph.nodes[i] for i in graph.consumers[origin.value]]
     readers = list(dict.fromkeys(names.node(n) for n in nodes))
@@ -254,7 +268,7 @@ def _readers(names: ProgramNames, op: Op, origin: Origin) -> str:
 
 
 def describe_conflict(names: ProgramNames, conflict: Conflict) -> str:
-    """One line about a conflict: both dims that want the axis, and their tactics."""
+    """One line on the dims of a node that ask for the same axis, and on their tactics."""
     node = names.work.graph.nodes[conflict.node]
     sides = " and ".join(
         _describe_side(names, node, conflict.axis, side) for side in conflict.sides

@@ -1,4 +1,4 @@
-"""A function with the sharding constraints of a plan, for plain `jax.jit`."""
+"""`Plan.annotate`: a function with a plan's sharding constraints, for plain `jax.jit`."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -34,9 +34,10 @@ def annotated(
     mesh: jax.sharding.Mesh | None,
     static: tuple[Numbers, Names],
 ) -> Callable[..., Any]:
-    """The function `fn` with the constraints of a plan; see `Plan.annotate`.
+    """The function `fn` with a plan's sharding constraints; see `Plan.annotate`.
 
-    tactics: those of the plan. static: positions and names of static arguments.
+    tactics: the plan's tactics, which are applied to the traced function again.
+    static: positions and names of the static arguments.
     """
     if not callable(fn):
         raise PlanError(f"annotate wants a function, got {fn!r}")
@@ -66,10 +67,10 @@ def annotated(
 
 
 def _undifferentiated(program: Program) -> Callable[..., list[Any]]:
-    """The program as a function of flat leaves, whose derivative raises an error.
+    """The program as a function of flat leaves that refuses to be differentiated.
 
-    Custom derivatives of the user are lost in the program, so that its derivative could
-    be another one.
+    The captured program does not keep the custom derivatives of the user's functions, so
+    that its derivative could differ from theirs.
     """
 
     @jax.custom_jvp
@@ -90,7 +91,11 @@ def _undifferentiated(program: Program) -> Callable[..., list[Any]]:
 
 
 def _constrained(work: Workspace, mesh: Any, gather: Gather) -> Program:
-    """The program of a workspace with constraints over a JAX mesh or its sub-axes."""
+    """The program with a `with_sharding_constraint` for each sharded value.
+
+    mesh: the JAX mesh of the constraints. If the plan splits an axis into sub-axes, the
+        constraints are over a mesh of these.
+    """
     work.mesh.require_spatial("constraints of jax.jit cannot say that a loop runs")
     lowered = lower(work.state, gather)
     inner = mesh_of_sub_axes(mesh, lowered.mesh)
@@ -100,7 +105,7 @@ def _constrained(work: Workspace, mesh: Any, gather: Gather) -> Program:
 
 
 def _mesh_here(plan_mesh: Mesh) -> Any:
-    """The mesh of `jax.set_mesh`, or else one over the plan's devices."""
+    """The mesh of `jax.set_mesh`; if none is set, a mesh over the plan's devices."""
     here = jax.sharding.get_abstract_mesh()
     if here.empty:
         return jax_mesh(plan_mesh)
@@ -109,7 +114,10 @@ def _mesh_here(plan_mesh: Mesh) -> Any:
 
 
 def _require_same(mesh: Any, plan_mesh: Mesh) -> None:
-    """Raise `MeshError` for a mesh with other axes, or with axes of another type."""
+    """Raise `MeshError` if a JAX mesh cannot carry the plan's constraints.
+
+    It must have the plan's axes with their sizes, all of type `Auto`.
+    """
     if dict(mesh.shape) != plan_mesh.shape or tuple(mesh.axis_names) != plan_mesh.axes:
         sizes = ", ".join(f"{name}={size}" for name, size in mesh.shape.items())
         raise MeshError(f"the plan is for mesh {plan_mesh}, but this one has {sizes}")

@@ -1,4 +1,7 @@
-"""Tactics from logical axis rules, and rules from the shardings of a plan."""
+"""Tactics from logical axis rules (Flax, MaxText), and rules from a plan's shardings.
+
+A logical axis is a name of an array's dim, such as "embed"; a rule maps it to mesh axes.
+"""
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +33,7 @@ from meshwright.program.capture.mesh import as_mesh
 
 @dataclass(frozen=True, slots=True)
 class NamedArray:
-    """An array whose dims have logical names; path: a pattern that matches its leaves."""
+    """An array whose dims have logical names; path: a pattern that matches its path."""
 
     path: str
     names: Names
@@ -42,25 +45,25 @@ def from_logical_axes(
     path: str = "",
     mesh: Mesh | jax.sharding.Mesh | Mapping[str, int] | None = None,
 ) -> list[Tactic]:
-    """Tactics that shard arguments according to logical axis rules of Flax or MaxText.
+    """Tactics that shard arguments by logical axis rules of Flax or MaxText.
 
     rules: pairs of a logical name and a mesh axis, several axes or None, in order of
         precedence, as for `flax.linen.logical_axis_rules` or as `logical_axis_rules` of
-        MaxText's configuration; None for those of the `nn.logical_axis_rules` around
-        the call.
-    logical_axes: a tree with the names of the dims of each array:
-        `LogicallyPartitioned` or `Partitioned` boxes of Flax, variables of nnx with
-        sharding metadata, or `PartitionSpec`s and tuples of names, as from
-        `nn.get_partition_spec`. Keys with a "." are patterns of paths. Arrays without
-        names are left open.
-    path: the argument, or part of one, to which the tree belongs, such as
+        MaxText's configuration. None means the rules of the `nn.logical_axis_rules` context
+        around this call.
+    logical_axes: a tree with the names of the dims of each array: `LogicallyPartitioned` or
+        `Partitioned` boxes of Flax, variables of nnx with sharding metadata, or
+        `PartitionSpec`s and tuples of names, as from `nn.get_partition_spec`. Keys with a
+        "." are patterns of paths. Arrays without names get no tactic.
+    path: the argument, or part of an argument, to which the tree belongs, such as
         "state.params"; without it, the tree is a mapping from the names of arguments.
-    mesh: axes of rules that it does not have, or has with size 1, are ignored.
-    No axis may cut a named array if it cuts another named array but not this one; with
-    `mesh`, also no other axis of the mesh.
-    A tactic that splits the batch must come before these, unless the batch is in the
-    tree, since the first of two decisions about one op counts.
-    Raises `TacticError` for a name without a rule, and names the array.
+    mesh: the mesh to be used. Axes of rules that it does not have, or has with size 1, are
+        ignored.
+    If an axis splits some of the named arrays, it is kept from splitting the others. With
+    `mesh`, the other axes of the mesh are kept from splitting named arrays, too.
+    Put a tactic that splits the batch before these tactics, unless the batch is in the
+    tree: of two decisions about one op the first counts.
+    Raises `TacticError`, naming the array, for a logical name without a rule.
     """
     read = read_rules(_context_rules() if rules is None else rules)
     sizes = None if mesh is None else as_mesh(mesh).shape
@@ -78,7 +81,7 @@ def from_logical_axes(
 
 
 def _context_rules() -> Sequence[Any]:
-    """The rules of the `flax.linen.logical_axis_rules` around the call."""
+    """The rules of the `flax.linen.logical_axis_rules` context around the call."""
     spmd = sys.modules.get("flax.core.spmd")
     rules = spmd.get_logical_axis_rules() if spmd is not None else ()
     if not rules:
@@ -92,9 +95,11 @@ def _context_rules() -> Sequence[Any]:
 def _tactics(
     specs: Mapping[str, tuple[Axes, ...]], others: Sequence[str]
 ) -> Iterator[Tactic]:
-    """One `shard` per axis; the axes of one dim come from the major to the minor one.
+    """One `shard` tactic per mesh axis, and one `replicate` for axes that split no array.
 
-    others: axes that must not cut any array, even if no array is split along them.
+    If several axes split one dim, the major axis comes first.
+    specs: for each array path, the axes of each dim.
+    others: axes of the mesh that must not split a named array unless `specs` says so.
     """
     left = {
         (path, dim): list(axes)
@@ -124,7 +129,7 @@ def _tactics(
 
 
 def _leaves(path: str) -> str:
-    """The pattern of an array's leaves; a Flax box around the array adds a component."""
+    """The pattern of an array's path, also for an array in a Flax box."""
     return path if "*" in path else f"{path}.**"
 
 
@@ -132,7 +137,7 @@ def _leaves(path: str) -> str:
 
 
 def named_arrays(tree: Any, path: str) -> Iterator[NamedArray]:
-    """The arrays of a tree whose dims have names, each with its path."""
+    """The arrays of a tree whose dims have logical names, each with its path."""
     flat, _ = jax.tree_util.tree_flatten_with_path(tree, is_leaf=_has_names)
     for keys, leaf in flat:
         names = _names_of(leaf)
@@ -149,7 +154,7 @@ def named_arrays(tree: Any, path: str) -> Iterator[NamedArray]:
 
 
 def _shape_of(leaf: Any) -> tuple[int, ...] | None:
-    """The shape of the array in a box or variable, if there is one."""
+    """The shape of the array in a Flax box or variable; `None` if it holds no array."""
     if hasattr(leaf, "get_value"):
         return getattr(leaf.get_value(), "shape", None)
     value = leaf.value if hasattr(leaf, "unbox") else None
@@ -157,7 +162,7 @@ def _shape_of(leaf: Any) -> tuple[int, ...] | None:
 
 
 def _component(key: Any) -> str:
-    """A component of a path; a key that the user has given with a "." is a pattern."""
+    """A tree key as a path component; a user's key with "." is kept as a pattern."""
     text = getattr(key, "key", None)
     return text if isinstance(text, str) and "." in text else path_component(key)
 
@@ -188,7 +193,10 @@ def _names_of(leaf: Any) -> Names | None:
 def rules_of_plan(
     inputs: Sequence[Leaf], logical_axes: Any, path: str
 ) -> list[tuple[str, str | Axes | None]]:
-    """Rules that give each named array its sharding; see `Plan.logical_axis_rules`."""
+    """Logical axis rules that give named arrays the shardings that they have in a plan.
+
+    inputs: the plan's inputs. logical_axes, path: as for `from_logical_axes`.
+    """
     arrays = [
         (leaf, array.names)
         for array in named_arrays(logical_axes, path)
@@ -196,7 +204,7 @@ def rules_of_plan(
     ]
     if not arrays:
         raise PlanError("no array in the tree of logical axes has names for its dims")
-    wanted: dict[str, dict[Axes, str]] = {}  # by name: axes, each with an array
+    wanted: dict[str, dict[Axes, str]] = {}  # name -> axes -> an array's path
     for leaf, names in arrays:
         for dim, (name, axes) in enumerate(zip(names, leaf.spec, strict=True)):
             if any(SUB_AXIS in axis for axis in axes):
@@ -235,7 +243,10 @@ def _leaves_of(inputs: Sequence[Leaf], array: NamedArray) -> list[Leaf]:
 
 
 def _one_of(name: str, found: Mapping[Axes, str]) -> Axes:
-    """The axes of a name; `PlanError` if arrays split it along different ones."""
+    """The mesh axes of a logical name; `PlanError` if arrays split it along different axes.
+
+    found: the axes that split dims of this name, each with the path of one such array.
+    """
     axes = [each for each in found if each]
     if len(axes) > 1:
         one, other = axes[:2]
@@ -252,7 +263,11 @@ def _order(
     chosen: Mapping[str, Axes],
     wanted: Mapping[str, Mapping[Axes, str]],
 ) -> list[str]:
-    """The names in an order in which no rule takes an axis that another one needs."""
+    """The logical names in an order of precedence that gives each array its sharding.
+
+    If an array leaves a name unsplit because another of its names uses the axis, the other
+    name's rule must come first.
+    """
     before: dict[str, set[str]] = {name: set() for name in wanted}
     for leaf, names in arrays:
         for name, axes in zip(names, leaf.spec, strict=True):

@@ -1,8 +1,8 @@
-"""Logical axis rules as in Flax and MaxText: from names of dims to axes of a mesh.
+"""Logical axis rules as in Flax and MaxText: from names of dims to mesh axes.
 
-Rules are in order of precedence. A rule applies to an array if the array has a dim of
-that name without axes, and if none of the rule's axes already splits another dim of the
-array (`flax.linen.logical_to_mesh_axes`).
+Rules are in order of precedence. A rule applies to an array if the array has a dim of that
+name that no earlier rule has sharded, and if none of the rule's axes already splits another
+dim of the array (`flax.linen.logical_to_mesh_axes`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,7 +15,10 @@ type Rules = tuple[tuple[str, Axes], ...]
 
 
 def read_rules(rules: Iterable[object]) -> Rules:
-    """The rules as pairs of a name and axes; `TacticError` for anything else."""
+    """The rules as pairs of a logical name and a tuple of mesh axes.
+
+    Raises `TacticError` if the argument is no list of rules.
+    """
     if isinstance(rules, str) or not isinstance(rules, Iterable):
         raise TacticError(
             f"logical axis rules are {rules!r}; wanted a list of pairs, such as "
@@ -39,7 +42,7 @@ def _read_rule(rule: object) -> tuple[str, Axes]:
 
 
 def axes_of_names(names: Names, rules: Rules) -> tuple[Axes, ...]:
-    """The mesh axes of each dim of an array whose dims have these names."""
+    """The mesh axes of each dim of an array, by applying the rules to its dims' names."""
     found: dict[int, Axes] = {}
     used: set[str] = set()
     for name, axes in rules:
@@ -52,7 +55,7 @@ def axes_of_names(names: Names, rules: Rules) -> tuple[Axes, ...]:
 
 
 def require_known(path: str, names: Names, rules: Rules) -> None:
-    """Raise `TacticError` for a name that an array has twice, or that no rule has."""
+    """Raise `TacticError` if an array has a name twice, or a name that no rule has."""
     known = list(dict.fromkeys(name for name, _ in rules))
     for name in filter(None, names):
         if names.count(name) > 1:

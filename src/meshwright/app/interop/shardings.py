@@ -14,9 +14,9 @@ from meshwright.run.local import jax_mesh, named_shardings
 
 
 def argument_shardings(plan: PlanRecord) -> tuple[Any, ...]:
-    """The shardings of the positional arguments, one tree for each.
+    """The JAX shardings of the positional arguments: a tuple of one tree per argument.
 
-    Without a program, a flat tuple.
+    For a plan read from JSON, it is a flat tuple over all leaves.
     """
     flat = _named_leaves(plan, plan.inputs)
     if plan.decided is None:
@@ -26,7 +26,10 @@ def argument_shardings(plan: PlanRecord) -> tuple[Any, ...]:
 
 
 def result_shardings(plan: PlanRecord) -> Any:
-    """The shardings of the result, as a tree of its structure; flat without a program."""
+    """The JAX shardings of the result, in the result's tree structure.
+
+    For a plan read from JSON, it is a flat tuple over all leaves.
+    """
     flat = _named_leaves(plan, plan.outputs)
     if plan.decided is None:
         return flat
@@ -34,7 +37,7 @@ def result_shardings(plan: PlanRecord) -> Any:
 
 
 def _named_leaves(plan: PlanRecord, leaves: Sequence[Leaf]) -> tuple[Any, ...]:
-    """The `NamedSharding` of each leaf, over sub-axes if some leaf needs them."""
+    """The `NamedSharding` of each leaf; its mesh has sub-axes if some leaf needs them."""
     mesh = plan.mesh
     if any(SUB_AXIS in a for leaf in leaves for axes in leaf.spec for a in axes):
         mesh = _mesh_of_sub_axes(plan)

@@ -1,1 +1,1 @@
-"""Shared parts of all output: numbers with units, files, progress, collapsed lines."""
+"""Shared parts of text output: numbers with units, files, progress, and merged lines."""

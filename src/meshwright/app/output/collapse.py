@@ -1,4 +1,4 @@
-"""Merging of lines that differ only in the index of a layer."""
+"""Merging lines of text that differ only in an index, such as that of a layer."""
 
 import re
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -7,10 +7,10 @@ _INDEX = re.compile(r"((?<=[._])\d+(?!\w))")
 
 
 def collapse(lines: Iterable[str]) -> list[tuple[str, int]]:
-    """Groups of lines that are equal except for indices: the merged line and its count.
+    """Merge lines that differ only in indices; pairs of the merged line and its count.
 
-    An index is a component of a dotted path, or the number at its end (`Dense_3`). If
-    the lines of a group differ in an index, the merged line has `*` in its place.
+    An index is a numeric component of a dotted path, or the number at its end (`Dense_3`).
+    The merged line has `*` in place of each index in which the lines differ.
 
     >>> collapse(["blocks.0.up", "blocks.0.down", "blocks.1.up"])
     [('blocks.*.up', 2), ('blocks.0.down', 1)]
@@ -20,19 +20,22 @@ def collapse(lines: Iterable[str]) -> list[tuple[str, int]]:
 
 
 def collapsed(lines: Iterable[str]) -> list[str]:
-    """The merged line of each group, followed by the number of its lines."""
+    """Merge lines that differ only in indices, such as those of layers.
+
+    A line that stands for several ends with their number: `blocks.*.up  (x2)`.
+    """
     return [counted(line, count) for line, count in collapse(lines)]
 
 
 def counted(line: str, count: int) -> str:
-    """The line, and its count if that is more than one: `blocks.*.up  (x2)`."""
+    """The line, followed by a count of more than one: `blocks.*.up  (x2)`."""
     return f"{line}  (x{count})" if count > 1 else line
 
 
 def group_by[T, K: Hashable](
     items: Iterable[T], key_fn: Callable[[T], K]
 ) -> dict[K, list[T]]:
-    """The items by key; keys and items are in the order in which they first occur."""
+    """The items grouped by a key; keys and items keep the order of first occurrence."""
     groups: dict[K, list[T]] = {}
     for item in items:
         groups.setdefault(key_fn(item), []).append(item)
@@ -40,11 +43,17 @@ def group_by[T, K: Hashable](
 
 
 def index_free(line: str) -> str:
-    """The line with `*` for every index, which is equal for all lines of a group."""
+    """The line with `*` in place of every index.
+
+    Lines that `collapse` merges give the same text.
+    """
     return _INDEX.sub("*", line)
 
 
 def merge(lines: Sequence[str]) -> str:
-    """The merged line of a group, with `*` for the indices in which its lines differ."""
+    """One line for lines that differ only in indices.
+
+    It has `*` in place of each index in which the lines differ.
+    """
     pieces = zip(*map(_INDEX.split, dict.fromkeys(lines)), strict=True)
     return "".join(p[0] if len(set(p)) == 1 else "*" for p in pieces)

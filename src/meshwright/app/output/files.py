@@ -1,14 +1,14 @@
-"""Files of plans, reports and traces: checked paths, writing and reading."""
+"""Writing and reading the files of plans, reports and traces, with checked paths."""
 
 from os import PathLike
-from os.path import isdir  # which does not raise, whatever the name
+from os.path import isdir  # unlike Path.is_dir, never raises
 from pathlib import Path
 
 from meshwright.errors import PlanError
 
 
 def output_file(path: str | PathLike[str]) -> Path:
-    """The path of a file to write; `PlanError` if it cannot be written.
+    """The path of a file to write; `PlanError` if its folder does not exist.
 
     Callers check the path before they do the work whose result the file will hold.
     """
@@ -33,7 +33,7 @@ def read_plan_file(path: str | PathLike[str]) -> str:
 
 
 def write_file(target: Path, content: bytes) -> None:
-    """Write the content of a file; `PlanError` if the system refuses."""
+    """Write bytes into a file; `PlanError` if the system refuses."""
     try:
         target.write_bytes(content)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""HTML for notebooks: plain headings, tables and parts that open, without scripts.
+"""HTML for notebooks: headings, tables and sections that open on a click, no scripts.
 
 All text is escaped. Styles are attributes of the elements, since notebooks remove style
 sheets.
@@ -11,18 +11,15 @@ _CELL = "padding:2px 10px 2px 0;white-space:nowrap;text-align:"
 
 
 def block(title: str, *parts: str) -> str:
-    """A heading, which may have several lines, above parts in HTML.
-
-    Empty parts are left out.
-    """
+    """HTML of a heading, which may have several lines, followed by the given HTML parts."""
     lines = "<br>".join(escape(line) for line in title.splitlines())
     return f"<div><b>{lines}</b>{''.join(parts)}</div>"
 
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of text; a title that begins with `>` is above a column of numbers.
+    """An HTML table of text; a `>` at the start of a title right-aligns its column.
 
-    If no title has a text, the table has no head.
+    If all titles are empty, the table has no head.
     """
     sides = ["right" if title.startswith(">") else "left" for title in titles]
     head = _row("th", [title.removeprefix(">") for title in titles], sides)
@@ -43,10 +40,10 @@ def _row(tag: str, cells: Sequence[str], sides: Sequence[str]) -> str:
 
 
 def folded(title: str, body: str) -> str:
-    """A line of text that opens on a click to show a body in HTML."""
+    """HTML of a line of text that opens on a click to show `body`, which is HTML."""
     return f"<details><summary>{escape(title)}</summary>{body}</details>"
 
 
 def preformatted(text: str) -> str:
-    """Text with its spaces and line breaks, in letters of equal width."""
+    """HTML of text in a monospaced font, which keeps its spaces and line breaks."""
     return f'<pre style="overflow-x:auto">{escape(text)}</pre>'

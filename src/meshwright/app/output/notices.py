@@ -1,4 +1,4 @@
-"""Warnings of Meshwright, which point at a line of the user's code."""
+"""Warnings that point at the line of the user's code that called Meshwright."""
 
 import warnings
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ _PACKAGE = str(Path(__file__).parents[2])
 
 
 def warn(message: str) -> None:
-    """Issue a `MeshwrightWarning`."""
+    """Issue a `MeshwrightWarning` at the user's line."""
     warnings.warn(
         message, MeshwrightWarning, stacklevel=2, skip_file_prefixes=(_PACKAGE,)
     )

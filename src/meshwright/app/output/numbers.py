@@ -1,4 +1,4 @@
-"""Quantities as text, with three digits and a prefix.
+"""Quantities as text, with three digits and a unit prefix, such as `4.48 ms`.
 
 Rates are in decimal units, such as GB/s, as vendors give them; sizes of memory are binary
 (`machine/memory_size.py`).
@@ -13,7 +13,7 @@ _SMALL = ((1e-3, "m"), (1e-6, "µ"), (1e-9, "n"), (1e-12, "p"))
 
 
 def show_si(value: float, unit: str) -> str:
-    """A quantity with three digits, a prefix and the unit: `4.48 ms`.
+    """A quantity as text with three digits, a decimal prefix and the unit: `4.48 ms`.
 
     A quantity too small for all prefixes, such as a rounding error, is 0.
 
@@ -30,29 +30,29 @@ def show_si(value: float, unit: str) -> str:
 
 
 def show_seconds(value: float) -> str:
-    """A time: `4.48 ms`."""
+    """A time in seconds as text: `4.48 ms`."""
     return show_si(value, "s")
 
 
 def show_count(value: float) -> str:
-    """A number of things: `5.54 G`; without digits after the point below a thousand."""
+    """A count as text, such as `5.54 G`; below a thousand, a whole number."""
     return f"{value:.0f}" if abs(value) < 999.5 else show_si(value, "")
 
 
 def show_share(value: float) -> str:
-    """A share as a percentage: `42.3 %`."""
+    """A share between 0 and 1 as a percentage: `42.3 %`."""
     return f"{100 * value:.1f} %"
 
 
 def show_dollars(value: float) -> str:
-    """A price: `$0.00309`; `$0` below a millionth of a millionth."""
+    """A price in dollars as text, such as `$0.00309`; `$0` for less than 1e-12."""
     if value < 1e-12:
         return "$0"
     return f"${value:,.2f}" if value >= 100 else f"${value:#.3g}"
 
 
 def nice_ticks(end: float, wanted: int) -> list[float]:
-    """Round numbers from 0 to `end` for an axis, about `wanted` of them.
+    """Round numbers from 0 to `end` for the ticks of a plot, about `wanted` of them.
 
     >>> nice_ticks(0.33, 7)
     [0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3]
@@ -66,7 +66,9 @@ def nice_ticks(end: float, wanted: int) -> list[float]:
 
 
 def nice_byte_ticks(end: float, wanted: int) -> list[float]:
-    """Sizes in bytes from 0 to `end` for an axis, round in the unit of `end`.
+    """Round sizes from 0 to `end` bytes for the ticks of a plot.
+
+    They are round in the binary unit of `end`, such as GiB.
 
     >>> from meshwright.machine.memory_size import show_bytes
     >>> [show_bytes(at) for at in nice_byte_ticks(16 * 2**30, 4)]
@@ -77,5 +79,5 @@ def nice_byte_ticks(end: float, wanted: int) -> list[float]:
 
 
 def or_dash(value: float | None, form: str) -> str:
-    """A number in a format of `format`; a dash if it is not known."""
+    """A number formatted by the format spec `form`; "-" for `None`."""
     return "-" if value is None else format(value, form)

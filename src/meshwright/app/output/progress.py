@@ -1,4 +1,4 @@
-"""Progress on standard error."""
+"""A progress line on standard error."""
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -8,9 +8,10 @@ from rich.console import Console
 
 @contextmanager
 def show_progress(what: str) -> Generator[Callable[[str], None]]:
-    """A line on stderr while the body runs; nothing if stderr is not a terminal.
+    """Show a line on stderr, such as `what ...`, while the body of the `with` runs.
 
-    The body gets a function that shows a text behind `what`.
+    The body gets a function that shows a text after `what`. Nothing is shown if stderr is
+    not a terminal.
     """
     console = Console(stderr=True)
     if not console.is_terminal:

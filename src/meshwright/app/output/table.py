@@ -1,4 +1,4 @@
-"""Tables of text, which print aligned and are HTML in notebooks."""
+"""Tables of text, which print with aligned columns and become HTML in notebooks."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -9,12 +9,15 @@ if TYPE_CHECKING:
     import rich.table
 
 _WIDE = 160
-"""Width in columns of a table as text."""
+"""Width in characters of a table as text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of text under titles; a title that begins with `>` is for numbers."""
+    """Rows of text under column titles.
+
+    A `>` at the start of a title right-aligns the column, as for numbers.
+    """
 
     titles: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]

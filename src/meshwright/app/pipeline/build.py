@@ -1,7 +1,15 @@
-"""The programs of a captured step's stages, each partitioned on its submesh."""
+"""The programs of a captured step's stages, each partitioned on its submesh.
+
+A stage is a part of the forward pass with its backward pass and update; a submesh is the
+part of the mesh on which it runs. A task is one pass of a stage over one microbatch. A mark
+is `mw.stage` in the user's code, where a stage begins.
+"""
+
+from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -41,20 +49,28 @@ from meshwright.predict.schedules import Schedule
 from meshwright.program.capture import Captured
 from meshwright.program.ir import Atom, Literal
 from meshwright.program.rewrite.unroll import unroll_scans
+from meshwright.run.compilers.confirm import abstract_mesh
 from meshwright.run.local import find_devices, jax_mesh
 from meshwright.run.pipeline import (
     PipelineExecutable,
+    ProcessDevices,
+    StageDevices,
     StageProgram,
     TaskLayout,
     as_primitives,
 )
 
+if TYPE_CHECKING:
+    from meshwright.run.cluster.client import Slice
+
 
 @dataclass(frozen=True, eq=False)
 class StagedStep:
-    """A step in stages, each with the decisions on its submesh.
+    """A step divided into stages, each with the sharding decisions for its submesh.
 
-    captured: the step of one microbatch, which tactics partition. decided: by stage.
+    staged: the step of one microbatch; each op has its stage and pass.
+    captured: the same program in the form that tactics take.
+    decided: for each stage, the decisions about the step on the stage's submesh.
     """
 
     staged: Staged
@@ -65,7 +81,7 @@ class StagedStep:
 
 
 def find_step(captured: Captured, options: Options) -> Microbatches:
-    """The microbatches of a captured step."""
+    """Split a captured step into microbatches: the ops of one, and the sums over all."""
     axis = Mesh({}, sequential={MICROBATCH: options.microbatches})
     tactic = data_parallel(MICROBATCH, options.batch or None)
     try:
@@ -81,9 +97,10 @@ def find_step(captured: Captured, options: Options) -> Microbatches:
 
 
 def with_layers(captured: Captured, options: Options) -> Captured:
-    """The step with loops over layers written out, where a cut may fall into them.
+    """The step with large loops over layers unrolled, so that stages can begin inside.
 
-    A loop stays if it has little of the work of a stage, or if the user marks stages.
+    A loop stays if it has less than `_LITTLE` of the work of a stage. All loops stay if the
+    user marks stages.
     """
     program, stages = captured.program, options.stages
     if stages is None and has_marks(program.ops):
@@ -117,11 +134,11 @@ def with_layers(captured: Captured, options: Options) -> Captured:
 
 
 _LITTLE = 0.25
-"""Share of a stage's work that a loop may have without being written out."""
+"""Largest work of a loop that is not unrolled, as a share of the work of a stage."""
 
 
 def choose_cuts(step: Microbatches, options: Options) -> Cuts:
-    """The cuts that the options ask for."""
+    """The positions in the step's forward pass where stages begin, as the options ask."""
     stages = options.stages
     if isinstance(stages, int):
         return even_cuts(step, stages)
@@ -135,7 +152,7 @@ def choose_cuts(step: Microbatches, options: Options) -> Cuts:
 
 
 def stage(captured: Captured, options: Options) -> StagedStep:
-    """The step in stages, partitioned by their tactics on their submeshes."""
+    """Divide a captured step into stages, and partition each on its submesh."""
     captured = with_layers(captured, options)
     step = find_step(captured, options)
     cuts = choose_cuts(step, options)
@@ -156,7 +173,11 @@ def stage(captured: Captured, options: Options) -> StagedStep:
 
 
 def _captured(captured: Captured, staged: Staged) -> Captured:
-    """The step of one microbatch as a captured program."""
+    """The step of one microbatch in the form of a captured program.
+
+    Its inputs are the step's inputs, with the batch cut to one microbatch, then the batch
+    inputs that are needed as a whole, and the number of the microbatch.
+    """
     program = staged.program
     whole = tuple(f"{captured.paths[i]}.whole" for i in staged.whole)
     avals = tuple(
@@ -180,9 +201,9 @@ def _captured(captured: Captured, staged: Staged) -> Captured:
 
 
 def place_submeshes(submeshes: Sequence[Mesh]) -> tuple[Mesh, ...]:
-    """The submeshes over devices of this process, one after another.
+    """The submeshes over devices of this process, which are assigned one after another.
 
-    Raises `MeshError` if there are too few.
+    Raises `MeshError` if there are too few devices.
     """
     needed = sum(mesh.num_devices for mesh in submeshes if mesh.devices is None)
     devices = find_devices() if needed else []
@@ -202,7 +223,11 @@ def place_submeshes(submeshes: Sequence[Mesh]) -> tuple[Mesh, ...]:
 
 
 def stage_programs(step: StagedStep) -> list[tuple[LoweredStep, StageTasks]]:
-    """Of each stage, the lowered step that it is part of, and its tasks."""
+    """A pair for each stage: the device program of the whole step, and the stage's tasks.
+
+    The device program is one microbatch's step, lowered for the stage's submesh; the tasks
+    are parts of it.
+    """
     read: dict[Decided, LoweredStep] = {}
     found: list[tuple[LoweredStep, StageTasks]] = []
     for number, decided in enumerate(step.decided):
@@ -212,24 +237,45 @@ def stage_programs(step: StagedStep) -> list[tuple[LoweredStep, StageTasks]]:
     return found
 
 
-def make_pipeline(step: StagedStep) -> PipelineExecutable:
-    """The staged step on the devices of this process."""
-    placed = place_submeshes(step.submeshes)
+def make_pipeline(step: StagedStep, slices: Sequence[Slice] = ()) -> PipelineExecutable:
+    """The staged step on the devices of this process, or on slices of a cluster."""
+    placed = step.submeshes if slices else place_submeshes(step.submeshes)
     stages: list[StageProgram] = []
     for number, (lowered, tasks) in enumerate(stage_programs(step)):
-        mesh = placed[step.schedule.placement[number]]
-        assert mesh.devices is not None
-        devices = jax_mesh(lowered.lowered.mesh.over(mesh.devices))
-        layout = TaskLayout(devices, lowered.shardings)
+        place = step.schedule.placement[number]
+        devices = (
+            _slice_devices(lowered, slices[place])
+            if slices
+            else _process_devices(lowered, placed[place])
+        )
         name = step.staged.cuts.names[number]
-        stages.append(StageProgram(name, number, lowered, tasks, layout))
+        stages.append(StageProgram(name, number, lowered, tasks, devices))
     atoms = enumerate(step.staged.program.outputs)
     outputs = tuple(_stage_of(atom, place, stages) for place, atom in atoms)
     return PipelineExecutable(step.staged, tuple(stages), step.schedule, outputs)
 
 
+def _process_devices(step: LoweredStep, submesh: Mesh) -> StageDevices:
+    """The devices of a submesh of this process."""
+    assert submesh.devices is not None, "the submesh has no devices"
+    mesh = jax_mesh(step.lowered.mesh.over(submesh.devices))
+    return ProcessDevices(TaskLayout(mesh, step.shardings))
+
+
+def _slice_devices(step: LoweredStep, on: Slice) -> StageDevices:
+    """The devices of a slice of a cluster."""
+    from meshwright.run.pipeline.slice_devices import SliceDevices
+
+    return SliceDevices(
+        on, TaskLayout(abstract_mesh(step.lowered.mesh), step.shardings)
+    )
+
+
 def _stage_of(atom: Atom, place: int, stages: Sequence[StageProgram]) -> int:
-    """The stage that computes an output, or the first if all of them could."""
+    """The number of the stage that computes an output.
+
+    place: position of the output. It is 0 for a constant.
+    """
     if isinstance(atom, Literal):
         return 0
     for program in reversed(stages):

@@ -12,7 +12,7 @@ from meshwright.program.ir import Atom, Value, num_bytes
 
 
 def make_plan(step: StagedStep) -> StagedPlan:
-    """The plan of a staged step; it needs no devices."""
+    """The plan of a staged step, which needs no devices: stage figures and schedule."""
     stages = tuple(
         _stage_plan(step, number, lowered, tasks)
         for number, (lowered, tasks) in enumerate(stage_programs(step))
@@ -61,6 +61,6 @@ def _bytes(values: Iterable[Atom]) -> int:
 
 
 def _working_bytes(task: TaskProgram) -> int:
-    """Bytes that a task needs at its peak, beside its inputs."""
+    """Peak bytes of a task (one pass of a stage) without the bytes of its inputs."""
     held: Sequence[Value] = task.program.inputs
     return max(0, peak_bytes(task.program) - sum(map(num_bytes, held)))

@@ -1,4 +1,7 @@
-"""The choices about a pipeline: submeshes, stages, microbatches, schedule."""
+"""The options of a pipeline: submeshes, tactics, stages, microbatches, schedule.
+
+A submesh is the part of the mesh on which a stage runs.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from meshwright.predict.schedules import SCHEDULES, Schedule, verify
 from meshwright.program.capture.mesh import as_mesh
 
 STAGE = "stage"
-"""The axis of a mesh along which its parts are the submeshes of stages."""
+"""Name of the mesh axis along which the mesh is divided into submeshes for stages."""
 
 type Tactics = Sequence[Tactic] | Mapping[str, Sequence[Tactic]]
 type ScheduleChoice = str | Schedule | Callable[[int, int], Schedule]
@@ -31,14 +34,18 @@ type PipelineCut = tuple[
 
 @dataclass(frozen=True)
 class Options:
-    """The choices, checked.
+    """The checked options of a pipeline.
 
-    submeshes: in order. tactics: for all stages, or by the name of a stage.
-    stages: a number of stages, positions or points where stages begin, or `None` for the
-        marks of the step, or else one stage per submesh.
-    batch: patterns of the leaves that contain the batch; all data if there is none.
-    statistics: "whole" or "microbatch", what sums in the middle of the step are over.
-    memory_bytes: the most that a device may hold, if that is limited.
+    submeshes: the submeshes in order. tactics: tactics for all stages, or a mapping from
+        the names of stages.
+    stages: a number of stages, or the positions or points where stages begin. `None` means
+        the stages that `mw.stage` marks in the code, or without marks one stage per
+        submesh.
+    batch: path patterns of the inputs that contain the batch; empty to let `data_parallel`
+        find them.
+    statistics: "whole" or "microbatch": whether sums over the batch in the middle of the
+        step, such as batch norm's, are over the whole batch or one microbatch.
+    memory_bytes: memory limit of a device; `None` for no limit.
     """
 
     submeshes: tuple[Mesh, ...]
@@ -65,26 +72,30 @@ class Options:
             )
 
     def tactics_of(self, stage: str) -> tuple[Tactic, ...]:
-        """The tactics of a stage."""
+        """The tactics of the stage with this name."""
         if isinstance(self.tactics, Mapping):
             return self.tactics.get(stage, ())
         return self.tactics
 
     @property
     def default_stages(self) -> int:
-        """The number of stages if neither marks nor the caller say it."""
+        """The number of stages if neither `mw.stage` marks nor the caller give it."""
         chunks = 2 if self.schedule == "interleaved" else 1
         return chunks * len(self.submeshes)
 
     def on_one_device(self) -> Options:
-        """One stage on one device, with the same microbatches and statistics."""
+        """The options of one stage on one device, with the same microbatches.
+
+        A check compares a pipeline with this.
+        """
         mesh = (Mesh({"all": 1}),)
         return replace(self, submeshes=mesh, tactics=(), stages=1, schedule="gpipe")
 
     def schedule_for(self, num_stages: int) -> Schedule:
-        """The verified schedule of that many stages.
+        """The schedule for this number of stages, checked for deadlocks.
 
-        Raises `ScheduleError` for a deadlock, and `PlanError` if it does not fit.
+        Raises `ScheduleError` for a deadlock, and `PlanError` if the schedule has other
+        numbers of stages, submeshes or microbatches.
         """
         chosen = self.schedule
         if isinstance(chosen, str):
@@ -108,9 +119,9 @@ class Options:
 def as_submeshes(
     mesh: Mesh | Mapping[str, int] | Sequence[Mesh | Mapping[str, int]],
 ) -> tuple[Mesh, ...]:
-    """The submeshes of a mesh with an axis `stage`, or of a list of meshes.
+    """The submeshes for stages, from a mesh with an axis `stage` or a list of meshes.
 
-    Their devices follow each other, in the order of the mesh or of the process.
+    Submeshes take consecutive devices of the mesh or of the process.
     """
     if isinstance(mesh, Sequence):
         return _consecutive([as_mesh(each) for each in mesh])
@@ -138,7 +149,7 @@ def as_submeshes(
 
 
 def planned(plan: PipelinePlan) -> PipelineCut:
-    """Submeshes, tactics, stages, microbatches and schedule of a plan that was found."""
+    """The options in a pipeline plan that `autoplan` found."""
     stages = plan.stages
     first = [
         plan.schedule.placement.index(s) for s in range(plan.schedule.num_submeshes)
@@ -165,7 +176,7 @@ def _consecutive(meshes: Sequence[Mesh]) -> tuple[Mesh, ...]:
 def checked_tactics(
     tactics: Tactics,
 ) -> Mapping[str, tuple[Tactic, ...]] | tuple[Tactic, ...]:
-    """Tactics for all stages, or by the name of a stage."""
+    """The tactics for all stages, or by the name of a stage; an error for anything else."""
     if isinstance(tactics, Mapping):
         return {name: as_tactics(each) for name, each in tactics.items()}
     return as_tactics(tactics)

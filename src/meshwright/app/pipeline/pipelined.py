@@ -1,12 +1,16 @@
-"""`pipeline`: a step whose stages run on submeshes, one microbatch after another."""
+"""`pipeline`: a step whose stages run on submeshes, one microbatch after another.
+
+A submesh is a part of the mesh; a microbatch is one of the equal parts of a batch.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
+import numpy as np
 
 from meshwright.app.check.check import check_outputs
 from meshwright.app.check.report import CheckReport, tolerance_of
@@ -29,6 +33,7 @@ from meshwright.app.pipeline.options import (
     planned,
 )
 from meshwright.app.pipeline.plan import StagedPlan
+from meshwright.app.pipeline.single import SinglePipelined, single_program
 from meshwright.app.step.specialized import Specialized
 from meshwright.errors import PlanError
 from meshwright.machine import Mesh
@@ -40,10 +45,18 @@ from meshwright.program.capture.arguments import Names, Numbers, require_arrays
 from meshwright.program.ir import Program
 from meshwright.run.pipeline import PipelineExecutable
 
+if TYPE_CHECKING:
+    from meshwright.run.cluster.client import Slice
+
+
+type Submeshes = (
+    Mesh | Mapping[str, int] | Sequence[Mesh | Mapping[str, int] | Slice] | PipelinePlan
+)
+
 
 def pipeline(  # noqa: PLR0913  the options of `partition` and of a pipeline
     fn: Callable[..., Any],
-    mesh: Mesh | Mapping[str, int] | Sequence[Mesh | Mapping[str, int]] | PipelinePlan,
+    mesh: Submeshes,
     tactics: Tactics = (),
     *,
     stages: int | Sequence[int | StagePoint] | None = None,
@@ -52,16 +65,18 @@ def pipeline(  # noqa: PLR0913  the options of `partition` and of a pipeline
     batch: str | Sequence[str] | None = None,
     statistics: str = "whole",
     memory: float | str | None = None,
+    form: str = "programs",
     static_argnums: Numbers = None,
     static_argnames: Names = None,
-) -> Pipelined:
+) -> Pipelined | SinglePipelined:
     """The function `fn`, cut into stages that run on parts of a mesh.
 
     fn: an ordinary step over a whole batch, as for `partition`. It computes the same, up
         to rounding: gradients are summed over microbatches, and updated once.
     mesh: a mesh whose first axis is `stage`, with one submesh for each position along it.
-        Or a list of submeshes, which need not be equal. Or what `autoplan` with
-        `pipeline=True` has found: its submeshes, tactics, stages and schedule are used.
+        Or a list of submeshes, which need not be equal, or of slices of a cluster, on
+        which results stay. Or what `autoplan` with `pipeline=True` has found: its
+        submeshes, tactics, stages and schedule are used.
     tactics: applied to the stages on their submeshes, as in `partition`; or by the name
         of a stage.
     stages: number of stages, cut where they have equal work; or the positions of ops in
@@ -76,11 +91,14 @@ def pipeline(  # noqa: PLR0913  the options of `partition` and of a pipeline
         over: "whole" refuses them, "microbatch" takes them over each microbatch.
     memory: bytes of a device, such as "16GiB"; a schedule that would need more raises
         `ScheduleError` before it runs, with the stage and the microbatch.
+    form: "programs" has programs for each stage. "single" is one program, in which `stage`
+        is an axis: for steps with a `lax.scan` over layers, each stage has as many.
     static_*: as in `jax.jit`.
     """
     patterns = (batch,) if isinstance(batch, str) else tuple(batch or ())
     limit = None if memory is None else memory_bytes(memory)
-    cut = _cut_of(mesh, tactics, stages, microbatches, schedule)
+    slices = _slices(mesh)
+    cut = _cut_of(_meshes(mesh, slices), tactics, stages, microbatches, schedule)
     options = Options(*cut, patterns, statistics, limit)
     alone = partition(
         fn,
@@ -88,7 +106,40 @@ def pipeline(  # noqa: PLR0913  the options of `partition` and of a pipeline
         static_argnums=static_argnums,
         static_argnames=static_argnames,
     )
-    return Pipelined(alone, options)
+    if form not in ("programs", "single"):
+        raise PlanError(f"form is {form!r}; wanted 'programs' or 'single'")
+    if form == "single":
+        return single_program(alone, mesh, options)
+    return Pipelined(alone, options, slices)
+
+
+def _slices(mesh: Any) -> tuple[Slice, ...]:
+    """The slices of a cluster that take the place of submeshes; none if there are none.
+
+    Raises `PlanError` for slices of several clusters, and beside submeshes.
+    """
+    if not isinstance(mesh, Sequence):
+        mesh = (mesh,)
+    if all(isinstance(each, Mesh | Mapping | PipelinePlan) for each in mesh):
+        return ()
+    from meshwright.run.cluster.client import Slice
+
+    found = tuple(each for each in mesh if isinstance(each, Slice))
+    if not found:  # something else, which is refused with the meshes
+        return ()
+    if len(found) < len(mesh):
+        raise PlanError(
+            "some submeshes are slices of a cluster and some are not; give a slice for "
+            "each submesh, or none"
+        )
+    if len({each.session for each in found}) > 1:
+        raise PlanError("the slices are of several clusters; wanted those of one")
+    return found
+
+
+def _meshes(mesh: Any, slices: Sequence[Slice]) -> Any:
+    """What was given as a mesh, with the meshes of slices in their place."""
+    return [each.mesh for each in slices] or mesh
 
 
 def _cut_of(
@@ -98,9 +149,10 @@ def _cut_of(
     microbatches: int,
     schedule: ScheduleChoice,
 ) -> PipelineCut:
-    """The submeshes, tactics, stages, microbatches and schedule: those given, or a plan's.
+    """The options that decide how the step is divided: the caller's, or those of a plan.
 
-    Raises `PlanError` for tactics or stages besides those of a plan.
+    They are submeshes, tactics, stages, microbatches and schedule. Raises `PlanError` if
+    tactics or stages are given in addition to a plan.
     """
     if isinstance(mesh, PipelinePlan):
         if tactics or stages is not None:
@@ -117,11 +169,12 @@ def _cut_of(
 class Pipelined:
     """A pipelined function, built once per signature of its arguments.
 
-    alone: the function on one device.
+    alone: the function on one device. slices: of a cluster, in the place of submeshes.
     """
 
     alone: Partitioned
     options: Options
+    slices: tuple[Slice, ...] = ()
     _staged: dict[Specialized, StagedStep] = field(default_factory=dict)
     _executables: dict[Specialized, PipelineExecutable] = field(default_factory=dict)
 
@@ -130,23 +183,26 @@ class Pipelined:
         self.__doc__ = self.alone.__doc__
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run on the submeshes; results are where the stage that computes them is."""
+        """Run on the submeshes; results are where the stage that computes them is.
+
+        On slices of a cluster, results are handles, and computed later.
+        """
         specialized, leaves = self.alone.specialize(args, kwargs)
         require_arrays(specialized.captured.paths, leaves)
-        outputs = self._executable(specialized)(leaves)
+        outputs = self._run(specialized, leaves)
         return jax.tree_util.tree_unflatten(specialized.captured.out_tree, outputs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Program:
-        """The forward pass of one microbatch, at whose ops stages may begin.
+        """The forward pass of one microbatch; stages may begin at its ops.
 
-        It prints one line for each op.
+        It prints as one line for each op, with the position that `stages` takes.
         """
         captured = self.alone.capture(*args, **kwargs)
         opened = with_layers(captured, self.options)
         return forward_program(find_step(opened, self.options))
 
     def stage(self, *args: Any, **kwargs: Any) -> StagedStep:
-        """The stages for these arguments, before anything is compiled."""
+        """The step for these arguments, divided into stages but not compiled yet."""
         return self._stages(self.alone.specialize(args, kwargs)[0])
 
     def plan(self, *args: Any, **kwargs: Any) -> StagedPlan:
@@ -154,14 +210,20 @@ class Pipelined:
         return make_plan(self.stage(*args, **kwargs))
 
     def check(self, *args: Any, **kwargs: Any) -> CheckReport:
-        """Compare all outputs with those of the original on one device.
+        """Compare all outputs with those of the original function on one device.
 
-        With statistics="microbatch" the original is the step on one device, microbatch
-        after microbatch.
+        With statistics="microbatch", the comparison is with the microbatches one after
+        another on one device, since sums over the batch differ from the original's.
         """
         specialized, leaves = self.alone.specialize(args, kwargs)
         require_arrays(specialized.captured.paths, leaves)
-        run = self._executable(specialized)
+
+        def run(leaves: Sequence[Any]) -> Sequence[Any]:
+            outputs = self._run(specialized, leaves)
+            return self.slices[0].fetch(outputs) if self.slices else outputs
+
+        if self.slices:
+            leaves = [x if isinstance(x, jax.Array) else np.asarray(x) for x in leaves]
         if self.options.statistics == "whole":
             return specialized.check_run(run, leaves)
         one = self.options.on_one_device()
@@ -170,6 +232,11 @@ class Pipelined:
         rounding = narrowest_floats(captured.program, tolerance_of)
         compared = captured.out_paths, lambda *each: alone(each), run
         return check_outputs(*compared, leaves, rounding)
+
+    def _run(self, specialized: Specialized, leaves: Sequence[Any]) -> list[Any]:
+        """The flat outputs of the step; on a cluster, all of them are handles."""
+        outputs = self._executable(specialized)(leaves)
+        return self.slices[0].put(outputs) if self.slices else outputs
 
     def _stages(self, specialized: Specialized) -> StagedStep:
         if specialized not in self._staged:
@@ -181,5 +248,5 @@ class Pipelined:
             staged = self._stages(specialized)
             if self.options.memory_bytes is not None:
                 make_plan(staged).require_memory(self.options.memory_bytes)
-            self._executables[specialized] = make_pipeline(staged)
+            self._executables[specialized] = make_pipeline(staged, self.slices)
         return self._executables[specialized]

@@ -1,4 +1,4 @@
-"""The plan of a pipelined step: its stages, their submeshes and memory, its schedule."""
+"""The plan of a pipelined step: its stages, their submeshes and memory, the schedule."""
 
 from __future__ import annotations
 
@@ -24,15 +24,17 @@ FORMAT = 1
 _BY_STAGE = ("forward_s", "backward_s")
 
 _WIDEST = 100
-"""Columns of a printed schedule; the middle of longer lines is left out."""
+"""Most characters per line of a printed schedule; longer lines lose their middle."""
 
 
 @dataclass(frozen=True, slots=True)
 class StagedPlan:
-    """A pipelined step: stages in order, and the schedule of their tasks.
+    """A pipelined step: its stages in order, and the schedule of their tasks.
 
-    name: of the function. figures: the times on a machine. step: the programs; `None` in
-    a plan that was read from JSON.
+    A task is one pass of one stage over one microbatch.
+    name: name of the function.
+    figures: simulated times on a machine; `None` before `on` is called.
+    step: the programs; `None` in a plan that was read from JSON.
     """
 
     name: str
@@ -47,16 +49,16 @@ class StagedPlan:
 
     @property
     def peak_memory_bytes(self) -> tuple[int, ...]:
-        """The most bytes on a device of each submesh, by the schedule.
+        """Peak bytes on one device of each submesh, under the schedule.
 
-        No fusion is assumed, so that a compiled step needs less.
+        Fusion is ignored, so that a compiled step needs less.
         """
         sizes = self.stage_bytes
         return tuple(int(peak) for peak in peak_bytes(self.schedule, sizes))
 
     @property
     def stage_bytes(self) -> tuple[StageBytes, ...]:
-        """Memory of each stage in bytes on one device, as schedule simulation takes it."""
+        """Bytes of each stage on one device, in the form that schedule simulation takes."""
         return tuple(
             StageBytes(
                 stage.state_bytes + stage.working_bytes,
@@ -67,12 +69,16 @@ class StagedPlan:
         )
 
     def require_memory(self, limit_bytes: float) -> None:
-        """Raise `ScheduleError`, with stage and microbatch, for a peak above a limit."""
+        """Raise `ScheduleError` if a device would need more than `limit_bytes`.
+
+        The message names the stage and the microbatch.
+        """
         peak_bytes(self.schedule, self.stage_bytes, limit_bytes)
 
     def on(self, machine: str | Path) -> StagedPlan:
-        """This plan with the times of a step on a machine, a preset or a TOML file.
+        """This plan with simulated times of a step on a machine.
 
+        machine: the name of a preset, or a TOML file.
         Raises `PlanError` for a plan that was read from JSON, which has no programs.
         """
         if self.step is None:
@@ -82,7 +88,7 @@ class StagedPlan:
         return replace(self, figures=simulate_step(self.stages, self.step, machine))
 
     def table(self) -> Table:
-        """One row for each stage."""
+        """A table with one row for each stage: submesh, FLOPs and bytes."""
         titles = (
             "stage", "submesh", ">forward FLOP", ">backward FLOP", ">state",
             ">kept", ">sent", ">peak",
@@ -105,7 +111,7 @@ class StagedPlan:
 
     @property
     def summary(self) -> str:
-        """A line about the whole."""
+        """One line: the numbers of stages, submeshes and microbatches."""
         count = self.schedule.num_submeshes
         return (
             f"{self.name or 'step'}: {len(self.stages)} stages on {count} submeshes, "
@@ -139,7 +145,7 @@ class StagedPlan:
 
     @staticmethod
     def from_json(text: str) -> StagedPlan:
-        """The plan of a JSON text; raises `PlanError` for any other text."""
+        """The plan in a JSON text that `to_json` wrote; `PlanError` for other text."""
         try:
             fields: Any = json.loads(text)
             if fields["format"] != FORMAT:

@@ -1,4 +1,8 @@
-"""A pipelined step on a machine: each task priced alone, then the schedule on a clock."""
+"""The simulated time of a pipelined step on a machine.
+
+First each task (one pass of a stage over one microbatch) is simulated alone. Then the
+schedule of the tasks is simulated with these times.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +25,11 @@ from meshwright.predict.schedules import StageTimes, TaskKind, simulate
 def simulate_step(
     stages: Sequence[StagePlan], step: StagedStep, machine: str | Path
 ) -> PipelineFigures:
-    """The times of a staged step on a machine that has the devices of all submeshes."""
+    """The simulated times of a staged step.
+
+    machine: name or file of a machine, which is taken with as many devices as all submeshes
+        have.
+    """
     is_split = any(
         task.kind is TaskKind.INPUT_GRADIENT
         for order in step.schedule.orders
@@ -45,7 +53,7 @@ def simulate_step(
 
 
 class _Price:
-    """Seconds of the tasks of one stage."""
+    """The simulated seconds of tasks of one stage on its submesh."""
 
     def __init__(self, decided: Decided, machine: Machine) -> None:
         self.decided = replace(
@@ -54,7 +62,7 @@ class _Price:
         self.machine = machine
 
     def seconds(self, task: TaskProgram) -> float:
-        """Seconds of one run of a task; none for a task without ops."""
+        """Simulated seconds of one run of a task; 0 for a task without ops."""
         if not task.program.ops:
             return 0.0
         lowered = replace(self.decided.lowered, program=task.program)
@@ -64,7 +72,11 @@ class _Price:
 
 
 def _times(price: _Price, tasks: StageTasks, is_split: bool) -> StageTimes:
-    """Seconds of a stage's passes; a backward pass that is not split counts once."""
+    """Simulated seconds of a stage's forward pass, input gradients and weight gradients.
+
+    is_split: whether the schedule runs the two kinds of gradients as separate tasks. If
+        not, the input gradients have the time of the whole backward pass.
+    """
     forward = price.seconds(tasks.forward)
     if not is_split:
         return StageTimes(forward, price.seconds(tasks.backward), 0.0)
@@ -75,7 +87,10 @@ def _times(price: _Price, tasks: StageTasks, is_split: bool) -> StageTimes:
 def _transfers_s(
     stages: Sequence[StagePlan], step: StagedStep, machine: str | Path
 ) -> tuple[float, ...]:
-    """Seconds from each stage to the next: each device sends its part to one other."""
+    """Seconds to send one microbatch's values from each stage to the next.
+
+    Each device sends its part to one device of the next submesh.
+    """
     sizes = [mesh.num_devices for mesh in step.submeshes]
     if len(sizes) == 1:
         return (0.0,) * (len(stages) - 1)

@@ -1,4 +1,4 @@
-"""Records of a pipelined step: the plan of each stage, and the times on a machine."""
+"""Records about a pipelined step: figures of each stage, and times on a machine."""
 
 from __future__ import annotations
 
@@ -9,15 +9,19 @@ from meshwright.app.output.numbers import show_seconds, show_share
 
 @dataclass(frozen=True, slots=True)
 class StagePlan:
-    """One stage; bytes are those of one device.
+    """The FLOPs and bytes of one pipeline stage.
 
-    submesh: number of its submesh. mesh: the axes of that. forward_flops,
-        backward_flops: of one microbatch on all devices of the submesh.
-    state_bytes: of the inputs that it reads, such as weights and optimizer state, and of
-        totals over microbatches. kept_bytes: of what the backward pass of one microbatch
-        needs; kept_for_weights_bytes: of what its weight gradients need of that, and of
-        what its input gradients hand on. sent_bytes: of what other stages receive for
-        one microbatch. working_bytes: the most that a task needs beside these.
+    Bytes are per device. A microbatch is one of the equal parts of the batch; a task is one
+    pass of the stage over a microbatch, or its weight update.
+    submesh: index of the stage's submesh. mesh: the axes of the submesh as text.
+    forward_flops, backward_flops: FLOPs for one microbatch on all devices of the submesh.
+    state_bytes: bytes of the inputs that the stage reads, such as weights and optimizer
+        state, and of its sums over microbatches.
+    kept_bytes: bytes that the backward pass of one microbatch needs from the forward pass.
+    kept_for_weights_bytes: bytes that the weight gradients of one microbatch need, from the
+        forward pass and from the input gradients.
+    sent_bytes: bytes of the values that other stages receive for one microbatch.
+    working_bytes: most bytes that a task needs in addition to its inputs.
     """
 
     name: str
@@ -34,11 +38,12 @@ class StagePlan:
 
 @dataclass(frozen=True, slots=True)
 class PipelineFigures:
-    """A simulated step on a machine.
+    """Simulated times of a pipelined step on a machine.
 
-    step_time_s: of all microbatches, and of what runs once before and after them.
+    step_time_s: seconds for all microbatches and for the work that runs once before and
+        after them, such as the weight update.
     bubble_fraction: share of the time of all microbatches in which submeshes are idle.
-    forward_s, backward_s: by stage, of one microbatch.
+    forward_s, backward_s: seconds for one microbatch, per stage.
     """
 
     machine: str

@@ -1,4 +1,4 @@
-"""The JSON form of a plan: everything that was decided, without the program."""
+"""The JSON form of a plan: all its data except the program."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _ROWS = {
     "fixed": FixedSharding,
     "uncut": UncutWork,
 }  # fmt: skip
-"""Fields of a plan that are tuples of records."""
+"""Fields of a plan that are tuples of records, with the class of the records."""
 
 _HINTS: dict[str, Any] = {
     "mesh": Mapping[str, int],
@@ -56,11 +56,11 @@ _HINTS: dict[str, Any] = {
     "candidates": tuple[tuple[str, str, str, str, str, str], ...],
     "code": tuple[str, ...],
 }
-"""Types of the fields in JSON, except for `format` and `decisions`."""
+"""Type annotations of the JSON fields, except for `format` and `decisions`."""
 
 
 def record_to_json(plan: PlanRecord, candidates: Sequence[Sequence[str]]) -> str:
-    """JSON text of everything but the program; `fields_from_json` is the inverse.
+    """JSON text of a plan without its program; `fields_from_json` is the inverse.
 
     candidates: the rows of the table of plans that a search simulated.
     """
@@ -89,7 +89,10 @@ def record_to_json(plan: PlanRecord, candidates: Sequence[Sequence[str]]) -> str
 
 
 def fields_from_json(text: str) -> dict[str, Any]:
-    """Fields of a `PlanRecord`, by name, from JSON text; `PlanError` for other text."""
+    """The fields of a `PlanRecord`, by name, read from JSON text.
+
+    Raises `PlanError` for any other text.
+    """
     try:
         fields = json.loads(text)
         if fields["format"] != FORMAT:
@@ -118,10 +121,11 @@ def fields_from_json(text: str) -> dict[str, Any]:
 
 
 def repeating_tactics(plan: PlanRecord) -> tuple[Tactic, ...]:
-    """The tactics that make a plan's decisions again for the same program.
+    """Tactics that repeat a plan's sharding decisions for the same program.
 
-    These are `Recorded` decisions: they check that the program is the same, and fit
-    into JSON. Empty if a tactic of the user's own rewrites the program.
+    These are the decisions themselves (`Recorded`), which check that the program is the
+    same and which can be stored in JSON. The tuple is empty if a tactic of the user's own
+    rewrites the program.
     """
     decided = plan.decided
     if decided is None:
@@ -133,7 +137,7 @@ def repeating_tactics(plan: PlanRecord) -> tuple[Tactic, ...]:
 
 
 def _decisions(given: Any) -> Decisions:
-    """The decisions that `Decisions.to_json` wrote."""
+    """The `Decisions` in parsed JSON that `Decisions.to_json` wrote."""
     fields = {**checked(given, dict, "decisions")}
     for name in LONG:
         numbers = checked(fields[name], str, f"decisions.{name}").split()

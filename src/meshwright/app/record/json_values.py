@@ -1,4 +1,4 @@
-"""Values from JSON, checked against the type annotations of the records that they fill."""
+"""Values from JSON, checked and converted by the type annotations of dataclasses."""
 
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
@@ -10,9 +10,10 @@ from meshwright.errors import PlanError
 
 
 def checked(value: Any, hint: Any, where: str) -> Any:
-    """The value with the annotated type: tuples for JSON's lists, records for its objects.
+    """A JSON value converted to an annotated type, such as a list to a tuple.
 
-    where: the path of the value in the JSON, for the error.
+    Objects become dataclasses.
+    where: the path of the value in the JSON, for the error message.
     Raises `PlanError` for a value of another type.
     """
     origin, parts = get_origin(hint), get_args(hint)
@@ -32,7 +33,7 @@ def checked(value: Any, hint: Any, where: str) -> Any:
 
 
 def _of_kind(value: Any, kind: type, where: str) -> Any:
-    """The value itself; `PlanError` if it is not of this class."""
+    """The value unchanged; `PlanError` if it is not of the class `kind`."""
     allowed = (int, float) if kind is float else kind
     if not isinstance(value, allowed) or (isinstance(value, bool) and kind is not bool):
         names: dict[type, str] = {
@@ -67,7 +68,7 @@ def _record(given: Mapping[str, Any], kind: Any, where: str) -> Any:
 
 @cache
 def _annotations(kind: Any) -> tuple[Mapping[str, Any], frozenset[str]]:
-    """The annotation of each field of a record, and the fields without a default."""
+    """The type annotation of each field of a dataclass, and the fields without default."""
     hints = get_type_hints(kind)
     needed = (
         f.name

@@ -1,4 +1,4 @@
-"""The record of a plan: everything that was decided about a program, and its JSON form."""
+"""`PlanRecord` and its parts: the data of a plan, which can be written as JSON."""
 
 from __future__ import annotations
 
@@ -31,11 +31,12 @@ if TYPE_CHECKING:
 class Collective:
     """A collective op of the device program, and the reason for it.
 
-    bytes: size on one device of the larger of operand and result.
-    executions: number of times that it runs in a step, loops multiplied.
+    bytes: size on one device of the operand or the result, whichever is larger.
+    executions: number of executions per step; each iteration of a loop counts.
     source: `file:line` of the user's code.
     value: type of the operand on one device.
-    reason: one sentence. chain: the decisions that led to it, the nearest first.
+    reason: one sentence. chain: the decisions that led to the collective, the nearest
+        first.
     """
 
     kind: str
@@ -50,7 +51,10 @@ class Collective:
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """An input or output; spec: for each dim its mesh axes, major to minor."""
+    """An input or output array of the program (a pytree leaf) with its sharding.
+
+    spec: for each dim the mesh axes that split it, major to minor.
+    """
 
     path: str
     shape: tuple[int, ...]
@@ -64,7 +68,7 @@ class Leaf:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the whole array."""
+        """Bytes of the whole array, before it is sharded."""
         return math.prod(self.shape) * itemsize_bytes(self.dtype)
 
     def __str__(self) -> str:
@@ -73,14 +77,14 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class TacticEffect:
-    """The effect of one tactic, with its propagation.
+    """The effect of one tactic and of the propagation that follows it.
 
-    cut: inputs that it partitioned, with their shardings.
-    refused: requests of the tactic that were refused, with the reason.
-    conflicts: ops at which two dims wanted the same axis, with both sides.
-    indivisible: dims at which propagation stopped, because the number of parts does not
-        divide their size or does not line up with it.
-    counts: executions per step of each kind of collective, after this tactic.
+    cut: inputs that it sharded, with their shardings.
+    refused: requests of the tactic that were not possible, with the reason.
+    conflicts: messages about ops of which two dims asked for the same axis.
+    indivisible: messages about dims at which propagation stopped, because the number of
+        parts does not divide their size or does not line up with it.
+    counts: executions of each kind of collective per step, after this tactic.
     """
 
     tactic: str
@@ -92,18 +96,23 @@ class TacticEffect:
 
     @property
     def is_idle(self) -> bool:
-        """Whether the tactic changed nothing, and nothing was refused."""
+        """Whether the tactic left no sharding, message or collective.
+
+        It sharded no input, no request was refused, and the program has no collective after
+        it.
+        """
         messages = (self.cut, self.refused, self.conflicts, self.indivisible)
         return not any(messages) and not any(self.counts.values())
 
 
 @dataclass(frozen=True, slots=True)
 class FixedSharding:
-    """A sharding in the user's own code, which no tactic can change.
+    """A sharding that the user's own code sets, which no tactic can change.
 
     kind: "with_sharding_constraint" or "shard_map". source: `file:line` of the code.
-    value: type of the first result. spec: for each dim its axes. whole: axes that must
-    not cut it.
+    value: type of the first result.
+    spec: for each dim of the first result the mesh axes that split it.
+    whole: mesh axes that the code keeps from splitting the result.
     """
 
     kind: str
@@ -115,12 +124,11 @@ class FixedSharding:
 
 @dataclass(frozen=True, slots=True)
 class UncutWork:
-    """Ops of one kind and source line that a mesh axis does not cut.
+    """Ops of one kind and source line that a mesh axis does not split.
 
-    All devices along the axis repeat them.
-
-    share: their share of all FLOPs of the program. why: the reason, with relevant
-    sizes.
+    All devices along the axis repeat these ops.
+    share: FLOPs of these ops as a share of all FLOPs of the program.
+    why: the reason as text, with relevant sizes.
     """
 
     axis: str
@@ -132,28 +140,31 @@ class UncutWork:
 
 @dataclass(frozen=True)
 class PlanRecord:
-    """The shardings and collectives of a program, and the figures of one step.
+    """The data of a plan: shardings and collectives of a program, and figures of a step.
 
-    gather: whether a gathered value is shared by its readers.
-    counts: executions per step by kind of collective, loops multiplied.
+    gather: whether a value that several ops need unsharded is all-gathered once for all of
+        them, or for each.
+    counts: executions per step by kind of collective; each iteration of a loop counts.
     collectives: the collective ops of the device program, in order.
-    inputs, outputs: the sharding of each leaf. steps: the effect of each tactic.
+    inputs, outputs: the leaves (arrays) of arguments and results, with their shardings.
+    steps: the effect of each tactic.
     whole: ops that are replicated because they have no sharding rule, with the reason.
-    uncut: for each mesh axis the work that it does not cut, the largest share first.
+    uncut: for each mesh axis the work that it does not split, the largest share first.
     name: name of the function.
     figures: time, memory and energy on a machine; `None` if the plan names no machine.
-    decided: the program itself; `None` for a plan that was read from JSON.
+    decided: the program with its decisions; `None` for a plan that was read from JSON.
     estimate: the simulated step behind `figures`; `None` without figures or program.
-    recorded, recorded_code: for a plan that was read from JSON, the tactics that make
-        the same decisions again, and Python code of such tactics.
-    recorded_candidates: for a searched plan that was read from JSON, the rows of the
-        table of simulated plans.
-    recorded_parameters: for a plan that was read from JSON, see `num_parameters`.
-    search: the search by which `autoplan` found the plan; `None` for a plan made from
-        given tactics, or read from JSON.
-    fixed: shardings in the user's own code that cut a value, or forbid that it is cut.
-    tokens_per_step: tokens of a step, over all devices; `None` if the program has none.
-    token_input: path of the input that contains them, "" if the number was given.
+    recorded, recorded_code: for a plan that was read from JSON, the tactics that make the
+        same decisions again, and Python code of such tactics.
+    recorded_candidates: for a searched plan that was read from JSON, the rows of the table
+        of simulated plans.
+    recorded_parameters: for a plan that was read from JSON, the value of `num_parameters`.
+    search: the search by which `autoplan` found the plan; `None` for a plan made from given
+        tactics, or read from JSON.
+    fixed: shardings in the user's own code that split a value, or forbid a split.
+    tokens_per_step: tokens of a step, over all devices; `None` if the program has no
+        tokens.
+    token_input: path of the input that contains the tokens; "" if the number was given.
     """
 
     mesh: Mesh
@@ -182,9 +193,10 @@ class PlanRecord:
 
     @cached_property
     def num_parameters(self) -> int:
-        """Elements of all parameters before they are partitioned; 0 if there are none.
+        """Number of elements of all parameters, unsharded; 0 for no parameters.
 
-        They are found by data dependence, which takes time, when somebody asks.
+        The parameters are found by data dependence when this is first read, since that
+        takes time.
         """
         if self.decided is None:
             return self.recorded_parameters
@@ -194,7 +206,7 @@ class PlanRecord:
 
 
 def require_plans(plans: Iterable[PlanRecord]) -> tuple[PlanRecord, ...]:
-    """The plans as a tuple; `PlanError` for what is no list of plans."""
+    """The plans as a tuple; `PlanError` if the argument is no list of plans."""
     if not isinstance(plans, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise PlanError(f"others is {str(plans)[:60]!r}; wanted a list of plans")
     given = tuple(plans)
@@ -205,7 +217,7 @@ def require_plans(plans: Iterable[PlanRecord]) -> tuple[PlanRecord, ...]:
 
 
 def figures_of(plan: PlanRecord) -> Figures:
-    """The figures of a plan; `PlanError` if it names no machine."""
+    """The figures of a plan on its machine; `PlanError` if the plan names no machine."""
     if plan.figures is None:
         raise PlanError(
             'this plan names no machine; plan.on("tpu-v5p") gives one that does'
@@ -214,7 +226,7 @@ def figures_of(plan: PlanRecord) -> Figures:
 
 
 def leaf_at(plan: PlanRecord, path: str) -> Leaf:
-    """The first input or output of that path; `PlanError` if there is none."""
+    """The first input or output with this path; `PlanError` if no leaf has it."""
     for leaf in (*plan.inputs, *plan.outputs):
         if leaf.path == path:
             return leaf
@@ -224,7 +236,7 @@ def leaf_at(plan: PlanRecord, path: str) -> Leaf:
 
 
 def estimate_of(plan: PlanRecord) -> Estimate:
-    """The simulated step of a plan; `PlanError` if the plan has none."""
+    """The simulated step of a plan; `PlanError` if the plan was not simulated here."""
     if plan.estimate is None:
         raise PlanError(
             f"a plan read from JSON has the time of a step, "
@@ -235,7 +247,10 @@ def estimate_of(plan: PlanRecord) -> Estimate:
 
 
 def tactics_of(plan: PlanRecord) -> tuple[Tactic, ...]:
-    """Tactics that make the same decisions; `PlanError` if JSON could not hold them."""
+    """Tactics that make a plan's decisions again for the same program.
+
+    Raises `PlanError` for a plan read from JSON that could not store a user's own tactic.
+    """
     if plan.decided is not None:
         return public_tactics(plan.decided)
     if not plan.recorded:
@@ -247,11 +262,14 @@ def tactics_of(plan: PlanRecord) -> tuple[Tactic, ...]:
 
 
 def code_text(plan: PlanRecord) -> str:
-    """Python code of tactics that rebuild a plan; for a plan from JSON, the saved code."""
+    """Python code of tactics that rebuild a plan.
+
+    For a plan read from JSON, it is the code that was saved with it.
+    """
     return plan.recorded_code if plan.decided is None else code_of(plan.decided)
 
 
 def program_of(plan: PlanRecord) -> Decided:
-    """The partitioned program of a plan that has an estimate."""
+    """The partitioned program of a plan, which must not be read from JSON."""
     assert plan.decided is not None, "only a plan with a program can be simulated"
     return plan.decided

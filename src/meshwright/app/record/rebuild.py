@@ -1,4 +1,8 @@
-"""The tactics of a plan in a form that a person can paste, with the same decisions."""
+"""The tactics of a plan as code that a person can paste, with the same decisions.
+
+Tactics that are not Python code, such as the result of a search, are replaced by one
+`mw.pin`, which lists the sharding of each input and op.
+"""
 
 import ast
 from collections.abc import Callable
@@ -9,9 +13,9 @@ from meshwright.partitioner.tactics import Pin, Tactic, TacticKind, pin_all
 from meshwright.planner.overlap.overlap import Overlap
 
 
-@lru_cache(maxsize=1)  # readers of `plan.tactics` ask again
+@lru_cache(maxsize=1)  # `plan.tactics` is read repeatedly
 def public_tactics(decided: Decided) -> tuple[Tactic, ...]:
-    """The tactics of a program, with what a search found written as `mw.pin`."""
+    """The tactics of a program, with the result of a search replaced by an `mw.pin`."""
     # Imported here, since the integer program brings SciPy.
     from meshwright.planner.integer_program.projection import ChosenStrategies
 
@@ -19,17 +23,16 @@ def public_tactics(decided: Decided) -> tuple[Tactic, ...]:
 
 
 def code_of(decided: Decided) -> str:
-    """Python code of a list of tactics that rebuild all decisions exactly.
+    """Python code of a list of tactics that rebuild all sharding decisions exactly.
 
-    Tactics that search, and those whose `repr` is not Python code, are written as
-    `mw.pin`.
+    Tactics that search, and those whose `repr` is not Python code, become one `mw.pin`.
     """
     tactics = _rebuilding(decided, _is_no_code)
     return "\n".join(["[", *(f"    {_code(tactic)}," for tactic in tactics), "]"])
 
 
 def _code(tactic: Tactic) -> str:
-    """The code of a tactic; a pin has one line for each entry."""
+    """The Python code of one tactic; a pin has one line for each entry."""
     if not isinstance(tactic, Pin):
         return repr(tactic)
     entries = (f"\n        {name!r}: {text!r}," for name, text in tactic.pins)
@@ -49,9 +52,10 @@ def _is_no_code(tactic: Tactic) -> bool:
 def _rebuilding(
     decided: Decided, is_replaced: Callable[[Tactic], bool]
 ) -> tuple[Tactic, ...]:
-    """The tactics up to the first that has to be replaced, then the rest as one pin.
+    """The tactics up to the first that must be replaced, then the others as one pin.
 
-    Overlaps follow the pin, which says nothing about them.
+    Tactics that rewrite the program stay before the pin. `Overlap` tactics follow it, since
+    a pin does not store them.
     """
     tactics, work = decided.tactics, decided.work
     found = [i for i, t in enumerate(tactics) if t.rewrite is None and is_replaced(t)]

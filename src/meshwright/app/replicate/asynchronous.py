@@ -1,4 +1,7 @@
-"""Asynchronous replicas: each computes in a thread, at its own pace, for one server."""
+"""Asynchronous replicas: each runs in a thread at its own speed.
+
+A parameter server keeps their common state.
+"""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -16,10 +19,13 @@ from meshwright.app.replicate.server import Contribution, ParameterServer, Updat
 
 @dataclass(eq=False)
 class AsynchronousRun:
-    """The replicas of one run and their server, under the lock of its crew.
+    """One run of asynchronous replicas, with their parameter server.
 
-    step: the step for one replica, given how it exchanges values.
-    executors: of each replica.
+    The lock of the crew (the run's threads) guards the server.
+    step: a function that makes one replica's step from an `Exchange`, its way to average
+        values over replicas.
+    executors: for each replica, the executor that runs its programs on a device.
+    staleness: most updates that a state may have had since a gradient was computed from it.
     """
 
     step: Callable[[Exchange], StepFn]
@@ -36,7 +42,7 @@ class AsynchronousRun:
         self._server = ParameterServer(state, self._apply, replicas, self.staleness)
 
     def updates(self, inputs: list[Iterator[Any]], steps: int) -> Iterator[Update]:
-        """The first `steps` updates; fewer if the batches of the replicas end."""
+        """The first `steps` updates of the state; fewer if the batches end before."""
         for replica, batches in enumerate(inputs):
             run = partial(self._replicate, replica, batches)
             self.crew.start(f"replica {replica}", run)
@@ -50,13 +56,16 @@ class AsynchronousRun:
             yield update
 
     def _is_over(self) -> bool:
-        """Whether too few replicas have batches left for another update."""
+        """Whether too few replicas still have batches, so that no update can follow.
+
+        With staleness 0 an update needs all replicas, with more it needs one.
+        """
         return self._num_ended == len(self.executors) or (
             self.staleness == 0 and self._num_ended > 0
         )
 
     def _replicate(self, replica: int, batches: Iterator[Any]) -> None:
-        """Contribute gradients of each batch, until batches or the run end."""
+        """Compute and send gradients of each batch, until the batches or the run end."""
         compute: Callable[[Any, Any], Any] | None = None
         for batch in batches:
             if compute is None:
@@ -71,9 +80,9 @@ class AsynchronousRun:
     def _contribute(
         self, replica: int, batch: Any, compute: Callable[[Any, Any], Any]
     ) -> bool:
-        """Contribute gradients of one batch; returns whether the run goes on.
+        """Compute and send the gradients of one batch; returns whether the run goes on.
 
-        If they are too stale, they are computed again from a newer state.
+        If the gradients are too stale, they are computed again from a newer state.
         """
         server = self._server
 
@@ -95,7 +104,10 @@ class AsynchronousRun:
         return False
 
     def _traced(self, batch: Any) -> Programs:
-        """The programs of the step, traced by the replica that has the first batch."""
+        """The traced programs of the step.
+
+        The replica that has the first batch traces them; all replicas use them.
+        """
         with self._tracing:
             if not self._programs:
                 found = trace_programs(self.step, self._server.state, batch)

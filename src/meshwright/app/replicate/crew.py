@@ -1,4 +1,4 @@
-"""Threads of one run: they read the newest state, stop together and report errors."""
+"""The threads of a replicated run: shared state, common stop, and error reports."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -11,13 +11,14 @@ from meshwright.errors import ReplicaError
 from meshwright.run.cluster.session import RemoteArray
 
 _PATIENCE_S = 10.0
-"""Seconds for which a stopped run waits for its threads."""
+"""Seconds that a stopped run waits for each of its threads."""
 
 
 class Crew:
-    """The threads of a run beside the caller's, and the newest state, which they read.
+    """The background threads of a run, and the newest state, which they read.
 
-    changed: notified when the version, an error or `is_stopped` changes.
+    changed: condition variable, notified when the version, an error or `is_stopped`
+        changes.
     version: the number of updates that `state` has had.
     """
 
@@ -29,13 +30,13 @@ class Crew:
         self._threads: list[threading.Thread] = []
 
     def publish(self, version: int, state: Any) -> None:
-        """Make a state the newest one."""
+        """Set the newest state and its version."""
         with self.changed:
             self.version, self.state = version, state
             self.changed.notify_all()
 
     def start(self, name: str, function: Callable[[], None]) -> None:
-        """Run a function in a thread; the name says whose error it is if it raises."""
+        """Run a function in a new thread; an error message of the thread has this name."""
         thread = threading.Thread(
             target=self._run, args=(name, function), name=name, daemon=True
         )
@@ -52,24 +53,30 @@ class Crew:
                 self.changed.notify_all()
 
     def check(self) -> None:
-        """Raise the first error of a thread."""
+        """Raise the first error that a thread raised, if there is one."""
         if self._errors:
             raise self._errors[0]
 
     def wait_until(self, is_due: Callable[[], bool]) -> None:
-        """Wait in the caller's thread until something is due; errors are raised here."""
+        """Wait in the caller's thread until `is_due()`.
+
+        If a thread raises an error, it is raised here.
+        """
         with self.changed:
             self.changed.wait_for(lambda: self._errors or is_due())
         self.check()
 
     def wait_or_stop(self, is_due: Callable[[], bool]) -> bool:
-        """Wait in a thread until something is due; returns whether to go on."""
+        """Wait in a background thread until `is_due()` or the run stops.
+
+        Returns whether the run goes on.
+        """
         with self.changed:
             self.changed.wait_for(lambda: self.is_stopped or is_due())
             return not self.is_stopped
 
     def stop(self) -> None:
-        """End the threads; those that do not end are named by a warning."""
+        """Stop all threads; a warning names those that do not end."""
         with self.changed:
             self.is_stopped = True
             self.changed.notify_all()
@@ -92,19 +99,23 @@ def _name_thread(name: str, error: Exception) -> ReplicaError:
 
 
 class Learner:
-    """The run beside which an actor acts, as the actor sees it."""
+    """The interface through which an actor reads the states of a run.
+
+    An actor is a function in a thread that acts with the newest state while replicas learn.
+    """
 
     def __init__(self, crew: Crew) -> None:
         self._crew = crew
 
     def is_stopped(self) -> bool:
-        """Whether the run has ended, for an actor that waits for something."""
+        """Whether the run has ended; an actor that waits for something must poll this."""
         return self._crew.is_stopped
 
     def states(self, every: int = 0) -> Iterator[tuple[int, Any]]:
-        """The newest version and state, again and again until the run ends.
+        """Pairs of the newest version and state, until the run ends.
 
-        every: updates to wait for from one state to the next; 0 for none.
+        every: least number of updates between two states; 0 repeats a state that is not
+            new.
         """
         version, crew = -every, self._crew
         while crew.wait_or_stop(lambda: crew.version >= version + every):  # noqa: B023
@@ -114,5 +125,5 @@ class Learner:
 
 
 def fetch(tree: Any) -> Any:
-    """A pytree with arrays in place of handles to arrays on a cluster."""
+    """The pytree with local arrays in place of handles to arrays on a cluster."""
     return jax.tree.map(lambda x: x.result() if isinstance(x, RemoteArray) else x, tree)

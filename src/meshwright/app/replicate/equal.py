@@ -1,4 +1,4 @@
-"""Values that must not depend on the argument over which a function is mapped."""
+"""A check that values in a function under `jax.vmap` do not depend on mapped arguments."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,11 +10,12 @@ from meshwright.errors import ReplicaError
 
 
 def require_equal(tree: Any, name: str, message: Callable[[str], str]) -> Any:
-    """The pytree, in a function under `jax.vmap`; each leaf must be equal for all.
+    """The pytree itself, after a check that its leaves are equal for all replicas.
 
-    name: of the pytree, with which the paths of its leaves begin.
-    message: the text of the `ReplicaError` if leaves depend on a mapped argument, given
-        their names.
+    It is called in a function under `jax.vmap` over replicas. A leaf that depends on a
+    mapped argument raises `ReplicaError`.
+    name: name of the pytree, with which the paths of its leaves begin.
+    message: the function that makes the error's text from the names of the leaves.
     """
     found, treedef = jax.tree_util.tree_flatten_with_path(tree)
     paths = [path for path, _ in found]
@@ -33,7 +34,7 @@ def require_equal(tree: Any, name: str, message: Callable[[str], str]) -> Any:
 
 
 def _list_leaves(name: str, paths: list[Any]) -> str:
-    """The first three leaves by name, and how many there are if there are more."""
+    """Text with the names of the first three leaves, and the number of further leaves."""
     names = [show_path(name, path) for path in paths[:3]]
     more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
     return ", ".join(names) + more

@@ -1,4 +1,8 @@
-"""`Exchange`: the mean of a value over replicas while a step is traced."""
+"""`Exchange`: what it means to average a value over replicas while a step is traced.
+
+Synchronous replicas use a collective. Asynchronous steps are traced twice: once to record
+the values to average, once with the averages given.
+"""
 
 from collections.abc import Iterator
 from typing import Any, Protocol
@@ -6,35 +10,38 @@ from typing import Any, Protocol
 import jax
 
 AXIS = "replica"
-"""The name of the axis over which a step is mapped, and of the mesh's axis."""
+"""The name of the `jax.vmap` axis over replicas, and of the mesh axis."""
 
 
 class Exchange(Protocol):
-    """How a step averages a value over replicas while it is traced."""
+    """The way in which a step averages values over replicas while it is traced."""
 
     is_lockstep: bool
 
     def mean(self, tree: Any, is_gradient: bool) -> Any:
-        """The mean over replicas of a pytree."""
+        """The mean of a pytree over replicas.
+
+        is_gradient: whether the pytree is a gradient that an optimizer takes.
+        """
         ...
 
 
 class Lockstep:
-    """All replicas run one program, in which a mean is a collective."""
+    """An exchange for synchronous replicas: a mean is a collective in their one program."""
 
     is_lockstep = True
 
     def mean(self, tree: Any, is_gradient: bool) -> Any:
-        """See `Exchange`."""
+        """The mean of a pytree over replicas, by `jax.lax.pmean`."""
         del is_gradient
         return jax.lax.pmean(tree, AXIS)
 
 
 class Record:
-    """An exchange that records values for a parameter server; the replica runs alone.
+    """An exchange that records the values which a parameter server has to average.
 
-    values: the arguments of the calls of `mean`, in their order. num_gradients: how many
-    of them are gradients.
+    values: the arguments of the calls of `mean`, in their order.
+    num_gradients: number of these values that are gradients.
     """
 
     is_lockstep = False
@@ -44,16 +51,18 @@ class Record:
         self.num_gradients = 0
 
     def mean(self, tree: Any, is_gradient: bool) -> Any:
-        """Record the value of this replica, and return it as it is."""
+        """Record this replica's value, and return it unchanged."""
         self.values.append(tree)
         self.num_gradients += is_gradient
         return tree
 
 
 class Replace:
-    """An exchange with given means, with which the server runs the step.
+    """An exchange whose `mean` returns means that were computed before.
 
-    asked: the values for which the means stand, in the order of the calls of `mean`.
+    The step is traced with it to make the parameter server's program, which gets the means
+    as arguments.
+    asked: the values that the means replace, in the order of the calls of `mean`.
     """
 
     is_lockstep = False
@@ -63,7 +72,7 @@ class Replace:
         self.asked: list[Any] = []
 
     def mean(self, tree: Any, is_gradient: bool) -> Any:
-        """The next of the given means."""
+        """The mean that was given for this call; `tree` is recorded in `asked`."""
         del is_gradient
         self.asked.append(tree)
         return next(self._means)

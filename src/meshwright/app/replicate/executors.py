@@ -1,4 +1,4 @@
-"""Executors of replicas: devices of this process, or slices of a cluster."""
+"""Executors of asynchronous replicas, on devices of this process or on a cluster."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,17 +11,20 @@ from meshwright.run.cluster.client import Slice
 from meshwright.run.local import find_devices
 
 Executor = Callable[[Callable[[Any, Any], Any]], Callable[[Any, Any], Any]]
-"""From a function of state and batch to one that runs on a device and waits for results."""
+"""A function that makes a function of (state, batch) run on one device or slice.
+
+The resulting function waits for its results.
+"""
 
 
 def num_devices_for(replicas: int) -> int:
-    """The most devices of this process among which the replicas can be divided."""
+    """The largest number of this process's devices that divides the number of replicas."""
     found = len(find_devices())
     return max(n for n in range(1, min(found, replicas) + 1) if replicas % n == 0)
 
 
 def on_devices(replicas: int, num_devices: int) -> list[Executor]:
-    """An executor on a device of this process for each replica."""
+    """An executor for each replica, on one of the first `num_devices` devices."""
     devices = find_devices()[:num_devices]
     return [_on_device(devices[i * num_devices // replicas]) for i in range(replicas)]
 
@@ -40,7 +43,10 @@ def _on_device(device: Any) -> Executor:
 
 
 def on_slices(slices: Sequence[Slice]) -> list[Executor]:
-    """An executor on each slice of a cluster; this process passes states and results on."""
+    """An executor for each slice (devices) of a cluster.
+
+    States and results pass through this process.
+    """
     return [_on_slice(part) for part in slices]
 
 
@@ -53,5 +59,5 @@ def _on_slice(part: Slice) -> Executor:
 
 
 def bring_home(tree: Any) -> Any:
-    """The arrays of a pytree on the first device of this process."""
+    """The pytree with its arrays copied to the first device of this process."""
     return jax.device_put(fetch(tree), find_devices()[0])

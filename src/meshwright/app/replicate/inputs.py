@@ -1,4 +1,4 @@
-"""Batches of replicas: their parts of global batches, and the iterators of `input_fn`."""
+"""Batches of replicas: shares of global batches, and the iterators of `input_fn`."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,10 +15,11 @@ from meshwright.program.ir import show_type
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The facts that `input_fn` has of its replica.
+    """The information that `input_fn` gets about its replica.
 
-    replica: its number, from 0 on. num_replicas: how many there are.
-    is_stopped: whether the run has ended, for an `input_fn` that waits for something.
+    replica: index of the replica, from 0. num_replicas: number of replicas.
+    is_stopped: a function that tells whether the run has ended, for an `input_fn` that
+        waits.
     """
 
     replica: int
@@ -26,7 +27,7 @@ class Context:
     is_stopped: Callable[[], bool] = lambda: False
 
     def batch(self, total: int) -> int:
-        """The examples of one replica if a global batch has `total` of them.
+        """The number of examples per replica if a global batch has `total` examples.
 
         >>> Context(replica=0, num_replicas=4).batch(256)
         64
@@ -34,7 +35,7 @@ class Context:
         return _share_of(total, self.num_replicas, "the global batch")
 
     def share(self, batch: Any) -> Any:
-        """This replica's part of a global batch, whose arrays it cuts along dim 0."""
+        """This replica's part of a global batch, whose arrays are split along dim 0."""
         return jax.tree.map(lambda x: x[self.replica], split(batch, self.num_replicas))
 
 
@@ -48,9 +49,9 @@ def _share_of(count: int, replicas: int, what: str) -> int:
 
 
 def split(batch: Any, replicas: int) -> Any:
-    """A global batch [B, ...] as one batch for each replica: [replicas, B / replicas, ...].
+    """Reshape a global batch [B, ...] to [replicas, B / replicas, ...].
 
-    Raises `ReplicaError` if the replicas do not divide B.
+    Raises `ReplicaError` if the number of replicas does not divide B.
     """
 
     def cut(path: Any, leaf: Any) -> Any:
@@ -67,7 +68,7 @@ def split(batch: Any, replicas: int) -> Any:
 
 
 def stack(batches: Sequence[Any]) -> Any:
-    """One pytree with a new dim 0 over the replicas."""
+    """The batches of replicas as one pytree, stacked along a new dim 0."""
     return jax.tree.map(_stack, *batches)
 
 
@@ -78,13 +79,16 @@ def _stack(*leaves: Any) -> Any:
 
 
 InputFn = Callable[[Context], Iterator[Any]]
-"""From a context to the batches of its replica."""
+"""A function from a `Context` to an iterator over the batches of its replica."""
 
 
 def open_inputs(
     input_fn: InputFn, replicas: int, is_stopped: Callable[[], bool]
 ) -> list[Iterator[Any]]:
-    """The batches of each replica; they have the types of the first one of the run."""
+    """An iterator over batches for each replica.
+
+    All batches must have the types of the run's first batch.
+    """
     contexts = [Context(i, replicas, is_stopped) for i in range(replicas)]
     types: list[Any] = []
     return [_checked(input_fn, context, types) for context in contexts]

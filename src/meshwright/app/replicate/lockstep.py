@@ -1,4 +1,4 @@
-"""Replicas in lockstep: the step of one replica, mapped over all and partitioned."""
+"""Synchronous replicas: the step of one replica under `jax.vmap`, partitioned."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -14,18 +14,19 @@ from meshwright.app.replicate.server import Update
 from meshwright.errors import ReplicaError
 
 StepFn = Callable[[Any, Any], tuple[Any, Any]]
-"""From the state and the batch of a replica to the new state and results."""
+"""A replica's step: from (state, batch) to (new state, results)."""
 
 _END: Any = object()
 
 _POLL_S = 0.1
-"""Seconds between two looks at the errors of actors, while batches are awaited."""
+"""Seconds between two checks for errors of actors while the next batches are awaited."""
 
 
 def map_replicas(step_fn: StepFn) -> StepFn:
-    """A function of the state and of batches [replicas, ...] that runs all replicas.
+    """The step of all replicas: a function of the state and of batches [replicas, ...].
 
-    The new state is that of each replica; results have a new dim 0 over replicas.
+    The state is one, since it must be equal on all replicas. Results get a new dim 0 over
+    replicas.
     """
 
     def step(state: Any, batches: Any) -> tuple[Any, Any]:
@@ -41,7 +42,7 @@ def map_replicas(step_fn: StepFn) -> StepFn:
 
 
 def show_differing(names: str) -> str:
-    """The message for leaves of the state that differ between replicas."""
+    """The error message for leaves of the state that would differ between replicas."""
     return (
         f"the state that step_fn returns differs between replicas: {names}; average it "
         "with replicator.mean, or compute it by an optimizer from "
@@ -50,7 +51,10 @@ def show_differing(names: str) -> str:
 
 
 def require_state(returned: Any, state: Any) -> tuple[Any, Any]:
-    """The state and the results that a step returned; the state is like the one before."""
+    """The state and the results that a step returned, after checks.
+
+    The new state must have the tree structure of the old one.
+    """
     if not isinstance(returned, tuple) or len(returned) != 2:
         raise ReplicaError(
             f"step_fn returned {type(returned).__name__}; wanted a tuple of the new state "
@@ -69,7 +73,7 @@ def require_state(returned: Any, state: Any) -> tuple[Any, Any]:
 def run_lockstep(
     step: StepFn, inputs: list[Iterator[Any]], crew: Crew, steps: int
 ) -> Iterator[Update]:
-    """The updates of a run; it ends early when the batches of a replica do."""
+    """The updates of a synchronous run; it ends when a replica has no more batches."""
     replicas, state = tuple(range(len(inputs))), crew.state
     pool = ThreadPoolExecutor(len(inputs))
     try:

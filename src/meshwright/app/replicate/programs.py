@@ -1,8 +1,9 @@
-"""The two programs of an asynchronous step: gradients of a replica, and their update.
+"""The two programs of an asynchronous step: a replica's gradients, and the update.
 
-A step is traced twice. What it averages is recorded the first time, which gives the program
-of a replica. The second time the means are arguments, which gives the program of the
-server; gradients are computed there in vain, and XLA removes that.
+A step is traced twice. The first trace records the values that the step averages, and gives
+the program of a replica. In the second trace the averages are arguments, which gives the
+program of the server. The second program also computes gradients that it does not use; XLA
+removes them.
 """
 
 from collections.abc import Callable
@@ -21,9 +22,9 @@ from meshwright.errors import ReplicaError
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Programs:
-    """The program of a replica and that of the server.
+    """The program of a replica and the program of the parameter server.
 
-    contribute: from a state and a batch to what is averaged, and results.
+    contribute: from (state, batch) to (values to average, results).
     apply: from a state and the values of one or more replicas to the next state.
     """
 
@@ -34,10 +35,10 @@ class Programs:
 def trace_programs(
     step: Callable[[Exchange], StepFn], state: Any, batch: Any
 ) -> Programs:
-    """The programs of a step for one replica.
+    """Trace a step into the programs of a replica and of the server.
 
-    Raises `ReplicaError` if the state would differ between replicas, if what is averaged
-    depends on earlier means, or if no gradient reaches an optimizer.
+    Raises `ReplicaError` if the state would differ between replicas, if an averaged value
+    depends on an earlier average, or if no gradient reaches an optimizer.
     """
     record = Record()
 
@@ -73,7 +74,7 @@ def _mean(first: Any, *others: Any) -> Any:
 
 
 def _trace(fn: Callable[..., Any], *args: Any) -> tuple[Callable[..., Any], Any]:
-    """The function as a program that is not traced again, and the types of its results."""
+    """The traced function, which is never traced again, and the types of its results."""
     closed, types = jax.make_jaxpr(fn, return_shape=True)(*args)
     if any(isinstance(const, Tracer) for const in closed.consts):
         raise ReplicaError(
@@ -92,7 +93,7 @@ def _trace(fn: Callable[..., Any], *args: Any) -> tuple[Callable[..., Any], Any]
 def _require_independent(
     updated: Callable[..., Any], state: Any, batch: Any, values: Any
 ) -> None:
-    """Raise `ReplicaError` if an update needs more of replicas than what is averaged."""
+    """Raise `ReplicaError` if an update depends on a replica's data without an average."""
 
     def of_batch(*args: Any) -> Any:
         return require_equal(updated(*args)[0], "state", show_differing)
@@ -105,7 +106,7 @@ def _require_independent(
 
 
 def _one(tree: Any) -> Any:
-    """The types of a pytree with a new dim 0 of size 1."""
+    """The types of a pytree's leaves with a new dim 0 of size 1."""
 
     def widen(leaf: Any) -> Any:
         aval: Any = jax.api_util.shaped_abstractify(leaf)

@@ -1,4 +1,4 @@
-"""`Replicator`: a step written for one replica, run by many, in lockstep or not."""
+"""`Replicator`: a step written for one replica, which many run, synchronously or not."""
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,24 +23,26 @@ from meshwright.run.cluster.client import Cluster, Slice
 
 
 class Regime(Enum):
-    """The way in which replicas come to one state."""
+    """The way in which replicas of a step keep one common state."""
 
-    SYNCHRONOUS = "synchronous"  # in lockstep, by collectives
+    SYNCHRONOUS = "synchronous"  # all replicas meet at collectives
     ASYNCHRONOUS = "asynchronous"  # each at its own pace, by a parameter server
 
 
 class Replicator:
-    """Replicas of one step: on one device, on those of a host, or on a cluster.
+    """Replicas of one step: on one device, on several of this process, or on a cluster.
 
-    replicas: how many. on: a cluster, or the number of devices of this process, by
-        default the most that divide the replicas.
-    regime: "synchronous" or "asynchronous". staleness: in the asynchronous regime, the
-        updates that a state may have had since a gradient was computed from it. With 0,
-        an update takes the mean of one gradient of each replica, as in the synchronous
-        regime; with more, each gradient is an update.
+    replicas: number of replicas.
+    on: a cluster, or the number of this process's devices to use; by default the largest
+        number that divides `replicas`.
+    regime: "synchronous" or "asynchronous".
+    staleness: in the asynchronous regime, the most updates that the state may have had
+        since a gradient was computed from it. With 0, an update takes the mean of one
+        gradient of each replica, as in the synchronous regime; with more, each gradient is
+        an update.
 
     The step of a replica calls `mean`, `sum` and the like, or the update of an optimizer
-    from `wrap_optimizer`, which takes the mean of gradients.
+    from `wrap_optimizer`, which averages the gradients.
     """
 
     def __init__(
@@ -69,14 +71,14 @@ class Replicator:
 
     @property
     def axis(self) -> str | None:
-        """The name of the axis over replicas for `jax.lax` and layers such as batch norm.
+        """The axis name over replicas, for `jax.lax` and layers such as batch norm.
 
         `None` in the asynchronous regime, in which there are no collectives.
         """
         return AXIS if self.regime is Regime.SYNCHRONOUS else None
 
     def wrap_optimizer(self, optimizer: Any) -> Any:
-        """An optax optimizer that first averages gradients over replicas."""
+        """The optax optimizer, changed to average gradients over replicas first."""
 
         def update(gradients: Any, state: Any, *args: Any, **more: Any) -> Any:
             gradients = self._exchanging("wrap_optimizer").mean(gradients, True)
@@ -85,24 +87,25 @@ class Replicator:
         return optimizer._replace(update=update)
 
     def mean(self, tree: Any) -> Any:
-        """The mean over replicas, the same on all.
+        """The mean of a pytree over replicas, equal on all of them.
 
-        An asynchronous replica gets its own value; the parameter server takes the mean.
+        In the asynchronous regime a replica gets its own value back; the parameter server
+        takes the mean.
         """
         return self._exchanging("mean").mean(tree, False)
 
     def sum(self, tree: Any) -> Any:
-        """The sum over replicas, the same on all."""
+        """The sum of a pytree over replicas, equal on all of them."""
         self._require_lockstep("sum")
         return jax.lax.psum(tree, AXIS)
 
     def gather(self, tree: Any) -> Any:
-        """The values of all replicas [replicas, ...], the same on all."""
+        """The values of all replicas, stacked along a new dim 0, on every replica."""
         self._require_lockstep("gather")
         return jax.lax.all_gather(tree, AXIS)
 
     def broadcast(self, tree: Any, root: int = 0) -> Any:
-        """The value of replica `root`, on all replicas."""
+        """The pytree of replica number `root`, on all replicas."""
         self._require_lockstep("broadcast")
         if not 0 <= root < self.replicas:
             raise ReplicaError(f"replica {root} of {self.replicas}; they count from 0")
@@ -112,17 +115,19 @@ class Replicator:
         )
 
     def map_gather(self, fn: Callable[[Any], Any], items: Any) -> Any:
-        """The results of `fn` for each of items [M, ...], [M, ...], the same on all.
+        """The results of `fn` for each of M items, stacked along dim 0, on every replica.
 
-        The items are the same on all replicas, each of which computes a share of them.
+        items: arrays [M, ...], equal on all replicas. Each replica computes a share of the
+            items.
         """
         found = self._map_share("map_gather", fn, items)
         return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), self.gather(found))
 
     def map_reduce(self, fn: Callable[[Any], Any], items: Any) -> Any:
-        """The sum of the results of `fn` over items [M, ...], the same on all.
+        """The sum over M items of the results of `fn`, on every replica.
 
-        The items are the same on all replicas, each of which computes a share of them.
+        items: arrays [M, ...], equal on all replicas. Each replica computes a share of the
+            items.
         """
         found = self._map_share("map_reduce", fn, items)
         return self.sum(jax.tree.map(lambda x: jnp.sum(x, axis=0), found))
@@ -158,7 +163,7 @@ class Replicator:
             self._exchange = before
 
     def _bind(self, step_fn: StepFn, exchange: Exchange) -> StepFn:
-        """The step with one way to exchange values, while it is traced."""
+        """The step function with this `Exchange` in use while the step is traced."""
 
         def step(state: Any, batch: Any) -> tuple[Any, Any]:
             with self._during(exchange):
@@ -170,17 +175,17 @@ class Replicator:
     # -- of all replicas ----------------------------------------------------------------
 
     def split(self, batch: Any) -> Any:
-        """A global batch [B, ...] as those of all replicas, [replicas, B / replicas, ...].
+        """Reshape a global batch [B, ...] to [replicas, B / replicas, ...].
 
-        Raises `ReplicaError` if the replicas do not divide B.
+        Raises `ReplicaError` if the number of replicas does not divide B.
         """
         return split(batch, self.replicas)
 
     def step(self, step_fn: StepFn) -> Any:
-        """The step of all replicas: `partition`ed, with its `plan` and `check`.
+        """The step of all replicas as one partitioned function, with `plan` and `check`.
 
-        It takes the state and the batches of all replicas, as from `split`, and returns
-        the new state and the results of all replicas, with a new dim 0.
+        It takes the state and the batches of all replicas, as `split` makes them. It
+        returns the new state, and the results of all replicas with a new dim 0.
         """
         if self.regime is not Regime.SYNCHRONOUS:
             raise ReplicaError(
@@ -192,7 +197,7 @@ class Replicator:
 
     @cached_property
     def _mesh(self) -> Any:
-        """The devices of replicas in lockstep."""
+        """The mesh or cluster slice on which synchronous replicas run."""
         if isinstance(self.on, Cluster):
             return self.on.slice({AXIS: self.replicas})
         return {AXIS: self.on}
@@ -206,12 +211,13 @@ class Replicator:
         steps: int,
         actors: Sequence[Callable[[Learner], None]] = (),
     ) -> Iterator[Update]:
-        """The updates of the state, one after another, `steps` at most.
+        """The updates of the state, one after another, at most `steps`.
 
-        step_fn: from the state and a batch to the new state and results, for one replica.
-        input_fn: from a `Context` to an iterator of the batches of one replica.
-        actors: run in threads beside the replicas, each with a `Learner`, whose states
-            end with the run; an error of an actor is raised here.
+        step_fn: one replica's step, from (state, batch) to (new state, results).
+        input_fn: a function from a `Context` to an iterator over the batches of one
+            replica.
+        actors: functions that run in threads during the run. Each gets a `Learner`, whose
+            iterator of states ends with the run. An error of an actor is raised here.
         """
         crew = Crew(state)
         slices: list[Slice] = []

@@ -1,14 +1,14 @@
-"""The parameter server of asynchronous replicas: one state, updated by their gradients.
+"""The parameter server of asynchronous replicas, which keeps and updates the state.
 
-The server keeps a version, the number of updates of the state. A replica reads state and
-version, computes gradients and offers them. With a staleness of 0, an update takes the
-mean over one contribution of each replica, which is what replicas in lockstep compute.
-With a larger one, each contribution is an update of its own, unless the state has had more
-than `staleness` updates since it was read; then it is dropped, and its replica computes it
-again. (Bounded staleness: Q. Ho et al., "More Effective Distributed ML via a Stale
-Synchronous Parallel Parameter Server", NIPS 2013, who let fast workers wait instead.)
+The server counts the updates of the state as its version. A replica reads state and
+version, computes gradients and offers them as a contribution. With a staleness of 0, an
+update takes the mean of one contribution per replica, as synchronous replicas do. With a
+larger staleness, each contribution is an update of its own. If the state has had more than
+`staleness` updates since the replica read it, the contribution is dropped and the replica
+computes it again. (Bounded staleness: Q. Ho et al., "More Effective Distributed ML via a
+Stale Synchronous Parallel Parameter Server", NIPS 2013, who let fast workers wait instead.)
 
-The server has no threads and no clock; its caller has a lock.
+The server has no threads and no lock; its caller holds a lock during each call.
 """
 
 from collections import deque
@@ -21,9 +21,10 @@ from meshwright.app.replicate.inputs import stack
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Contribution:
-    """Values of one replica that the server averages, computed from one version.
+    """Gradients and other values of one replica, which the server averages.
 
-    results: what the step returned beside the state.
+    version: version of the state from which they were computed.
+    results: the step's results for the user, besides the state.
     """
 
     replica: int
@@ -36,10 +37,10 @@ class Contribution:
 class Update:
     """One update of the state.
 
-    version: number of updates so far, this one included. state: the state after it.
-    replicas: indices of the replicas that contributed.
+    version: number of updates so far, with this one. state: the state after this update.
+    replicas: indices of the replicas whose values it used.
     results: the step's results of these replicas, stacked along a new dim 0.
-    num_dropped: contributions dropped so far because they were too stale.
+    num_dropped: number of contributions dropped so far because they were too stale.
     """
 
     version: int
@@ -50,13 +51,13 @@ class Update:
 
 
 Apply = Callable[[Any, Sequence[Any]], Any]
-"""From a state and the values of one or more replicas to the next state."""
+"""A function from a state and the values of one or more replicas to the next state."""
 
 
 class ParameterServer:
-    """The state, and contributions that wait for those of other replicas.
+    """The state of a run, with the contributions of replicas that are not applied yet.
 
-    updates: those that nobody has taken yet.
+    updates: the updates that the run has not returned to its caller yet.
     """
 
     def __init__(self, state: Any, apply: Apply, replicas: int, staleness: int) -> None:
@@ -68,7 +69,7 @@ class ParameterServer:
         self._waiting: dict[int, Contribution] = {}
 
     def offer(self, given: Contribution) -> bool:
-        """Whether a contribution is taken; if it is not, it is too stale."""
+        """Take a replica's contribution; returns `False` if it is dropped as too stale."""
         if self.version - given.version > self._staleness:
             self.num_dropped += 1
             return False
@@ -78,11 +79,11 @@ class ParameterServer:
         return True
 
     def is_waiting(self, replica: int) -> bool:
-        """Whether a contribution of this replica waits for those of others."""
+        """Whether this replica's contribution waits for those of other replicas."""
         return replica in self._waiting
 
     def _update(self) -> None:
-        """Update the state by all contributions, in the order of the replicas."""
+        """Update the state with all waiting contributions, in the order of the replicas."""
         found = [self._waiting[replica] for replica in sorted(self._waiting)]
         self.state = self._apply(self.state, [each.values for each in found])
         self.version += 1

@@ -1,5 +1,5 @@
-"""The report: one HTML page about a plan on a machine, and its trace events.
+"""The report: one HTML page about a simulated step of a plan, and trace events of it.
 
-Begin reading at `page.py`, which lists the sections, one file each. `timeline.py` draws
-the streams of a device and, below them, the memory curve.
+Begin reading at `page.py`, which lists the sections of the page, one file each.
+`timeline.py` draws the spans of a device over time and, below them, the memory curve.
 """

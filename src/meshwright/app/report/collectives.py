@@ -1,4 +1,4 @@
-"""Collectives of a step: by source line with their time, and after each tactic."""
+"""Two sections of the report: collectives by source line, and after each tactic."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -25,10 +25,10 @@ _SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class LineCollectives:
-    """Collectives of one kind along the same mesh axes, on one source line.
+    """The collectives of one kind along the same mesh axes that one source line causes.
 
-    executions, num_bytes, seconds: totals of a step.
-    hidden_s: the seconds that overlap with computation.
+    executions, num_bytes, seconds: totals over a step.
+    hidden_s: the part of `seconds` that overlaps with computation.
     """
 
     source: str
@@ -42,12 +42,12 @@ class LineCollectives:
 
     @property
     def exposed_s(self) -> float:
-        """The seconds that do not overlap with computation."""
-        return max(0.0, self.seconds - self.hidden_s)  # differences of sums may round
+        """Seconds per step of these collectives that do not overlap with computation."""
+        return max(0.0, self.seconds - self.hidden_s)  # rounding may make it < 0
 
 
 def collectives_by_line(plan: PlanRecord) -> list[LineCollectives]:
-    """All collectives of a step by source line, the longest exposed time first."""
+    """The collectives of a step, grouped by source line, the longest exposed time first."""
     estimate, decided = estimate_of(plan), program_of(plan)
     seconds_of, hidden_s = defaultdict[Op, float](float), defaultdict[Op, float](float)
     for fusion, exposed, hidden in collective_overlaps(estimate.timeline):
@@ -74,7 +74,7 @@ def collectives_by_line(plan: PlanRecord) -> list[LineCollectives]:
 
 
 def draw_collectives(plan: PlanRecord, tips: Tooltips) -> str:
-    """A table with one bar per row: solid for exposed time, pale for hidden time."""
+    """HTML section: a table of collectives by source line with a bar of time per row."""
     rows = collectives_by_line(plan)
     if not rows:
         lead = "The step has no collectives."
@@ -116,7 +116,10 @@ def _row(row: LineCollectives, longest: float, tips: Tooltips) -> str:
 
 
 def _reasons(reasons: Sequence[str]) -> list[str]:
-    """At most three reasons; reasons that differ only in a layer's index count as one."""
+    """At most three reasons, merged if they differ only in a layer's index.
+
+    reasons: sentences on why a collective exists.
+    """
     merged = [line for line, _ in collapse(reasons)]
     rest = [f"and {len(merged) - 3} more reasons"] if len(merged) > 3 else []
     return merged[:3] + rest
@@ -125,11 +128,14 @@ def _reasons(reasons: Sequence[str]) -> list[str]:
 # -- tactic by tactic -------------------------------------------------------------------
 
 _NAME = 110
-"""Largest number of letters of a tactic that are shown."""
+"""Most characters of a tactic's name that are shown."""
 
 
 def draw_waterfall(plan: PlanRecord, tips: Tooltips) -> str:
-    """A row for each tactic: a bar of executions by kind, and the change of each kind."""
+    """HTML section: for each tactic, the number of collectives after it, by kind.
+
+    A row has a bar of executions by kind, and the change of each kind as text.
+    """
     steps = [s for i, s in enumerate(plan.steps) if i or not s.is_idle]
     most = max((sum(s.counts.values()) for s in steps), default=0)
     if not most:

@@ -1,6 +1,6 @@
-"""Live values of a step: the largest groups of them while each fusion runs.
+"""The values that fill the memory while each fusion of a step runs, largest first.
 
-`timeline.py` shows them at the memory curve that it draws.
+`timeline.py` shows them as tooltips of the memory curve.
 """
 
 import heapq
@@ -16,12 +16,18 @@ from meshwright.program.analysis.live_ranges import live_ranges
 from meshwright.program.ir import Atom, Op, Value, show_type
 
 Label = tuple[str, str, str]
-"""Name, type and source line of a value; the name is an input's path, or the op's kind."""
+"""Name, type and source line of a value, which tooltips show.
+
+The name is an input's path, or the kind of the op that computes the value.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class ValueGroup:
-    """Values with the same label: how many, and the sum of their bytes."""
+    """Live values with the same name, type and source line.
+
+    count: number of values. bytes: sum of their bytes.
+    """
 
     label: Label
     count: int
@@ -31,9 +37,9 @@ class ValueGroup:
 def live_groups(plan: PlanRecord, most: int) -> list[tuple[ValueGroup, ...]]:
     """The `most` largest groups of live values at each point of the memory curve.
 
-    The first point is before any fusion. All groups of a point add up to the curve,
-    except for copies of donated inputs, and for all but the largest values of loop
-    bodies.
+    Point 0 is before the first fusion; each fusion adds a point. The bytes of all groups
+    add up to the curve, with two exceptions: copies of donated inputs are left out, and of
+    the values in a loop body only the largest of each group counts.
     """
     estimate = estimate_of(plan)
     changes = _changes(plan, estimate)
@@ -53,9 +59,9 @@ def live_groups(plan: PlanRecord, most: int) -> list[tuple[ValueGroup, ...]]:
 
 
 def _changes(plan: PlanRecord, estimate: Estimate) -> Mapping[int, list[ValueGroup]]:
-    """Values that become live or die, by index of the fusion; -1 is before all fusions.
+    """Values that become live or die, by the index of the fusion at which they do.
 
-    For values that die, count and bytes are negative.
+    Index -1 is before all fusions. For values that die, count and bytes are negative.
     """
     decided, size = program_of(plan), estimate.layouts.size
     program = decided.lowered.program
@@ -78,8 +84,9 @@ def _changes(plan: PlanRecord, estimate: Estimate) -> Mapping[int, list[ValueGro
 def _ranges(
     fusions: Sequence[Fusion], outputs: set[Value], aliased: Collection[Atom] = ()
 ) -> Iterator[tuple[Value, Op, int, int]]:
-    """Each value that a fusion writes, the fusion's root, and the value's live range.
+    """Each value that a fusion writes, with the fusion's root op and its live range.
 
+    A live range is the indices of the first and last fusion during which the value is live.
     aliased: outputs that are stored in donated inputs; they are left out.
     """
     ranges = live_ranges((fusion.reads, fusion.writes) for fusion in fusions)
@@ -90,7 +97,10 @@ def _ranges(
 
 
 def _loop_values(estimate: Estimate, index: int) -> list[ValueGroup]:
-    """The largest value of each label in the bodies of a loop, while the loop runs."""
+    """The largest value per label in the loop bodies of a fusion that is a loop.
+
+    The list is empty if the fusion with this index is no loop.
+    """
     if index < 0 or estimate.fusions[index].kind is not FusionKind.REGION:
         return []
     sizes: dict[Label, int] = defaultdict(int)

@@ -1,4 +1,4 @@
-"""Pieces of HTML and SVG: escaped text, legends, tables, sections and tooltips."""
+"""Helpers that make HTML: escaped text, legends, tables, sections and tooltips."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -23,38 +23,41 @@ KINDS = {
     "idle": "idle",
     "waiting": "waiting for others",
 }
-"""Names in legends, by the CSS class of the colour, in the order of legends."""
+"""Legend text for each CSS class of the charts, in the order of legends."""
 
 
 def text(value: object) -> str:
-    """Escaped text, safe inside an element and inside a quoted attribute."""
+    """The value as escaped text, safe inside an element and inside a quoted attribute."""
     return escape(str(value), quote=True)
 
 
 def kind_of_span(span: Span) -> str:
-    """The CSS class of a span: the kind of its fusion, or of its collective."""
+    """The CSS class for a span of the timeline: the kind of its fusion or collective."""
     if span.fusion.kind is FusionKind.COLLECTIVE:
         return span.fusion.root.kind
     return span.fusion.kind.value
 
 
 def chip(look: str, body: str) -> str:
-    """Markup preceded by a square in the colour of a CSS class."""
+    """A legend entry: a square in the colour of the CSS class `look`, then HTML."""
     return f'<span class="chip"><i class="{look}"></i>{body}</span>'
 
 
 def legend(chips: Iterable[str]) -> str:
-    """A line of chips."""
+    """An HTML line of legend entries, as `chip` makes them."""
     return f'<div class="legend">{"".join(chips)}</div>'
 
 
 def legend_of(kinds: set[str]) -> str:
-    """A legend for these kinds, in the order of `KINDS`."""
+    """A legend that explains these CSS classes, in the order of `KINDS`."""
     return legend(chip(f"k-{k}", text(KINDS[k])) for k in KINDS if k in kinds)
 
 
 def table(titles: Sequence[str], rows: Iterable[str]) -> str:
-    """A table of rows in markup; a title that begins with `>` is for numbers."""
+    """An HTML table; a `>` at the start of a title right-aligns its column.
+
+    rows: complete `<tr>` elements.
+    """
     head = "".join(
         f'<th class="n">{title[1:]}</th>' if title[:1] == ">" else f"<th>{title}</th>"
         for title in titles
@@ -65,7 +68,7 @@ def table(titles: Sequence[str], rows: Iterable[str]) -> str:
 
 
 def text_table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of rows of text; titles as in `table`."""
+    """An HTML table of escaped text; titles as in `table`."""
     looks = [' class="n"' if title.startswith(">") else "" for title in titles]
     cells = (
         (f"<td{look}>{text(c)}</td>" for look, c in zip(looks, row, strict=True))
@@ -75,24 +78,30 @@ def text_table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def numbers(*cells: str) -> str:
-    """Cells of a table with numbers."""
+    """HTML table cells that are aligned as numbers."""
     return "".join(f'<td class="n">{cell}</td>' for cell in cells)
 
 
 def bar(look: str, width: float) -> str:
-    """A table cell with a bar; width: in percent."""
+    """An HTML table cell with a bar.
+
+    look: CSS class of the bar. width: length of the bar in percent.
+    """
     return f'<td class="bar"><i class="{look}" style="width:{width:.2f}%"></i></td>'
 
 
 def more(count: int, body: str) -> str:
-    """A line `count more`, which opens to show the body; "" if `count` is 0."""
+    """A line `count more` that opens on a click to show HTML; "" if `count` is 0."""
     if count <= 0:
         return ""
     return f"<details><summary>{count} more</summary>{body}</details>"
 
 
 def section(name: str, title: str, lead: str, body: str) -> str:
-    """A section of the page; `lead` and `body` are markup, `title` is text."""
+    """An HTML section of the page.
+
+    name: the section's id. title: heading, escaped here. lead, body: HTML.
+    """
     return (
         f'<section id="{name}"><h2>{text(title)}</h2>'
         f'<p class="lead">{lead}</p>{body}</section>'
@@ -100,24 +109,26 @@ def section(name: str, title: str, lead: str, body: str) -> str:
 
 
 class Tooltips:
-    """Lines of text that the page shows while the pointer is over a mark.
+    """The texts of all tooltips on the page, each line stored once.
 
-    Equal lines are stored once. A mark lists the numbers of its lines in the attribute
-    `data-tip`.
+    An element lists the numbers of its lines in its attribute `data-tip`.
     """
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
 
     def add(self, *lines: str) -> str:
-        """The attribute for a mark with these lines; empty lines are left out."""
+        """The `data-tip` attribute for an element with these lines.
+
+        Empty lines are left out.
+        """
         numbers = [
             self._numbers.setdefault(line, len(self._numbers)) for line in lines if line
         ]
         return f'data-tip="{" ".join(map(str, numbers))}"'
 
     def to_json(self) -> str:
-        """JSON list of all lines, safe inside a script element."""
+        """A JSON list of all lines, escaped for use inside a script element."""
         shown = json.dumps(list(self._numbers), separators=(",", ":"))
         for mark in "<>&":
             shown = shown.replace(mark, f"\\u{ord(mark):04x}")

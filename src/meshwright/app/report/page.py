@@ -1,6 +1,6 @@
-"""The HTML page: its sections in order, with style and script embedded.
+"""The HTML page about a plan: all sections in order, with style and script embedded.
 
-`make_page` calls one function per section; `timeline.py` draws the memory curve.
+`make_page` calls one function per section.
 """
 
 from collections.abc import Sequence
@@ -21,15 +21,16 @@ from meshwright.app.report.timeline import draw_timeline
 def write_report(
     plan: PlanRecord, path: str | PathLike[str], others: Sequence[PlanRecord] = ()
 ) -> None:
-    """Write the page about a plan into a file; `PlanError` if that is not possible."""
+    """Write the HTML page about a plan; `PlanError` if the file cannot be written."""
     target = output_file(path)
     # Paths of the user's code may hold bytes that are no UTF-8.
     write_file(target, make_page(plan, others).encode("utf-8", "xmlcharrefreplace"))
 
 
 def make_page(plan: PlanRecord, others: Sequence[PlanRecord] = ()) -> str:
-    """The page as HTML text; `others` are compared with the plan.
+    """The HTML page about a plan's simulated step.
 
+    others: plans with which a table compares this one.
     Raises `PlanError` for a plan that names no machine, or that was read from JSON.
     """
     machine = estimate_of(plan).machine

@@ -1,4 +1,4 @@
-"""The roofline plot: operations per second of kernels over their arithmetic intensity.
+"""The roofline plot of the report: kernels' FLOP/s over their FLOPs per byte.
 
 Williams, Waterman, Patterson, "Roofline" (CACM 2009).
 """
@@ -22,11 +22,11 @@ from meshwright.predict.simulate.timeline import kernel_runs
 
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP, _RIGHT = 640, 430, 78, 46, 14, 14
 _LINES = 14
-"""Number of source lines in the table."""
+"""Most source lines in the table."""
 
 
 def draw_roofline(plan: PlanRecord, tips: Tooltips) -> str:
-    """The section with the plot and a table of the longest source lines."""
+    """HTML section with the roofline plot and a table of the slowest source lines."""
     estimate = estimate_of(plan)
     every = roofline_points(estimate)
     points = [p for p in every if p.flops and p.num_bytes and p.seconds]
@@ -45,7 +45,7 @@ def draw_roofline(plan: PlanRecord, tips: Tooltips) -> str:
 
 
 def _hottest(estimate: Estimate, points: Sequence[RooflinePoint]) -> str:
-    """A table of source lines, the longest computation first."""
+    """An HTML table of source lines, sorted by their compute time."""
     lines = group_by(points, lambda point: point.source)
     seconds = {source: sum(p.seconds for p in group) for source, group in lines.items()}
     order = sorted(lines, key=lambda source: -seconds[source])[:_LINES]
@@ -66,7 +66,10 @@ def _hottest(estimate: Estimate, points: Sequence[RooflinePoint]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Scale:
-    """A logarithmic scale from values between `low` and `high` to coordinates."""
+    """A logarithmic axis of the plot.
+
+    low, high: the range of values. begin, end: the coordinates of that range.
+    """
 
     low: float
     high: float
@@ -74,13 +77,16 @@ class _Scale:
     end: float
 
     def at(self, value: float) -> float:
-        """The coordinate of a value; outside the scale, that of the nearest end."""
+        """The coordinate of a value.
+
+        A value outside the range gets the coordinate of the nearest end.
+        """
         inside = min(max(value, self.low), self.high)
         share = math.log(inside / self.low) / math.log(self.high / self.low)
         return self.begin + (self.end - self.begin) * share
 
     def decades(self) -> list[float]:
-        """The powers of ten within the scale."""
+        """The powers of ten within the range of the axis."""
         first = math.ceil(math.log10(self.low) - 1e-9)
         last = math.floor(math.log10(self.high) + 1e-9)
         return [float(f"1e{power}") for power in range(first, last + 1)]
@@ -122,7 +128,7 @@ def _round_down(value: float) -> float:
 
 
 def _grid(x: _Scale, y: _Scale) -> str:
-    """Lines at powers of ten with their numbers, and the titles of the axes."""
+    """SVG of grid lines at powers of ten, with numbers, and of the axis titles."""
     right, bottom = _WIDTH - _RIGHT, _HEIGHT - _BOTTOM
     marks = [
         f'<line class="grid" x1="{x.at(at):.1f}" x2="{x.at(at):.1f}" y1="{_TOP}" '
@@ -145,13 +151,13 @@ def _grid(x: _Scale, y: _Scale) -> str:
 
 
 def _prefixed(decade: float) -> str:
-    """A power of ten with a prefix: `100 G` for 1e11."""
+    """A power of ten as text with a unit prefix: `100 G` for 1e11."""
     number, _, prefix = show_si(decade, "").partition(" ")
     return f"{float(number):g} {prefix}"
 
 
 def _roofs(estimate: Estimate, x: _Scale, y: _Scale) -> str:
-    """The roofs: peak rates of main memory, matrix unit and vector unit, with names."""
+    """SVG of the peak lines: main memory bandwidth, matrix unit and vector unit."""
     chip, right = estimate.machine.chip, _WIDTH - _RIGHT
     matrix, vector = chip.half_flops_per_s, chip.vector_flops_per_s
     memory = chip.hbm_bytes_per_s
@@ -189,11 +195,12 @@ def _tip(point: RooflinePoint, tips: Tooltips) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RooflinePoint:
-    """Kernels with the same source line, op, operations and bytes.
+    """One dot of the plot: all kernels with the same source line, op, FLOPs and bytes.
 
-    Operations are counted as in the cost model: a transcendental counts as several.
-
-    flops, num_bytes: of one execution. times, seconds: sums over a step.
+    flops, num_bytes: FLOPs and bytes of one execution. FLOPs are counted as in the cost
+        model: a transcendental function counts as several.
+    times, seconds: number of executions and total seconds per step.
+    bound: the resource that limits the kernels.
     """
 
     source: str
@@ -207,17 +214,17 @@ class RooflinePoint:
 
     @property
     def rate(self) -> float:
-        """Operations per second while the kernel runs."""
+        """FLOPs per second while the kernels run."""
         return self.flops * self.times / self.seconds
 
     @property
     def intensity(self) -> float:
-        """Arithmetic intensity: operations per byte; infinite for no bytes."""
+        """Arithmetic intensity: FLOPs per byte; infinite if no bytes are moved."""
         return self.flops / self.num_bytes if self.num_bytes else math.inf
 
 
 def roofline_points(estimate: Estimate) -> list[RooflinePoint]:
-    """The points of a step, the longest total time first."""
+    """The dots of a step, the longest total time first."""
     groups: dict[tuple[str, str, str, str, int, float], tuple[int, float]] = {}
     for span, times in kernel_runs(estimate.timeline):
         work = span.fusion.work

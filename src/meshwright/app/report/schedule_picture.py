@@ -1,4 +1,8 @@
-"""Pictures of a simulated schedule: text for a terminal, and SVG on a page."""
+"""Pictures of a simulated pipeline schedule: text for a terminal, and SVG in HTML.
+
+A row is a submesh (the devices of some stages); a task is one pass of one stage over one
+microbatch.
+"""
 
 from html import escape
 
@@ -24,9 +28,9 @@ gradients of inputs, green: gradients of weights, grey: idle.</p>
 
 
 def schedule_text(found: Simulation, width: int = 100) -> str:
-    """One line per submesh: the kind of task at each moment, `.` where it is idle.
+    """Text with one line per submesh: a letter for the task at each moment, `.` for idle.
 
-    width: number of moments.
+    width: number of moments, which is the number of characters per line.
     """
     lines: list[str] = []
     for submesh, spans in enumerate(found.spans):
@@ -39,7 +43,11 @@ def schedule_text(found: Simulation, width: int = 100) -> str:
 
 
 def _moments(span: TaskSpan, makespan_s: float, width: int) -> tuple[int, int]:
-    """The moments whose middle lies in a span."""
+    """The first text column that a task's span covers, and the column after the last.
+
+    The columns divide the whole time evenly. A column is covered if its middle lies in the
+    span.
+    """
     scale = width / makespan_s if makespan_s else 0.0
     return (
         int(span.start_s * scale + 0.5),
@@ -48,7 +56,7 @@ def _moments(span: TaskSpan, makespan_s: float, width: int) -> tuple[int, int]:
 
 
 def schedule_svg(found: Simulation) -> str:
-    """A rectangle for each task, with its name and times as tooltip."""
+    """SVG with a rectangle for each task, whose tooltip has its name and times."""
     scale = _WIDTH / found.makespan_s if found.makespan_s else 0.0
     height = _ROW * len(found.spans)
     lines = [
@@ -74,5 +82,5 @@ def schedule_svg(found: Simulation) -> str:
 
 
 def schedule_page(text: str, found: Simulation) -> str:
-    """A page of HTML with the figures as text and the picture."""
+    """An HTML page with text and the picture of the schedule."""
     return _PAGE.format(text=escape(text), drawn=schedule_svg(found))

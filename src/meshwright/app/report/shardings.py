@@ -1,4 +1,8 @@
-"""Pictures of input shardings: a rectangle in parts, with a bar for each mesh axis."""
+"""The report's section on input shardings, with a picture for each sharding.
+
+A picture is a rectangle for the array, divided into its shards, with a bar along a side for
+each mesh axis that splits it.
+"""
 
 import math
 from collections.abc import Sequence
@@ -14,14 +18,15 @@ from meshwright.partitioner.propagate.sub_axes import SUB_AXIS
 from meshwright.program.ir import show_type
 
 _SIDE, _BAR, _MOST = 84, 9, 16
-"""Longest side of a picture and width of a bar, in pixels; most parts drawn along a
-side."""
+"""Longest side of a picture and width of a bar, in pixels; most shards drawn along
+a side.
+"""
 _SHOWN, _COLOURS, _PATHS = 24, 6, 4
-"""Cards shown at once, colours of axes, and paths listed on a card."""
+"""Most cards (input groups) shown at once, number of axis colours, most paths on a card."""
 
 
 def draw_shardings(plan: PlanRecord, tips: Tooltips) -> str:
-    """A card for each shape and sharding, with the paths of its inputs."""
+    """HTML section with a card for each shape and sharding of inputs, and their paths."""
     # Mesh axes, then the sub-axes that reshapes split them into.
     axes = Mesh(plan.mesh.shape | program_of(plan).lowered.mesh.shape)
     groups = group_by(
@@ -49,7 +54,7 @@ def draw_shardings(plan: PlanRecord, tips: Tooltips) -> str:
 
 
 def _colour(axes: Mesh, axis: str) -> str:
-    """The CSS class of an axis; for a sub-axis that of the axis it belongs to."""
+    """The CSS class of a mesh axis; a sub-axis (part of an axis) has that of its axis."""
     return f"a{axes.axes.index(axis.partition(SUB_AXIS)[0]) % _COLOURS}"
 
 
@@ -78,12 +83,12 @@ def _card(group: Sequence[Leaf], num_devices: int, axes: Mesh, tips: Tooltips) -
 
 
 def _breakable(path: str) -> str:
-    """A path as markup in which a line may break after each dot."""
+    """HTML of a path that may break into lines after each dot."""
     return text(path).replace(" ", "&nbsp;").replace(".", ".<wbr>")
 
 
 def _whole(leaves: Sequence[Leaf]) -> str:
-    """A line on the inputs that are not partitioned, which opens to list them."""
+    """An HTML line on the replicated inputs, which opens on a click to list them."""
     if not leaves:
         return ""
     size = show_bytes(sum(leaf.num_bytes for leaf in leaves))
@@ -101,7 +106,10 @@ def _whole(leaves: Sequence[Leaf]) -> str:
 
 
 def _picture(leaf: Leaf, axes: Mesh) -> str:
-    """A drawing of at most two partitioned dims, the first of them downwards."""
+    """SVG of the shards of an array, with at most two sharded dims.
+
+    The first sharded dim runs downwards, the second to the right.
+    """
     down, right = _sides(leaf)
     rows = () if down is None else leaf.spec[down]
     columns = () if right is None else leaf.spec[right]
@@ -128,7 +136,10 @@ def _picture(leaf: Leaf, axes: Mesh) -> str:
 
 
 def _parts(width: int, height: int, across: int, along: int) -> str:
-    """The tensor, the part of the first device, and the lines between parts."""
+    """SVG of the array as a rectangle, the shard of device 0, and the lines between shards.
+
+    across, along: number of shards to the right and downwards.
+    """
     across, along = min(_MOST, across), min(_MOST, along)
     lines = [f"M0,{height * i / along:.2f}h{width}" for i in range(1, along)]
     lines += [f"M{width * i / across:.2f},0v{height}" for i in range(1, across)]
@@ -140,7 +151,7 @@ def _parts(width: int, height: int, across: int, along: int) -> str:
 
 
 def _sides(leaf: Leaf) -> tuple[int | None, int | None]:
-    """The dims drawn downwards and to the right; `None` if there is no such dim."""
+    """The dims that the picture draws downwards and to the right; `None` for no dim."""
     cut = [dim for dim, axes in enumerate(leaf.spec) if axes]
     if len(cut) > 1:
         return cut[0], cut[1]
@@ -149,7 +160,10 @@ def _sides(leaf: Leaf) -> tuple[int | None, int | None]:
 
 
 def _extent(leaf: Leaf, down: int | None, right: int | None) -> tuple[int, int]:
-    """Width and height of the drawing, which is closer to a square than the tensor."""
+    """Width and height of the picture in pixels.
+
+    Their ratio is nearer to 1 than that of the dims, so that long arrays can be drawn.
+    """
     others = [n for d, n in enumerate(leaf.shape) if d not in (down, right)]
     rest = max(others, default=max(leaf.shape))
     tall = rest if down is None else leaf.shape[down]
@@ -164,9 +178,10 @@ def _extent(leaf: Leaf, down: int | None, right: int | None) -> tuple[int, int]:
 def _strip(
     axes: Mesh, names: Sequence[str], index: int, length: int
 ) -> list[tuple[float, float, str]]:
-    """Start, length and CSS class of the parts along a side.
+    """The pieces of one axis's bar along a side: start, length and CSS class of each.
 
-    The parts are those of all axes in `names` up to number `index`.
+    names: the axes that split the side, major to minor. index: position of this axis in
+        `names`. length: length of the side in pixels.
     """
     outer, size = axes.size(names[:index]), axes.size(names[index : index + 1])
     if outer * size > 2 * _MOST:

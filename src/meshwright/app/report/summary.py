@@ -1,4 +1,4 @@
-"""Figures of a step, its time by activity, and a comparison of plans."""
+"""The report's first section: figures of a step, its time by activity, other plans."""
 
 from collections.abc import Sequence
 
@@ -18,13 +18,13 @@ from meshwright.machine.memory_size import show_bytes
 from meshwright.predict.figures import Figures
 
 _SMALLEST = 1e-6
-"""Smallest share of the step that an activity must have to be shown."""
+"""Activities with a smaller share of the step time than this are not shown."""
 _CANDIDATES = 12
-"""Number of candidates of a search that are shown at once."""
+"""Most simulated plans of a search that are shown at once."""
 
 
 def draw_summary(plan: PlanRecord, tips: Tooltips) -> str:
-    """Cards with the figures of a step, and bars of its time and of its computation."""
+    """HTML section: cards with figures of a step, and bars of how its time is spent."""
     figures = figures_of(plan)
     cards = "".join(_card(*texts) for texts in _cards(plan, figures))
     bars = _breakdown(figures, tips) + _bounds(figures, tips)
@@ -32,7 +32,7 @@ def draw_summary(plan: PlanRecord, tips: Tooltips) -> str:
 
 
 def _cards(plan: PlanRecord, figures: Figures) -> list[tuple[str, str, str]]:
-    """Title, number and remark for each card."""
+    """The cards at the top of the report, each a title, a figure and a remark."""
     share = figures.peak_memory_bytes / figures.usable_bytes
     fits = "fits" if figures.fits else "does not fit"
     power = "the power of this machine is unknown"
@@ -93,12 +93,12 @@ def _card(title: str, number: str, remark: str) -> str:
 
 
 def exposed_s(figures: Figures) -> float:
-    """Seconds of communication that do not overlap with computation."""
+    """Seconds per step of communication that does not overlap with computation."""
     return sum(s for name, s in figures.breakdown.items() if name.endswith("exposed"))
 
 
 def _breakdown(figures: Figures, tips: Tooltips) -> str:
-    """A bar of the step's time, without communication that is hidden behind computation."""
+    """An HTML bar of the step time by activity; overlapped communication is left out."""
     parts: list[tuple[str, str, float]] = []
     for name, seconds in _filled(figures):
         kind, _, how = name.partition(" ")
@@ -109,7 +109,7 @@ def _breakdown(figures: Figures, tips: Tooltips) -> str:
 
 
 def _bounds(figures: Figures, tips: Tooltips) -> str:
-    """A bar of the seconds of computation, by the resource that limits the kernels."""
+    """An HTML bar of the compute time, by the resource that limits the kernels."""
     total = sum(figures.compute_bounds.values())
     parts = [
         (f"b-{name}", f"limited by {BOUNDS.get(name, name)}", seconds)
@@ -121,7 +121,10 @@ def _bounds(figures: Figures, tips: Tooltips) -> str:
 
 
 def _bar(parts: Sequence[tuple[str, str, float]], total: float, tips: Tooltips) -> str:
-    """A bar in parts, and its legend; each part has a CSS class, a name and seconds."""
+    """An HTML bar with a legend.
+
+    parts: triples (CSS class, name, seconds). total: seconds of the whole bar.
+    """
     marks: list[str] = []
     chips: list[str] = []
     for look, shown, seconds in parts:
@@ -134,7 +137,7 @@ def _bar(parts: Sequence[tuple[str, str, float]], total: float, tips: Tooltips) 
 
 
 def _filled(figures: Figures) -> list[tuple[str, float]]:
-    """Activities of the step: computation first, then the longest, waiting last."""
+    """Pairs of an activity and its seconds: computing first, then by time, waiting last."""
     named = [
         (name, s)
         for name, s in figures.breakdown.items()
@@ -145,7 +148,7 @@ def _filled(figures: Figures) -> list[tuple[str, float]]:
 
 
 def draw_comparison(plans: Sequence[PlanRecord]) -> str:
-    """A table of plans on machines; "" for fewer than two."""
+    """HTML section: a table of plans with their machines; "" for fewer than two plans."""
     if len(plans) < 2:
         return ""
     figures = [plan.figures for plan in plans if plan.figures is not None]
@@ -186,7 +189,7 @@ def _row(plan: PlanRecord, figures: Figures, longest: float) -> str:
 
 
 def draw_candidates(plan: PlanRecord) -> str:
-    """A table of all plans that the search simulated; "" for a plan without a search."""
+    """HTML section: a table of the plans that the search simulated; "" without a search."""
     if plan.search is None:
         return ""
     table = candidate_table(plan.search)

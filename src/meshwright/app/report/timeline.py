@@ -1,4 +1,7 @@
-"""The timeline of a step on each stream of a device, above its memory curve."""
+"""The report's timeline: spans of each stream over time, above the memory curve.
+
+A span is one fusion or collective with its seconds; a stream is compute, or a link.
+"""
 
 from meshwright.app.output.numbers import nice_byte_ticks, nice_ticks, show_seconds
 from meshwright.app.record.plan_record import PlanRecord, estimate_of
@@ -14,17 +17,20 @@ WIDTH, LEFT, RIGHT = 1120, 84, 12
 PLOT = WIDTH - LEFT - RIGHT
 _LANE, _GAP, _AXIS, _CURVE, _TOP = 46, 10, 30, 210, 22
 _MARKS = 4000
-"""Approximate largest number of spans; if there are more, only the first iterations of
-loops are drawn."""
+"""Approximate largest number of drawn spans; if there are more, only the first
+iterations of loops are drawn.
+"""
 _LARGEST = 4
-"""Number of groups of live values that a tooltip lists."""
+"""Most groups of live values that a tooltip lists."""
 _FAR = 3.0
-"""If the memory limit is more than this many times the peak, it is a text instead of a
-line, to save height."""
+"""If the memory limit is more than this many times the peak, it is written as text.
+
+A line at its height would leave little room for the curve.
+"""
 
 
 def draw_timeline(plan: PlanRecord, tips: Tooltips) -> str:
-    """The section with the streams as lanes, and the memory over the same seconds."""
+    """HTML section: spans of each stream, and below them memory, over the same time."""
     estimate = estimate_of(plan)
     spans = list(trace.lay_out(estimate.timeline, _iterations(estimate)))
     kinds = {markup.kind_of_span(placed.span) for placed in spans}
@@ -39,7 +45,7 @@ def draw_timeline(plan: PlanRecord, tips: Tooltips) -> str:
 
 
 def _iterations(estimate: Estimate) -> int:
-    """The number of iterations to draw of each loop."""
+    """The number of iterations that are drawn of each loop."""
     spans = sum(1 for _ in trace.lay_out(estimate.timeline))
     return max(1, _MARKS // max(spans, 1))
 
@@ -49,7 +55,10 @@ def _x(seconds: float, estimate: Estimate) -> float:
 
 
 def _frame(name: str, height: int, title: str, estimate: Estimate, body: str) -> str:
-    """A figure over time; the script zooms and moves its group of class `zoom`."""
+    """SVG of a chart over time, with an axis in seconds.
+
+    body: SVG of the chart. The page's script zooms and moves its group of class `zoom`.
+    """
     bottom = height - _AXIS
     ticks = "".join(
         f'<text x="{LEFT + _x(at, estimate):.1f}" y="{bottom + 18}">{show_seconds(at)}'
@@ -91,7 +100,10 @@ def _lane(stream: str) -> int:
 
 
 def _mark(placed: trace.PlacedSpan, estimate: Estimate, tips: Tooltips) -> str:
-    """A rectangle for a span; a loop covers all lanes, behind the spans of its body."""
+    """SVG rectangle for a span.
+
+    The rectangle of a loop covers all streams, behind the spans of the loop's body.
+    """
     span, is_region = placed.span, placed.span.fusion.kind is FusionKind.REGION
     start, end = _x(placed.start_s, estimate), _x(placed.end_s, estimate)
     y = 0 if is_region else _lane(span.stream)
@@ -115,7 +127,7 @@ def _mark(placed: trace.PlacedSpan, estimate: Estimate, tips: Tooltips) -> str:
 
 
 def _memory(plan: PlanRecord, estimate: Estimate, tips: Tooltips) -> str:
-    """The memory curve; pointing at it shows the largest live values."""
+    """HTML of the memory curve, with tooltips that list the largest live values."""
     limit, peak = estimate.machine.chip.usable_bytes, estimate.peak_memory_bytes
     is_far = limit > _FAR * peak
     top = 1.06 * max(peak, 0.0 if is_far else limit)
@@ -152,7 +164,10 @@ def _memory(plan: PlanRecord, estimate: Estimate, tips: Tooltips) -> str:
 def _hover_areas(
     plan: PlanRecord, points: list[tuple[float, float, int, int]], tips: Tooltips
 ) -> str:
-    """Invisible rectangles with tooltips, one for each point of the memory curve."""
+    """SVG of invisible rectangles that carry the tooltips of the memory curve.
+
+    points: the points of the curve, as `memory_over_time` gives them.
+    """
     estimate, groups = estimate_of(plan), live_groups(plan, _LARGEST)
     hits: list[str] = []
     for start, end, size, index in points:
@@ -173,7 +188,10 @@ def _hover_areas(
 
 
 def _show_group(group: ValueGroup) -> str:
-    """A group as text: `12.9 GB: 4 x dot_general f32[12, 16] at zoo/layers.py:52`."""
+    """Text about a group of live values, with bytes, number, op, type and source line.
+
+    An example is `12.9 GB: 4 x dot_general f32[12, 16] at zoo/layers.py:52`.
+    """
     times = f"{group.count} {TIMES} " if group.count > 1 else ""
     name, shape, source = group.label
     at = f" at {source}" if source else ""
@@ -181,7 +199,10 @@ def _show_group(group: ValueGroup) -> str:
 
 
 def _lines(estimate: Estimate, peak: float, limit: float, is_far: bool) -> str:
-    """Lines and notes for the peak and for the limit of memory."""
+    """SVG lines and notes for the peak memory and the memory limit.
+
+    peak, limit: heights of the lines. is_far: write the limit as text only.
+    """
     chip, gaps = estimate.machine.chip, estimate.memory.fragmentation_bytes
     index = estimate.memory.peak
     source = str(estimate.fusions[index].root.source) if index >= 0 else "the inputs"

@@ -1,8 +1,8 @@
-"""A step as trace events, which Perfetto and Chrome's tracing page draw.
+"""A simulated step as trace events, which Perfetto and Chrome's tracing page draw.
 
-The format is Google's "Trace Event Format" (Duca and Sinclair, 2016): complete events
-on one thread per stream, loops as spans around the spans of their first iteration, and
-a counter for the live memory.
+The format is Google's "Trace Event Format" (Duca and Sinclair, 2016). Each stream (compute
+or link) is a thread of complete events. A loop is an event around the events of its first
+iteration. The live memory is a counter.
 """
 
 import json
@@ -22,7 +22,10 @@ Event = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class PlacedSpan:
-    """A span with its seconds since the start of the step, for one loop iteration."""
+    """A span of the timeline with its start and end in seconds since the step began.
+
+    For a span in a loop body, the times are those of one iteration.
+    """
 
     span: Span
     start_s: float
@@ -32,9 +35,10 @@ class PlacedSpan:
 def lay_out(
     timeline: Timeline, most: int = 1, start_s: float = 0.0
 ) -> Iterator[PlacedSpan]:
-    """The spans of a step, each loop followed by the spans of its body.
+    """The spans of a step with absolute times; a loop's body follows the loop's span.
 
-    most: number of iterations of a loop that are laid out; the others are like them.
+    most: number of iterations of each loop that are laid out; the others look the same.
+    start_s: seconds that are added to all times.
     """
     for span in timeline.spans:
         start = start_s + span.start_s
@@ -47,8 +51,8 @@ def lay_out(
 def memory_over_time(estimate: Estimate) -> list[tuple[float, float, int, int]]:
     """Points of the memory curve: (start_s, end_s, live bytes, index of the fusion).
 
-    The index is -1 before the first fusion. If several fusions start at the same time,
-    the one with the most bytes counts.
+    Index -1 is before the first fusion. If several fusions start at the same time, only the
+    one with the most live bytes is kept.
     """
     spans = estimate.timeline.spans
     starts = {part: span.start_s for span in spans for part in span.fusion.parts}
@@ -68,20 +72,26 @@ def memory_over_time(estimate: Estimate) -> list[tuple[float, float, int, int]]:
 
 
 def name_of(span: Span) -> str:
-    """The op at the root of a span; for a loop with the number of its iterations."""
+    """The op kind at the root of a span's fusion, such as `scan x 12`.
+
+    The number is the loop's iterations, and is left out for other ops.
+    """
     kind = span.fusion.root.kind
     return kind if span.repeats == 1 else f"{kind} x {span.repeats}"
 
 
 def bound_of(span: Span) -> str:
-    """The resource that limits a span."""
+    """The resource that limits a span's speed, as text."""
     if span.bound is not None:
         return span.bound.value
     return LINKS if span.fusion.kind is FusionKind.COLLECTIVE else "its body"
 
 
 def trace_events(plans: Sequence[PlanRecord]) -> list[Event]:
-    """Events of plans on machines, one process per plan; times are in microseconds."""
+    """Trace events of the simulated steps of plans, as one process per plan.
+
+    Times are in microseconds, as the format wants.
+    """
     events: list[Event] = []
     for pid, plan in enumerate(plans, 1):
         estimate = estimate_of(plan)
@@ -100,7 +110,7 @@ def trace_events(plans: Sequence[PlanRecord]) -> list[Event]:
 
 
 def write_trace(plans: Sequence[PlanRecord], path: str | PathLike[str]) -> None:
-    """Write the events of plans into a JSON file; `PlanError` if that is not possible."""
+    """Write trace events of plans into a JSON file; `PlanError` if it cannot be written."""
     target = output_file(path)
     content = {"displayTimeUnit": "ms", "traceEvents": trace_events(plans)}
     write_file(target, json.dumps(content, separators=(",", ":")).encode())
@@ -131,5 +141,5 @@ def _event(phase: str, name: str, pid: int, tid: int, start: int, **more: Any) -
 
 
 def _nanoseconds(seconds: float) -> int:
-    """Whole nanoseconds, so that adjacent spans still touch after they are printed."""
+    """Seconds as whole nanoseconds, so that adjacent spans touch when printed."""
     return round(1e9 * seconds)

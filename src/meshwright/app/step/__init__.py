@@ -1,1 +1,5 @@
-"""Arguments of a partitioned function; what is traced and compiled for their signature."""
+"""The traced, planned and compiled function for each signature of its arguments.
+
+The signature is the types of the arguments. Initial states and nnx modules are handled
+here, too.
+"""

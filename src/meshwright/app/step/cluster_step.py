@@ -1,4 +1,4 @@
-"""Partitioned steps on a slice of a cluster."""
+"""Partitioned functions that run on a slice (devices) of a cluster."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ from meshwright.run.local.spmd import named_shardings
 
 
 class LocalStep(Protocol):
-    """The partitioned function of this process, which traces and plans."""
+    """The interface of the partitioned function in this process, which traces and plans."""
 
     __name__: str
     __doc__: str | None
@@ -43,7 +43,7 @@ class LocalStep(Protocol):
 
 
 class ClusterStep:
-    """A partitioned function whose calls run on a slice of a cluster."""
+    """A partitioned function whose calls run on a slice (devices) of a cluster."""
 
     def __init__(self, step: LocalStep, on: Slice) -> None:
         self._step = step
@@ -57,9 +57,9 @@ class ClusterStep:
         return self._step.plan(*args, **kwargs)
 
     def check(self, *args: Any, **kwargs: Any) -> CheckReport:
-        """Compare what the workers compute with the original on one device of this process.
+        """Compare the workers' outputs with the original's on one device of this process.
 
-        Narrower floats are not computed in float32 too; see `Partitioned.check`.
+        Unlike `Partitioned.check`, it does not compare narrow floats in float32, too.
         """
         specialized, leaves = self._step.specialize(args, kwargs)
 
@@ -70,7 +70,10 @@ class ClusterStep:
         return specialized.check_run(run, here)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Start the step; the results are handles. Arrays of this process are sent."""
+        """Start the step on the workers, and return handles to its results.
+
+        Arguments that are arrays of this process are sent to the workers.
+        """
         specialized, leaves = self._step.specialize(args, kwargs)
         results = self._call(specialized, leaves)
         return jax.tree_util.tree_unflatten(specialized.captured.out_tree, results)
@@ -78,7 +81,7 @@ class ClusterStep:
     def _call(
         self, specialized: Specialized, leaves: Sequence[Any]
     ) -> list[RemoteArray]:
-        """Handles to the flat results for flat arguments."""
+        """Handles to the flat results, for the flat leaves of the arguments."""
         captured = specialized.captured
         require_arrays(captured.paths, leaves)
         require_separate(captured.paths, leaves, captured.donated)
@@ -95,9 +98,9 @@ class ClusterStep:
         *args: Any,
         argnum: int | Sequence[int] | None = None,
     ) -> Any:
-        """Handles to the state `init_fn(*args)`, built on the workers.
+        """Handles to the state `init_fn(*args)`, which the workers compute.
 
-        The arguments are sent as part of the program. See `Partitioned.init`.
+        The values of `args` are sent as constants of the program. See `Partitioned.init`.
         """
         step, found = self._step.find_state(init_fn, args, argnum)
         shardings = step.state_shardings(*found, step.decided.lowered.inputs)
@@ -129,10 +132,11 @@ class ClusterStep:
 
 
 def definition(number: int, step: Specialized, on: Slice) -> Define:
-    """A device program in the form in which the controller takes it.
+    """The message that defines a device program for the cluster's controller.
 
-    Raises `ClusterError` for a program that calls Python, which only this process has, and
-    `CompilerError` without flatbuffers, in which programs are sent.
+    number: the program's number in the session.
+    Raises `ClusterError` for a program that calls Python, which only this process can run,
+    and `CompilerError` if flatbuffers, the format of the message, is not installed.
     """
     lowered, captured = step.decided.lowered, step.captured
     device_step = DeviceStep(lowered, captured.avals, captured.donated)
@@ -152,7 +156,7 @@ def definition(number: int, step: Specialized, on: Slice) -> Define:
 
 
 def _exported(export: Callable[[], bytes], name: str) -> bytes:
-    """A program in the form in which it is sent, with clear errors where there is none."""
+    """The serialized program, with clear errors if it cannot be serialized."""
     require_module("flatbuffers", "a step on a cluster", "cluster")
     try:
         return export()

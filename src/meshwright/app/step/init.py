@@ -1,4 +1,7 @@
-"""Matching an initial state with the arguments of a step to which it belongs."""
+"""Find the arguments of a step to which an initial state belongs.
+
+A state belongs to arguments with its tree structure and shapes.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +27,10 @@ class Argument:
 def list_arguments(
     captured: Captured, names: Sequence[str], shardings: Sequence[Any]
 ) -> tuple[Argument, ...]:
-    """The arguments of a captured step; `names` are those of the positional ones."""
+    """The arguments of a captured step, with their types and shardings.
+
+    names: names of the positional arguments. shardings: shardings of all leaves.
+    """
     (args, kwargs), (cut_args, cut_kwargs) = (
         jax.tree_util.tree_unflatten(captured.in_tree, leaves)
         for leaves in (captured.avals, shardings)
@@ -36,12 +42,12 @@ def list_arguments(
 def find_state(
     arguments: Sequence[Argument], state: Any, chosen: Sequence[str] | None
 ) -> list[Argument]:
-    """The arguments to which `state` belongs: one, or one for each element of a tuple.
+    """The arguments to which a state belongs: one, or one per element of a tuple.
 
     state: the pytree of `ShapeDtypeStruct`s that the initial function returns.
-    chosen: names of the arguments; by default those of the same structure and shapes,
-        which for a tuple are consecutive.
-    Raises `PlanError` if there are none, or several possibilities.
+    chosen: names of the arguments; by default the arguments with the same structure and
+        shapes, which must be consecutive for a tuple.
+    Raises `PlanError` if no arguments fit, or if there are several possibilities.
     """
     if chosen is not None:
         wanted = [a for name in chosen for a in arguments if a.name == name]
@@ -67,7 +73,7 @@ def find_state(
 def _runs(
     arguments: Sequence[Argument], parts: Sequence[Any]
 ) -> Iterator[list[Argument]]:
-    """Each run of consecutive arguments that match the parts of a state one by one."""
+    """Every list of consecutive arguments that match the parts of a state one by one."""
     for first in range(len(arguments) - len(parts) + 1):
         run = list(arguments[first : first + len(parts)])
         pairs = zip(run, parts, strict=True)
@@ -76,7 +82,10 @@ def _runs(
 
 
 def _difference(argument: Argument, part: Any) -> str:
-    """The first difference between an argument and a part of the state; "" if none."""
+    """Text on the first difference between an argument and a part of the state.
+
+    "" if they are equal in structure and shapes.
+    """
     name, wanted, given = argument.name, _by_path(argument.types), _by_path(part)
     for path in wanted:
         if path not in given:
@@ -95,7 +104,10 @@ def _difference(argument: Argument, part: Any) -> str:
 
 
 def _by_path(tree: Any) -> Mapping[str, Any]:
-    """The leaves of a tree by paths such as `.blocks.0.up`; "" if the tree is a leaf."""
+    """The leaves of a tree, keyed by paths such as `.blocks.0.up`.
+
+    If the tree is a single leaf, its key is "".
+    """
     return {
         "".join(f".{path_component(key)}" for key in path): leaf
         for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
@@ -103,7 +115,10 @@ def _by_path(tree: Any) -> Mapping[str, Any]:
 
 
 def _nothing_fits(arguments: Sequence[Argument], state: Any) -> str:
-    """The message for a state that fits no argument: the difference from the nearest."""
+    """The error message for a state that fits no argument.
+
+    It has the difference from the argument that shares the most paths with it.
+    """
     parts = [state, *(state if isinstance(state, tuple) else ())]
     names = ", ".join(argument.name for argument in arguments)
     nearest = max(

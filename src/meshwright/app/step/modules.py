@@ -1,8 +1,8 @@
 """Warnings about flax nnx modules that a partitioned function would not train.
 
-To JAX, a module that a function does not take as an argument is a constant, and changes
-of an argument that the function does not return are lost. `jax.jit` is silent about
-both.
+To JAX, a module that a function uses but does not take as an argument is a constant.
+Changes of an argument that the function does not return are lost. `jax.jit` warns of
+neither.
 """
 
 import dis
@@ -25,7 +25,7 @@ _CURE = (
 
 
 def warn_about_modules(fn: Callable[..., Any]) -> None:
-    """Warn of each nnx module with parameters that a function uses but does not take."""
+    """Warn of each nnx module with parameters that `fn` uses but does not take."""
     for name, module in _captured(fn):
         warn(
             f"the function takes {name}, a {type(module).__name__}, from outside of its "
@@ -39,7 +39,7 @@ def warn_about_lost_changes(
 ) -> Callable[..., Any]:
     """The function `fn`, with a warning if it changes a module that it does not return.
 
-    names: of the positional arguments.
+    names: names of the positional arguments.
     """
 
     def watched(*args: Any, **kwargs: Any) -> Any:
@@ -70,13 +70,13 @@ def warn_about_lost_changes(
 
 
 def _nnx() -> Any:
-    """The module flax.nnx if the program has imported it, else `None`."""
+    """The Python module `flax.nnx` if the program has imported it, else `None`."""
     nnx = sys.modules.get("flax.nnx")
     return nnx if hasattr(nnx, "Pytree") else None
 
 
 def _modules_in(tree: Any) -> Iterator[Any]:
-    """The outermost nnx modules, optimizers and the like in a pytree."""
+    """The nnx modules, optimizers and other nnx pytrees in a pytree, outermost only."""
     nnx = _nnx()
     if nnx is not None:
         leaves = jax.tree_util.tree_leaves(
@@ -86,7 +86,10 @@ def _modules_in(tree: Any) -> Iterator[Any]:
 
 
 def _captured(fn: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
-    """Modules with parameters that a function reads but does not take, with their names."""
+    """Pairs (name, nnx module) of modules that `fn` uses but does not take.
+
+    Only modules with parameters are included.
+    """
     nnx = _nnx()
     if nnx is None:
         return
@@ -105,7 +108,10 @@ def _captured(fn: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _surroundings(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Values that a function reads besides its arguments, with their names."""
+    """Pairs (name, value) of what a function can read besides its arguments.
+
+    These are closure variables, globals, and bound objects or arguments.
+    """
     if inspect.ismethod(value):
         yield f"the object of the method {value.__name__}", value.__self__
         yield name, value.__func__
@@ -123,7 +129,10 @@ def _surroundings(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _globals(fn: FunctionType) -> Iterator[tuple[str, Any]]:
-    """Global modules that a function reads, and functions of its own file that it calls."""
+    """Pairs (name, value) of globals that a function reads.
+
+    Only nnx modules, and functions of the same file, are included.
+    """
     nnx = _nnx()
     for name in _global_names(fn.__code__):
         value = fn.__globals__.get(name)

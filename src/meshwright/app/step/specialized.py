@@ -1,4 +1,4 @@
-"""A function for one signature of its arguments, from its program to its executable."""
+"""A partitioned function for one signature of its arguments, from trace to executable."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -32,10 +32,12 @@ from meshwright.run.local.execute import run_program
 
 @dataclass(frozen=True, eq=False)
 class Specialized:
-    """The stages for one signature; each is made when it is first used, and kept.
+    """A function traced, partitioned and compiled for one signature of its arguments.
 
-    fn: the original as a function of the traced arguments.
-    names: of the traced positional arguments.
+    Each stage of this is made when it is first used, and kept.
+    fn: the original function of the traced (not static) arguments.
+    captured: the traced program.
+    names: names of the traced positional arguments.
     """
 
     fn: Callable[..., Any]
@@ -47,7 +49,7 @@ class Specialized:
 
     @cached_property
     def decided(self) -> Decided:
-        """The decisions and the device program."""
+        """The sharding decisions and the device program."""
         how = self.mesh, self.tactics, self.gather
         decided = decide(self.captured, *how, workarounds=XLA_WORKAROUNDS)
         warn_each(decided.work.warnings)
@@ -55,13 +57,13 @@ class Specialized:
 
     @cached_property
     def executable(self) -> Executable:
-        """The device program as a jitted function of flat leaves."""
+        """The device program, compiled for the mesh, as a function of flat leaves."""
         captured = self.captured
         weak = {i for i, aval in enumerate(captured.out_avals) if aval.weak_type}
         return make_executable(self.decided.lowered, captured.donated, self.mesh, weak)
 
     def run(self, leaves: Sequence[Any]) -> Any:
-        """The result for the leaves of the traced arguments."""
+        """The result on the mesh's devices, for the leaves of the traced arguments."""
         paths, donated = self.captured.paths, self.captured.donated
         require_separate(paths, leaves, donated)
         placed = self.executable.place(leaves)
@@ -79,9 +81,9 @@ class Specialized:
     def state_shardings(
         self, state: Any, chosen: Sequence[str] | None, shardings: Sequence[Any]
     ) -> Any:
-        """The shardings of a state that is one argument of the step, or a tuple of them.
+        """The shardings of a state that is one argument of the step, or a tuple of several.
 
-        state, chosen: as for `find_state`. shardings: of all arguments' leaves.
+        state, chosen: as for `find_state`. shardings: shardings of all arguments' leaves.
         """
         arguments = list_arguments(self.captured, self.names, shardings)
         found = find_state(arguments, state, chosen)
@@ -92,7 +94,7 @@ class Specialized:
 
     @cached_property
     def original(self) -> Callable[..., list[Any]]:
-        """The original as a function from flat leaves to flat outputs.
+        """The unpartitioned function, from flat leaves to flat outputs.
 
         It is made once, so that JAX compiles it once for all checks.
         """
@@ -106,10 +108,9 @@ class Specialized:
 
     @cached_property
     def wide(self) -> "Specialized | None":
-        """The stages of the program in float32, with the same decisions.
+        """This function with all narrower floats as float32, and the same decisions.
 
-        `None` for a program without narrower floats, or with a `shard_map` of the
-        user's.
+        `None` if the program has no narrower floats, or has a `shard_map` of the user's.
         """
         work = self.decided.work
         program = work.graph.program  # tactics have rewritten it already
@@ -125,7 +126,10 @@ class Specialized:
         return replace(self, fn=original, captured=captured, tactics=(same,))
 
     def check(self, leaves: Sequence[Any]) -> CheckReport:
-        """The errors of all outputs, also in float32 if the program has narrower floats."""
+        """The errors of all outputs against the unpartitioned function.
+
+        If the program has floats narrower than float32, float32 versions are compared, too.
+        """
         _require_one_process(self.mesh)
         report = self.check_run(self._run_kept, leaves)
         if self.wide is None:
@@ -136,13 +140,16 @@ class Specialized:
     def check_run(
         self, run: Callable[[Sequence[Any]], Sequence[Any]], leaves: Sequence[Any]
     ) -> CheckReport:
-        """The errors of what a function computes from the leaves of the arguments."""
+        """The errors of the outputs of `run` against the unpartitioned function.
+
+        run: a function from the leaves of the arguments to the flat outputs.
+        """
         captured = self.captured
         rounding = narrowest_floats(captured.program, tolerance_of)
         return check_outputs(captured.out_paths, self.original, run, leaves, rounding)
 
     def check_float32(self, leaves: Sequence[Any]) -> CheckReport:
-        """The errors of all outputs with both programs computed in float32."""
+        """The errors of all outputs, with both programs computed in float32."""
         _require_one_process(self.mesh)
         if self.wide is not None:
             return self.wide.check([widen_array(leaf) for leaf in leaves])
@@ -154,7 +161,10 @@ class Specialized:
         return self.check(leaves)
 
     def _run_kept(self, leaves: Sequence[Any]) -> tuple[Any, ...]:
-        """The outputs; copies of leaves are donated, so that the leaves stay valid."""
+        """The outputs, computed so that donated leaves stay valid.
+
+        The function gets copies of the leaves that it consumes.
+        """
         kept = list(leaves)
         for i in self.captured.donated:
             kept[i] = kept[i].copy() if hasattr(kept[i], "copy") else kept[i]

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM, which end a run after its current step instead of at once."""
+"""Ctrl-C and SIGTERM end a training run after its current step instead of at once."""
 
 import signal
 from collections.abc import Generator
@@ -11,19 +11,22 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 @dataclass(slots=True)
 class Interruption:
-    """The signal that has asked the run to end; `None` as long as none has."""
+    """The signal that asked the training run to end; `None` if there was no signal."""
 
     received: signal.Signals | None = None
 
     @property
     def exit_status(self) -> int:
-        """128 and the number of the signal, as shells have it; 0 without one."""
+        """The process's exit status: 128 plus the signal's number, or 0 for none."""
         return 0 if self.received is None else 128 + self.received
 
 
 @contextmanager
 def catch_interruption() -> Generator[Interruption]:
-    """A body in which the first signal is only recorded; the second one has its effect."""
+    """While the body runs, record the first Ctrl-C or SIGTERM; the second ends the process.
+
+    The body gets the `Interruption` that records the signal.
+    """
     found = Interruption()
     before = {each: signal.getsignal(each) for each in _SIGNALS}
 

@@ -1,4 +1,4 @@
-"""The loop of a run: steps, evaluations, checkpoints, on the devices of a runner."""
+"""The training loop: steps, evaluations and checkpoints, on the devices of a runner."""
 
 from __future__ import annotations
 
@@ -18,9 +18,13 @@ from meshwright.app.train.runners.runner import Runner, RunnerStep, State
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Job:
-    """The inputs of a loop.
+    """All that the training loop needs.
 
-    evaluate: a partitioned function of (state, batch); None without evaluation.
+    runner: the devices. step: the partitioned train step.
+    evaluate: the partitioned evaluation, a function of (state, batch); None without
+        evaluation.
+    batches, held_out: batches to train on, and batches for evaluation.
+    folder: folder of the output.
     """
 
     recipe: Recipe
@@ -35,10 +39,10 @@ class Job:
 def run_steps(
     job: Job, state: State, done: int, monitor: Monitor, interruption: Interruption
 ) -> int:
-    """Run from step `done` to the last; returns the number of steps that are done.
+    """Run the remaining steps of a recipe, and return the number of steps done.
 
-    It is less than the last if the run was interrupted. The state after the last step is
-    saved.
+    done: number of steps done before. The result is less than the recipe's steps if the run
+        was interrupted. The state after the last step is saved in both cases.
     """
     run, runner = job.recipe.run, job.runner
     ahead = runner.put_ahead(job.step, job.batches, done)
@@ -70,7 +74,10 @@ def _is_due(every: int, number: int) -> bool:
 
 
 def evaluate(job: Job, state: State, number: int, monitor: Monitor) -> None:
-    """Measure the mean loss of held-out examples, always of the same batches."""
+    """Measure the mean loss of held-out examples, and write it as a metric.
+
+    number: the current step. All evaluations use the same batches.
+    """
     assert job.evaluate is not None
     monitor.fetch()
     count = job.recipe.run.evaluate_batches
@@ -83,7 +90,7 @@ def evaluate(job: Job, state: State, number: int, monitor: Monitor) -> None:
 
 
 def save(job: Job, state: State, number: int, monitor: Monitor) -> None:
-    """Save the state after `number` steps, with the place in the data."""
+    """Save the state after `number` steps, with the position in the data."""
     monitor.fetch()
     metrics = {"loss": monitor.latest["loss"]}
     if monitor.evaluated is not None:
@@ -94,7 +101,11 @@ def save(job: Job, state: State, number: int, monitor: Monitor) -> None:
 
 
 def position_of(recipe: Recipe, number: int) -> dict[str, Any]:
-    """The place in the data after `number` batches, with what fixes the order, as JSON."""
+    """The position in the data after `number` batches, as JSON data.
+
+    It has the recipe's entries that determine the order of the examples, so that a resumed
+    run can check them.
+    """
     data = recipe.data
     position = {
         "batches": number,
@@ -105,4 +116,4 @@ def position_of(recipe: Recipe, number: int) -> dict[str, Any]:
         "examples": [*data.text, data.tokens, data.source],
         "options": data.options,
     }
-    return json.loads(json.dumps(position, default=str))  # TOML also has dates
+    return json.loads(json.dumps(position, default=str))  # dates of TOML become text

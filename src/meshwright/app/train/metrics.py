@@ -1,4 +1,4 @@
-"""Metrics of a run: rows of numbers by step, written as CSV and for TensorBoard."""
+"""Metrics of a training run, written per step as CSV and for TensorBoard."""
 
 from __future__ import annotations
 
@@ -13,18 +13,21 @@ from meshwright.app.train.recipes.recipe import OutputPart
 from meshwright.errors import RecipeError
 
 Row = Mapping[str, float]
-"""Numbers of one step by name: "loss", "evaluation_loss", "step_s" and others."""
+"""Metrics of one step by name: "loss", "evaluation_loss", "step_s" and others."""
 
 
 class Writer(Protocol):
-    """A file or service that keeps rows of metrics."""
+    """A file or service into which the metrics of steps are written."""
 
     def write(self, step: int, row: Row) -> None: ...
     def close(self) -> None: ...
 
 
 def open_writers(part: OutputPart, folder: Path, start: int) -> list[Writer]:
-    """The writers that a recipe wants; rows after step `start` are forgotten."""
+    """The metric writers that a recipe asks for.
+
+    start: the step after which the run resumes; metrics of later steps are deleted.
+    """
     writers: list[Writer] = []
     if part.csv:
         writers.append(CsvWriter(folder / "metrics.csv", start))
@@ -40,12 +43,13 @@ COLUMNS: tuple[str, ...] = (
 
 
 class CsvWriter:
-    """A CSV file with a row for each step; what was not measured in a step is empty."""
+    """A CSV file with a row for each step; metrics that a step does not have are empty."""
 
     def __init__(self, path: Path, start: int) -> None:
-        """Open the file, of which the rows up to step `start` are kept.
+        """Open the file, and delete its rows after step `start`.
 
-        It is replaced as a whole, so that a kill leaves the old rows or the kept ones.
+        The new file replaces the old one at once, so that a killed process leaves one of
+        them.
         """
         kept = [row for row in read_csv(path) if int(row["step"]) <= start]
         fresh = path.with_name(f"{path.name}.new")
@@ -60,13 +64,13 @@ class CsvWriter:
         self._rows = _rows_of(self._file)
 
     def write(self, step: int, row: Row) -> None:
-        """Append a row; floats are written so that they are read back exactly."""
+        """Append a row; floats are written with all digits, so that reading is exact."""
         texts = {name: repr(float(value)) for name, value in row.items()}
         self._rows.writerow({"step": str(step), **texts})
         self._file.flush()
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the CSV file."""
         self._file.close()
 
 
@@ -77,7 +81,7 @@ def _rows_of(file: TextIO) -> csv.DictWriter[str]:
 def read_csv(path: Path) -> list[dict[str, str]]:
     """The rows of a CSV file that `CsvWriter` wrote; none if there is no file.
 
-    A last row that a killed process has not written to its end is left out.
+    An incomplete last row, which a killed process may leave, is left out.
     """
     if not path.is_file():
         return []
@@ -87,10 +91,10 @@ def read_csv(path: Path) -> list[dict[str, str]]:
 
 
 class TensorBoardWriter:
-    """Event files for TensorBoard."""
+    """Metrics of steps written as event files for TensorBoard."""
 
     def __init__(self, folder: Path, start: int) -> None:
-        """Open a new event file; TensorBoard hides older events after step `start`."""
+        """Open a new event file; TensorBoard then hides older events after step `start`."""
         try:
             library: Any = import_module("tensorboardX")
         except ImportError as missing:
@@ -101,10 +105,10 @@ class TensorBoardWriter:
         self._writer = library.SummaryWriter(str(folder), purge_step=start + 1)
 
     def write(self, step: int, row: Row) -> None:
-        """Add the numbers of a step."""
+        """Add the metrics of a step."""
         for name, value in row.items():
             self._writer.add_scalar(name, value, step)
 
     def close(self) -> None:
-        """Write what is left, and close the file."""
+        """Write the buffered events, and close the file."""
         self._writer.close()

@@ -1,4 +1,4 @@
-"""The monitor of a run: measures steps, writes metrics, and shows how far the run is."""
+"""The monitor of a training run: times the steps, writes metrics, and shows progress."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ from meshwright.app.train.runners.runner import Metrics, Runner
 
 @dataclass(frozen=True, slots=True)
 class StepScale:
-    """The factors that turn a step's seconds into rates.
+    """Constants of a training step that turn its seconds into rates.
 
-    mfu_seconds: model FLOP utilisation times seconds of a step, which is the same at any
-        speed; None without predicted figures.
-    tokens, examples: of one step.
+    mfu_seconds: model FLOP utilisation (MFU) times the seconds of a step. This product does
+        not depend on the speed, so that MFU is `mfu_seconds` divided by measured seconds.
+        None without predicted figures.
+    tokens, examples: numbers per step.
     """
 
     mfu_seconds: float | None
@@ -32,7 +33,7 @@ class StepScale:
     examples: int
 
     def rates(self, step_s: float) -> dict[str, float]:
-        """The numbers of a step that took so many seconds."""
+        """Examples and tokens per second, and MFU, of a step of `step_s` seconds."""
         rates = {"step_s": step_s, "examples_per_s": self.examples / step_s}
         if self.tokens is not None:
             rates["tokens_per_s"] = self.tokens / step_s
@@ -42,16 +43,21 @@ class StepScale:
 
 
 def scale_of(plan: Plan, examples: int) -> StepScale:
-    """The scale of a plan with figures, for a batch of so many examples."""
+    """The constants for a plan with figures.
+
+    examples: number of examples in a batch.
+    """
     seconds = None if plan.figures is None else plan.mfu * plan.step_time_s
     return StepScale(seconds, plan.tokens_per_step, examples)
 
 
 class Monitor:
-    """Metrics of steps, fetched from the devices only every few steps.
+    """Collects the metrics of a training run, and fetches them from the devices in groups.
 
-    All processes of a run have one; only the first prints and writes.
-    latest: metrics of the last step that was fetched. evaluated: last evaluation's loss.
+    Fetching waits for the devices, so that it happens only every few steps. Each process of
+    a run has a monitor; only the first process prints and writes.
+    latest: metrics of the last step that was fetched.
+    evaluated: loss of the last evaluation.
     """
 
     def __init__(
@@ -62,7 +68,7 @@ class Monitor:
         every: int,
         recovery: Recovery,
     ) -> None:
-        """every: steps between two fetches, which wait for the devices."""
+        """every: number of steps between two fetches of metrics from the devices."""
         self.latest: dict[str, float] = {}
         self.evaluated: float | None = None
         self._runner, self._writers, self._scale = runner, writers, scale
@@ -98,20 +104,20 @@ class Monitor:
             writer.close()
 
     def begin(self, done: int, steps: int) -> None:
-        """Begin after `done` steps of `steps`."""
+        """Start the progress display at `done` of `steps` steps."""
         self._bar.update(self._task, completed=done, total=steps)
 
     def step(self, number: int, metrics: Metrics) -> None:
-        """Take the metrics of a step, which may not be computed yet.
+        """Add the metrics of a step, which the devices may still be computing.
 
-        Steps are timed from the end of the first one, which includes compilation.
+        Step times count from the end of the first step, which includes compilation.
         """
         self._waiting.append((number, metrics))
         if number % self._every == 0 or self._since is None:
             self.fetch()
 
     def fetch(self) -> None:
-        """Wait for the steps so far, and write their metrics."""
+        """Wait for the devices to finish all steps so far, and write their metrics."""
         if not self._waiting:
             return
         numbers, handles = zip(*self._waiting, strict=True)
@@ -128,18 +134,21 @@ class Monitor:
         self._show(rows[-1][0], self.latest)
 
     def note(self, number: int, row: Mapping[str, float]) -> None:
-        """Write other numbers of a step, such as an evaluation."""
+        """Write further metrics of a step, such as the evaluation loss."""
         for writer in self._writers:
             writer.write(number, row)
         self._show(number, row)
 
     def say(self, text: str) -> None:
-        """Print a line on stderr."""
+        """Print a line on stderr, in the first process only."""
         if self._runner.is_first:
             self._lines.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def skip_time(self) -> None:
-        """Leave the time since the last fetch out: it was not spent on steps."""
+        """Exclude the time since the last fetch from step times.
+
+        It is called after work that is no step, such as saving a checkpoint.
+        """
         self._since = time.perf_counter()
 
     def _show(self, number: int, row: Mapping[str, float]) -> None:
@@ -161,7 +170,10 @@ _SHOWN: dict[str, Any] = {
 
 
 def show_row(row: Mapping[str, float]) -> str:
-    """The main numbers of a step in one line; tokens instead of examples if it has any."""
+    """The main metrics of a step in one line.
+
+    Tokens per second replace examples per second if they are known.
+    """
     hidden = "examples_per_s" if "tokens_per_s" in row else ""
     shown = [show(row[n]) for n, show in _SHOWN.items() if n in row and n != hidden]
     return ", ".join(shown)

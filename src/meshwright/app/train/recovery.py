@@ -1,4 +1,4 @@
-"""`Recovery`: the losses of workers in a run, and the share of time that was of use."""
+"""`Recovery`: a record of the times when a cluster's workers were lost, and their cost."""
 
 import time
 from dataclasses import dataclass, field
@@ -9,10 +9,12 @@ from meshwright.errors import ClusterError
 
 @dataclass(slots=True)
 class WorkerLoss:
-    """One loss of the workers.
+    """One event in which a training run lost its workers.
 
-    step: the last step that was known to be done. saved: the step after which the run
-        went on. seconds: from the loss until `step` was done again; None before that.
+    step: the last step that was known to be done.
+    at_s: time of the loss (`time.monotonic`).
+    saved: the step of the checkpoint from which the run continued.
+    seconds: time from the loss until `step` was done again; None before that.
     """
 
     step: int
@@ -29,9 +31,10 @@ class WorkerLoss:
 
 @dataclass(slots=True)
 class Recovery:
-    """The losses of a run.
+    """All worker losses of a training run.
 
-    retries: losses in a row without a new checkpoint, after which the run gives up.
+    retries: number of losses in a row, without a new checkpoint between them, that the run
+        survives.
     """
 
     retries: int
@@ -40,7 +43,11 @@ class Recovery:
     _step: int = 0
 
     def lose(self, error: ClusterError, at_s: float) -> None:
-        """Record a loss; raises the error again if there were too many in a row."""
+        """Record a loss of the workers.
+
+        Raises the error again if there were too many losses since the last checkpoint.
+        at_s: time of the loss (`time.monotonic`).
+        """
         text = str(error)
         self.losses.append(WorkerLoss(self._step, f"{text:.200}", at_s))
         latest = [loss.saved for loss in self.losses[-self.retries - 1 : -1]]
@@ -51,13 +58,16 @@ class Recovery:
             ) from error
 
     def resume(self, saved: int) -> None:
-        """Record that the run goes on after a step."""
+        """Record that the run continues from the checkpoint of step `saved`."""
         for loss in self.losses:
             if loss.saved is None:
                 loss.saved = saved
 
     def reach(self, step: int) -> None:
-        """Record that a step is done."""
+        """Record that a step is done.
+
+        Lost time counts until the step that was reached before the loss is done again.
+        """
         self._step = max(self._step, step)
         for loss in self.losses:
             if loss.seconds is None and step >= loss.step:
@@ -65,10 +75,10 @@ class Recovery:
 
     @property
     def goodput(self) -> float:
-        """The share of the time that was not lost."""
+        """The share of the run's time that was not lost with its workers."""
         now_s = time.monotonic()
         lost_s = last_s = 0.0
-        for loss in self.losses:  # a loss may begin before the one before it is made up
+        for loss in self.losses:  # losses may overlap
             end_s = now_s if loss.seconds is None else loss.at_s + loss.seconds
             lost_s += max(0.0, end_s - max(last_s, loss.at_s))
             last_s = max(last_s, end_s)

@@ -1,4 +1,7 @@
-"""The functions of a run: initial state, train step, evaluation, all for one device."""
+"""The functions of a training run: initial state, train step and evaluation.
+
+They are ordinary JAX functions for one device, which a runner partitions.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +15,7 @@ from meshwright.app.train.recipes.optimizer import import_optax
 
 
 class TrainState(NamedTuple):
-    """The state of a run; tactics address it as `state.params` and `state.optimizer`.
+    """The training state; tactics name its parts `state.params` and `state.optimizer`.
 
     step: number of steps done, int32.
     """
@@ -24,10 +27,11 @@ class TrainState(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StepFunctions:
-    """The functions of a run.
+    """The functions of a training run, for one device.
 
-    init: the first state, from a key. train_step: (state, batch) -> (state, metrics).
-    evaluate: (state, batch) -> {"loss": the mean loss}.
+    init: from a PRNG key to the first state.
+    train_step: from (state, batch) to (new state, metrics).
+    evaluate: from (state, batch) to {"loss": the mean loss}.
     """
 
     init: Callable[..., Any]
@@ -38,7 +42,11 @@ class StepFunctions:
 def make_functions(
     model: TrainModel, optimizer: Any, schedule: Callable[..., Any], seed: int
 ) -> StepFunctions:
-    """The functions of a model and an optimizer; seed: of the key that a loss may take."""
+    """The functions that train a model with an optimizer.
+
+    schedule: the learning rate as a function of the step, used for the metrics only.
+    seed: seed of the PRNG key that the loss gets if it takes one.
+    """
     optax = import_optax()
 
     def init(key: Any) -> TrainState:

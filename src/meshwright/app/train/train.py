@@ -1,4 +1,4 @@
-"""`train`: a run from a recipe, from reading it to the last checkpoint."""
+"""`train`: a training run, from reading its recipe to the last checkpoint."""
 
 from __future__ import annotations
 
@@ -30,16 +30,18 @@ from meshwright.errors import ClusterError, RecipeError
 from meshwright.partitioner.tactics import Tactic
 
 CHECKPOINTS = "checkpoints"
-"""The folder of the checkpoints, in the folder of the output."""
+"""Name of the folder of checkpoints inside the output folder."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The end of a run.
+    """The result of a training run.
 
-    first_step, last_step: numbers of the steps that this call ran, from 1.
-    metrics: of the last step. interruption: whether and why the run ended early.
-    recovery: how often the workers were lost, and what that cost.
+    first_step, last_step: first and last step that this call ran, counted from 1.
+    steps: number of steps that the recipe asks for.
+    metrics: metrics of the last step.
+    interruption: the signal that ended the run early, if any.
+    recovery: the losses of workers during the run.
     """
 
     first_step: int
@@ -53,7 +55,7 @@ class Outcome:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the last step of the recipe is done."""
+        """Whether all steps of the recipe are done."""
         return self.last_step >= self.steps
 
     def __str__(self) -> str:
@@ -68,7 +70,11 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prepared:
-    """The model, data and tactics that a recipe names, before any device is used."""
+    """The model functions, batches and tactics that a recipe names, loaded on the host.
+
+    tactics: None if a search has to find them.
+    held_out: batches for evaluation.
+    """
 
     recipe: Recipe
     functions: StepFunctions
@@ -78,14 +84,14 @@ class Prepared:
 
     @property
     def shapes(self) -> tuple[Any, Any]:
-        """The types of a state and a batch."""
+        """The types of the state and of a batch."""
         state = jax.eval_shape(self.functions.init, jax.random.key(0))
         return state, self.batches.shapes()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunFunctions:
-    """The partitioned functions of a run for so many devices.
+    """The partitioned functions of a run for a certain number of devices.
 
     evaluate: None without evaluation.
     """
@@ -96,7 +102,7 @@ class RunFunctions:
 
 
 def prepare(recipe: Recipe) -> Prepared:
-    """Load the model, the data and the optimizer of a recipe."""
+    """Load the model, the data and the optimizer that a recipe names."""
     model = load_model(recipe.model)
     schedule = make_schedule(recipe.schedule)
     optimizer = make_optimizer(recipe.optimizer, schedule)
@@ -119,14 +125,15 @@ def train(
     make_runner: Callable[[Path, Recipe], Runner] | None = None,
     tell_plan: Callable[[Plan], None] = lambda plan: None,
 ) -> Outcome:
-    """Run a recipe to its last step, or until Ctrl-C or SIGTERM, which save and end it.
+    """Run the training of a recipe to its last step, and return the outcome.
 
-    resume: go on from the last checkpoint in the output folder, if there is one. The
-        losses are then those of a run that was never interrupted: bit for bit on the
-        same devices, within rounding on others.
-    make_runner: the runner for a folder of checkpoints; by default on the recipe's
-        cluster, or on the devices that JAX sees.
-    tell_plan: is called with each plan before its first step.
+    Ctrl-C and SIGTERM save a checkpoint after the current step and end the run.
+    resume: continue from the last checkpoint in the output folder, if there is one. The
+        losses then equal those of an uninterrupted run: bit for bit on the same devices,
+        within rounding on others.
+    make_runner: makes the runner (the devices) from the folder of checkpoints and the
+        recipe. By default it runs on the recipe's cluster, or on the devices that JAX sees.
+    tell_plan: a function that is called with each plan before its first step.
     Raises `RecipeError` if the folder holds a run and `resume` is false, or a run on other
     data.
     """
@@ -149,7 +156,7 @@ def _local(folder: Path, recipe: Recipe) -> Runner:
 
 @dataclass(slots=True, eq=False)
 class Attempts:
-    """A run, which begins again at its last checkpoint when its workers are lost."""
+    """A training run, which restarts from its last checkpoint if workers are lost."""
 
     prepared: Prepared
     runner: Runner
@@ -158,7 +165,10 @@ class Attempts:
     interruption: Interruption
 
     def run(self, resume: bool, tell_plan: Callable[[Plan], None]) -> Outcome:
-        """Run until the end, an interruption, or an error that is not a loss."""
+        """Run until the last step, an interruption, or an error.
+
+        If the workers are lost, the run continues from its last checkpoint.
+        """
         partitioned = None
         while True:
             devices = self.runner.num_devices
@@ -188,7 +198,7 @@ class Attempts:
         return RunFunctions(step, evaluate, devices)
 
     def _run(self, partitioned: RunFunctions, resume: bool) -> Outcome:
-        """Run from the last checkpoint, or from the start."""
+        """Run from the last checkpoint, or from the first step if there is none."""
         recipe, runner, folder = self.prepared.recipe, self.runner, self.folder
         step = partitioned.step
         progress = runner.restore(step)
@@ -230,7 +240,7 @@ class Attempts:
 def _check_progress(
     recipe: Recipe, progress: RestoredRun | None, folder: Path, resume: bool
 ) -> None:
-    """Raise `RecipeError` if a run in the folder must not be gone on with."""
+    """Raise `RecipeError` if the run that the folder holds must not be continued."""
     if progress is None:
         return
     if not resume:
@@ -244,7 +254,10 @@ def _check_progress(
 def require_same_data(
     wanted: Mapping[str, Any], progress: RestoredRun, folder: Path
 ) -> None:
-    """Raise `RecipeError` if a run has used other data than a position wants."""
+    """Raise `RecipeError` if a saved run used other data or another order.
+
+    wanted: the position in the data that the recipe gives, as `position_of` makes it.
+    """
     saved = progress.position
     before: Mapping[str, Any] = saved if isinstance(saved, Mapping) else {}
     for name, value in wanted.items():
@@ -269,7 +282,10 @@ def with_options(
     folder: str | None = None,
     cluster: str | None = None,
 ) -> Recipe:
-    """The recipe with the options of a command in place of its entries."""
+    """The recipe with entries replaced by options of the command line.
+
+    steps, folder, cluster: replace `run.steps`, `output.folder` and `cluster.address`.
+    """
     if steps is not None:
         recipe = replace(recipe, run=replace(recipe.run, steps=steps))
     if folder is not None:

@@ -1,10 +1,12 @@
-"""Reverse mode as three transformations of programs: forward mode, unzip, transposition.
+"""Reverse-mode differentiation as three transformations of programs.
 
-In: a function and its arguments. Out: a `Linearized`, with a program that computes the
-result and saves residuals, a program that is linear in the tangents and reads them, and
-the transposition of the latter, which maps cotangents. (Radul, Paszke, Frostig, Johnson
-and Maclaurin, "You Only Linearize Once: Tangents Transpose to Gradients", POPL 2023.)
-Begin reading with `linearize.py`, then `forward.py`, `unzip.py` and `transpose.py`, each of
-which takes a program and returns one; `typing.py` says what a linear program is, and
-`check.py` checks that a program is one.
+Forward mode adds tangents to a program. Unzip splits that program in two: one that
+computes the result and saves residuals, and one that is linear in the tangents and
+reads the residuals. Transposition turns the linear program into one that maps
+cotangents backwards. (Radul, Paszke, Frostig, Johnson and Maclaurin, "You Only
+Linearize Once: Tangents Transpose to Gradients", POPL 2023.)
+
+In: a function and its arguments. Out: a `Linearized` with these programs. Begin reading
+with `linearize.py`, then `forward.py`, `unzip.py` and `transpose.py`. `typing.py`
+defines linear programs, and `check.py` checks them.
 """

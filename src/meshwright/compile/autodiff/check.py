@@ -1,7 +1,8 @@
-"""The checker of linear programs: types, and that each linear value is used once.
+"""The checker of linear programs, which runs after each transformation.
 
-It shares no code with the transformations but the table of ops that are linear
-(`typing.linear_sets`): each pass is followed by it.
+It checks types, and that each linear value is used exactly once. It shares no code with
+the transformations, except the table that says which ops are linear
+(`typing.linear_sets`).
 """
 
 from __future__ import annotations
@@ -26,11 +27,13 @@ from meshwright.program.ops import Trait, has_trait
 
 
 def check_linear(checked: LinearProgram) -> LinearProgram:
-    """The program itself; `AutodiffError`, with variable and line, if it is not linear.
+    """Return the program; raise `AutodiffError` with a variable if it is not linear.
 
-    A program is linear if each linear value, in bodies too, is used exactly once, if each
-    op is linear in its linear operands and returns linear results just then, and if wires
-    of region ops connect linear values with linear ones only.
+    A program is linear if three rules hold. Each linear value is used exactly once,
+    also in the nested programs of loops and branches. Each op is linear in its linear
+    operands, and its results are linear if and only if it has linear operands. A value
+    that enters or leaves a nested program is linear inside if and only if it is linear
+    outside.
     """
     _Checker(checked).program(checked.program)
     return checked
@@ -38,13 +41,16 @@ def check_linear(checked: LinearProgram) -> LinearProgram:
 
 @dataclass(frozen=True, slots=True)
 class _Use:
-    """Where a value is used: an op, or `None` for the outputs of a program."""
+    """The one use of a linear value: an op, or `None` for an output of the program."""
 
     op: Op | None
 
 
 class _Checker:
-    """Checks programs; names of values and numbers of lines are those of `str`."""
+    """The checks of one program and its nested programs.
+
+    Errors name values and lines as the printed program (`str`) does.
+    """
 
     def __init__(self, checked: LinearProgram) -> None:
         self.linear = checked.linear
@@ -52,7 +58,7 @@ class _Checker:
         self._lines = list(self._writer.program(checked.program, "program", ""))
 
     def program(self, program: Program) -> None:
-        """Check a program or body."""
+        """Check a program, or the nested program of a loop or branch."""
         available: dict[Value, _Use | None] = {}
         self._define(program.inputs, available, None)
         for value in program.constants:
@@ -124,7 +130,7 @@ class _Checker:
             self._fail(value, op, f"is in a malformed {op.kind}, which {wanted}")
 
     def _not_linear(self, op: Op, found: Collection[int]) -> None:
-        """Raise the error for an op that is not linear in these operands jointly."""
+        """Raise the error for an op that is not linear in operands `found`."""
         alone = [i for i in found if is_linear_in(op, (i,))]
         value = op.operands[next(iter(found))]
         if len(found) > 1 and len(alone) == len(found):
@@ -170,7 +176,7 @@ class _Checker:
         self._branches(op, link, value)
 
     def _branches(self, op: Op, link: Link, value: Atom) -> None:
-        """Fail if not all branches of a cond consume, or make, the value."""
+        """Raise an error if only some branches of a cond use or return a value."""
         for ends in (link.inputs, link.outputs):
             missing = [b for b in range(len(op.bodies)) if b not in ends]
             if op.kind == "cond" and ends and missing:
@@ -181,7 +187,7 @@ class _Checker:
         raise AutodiffError(f"{name} {what}{self._place(name, op)}")
 
     def _place(self, name: str, op: Op | None) -> str:
-        """The line of an op, or of the value's definition, as printed, with its source."""
+        """The printed line of an op, or of a value's definition, for a message."""
         wanted = f"{name}:" if op is None else self._writer.op(op)
         for number, line in enumerate(self._lines, 1):
             if wanted in line:

@@ -1,7 +1,10 @@
-"""Functions with `jax.custom_vjp`: their own forward function, and one of cotangents.
+"""Differentiation of functions with `jax.custom_vjp`.
 
-What lies between both is a linear map of which only the transposition is known. It is an
-op, which is transposed by taking the user's function of cotangents.
+The user defines two functions: a forward function, which returns results and residuals,
+and a backward function from cotangents to cotangents. So the derivative is a linear map
+whose forward form is unknown: only its transposition is given. An op with the kind
+`custom_vjp` stands for that map. Transposing the op yields the user's backward
+function.
 """
 
 from __future__ import annotations
@@ -26,10 +29,13 @@ from meshwright.program.ir import Atom, Op, Program, Value
 
 
 def custom_vjp_rule(op: Op, active: tuple[int, ...]) -> OpRule:
-    """The results and residuals by the user's forward function, and a `custom_vjp` op.
+    """Forward mode of a call of a `jax.custom_vjp` function, as a program.
 
-    That op stands for a linear map of which only the transposition is known: the user's
-    function of cotangents, which is the program in its parameter "reverse".
+    The program runs the user's forward function, and then an op `custom_vjp` on the
+    residuals and the tangents. The user's backward function is a program in that op's
+    parameter "reverse".
+
+    active: positions of the operands that have tangents.
     """
     values = [i for i, a in enumerate(op.operands) if isinstance(a, Value)]
     apply = function_of(op, values)
@@ -66,9 +72,9 @@ def custom_vjp_rule(op: Op, active: tuple[int, ...]) -> OpRule:
 
 
 def _reverse_program(op: Op, saved: Sequence[Atom], tree: Any) -> Program:
-    """The user's function of cotangents as a program, after its residuals as inputs.
+    """The user's backward function as a program of residuals, then cotangents.
 
-    tree: structure of the function, whose leaves are the residuals `saved`.
+    tree: the `jax.vjp` function as a pytree, whose leaves are the residuals `saved`.
     """
 
     def backward(leaves: Sequence[Any], cotangents: Sequence[Any]) -> Any:
@@ -90,7 +96,7 @@ def _reverse_program(op: Op, saved: Sequence[Atom], tree: Any) -> Program:
 
 
 def transposed_custom_vjp(op: Op) -> Op:
-    """The op on cotangents whose transposition is a `custom_vjp` op, or the other way."""
+    """A `custom_vjp` op transposed to `custom_vjp_transpose`, or the other way."""
     saved = int(str(op.params["saved"]))
     kind = CUSTOM_REVERSE if op.kind == REVERSE_ONLY else REVERSE_ONLY
     cotangents = tuple(map(fresh, op.results))

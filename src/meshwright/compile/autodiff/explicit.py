@@ -1,10 +1,11 @@
-"""Explicit uses of linear values: `dup`, `drop` and `zero` are inserted, and removed.
+"""Insertion and removal of `dup`, `drop` and `zero`, the explicit uses of values.
 
-Transformations write programs in which a linear value may be used any number of times.
-`make_explicit` finds out which values are linear, inserts `dup`, `drop` and `zero`, and
-makes a linear constant of a loop a carry, which each iteration duplicates. `make_implicit`
-is its inverse but for that, and `erase` goes on to a program without linear ops, which
-anything can run, partition or price.
+The transformations write programs in which a linear value may be used any number of
+times. `make_explicit` finds out which values are linear, and inserts `dup`, `drop` and
+`zero`. It also turns a linear constant of a loop into a carry that each iteration
+duplicates. `make_implicit` removes `dup` and `drop`. `erase` also replaces the other
+ops of the linear language by ordinary ones, so that the program can be run, partitioned
+or priced.
 """
 
 from __future__ import annotations
@@ -44,7 +45,10 @@ from meshwright.program.rewrite.dead_code import eliminate_dead_code
 
 
 def make_explicit(program: Program, linear_inputs: Collection[Value]) -> LinearProgram:
-    """The program as a linear one in these inputs; its uses of them may be implicit."""
+    """The program as a linear program in the inputs `linear_inputs`.
+
+    program: may use a linear value any number of times.
+    """
     program = eliminate_dead_code(make_implicit(program))
     linear = set(linear_inputs)
     _mark(program.ops, linear)
@@ -52,7 +56,7 @@ def make_explicit(program: Program, linear_inputs: Collection[Value]) -> LinearP
 
 
 def _mark(ops: Sequence[Op], linear: set[Value]) -> None:
-    """Add to `linear` all values that depend on one of them, in bodies too."""
+    """Add to `linear` each result that depends on a linear value, also in bodies."""
     for op in ops:
         if op.kind == ZERO:
             linear.update(op.results)
@@ -85,13 +89,13 @@ def _values(atoms: Any) -> list[Value]:
 
 
 class _Writer:
-    """Writes programs with explicit uses; `linear` gets the values that it adds."""
+    """Inserts `dup`, `drop` and `zero`; adds the values they make to `linear`."""
 
     def __init__(self, linear: set[Value]) -> None:
         self.linear = linear
 
     def program(self, program: Program) -> Program:
-        """The program with `dup`, `drop` and `zero`."""
+        """The program with `dup`, `drop` and `zero` inserted, also in its bodies."""
         zeros = _constant_zeros(program)
         ops: list[Op] = []
         for op in program.ops:
@@ -105,12 +109,16 @@ class _Writer:
         return self._with_uses(replace(program, ops=live, outputs=tuple(outputs)))
 
     def _output(self, atom: Atom, zeros: Collection[Atom], ops: list[Op]) -> Atom:
-        """The output; an array of zeros that is to be linear is one by `zero`."""
+        """The output's atom: a new `zero` if it must be linear but is constantly 0."""
         is_constant = atom in self.linear and atom in zeros
         return self._zero(atom, ops, None) if is_constant else atom
 
     def _completed(self, op: Op, zeros: Collection[Atom], ops: list[Op]) -> Op:
-        """The op, with `zero` for arrays of zeros in operands that are to be linear."""
+        """The op, with `zero` for constant zeros among operands that must be linear.
+
+        An addition of a linear value and a constant zero, for example, is linear only
+        if both operands are linear.
+        """
         found = positions_in(op.operands, self.linear)
         if not found or is_linear_in(op, found):
             return op
@@ -148,7 +156,7 @@ class _Writer:
         return replace(inner, bodies=tuple(map(self.program, inner.bodies)))
 
     def _carried(self, link: Link) -> Link:
-        """The link as a carry, if it is one of a loop's constants."""
+        """The link as a carry of the loop, if it is a constant of all iterations."""
         if link.outputs or link.is_stacked or link.operand is None:
             return link
         ((body, value),) = link.inputs.items()
@@ -157,7 +165,7 @@ class _Writer:
         return replace(link, outputs={body: value}, result=result)
 
     def _with_uses(self, program: Program) -> Program:
-        """The program with a `dup` or `drop` behind values not used exactly once."""
+        """Insert `dup` behind values used repeatedly and `drop` behind unused ones."""
         uses = Counter(a for op in program.ops for a in op.operands)
         uses.update(program.outputs)
         waiting: dict[Atom, list[Value]] = {}
@@ -182,7 +190,10 @@ class _Writer:
     def _copies(
         self, value: Value, count: int, source: object
     ) -> tuple[list[Op], list[Value]]:
-        """The ops that make `count` values of one, and these."""
+        """The `dup` ops that turn one value into `count` values, and these values.
+
+        If `count` is 0, the op is a `drop`.
+        """
         if not count:
             return [Op(DROP, (value,), (), source=source)], []
         ops: list[Op] = []
@@ -197,7 +208,7 @@ class _Writer:
 
 
 def _live(ops: Sequence[Op], outputs: Sequence[Atom]) -> tuple[Op, ...]:
-    """The ops whose results are read, or that have effects or bodies."""
+    """The ops whose results are read, or that have side effects or bodies."""
     read = set(outputs)
     kept: list[Op] = []
     for op in reversed(ops):
@@ -208,7 +219,7 @@ def _live(ops: Sequence[Op], outputs: Sequence[Atom]) -> tuple[Op, ...]:
 
 
 def _constant_zeros(program: Program) -> set[Atom]:
-    """The values of a program that are arrays of zeros, whatever its inputs are."""
+    """The values of a program that are arrays of zeros whatever its inputs are."""
     zeros: set[Atom] = {
         value
         for value, array in program.constants.items()
@@ -222,7 +233,7 @@ def _constant_zeros(program: Program) -> set[Atom]:
 
 
 def make_implicit(program: Program) -> Program:
-    """The program without `dup` and `drop`, in which values may be used many times."""
+    """The program without `dup` and `drop`, whose linear values are used freely."""
     names: dict[Atom, Atom] = {}
     ops: list[Op] = []
     for op in program.ops:
@@ -237,10 +248,10 @@ def make_implicit(program: Program) -> Program:
 
 
 def erase(program: Program) -> Program:
-    """The program without linear ops: what computes the same in plain ops.
+    """A program of ordinary ops that computes the same as the linear program.
 
-    Raises `AutodiffError` for the derivative of a function with `jax.custom_vjp`, of which
-    only the transposition is known.
+    Raises `AutodiffError` for a `custom_vjp` op: it stands for the forward derivative
+    of a function with `jax.custom_vjp`, which is unknown.
     """
     return eliminate_dead_code(_erased(make_implicit(program)))
 

@@ -1,10 +1,10 @@
-"""Forward mode: a program that also computes the tangents of its outputs.
+"""Forward mode: from a program to one that also computes the tangents of its outputs.
 
-Each op is followed by its derivative, which is linear in the tangents. Values that do not
-depend on differentiated inputs have no tangents at all (symbolic zeros), and neither have
-integers. A region op gets a second wire beside each wire that carries tangents; which ones
-do is a fixed point, so that scans, while loops, conds and remats need no rules of their
-own.
+Each op is followed by its derivative, which is linear in the tangents. Integers have no
+tangents, and neither have values that do not depend on differentiated inputs (their
+tangents are zero, and never written). In a loop, branch or remat, each value that has a
+tangent is passed together with its tangent. Which values have one is found by iteration
+until nothing changes, so that no derivative rules for loops and branches are needed.
 """
 
 from __future__ import annotations
@@ -37,10 +37,11 @@ from meshwright.program.ir import Atom, Literal, Op, Program, Value
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Forward:
-    """A program with tangents.
+    """A program after forward mode.
 
-    program: its inputs are those of the original program, then the tangents; its outputs
-        are the original ones, then their tangents. Original values keep their identity.
+    program: takes the inputs of the original program, then the tangents. It returns the
+        original outputs, then their tangents. The original values are the same objects
+        as before.
     tangents: the inputs that are tangents.
     present: for each original output, whether it has a tangent.
     """
@@ -51,7 +52,7 @@ class Forward:
 
 
 def forward(program: Program, active: Collection[Value]) -> Forward:
-    """The program with tangents of the inputs in `active`, and of what depends on them."""
+    """The program that also computes tangents; inputs in `active` have tangents."""
     tangents: dict[Atom, Value] = {v: fresh(v) for v in program.inputs if v in active}
     inputs = tuple(tangents.values())
     inside = _Inside(tangents, program.constants)
@@ -71,10 +72,12 @@ def forward(program: Program, active: Collection[Value]) -> Forward:
 
 
 class _Inside:
-    """The ops of one program or body, with tangents as far as they have been made.
+    """Forward mode of one program, or of one nested program of a loop or branch.
 
-    tangents: by value of the original program; values that are missing have none.
-    names: atoms that stand for results of the original program.
+    tangents: by value of the original program, its tangent; a value without one is
+        missing.
+    names: by result of the original program, the atom that replaces it in the new
+        program.
     """
 
     def __init__(
@@ -86,11 +89,11 @@ class _Inside:
         self.ops: list[Op] = []
 
     def name(self, atom: Atom) -> Atom:
-        """The atom that stands for an atom of the original program."""
+        """The atom that replaces an atom of the original program, or that atom."""
         return self.names.get(atom, atom)
 
     def run(self, ops: Sequence[Op]) -> None:
-        """Append each op, and its derivative where tangents reach it."""
+        """Append each op, and its derivative if one of its operands has a tangent."""
         for op in ops:
             if op.bodies:
                 self._region(op)
@@ -124,9 +127,11 @@ class _Inside:
                 self.tangents[result] = next(rest)
 
     def _all_active(self, named: Op, op: Op) -> tuple[Op, tuple[int, ...]]:
-        """A call with a rule of the user's, all of whose floats get tangents.
+        """A call of a `jax.custom_jvp` function, of which all floats have tangents.
 
-        The rule may compute with tangents that are zero, which then is linear, too.
+        The user's rule may compute something other than zero from zero tangents, and it
+        is linear in all of the tangents together. Literals become values, since a rule
+        takes only values.
         """
         floats = [i for i, a in enumerate(op.operands) if is_differentiable(a.dtype)]
         operands = list(named.operands)
@@ -138,19 +143,19 @@ class _Inside:
         return replace(named, operands=tuple(operands)), tuple(floats)
 
     def tangent(self, atom: Atom, op: Op) -> Value:
-        """The tangent of an operand; `zero` if it has none."""
+        """The tangent of an operand; a new `zero` if the operand has none."""
         found = self.tangents.get(atom)
         return self.zero(atom, op) if found is None else found
 
     def _plain(self, op: Op) -> None:
-        """An op that no tangent reaches; a call is inlined."""
+        """Append an op whose operands have no tangents; inline it if it is a call."""
         if op.kind not in CALLS:
             self.ops.append(op)
             return
         self._apply(convert(op.params["call_jaxpr"]), op.operands, op)
 
     def _apply(self, program: Program, inputs: Sequence[Atom], op: Op) -> list[Atom]:
-        """Append a rule's ops, note its names for the op's results, return its outputs."""
+        """Inline the program of a derivative rule for the op; return its outputs."""
         ops, outputs, constants = apply_rule(program, inputs, op.results, op.source)
         self.ops += ops
         self.constants.update(constants)
@@ -178,7 +183,7 @@ class _Inside:
         self.ops.append(region_op(op, [*named, *twins], bodies))
 
     def _twin(self, op: Op, link: Link, insides: Sequence[_Inside]) -> Link:
-        """The link of the tangents beside a link."""
+        """The link that passes the tangents of the values on a link of a region op."""
         operand = None
         if link.operand is not None:
             operand = self.tangent(link.operand, op)
@@ -203,7 +208,7 @@ class _Inside:
         return replace(link, operand=operand, outputs=outputs)
 
     def zero(self, like: Atom, op: Op) -> Value:
-        """A tangent that is zero, where a region op needs one."""
+        """A tangent that is zero, for an operand that needs one."""
         value = fresh(like)
         self.ops.append(Op(ZERO, (), (value,), source=op.source))
         return value
@@ -212,7 +217,10 @@ class _Inside:
 def _body(
     op: Op, which: int, links: Sequence[Link], active: Collection[int]
 ) -> _Inside:
-    """One body with tangents of the inputs on the links in `active`."""
+    """Forward mode of nested program `which`, with tangents on links in `active`.
+
+    active: positions in `links` of the values that have tangents.
+    """
     tangents: dict[Atom, Any] = {}
     if not is_condition(op, which):
         for i in active:

@@ -1,6 +1,7 @@
-"""`linearize`: a function taken apart into a non-linear and a linear program.
+"""`mw.linearize`: a function split into a nonlinear program and a linear one.
 
-It traces the function once, and runs its non-linear program if arguments are arrays.
+The function is traced once. Its nonlinear program runs when a result or a residual is
+needed, and then the arguments have to be arrays.
 """
 
 from __future__ import annotations
@@ -38,39 +39,41 @@ def linearize(
 ) -> Linearized:
     """The function's linear approximation at `args`, as programs that print and run.
 
-    fn: a function of pytrees. args: arrays, or `jax.ShapeDtypeStruct`s, with which the
-        programs can be printed and counted, but not run.
-    keep: what the backward pass reads from the forward pass, as for `mw.recompute`, or
-        such a tactic, which the planner may have found; the rest is computed again. By
-        default everything is saved that takes time to compute.
-    Derivatives are with respect to all floats and complex numbers of `args`. Functions
-    with `jax.custom_jvp` and `jax.custom_vjp` have the derivatives that they define.
-    Raises `AutodiffError` for an op without a derivative, with its source line.
+    fn: a function of pytrees.
+    args: arrays. With `jax.ShapeDtypeStruct`s instead, the programs can be printed and
+        their work counted, but not run.
+    keep: which values the forward pass saves for the backward pass; the backward pass
+        computes all others again. It is what `mw.recompute` takes, or a `recompute`
+        tactic, such as one that the planner has found. By default, every value is saved
+        that takes time to compute.
+    Derivatives are taken with respect to all floats and complex numbers in `args`.
+    Functions with `jax.custom_jvp` and `jax.custom_vjp` have the derivatives that they
+    define. Raises `AutodiffError` for an op without a derivative, with its source line.
     """
+    if not callable(fn):
+        raise AutodiffError(f"linearize wants a function, got {fn!r:.60}")
     captured = capture(fn, args, kept=KEPT)
     program = captured.program
     active = {v for v in program.inputs if is_differentiable(v.dtype)}
     dual = forward(program, active)
     typed = check_linear(make_explicit(dual.program, dual.tangents))
     parts = unzip(typed, len(program.outputs))
-    if (
-        keep is not None
-    ):  # which may name ops of derivatives, such as the cosine of a sine
-        saved = _tactic(keep).kept_values(parts.nonlinear)
+    if keep is not None:
+        # It may name ops of derivatives, such as the cosine of a sine.
+        tactic = keep if isinstance(keep, Recompute) else recompute(keep)
+        saved = tactic.kept_values(parts.nonlinear)
         parts = unzip(typed, len(program.outputs), saved)
     return Linearized(captured, dual.present, typed, parts, jax.tree.leaves(args))
-
-
-def _tactic(keep: str | Sequence[str] | Recompute) -> Recompute:
-    return keep if isinstance(keep, Recompute) else recompute(keep)
 
 
 def residuals_of_loss(
     fn: Callable[..., Any], args: Sequence[Any], tactics: Sequence[object] = ()
 ) -> tuple[Residual, ...] | None:
-    """Residuals of a loss's gradient, on one device; `None` if `fn` is no loss.
+    """Residuals of the gradient of a loss on one device; `None` if `fn` is not a loss.
 
-    A loss returns one number. tactics: only `mw.recompute` may be among them.
+    A loss is a function that returns one float.
+
+    tactics: at most one, which must be an `mw.recompute`; others raise `AutodiffError`.
     """
     result = jax.tree.leaves(jax.eval_shape(fn, *args))
     if (
@@ -90,13 +93,13 @@ def residuals_of_loss(
 
 @dataclass(frozen=True, eq=False)
 class Linearized:
-    """A function at some arguments, taken apart into a non-linear and a linear program.
+    """A function at some arguments, split into a nonlinear and a linear program.
 
-    captured: the function as a program, with its trees and names.
+    captured: the function as one program, with its pytrees and the paths of its leaves.
     present: for each leaf of the result, whether it depends on differentiated inputs.
-    dual: the program after forward mode, whose linear values are tangents.
-    parts: the same after unzip.
-    leaves: the arguments.
+    dual: the program after forward mode; its linear values are the tangents.
+    parts: the nonlinear and the linear program, after unzip.
+    leaves: the leaves of the arguments.
     """
 
     captured: Captured
@@ -107,7 +110,7 @@ class Linearized:
 
     @cached_property
     def _first(self) -> tuple[list[Any], list[Any]]:
-        """The leaves of the result, and the residuals."""
+        """The leaves of the result and the residuals, by the nonlinear program."""
         if any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in self.leaves):
             raise AutodiffError(
                 "linearize was given shapes, so that there are no residuals to run with; "
@@ -119,17 +122,17 @@ class Linearized:
 
     @property
     def result(self) -> Any:
-        """The function's result, as it returns it."""
+        """The function's result, as the pytree that the function returns."""
         return jax.tree.unflatten(self.captured.out_tree, self._first[0])
 
     @property
     def nonlinear(self) -> Program:
-        """The program from the arguments' leaves to the result's, then the residuals."""
+        """The program that computes the leaves of the result and then the residuals."""
         return self.parts.nonlinear
 
     @cached_property
     def linear(self) -> LinearMap:
-        """The map from tangents of the arguments to the tangent of the result."""
+        """The map from tangents of the arguments to the result's (`jax.jvp`)."""
         inputs = [is_differentiable(v.dtype) for v in self.captured.program.inputs]
         return LinearMap(
             self.parts.linear,
@@ -147,31 +150,31 @@ class Linearized:
         )
 
     def transpose(self) -> LinearMap:
-        """The map from a cotangent of the result to cotangents of the arguments.
+        """The map from the result's cotangent to those of arguments (`jax.vjp`).
 
-        Raises `AutodiffError` if a tangent passes a while loop.
+        Raises `AutodiffError` if a while loop computes with tangents.
         """
         return self.linear.transpose()
 
     @cached_property
     def residuals(self) -> tuple[Residual, ...]:
-        """The values that the linear program reads from the other, the largest first."""
+        """Values that the linear program reads from the other, the largest first."""
         parts = self.parts
         return list_residuals(parts.residuals, parts.nonlinear, self.captured.paths)
 
     @property
     def residual_bytes(self) -> int:
-        """Bytes of all residuals that are no inputs."""
+        """Bytes of all residuals, except those that are arguments of the function."""
         return sum(r.num_bytes for r in self.residuals if not r.is_input)
 
     def __str__(self) -> str:
         name = self.captured.name or "fn"
+        counts = f"{len(self.residuals)} residuals, {self.residual_bytes:,} bytes"
         lines = [
-            f"linearized {name}: {len(self.residuals)} residuals, "
-            f"{self.residual_bytes:,} bytes besides inputs",
-            f"nonlinear: {sum(1 for _ in self.nonlinear.walk())} ops",
-            f"linear: {sum(1 for _ in self.parts.linear.program.walk())} ops",
-            *(str(r) for r in self.residuals[:7]),
+            f"linearized {name}: {counts} besides inputs",
+            f"nonlinear: {len([*self.nonlinear.walk()])} ops",
+            f"linear: {len([*self.parts.linear.program.walk()])} ops",
+            *map(str, self.residuals[:7]),
         ]
         more = len(self.residuals) - 7
         return "\n".join(lines + ([f"... and {more} more"] if more > 0 else []))
@@ -179,7 +182,13 @@ class Linearized:
 
 @dataclass(frozen=True, slots=True)
 class _Leaves:
-    """The leaves of a pytree, of which only those that are `present` are in a program."""
+    """A pytree of tangents or cotangents, and which leaves a program takes of it.
+
+    tree: the structure. avals: shape and dtype of each leaf. paths: name of each leaf,
+        for messages.
+    present: for each leaf, whether the program has it; integers, for example, are
+        missing.
+    """
 
     tree: Any
     avals: Sequence[Any]
@@ -187,7 +196,10 @@ class _Leaves:
     paths: Sequence[str]
 
     def flatten(self, given: Any, what: str) -> list[Any]:
-        """The leaves for the program; other leaves may be anything, such as None."""
+        """The leaves that the program takes; all other leaves may be anything.
+
+        what: "tangent" or "cotangent", for messages.
+        """
         try:
             leaves = self.tree.flatten_up_to(given)
         except (TypeError, ValueError) as error:
@@ -201,7 +213,7 @@ class _Leaves:
         return found
 
     def unflatten(self, leaves: Sequence[Any]) -> Any:
-        """The pytree; leaves that the program lacks are zeros, `float0` for integers."""
+        """The pytree of these leaves, with zeros for leaves the program lacks."""
         rest = iter(leaves)
         full = [
             next(rest) if is_here else _zeros(aval)
@@ -211,7 +223,10 @@ class _Leaves:
 
 
 def _checked(leaf: Any, aval: Any, what: str) -> Any:
-    array = jnp.asarray(leaf)
+    try:
+        array = jnp.asarray(leaf)
+    except (TypeError, ValueError):
+        raise AutodiffError(f"{what} is {leaf!r:.40}; wanted an array") from None
     if array.shape != aval.shape:
         raise AutodiffError(f"{what} has shape {array.shape}; wanted {aval.shape}")
     if array.dtype != aval.dtype:
@@ -227,12 +242,12 @@ def _zeros(aval: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class LinearMap:
-    """A linear program with its residuals: a function that prints.
+    """A linear program together with its residuals, as a function that can be printed.
 
-    typed: the program; residuals come first among its inputs.
-    saved: returns the residuals.
-    taken, given: leaves that go in and come out.
-    is_transposed: it maps cotangents to cotangents.
+    typed: the program; residuals are the first of its inputs.
+    saved: a function that returns the residuals.
+    taken, given: the pytrees that the map takes and returns.
+    is_transposed: whether the map takes cotangents, and not tangents.
     """
 
     typed: LinearProgram
@@ -242,7 +257,7 @@ class LinearMap:
     is_transposed: bool
 
     def __call__(self, *tangents: Any) -> Any:
-        """The tangent of the result; transposed, a tuple of the arguments' cotangents."""
+        """The result's tangent; if transposed, a tuple of arguments' cotangents."""
         if self.is_transposed:
             (whole,) = tangents
             leaves = self.taken.flatten(whole, "cotangent")
@@ -257,31 +272,29 @@ class LinearMap:
 
     @cached_property
     def plain(self) -> Program:
-        """The program in ops that anything can run, partition or price."""
+        """The linear program in ordinary ops, which can be run or priced."""
         return erase(self.typed.program)
 
     @cached_property
     def work(self) -> OpWork:
-        """Operations of one run, by the counts with which Meshwright prices programs."""
+        """Floating-point operations of one call, as the cost model counts them."""
         return total_work(self.plain)
 
     def transpose(self) -> LinearMap:
-        """The transposed map."""
+        """The transposed map: from cotangents to cotangents, or back to tangents."""
         turned = transpose(self.typed)
-        return LinearMap(
-            turned, self.saved, self.given, self.taken, not self.is_transposed
-        )
+        is_forward = self.is_transposed
+        return LinearMap(turned, self.saved, self.given, self.taken, not is_forward)
 
     def __str__(self) -> str:
         return str(self.typed)
 
 
 def _compiled(program: Program) -> Callable[[Sequence[Any]], list[Any]]:
-    """The program as a compiled function of its inputs."""
+    """The program as a jitted function of the list of its inputs."""
     return jax.jit(lambda inputs: run_program(program, inputs))
 
 
 def total_work(program: Program) -> OpWork:
-    """Operations of one run; of a `cond` all branches count, of a `while` one iteration."""
-    runs = (work_of(op) * times for op, times in op_executions(program))
-    return sum(runs, OpWork())
+    """Operations of one run; all branches of a `cond` count, and one `while` iteration."""
+    return sum((work_of(op) * n for op, n in op_executions(program)), OpWork())

@@ -1,7 +1,10 @@
-"""Links: the wires of a region op with the values at their ends, instead of positions.
+"""Links: how values enter and leave the nested programs of a region op.
 
-Transformations take a region op apart into links and bodies, add, drop or reverse links,
-and put it together again; positions are then counted anew.
+A region op is a loop, a branch or a remat; its nested programs are its bodies. The IR
+connects operands, inputs and outputs of bodies, and results by `Wire`s, which hold
+positions. A `Link` is a wire that holds the values instead. Transformations take a
+region op apart into links and bodies, add, remove or reverse links, and put the op
+together again.
 """
 
 from __future__ import annotations
@@ -15,11 +18,12 @@ from meshwright.program.ir import Atom, Op, Program, Value, Wire
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One wire of a region op.
+    """One connection between a region op and its bodies, such as a carry.
 
-    operand, result: the values outside.
-    inputs, outputs: by number of the body, the values inside.
-    is_stacked: outside the array has one more leading dim, one element per iteration.
+    operand, result: the values outside, where they enter and leave.
+    inputs, outputs: the values inside, by number of the body.
+    is_stacked: whether the value outside has one more leading dim, with an element for
+        each iteration.
     """
 
     operand: Atom | None = None
@@ -31,14 +35,14 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """The inside of a nested program: its ops and constants, without its ends."""
+    """The ops and constants of a nested program, without its inputs and outputs."""
 
     ops: Sequence[Op]
     constants: Mapping[Value, object] = field(default_factory=dict[Value, object])
 
 
 def links_of(op: Op) -> list[Link]:
-    """The wires of a region op with the values at their ends."""
+    """The links of a region op, in the order of its wires."""
     return [
         Link(
             None if wire.operand is None else op.operands[wire.operand],
@@ -52,14 +56,17 @@ def links_of(op: Op) -> list[Link]:
 
 
 def bodies_of(op: Op) -> list[Body]:
-    """The ops and constants of each nested program."""
+    """The ops and constants of each nested program of a region op."""
     return [Body(body.ops, body.constants) for body in op.bodies]
 
 
 def region_op(
     like: Op, links: Sequence[Link], bodies: Sequence[Body], **changed: Any
 ) -> Op:
-    """The region op with these links and bodies; else it is as `like`."""
+    """A region op with these links and bodies, otherwise equal to the op `like`.
+
+    changed: other fields of the op to replace.
+    """
     operands: list[Atom] = []
     results: list[Value] = []
     inputs: list[list[Value]] = [[] for _ in bodies]
@@ -90,16 +97,16 @@ def region_op(
 
 
 def _added[T](values: list[T], value: T) -> int:
-    """The position of the value, which is appended."""
+    """Append the value, and return its position."""
     values.append(value)
     return len(values) - 1
 
 
 def is_condition(op: Op, body: int) -> bool:
-    """Whether a body is the condition of a while loop, which no tangent enters."""
+    """Whether a body is the condition of a while loop, which gets no tangents."""
     return op.kind == "while" and body == 0
 
 
 def fresh(like: Atom) -> Value:
-    """A new value of the same shape and dtype."""
+    """A new value of the same shape and dtype as an atom."""
     return Value(like.shape, like.dtype)

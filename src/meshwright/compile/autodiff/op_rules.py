@@ -1,9 +1,9 @@
-"""Derivatives and transpositions of single ops, which JAX's own rules give.
+"""Derivative and transposition rules of single ops, taken from JAX.
 
-JAX has rules for each of its primitives, and users register some for theirs. A rule is
-traced once for each kind of op, its parameters and its types, and read back as a program
-of our own ops. What happens between ops (loops, branches, residuals, sums of cotangents)
-is not JAX's but that of the transformations.
+JAX has rules for its primitives, and users register rules for theirs. A rule is traced
+once for each combination of an op's kind, parameters and types, and read back as a
+program in Meshwright's IR. Only single ops use JAX's rules: loops, branches, residuals
+and sums of cotangents are the work of the transformations in this folder.
 """
 
 from __future__ import annotations
@@ -30,19 +30,20 @@ from meshwright.program.rewrite.recomputation import copied
 from meshwright.run.local.execute import run_program
 
 CALLS = frozenset({"custom_jvp_call", "custom_vjp_call"})
-"""Calls of functions with derivatives of their own; forward mode needs them as ops."""
+"""Kinds of ops that call a function whose user defined its derivative."""
 
 KEPT = CALLS | {"custom_linear_solve"}
-"""Primitives that a program has as ops until forward mode has seen them."""
+"""Primitives that capture keeps as ops, since forward mode has to see them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OpRule:
-    """A rule of one op as a program.
+    """A derivative or transposition rule of one op, as a program.
 
-    program: its inputs are the op's operands without literals, then the tangents or
-        cotangents. Its outputs are those of the rule, without the ones that are zero.
-    present: for each output of the rule, whether it may be other than zero.
+    program: its inputs are the op's operands (without literals), then tangents or
+        cotangents. Its outputs are those of the rule, without outputs that are always
+        zero.
+    present: for each output of the rule, whether it is an output of `program`.
     """
 
     program: Program
@@ -50,21 +51,29 @@ class OpRule:
 
 
 def jvp_rule(op: Op, active: tuple[int, ...]) -> OpRule:
-    """The results of an op, then their tangents, from the tangents of operands `active`."""
+    """The rule that computes an op's results and their tangents.
+
+    active: positions of the operands that have tangents.
+    """
     return _cached(_Question("jvp", op, active, _identity(op)))
 
 
 def transpose_rule(op: Op, linear: tuple[int, ...]) -> OpRule:
-    """The cotangents of operands `linear`, from those of all of the op's results.
+    """The rule from cotangents of the results to those of the linear operands.
 
-    Operands that are linear are no inputs of the program.
+    linear: positions of the linear operands, which are not inputs of the rule's
+        program.
     """
     return _cached(_Question("transpose", op, linear, _identity(op)))
 
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """Which rule is wanted; equal questions have equal answers."""
+    """The key under which a rule is cached.
+
+    which: "jvp" or "transpose". positions: of the active or linear operands. identity:
+        what else the rule depends on, as `_identity` returns it.
+    """
 
     which: str
     op: Op = field(compare=False)
@@ -98,7 +107,7 @@ _answer_once = lru_cache(maxsize=4096)(_answer)
 
 
 def _identity(op: Op) -> object:
-    """A key of all that the rule depends on: primitive, parameters, types, literals."""
+    """A key of all that a rule depends on: primitive, parameters, types, literals."""
     operands = tuple(
         (a.dtype, exact_key(a.value)) if isinstance(a, Literal) else (a.shape, a.dtype)
         for a in op.operands
@@ -154,10 +163,13 @@ def _trace_transpose(op: Op, linear: tuple[int, ...]) -> OpRule:
 def _without_zeros(
     program: Program, num_given: int, num_results: int, floats: Sequence[bool]
 ) -> OpRule:
-    """The rule without outputs that do not depend on inputs from `num_given` on.
+    """The rule without outputs that depend on no input from `num_given` on.
 
-    num_results: the outputs before the tangents or cotangents, all of which stay.
-    floats: for each result, whether it has a tangent among the outputs.
+    Such outputs are always zero.
+
+    num_results: number of outputs before the tangents or cotangents; all of them stay.
+    floats: for each result of the op, whether the program has a tangent or cotangent of
+        it.
     """
     reached = depends_on(program, program.inputs[num_given:])
     rest = iter(program.outputs[num_results:])
@@ -172,7 +184,7 @@ def _without_zeros(
 
 
 def depends_on(program: Program, inputs: Sequence[Value]) -> set[Atom]:
-    """The values of a program, without those of its bodies, that depend on `inputs`."""
+    """The values of a program, without its bodies, that depend on `inputs`."""
     reached: set[Atom] = set(inputs)
     for op in program.ops:
         if not reached.isdisjoint(op.operands):
@@ -181,7 +193,7 @@ def depends_on(program: Program, inputs: Sequence[Value]) -> set[Atom]:
 
 
 def function_of(op: Op, values: Sequence[int]) -> Callable[..., list[Any]]:
-    """The op as a function of its operands at positions `values`, which are no literals."""
+    """The op as a function of the operands at `values`; the others are literals."""
     inputs = [fresh(op.operands[i]) for i in values]
     operands = list(op.operands)
     for position, value in zip(values, inputs, strict=True):
@@ -202,7 +214,7 @@ _GENERATORS = {"fry": "threefry2x32", "rbg": "rbg", "urbg": "unsafe_rbg"}
 
 
 def aval_of(atom: Atom) -> Any:
-    """The `jax.ShapeDtypeStruct` of a value."""
+    """The `jax.ShapeDtypeStruct` of a value, also for random keys."""
     if not atom.dtype.startswith("key<"):
         return jax.ShapeDtypeStruct(atom.shape, jnp.dtype(atom.dtype))
     generator = _GENERATORS[atom.dtype[4:-1]]
@@ -216,9 +228,9 @@ def apply_rule(
     results: Sequence[Value],
     source: object,
 ) -> tuple[list[Op], list[Atom], Mapping[Value, object]]:
-    """The ops, outputs and constants of a rule's program, inlined on these inputs.
+    """The ops, outputs and constants of a rule's program after inlining it on `inputs`.
 
-    results: values that take the place of the program's first outputs.
+    results: values to use in place of the program's first outputs.
     """
     names: dict[Atom, Atom] = dict(zip(program.inputs, inputs, strict=True))
     wanted: dict[Atom, Value] = {}
@@ -245,13 +257,13 @@ def apply_rule(
 
 
 def zeros_op(value: Value, source: object) -> Op:
-    """The plain op that makes an array of zeros."""
+    """An ordinary op that fills the array `value` with zeros."""
     zero = Literal(np.zeros((), jnp.dtype(value.dtype))[()], value.dtype)
     return full_op(zero, value, source)
 
 
 def full_op(number: Literal, value: Value, source: object) -> Op:
-    """The op that makes an array of one number."""
+    """An ordinary op that fills the array `value` with one number."""
     params = {"shape": value.shape, "broadcast_dimensions": (), "sharding": None}
     primitive = lax.broadcast_in_dim_p
     return Op(primitive.name, (number,), (value,), params, (), source, primitive)

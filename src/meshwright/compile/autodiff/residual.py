@@ -1,4 +1,4 @@
-"""Residuals: what a forward pass saves for its backward pass, as a list to read."""
+"""Residuals: a readable list of what a forward pass saves for its backward pass."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from meshwright.program.ir import Atom, Op, Program, Value, num_bytes, show_type
 
 @dataclass(frozen=True, slots=True)
 class Residual:
-    """One value that a backward pass reads from the forward pass.
+    """One value that the backward pass reads from the forward pass.
 
-    name: the path of an input, or the op that computes the value: `mlp.py:7 dot_general`.
-    num_bytes: without padding; of all iterations, if a loop stacks the value.
-    source: `file:line` of the user's code that computes it, "" for an input.
-    is_input: the value is an argument, so that saving it takes no memory of its own.
+    name: the path of an input, or source line and kind of the op that computes the
+        value, as in `mlp.py:7 dot_general`.
+    num_bytes: bytes without padding. If a loop stacks the value, bytes of all its
+        iterations.
+    source: `file:line` of the user's code that computes the value; "" for an input.
+    is_input: whether the value is an argument of the function, so that saving it costs
+        nothing.
     """
 
     name: str
@@ -34,10 +37,12 @@ class Residual:
 def list_residuals(
     values: Sequence[Value], program: Program, paths: Sequence[str]
 ) -> tuple[Residual, ...]:
-    """Residuals of a program, the largest first, inputs last.
+    """The residuals of a program: the largest first, those that are inputs last.
 
-    program: computes the values. paths: names of its inputs.
-    A value that a loop stacks or a branch returns is named after the op inside.
+    A value that a loop stacks or a branch returns is named after the op inside that
+    computes it.
+
+    program: the program that computes the values. paths: names of its inputs.
     """
     named = dict(zip(program.inputs, paths, strict=False))
     makers = _makers(program)
@@ -46,7 +51,7 @@ def list_residuals(
 
 
 def _makers(program: Program) -> dict[Atom, Op]:
-    """The op that computes each value; for results of region ops, the op inside."""
+    """The op that computes each value; for results of loops, the op inside."""
     makers: dict[Atom, Op] = {}
     for op in program.ops:
         makers.update(dict.fromkeys(op.results, op))

@@ -1,4 +1,8 @@
-"""Places of residuals that bodies compute: before a loop, or as results of a branch."""
+"""Residuals that are computed inside of loops and branches: how they get out.
+
+A value that is the same in all iterations of a scan is computed again before the loop.
+The branches of a cond return residuals in results that they share.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +17,11 @@ from meshwright.program.rewrite.recomputation import Recomputation
 
 
 class Hoisted:
-    """Values of a scan's body that are the same in all iterations, computed before it.
+    """Values of a scan's body that are equal in all iterations, computed before it.
 
-    invariant: those values. ops: the ops outside that compute the ones asked for.
+    invariant: all such values.
+    ops: ops to put before the scan; they compute the values that `outside` was called
+        with.
     """
 
     def __init__(self, ops: Sequence[Op], links: Sequence[Link]) -> None:
@@ -36,20 +42,27 @@ class Hoisted:
         self._second = Recomputation(ops, (), lambda v: (operands[v], ()))  # pyright: ignore[reportArgumentType]
 
     def outside(self, value: Value) -> Value:
-        """The value before the loop."""
+        """The value that equals an invariant value, computed before the scan."""
         self.ops += self._second.ops_for(value)
         return self._second.copies[value]
 
 
 class Slots:
-    """Places for the residuals of a cond's branches; branches share those of a type."""
+    """Results of a cond in which its branches return residuals.
+
+    Only one branch runs, so residuals of different branches with the same type share a
+    result.
+    """
 
     def __init__(self, count: int) -> None:
         self._count = count
         self._slots: list[tuple[Value, dict[int, Value], dict[int, Value]]] = []
 
     def add(self, branch: int, value: Value, inside: Value) -> None:
-        """Find a place for `value` of a branch, which reads it as `inside`."""
+        """Find a result of the cond for the residual `value` of a branch.
+
+        inside: the value as which the branch of the linear cond reads the residual.
+        """
         for outer, written, read in self._slots:
             is_same = (outer.shape, outer.dtype) == (value.shape, value.dtype)
             if is_same and branch not in written:
@@ -58,7 +71,7 @@ class Slots:
         self._slots.append((fresh(value), {branch: value}, {branch: inside}))
 
     def fill(self, parts: Sequence[Body]) -> list[Body]:
-        """The branches, with zeros in the places that they do not use."""
+        """The branches of the nonlinear cond, with zeros for results they lack."""
         filled: list[Body] = []
         for branch, part in enumerate(parts):
             ops = [*part.ops]
@@ -70,12 +83,12 @@ class Slots:
         return filled
 
     def writes(self) -> list[Link]:
-        """The links out of the branches that compute residuals."""
+        """The links by which branches of the nonlinear cond return residuals."""
         return [
             Link(None, {}, {b: w[b] for b in range(self._count)}, outer)
             for outer, w, _ in self._slots
         ]
 
     def reads(self) -> list[Link]:
-        """The links into the branches that read residuals."""
+        """The links by which branches of the linear cond read residuals."""
         return [Link(outer, read) for outer, _, read in self._slots]

@@ -1,11 +1,12 @@
 """Transposition: from a linear program to the one that maps cotangents backwards.
 
-Ops that are not linear stay as they are, in order. Then the linear ones follow from the
-last to the first, each transposed: since a linear value is used exactly once, it has
-exactly one cotangent. `dup` becomes an addition, an addition `dup`; `zero` becomes `drop`,
-and `drop` becomes `zero`, which is not written but noted by a missing cotangent (a symbolic
-zero). A region op is transposed by reversing its linear wires: a carry stays a carry, what
-a scan reads slice by slice becomes what it stacks, and the scan runs backwards.
+Ops that are not linear come first, unchanged. Then the linear ops follow in reverse
+order, each transposed. A linear value is used exactly once, so it has exactly one
+cotangent. `dup` becomes an addition, and an addition `dup`. `zero` becomes `drop`;
+`drop` becomes `zero`, which is not written: the cotangent is simply missing (a symbolic
+zero). In a loop or branch, linear inputs and outputs change places: a carry stays a
+carry, an array that a scan reads slice by slice becomes one that it stacks, and the
+scan runs backwards.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ from meshwright.program.ir import Atom, Literal, Op, Program, Value
 
 
 def transpose(linear: LinearProgram) -> LinearProgram:
-    """The linear program from cotangents of the outputs to those of the linear inputs.
+    """The program from cotangents of the outputs to those of the linear inputs.
 
-    Inputs that are not linear stay as they are. Law: transposed twice, a program computes
-    the same as before. Raises `AutodiffError` for while loops.
+    Nonlinear inputs stay inputs. A program that is transposed twice computes the same
+    as before. Raises `AutodiffError` for while loops.
     """
     program = linear.program
     inside = _Inside(linear.linear)
@@ -56,10 +57,12 @@ def transpose(linear: LinearProgram) -> LinearProgram:
 
 
 class _Inside:
-    """The transposed ops of one program or body.
+    """The transposition of one program, or of one nested program of a loop or branch.
 
-    cotangents: by linear value, its cotangent; a missing one is zero.
-    entered: those of the outputs, which are inputs here.
+    ops: the transposed ops so far.
+    cotangents: by linear value, its cotangent; if it is missing, it is zero.
+    entered: the cotangents of the program's outputs, which are inputs of the transposed
+        program.
     """
 
     def __init__(self, linear: Collection[Value]) -> None:
@@ -70,7 +73,7 @@ class _Inside:
         self.entered: dict[Atom, Value] = {}
 
     def run(self, ops: Sequence[Op], cotangents: Mapping[Atom, Value]) -> None:
-        """Append the ops that are not linear, then the linear ones backwards."""
+        """Append the nonlinear ops, then the transposed linear ops in reverse."""
         self.entered = dict(cotangents)
         self.cotangents.update(cotangents)
         backwards: list[Op] = []
@@ -81,7 +84,7 @@ class _Inside:
             self._op(op)
 
     def cotangent_or_zero(self, value: Atom) -> Atom:
-        """The cotangent of a linear value, by `zero` if it has none."""
+        """The cotangent of a linear value; a new `zero` if the cotangent is missing."""
         return self.cotangents.get(value) or self._zero(value, "")
 
     def _zero(self, like: Atom, source: object) -> Value:
@@ -106,7 +109,7 @@ class _Inside:
             self._by_rule(op)
 
     def _sum(self, op: Op) -> None:
-        """The cotangent of a value of which two were made."""
+        """Add the cotangents of a `dup`'s results: the cotangent of its operand."""
         (value,) = op.operands
         parts = [self.cotangents[r] for r in op.results if r in self.cotangents]
         if len(parts) == 1:
@@ -187,14 +190,14 @@ class _Inside:
         return any(end in self.linear for end in ends)
 
     def _body(self, op: Op, which: int, links: Sequence[Link]) -> _Inside:
-        """One body, transposed, with cotangents of the outputs on these links."""
+        """Transpose nested program `which`, given its outputs' cotangents."""
         outputs = [link.outputs[which] for link in links if which in link.outputs]
         inside = _Inside(self.linear)
         inside.run(op.bodies[which].ops, {a: fresh(a) for a in outputs})
         return inside
 
     def _turned(self, op: Op, link: Link, insides: Sequence[_Inside]) -> Link:
-        """The link with its ends exchanged, on cotangents."""
+        """The link of cotangents from the result of a link to its operand."""
         operand = result = None
         if link.result is not None:
             operand = self._or_zero(link.result, op)
@@ -207,5 +210,5 @@ class _Inside:
 
 
 def add_op(parts: Sequence[Atom], total: Value, source: object) -> Op:
-    """The sum of two linear values."""
+    """The op that adds two linear values."""
     return Op(ADD, tuple(parts), (total,), {}, (), source, add_jaxvals_p)

@@ -1,10 +1,11 @@
-"""The typed linear language: programs in which some values are linear.
+"""The language of linear programs: programs in which some values are marked as linear.
 
-A linear value depends on the linear inputs by a linear map; all other values do not depend
-on them. As in the paper's language Linear A, each linear value is used exactly once.
-Where it is needed twice, `dup` makes two of it; where it is not needed, `drop` consumes
-it; `zero` makes one from nothing. So transposition has no special cases: it swaps `dup`
-with addition and `drop` with `zero`. A linear value prints as `@n`, others as `%n`:
+A linear value depends linearly on the linear inputs of the program; all other values do
+not depend on them at all. As in the paper's language Linear A, each linear value is
+used exactly once. `dup` copies a value that is needed twice, `drop` consumes a value
+that is not needed, and `zero` makes a linear zero. This makes transposition simple: it
+exchanges `dup` with addition, and `drop` with `zero`. A linear value prints as `@n`,
+any other as `%n`:
 
     program(%0: f32[3], @1: f32[3]) {
       @2: f32[3], @3: f32[3] = dup @1
@@ -13,9 +14,10 @@ with addition and `drop` with `zero`. A linear value prints as `@n`, others as `
       return @5
     }
 
-`linear_sets` says in which operands an op is linear. The factor rules of `program/ops`
-know that already, since a partial sum may pass an op only if it is linear. They say no
-where addends would be rounded otherwise than their sum, which does not matter here.
+`linear_sets` says in which operands an op is linear. Mostly it asks the op's factor
+rule in `program/ops`, which knows this: a partial sum may pass through an op only if
+the op is linear. The table below adds ops that a factor rule excludes, since they round
+addends otherwise than the sum; rounding does not matter for derivatives.
 """
 
 from __future__ import annotations
@@ -33,8 +35,11 @@ DUP, DROP, ZERO = "dup", "drop", "zero"
 ADD = "add_any"
 REVERSE_ONLY = "custom_vjp"
 CUSTOM_REVERSE = "custom_vjp_transpose"
-"""The derivative of a function with `jax.custom_vjp`, and its transposition, which is the
-user's own function of cotangents."""
+"""Kind of the transposed op of `custom_vjp` (`REVERSE_ONLY`).
+
+`custom_vjp` is the derivative of a function with `jax.custom_vjp`; the transposed op
+calls the user's backward function.
+"""
 
 STRUCTURAL = frozenset({DUP, DROP, ZERO})
 
@@ -52,14 +57,14 @@ _ALWAYS_LINEAR = {
     "scatter-add": (frozenset({0, 2}),),
     "scatter-mul": (frozenset({0}), frozenset({2})),
 }
-"""By kind the operands in which an op is linear, if its factor rule does not say it."""
+"""By kind, sets of operands in which an op is linear, where factor rules differ."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LinearProgram:
-    """A program and which of its values, in its bodies too, are linear.
+    """A program, and the set of its linear values, those in nested programs included.
 
-    Inputs that are not linear come first.
+    Nonlinear inputs come before linear inputs.
     """
 
     program: Program
@@ -67,7 +72,7 @@ class LinearProgram:
 
     @property
     def linear_inputs(self) -> tuple[Value, ...]:
-        """The inputs that are linear, in order."""
+        """The linear inputs, in order."""
         return tuple(v for v in self.program.inputs if v in self.linear)
 
     @property
@@ -81,10 +86,10 @@ class LinearProgram:
 
 
 def linear_sets(op: Op) -> tuple[frozenset[int], ...]:
-    """Sets of operands in which an op without bodies is linear, each set jointly.
+    """Sets of operand positions, in each of which an op is linear jointly.
 
-    `add_any` is linear in both operands together, `mul` in either one if the other one
-    is not linear.
+    `add_any`, for example, has one set with both operands. `mul` has two sets of one
+    operand: it is linear in either operand if the other one is not linear.
     """
     if op.kind in _ALWAYS_LINEAR:
         return _ALWAYS_LINEAR[op.kind]
@@ -101,14 +106,17 @@ def linear_sets(op: Op) -> tuple[frozenset[int], ...]:
 
 
 def _of_jax(op: Op) -> tuple[frozenset[int], ...]:
-    """Each operand on its own, if JAX can transpose the op; Meshwright has no rule."""
+    """One set per operand of an op without a factor rule that JAX can transpose."""
     if op.primitive not in ad.primitive_transposes:
         return ()
     return tuple(frozenset({i}) for i in range(len(op.operands)))
 
 
 def is_linear_in(op: Op, positions: Collection[int]) -> bool:
-    """Whether an op is linear in these operands jointly; others may be literal zeros."""
+    """Whether an op is jointly linear in the operands at these positions.
+
+    Further operands of the same set may be literal zeros.
+    """
     wanted = frozenset(positions)
     return any(
         wanted == found
@@ -123,5 +131,5 @@ def is_zero(atom: Atom) -> bool:
 
 
 def positions_in(atoms: Iterable[Atom], values: Collection[Value]) -> tuple[int, ...]:
-    """The positions at which `atoms` has one of `values`."""
+    """The positions in `atoms` of atoms that are in `values`."""
     return tuple(i for i, atom in enumerate(atoms) if atom in values)

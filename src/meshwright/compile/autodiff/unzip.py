@@ -1,14 +1,14 @@
-"""Unzip: from a program with tangents to a non-linear program and a linear one.
+"""Unzip: split a program with tangents into a nonlinear program and a linear one.
 
-The non-linear program computes the original outputs, and the residuals: all values that
-the linear program reads. Which values are saved and which are computed again is a free
-choice here (checkpointing), so that rematerialization is no transformation of its own: a
-value that is not saved is computed by ops of the linear program. By default those are
-recomputed that take no time: broadcasts and what depends on no input.
+The nonlinear program computes the original outputs and the residuals, which are all
+values that the linear program reads. Any choice of saved values is possible here: the
+linear program recomputes a value that is not saved. So rematerialization
+(checkpointing) needs no transformation of its own. By default, only values that take no
+time are recomputed: broadcasts, and values that depend on no input.
 
-A scan becomes two scans: the first stacks residuals for the second. A cond's branches
-share places for their residuals, by type. The body of a remat and the iterations of a
-while loop are computed again.
+A scan becomes two scans, and the first one stacks residuals for the second. The
+branches of a cond share results for their residuals. The body of a remat, and the
+iterations of a while loop, are computed again.
 """
 
 from __future__ import annotations
@@ -40,11 +40,13 @@ from meshwright.program.rewrite.recomputation import (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unzipped:
-    """The two parts of a program with tangents.
+    """The nonlinear and the linear part of a program with tangents.
 
-    nonlinear: from the original inputs to the original outputs, then the residuals.
-    linear: from residuals and tangents to the tangents of outputs.
-    residuals: the values that the second reads from the first; inputs may be among them.
+    nonlinear: takes the original inputs; returns the original outputs, then the
+        residuals.
+    linear: takes residuals and tangents; returns the tangents of the outputs.
+    residuals: the values that `linear` reads from `nonlinear`; inputs may be among
+        them.
     """
 
     nonlinear: Program
@@ -55,12 +57,13 @@ class Unzipped:
 def unzip(
     forward: LinearProgram, num_outputs: int, keep: Collection[Value] | None = None
 ) -> Unzipped:
-    """The parts of a program with tangents.
+    """The nonlinear and the linear part of a program with tangents.
 
-    num_outputs: the number of its first outputs, which are not linear.
-    keep: values to save, in bodies too; others are computed again, from these, from
-        inputs, and from results of loops and of ops with effects, which are always
-        saved. By default all are saved that take time to compute.
+    num_outputs: number of the original outputs, which come before their tangents.
+    keep: values to save, also in nested programs. All other values are computed again
+        from saved values, from inputs, and from results of loops and of ops with side
+        effects, which are always saved. By default, all values that take time to
+        compute are saved.
     """
     program = make_implicit(forward.program)
     level = _Level(forward.linear, keep)
@@ -90,7 +93,13 @@ def unzip(
 
 @dataclass(slots=True)
 class _Level:
-    """The two parts of one program or body, whose linear ops still read all values."""
+    """The two parts of one program, or of one nested program, while they are built.
+
+    linear: all linear values. keep: values to save, as in `unzip`.
+    ops: the ops of the nonlinear part. linear_ops: the ops of the linear part, which at
+        first read all values of the nonlinear part.
+    constants: arrays of both parts.
+    """
 
     linear: Collection[Value]
     keep: Collection[Value] | None
@@ -99,7 +108,7 @@ class _Level:
     constants: dict[Value, object] = field(default_factory=dict[Value, object])
 
     def run(self, ops: Iterable[Op]) -> None:
-        """Sort ops by whether they are linear; region ops become two."""
+        """Put each op into its part; a loop or branch is split into two ops."""
         for op in ops:
             ends = (*op.operands, *op.results)
             if not any(end in self.linear for end in ends):
@@ -116,14 +125,18 @@ class _Level:
     def free(
         self, outputs: Sequence[Atom], bound: Collection[Value]
     ) -> tuple[Value, ...]:
-        """The values that the linear ops read and neither make nor have in `bound`."""
+        """Values that the linear ops read, do not compute and are not in `bound`."""
         made = {r for op in self.linear_ops for r in op.results}.union(bound)
         read = [a for op in self.linear_ops for a in op.operands]
         found = dict.fromkeys((*read, *outputs))
         return tuple(a for a in found if isinstance(a, Value) and a not in made)
 
     def recompute(self, outer: bool) -> None:
-        """Add ops to the linear part for the values that are not saved."""
+        """Add ops to the linear part that recompute the values that are not saved.
+
+        outer: whether this is the whole program. Its saved values then get optimization
+            barriers, so that XLA does not merge recomputed ops with the original ones.
+        """
         kept = _saved(self.ops, self.keep)
         fenced = outer and self.keep is not None
         fetch = behind_barrier if fenced else lambda value: (value, ())
@@ -139,9 +152,9 @@ class _Level:
     def _inner(
         self, body: Body, ends: Iterable[Value]
     ) -> tuple[_Level, tuple[Value, ...]]:
-        """A body in two parts, and the values that its linear ops read from the other.
+        """The two parts of a nested program, and what its linear part reads.
 
-        ends: the body's linear inputs.
+        ends: the nested program's linear inputs.
         """
         inner = _Level(self.linear, self.keep)
         inner.run(body.ops)
@@ -149,7 +162,7 @@ class _Level:
         return inner, inner.free((), {*ends})
 
     def _split(self, op: Op) -> tuple[list[Link], list[Link]]:
-        """The links of values that are not linear, and those of linear ones."""
+        """The links of a region op: first of nonlinear, then of linear values."""
         other: list[Link] = []
         linear: list[Link] = []
         for link in links_of(op):
@@ -214,12 +227,7 @@ class _Level:
                 else:
                     slots.add(b, value, inside)
             parts.append(Body(inner.ops, {**body.constants, **inner.constants}))
-            linear_parts.append(
-                Body(
-                    _renamed(inner.linear_ops, names),
-                    constants,
-                )
-            )
+            linear_parts.append(Body(_renamed(inner.linear_ops, names), constants))
             linear = [_renamed_outputs(link, names, b) for link in linear]
         parts = slots.fill(parts)
         self.ops.append(region_op(op, [*other, *slots.writes()], parts))
@@ -232,7 +240,7 @@ class _Level:
         self.linear_ops.append(region_op(op, links, linear_parts))
 
     def _recomputed_region(self, op: Op) -> None:
-        """A remat or while loop: the linear part computes all of it again."""
+        """Split a remat or while loop; its linear part recomputes all values."""
         other, linear = self._split(op)
         parts: list[Body] = []
         both: list[Body] = []
@@ -250,7 +258,7 @@ class _Level:
 
 
 def _saved(ops: Sequence[Op], keep: Collection[Value] | None) -> Collection[Value]:
-    """The results to save: those in `keep`, by default all that take time to compute."""
+    """The results to save: `keep`, or by default all that take time to compute."""
     if keep is not None:
         return keep
     free: set[Value] = set()
@@ -265,7 +273,7 @@ def _saved(ops: Sequence[Op], keep: Collection[Value] | None) -> Collection[Valu
 
 
 def _complete(links: Sequence[Link], count: int) -> list[Link]:
-    """The links into all branches of a cond, whether these read the value or not."""
+    """The links, each as an input of all branches of a cond, as a cond requires."""
     return [
         replace(
             link,

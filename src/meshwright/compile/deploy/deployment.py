@@ -1,4 +1,4 @@
-"""The record of a deployment: what was written, and how it compares with JAX."""
+"""`Deployment`: the record of what a deployment wrote, and how it compares with JAX."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ _FORMAT = "meshwright deployment"
 class Deployment:
     """The result of deploying a function.
 
-    folder: where it lies. files: (path, bytes), the largest first.
-    inputs, outputs: `name: dtype[shape]`. weight_bytes: of the original weights.
+    folder: path of the written folder. files: (path, bytes) of each file, the largest
+        first.
+    inputs, outputs: each as `name: dtype[shape]`. weight_bytes: bytes of the original
+        weights.
     error: largest difference from JAX, relative to the largest magnitude of each output
-        or 1; `None` if the model did not run here, and `note` says why.
-    latency_s, jax_s: median seconds of a call here, and of the jitted original on this
-        CPU, measured in turn.
+        or 1; `None` if this machine could not run the model, and then `note` says why.
+    latency_s, jax_s: median seconds of a call of the model on this machine, and of the
+        jitted original on this CPU, measured in turn.
     quantized: "" or "int8".
     """
 
@@ -42,16 +44,16 @@ class Deployment:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of all files."""
+        """Bytes of all files together."""
         return sum(size for _, size in self.files)
 
     def to_json(self) -> str:
-        """JSON text; `from_json` is the inverse."""
+        """The record as JSON text, which `from_json` reads."""
         return json.dumps({"format": _FORMAT, "version": _VERSION, **asdict(self)})
 
     @staticmethod
     def from_json(text: str) -> Deployment:
-        """The record that `to_json` wrote; `DeployError` for any other text."""
+        """The record in a JSON text of `to_json`; `DeployError` for any other text."""
         try:
             fields: dict[str, Any] = json.loads(text)
             if fields.pop("format") != _FORMAT or fields.pop("version") != _VERSION:

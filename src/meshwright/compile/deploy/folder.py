@@ -1,9 +1,13 @@
-"""Folders of deployed models: written aside, and put in place when they are complete."""
+"""Folders of deployed models: written under another name, and renamed when complete."""
 
 from __future__ import annotations
 
+import glob
+import os
 import shutil
+import signal
 import tempfile
+import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from os import PathLike
@@ -12,13 +16,16 @@ from pathlib import Path
 from meshwright.errors import DeployError
 
 ABOUT_FILE = "model.json"
-"""Names, shapes and dtypes of inputs and outputs; only deployed models have this file."""
+"""Name of the JSON file with names, shapes and dtypes of inputs and outputs.
+
+A folder with this file is taken for one that a deployment wrote.
+"""
 
 
 def checked_folder(out: str | PathLike[str]) -> Path:
-    """The path of a folder to write; `DeployError` if something else is there.
+    """The path of a folder to write; `DeployError` if other files are there.
 
-    A folder that a deployment wrote before, or an empty one, is replaced.
+    A folder that is empty, or that a deployment wrote, may be replaced.
     """
     folder = Path(out)
     parent = folder.parent
@@ -41,23 +48,65 @@ def is_deployed(folder: Path) -> bool:
 
 @contextmanager
 def staged(out: Path) -> Generator[Path]:
-    """A temporary folder that becomes `out` at the end of the block.
+    """Give a temporary folder, which becomes `out` at the end of the block.
 
-    If the block raises, nothing is left, and an older `out` stays as it was.
+    If the block raises, or the process is terminated, the temporary folder is removed,
+    and a folder that was at `out` stays as it was. If a process is killed, the next
+    call for the same `out` removes the folder that is left.
     """
+    _remove_abandoned(out)
     try:
-        aside = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
+        prefix = f".{out.name}-{os.getpid()}-"
+        aside = Path(tempfile.mkdtemp(prefix=prefix, dir=out.parent))
     except OSError as error:
         raise DeployError(f"cannot write {out}: {error.strerror}") from None
     try:
-        content = aside / "new"
-        content.mkdir()
-        yield content
-        if out.exists():
-            out.rename(aside / "old")
-        content.rename(out)
+        with _termination_raises():
+            content = aside / "new"
+            content.mkdir()
+            yield content
+            if out.exists():
+                out.rename(aside / "old")
+            content.rename(out)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
+
+
+def _remove_abandoned(out: Path) -> None:
+    """Remove temporary folders of processes that have ended."""
+    for folder in out.parent.glob(f".{glob.escape(out.name)}-*-*"):
+        pid = folder.name.rsplit("-", 2)[1]
+        if pid.isdigit() and not _is_running(int(pid)):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # it belongs to another user
+        return True
+    return True
+
+
+@contextmanager
+def _termination_raises() -> Generator[None]:
+    """Let SIGTERM raise `SystemExit` in the block, if it has no handler yet."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+
+    def leave(number: int, frame: object) -> None:
+        del frame
+        raise SystemExit(128 + number)
+
+    signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def files_of(folder: Path) -> tuple[tuple[str, int], ...]:

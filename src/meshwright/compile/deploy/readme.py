@@ -1,4 +1,4 @@
-"""The README of a deployed model's folder."""
+"""The text of the README in a deployed model's folder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ The model is a training step: its state is among the inputs and the outputs.
 
 
 def readme_text(record: Deployment, target: DeployTarget, model: SourceModel) -> str:
-    """Markdown that says what the folder holds, how it runs and how exact it is."""
+    """The README as Markdown: use, inputs, outputs, and comparison with JAX."""
     inputs = ", ".join(f"{port.name}=..." for port in model.inputs)
     if any("." in port.name for port in model.inputs):
         items = ", ".join(f'"{port.name}": ...' for port in model.inputs[:3])

@@ -1,4 +1,4 @@
-"""The table of targets: what each writes, with which loader it runs."""
+"""The table of deployment targets: how each is written, and which loader runs it."""
 
 from __future__ import annotations
 
@@ -17,15 +17,17 @@ from meshwright.errors import DeployError, did_you_mean
 from meshwright.run.iree.toolchain import HOST_CPU, VULKAN
 
 Write = Callable[[SourceModel, Path, DeployOptions], None]
-"""Writes the files of a model into an empty folder."""
+"""A function that writes the files of a model into an empty folder."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeployTarget:
-    """A place to deploy to.
+    """A target of deployment, such as `onnx`.
 
-    runs_on: one phrase for the README. loader: file of `loaders` that is copied, and the
-    packages that it needs. about: further fields of the folder's model.json.
+    runs_on: a phrase for the README that says where the model runs.
+    loader: the file of `loaders` that is copied into the folder. packages: what it
+        imports.
+    about: further fields of the folder's model.json.
     """
 
     name: str
@@ -41,10 +43,10 @@ def _iree(*flags: str) -> Write:
 
 
 def find_target(name: str) -> DeployTarget:
-    """The target of a name; `DeployError` lists them."""
-    if name not in TARGETS:
+    """The target with a name; `DeployError` lists all names."""
+    if not isinstance(name, str) or name not in TARGETS:
         raise DeployError(
-            f"there is no target {name!r}{did_you_mean(name, TARGETS)}; there are "
+            f"there is no target {name!r:.40}{did_you_mean(name, TARGETS)}; there are "
             f"{', '.join(TARGETS)}"
         )
     return TARGETS[name]

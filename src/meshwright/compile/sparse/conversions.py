@@ -1,4 +1,4 @@
-"""Tensors in another form: dense, with dims in their order, or of another shape."""
+"""Conversion of tensors: to dense storage, to another order of dims or shape."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from meshwright.program.rules.rule import Dims
 
 
 def dense_copy(code: Emitter, tensor: Tensor) -> Tensor:
-    """The tensor without a format; itself if it has none."""
+    """A dense copy of a sparse tensor; a dense tensor itself."""
     if tensor.format is None:
         return tensor
     # As a sum over one term: MLIR's conversion, and a copy, leave gaps uninitialized
@@ -32,7 +32,7 @@ def dense_copy(code: Emitter, tensor: Tensor) -> Tensor:
 
 
 def in_order(code: Emitter, tensor: Tensor) -> Tensor:
-    """The dense tensor with dims in their order."""
+    """The dense tensor, stored with its dims in the order of the value's dims."""
     if tensor.is_plain:
         return tensor
     shape = tuple(tensor.shape[t] for t in tensor.order)
@@ -42,7 +42,7 @@ def in_order(code: Emitter, tensor: Tensor) -> Tensor:
 
 
 def grouped(code: Emitter, tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """The tensor with its dims made one, or its one dim made several."""
+    """The tensor reshaped from many dims to one, or from one dim to many."""
     if tensor.shape == shape:
         return tensor
     made = Tensor("", shape, tensor.dtype, None, ())
@@ -56,7 +56,7 @@ def grouped(code: Emitter, tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def multiply_add(code: Emitter, dtype: str) -> Body:
-    """A body that adds the product of its elements to the result so far."""
+    """The body of a product: add the product of the elements to the result so far."""
     kind, suffix = MLIR_DTYPES[dtype], "f" if dtype.startswith("float") else "i"
 
     def body(given: Sequence[str]) -> str:

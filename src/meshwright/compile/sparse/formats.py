@@ -1,9 +1,10 @@
-"""Formats of matrices: how MLIR names them, and how SciPy stores them.
+"""Storage formats of sparse matrices: encodings in MLIR, and arrays in SciPy.
 
-A format is a list of levels. A dense level stores all positions, a compressed one those
-that are there, with where each row begins; a singleton level stores one coordinate for
-each position of the level before. (MLIR, dialect `sparse_tensor`; F. Kjolstad et al., "The
-Tensor Algebra Compiler", OOPSLA 2017.)
+A format is a list of levels, about one per dim. A dense level stores all positions. A
+compressed level stores the positions of elements that are there, and where each row of
+them begins. A singleton level stores one coordinate for each position of the level
+before. (MLIR, dialect `sparse_tensor`; F. Kjolstad et al., "The Tensor Algebra
+Compiler", OOPSLA 2017.)
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import scipy.sparse as scipy_sparse
 from meshwright.errors import SparseError, did_you_mean
 
 INDEX = "int32"
-"""The dtype of positions and coordinates."""
+"""The dtype of the arrays of positions and coordinates."""
 
 _LEVELS = {
     "csr": "(i, j) -> (i : dense, j : compressed)",
@@ -31,9 +32,9 @@ _NUM_BUFFERS = {"csr": 2, "csc": 2, "coo": 3, "bsr": 2}
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A sparse format of matrices.
+    """A storage format of sparse matrices.
 
-    name: "csr", "csc", "coo" or "bsr". block: rows and columns of a block of "bsr".
+    name: "csr", "csc", "coo" or "bsr". block: rows and columns of the blocks of "bsr".
     """
 
     name: str
@@ -41,7 +42,7 @@ class Format:
 
     @property
     def encoding(self) -> str:
-        """The MLIR attribute that a tensor in this format has."""
+        """The MLIR attribute of tensors in this format."""
         rows, columns = self.block
         levels = _LEVELS.get(self.name) or (
             f"(i, j) -> (i floordiv {rows} : dense, j floordiv {columns} : compressed, "
@@ -52,7 +53,7 @@ class Format:
 
     @property
     def num_buffers(self) -> int:
-        """Arrays of positions and coordinates, to which the array of elements is added."""
+        """Number of arrays of positions and coordinates, without the elements."""
         return _NUM_BUFFERS[self.name]
 
     def why_not(self, shape: Sequence[int]) -> str | None:
@@ -65,7 +66,10 @@ class Format:
         return None
 
     def pack(self, matrix: Any, dtype: Any) -> list[np.ndarray]:
-        """Positions and coordinates by level, then the elements, of any matrix."""
+        """The arrays that store a matrix: positions and coordinates, then elements.
+
+        matrix: a SciPy matrix in any format, or a dense array.
+        """
         found = self._converted(matrix)
         if self.name == "coo":
             ends = np.array([0, found.nnz], INDEX)
@@ -77,25 +81,29 @@ class Format:
         return [*indices, np.ascontiguousarray(found.data, dtype).reshape(-1)]
 
     def _converted(self, matrix: Any) -> Any:
-        """The SciPy array of the matrix in this format, with sorted coordinates."""
+        """The matrix as a SciPy array in this format, sorted and without duplicates."""
         given = (
             matrix
             if scipy_sparse.issparse(matrix)
             else scipy_sparse.coo_array(np.asarray(matrix))
         )
-        if self.name == "coo":
-            found = scipy_sparse.coo_array(given.tocsr())
-        elif self.name == "bsr":
+        if self.name == "bsr":
             found = scipy_sparse.bsr_array(given.tobsr(blocksize=self.block))
-        else:
+        elif self.name != "coo":
             found = given.asformat(self.name)
+        elif _is_row_major(given):
+            return given
+        else:
+            found = given.tocsr()
         if not found.has_canonical_format:
             found = found.copy()
+            found.sort_indices()
+        if not found.has_canonical_format:
             found.sum_duplicates()
-        return found
+        return found.tocoo() if self.name == "coo" else found
 
     def unpack(self, buffers: Sequence[np.ndarray], shape: tuple[int, int]) -> Any:
-        """The SciPy array whose levels and elements these are; inverse of `pack`."""
+        """The SciPy array with these arrays of positions, coordinates and elements."""
         *indices, data = buffers
         if self.name == "coo":
             _, rows, columns = indices
@@ -111,14 +119,26 @@ class Format:
         return f"bsr:{rows}x{columns}" if self.name == "bsr" else self.name
 
 
+def _is_row_major(matrix: Any) -> bool:
+    """Whether a matrix is in COO format, by rows and columns, without duplicates.
+
+    SciPy's flag of canonical COO matrices does not tell which dim is sorted first.
+    """
+    if matrix.format != "coo":
+        return False
+    rows, columns = (np.asarray(c, np.int64) for c in matrix.coords)
+    places = rows * matrix.shape[1] + columns
+    return bool(np.all(places[1:] > places[:-1]))
+
+
 DENSE = None
-"""The format of arrays that store all elements: no encoding."""
+"""The format of dense arrays, which have no encoding."""
 
 _NAMES = ("dense", *_NUM_BUFFERS)
 
 
 def parse_format(text: str) -> Format | None:
-    """The format that a text names: `csr`, `csc`, `coo`, `bsr:4x4`, or `dense`.
+    """The format that a text names: `csr`, `csc`, `coo`, `bsr:4x4` or `dense`.
 
     >>> str(parse_format("bsr:8")), parse_format("dense")
     ('bsr:8x8', None)

@@ -1,8 +1,8 @@
-"""Compilation of MLIR modules for this CPU, and calls of what was compiled.
+"""Compilation of MLIR modules for this CPU, and calls of the compiled code.
 
 MLIR's Python bindings come with torch-mlir (the extra `sparse`); PyTorch is not needed.
-The sparsifier turns linalg ops on tensors with encodings into loops over stored elements,
-and the execution engine compiles these with LLVM.
+The sparsifier turns linalg ops on sparse tensors into loops over stored elements, and
+LLVM compiles the loops in this process.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PIPELINE = (
 
 @dataclass(frozen=True, slots=True)
 class ArrayType:
-    """The type of an input or output: shape, NumPy dtype and format."""
+    """The shape, NumPy dtype and storage format of an input or output."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -36,7 +36,11 @@ class ArrayType:
 
     @property
     def buffers(self) -> list[tuple[int, str]]:
-        """The rank and dtype of each array that holds it: levels, then elements."""
+        """Rank and dtype of each array that stores a value of this type.
+
+        A sparse matrix has arrays of positions and coordinates, and then one of
+        elements.
+        """
         if self.format is None:
             return [(len(self.shape), self.dtype)]
         return [(1, INDEX)] * self.format.num_buffers + [(1, self.dtype)]
@@ -44,9 +48,10 @@ class ArrayType:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SparseKernel:
-    """A compiled module; it is called with the buffers of its inputs.
+    """A compiled module, which is called with the arrays that store its inputs.
 
-    lowered: the module in MLIR's dialect for LLVM, as text, without encodings.
+    engine: MLIR's execution engine, which owns the code. address: the function to call.
+    results: the C struct that the function fills with descriptors of its outputs.
     """
 
     outputs: tuple[ArrayType, ...]
@@ -55,7 +60,7 @@ class SparseKernel:
     results: type[ctypes.Structure] = field(repr=False)
 
     def __call__(self, buffers: Sequence[np.ndarray]) -> list[list[np.ndarray]]:
-        """The buffers of each output; Python frees their memory when it is unused."""
+        """The arrays that store each output; Python frees their memory."""
         found = self.results()
         descriptors = [_descriptor(buffer) for buffer in buffers]
         given = [ctypes.pointer(d) for d in (found, *descriptors)]
@@ -72,7 +77,10 @@ class SparseKernel:
 
 
 def compile_module(text: str, outputs: Sequence[ArrayType]) -> SparseKernel:
-    """The module, compiled; `SparseError` if MLIR is missing or cannot lower it."""
+    """The compiled module; `SparseError` if MLIR is not installed or cannot lower it.
+
+    outputs: types of the results of the module's function `main`.
+    """
     mlir = _mlir()
     with mlir.ir.Context():
         try:
@@ -99,7 +107,7 @@ class _Mlir:
 
 
 def _mlir() -> _Mlir:
-    """The modules of MLIR's bindings, imported when they are first needed."""
+    """The modules of MLIR's Python bindings, imported at the first use."""
     try:
         modules = [
             import_module(f"torch_mlir.{name}")
@@ -118,7 +126,7 @@ def _mlir() -> _Mlir:
 
 @cache
 def _memref(rank: int) -> type[ctypes.Structure]:
-    """The C struct of an array of this rank, as MLIR passes it."""
+    """The C struct by which MLIR passes an array of this rank."""
     number = ctypes.c_int64
     fields: list[tuple[str, Any]] = [
         ("allocated", ctypes.c_void_p),
@@ -131,7 +139,7 @@ def _memref(rank: int) -> type[ctypes.Structure]:
 
 
 def _descriptor(array: np.ndarray) -> ctypes.Structure:
-    """The struct that describes an array's memory; strides count elements."""
+    """The C struct that describes a NumPy array's memory; strides count elements."""
     found: Any = _memref(array.ndim)()
     found.allocated = found.aligned = array.ctypes.data
     found.offset = 0
@@ -142,7 +150,10 @@ def _descriptor(array: np.ndarray) -> ctypes.Structure:
 
 
 def _array(found: Any, rank: int, dtype: str) -> np.ndarray:
-    """The array in memory that compiled code allocated, which is freed with the array."""
+    """A NumPy array on memory that compiled code allocated; it is freed with the array.
+
+    found: the C struct that describes the memory.
+    """
     kind = np.dtype(dtype)
     shape = tuple(found.shape) if rank else ()
     strides = tuple(s * kind.itemsize for s in found.strides) if rank else ()

@@ -1,10 +1,12 @@
-"""Linalg: from a program to an MLIR module whose tensors may have sparse encodings.
+"""Lowering of a program to an MLIR module of linalg ops with sparse encodings.
 
-The factor rule of an op is its `linalg.generic`: factors are loops, and the dims that they
-name are the indexing maps, so that one function writes products, elementwise ops,
-broadcasts and reductions. An op reads a sparse operand as it is if it returns zero
-wherever that operand is zero, and its result is then sparse, too; a transposition is only
-noted. Other ops get a dense copy of the operand, which `LinalgModule.expanded` names.
+Most ops become one `linalg.generic`, which follows from the op's factor rule: the
+rule's factors are the loops, and the factors of each dim are the indexing maps. So one
+function writes products, elementwise ops, broadcasts and reductions alike. An op reads
+a sparse operand as it is stored if the op returns zero wherever that operand is zero;
+the result is then sparse, too. A transposition changes only the order in which dims are
+indexed. All other ops read a dense copy of the operand; `LinalgModule.expanded` lists
+these.
 """
 
 from __future__ import annotations
@@ -46,8 +48,8 @@ from meshwright.program.ops import rule_of
 class LinalgModule:
     """An MLIR module with one function, `main`.
 
-    text: the module. constants: arrays that follow the inputs.
-    expanded: sparse values that were made dense, `file:line kind`.
+    text: the module. constants: arrays that `main` takes after the inputs.
+    expanded: ops that needed a dense copy of a sparse value, each as `file:line kind`.
     """
 
     text: str
@@ -60,19 +62,21 @@ def to_linalg(
     inputs: Sequence[Format | None],
     outputs: Sequence[Format | None],
 ) -> LinalgModule:
-    """The program as an MLIR module; inputs and outputs have these formats.
+    """The program as an MLIR module.
 
-    Raises `SparseError`, with the source line, for an op that has no such form.
+    inputs, outputs: the format of each; `None` is dense. Raises `SparseError`, with the
+        source line, for an op that this path cannot express.
     """
     require_known(program)
     return _Writer(program).module(inputs, outputs)
 
 
 class _Writer:
-    """Writes the ops of one function.
+    """Writes the ops of a program as the ops of one MLIR function.
 
-    tensors: what holds each value so far.
-    pending: products that may become one op with the sparse mask that multiplies them.
+    tensors: by value, the tensor that holds it. uses: how often each value is read.
+    pending: products that are not written yet. If a sparse mask multiplies such a
+        product, both become one op, which computes only the elements that the mask has.
     """
 
     def __init__(self, program: Program) -> None:
@@ -87,7 +91,7 @@ class _Writer:
     def module(
         self, inputs: Sequence[Format | None], outputs: Sequence[Format | None]
     ) -> LinalgModule:
-        """The whole module."""
+        """The MLIR module of the whole program."""
         program = self.program
         values = (*program.inputs, *program.constants)
         formats = (*inputs, *(None for _ in program.constants))
@@ -117,7 +121,7 @@ class _Writer:
     # -- formats -----------------------------------------------------------------------
 
     def _tensor(self, atom: Atom) -> Tensor:
-        """The tensor that holds a value; a literal becomes one without dims."""
+        """The tensor that holds a value; a literal becomes a tensor without dims."""
         if atom in self.pending:
             self._product(self.pending.pop(atom))
         if isinstance(atom, Literal):
@@ -128,7 +132,7 @@ class _Writer:
         return self.tensors[atom]
 
     def _dense(self, tensor: Tensor, op: Op | None) -> Tensor:
-        """The tensor without a format; `op` is the reader that needs it so."""
+        """A dense copy of a sparse tensor that `op` reads; a dense tensor itself."""
         if tensor.format is not None and op is not None:
             self.expanded.append(f"{op.source} {op.kind}".strip())
         return dense_copy(self.code, tensor)
@@ -189,9 +193,10 @@ class _Writer:
         )
 
     def _sampled(self, op: Op) -> bool:
-        """Whether a product times a sparse mask was written as one op.
+        """Whether a multiplication was written as one op with the product it reads.
 
-        Only the elements that the mask has are computed (SDDMM).
+        This applies to a product times a sparse mask (SDDMM); only elements of the mask
+        are computed.
         """
         waiting = [a for a in op.operands if a in self.pending and self.uses[a] == 1]
         if len(waiting) != 1 or len(set(op.operands)) != 2:
@@ -267,14 +272,17 @@ class _Writer:
         )
 
     def _admitted(self, op: Op, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """The operands, of which those are dense that the op cannot read sparse."""
+        """The operands, as dense copies where the op cannot read them sparse."""
         may = reads_sparse(op, tensors)
         return [
             t if ok else self._dense(t, op) for t, ok in zip(tensors, may, strict=True)
         ]
 
     def _empty_like(self, op: Op, tensors: Sequence[Tensor]) -> Tensor:
-        """An empty tensor for an elementwise result, sparse if gaps of it are zero."""
+        """An empty tensor for the result of an elementwise op.
+
+        It is sparse if the result is zero wherever the sparse operands are zero.
+        """
         (result,) = op.results
         sparse = [t for t in tensors if t.format is not None]
         is_sum = op.kind in SUMS

@@ -1,4 +1,4 @@
-"""Elementwise ops as MLIR ops on scalars, and which of them keep zeros."""
+"""Elementwise ops as MLIR ops on scalars, and which of them map zero to zero."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from meshwright.program.ir import Literal, Op
 MLIR_DTYPES = {
     "float64": "f64", "float32": "f32", "int64": "i64", "int32": "i32", "bool": "i1",
 }  # fmt: skip
-"""The dtypes that programs may have."""
+"""MLIR's names of the dtypes that programs may have."""
 
 Emit = Callable[[str], str]
-"""A function from the right side of an MLIR op to the name of its result."""
+"""A function that appends an MLIR op, a text, and returns its result's name."""
 
 _BINARY = {
     "add": ("arith.addf", "arith.addi"),
@@ -50,7 +50,7 @@ SCALAR_KINDS = frozenset(
         "convert_element_type", "integer_pow", "logistic", "select_n", "square",
     }
 )  # fmt: skip
-"""The elementwise ops that have a form on scalars."""
+"""The kinds of elementwise ops that can be written as MLIR ops on scalars."""
 
 _KEEP_ZEROS = frozenset(
     {
@@ -61,7 +61,7 @@ _KEEP_ZEROS = frozenset(
 
 
 def keeps_zeros(op: Op) -> bool:
-    """Whether an op on one sparse operand returns zero wherever that operand is zero."""
+    """Whether an op returns zero wherever its one sparse operand is zero."""
     others = [a for a in op.operands if isinstance(a, Literal)]
     if op.kind in ("max", "min"):
         return len(others) == 1 and not others[0].value
@@ -75,12 +75,12 @@ def keeps_zeros(op: Op) -> bool:
 
 
 def constant(literal: Literal, emit: Emit) -> str:
-    """The name of a constant."""
+    """The name of a literal, which is written as an MLIR constant."""
     return emit(f"arith.constant {constant_text(literal.value, literal.dtype)}")
 
 
 def constant_text(value: Any, dtype: str) -> str:
-    """A number with its type, as MLIR reads it."""
+    """A number with its type as MLIR text, such as `1.0 : f32`."""
     kind = MLIR_DTYPES[dtype]
     if dtype == "bool":
         return "true" if value else "false"
@@ -94,9 +94,9 @@ def constant_text(value: Any, dtype: str) -> str:
 
 
 def scalar_op(op: Op, given: Sequence[str], emit: Emit) -> str | None:
-    """The name of an elementwise op's result on scalars; `None` if MLIR has no such op.
+    """The name of an elementwise op's result; `None` if MLIR lacks these dtypes.
 
-    given: names of the operands.
+    given: names of the operands' elements.
     """
     dtype = op.operands[-1].dtype
     kind = MLIR_DTYPES[dtype]
@@ -119,7 +119,7 @@ def scalar_op(op: Op, given: Sequence[str], emit: Emit) -> str | None:
 
 
 def _composed(op: Op, x: str, kind: str, emit: Emit) -> str | None:
-    """Ops that are several of MLIR's."""
+    """The result of an op that takes several MLIR ops."""
     if op.kind == "square":
         return emit(f"arith.mulf {x}, {x} : {kind}")
     if op.kind == "integer_pow":

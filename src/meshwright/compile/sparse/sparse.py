@@ -1,4 +1,4 @@
-"""`sparse`: a function for dense arrays as sparse code, with a format for each operand."""
+"""`mw.sparse`: a function for dense arrays, compiled with a format for each operand."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 import scipy.sparse as scipy_sparse
+from jax.core import Tracer
 
 from meshwright.compile.sparse.formats import Format, parse_format
 from meshwright.compile.sparse.jit import ArrayType, SparseKernel, compile_module
@@ -19,25 +20,35 @@ from meshwright.program.capture import Captured, capture
 
 
 def sparse(fn: Callable[..., Any], formats: Mapping[str, str] | None = None) -> Sparse:
-    """The function with sparse code for the operands and results that `formats` names.
+    """The function with sparse storage of the operands and results in `formats`.
 
     fn: a function of pytrees, written for dense arrays: products, elementwise ops,
         reductions, broadcasts, reshapes and transpositions.
-    formats: from patterns over the paths of arguments ("params.**.kernel"), and of results
-        ("out", "out.0"), to "csr", "csc", "coo", "bsr:4x4" (with the size of blocks) or
-        "dense". Everything else is dense.
-    Arguments in a sparse format may be SciPy matrices in any format, or dense arrays, which
-    are compressed at each call; results in one are SciPy arrays. All others are NumPy's.
-    Needs the extra `sparse`. Raises `SparseError` for what has no sparse form, with its
-    source line.
+    formats: maps patterns to formats. A pattern matches paths of arguments
+        ("params.**.kernel") and of results ("out", "out.0"). A format is "csr", "csc",
+        "coo", "bsr:4x4" (with the size of blocks) or "dense". Everything that no
+        pattern matches is dense.
+    An argument in a sparse format may be a SciPy matrix in any format, or a dense
+    array, which is compressed at each call. A result in a sparse format is a SciPy
+    array; all other results are NumPy arrays. Needs the extra `sparse`. Raises
+    `SparseError`, with the source line, for an op that cannot be expressed.
     """
+    if not callable(fn):
+        raise SparseError(f"sparse wants a function, got {fn!r:.60}")
+    if formats is not None and not isinstance(formats, Mapping):
+        raise SparseError(
+            f"formats are {formats!r:.60}; wanted a dict from patterns of paths to "
+            "formats, as in {'params.**.kernel': 'csr'}"
+        )
     parsed = {pattern: parse_format(text) for pattern, text in (formats or {}).items()}
     return Sparse(fn, parsed)
 
 
 @dataclass(frozen=True, eq=False)
 class Sparse:
-    """A function whose operands and results have formats; compiled once per signature.
+    """A function with storage formats of its arguments and results.
+
+    It is compiled once for each combination of argument shapes and dtypes.
 
     formats: by pattern over paths; `None` stands for dense.
     """
@@ -49,7 +60,7 @@ class Sparse:
     )
 
     def lower(self, *args: Any) -> SparseProgram:
-        """The function's module for arguments of these shapes, not yet compiled.
+        """The function's MLIR module for arguments of these shapes, not yet compiled.
 
         args: arrays, SciPy matrices, or `jax.ShapeDtypeStruct`s.
         """
@@ -68,9 +79,9 @@ class Sparse:
 
 @dataclass(eq=False)
 class SparseProgram:
-    """A function as an MLIR module, with what its inputs and outputs are.
+    """The MLIR module of a function, with the types of its inputs and outputs.
 
-    module: its `text` prints. expanded: in it, source lines that needed dense copies.
+    out_tree: the pytree structure of the function's result.
     """
 
     module: LinalgModule
@@ -80,19 +91,18 @@ class SparseProgram:
     _compiled: SparseKernel | None = None
 
     def compile(self) -> SparseKernel:
-        """The module as machine code; it is kept."""
+        """The module as machine code, which is compiled at the first call and kept."""
         if self._compiled is None:
             self._compiled = compile_module(self.module.text, self.outputs)
         return self._compiled
 
     def run(self, leaves: list[Any]) -> Any:
-        """The function's result for the leaves of its arguments."""
-        compiled = self.compile()
+        """The function's result; `leaves` are the leaves of its arguments."""
         buffers: list[np.ndarray] = []
         for leaf, kind in zip(leaves, self.inputs, strict=True):
             buffers += _buffers(leaf, kind)
         buffers += [np.ascontiguousarray(c) for c in self.module.constants]
-        found = compiled(buffers)
+        found = self.compile()(buffers)
         results = [
             arrays[0] if kind.format is None else kind.format.unpack(arrays, kind.shape)  # pyright: ignore[reportArgumentType]
             for arrays, kind in zip(found, self.outputs, strict=True)
@@ -123,7 +133,7 @@ def _lowered(captured: Captured, formats: Mapping[str, Format | None]) -> Sparse
 def _types(
     paths: Any, values: Any, formats: Mapping[str, Format | None], used: set[str]
 ) -> tuple[ArrayType, ...]:
-    """The types of inputs or outputs; patterns that match are added to `used`."""
+    """Types of the inputs or outputs; patterns that match are added to `used`."""
     found: list[ArrayType] = []
     for path, value in zip(paths, values, strict=True):
         chosen = None
@@ -143,9 +153,14 @@ def _typed(leaf: Any) -> Any:
 
 
 def _buffers(leaf: Any, kind: ArrayType) -> list[np.ndarray]:
-    """The arrays that hold an argument."""
+    """The arrays that store an argument in its format."""
     if isinstance(leaf, jax.ShapeDtypeStruct):
         raise SparseError("an argument is a ShapeDtypeStruct, which has no numbers")
+    if isinstance(leaf, Tracer):
+        raise SparseError(
+            "sparse code was called while JAX traces, as in jit or grad, which cannot "
+            "trace it: call it with arrays"
+        )
     if kind.format is not None:
         return kind.format.pack(leaf, kind.dtype)
     dense = leaf.toarray() if scipy_sparse.issparse(leaf) else leaf

@@ -1,4 +1,4 @@
-"""Ops that linalg code can express, and which of their operands may be sparse."""
+"""Which ops can be written as linalg code, and which operands may stay sparse."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REDUCTIONS = {
     "reduce_max": ("arith.maximumf", "arith.maxsi", -float("inf")),
     "reduce_min": ("arith.minimumf", "arith.minsi", float("inf")),
 }
-"""By kind the MLIR ops on floats and integers, and the value with which they begin."""
+"""By kind, the MLIR op on floats, that on integers, and the value to start with."""
 
 SUMS = frozenset({"add", "add_any", "sub"})
 
@@ -45,7 +45,7 @@ def require_known(program: Program) -> None:
 
 
 def reads_sparse(op: Op, tensors: Sequence[Tensor]) -> list[bool]:
-    """For each operand of an elementwise op whether it may stay as it is."""
+    """For each operand of an elementwise op, whether it may stay as it is stored."""
     sparse = next((t for t in tensors if t.format is not None), None)
     if sparse is None or sparse.format is None:
         return [True] * len(tensors)
@@ -64,10 +64,10 @@ def reads_sparse(op: Op, tensors: Sequence[Tensor]) -> list[bool]:
 
 
 def loops_clash(tensors: Sequence[Tensor], maps: Sequence[Dims]) -> bool:
-    """Whether a product cannot read both of its operands sparse.
+    """Whether a product cannot read both operands sparse.
 
-    Loops over a sparse tensor have the order of its levels, and blocks need loops of
-    their own.
+    The loops over a sparse matrix have the order in which its format stores dims, and
+    two formats may need opposite orders. Blocks of BSR need loops of their own.
     """
     left, right = tensors
     if left.format is None or right.format is None:

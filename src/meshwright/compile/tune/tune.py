@@ -103,7 +103,7 @@ def _fingerprint(decided: Decided) -> str:
 
 
 def machine_of(backend: str, num_devices: int) -> Machine | None:
-    """The machine that a backend names, a TPU; `None` for XLA on this CPU."""
+    """The TPU that a backend names; `None` for XLA on this CPU."""
     if backend == CPU:
         return None
     known = [CPU, *(n for n in preset_names() if n.startswith("tpu"))]
@@ -116,7 +116,7 @@ def machine_of(backend: str, num_devices: int) -> Machine | None:
 
 
 def _cycles_per_byte(machine: Machine | None) -> float:
-    """Clock cycles in which main memory moves one byte; 0 if nothing is charged."""
+    """Clock cycles in which main memory moves one byte; 0 if no bytes are charged."""
     if machine is None or machine.chip.clock_hz is None:
         return 0.0
     return machine.chip.clock_hz / machine.chip.hbm_bytes_per_s
@@ -189,7 +189,7 @@ def _changed(
     layouts: Sequence[tuple[int, ...] | None],
     default: Sequence[tuple[int, ...] | None],
 ) -> dict[str, tuple[int, ...]]:
-    """Layouts by path, of those arguments or results that do not have the default one."""
+    """The layouts that differ from the default, by path of the argument or result."""
     return {
         path: layout
         for path, layout, usual in zip(paths, layouts, default, strict=True)

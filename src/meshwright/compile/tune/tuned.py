@@ -1,4 +1,4 @@
-"""The result of tuning layouts: what was chosen, what it gains, and code to paste."""
+"""The result of tuning layouts: the choices, their gain, and code to paste."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ _FORMAT = "meshwright layouts"
 
 @dataclass(frozen=True, slots=True)
 class TunedLayout:
-    """The layout that was chosen for one site, and what it gains.
+    """The layout that was chosen for one site, and its gain.
 
-    site, order, with_twin: as in `problem.LayoutChoice`. type: of each value.
-    count: number of values, those of equal layers together.
-    role: what makes and reads the values. source: source line, or the input's path.
-    gain: relative cost that this layout saves, the others in place; `None` if the program
+    site, order, with_twin: as in `problem.LayoutChoice`. type: type of each value.
+    count: number of values, in all equal layers together.
+    role: the ops that compute and read the values.
+    source: source line, or the input's path.
+    gain: relative cost that this layout saves while the others stay; `None` if the program
         without it alone was not judged.
     """
 
@@ -38,19 +39,22 @@ class TunedLayout:
 
 @dataclass(frozen=True, slots=True)
 class TunedLayouts:
-    """The result of tuning layouts: the choices, and their cost before and after.
+    """The result of tuning layouts: the choices, and the cost before and after.
 
-    backend: such as "tpu-v5e". unit: of costs, `cycles` or `of default`.
-    default, auto: the program without choices, arguments in default layouts or in those
-        that the compiler chooses. baseline: "default" or "auto", whichever is better.
-    tuned: the program with the chosen layouts, the baseline if none were better.
-    charged: the tuned cost, with the charge for what the compiler does not estimate.
-    layouts: the chosen ones. argument_layouts, result_layouts: by path, major to minor,
-        where they are not the default.
-    judged: programs compiled. screened: programs of which no code was generated.
+    backend: such as "tpu-v5e". unit: unit of costs, `cycles` or `of default`.
+    default, auto: the program without choices: with arguments in default layouts, and in
+        layouts that the compiler chooses.
+    baseline: "default" or "auto", whichever is better.
+    tuned: the program with the chosen layouts; the baseline if none were better.
+    charged: the tuned cost, with the charge for bytes without an estimate.
+    layouts: the choices.
+    argument_layouts, result_layouts: layouts by path, major to minor, where they are
+        not the default.
+    judged: number of programs compiled. screened: number of programs optimised only.
     failures: reasons of those that did not compile.
-    fingerprint: of the program. fn: the tuned function of the original's arguments;
-        `None` if read from JSON, see `mw.with_layouts`.
+    fingerprint: hash of the program.
+    fn: the tuned function of the original's arguments; `None` if read from JSON, see
+        `mw.with_layouts`.
     """
 
     name: str
@@ -80,7 +84,7 @@ class TunedLayouts:
 
     @property
     def speed_up(self) -> float:
-        """Cost of the baseline by that of the tuned program, charges included."""
+        """Cost of the baseline divided by that of the tuned program, charges included."""
         return self.base.cost / self.charged
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -134,8 +138,8 @@ class TunedLayouts:
     def code(self) -> str:
         """Python lines that repeat the choices in the user's own code.
 
-        Values of the backward pass have no line of their own in the source: those lines
-        say so, and the tuned function has them.
+        A value of the backward pass has no line of its own in the source. Its line says
+        so; only the tuned function has its layout.
         """
         return "\n".join(_code_lines(self))
 
@@ -201,7 +205,7 @@ def _code_lines(tuned: TunedLayouts) -> Iterator[str]:
 
 
 def fingerprint_of(text: str, parts: Sequence[str]) -> str:
-    """A short hash of a program's text and of what else decides its layouts."""
+    """A short hash of a program's text, and of other parts that decide its layouts."""
     import hashlib
 
     whole = "\n".join((text, *parts))

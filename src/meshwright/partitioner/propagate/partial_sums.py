@@ -1,10 +1,11 @@
 """Partial sums: which values are all-reduced later than computed, to save bytes.
 
-A value is partial along an axis if each device holds an addend of it, as after a
-product whose contracted dim is sharded. Its reduction can wait if all consumers are
-linear in it and their results together are no larger: `a@W1 + b@W2` needs one
-all-reduce. A value that a loop accumulates may also grow on the way, if one reduction
-after the loop moves fewer bytes. `SumRoutes` says which delays a program allows.
+A value is partial along a mesh axis if each device along the axis holds an addend of it, as
+after a matrix product whose contracted dim is sharded. Its reduction can wait if all
+consumers are linear in it and their results together are no larger: `a@W1 + b@W2` needs one
+all-reduce. A value that a loop adds to an accumulator may also grow on the way, if one
+reduction after the loop moves fewer bytes. `SumRoutes` says which delays a program allows;
+`PartialSums` says which values are partial for given shardings.
 """
 
 from meshwright.partitioner.propagate.graph import Node
@@ -28,11 +29,9 @@ class PartialSums:
 
     A value that is not partial is complete ("whole").
     may_cut: whether later tactics may still shard the accumulators of loops. If so, an
-        accumulator stays partial until after its loop only where that is best for any
-        reader: for an inner loop, since it saves a reduction in each iteration, and for
-        a recurrent loop, which is one backward pass and keeps its weights unsharded.
-        All others are reduced within the loop, as ZeRO stores gradients of
-        microbatches.
+        accumulator stays partial until after its loop only in an inner loop, where it
+        saves a reduction in each iteration, and in a recurrent loop, which is one
+        backward pass. Others are reduced within the loop, as ZeRO does.
     """
 
     def __init__(self, state: State, may_cut: bool = False) -> None:
@@ -146,7 +145,10 @@ class PartialSums:
         return self._loops[key]
 
     def leaves_partial(self, node: Node, axis: str, is_strict: bool = False) -> bool:
-        """Whether what leaves a branch or remat, or a scan stacks, is a partial sum."""
+        """Whether a region's result is a partial sum when it leaves the region.
+
+        node: the wire of the result, which a region returns or a scan stacks.
+        """
         if not is_exit(node) or axis in self.state.factor_of[node.index]:
             return False
         return any(
@@ -157,8 +159,7 @@ class PartialSums:
     def _is_delayed(self, value: int, axis: str) -> bool:
         """Whether a value is reduced only after the loop that accumulates it.
 
-        Along a sequential axis (a loop in time), whether it can leave all loops
-        unreduced.
+        Along a sequential axis: whether it can leave all loops of the program unreduced.
         """
         if axis in self.state.mesh.sequential and self.routes.leaves_loops(value):
             return True
@@ -175,7 +176,7 @@ class PartialSums:
     def addends(self, node: Node, axis: str) -> frozenset[int]:
         """The positions of operands that an op adds up, if its result is a partial sum.
 
-        Complete ones are made partial: one device keeps them, and the others use zero.
+        One device keeps a complete operand among these, the others use zero in its place.
         """
         sets = (g for g in linear_sets(node) if self._reads_partial(node, g, axis))
         return next(sets, frozenset())
@@ -185,11 +186,9 @@ class PartialSums:
     ) -> bool:
         """Whether an op reads operands as partial sums, and so has a partial result.
 
-        group: positions of operands in which the op is jointly linear; all other
-            operands must be complete. A zero counts as a partial sum of zeros. A
-            complete addend is made partial if most operands are partial, or if the
-            result is later added to another partial value, since the order of additions
-            does not matter.
+        group: positions of operands in which the op is jointly linear; all other operands
+            must be complete. Zeros count as partial. A complete addend is made partial if
+            most operands are partial, or if the result is later added to a partial value.
         """
         assert node.op is not None
         partial: list[int] = []
@@ -229,7 +228,10 @@ class PartialSums:
         )
 
     def _merges(self, node: Node, axis: str) -> bool:
-        """Whether later additions add the node's result to another partial value."""
+        """Whether additions further on add the node's result to another partial value.
+
+        Each result on the way must have only one reader.
+        """
         for _ in range(MAX_ADDENDS):
             value = node.outs[0][0]
             readers = self.graph.consumers[value]

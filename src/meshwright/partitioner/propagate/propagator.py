@@ -78,9 +78,7 @@ class Propagator:
                 state.add_conflict(Conflict(node.index, axis, sides, state.tactic))
                 return
             ((factor, value),) = claims.items()
-            source = self._neighbour(value, axis, how)
-            cause = Cause(how, state.tactic, source, value)
-            self._assign(node, axis, factor, cause, work)
+            self._assign(node, axis, factor, self._cause(value, axis, how), work)
             return
 
     def _claims(self, node: Node, axis: str, how: str) -> dict[int, int]:
@@ -106,10 +104,14 @@ class Propagator:
         dim = self.state.dim_on(value, axis)
         return () if dim is None or dim < 0 else (dim,)
 
-    def _neighbour(self, value: int, axis: str, how: str) -> int | None:
-        if how == "forward":
-            return self.graph.producer[value]
-        return next(iter(self.state.requests[value, axis].values()), None)
+    def _cause(self, value: int, axis: str, how: str) -> Cause:
+        """Why a claim on a shared value cuts a node: the other node, and its side."""
+        state, node = self.state, self.graph.producer[value]
+        if how == "backward":
+            return Cause(how, state.tactic, _first_in(state, value, axis), value)
+        if axis in state.factor_of[node]:
+            return Cause(how, state.tactic, node, value)
+        return Cause("scatter", state.tactic, _first_in(state, value, axis), value)
 
     def _scatter_result(self, node: Node, axis: str, work: _Work) -> bool:
         """Reduce-scatter a node's partial sums that consumers want sharded.
@@ -160,6 +162,11 @@ class Propagator:
         if self.state.is_available(value, dim, axis):
             self.state.scatter(value, axis, dim)
             work.forward(self.graph.consumers[value])
+
+
+def _first_in(state: State, value: int, axis: str) -> int | None:
+    """The consumer that first requested that an axis cut a value."""
+    return next(iter(state.requests.get((value, axis), {}).values()), None)
 
 
 class _Work:

@@ -1,11 +1,13 @@
 """Routes of partial sums: which ops may read a sum before it is reduced.
 
-Of a partial sum each device holds an addend. The answers depend only on the program. A
-reduction is *cheap* to delay if all readers are linear and their results together are
-no larger than the sum. It is *delayed* if its only route leads to a loop's accumulator,
-and one reduction after the loop moves fewer bytes. Such a sum may be converted to a
-wider dtype, padded or stacked, and leave a remat region or branch. Along a sequential
-axis (a loop in time) nothing is reduced within a loop, so a sum that can leave it does.
+A partial sum is a value of which each device holds an addend. The answers depend only
+on the program, not on its shardings. Its reduction may wait for two reasons. It is
+*cheap* to wait if all readers are linear in the value and their results together are no
+larger. It is *delayed* if its only route leads to an accumulator of a loop, and one
+reduction after the loop moves fewer bytes than one each time that the value is
+computed. A delayed sum may be converted to a wider dtype, be padded or stacked, and
+leave a `jax.checkpoint` region or a branch. A sequential axis is a loop in time: a sum
+that can leave the program's loops does.
 """
 
 from collections.abc import Iterator
@@ -22,9 +24,7 @@ from meshwright.program.ir import Atom, Literal, Op, Value, num_bytes
 
 
 class SumRoutes:
-    """Answers which ops may read a partial sum before it is reduced.
-
-    Caches the answers.
+    """Answers which ops may read a partial sum before it is reduced; caches the answers.
 
     in_time: whether an axis of the mesh is sequential, that is a loop in time.
     """
@@ -103,7 +103,7 @@ class SumRoutes:
         return self.numbers(node.op).count(value) / len(group)
 
     def _group_of(self, node: Node, value: int) -> frozenset[int] | None:
-        """The jointly linear operand positions with all uses of a value, if any."""
+        """The jointly linear operand positions that contain all uses of a value, if any."""
         if node.op is None:
             return None
         places = {p for p, n in enumerate(self.numbers(node.op)) if n == value}
@@ -163,7 +163,7 @@ class SumRoutes:
         return self._bytes_upstream(value) > 0
 
     def sources(self, node: Node) -> list[int]:
-        """The values that would make a node's results partial by being partial."""
+        """Values whose partial sums make a node's results partial; cached."""
         found = self._sources.get(node.index)
         if found is None:
             found = self._sources[node.index] = self._find_sources(node)

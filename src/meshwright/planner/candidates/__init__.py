@@ -1,5 +1,6 @@
 """Candidate plans: meshes and expert strategies to try, proposals, and the objective.
 
-In: a machine and the priced integer program of a mesh (`planner.solve`).
-Out: proposals, which have only a price, and candidates, which have been simulated.
+In: a machine, and for each mesh an integer program with predicted costs
+(`planner.solve`). Out: proposals, whose time is only predicted by the integer program,
+and candidates, which have been simulated.
 """

@@ -1,4 +1,4 @@
-"""A candidate plan with its simulated figures, and how two candidates differ."""
+"""A candidate plan with its simulated figures, and the difference of two candidates."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,12 +9,14 @@ from meshwright.partitioner.tactics import Tactic
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A simulated plan, or one that could not be made.
+    """A simulated plan, or a plan that could not be made.
 
-    name: name of its strategy. why_not: why the plan could not be made, else "".
-    step_time_s, peak_memory_bytes: as simulated. breakdown: seconds of the step by
-    cause, without communication that is hidden behind computation; they add up to the
-    step time.
+    name: name of its strategy.
+    step_time_s, peak_memory_bytes: simulated time of a step and peak memory of a
+        device.
+    why_not: the reason why the plan could not be made, else "".
+    breakdown: seconds of the step by cause, which add up to the step time.
+        Communication that is hidden behind computation is left out.
     limit_bytes: bytes of each device's memory that the plan may use.
     """
 
@@ -48,8 +50,8 @@ def visible_parts(breakdown: Mapping[str, float]) -> tuple[tuple[str, float], ..
 def differences(one: Candidate, other: Candidate) -> tuple[tuple[str, float], ...]:
     """Seconds by which `one` takes longer than `other`, by cause, the largest first.
 
-    A number is negative where `one` takes less time. The numbers add up to the
-    difference of the step times.
+    A number is negative if `one` spends less time on that cause. The numbers add up to
+    the difference of the step times.
     """
     own, others = dict(one.breakdown), dict(other.breakdown)
     found = [

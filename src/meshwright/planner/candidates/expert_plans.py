@@ -1,4 +1,7 @@
-"""Plans that experts write by hand, as choices in the integer program of a mesh."""
+"""Plans that experts write by hand, such as FSDP or Megatron, applied to any mesh.
+
+They are candidates of a search, and starting points of the integer program's solver.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -25,15 +28,17 @@ from meshwright.planner.solve.space import Priced, Space
 from meshwright.program.records import paused_collector
 
 AS_GIVEN = "as given"
-"""Name of the plan of the user's own tactics, with nothing added."""
+"""Name of the plan that consists of the user's own tactics only."""
 
 type ExpertChoices = tuple[str, tuple[Tactic, ...], Choices]
-"""An expert strategy: its name, its tactics, and the choices of the integer program
-that are nearest to what the tactics decide."""
+"""An expert strategy: its name, its tactics, and its choices in the integer program.
+
+The choices are those nearest to what the tactics decide.
+"""
 
 
 def expert_strategies(mesh: Mesh) -> Mapping[str, tuple[Tactic, ...]]:
-    """Lists of tactics that experts use on a mesh, by name of the strategy."""
+    """Lists of tactics that experts use for training on a mesh, by strategy name."""
     data = data_parallel(mesh.axes[0])
     match mesh.axes:
         case (axis,):
@@ -69,7 +74,7 @@ def expert_strategies(mesh: Mesh) -> Mapping[str, tuple[Tactic, ...]]:
 
 
 def inference_strategies(mesh: Mesh) -> Mapping[str, tuple[Tactic, ...]]:
-    """Layouts of a decoder that is served, by name: those of Pope et al. (MLSys 2023)."""
+    """Layouts to serve a decoder, by name, after Pope et al. (MLSys 2023)."""
     axes = mesh.axes
     layouts = ["weight_stationary_1d", "weight_stationary_2d", "weight_gathered_x"]
     layouts += ["weight_gathered_xy", "weight_gathered_xyz"][: len(axes) - 1]
@@ -83,7 +88,7 @@ def inference_strategies(mesh: Mesh) -> Mapping[str, tuple[Tactic, ...]]:
 
 
 def is_served(work: Workspace) -> bool:
-    """Whether a program reads weights and updates none of them."""
+    """Whether a program reads weights and updates none, as one that serves a model."""
     params = find_structure(work).params
     return bool(params) and set(params).isdisjoint(work.graph.ties.values())
 
@@ -91,7 +96,7 @@ def is_served(work: Workspace) -> bool:
 class ExpertPlans:
     """The expert strategies, each applied once per mesh and remembered.
 
-    candidates: list to which strategies that raise an error are added, with the reason.
+    candidates: list to which strategies are added that raise an error, with the reason.
     """
 
     def __init__(self, space: Space, candidates: list[Candidate]) -> None:
@@ -100,12 +105,18 @@ class ExpertPlans:
         self._read: dict[Mesh, list[ExpertChoices]] = {}
 
     def choices_on(self, mesh: Mesh) -> list[Choices]:
-        """Choices of the expert strategies on a mesh; empty before `on` is called."""
+        """The expert strategies on a mesh, as choices in its integer program.
+
+        Empty before `on` is called with this mesh.
+        """
         return [choices for _, _, choices in self._read.get(mesh, ())]
 
     @paused_collector()
     def on(self, mesh: Mesh, priced: Priced) -> list[Proposal]:
-        """A proposal for each expert strategy that applies to a mesh without an error."""
+        """A proposal for each expert strategy that applies to a mesh.
+
+        Strategies that raise an error are left out.
+        """
         known = self._read.get(mesh)
         if known is None:
             known = self._read[mesh] = list(self._read_on(mesh, priced.model))
@@ -142,8 +153,8 @@ class ExpertPlans:
 class _AppliedTactics:
     """A workspace to which one list of tactics after another is applied.
 
-    From one list to the next, tactics that both lists begin with stay applied, and the
-    others are rolled back.
+    Tactics with which two consecutive lists both begin stay applied; the others are
+    rolled back.
     """
 
     def __init__(self, work: Workspace) -> None:
@@ -152,7 +163,10 @@ class _AppliedTactics:
         self._marks = [work.mark()]  # at the start and after each tactic
 
     def switch_to(self, tactics: Sequence[Tactic]) -> Workspace:
-        """The workspace after these tactics and no others; errors of tactics are raised."""
+        """Apply exactly these tactics, and return the workspace.
+
+        Errors that tactics raise are passed on.
+        """
         same = 0
         for tactic, other in zip(self._applied, tactics, strict=False):
             if tactic != other:
@@ -174,9 +188,9 @@ class _AppliedTactics:
 def spread_over_axes(flat: Choices, source: Priced, target: Priced) -> Choices | None:
     """The choices `flat` of a one-axis mesh, carried over to the mesh of `target`.
 
-    What the one axis cuts is cut by all axes of the other mesh together. `None` if the
-    two integer programs have different node classes, since the user's tactics may
-    decide differently on different meshes.
+    Each dim that the one axis splits is split by all axes of the other mesh together.
+    `None` if the two integer programs have different classes of equal nodes, since the
+    user's tactics may decide differently on different meshes.
     """
     if source.model.reduced_graph.class_of != target.model.reduced_graph.class_of:
         return None

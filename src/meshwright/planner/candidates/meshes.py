@@ -1,4 +1,7 @@
-"""Meshes to try on a machine, and those among them on which the user's tactics work."""
+"""The meshes that a search tries on a machine.
+
+If the user gave tactics, only meshes on which these can be applied are tried.
+"""
 
 import math
 from collections.abc import Sequence
@@ -12,7 +15,7 @@ NAMES = ("data", "model", "more")
 """Names of the mesh axes; the search decides what each of them shards."""
 
 MOST_AXES = len(NAMES)
-"""Largest number of axes of a mesh in a search."""
+"""Largest number of axes that a mesh may have in a search."""
 
 
 def meshes_of(
@@ -23,7 +26,7 @@ def meshes_of(
     Among meshes with the same number of axes, those come first whose last axis has
     about as many devices as the fastest links join. Meshes that map onto the same links
     and differ only in axis names count as one, unless the user gave the names.
-    named: axes that every mesh must have.
+    named: names of axes that every mesh must have.
     """
     names = _names(named)
     found: dict[object, Mesh] = {}
@@ -53,7 +56,10 @@ def meshes_of(
 def meshes_with(
     machine: Machine, named: Sequence[str], most_axes: int
 ) -> tuple[Mesh, ...]:
-    """All meshes of a machine that have the named axes; `PlanError` if there are none."""
+    """All meshes of a machine that have the named axes.
+
+    Raises `PlanError` if there are none.
+    """
     if len(named) > most_axes:
         raise PlanError(
             f"the tactics name {len(named)} axes, {', '.join(named)}, and most_axes is "
@@ -71,10 +77,10 @@ def meshes_with(
 
 
 def usable_meshes(space: Space, meshes: Sequence[Mesh]) -> Sequence[Mesh]:
-    """The meshes on which the user's tactics can be applied; `PlanError` if none.
+    """The meshes on which the user's tactics can be applied.
 
-    A single mesh is returned unchecked, so that the search raises the tactic's own
-    error.
+    Raises `PlanError` if there are none. A single mesh is returned unchecked, so that
+    the search raises the tactic's own error.
     """
     if not space.given or len(meshes) == 1:
         return meshes
@@ -103,7 +109,7 @@ def _inner_devices(machine: Machine) -> int:
 
 
 def _names(named: Sequence[str]) -> list[str]:
-    """`NAMES`, with the user's other axis names in place of names that are not in use."""
+    """The axis names of a search: `NAMES`, some replaced by the user's own names."""
     free = [name for name in NAMES if name not in named]
     foreign = [name for name in named if name not in NAMES]
     instead = dict(zip(free, foreign, strict=False))

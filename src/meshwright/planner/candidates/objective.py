@@ -1,4 +1,7 @@
-"""The objective of a search: one figure of a plan, or several with weights."""
+"""The objective of a search: one figure of a plan, or several with weights.
+
+A search minimizes it.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +15,21 @@ OBJECTIVES = ("step_time", "memory", "cost", "energy", "carbon")
 """Names of the figures that an objective may contain.
 
 On a given number of chips, cost, energy and carbon are proportional to the step time,
-so that they rank plans as the step time does."""
+so that they rank plans in the same order.
+"""
 
 _LEAST = 1e-300
-"""Replaces a figure of 0, which has no logarithm."""
+"""Number used in place of a figure of 0, which has no logarithm."""
 
 
 @dataclass(frozen=True, slots=True)
 class Objective:
     """The weighted geometric mean of figures of a plan; smaller is better.
 
-    weights: by name of the figure; none is below 0, at least one is above. Only their
-    ratios count, and units do not: with `step_time=1,memory=0.3`, 0.3 % less time is
-    worth as much as 1 % less memory.
+    weights: (name of the figure, weight) pairs. No weight is below 0, at least one is
+        above.
+    Only their ratios count, and units do not: with `step_time=1,memory=0.3`, 0.3 % less
+    time is worth as much as 1 % less memory.
     """
 
     weights: tuple[tuple[str, float], ...]
@@ -49,7 +54,7 @@ class Objective:
 
     @classmethod
     def of(cls, asked: str | Mapping[str, float]) -> Objective:
-        """An objective from a name, a mapping to weights, or `step_time=1,memory=0.3`.
+        """The objective given by a name, a mapping or `step_time=1,memory=0.3`.
 
         Raises `PlanError` for anything else.
         """
@@ -63,7 +68,7 @@ class Objective:
         return cls(tuple(asked.items()))
 
     def __call__(self, seconds: float, num_bytes: float) -> float:
-        """The objective of a plan with this step time and peak memory.
+        """The objective of a plan with this step time (seconds) and peak memory.
 
         Bytes are rounded down. All figures but memory are represented by the step time.
         """

@@ -6,11 +6,14 @@ from typing import Any
 from meshwright.planner.candidates.search_result import SEARCHES
 
 _SEEDS = 2**31
-"""Number of seeds: CP-SAT takes them as 32-bit integers with a sign."""
+"""Number of allowed seeds: CP-SAT reads a seed as a signed 32-bit integer."""
 
 
 def wrong_option(search: Any, budget_s: Any, seed: Any, on_progress: Any) -> str | None:
-    """What is wrong with the options of a search, in one sentence; `None` if nothing is."""
+    """The first error in the options of a search, as a sentence.
+
+    `None` if all are right.
+    """
     if search not in SEARCHES:
         return f"search is {search!r}; wanted one of {', '.join(SEARCHES)}"
     is_number = isinstance(budget_s, int | float) and not isinstance(budget_s, bool)

@@ -1,4 +1,4 @@
-"""The result of a search: all plans that were simulated, and the gap to the optimum."""
+"""The result of a search: all simulated plans, and the gap to the optimum."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,15 +7,18 @@ from meshwright.partitioner.tactics import Tactic
 from meshwright.planner.candidates.candidate import Candidate, differences
 
 REJECTED = "by the compiler: "
-"""Beginning of `Candidate.why_not` if the compiler rejects a plan that was simulated."""
+"""Start of `Candidate.why_not` if the real compiler rejects a simulated plan."""
 
 SEARCHES = ("program", "tree")
-"""Names of the searches: an integer program, or a tree search over cuts of inputs."""
+"""Names of the search methods.
+
+"program" solves an integer program; "tree" is a tree search over shardings of inputs.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Spelling:
-    """A found plan written as ordinary tactics, with the simulated figures of those.
+    """A found plan rewritten as ordinary tactics, and the figures simulated for them.
 
     text: the tactics as Python code, one per line, after `import meshwright as mw`.
     """
@@ -30,23 +33,27 @@ class Spelling:
 class SearchResult:
     """The record of one search.
 
-    candidates: all simulated plans, the best first. limit_bytes: bytes of each device's
-    memory that plans may use. model_s: step time of the best plan as predicted by the
-    integer program. bound_s: lower bound on the predicted step time of every plan on
-    its mesh.
-    seconds: real duration of the search. work_s: its counted work, in seconds on a
-    typical machine; a budget limits this figure. is_cut: whether the search was cut
-    short since its real time was far above its counted work. Only a search that was cut
-    short may find another plan when it is repeated.
+    candidates: all simulated plans, the best first.
+    limit_bytes: bytes of each device's memory that plans may use.
+    model_s: step time of the best plan, as predicted by the integer program.
+    bound_s: lower bound on the predicted step time of every plan on the best plan's
+        mesh.
+    seconds: real duration of the search.
     num_meshes, all_meshes: number of meshes that were solved, and of all meshes. Meshes
-    are skipped for lack of time or after an interrupt.
+        are skipped for lack of time or after an interrupt.
     spelled: the best plan of the integer program as ordinary tactics, if there was
-    time.
-    is_compiled: whether the machine's real compiler accepted the first candidate. A
-    plan that it rejected says so in `why_not`. method: one of `SEARCHES`. A tree search
-    has no bound, so that its model_s and bound_s are 0. num_states: number of states
-    that it priced. stored_as: in one sentence, the plan as which weights are stored, if
-    the search was given one.
+        time.
+    method: one of `SEARCHES`. A tree search has no bound, so that its model_s and
+        bound_s are 0.
+    num_states: number of states that a tree search priced.
+    work_s: counted work of the search, in seconds on a typical machine; a budget limits
+        this figure rather than real time.
+    is_cut: whether the search was cut short because its real time was far above its
+        counted work. Only such a search may find another plan when it is repeated.
+    is_compiled: whether the machine's real compiler accepted the first candidate. The
+        `why_not` of a plan that it rejected says so.
+    stored_as: a sentence that names the plan whose weights have the same shardings, if
+        the search was given one.
     """
 
     candidates: tuple[Candidate, ...]
@@ -67,7 +74,10 @@ class SearchResult:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences that a reader of the plan must know about the search; mostly none."""
+        """Sentences about the search that a reader of the plan must know.
+
+        Mostly none.
+        """
         found = [self.stored_as] if self.stored_as else list[str]()
         if self.is_cut:
             found.append(
@@ -96,13 +106,17 @@ class SearchResult:
 
     @property
     def gap(self) -> float:
-        """Relative optimality gap: the largest share of the predicted time to be saved."""
+        """Relative optimality gap: at most this share of the time can be saved.
+
+        The time is that which the integer program predicts for the best plan.
+        """
         return max(0.0, 1 - self.bound_s / self.model_s) if self.model_s else 0.0
 
     def to_json(self) -> dict[str, Any]:
         """All fields for `json.dumps`; plans that could not be made have null figures.
 
-        The real duration is left out, so that two runs of one search give equal records.
+        The real duration is left out, so that two runs of the same search give equal
+        records.
         """
         best = self.candidates[0]
         return {

@@ -1,4 +1,4 @@
-"""Weights that a plan must store as another plan does, so that both serve one copy.
+"""Shardings of weights that two plans must share, so that both use one copy.
 
 Prefill and decoding of one model are two programs with the same weights (Pope et al.,
 "Efficiently Scaling Transformer Inference", MLSys 2023).
@@ -17,9 +17,11 @@ from meshwright.program.ir import Sharding, Value
 
 @dataclass(frozen=True, slots=True)
 class StoredWeights:
-    """Types and shardings of the weights of a program, by path.
+    """Types and shardings of a program's weights, which another plan must use as well.
 
-    name: of the program. mesh: the mesh of the shardings.
+    name: name of the program.
+    mesh: the mesh of the shardings.
+    of: for each weight's path, its type and its sharding.
     """
 
     name: str
@@ -28,11 +30,14 @@ class StoredWeights:
 
     @property
     def note(self) -> str:
-        """One sentence for a plan that stores its weights so."""
+        """A sentence for a plan whose weights have these shardings."""
         return f"its {len(self.of)} weights are stored as in the plan of {self.name}"
 
     def why_not(self, decided: Decided) -> str:
-        """The first weight that a program lacks or stores otherwise; "" if none."""
+        """The reason why a plan cannot use these stored weights; "" if it can.
+
+        It names the first weight that the plan's program lacks or shards differently.
+        """
         mine = _inputs(decided)
         for path, (value, sharding) in self.of.items():
             if path not in mine:
@@ -46,7 +51,10 @@ class StoredWeights:
 
 
 def stored_weights(decided: Decided, name: str) -> StoredWeights:
-    """The weights of a decided program; `PlanError` if it has none, or updates them."""
+    """The weights of a partitioned program, with their shardings.
+
+    Raises `PlanError` if the program has no weights, or updates them.
+    """
     program, work = decided.captured.program, decided.work
     params = find_structure(work).params
     updated = set(params) & set(decided.captured.ties.values())
@@ -63,7 +71,11 @@ def stored_weights(decided: Decided, name: str) -> StoredWeights:
 
 
 def _inputs(decided: Decided) -> dict[str, tuple[Value, Sharding]]:
-    """Type and sharding, over the user's axes where these are whole, of each input."""
+    """Type and sharding of each input, by path.
+
+    A sharding names axes of the user's mesh where it uses these completely, else
+    sub-axes.
+    """
     captured, lowered = decided.captured, decided.lowered
     axes = lowered.mesh.axes
     shardings = [whole_axes(each, axes) or each for each in lowered.inputs]

@@ -1,1 +1,4 @@
-"""Propagation and prices over flat arrays, compiled, for searches of many states."""
+"""Propagation and prices over arrays of integers, compiled by Numba.
+
+They make searches possible that visit many thousands of partitioning states.
+"""

@@ -1,7 +1,8 @@
-"""Evaluation of a state: seconds of a step and peak memory, looked up in a model's tables.
+"""Evaluation of a partitioning state: predicted seconds of a step and peak memory.
 
-First, `place_reductions` decides which partial sums stay partial until their readers;
-the others are reduced where they are computed. Then the decisions about each group are
+Both are looked up in tables of the planner's integer program. First, `place_reductions`
+decides which partial sums stay partial until their readers; the others are reduced by
+the op that computes them. Then the decisions about each group (class of equal ops) are
 packed into an integer code, which is looked up among the codes of the group's
 strategies. A value with several readers is kept in the form (a sharding) that is
 cheapest for all of them together.
@@ -33,12 +34,16 @@ from meshwright.search.compiled import compiled_in_place
 
 
 class EvaluationBuffers(NamedTuple):
-    """Scratch arrays, and the choices of the last evaluation.
+    """Scratch arrays of `evaluate`, and the choices of the last evaluation.
 
-    partial_sets, left: the results of `place_reductions`, [G, A] and [V, A].
+    There are G groups (classes of equal ops), V values, A mesh axes, K values with
+    several readers, and T moments of a step.
+    partial_sets, left: results of `place_reductions`, [G, A] and [V, A].
     codes: code of each group's decisions, [G].
-    choices: number of each group's strategy, then of each shared value's form, [G + K].
-    curve: bytes at each moment, [T]. totals: seconds of each form of one shared value.
+    choices: number of each group's strategy, then of each shared value's form (the
+        sharding in which it is kept), [G + K].
+    curve: bytes in memory at each moment, [T].
+    totals: seconds of each form of one shared value.
     """
 
     partial_sets: Ints
@@ -50,7 +55,7 @@ class EvaluationBuffers(NamedTuple):
 
 
 def new_buffers(columns: Columns, prices: PriceTables) -> EvaluationBuffers:
-    """Buffers for the columns and tables of one model."""
+    """Scratch arrays for evaluations with the columns and tables of one program."""
     groups, axes = len(columns.groups) - 1, len(columns.axis_sizes)
     return EvaluationBuffers(
         np.zeros((groups, axes), np.int64),
@@ -70,9 +75,11 @@ def evaluate(
     cache: PartialCache,
     buffers: EvaluationBuffers,
 ) -> tuple[float, float]:
-    """Seconds of a step and its peak memory in bytes.
+    """Predicted seconds of a step, and its peak memory in bytes, of a state.
 
-    The choices that have these seconds and bytes are written into `buffers.choices`.
+    cells: the state, as an array of decisions.
+
+    The strategies that have these seconds and bytes are written into `buffers.choices`.
     """
     place_reductions(columns, cells, cache, buffers.partial_sets, buffers.left)
     groups = num_groups(columns)
@@ -97,7 +104,10 @@ def evaluate(
 def code_at(
     columns: Columns, cells: Cells, buffers: EvaluationBuffers, group: int
 ) -> int:
-    """The code of a state's decisions about a group; equal to `code_of` of its strategy."""
+    """The integer code of a state's decisions about a group of equal ops.
+
+    It equals `code_of` the strategy that makes these decisions.
+    """
     code, groups = 0, num_groups(columns)
     has_value = len(span(columns.groups, group, VALUES_AT)) > 0
     value = columns.groups[group, VALUES_AT]
@@ -120,9 +130,12 @@ def code_at(
 
 @compiled_in_place
 def choice_of(prices: PriceTables, kind: int, code: int) -> int:
-    """The number of the strategy whose code is `code`, among the strategies of a kind.
+    """The number of the strategy whose code is `code`.
 
-    If there is none: the first strategy that cuts the same factors, else number 0.
+    kind: number of the list of strategies to search.
+
+    If no strategy has the code, the first one is returned that splits the same factors,
+    else number 0.
     """
     codes = prices.codes[prices.codes_at[kind] : prices.codes_at[kind + 1]]
     numbers = prices.numbers[prices.codes_at[kind] : prices.codes_at[kind + 1]]
@@ -144,7 +157,9 @@ def add_shared_value(
 ) -> float:
     """Choose the cheapest form of a shared value, and return its seconds.
 
-    The seconds include resharding from the producer and to every reader.
+    A shared value has several readers; its form is the sharding in which it is kept for
+    them. The seconds include resharding from the producer and to every reader.
+    view: number of the shared value.
     """
     width = prices.forms[view]
     totals = buffers.totals
@@ -164,7 +179,7 @@ def add_shared_value(
 
 @compiled_in_place
 def peak_bytes(prices: PriceTables, buffers: EvaluationBuffers) -> float:
-    """Live bytes at the moment that has the most."""
+    """Bytes in memory on a device at the moment of a step that has the most."""
     curve, choices = buffers.curve, buffers.choices
     curve[:] = 0.0
     for i in range(len(prices.held_at)):

@@ -1,9 +1,9 @@
-"""The symmetry-reduced graph as a struct of arrays of integers, for compiled loops.
+"""The symmetry-reduced graph as a struct of integer arrays, for compiled loops.
 
-A group is a class of equal nodes, treated as one node; each of its results is treated
-as one value. An operand of a group has several sources if the members of the group read
-values of different groups: the first of several equal layers reads the input, the
-others read the layer before.
+A group is a class of equal nodes (ops), treated as one node; each of its results is
+treated as one value. An operand of a group has several sources if the members of the
+group read values of different groups: the first of several equal layers reads the
+input, the others read the layer before.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,22 +17,26 @@ from meshwright.program.ir import Value
 from meshwright.search.arrays import Ints, owners_of, starts_of
 
 MOST_OPERANDS = 62
-"""Number of operands that fit into the bit mask of a linear set. An op with more
-operands always reduces partial operands before it."""
+"""Number of operands that fit into the bit mask of a linear set.
+
+A linear set has operands in which an op is jointly linear. An op with more operands
+always reduces partial operands before it.
+"""
 
 
 class Columns(NamedTuple):
-    """Tables with one row for each of A axes, G groups, F factors, V values, and so on.
+    """Tables about A mesh axes, G groups, F factors, V values, and so on.
 
-    O: operands, D: dims, L: linear sets (operands in which a group is jointly linear).
-    A column whose name ends in `_AT` holds the offset of a row's entries in another
-    table; one more row at the end holds the total.
+    A group is a class of equal ops; a factor is a letter of an op's factor rule. O
+    counts operands, D dims, and L linear sets (operands in which a group is jointly
+    linear). A column whose name ends in `_AT` holds the offset of a row's entries in
+    another table; one more row at the end holds the total.
 
     axis_sizes: [A]
     groups: [G + 1, 8], FACTORS_AT, VALUES_AT, OPERANDS_AT, LINEAR_AT, HAS_PRODUCTS:
         some dim is a product of factors, IS_SUM: reduces by addition, MAY_READ_PARTIAL:
         may read an operand as a partial sum, BLOCKED: bit mask of the axes that must
-        not cut the group
+        not split the group
     factors: [F, 3], SIZE, LEAST: the smallest extent of a part, IS_REDUCED
     values: [V + 1, 5], MAKER: the group that computes it, READERS_AT, MAY_STAY_PARTIAL:
         may be a partial sum that readers take as such, NEXT_READER, NEXT_OPERAND: the
@@ -40,9 +44,11 @@ class Columns(NamedTuple):
     operands: [O + 1, 2], SOURCES_AT, IS_ZERO
     ports: offset of the dims of each value, then of each operand, [V + O + 1]
     dims: [D + 1, 2], NAMES_AT, EXTENT
-    names: factors of dims. sources: values that operands read. readers: groups
-    partial_values: values with MAY_STAY_PARTIAL. partial_readers: groups with
-    MAY_READ_PARTIAL
+    names: factors of dims
+    sources: values that operands read.
+    readers: groups that read values.
+    partial_values: values with MAY_STAY_PARTIAL.
+    partial_readers: groups with MAY_READ_PARTIAL.
     linear: [L, 3], MASK: bit mask of the operands in the set, COUNT: their number,
         literals included, IS_WHOLE: a literal other than 0 is among them
     """
@@ -72,7 +78,7 @@ MASK, COUNT, IS_WHOLE = range(3)
 
 
 def columns_of(state: State, reduced: ReducedGraph) -> Columns:
-    """The columns of a state's graph after symmetry reduction."""
+    """The integer arrays (`Columns`) of a state's symmetry-reduced graph."""
     return _Writer(state, reduced).write()
 
 
@@ -80,7 +86,7 @@ type Linear = tuple[int, int, bool]
 
 
 class _Writer:
-    """Writes the tables, with values and operands numbered in the order of groups."""
+    """Writes the tables of `Columns`; values and operands are numbered by group."""
 
     def __init__(self, state: State, reduced: ReducedGraph) -> None:
         self.state = state
@@ -160,7 +166,10 @@ class _Writer:
     def _find_partial(
         self, linear: list[list[Linear]], sources: list[list[int]]
     ) -> tuple[set[int], set[int]]:
-        """Groups that may read partial sums, and values that may stay partial sums."""
+        """Groups that may read partial sums, and values that may stay partial sums.
+
+        A group is a class of equal ops.
+        """
         sums = {g for g, n in enumerate(self.nodes) if n.rule and n.rule.reductions}
         cheap = [self.routes.is_cheap(number) for number, _ in self.results]
         partial_readers: set[int] = set()
@@ -179,7 +188,10 @@ class _Writer:
         return partial_readers, partial_values
 
     def _edges(self) -> tuple[list[list[int]], list[list[int]]]:
-        """Sorted values that each operand reads, and sorted groups that read each value."""
+        """The values that each operand reads, and the groups that read each value.
+
+        Both are sorted lists.
+        """
         sources: list[set[int]] = [set() for _ in range(self.operands_at[-1])]
         readers: list[set[int]] = [set() for _ in self.results]
         for edge in self.reduced_graph.edges:
@@ -191,8 +203,8 @@ class _Writer:
     def _linear(self, node: Node) -> Iterator[Linear]:
         """The sets of operands in which a node is jointly linear.
 
-        Each is given by its bit mask, its size, and whether it contains a literal other
-        than 0.
+        Each set is given by its bit mask, its size, and whether it contains a literal
+        other than 0.
         """
         op, rule = node.op, node.rule
         if op is None or rule is None or len(node.ins) > MOST_OPERANDS:
@@ -205,9 +217,9 @@ class _Writer:
             yield mask, len(group), is_whole
 
     def _only_reader(self, maker: Node, value: int) -> tuple[int, int]:
-        """The group that alone reads a value, and the operand's position; else (-1, -1).
+        """The only group that reads a value, and the operand's position in it.
 
-        A value that is an output, or is read more than once, has no such group.
+        (-1, -1) if the value is an output, or is read more than once.
         """
         readers = self.graph.consumers[value]
         is_output = self.graph.values[value] in self.output_values
@@ -221,7 +233,7 @@ class _Writer:
 
 
 def _factors(node: Node) -> Iterator[tuple[int, int, int]]:
-    """For each factor its extent, its least extent in a part, and whether it is reduced."""
+    """Extent of each factor, its least extent in a part, and whether it is reduced."""
     least = (node.rule.least or {}) if node.rule else {}
     reductions = node.rule.reductions if node.rule else ()
     for factor, size in enumerate(node.sizes):

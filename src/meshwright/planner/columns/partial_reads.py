@@ -1,4 +1,8 @@
-"""Which partial sums of a state stay partial until their readers, over columns."""
+"""The choice of partial sums that are passed on to readers without a reduction.
+
+A partial sum is a value of which each device holds an addend. The state and the graph
+are arrays of integers (`Columns`, `Cells`); a group is a class of equal ops.
+"""
 
 from meshwright.planner.columns.graph_columns import (
     COUNT,
@@ -29,13 +33,14 @@ from meshwright.search.compiled import compiled_in_place
 def place_reductions(
     columns: Columns, cells: Cells, cache: PartialCache, partial_sets: Ints, left: Bools
 ) -> None:
-    """Decide which partial sums are passed on to their readers instead of being reduced.
+    """Decide which partial sums are passed on to their readers without a reduction.
 
-    partial_sets: for each group the index of the linear set of operands that it reads
-    as partial sums, or -1, [G, A].
-    left: whether a value stays partial where it is computed, [V, A].
-    At the end both agree: every value that a group reads partial stays partial, and all
-    readers of a value that stays partial read it so.
+    G counts groups (classes of equal ops), V values, A mesh axes.
+    partial_sets: result: for each group the index of the set of operands that it reads
+        as partial sums, or -1, [G, A].
+    left: result: whether a value stays partial after the op that computes it, [V, A].
+    At the end both agree: every value that a group reads as a partial sum stays
+    partial, and all readers of a value that stays partial read it so.
     """
     invalidate(cache)
     partial_sets[:] = -1
@@ -73,9 +78,10 @@ def has_partial_sum(columns: Columns, cells: Cells, axis: int) -> bool:
 def drop_unmatched(
     columns: Columns, axis: int, partial_sets: Ints, left: Bools
 ) -> bool:
-    """Reduce partial sums at once that not all readers accept, and undo reads of them.
+    """Undo decisions to pass on a partial sum that not all of its readers accept.
 
-    Returns whether anything was changed; the caller repeats until nothing is.
+    Such sums are reduced where they are computed, and their readers read complete
+    values. Returns whether anything was changed; the caller repeats until nothing is.
     """
     is_changed = False
     for value in columns.partial_values:
@@ -102,10 +108,11 @@ def drop_unmatched(
 
 @compiled_in_place
 def accepts(columns: Columns, group: int, value: int, at: int) -> bool:
-    """Whether a group can read a value as a partial sum.
+    """Whether a group (class of equal ops) can read a value as a partial sum.
 
-    at: index of the linear set of operands that the group reads partial, or -1. The
-    group must read the value only through operands of this set.
+    The group must read the value only through operands of one linear set, in which it
+    is jointly linear.
+    at: index of the linear set that the group reads partial, or -1.
     """
     if at < 0:
         return False
@@ -124,7 +131,7 @@ def arrives(
 ) -> bool:
     """Whether a partial value reaches an operand that a group reads as a partial sum.
 
-    If the linear set of such operands has one operand, all sources of it have to be
+    If the group reads only one such operand, all values that it may read there must be
     partial.
     """
     at = partial_sets[group, axis]

@@ -1,9 +1,9 @@
-"""Values that are partial sums under a state: what `PartialSums` finds, over columns.
+"""Values that are partial sums in a state: the algorithm of `PartialSums`, on arrays.
 
-A value is partial along an axis if each device holds an addend (Shardy: unreduced).
-An operand with several sources is partial if all of them are. Where equal layers pass a
-value on in a cycle, it is partial if the first of them makes it so. Unlike
-`PartialSums`, this code reduces sums that a loop carries in each iteration.
+A value is partial along an axis if each device holds an addend (Shardy: unreduced). An
+operand with several sources is partial if all of them are. If equal layers pass a value
+on in a cycle, it is partial if the first layer makes it so. Unlike `PartialSums`, this
+code reduces sums that a loop carries in each iteration.
 """
 
 from typing import NamedTuple
@@ -34,19 +34,19 @@ MAX_ADDENDS = 64
 """Longest chain of additions that is searched for another partial addend."""
 
 QUEUE, FOUND, MARKS = range(3)
-"""Rows of `PartialCache.lists`."""
+"""Rows of the scratch array `PartialCache.lists`."""
 
 NO, SOME, MOST, ALL = range(4)
-"""Number of partial operands of a linear set, as `partial_operands` returns it."""
+"""Results of `partial_operands`: how many operands of a linear set are partial."""
 
 
 class PartialCache(NamedTuple):
-    """Known answers for one state, and scratch space to find more.
+    """Known answers on one state to "is this value partial?", and scratch space.
 
-    Index 0 of the first dim belongs to `is_partial`, index 1 to `is_strictly_partial`.
-    stamp: number of the state, [1]. known: for each axis and value twice the stamp of
-    the state for which the answer holds, plus the answer, [2, A, V]. lists: scratch
-    space, [2, 3, V + 1]
+    Index 0 of the first dim is for `is_partial`, 1 for `is_strictly_partial`. stamp:
+    number of the state. known: twice the number of the state for which the answer
+    holds, plus the answer, by axis and value, [2, A, V]. lists: scratch space, [2, 3, V
+    + 1].
     """
 
     stamp: Ints
@@ -55,7 +55,7 @@ class PartialCache(NamedTuple):
 
 
 def new_partial_cache(columns: Columns) -> PartialCache:
-    """An empty cache."""
+    """An empty cache for the graph whose arrays are `columns`."""
     axes, values = len(columns.axis_sizes), len(columns.values) - 1
     return PartialCache(
         np.ones(1, np.int64),
@@ -66,7 +66,7 @@ def new_partial_cache(columns: Columns) -> PartialCache:
 
 @compiled_in_place
 def invalidate(cache: PartialCache) -> None:
-    """Forget all answers, because the state has changed."""
+    """Forget all cached answers about partial values, because the state has changed."""
     cache.stamp[0] += 1
 
 
@@ -79,9 +79,9 @@ def write_dependencies(
     axis: int,
     strict: int,
 ) -> int:
-    """Write the values on which the answer for `value` may depend, and return their number.
+    """Write the values on which the answer for `value` may depend; return their number.
 
-    They are written in order into row FOUND of `lists`, without those of known answer.
+    They are written in order into row FOUND of `lists`, without values of known answer.
     strict: index of the question in `PartialCache`.
     """
     known, stamp = cache.known[strict, axis], cache.stamp[0]
@@ -118,8 +118,8 @@ def partial_operands(
 ) -> int:
     """How many operands of a linear set are partial: NO, SOME, MOST or ALL.
 
-    at: index of the linear set. NO also if an operand outside of the set is partial.
-    MOST if at least half of several operands are: one sum of the result is cheaper.
+    It is NO also if an operand outside of the set `at` is partial. It is MOST if at
+    least half of several are: one sum of the result is then cheaper.
     """
     mask, first = columns.linear[at, MASK], columns.groups[group, OPERANDS_AT]
     num_partial, has_whole = 0, columns.linear[at, IS_WHOLE] == 1
@@ -140,7 +140,7 @@ def partial_operands(
 
 @compiled_in_place
 def arrives_partial(columns: Columns, known: Ints, stamp: int, operand: int) -> bool:
-    """Whether all sources of an operand are known to be partial."""
+    """Whether all values that an operand may read are known to be partial."""
     sources = span(columns.operands, operand, SOURCES_AT)
     for at in sources:
         number = columns.sources[at]
@@ -176,7 +176,7 @@ def is_partial(
 def find_partial(
     columns: Columns, cells: Cells, cache: PartialCache, value: int, axis: int
 ) -> bool:
-    """Whether a value is partial, given the answers for the values that it depends on."""
+    """Whether a value is partial, given answers for the values that it depends on."""
     answer = leaves_partial(columns, cells, value, axis)
     if answer >= 0:
         return answer == 1
@@ -188,7 +188,7 @@ def find_partial(
 def is_strictly_partial(
     columns: Columns, cells: Cells, cache: PartialCache, value: int, axis: int
 ) -> bool:
-    """Whether a value is partial without turning any complete addend into a partial one.
+    """Whether a value is partial although no complete addend is made partial for it.
 
     (A complete value becomes partial if all devices but one replace it by 0.)
     """
@@ -211,7 +211,7 @@ def is_strictly_partial(
 def find_strictly_partial(
     columns: Columns, cells: Cells, cache: PartialCache, value: int, axis: int
 ) -> bool:
-    """`is_strictly_partial`, given the answers for the values that the value depends on."""
+    """The answer of `is_strictly_partial`, given answers for a value's operands."""
     answer = leaves_partial(columns, cells, value, axis)
     if answer >= 0:
         return answer == 1
@@ -227,10 +227,10 @@ def find_strictly_partial(
 def partial_set(
     columns: Columns, cells: Cells, cache: PartialCache, group: int, axis: int
 ) -> int:
-    """Index of the linear set of operands that a group reads as partial sums, or -1.
+    """Index of the set of operands that a group reads as partial sums, or -1.
 
-    No operand outside of the set is partial. A complete addend may be turned into a
-    partial one if the result is added to a partial value later (`joins_sum`).
+    No operand outside of the set is partial. A complete addend may be made partial if
+    the result is later added to a partial value (`joins_sum`).
     """
     known, stamp = cache.known[0, axis], cache.stamp[0]
     for at in span(columns.groups, group, LINEAR_AT):
@@ -249,7 +249,7 @@ def joins_sum(
 ) -> bool:
     """Whether a group's result only enters a chain of additions with a partial addend.
 
-    That addend has to be strictly partial.
+    That addend has to be strictly partial (`is_strictly_partial`).
     """
     for _ in range(MAX_ADDENDS):
         value = columns.groups[group, VALUES_AT]

@@ -1,4 +1,7 @@
-"""The tables of a model in flat arrays, with an integer code for each strategy."""
+"""The tables of an integer program as flat arrays, with an integer code per strategy.
+
+A strategy is one way to partition an op. Compiled loops look its costs up by the code.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,30 +20,36 @@ from meshwright.planner.strategies.strategy import Strategy, StrategySet
 from meshwright.search.arrays import Floats, Ints, starts_of
 
 MOST_AXES, MOST_FACTORS, MOST_DIMS = 4, 30, 12
-"""Largest numbers of axes, factors of an op and dims of a value whose code fits 64 bits."""
+"""Most mesh axes, factors of an op and dims of a value whose code fits into 64 bits."""
 
 CUT_BITS, SUM_BITS = 7, 5  # bits per axis: for the factor that it cuts, for its sum
 SHIFT = SUM_BITS * MOST_AXES
 
 
 class PriceTables(NamedTuple):
-    """Tables of G groups, K shared values, L pair costs, M counted results, T moments.
+    """Costs of G groups, K shared values, L pair costs, M results and T moments.
 
-    A field that ends in `_at` holds offsets into the field or fields named after it.
+    A group is a class of equal ops; a shared value has several readers; a pair cost
+    depends on the choices of two variables. A field that ends in `_at` holds offsets
+    into the field or fields named after it.
     kinds: number of the list of strategies of each group, [G].
-    codes_at, codes, numbers: per kind, the sorted codes of strategies and their numbers.
+    codes_at, codes, numbers: for each list, the sorted codes of its strategies and
+        their numbers.
     costs_at, costs: seconds of each group's strategies.
     ends, tables_at, widths: groups of a pair cost between two groups, [L, 2]; offset of
         its table; number of strategies of the second group.
-    shared_pairs_at, others, shared_tables_at: pair costs of each shared value, [K + 1]; per
-        pair cost, the other group, and the offset of its table, whose columns are forms.
+    shared_pairs_at, others, shared_tables_at: pair costs of each shared value, [K + 1];
+        for each pair cost, the other group, and the offset of its table, whose columns
+        are forms.
     forms: number of shardings (forms) in which each shared value may be kept, [K].
     tables: seconds and bytes, all tables concatenated.
-    held_groups, held_at, counts: per result that memory counts, its group, the offset of
-        its bytes by strategy, [M], and how many are alive at each moment, [M, T].
-    copied, extra_at, extra_widths, copies: per copy, the two variables (groups, then
-        shared values) between which it is made, [C, 2]; the offset of its bytes by the
-        choices of both; the number of choices of the second; how many are alive, [C, T].
+    held_groups, held_at, counts: for each result that memory counts, its group, the
+        offset of its bytes by strategy, [M], and how many are alive at each moment, [M,
+        T].
+    copied, extra_at, extra_widths, copies: for each copy, the two variables (groups,
+        then shared values) between which it is made, [C, 2]; the offset of its bytes by
+        the choices of both; the number of choices of the second; how many are alive,
+        [C, T].
     """
 
     kinds: Ints
@@ -69,13 +78,13 @@ class PriceTables(NamedTuple):
 def price_tables_of(
     model: IntegerProgram, lives: LiveCounts, axes: Sequence[str]
 ) -> PriceTables:
-    """The tables of a model whose strategies use these mesh axes."""
+    """The flat tables of an integer program whose strategies use these mesh axes."""
     return _Writer(model, lives, tuple(axes)).write()
 
 
 @dataclass
 class _Writer:
-    """Concatenates the tables of a model and notes the offset of each."""
+    """Concatenates the tables of an integer program and notes the offset of each."""
 
     model: IntegerProgram
     lives: LiveCounts
@@ -132,7 +141,7 @@ class _Writer:
         return [(code_of(s, self.axes), number) for number, s in enumerate(own)]
 
     def _add(self, table: Floats) -> int:
-        """Append a table, and return its offset."""
+        """Append a table to the flat array of all tables, and return its offset."""
         self.tables.append(np.ascontiguousarray(table))
         start, self.end = self.end, self.end + table.size
         return start
@@ -142,10 +151,11 @@ class _Writer:
 
 
 def code_of(strategy: Strategy, axes: Sequence[str]) -> int:
-    """The code of a strategy: 7 bits per axis for its cut, 5 bits per axis for its sum.
+    """The integer code of a strategy (one way to partition an op).
 
-    A cut is the factor that the axis cuts, and the position of the axis among the axes
-    that cut this factor.
+    It has 7 bits per mesh axis for the factor that the axis splits and for the position
+    of the axis among the axes that split this factor, and 5 bits per axis for how a
+    partial result is reduced.
     """
     code, sums = 0, dict(strategy.reductions)
     places = {
@@ -166,5 +176,7 @@ def code_of(strategy: Strategy, axes: Sequence[str]) -> int:
 
 
 NO_SUM = -3
-"""End of a sum in a code, if nothing is summed along the axis. KEEP_PARTIAL and
-ALL_REDUCE are the next numbers."""
+"""Number in a code which says that no sum over the axis is needed.
+
+The next numbers are KEEP_PARTIAL and ALL_REDUCE.
+"""

@@ -1,9 +1,10 @@
-"""Propagation to the fixed point of one axis: the algorithm of `Propagator`, over columns.
+"""Propagation to the fixed point of one axis: the algorithm of `Propagator`, on arrays.
 
 It makes the same checks in the same order as `Propagator`, so that both end in the same
-state if each group is one node (tests/planner/columns/test_propagation.py). On a
-transformer of 32 layers it reaches 12 times as many states per second, and 500 times as
-many on the symmetry-reduced graph (benchmarks/propagation_speed.py).
+state if each group is one node (tests/planner/columns/test_propagation.py). A group is
+a class of equal ops. On a transformer of 32 layers it reaches 12 times as many states
+per second, and 500 times as many on the symmetry-reduced graph
+(benchmarks/propagation_speed.py).
 """
 
 from typing import NamedTuple
@@ -46,16 +47,20 @@ from meshwright.search.arrays import Ints
 from meshwright.search.compiled import compiled_in_place
 
 CONFLICT, NO_CLAIM = -2, -1
-"""Results of a claim instead of a factor: two different factors are claimed, or none is."""
+"""Results of a claim in place of a factor.
+
+CONFLICT: neighbours ask for two different factors. NO_CLAIM: they ask for none.
+"""
 
 FORWARD, BACKWARD = 0, 1
 """The two queues: groups whose operands have changed, and groups whose results have."""
 
 
 class Worklist(NamedTuple):
-    """Two queues of groups, each a ring buffer, and the cache that propagation needs.
+    """Two queues of groups (classes of equal ops) to visit, and a cache.
 
-    queues: [2, G]. ends: position of the first entry, and number of entries, [2, 2].
+    queues: ring buffers, [2, G].
+    ends: position of the first entry, and number of entries, [2, 2].
     waiting: 1 for groups that are in a queue, [2, G]
     """
 
@@ -66,7 +71,7 @@ class Worklist(NamedTuple):
 
 
 def new_worklist(columns: Columns) -> Worklist:
-    """An empty work list."""
+    """Empty queues for the graph whose arrays are `columns`."""
     groups = len(columns.groups) - 1
     return Worklist(
         np.zeros((2, groups), np.int64),
@@ -80,7 +85,10 @@ def new_worklist(columns: Columns) -> Worklist:
 def cut(
     columns: Columns, cells: Cells, work: Worklist, group: int, axis: int, factor: int
 ) -> bool:
-    """Cut a factor of a group and propagate, in place; False if the cut is not legal."""
+    """Split a factor of a group of equal ops along an axis, and propagate the split.
+
+    The state `cells` is changed in place. False if the split is not legal.
+    """
     if not may_cut(columns, cells, group, axis, factor):
         return False
     invalidate(work.cache)
@@ -95,9 +103,10 @@ def cut(
 def visit(
     columns: Columns, cells: Cells, work: Worklist, group: int, axis: int
 ) -> None:
-    """Cut a group along the factor that its operands, or else its readers, claim.
+    """Split a group of equal ops along the factor that its neighbours imply.
 
-    Nothing happens if the claims conflict.
+    Operands are asked first, then readers. Nothing happens if they imply different
+    factors.
     """
     if cells[group, axis] >= 0 or (columns.groups[group, BLOCKED] >> axis) & 1:
         return
@@ -112,7 +121,7 @@ def visit(
 
 @compiled_in_place
 def claim_forward(columns: Columns, cells: Cells, group: int, axis: int) -> int:
-    """The factor of a group that its cut operands imply.
+    """The factor of a group of equal ops that its already split operands imply.
 
     NO_CLAIM if there is none, CONFLICT if there are several.
     """
@@ -128,7 +137,7 @@ def claim_forward(columns: Columns, cells: Cells, group: int, axis: int) -> int:
 
 @compiled_in_place
 def claim_backward(columns: Columns, cells: Cells, group: int, axis: int) -> int:
-    """The factor of a group that readers of its results request.
+    """The factor of a group of equal ops that readers of its results ask to split.
 
     NO_CLAIM if there is none, CONFLICT if there are several.
     """
@@ -147,10 +156,11 @@ def claim_backward(columns: Columns, cells: Cells, group: int, axis: int) -> int
 def add_claim(
     columns: Columns, cells: Cells, group: int, axis: int, place: int, claimed: int
 ) -> int:
-    """Combine a claim with the factor that a cut of one more dim would need.
+    """Combine the factor claimed so far with the factor that one more dim implies.
 
-    A dim that cannot be cut leaves the claim as it is. place: row of the dim in
-    `columns.dims`. claimed: the claim so far.
+    A dim that cannot be split changes nothing.
+    place: row of the dim in `columns.dims`.
+    claimed: the factor claimed so far, or NO_CLAIM or CONFLICT.
     """
     if claimed == CONFLICT:
         return CONFLICT
@@ -170,8 +180,8 @@ def scatter_result(
 ) -> bool:
     """Reduce-scatter partial results as readers request; True if a result is partial.
 
-    The request is thereby answered without cutting the group, so that its operands stay
-    as they are.
+    The request is thereby answered without splitting the group, so that its operands
+    stay as they are.
     """
     if not columns.groups[group, MAY_READ_PARTIAL]:
         return False
@@ -192,7 +202,10 @@ def scatter_result(
 def assign(
     columns: Columns, cells: Cells, work: Worklist, group: int, axis: int, factor: int
 ) -> None:
-    """Cut a factor; queue the readers of its results, and request cuts of its operands."""
+    """Split a factor of a group (class of equal ops) along an axis, in `cells`.
+
+    Readers of the group's results are queued, and splits of its operands are requested.
+    """
     groups, values = num_groups(columns), num_values(columns)
     cells[groups + group, axis] = num_cuts(columns, cells, group, factor)
     cells[group, axis] = factor
@@ -213,7 +226,7 @@ def assign(
 
 @compiled_in_place
 def push_readers(columns: Columns, work: Worklist, value: int) -> None:
-    """Queue all readers of a value."""
+    """Queue all groups (classes of equal ops) that read a value."""
     for at in span(columns.values, value, READERS_AT):
         push(work, FORWARD, columns.readers[at])
 
@@ -222,7 +235,7 @@ def push_readers(columns: Columns, work: Worklist, value: int) -> None:
 def request(
     columns: Columns, cells: Cells, work: Worklist, value: int, axis: int, dim: int
 ) -> None:
-    """Request that a value be cut on a dim by the op that computes it.
+    """Request that a value be split on a dim by the op that computes it.
 
     If that op leaves the value as a partial sum, the sum is reduce-scattered instead.
     """
@@ -239,7 +252,7 @@ def request(
 def scatter(
     columns: Columns, cells: Cells, work: Worklist, value: int, axis: int, dim: int
 ) -> None:
-    """Reduce-scatter a partial value on a dim, if the axis divides the dim."""
+    """Reduce-scatter a partial value on a dim, if the axis size divides the dim."""
     row = 2 * num_groups(columns) + value
     if cells[row, axis] < 0 and can_scatter(columns, cells, value, dim, axis):
         cells[row, axis] = dim
@@ -250,7 +263,7 @@ def scatter(
 
 @compiled_in_place
 def push(work: Worklist, which: int, group: int) -> None:
-    """Append a group to a queue, unless it is in there."""
+    """Append a group (class of equal ops) to a queue, unless it is in there already."""
     if work.waiting[which, group]:
         return
     work.waiting[which, group] = 1
@@ -262,7 +275,7 @@ def push(work: Worklist, which: int, group: int) -> None:
 
 @compiled_in_place
 def pop(work: Worklist, which: int) -> int:
-    """Remove and return the first group of a queue."""
+    """Remove and return the first group (class of equal ops) of a queue."""
     first = work.ends[which, 0]
     group = work.queues[which, first]
     work.ends[which, 0] = (first + 1) % work.queues.shape[1]

@@ -1,7 +1,8 @@
-"""A partitioning state as one array of integers, which compiled loops read and write.
+"""A partitioning state as an array of integers (its cells), for compiled loops.
 
-The array (its cells) has a row for each decision and a column for each mesh axis. The
-functions do what `State.dim_on` and `why_not` do for a `State`.
+The array has a row for each decision and a column for each mesh axis. Most decisions
+are about groups, which are classes of equal ops. The functions do what `State.dim_on`
+and `why_not` do for a `State`.
 """
 
 from __future__ import annotations
@@ -32,17 +33,17 @@ from meshwright.search.arrays import Ints
 from meshwright.search.compiled import compiled_in_place
 
 type Cells = NDArray[np.int16]
-"""A state, [rows, A]; `CellRows` says what each row holds."""
+"""A partitioning state, [rows, A]; `CellRows` says what each row holds."""
 
 
 class CellRows(NamedTuple):
-    """First row of each part of the cells of a state.
+    """First row of each part of the cells (the integer array) of a state.
 
-    Rows from 0 hold, for each group, the factor that an axis cuts, or -1. From `ranks`:
-    the position of the axis among the axes that cut this factor. From `sums`: for each
-    value the dim on which its partial sum is reduce-scattered, or -1. From `requests`:
-    bit mask of the dims on which readers want the value cut. Row `total`: the number of
-    reduce-scattered sums.
+    Rows from 0 hold, for each group of equal ops, the factor that an axis splits, or
+    -1. From `ranks`: the position of the axis among the axes that split this factor.
+    From `sums`: for each value the dim on which its partial sum is reduce-scattered, or
+    -1. From `requests`: bit mask of the dims on which readers want the value split. Row
+    `total`: the number of reduce-scattered sums.
     """
 
     ranks: int
@@ -53,16 +54,17 @@ class CellRows(NamedTuple):
 
     @classmethod
     def of(cls, columns: Columns) -> CellRows:
-        """The rows for states of these columns."""
+        """The rows of states of the graph whose arrays are `columns`."""
         groups, values = len(columns.groups) - 1, len(columns.values) - 1
         total = 2 * groups + 2 * values
         return cls(groups, 2 * groups, 2 * groups + values, total, total + 1)
 
 
 def start_cells(columns: Columns, state: State, reduced: ReducedGraph) -> Cells:
-    """The cells of a propagation state.
+    """The cells (integer array) of a propagation state.
 
-    Cuts are those of the first member of each group; requests are those of all members.
+    Splits are those of the first member of each group; requests are those of all
+    members.
     """
     rows, axes = CellRows.of(columns), tuple(state.size)
     cells = np.full((rows.end, len(axes)), -1, np.int16)
@@ -89,31 +91,34 @@ def start_cells(columns: Columns, state: State, reduced: ReducedGraph) -> Cells:
 
 
 PARTIAL, UNCUT = -1, -2
-"""Results of `dim_on` for a value that an axis does not cut: the value is partial along
-the axis, or the same on all of its devices."""
+"""Results of `dim_on` for a value of which an axis splits no dim.
+
+PARTIAL: the value is partial along the axis. UNCUT: it is the same on all of its
+devices.
+"""
 
 
 @compiled_in_place
 def span(table: Ints, row: int, column: int) -> range:
-    """Positions of a row's entries in the table into which a column of offsets points."""
+    """Positions of a row's entries in another table, given by a column of offsets."""
     return range(table[row, column], table[row + 1, column])
 
 
 @compiled_in_place
 def num_groups(columns: Columns) -> int:
-    """The number of groups, G."""
+    """The number of groups (classes of equal ops), G."""
     return len(columns.groups) - 1
 
 
 @compiled_in_place
 def num_values(columns: Columns) -> int:
-    """The number of values, V."""
+    """The number of values in the symmetry-reduced graph, V."""
     return len(columns.values) - 1
 
 
 @compiled_in_place
 def dim_on(columns: Columns, cells: Cells, value: int, axis: int) -> int:
-    """The dim of a value that an axis cuts where it is computed, or PARTIAL or UNCUT."""
+    """The dim of a value that an axis splits at its producer, or PARTIAL or UNCUT."""
     group = columns.values[value, MAKER]
     factor = cells[group, axis]
     if factor >= 0:
@@ -130,10 +135,10 @@ def dim_on(columns: Columns, cells: Cells, value: int, axis: int) -> int:
 
 @compiled_in_place
 def leaves_partial(columns: Columns, cells: Cells, value: int, axis: int) -> int:
-    """1 if an op leaves a value as a partial sum along an axis, else 0; -1 if it is uncut.
+    """1 if an op leaves a value partial along an axis, else 0; -1 if it is not split.
 
-    The value is partial if the axis cuts a factor that the op sums over, and the sum is
-    not reduce-scattered.
+    The value is partial if the axis splits a factor that the op sums over, and the sum
+    is not reduce-scattered. The result is -1 if the axis does not split the op.
     """
     if cells[2 * num_groups(columns) + value, axis] >= 0:
         return 0
@@ -168,7 +173,7 @@ def has_factor(columns: Columns, dim: int, factor: int) -> bool:
 
 @compiled_in_place
 def parts_of(columns: Columns, cells: Cells, group: int, factor: int) -> int:
-    """The number of parts into which axes cut a factor."""
+    """The number of parts into which mesh axes split a factor of a group."""
     parts = 1
     for axis in range(len(columns.axis_sizes)):
         if cells[group, axis] == factor:
@@ -178,7 +183,7 @@ def parts_of(columns: Columns, cells: Cells, group: int, factor: int) -> int:
 
 @compiled_in_place
 def num_cuts(columns: Columns, cells: Cells, group: int, factor: int) -> int:
-    """The number of axes that cut a factor."""
+    """The number of mesh axes that split a factor of a group."""
     count = 0
     for axis in range(len(columns.axis_sizes)):
         count += cells[group, axis] == factor
@@ -187,7 +192,7 @@ def num_cuts(columns: Columns, cells: Cells, group: int, factor: int) -> int:
 
 @compiled_in_place
 def may_cut(columns: Columns, cells: Cells, group: int, axis: int, factor: int) -> bool:
-    """Whether an axis can cut a factor of a group (`why_not` is `None`)."""
+    """Whether an axis may split a factor of a group: `why_not` would be `None`."""
     if (columns.groups[group, BLOCKED] >> axis) & 1 or cells[group, axis] >= 0:
         return False
     place = columns.groups[group, FACTORS_AT] + factor
@@ -208,7 +213,7 @@ def may_cut(columns: Columns, cells: Cells, group: int, axis: int, factor: int) 
 def divides_scattered(
     columns: Columns, cells: Cells, value: int, axis: int, factor: int
 ) -> bool:
-    """Whether an axis still divides the dims of a value that contain a factor.
+    """Whether an axis size still divides the dims of a value that contain a factor.
 
     Reduce-scatters have split some of these dims further.
     """
@@ -225,7 +230,7 @@ def divides_scattered(
 def can_scatter(
     columns: Columns, cells: Cells, value: int, dim: int, axis: int
 ) -> bool:
-    """Whether an axis divides the part of a value's dim that each device has so far."""
+    """Whether an axis size divides the part of a value's dim that a device has."""
     group, sums = columns.values[value, MAKER], 2 * num_groups(columns)
     parts = columns.axis_sizes[axis]
     place = columns.ports[value] + dim
@@ -239,9 +244,9 @@ def can_scatter(
 
 @compiled_in_place
 def lines_up(columns: Columns, cells: Cells, group: int, factor: int) -> bool:
-    """Whether a group's dims that are products of factors stay in contiguous parts.
+    """Whether parts of dims that are products stay contiguous if `factor` is split.
 
-    This is checked for one more cut of `factor`.
+    All dims of the group's operands and results are checked.
     """
     values = num_values(columns)
     for value in span(columns.groups, group, VALUES_AT):
@@ -257,9 +262,9 @@ def lines_up(columns: Columns, cells: Cells, group: int, factor: int) -> bool:
 def port_lines_up(
     columns: Columns, cells: Cells, group: int, port: int, factor: int
 ) -> bool:
-    """`lines_up` for one value or operand.
+    """The answer of `lines_up` for one value or operand.
 
-    A minor factor can be cut only if each device has one element of all more major
+    A minor factor can be split only if each device has one element of all more major
     factors.
     """
     for dim in range(columns.ports[port], columns.ports[port + 1]):
@@ -281,8 +286,8 @@ def port_lines_up(
 def write_legal_cuts(columns: Columns, cells: Cells, cuts: Ints, found: Ints) -> int:
     """Write the indices of the legal cuts into `found`, and return how many there are.
 
-    cuts: rows of (group, axis, factor, number of parts), [N, 4]. The number of parts is the
-        size of the axis, or of the user's whole axis if this is its first sub-axis.
+    cuts: rows of (group, axis, factor, number of parts), [N, 4]. The number of parts is
+        the size of the axis, or of the user's whole axis if this is its first sub-axis.
     """
     count = 0
     for i in range(len(cuts)):

@@ -1,5 +1,5 @@
-"""The order of a search: price meshes, solve, simulate, and keep the best plan.
+"""The order of a search for a plan: price meshes, solve, simulate, keep the best.
 
-In: a checked request (`request.py`). Out: simulated candidates and the best of them.
-Begin reading at `search.py`.
+A plan says how a program is sharded over a mesh. In: a checked request (`request.py`).
+Out: simulated plans and the best of them. Begin reading at `search.py`.
 """

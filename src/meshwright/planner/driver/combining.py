@@ -1,8 +1,8 @@
-"""Plans whose small collectives are combined, if the compiler leaves them apart.
+"""Trials of plans with small collectives combined, if the compiler leaves them apart.
 
 A plan of many small collectives may be the fastest once they are combined, and slow
 before. So the plans that would be fast without the seconds of these collectives are
-simulated again with `overlap(axis, products=False, combine_bytes=...)`.
+simulated again with the tactic `overlap(axis, products=False, combine_bytes=...)`.
 """
 
 from collections.abc import Sequence
@@ -14,18 +14,25 @@ from meshwright.planner.overlap.overlap import Overlap, overlap
 from meshwright.predict.compilers.targets import compiler_of
 
 COMBINED = ", combined"
-"""End of the name of a candidate whose small collectives are combined."""
+"""Suffix of the name of a plan whose small collectives are combined."""
 
 _TRIED = 3
-"""Number of plans that are simulated with combined collectives."""
+"""Number of plans that are simulated a second time, with combined collectives."""
 
 _BUCKETS = (512, 64, 8)
-"""Sizes that are tried, as multiples of the bytes that links move during their latency.
-In the smallest, the latency takes about a ninth of the time."""
+"""Bucket sizes to try, as multiples of the bytes that a link moves during its latency.
+
+A bucket is a group of small collectives combined into one. In a bucket of the smallest
+size, the latency takes about a ninth of the time.
+"""
 
 
 def combine(state: SearchState) -> None:
-    """Simulate the most promising plans once more, with small collectives combined."""
+    """Simulate the most promising plans once more, with small collectives combined.
+
+    All are tried with the largest bucket size. Smaller sizes are tried for the best
+    plan, as long as they make it faster.
+    """
     machine = state.task.space.machine
     kinds = compiler_of(machine).uncombined
     if not kinds or not state.trials.has_fitting:
@@ -49,14 +56,17 @@ def combine(state: SearchState) -> None:
 
 
 def bucket_sizes(machine: Machine) -> list[int]:
-    """Bytes up to which collectives are combined on a machine, the largest first."""
+    """Largest bytes of a combined collective to try on a machine, the largest first."""
     level = machine.levels[-1]
     least = max(1, round(level.latency_s * level.link_bytes_per_s))
     return [1 << (times * least - 1).bit_length() for times in _BUCKETS]
 
 
 def _promising(state: SearchState, kinds: frozenset[str]) -> Sequence[Candidate]:
-    """Plans that may become the best, those with the least time besides `kinds` first."""
+    """Simulated plans that may become the best once their collectives are combined.
+
+    They are ordered by their step time without the time of collectives of `kinds`.
+    """
     best = state.trials.best()
     assert best is not None
     given = state.task.space.given
@@ -79,7 +89,7 @@ def _promising(state: SearchState, kinds: frozenset[str]) -> Sequence[Candidate]
 
 
 def _simulate(state: SearchState, apart: Candidate, size: int) -> Candidate:
-    """A plan simulated with collectives along each axis combined up to `size` bytes."""
+    """Simulate a plan with collectives along each axis combined up to `size` bytes."""
     own = apart.tactics[len(state.task.space.given) :]
     more = [overlap(a, products=False, combine_bytes=size) for a in apart.mesh.axes]
     name = apart.name + COMBINED
@@ -87,7 +97,10 @@ def _simulate(state: SearchState, apart: Candidate, size: int) -> Candidate:
 
 
 def without_combining(state: SearchState, candidate: Candidate) -> Candidate:
-    """The plan from which a plan with combined collectives was made, or the plan itself."""
+    """The plan from which a plan with combined collectives was made.
+
+    Any other plan is returned unchanged.
+    """
     if not candidate.name.endswith(COMBINED):
         return candidate
     tactics = tuple(t for t in candidate.tactics if not _combines(t))

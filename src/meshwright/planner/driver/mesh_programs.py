@@ -1,4 +1,7 @@
-"""The integer programs of one search, one per mesh, and their best solutions so far."""
+"""The integer programs of one search, one per mesh, and their best solutions so far.
+
+A program chooses shardings of all values so that the step is fast and fits into memory.
+"""
 
 from __future__ import annotations
 
@@ -29,47 +32,45 @@ from meshwright.planner.solve.space import Priced, solving_s
 from meshwright.planner.solve.work_rates import PRICE, REPRICE, num_entries
 
 WHOLE_S, SHORTEST_S = 3.0, 2.0
-"""Least seconds of a solve: with the memory limit of the task, and in any other case."""
+"""Least seconds of a first solve or one at corrected prices, and of any other solve."""
 
 FIRST_ROUNDS, ROUNDS, _PROOF_ROUNDS = 60, 200, 2_000
-"""Rounds of the solver: for first solutions, for the best meshes at corrected prices,
-and for a tighter bound while plans are simulated."""
+"""Rounds of the solver for first solutions, for the best meshes at corrected prices, and
+for a tighter lower bound while plans are simulated."""
 
 _ROUNDING = 1e-9
 """Relative error of a sum of seconds."""
 
 _ALIKE = 0.02
-"""Relative difference of the objective below which meshes count as equally good."""
+"""Relative difference of the objective below which two meshes count as equally good."""
 
 MAX_RATIO = 1.2
-"""A plan that is predicted to take more than this many times the best plan's seconds is
-not pursued."""
+"""Largest predicted step time of a plan worth pursuing, relative to the best plan's."""
 
 _PRICING_GROWTH = {2: 3.0, 3: 7.0}
-"""By number of axes: time to price a mesh, relative to a mesh with one axis less.
-Measured for two axes: 1.5 to 5."""
+"""Time to price a mesh of so many axes, relative to one axis less; measured: 1.5 to 5."""
 
 _FOR_EXPERTS = 1.5
-"""Time to apply and simulate expert plans on the first mesh, relative to the time to
-price that mesh. Measured: 0.3 to 1.7."""
+"""Time to apply and simulate expert plans on the first mesh.
+
+It is relative to the time to price that mesh. Measured: 0.3 to 1.7."""
 
 _FEW = 3
-"""Number of meshes that are solved even if this leaves less time for better solutions
-of other meshes: a program that cannot be sharded along one axis is far from its best on
-the mesh of one axis."""
+"""Number of meshes that are solved even if that delays the search on other meshes.
+
+A program that cannot be sharded along one axis is far from its best on a one-axis mesh."""
 
 
 @dataclass
 class MeshPrograms:
-    """The integer programs of a task's meshes and their solutions.
+    """The integer programs of a task, one per mesh, and their solutions.
 
-    earlier: the `MeshPrograms` of the program before a rewrite, whose search this one
-    continues.
-    priced: by mesh, the integer program with its latest prices. solutions: by mesh, the
-    best so far. solved_at: by mesh, the prices with which its solution was found.
-    spread: by mesh, the solution of the mesh of one axis, carried over to all axes of
-    this mesh. proof: a mesh, and the solver's job that raises its lower bound while
-    plans are simulated.
+    earlier: `MeshPrograms` of the program before a rewrite, if this search continues
+        one.
+    priced: integer program with its latest prices (costs in seconds).
+    solved_at: prices with which the solution of a mesh was found.
+    spread: solution of the mesh of one axis, carried over to the axes of another mesh.
+    proof: solver's job that raises a mesh's lower bound while plans are simulated.
     """
 
     task: SearchTask
@@ -99,10 +100,10 @@ class MeshPrograms:
     def solve(self, soon: float, late: float, meanwhile: Callable[[], object]) -> None:
         """Solve the unsolved meshes that can be priced and solved in time.
 
-        The first mesh is solved in any case. A mesh is solved if it can be done before
-        `late` while fewer than `_FEW` are solved, and before `soon` after that; both
-        are readings of the clock in seconds. meanwhile: called while the last solves
-        are running.
+        The first mesh is solved in any case. Any other mesh is solved if it can be done
+        before the clock shows `late` while fewer than `_FEW` are solved, and `soon`
+        after that. meanwhile: function that is called while the last solves are
+        running.
         """
         clock, meshes, unsolved = self.budget.clock, self.task.meshes, self.unsolved
         jobs: list[tuple[Mesh, SolveJob]] = []
@@ -139,13 +140,13 @@ class MeshPrograms:
         return priced
 
     def _expected_pricing_s(self, mesh: Mesh) -> float:
-        """Seconds to price a mesh, estimated from meshes of as many axes or one less."""
+        """Seconds to price a mesh, estimated from meshes with as many or fewer axes."""
         count = len(mesh.axes)
         fewer = self._pricing_s.get(count - 1, 0.0)
         return self._pricing_s.get(count, _PRICING_GROWTH.get(count, 1.0) * fewer)
 
     def _starts(self, priced: Priced) -> list[Choices]:
-        """Start solutions, carried over from the one-axis mesh and an earlier search."""
+        """Start solutions, carried over from the one-axis mesh or an earlier search."""
         first, earlier, starts = self.task.meshes[0], self.earlier, list[Choices]()
         if len(first.axes) == 1 and first in self.solutions:
             choices = self.solutions[first].choices
@@ -160,7 +161,7 @@ class MeshPrograms:
         return starts
 
     def _collect(self, jobs: Sequence[tuple[Mesh, SolveJob]], most: int) -> None:
-        """Wait for the first `most` jobs, and record their solutions."""
+        """Wait for the first `most` solver jobs, and record their solutions."""
         for mesh, job in jobs[:most]:
             if mesh not in self.solutions:
                 self.note(mesh, job.result())
@@ -168,12 +169,13 @@ class MeshPrograms:
     # -- solving ------------------------------------------------------------------------
 
     def reprice(self, mesh: Mesh, shares: Mapping[Role, float]) -> None:
-        """Price a program again with the exposed shares of collectives in a simulated plan.
+        """Price a program again with overlaps of collectives as in a simulated plan.
 
-        shares: by role, the share of the collectives' time that the step waited for. If
-        any is above the assumption `EXPOSED`, each role gets the larger of share and
-        assumption, since plans with more collectives wait for more of them. If none is,
-        each role gets their geometric mean.
+        shares: share of the collectives' time for which the simulated step waited, by
+            role of the value that they move (weight, gradient, ...). If any is above
+            the assumption `EXPOSED`, each role gets the larger of share and assumption,
+            since plans with more collectives wait for more of them. If none is, each
+            role gets their geometric mean.
         """
         is_more = any(share > EXPOSED[role] for role, share in shares.items())
         exposed = {
@@ -189,7 +191,7 @@ class MeshPrograms:
         self, priced: Priced, seconds: float, rounds: int, starts: Sequence[Choices],
         stop_bound: float = math.inf, limit: float | None = None,
     ) -> SolveJob:  # fmt: skip
-        """Start a solve at a mesh's prices in the solver process; see `SolveRequest`."""
+        """Start to solve a mesh's program in the solver process; see `SolveRequest`."""
         limit, meter = self.limit if limit is None else limit, self.budget.meter
         request = SolveRequest(
             priced.pricer, limit, seconds, rounds, tuple(starts), stop_bound,
@@ -207,10 +209,10 @@ class MeshPrograms:
         )
 
     def proposal(self, mesh: Mesh, optimum: Optimum, bound: float = 0.0) -> Proposal:
-        """The plan of an optimum at the latest prices of a mesh.
+        """The plan of a solution at the latest prices of a mesh, as a proposal.
 
-        bound: lower bound on the seconds of all plans that fit; 0 if the optimum was
-        limited to less memory than the user allows.
+        bound: lower bound on the seconds of all plans that fit; 0 if the solution was
+            limited to less memory than the user allows.
         """
         return Proposal(
             FOUND, mesh, (self.priced[mesh].tactic(optimum, FOUND),), optimum.seconds,
@@ -218,7 +220,7 @@ class MeshPrograms:
         )  # fmt: skip
 
     def stop_bound(self) -> float:
-        """Predicted seconds above which no plan is of interest.
+        """Predicted seconds of a step above which no plan is of interest.
 
         Infinite if the objective counts memory, since slow plans may be small.
         """
@@ -230,23 +232,23 @@ class MeshPrograms:
     # -- comparing meshes -----------------------------------------------------------------
 
     def rank(self, proposal: Proposal) -> tuple[bool, float, float]:
-        """A sort key of proposals, the most promising first."""
+        """A sort key of proposed plans, the most promising first."""
         return proposal.rank(self.limit, self.task.value_of)
 
     def ranked_meshes(self) -> list[Mesh]:
-        """The solved meshes, the most promising first."""
+        """The solved meshes, those with the most promising solution first."""
         solved = [m for m in self.task.meshes if m in self.solutions]
         return sorted(solved, key=self._rank_mesh)
 
     def _rank_mesh(self, mesh: Mesh) -> tuple[bool, float]:
-        """Sort key of a mesh, rounded so that near-equal meshes keep their order."""
+        """Sort key of a mesh, rounded so that nearly equal meshes keep their order."""
         is_large, value, _ = self.rank(self.solutions[mesh])
         return is_large, round(math.log(value) / _ALIKE) if value > 0 else -math.inf
 
     def smallest(self) -> Proposal:
-        """The fastest of the proposals with the least memory, for when no proposal fits.
+        """The fastest of the solutions with about the least memory; used if none fits.
 
-        Of near-equal ones it is the first in the order of the meshes.
+        Of nearly equal ones it is the first in the order of the meshes.
         """
         own = [self.solutions[m] for m in self.task.meshes if m in self.solutions]
         seconds = (1 + _ALIKE) * best_within(own, 0.0).seconds
@@ -256,7 +258,7 @@ class MeshPrograms:
     # -- lower bounds -----------------------------------------------------------------
 
     def start_proof(self, mesh: Mesh, seconds: float) -> None:
-        """Start a longer solve of a mesh's program, whose bound is tighter.
+        """Start a longer solve of a mesh's program, to find a tighter lower bound.
 
         It runs while plans are simulated.
         """
@@ -270,7 +272,7 @@ class MeshPrograms:
             self.proof = mesh, job
 
     def finish_proof(self) -> None:
-        """Wait for the nearly finished job of `start_proof`, and take its bound."""
+        """Wait for the solve of `start_proof`, and keep its lower bound."""
         if self.proof is None:
             return
         mesh, job = self.proof
@@ -282,10 +284,10 @@ class MeshPrograms:
         self.solutions[mesh] = replace(known, bound=max(known.bound, bound))
 
     def proofs(self, proposal: Proposal) -> list[tuple[float, float]]:
-        """Pairs of a plan's seconds and a lower bound for all plans, at the same prices.
+        """Pairs of a plan's seconds and a lower bound for all plans at the same prices.
 
-        There may be two pairs, since prices change after a simulation: at the prices
-        with which the plan was found, and at the latest ones, where the bound may be
+        There may be two pairs, since a simulation changes prices: at the prices with
+        which the plan was found, and at the latest ones, where the bound may be
         tighter.
         """
         proofs = [(proposal.seconds, proposal.bound)]

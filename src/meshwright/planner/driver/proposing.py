@@ -1,4 +1,7 @@
-"""The first phase of a search: proposals from integer programs and from experts."""
+"""The first phase of a search: propose plans from integer programs and from experts.
+
+Expert plans follow published strategies, such as data parallelism or Megatron.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -27,28 +30,35 @@ from meshwright.planner.solve.space import solving_s
 from meshwright.predict.compilers.targets import compiler_of
 
 _FIRST_END, _REFINED_END, _SMALLER_END = 0.35, 0.65, 0.8
-"""Shares of the time after which these have to be found: first solutions, better
-solutions of the best meshes at corrected prices, and smaller plans if the objective
-counts memory. The rest of the time is for simulations."""
+"""Shares of the time at which three parts of the search have to end.
+
+They are: first solutions, better solutions of the best meshes at corrected prices, and
+plans with less memory if the objective counts memory. The rest is for simulations."""
 
 _REFINED = 3
-"""Number of meshes on which the program is solved again at corrected prices, and on
-which expert plans are priced."""
+"""Largest number of meshes whose integer program is solved again at corrected prices.
+
+Expert plans are priced on the same meshes.
+"""
 
 _REFINING = 3
 """Least time to price and solve a mesh again, as a multiple of a simulation's time."""
 
 _LAST = 2
-"""If less time is left than for this many simulations, the first plan at corrected
-prices is simulated at once."""
+"""Number of simulations for which time must be left to wait for further solves.
+
+If less is left, the next plan at corrected prices is simulated at once.
+"""
 
 _NEXT_SHARE = 0.5
-"""Share of the remaining time for smaller plans that the next mesh gets, and share of
-the mesh's remaining time that its next solve gets."""
+"""Share of the remaining time for the next mesh, and for the next solve on a mesh.
+
+It applies to the search for plans with less memory.
+"""
 
 
 def propose(state: SearchState) -> list[Proposal]:
-    """Proposals for the most promising meshes; some of them are simulated already."""
+    """Propose plans on the most promising meshes; simulate some of them already."""
     started = state.budget.clock()
     left = state.budget.until - started
     solutions, refined_end = state.programs.solutions, started + _REFINED_END * left
@@ -69,7 +79,7 @@ def propose(state: SearchState) -> list[Proposal]:
 
 
 def experts_that_may_fit(state: SearchState) -> list[Proposal]:
-    """Expert plans that may fit, on meshes whose solution may fit.
+    """Expert plans that may fit into memory, on meshes whose own solution may fit.
 
     They are tried if no simulated plan fits.
     """
@@ -82,7 +92,7 @@ def experts_that_may_fit(state: SearchState) -> list[Proposal]:
 
 
 def _most_bytes(state: SearchState) -> float:
-    """Predicted bytes above which no plan can fit.
+    """Predicted bytes per device above which no plan can fit.
 
     They include the on-chip memory, since the prediction also counts buffers that a
     compiler may place there.
@@ -95,7 +105,9 @@ def _most_bytes(state: SearchState) -> float:
 def _refine(state: SearchState, ends: float) -> list[Proposal]:
     """Simulate the best solutions, and solve their meshes again at corrected prices.
 
-    Returns the expert plans of the meshes that were solved again.
+    A simulation shows which collectives overlap with computation, which corrects the
+    prices. Returns the expert plans of the meshes that were solved again.
+    ends: clock reading in seconds at which the solves end.
     """
     programs = state.programs
     experts: list[Proposal] = []
@@ -131,7 +143,8 @@ def _refine(state: SearchState, ends: float) -> list[Proposal]:
 def _experts_of_best(state: SearchState, otherwise: Mesh) -> list[Proposal]:
     """Expert plans on the mesh of the best simulated plan, or else on `otherwise`.
 
-    The best plan may stem from an earlier search, on a mesh that has no prices here.
+    The best plan may stem from an earlier search, on a mesh that this search has not
+    priced.
     """
     best = state.trials.best()
     if best is None or best.mesh not in state.programs.priced:
@@ -142,10 +155,10 @@ def _experts_of_best(state: SearchState, otherwise: Mesh) -> list[Proposal]:
 def _is_worthwhile(
     state: SearchState, own: Proposal, is_solving: bool, ends: float
 ) -> bool:
-    """Whether the solution `own` of one more mesh is worth a simulation at this point.
+    """Whether the solution of one more mesh is worth a simulation at this point.
 
-    is_solving: whether other solves are running. ends: clock reading at which these
-    end.
+    is_solving: whether other solves are running.
+    ends: clock reading in seconds at which these solves end.
     """
     if is_solving and state.budget.clock() >= ends:
         return False
@@ -163,10 +176,10 @@ def _has_time_to_refine(state: SearchState, mesh: Mesh, ends: float) -> bool:
 def _note_refined(
     state: SearchState, jobs: Sequence[tuple[Proposal, SolveJob]]
 ) -> None:
-    """Wait for the jobs and record their solutions.
+    """Wait for the solver's jobs, and record their solutions.
 
-    If the time is running out, the next solution is simulated at once and the rest
-    dropped.
+    If the time is running out, the next solution is simulated at once, and all later
+    jobs are dropped.
     """
     programs = state.programs
     for own, job in jobs:
@@ -181,10 +194,10 @@ def _note_refined(
 
 
 def _find_smaller(state: SearchState, ends: float) -> Iterator[Proposal]:
-    """Plans of the most promising meshes that need less memory than the meshes' solutions.
+    """Plans that need less memory than the solutions of the most promising meshes.
 
-    Each is yielded once it is found; there are none unless the objective counts memory.
-    ends: reading of the clock at which the last solve has to end.
+    Each is yielded once it is found. There are none unless the objective counts memory.
+    ends: clock reading in seconds at which the last solve has to end.
     """
     clock = state.budget.clock
     for mesh in state.programs.ranked_meshes():
@@ -194,7 +207,10 @@ def _find_smaller(state: SearchState, ends: float) -> Iterator[Proposal]:
 
 
 def _find_on(state: SearchState, mesh: Mesh, ends: float) -> Iterator[Proposal]:
-    """Plans of one mesh that need less memory; solves start from known and expert plans."""
+    """Plans of one mesh that need less memory than its solution.
+
+    Each solve starts from the plan before it and from expert plans.
+    """
     programs, task, clock = state.programs, state.task, state.budget.clock
     own, priced = programs.solutions[mesh], programs.priced[mesh]
     expert_choices = state.experts.choices_on(mesh)

@@ -1,9 +1,9 @@
 """Rewritten programs that recompute more in the backward pass, and their searches.
 
-If the fastest plan does not fit, the program is rewritten so that its forward pass
-saves less for the backward pass (rematerialization). The new program is searched on the
-mesh of that plan. If no plan fits at all, the program is rewritten to save less and
-less.
+If the fastest plan does not fit into memory, the program is rewritten so that its
+forward pass saves less for the backward pass (rematerialization). The new program is
+searched on the mesh of that plan. If no plan fits at all, the program is rewritten
+several times, to save less each time.
 """
 
 from dataclasses import replace
@@ -20,16 +20,19 @@ from meshwright.planner.solve.space import Space
 from meshwright.planner.solve.work_rates import PREPARE, REWRITE
 
 _STRETCH = 1 / 32
-"""Largest share of the memory for values that are recomputed at the same time."""
+"""Share of the memory that values recomputed at the same time may take at most."""
 
 _MEMORY_SHARE = 0.97
-"""Share of the memory that plans of a rewritten program may use by prediction."""
+"""Share of the memory that plans of a rewritten program may use, as predicted."""
 
 KEPT_SHARE = _MEMORY_SHARE - _STRETCH
-"""Share of the memory for all values except those that are being recomputed."""
+"""Share of the memory for all values except the recomputed ones."""
 
 _WORTHWHILE = 0.01
-"""Least share of the step time that a rewrite has to save if a plan fits without it."""
+"""Share of the step time that a rewrite has to save, at least.
+
+It applies if a plan fits without the rewrite.
+"""
 
 SIMULATIONS = 4
 """Least time to search a rewritten program, as a multiple of a simulation's time."""
@@ -39,7 +42,10 @@ _RESERVED = 0.3
 
 
 def reserve_rewrite(state: SearchState) -> None:
-    """Store a worthwhile rewrite in the state, if any, and reserve time for its search."""
+    """Store a worthwhile rewrite in the search's state; reserve time for its search.
+
+    If no rewrite is worthwhile, nothing changes.
+    """
     budget = state.budget
     left = budget.until - budget.clock()
     if _RESERVED * left >= SIMULATIONS * budget.simulation_s:
@@ -49,9 +55,10 @@ def reserve_rewrite(state: SearchState) -> None:
 
 
 def _worthwhile_rewrite(state: SearchState) -> tuple[Mesh, Recompute] | None:
-    """The mesh of the fastest plan, and a rewrite with which it fits and stays fastest.
+    """A mesh and a rewrite with which the fastest plan on that mesh fits into memory.
 
-    `None` if there is no such rewrite, or if the best plan that fits is about as fast.
+    It must stay faster than the best plan that fits without a rewrite. `None` if there
+    is no such rewrite.
     """
     programs, limit = state.programs, state.task.limit
     best = min(programs.solutions.values(), key=programs.rank)
@@ -77,10 +84,11 @@ def _worthwhile_rewrite(state: SearchState) -> tuple[Mesh, Recompute] | None:
 def rewrite(
     state: SearchState, mesh: Mesh, choices: Choices, excess_bytes: float
 ) -> tuple[Recompute, float] | None:
-    """A rewrite that saves `excess_bytes` of a plan per device, and the seconds it costs.
+    """A rewrite that reduces a plan's memory by `excess_bytes` per device.
 
-    `None` if there is none: no value waits for a backward pass, or the source lines of
-    ops do not tell them apart.
+    Returned with the seconds per step that its recomputation costs. `None` if there is
+    no such rewrite: no value waits for a backward pass, or ops cannot be told apart by
+    their source lines.
     """
     priced, op_prices = state.programs.priced[mesh], state.task.space.op_prices
     spacing = _STRETCH * state.task.limit
@@ -93,9 +101,9 @@ def rewrite(
 
 
 def following(first: SearchState, mesh: Mesh, tactic: Recompute) -> SearchState:
-    """The state of a search of the rewritten program on one mesh.
+    """The state of a new search, of the rewritten program on one mesh.
 
-    It adds to the candidates of the first search.
+    The new search adds its simulated plans to those of the first search.
     """
     space, programs = first.task.space, first.programs
     rewritten = replace(

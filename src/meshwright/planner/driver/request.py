@@ -1,4 +1,4 @@
-"""The options of a search as the user gives them, and the same options checked."""
+"""The options of a search for a plan, as the user gives them and as checked."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,9 +19,10 @@ from meshwright.program.capture.mesh import as_mesh
 
 
 class ResolvedRequest(NamedTuple):
-    """The checked options, with all names looked up.
+    """The checked options of a search, with the names of machines and places looked up.
 
     limit: bytes of each device's memory that a plan may use.
+    place: location of the machine, for its carbon emissions.
     """
 
     objective: Objective
@@ -33,7 +34,7 @@ class ResolvedRequest(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
-    """The options of `autoplan`, which documents each of them."""
+    """The options of `autoplan` as the user gives them; `autoplan` documents each."""
 
     machine: Machine | str
     chips: int | None = None
@@ -51,7 +52,10 @@ class SearchRequest:
     confirm: bool = False
 
     def resolve(self) -> ResolvedRequest:
-        """The options checked; an error says which one is wrong and what is allowed."""
+        """Check the options and look up names.
+
+        A `PlanError` says which option is wrong and what is allowed.
+        """
         wrong = wrong_option(self.search, self.budget_s, self.seed, self.on_progress)
         if wrong is not None:
             raise PlanError(wrong)

@@ -1,11 +1,11 @@
-"""A search: from a task to simulated plans, the best of which is the answer.
+"""A search for a plan: from a task to simulated plans, of which the best is the answer.
 
-Each mesh's program is priced and solved (`mesh_programs`). The best solutions are
-simulated and their programs solved again at corrected prices (`proposing`). Solutions
-and expert plans are simulated, the most promising first (`simulation`). The remaining
-time goes to meshes that were skipped and to the search for ordinary tactics
-(`planner.spelling`). Programs that recompute more in the backward pass are searched
-last (`recomputation`).
+Each mesh's integer program is priced and solved (`mesh_programs`). The best solutions
+are simulated, and their programs solved again at corrected prices (`proposing`).
+Solutions and expert plans are simulated, the most promising first (`simulation`). The
+remaining time goes to meshes that were skipped, and to writing the best plan as
+ordinary tactics (`planner.spelling`). Programs that recompute more in the backward pass
+are searched last (`recomputation`).
 """
 
 from functools import partial
@@ -31,36 +31,44 @@ from meshwright.planner.spelling.spelling import spellings
 from meshwright.planner.spelling.tactic_patterns import tactics_as_code
 
 SPELLED = "auto, as tactics"
-"""Name of the candidate that is a found plan written as ordinary tactics."""
+"""Name of a plan of an integer program that was written as ordinary tactics."""
 
 _READING = 4
-"""Least time to apply the expert strategies on a mesh and simulate one, as a multiple
-of a simulation's time."""
+"""Least time to apply the expert strategies on a mesh and to simulate one.
+
+It is a multiple of a simulation's time.
+"""
 
 _LAST = 2
 """Number of simulations for which time is kept while skipped meshes are solved."""
 
 _SPELLING = 3
-"""Least time to find tactics for a plan, as a multiple of a simulation's time."""
+"""Least time to find tactics that give a plan, as a multiple of a simulation's time."""
 
 _AS_GOOD = 1.01
-"""A list of tactics is good enough if its time and its memory are at most this many
-times those of the found plan; then no other list is tried."""
+"""Ratio up to which a list of tactics is as good as the plan that it stands for.
+
+It applies to step time and memory. No other list is tried then.
+"""
 
 _MOST_SPELLED = 1.2
-"""Largest step time of a list of tactics, relative to the found plan, at which it is
-reported."""
+"""Largest step time of a list of tactics that is reported.
+
+It is relative to the plan that the list stands for.
+"""
 
 _MOST_REWRITES = 4
-"""Number of rewrites that are tried if nothing fits; each saves less than the one
-before."""
+"""Number of rewrites that are tried if no plan fits into memory.
+
+In each, the forward pass saves less for the backward pass than in the one before.
+"""
 
 
 def search_with_recomputation(first: SearchState) -> SearchState:
     """Run a search, then the searches of rewritten programs if they are needed.
 
-    Returns the state of the search with the best plan. All searches share one list of
-    candidates.
+    A rewritten program recomputes more in the backward pass. Returns the state of the
+    search with the best plan. All searches share one list of simulated plans.
     """
     budget = first.budget
     ends = budget.until
@@ -83,7 +91,8 @@ def search_with_recomputation(first: SearchState) -> SearchState:
 def _rewrite_until_fitting(first: SearchState) -> SearchState:
     """Search rewritten programs that save less and less for the backward pass.
 
-    Returns the state of the last search, which ends with the first plan that fits.
+    Returns the state of the last search. The first plan that fits into memory ends the
+    series.
     """
     last = first
     saved_bytes = 0.0
@@ -113,9 +122,10 @@ def _rewrite_until_fitting(first: SearchState) -> SearchState:
 
 
 def run_search(state: SearchState) -> None:
-    """Run all phases while there is time; after Ctrl-C, simulate the best solution so far.
+    """Run all phases of a search while there is time.
 
-    A `KeyboardInterrupt` before anything was solved is raised.
+    After Ctrl-C only the best solution so far is simulated, unless a plan fits already.
+    A `KeyboardInterrupt` before anything was solved is raised again.
     """
     programs = state.programs
     try:
@@ -149,7 +159,7 @@ def _run_phases(state: SearchState) -> None:
 
 
 def _solve_skipped(state: SearchState) -> None:
-    """Solve meshes that were skipped for lack of time, if there is time left at the end."""
+    """Solve meshes that were skipped for lack of time, if time is left at the end."""
     programs, budget = state.programs, state.budget
     while programs.unsolved and budget.has_time(_READING):
         known = set(programs.solutions)
@@ -164,7 +174,7 @@ def _solve_skipped(state: SearchState) -> None:
 
 
 def _simulate_unread(state: SearchState) -> None:
-    """Simulate expert plans on priced meshes where no expert strategy was applied yet."""
+    """Simulate expert plans on priced meshes on which none has been applied so far."""
     programs = state.programs
     for mesh in [*programs.ranked_meshes(), *programs.unsolved]:
         if mesh in programs.priced and not state.experts.choices_on(mesh):
@@ -174,7 +184,10 @@ def _simulate_unread(state: SearchState) -> None:
 
 
 def _spell(state: SearchState) -> None:
-    """Search for ordinary tactics that give the best found plan, or a better one."""
+    """Search for ordinary tactics that give the best plan of an integer program.
+
+    The tactics may also give a better plan. They are stored in the state of the search.
+    """
     trials, budget, space = state.trials, state.budget, state.task.space
     best = trials.best()
     found = None if best is None else without_combining(state, best)

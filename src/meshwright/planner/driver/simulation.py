@@ -1,4 +1,4 @@
-"""Simulation of proposals: their order, and which of them are skipped."""
+"""Simulation of proposed plans: their order, and which of them are skipped."""
 
 from collections.abc import Sequence
 
@@ -8,19 +8,20 @@ from meshwright.planner.driver.mesh_programs import FIRST_ROUNDS, MAX_RATIO, SHO
 from meshwright.planner.driver.state import SearchState
 
 _TOO_LARGE = 1.1
-"""Predicted memory, relative to the limit, above which a plan is not worth a simulation."""
+"""Predicted memory, relative to the limit, above which a plan may be skipped."""
 
 RETRIES = 3
-"""Number of times that the memory limit is lowered if a simulated plan needs more
-memory than predicted."""
+"""Number of times that a mesh is solved again with a lower memory limit.
+
+This happens if a simulated plan needs more memory than predicted.
+"""
 
 RETRY_MARGIN, _RETRY_SHARE = 0.98, 0.25
-"""Safety factor on a lowered memory limit, and share of the remaining time that its
-solve gets."""
+"""Safety factor on a lowered memory limit, and share of the remaining time to solve."""
 
 
 def simulate_all(state: SearchState, proposals: Sequence[Proposal]) -> None:
-    """Simulate proposals while there is time, the most promising first.
+    """Simulate proposed plans while there is time, the most promising first.
 
     Solutions carried over from the mesh of one axis come last, since they differ from a
     simulated plan only in the links that their collectives use.
@@ -43,9 +44,10 @@ def simulate_all(state: SearchState, proposals: Sequence[Proposal]) -> None:
 
 
 def is_spread(state: SearchState, proposal: Proposal) -> bool:
-    """Whether a plan is the simulated plan of the one-axis mesh, carried over to more axes.
+    """Whether a plan is the simulated plan of the one-axis mesh on more axes.
 
-    Only the links of its collectives differ: steps of the zoo took up to 3 % less.
+    Such a plan cuts the same dims, along all axes together. Only the links of its
+    collectives differ: steps of the benchmark programs took up to 3 % less.
     """
     if proposal.choices != state.programs.spread.get(proposal.mesh):
         return False
@@ -56,8 +58,8 @@ def is_spread(state: SearchState, proposal: Proposal) -> bool:
 def is_too_large(state: SearchState, proposal: Proposal) -> bool:
     """Whether to skip a plan because its predicted memory is too large.
 
-    It is skipped if the time is over, or if an earlier search has simulated it.
-    Otherwise it is simulated, since the prediction may be wrong.
+    The prediction may be wrong. So a plan is skipped only if the time is over, or in a
+    search that continues an earlier one.
     """
     is_late = bool(state.simulated) and state.budget.clock() >= state.budget.until
     is_continued = state.programs.earlier is not None
@@ -68,8 +70,8 @@ def is_too_large(state: SearchState, proposal: Proposal) -> bool:
 def _is_too_slow(state: SearchState, proposal: Proposal, best: Candidate) -> bool:
     """Whether a plan's predicted objective is far above that of the best plan.
 
-    The best plan's figure is the larger of its simulated one and the lowest prediction,
-    since all predictions may be too high.
+    For the best plan, the larger of its simulated objective and the lowest prediction
+    counts, since all predictions may be too high.
     """
     value_of = state.task.value_of
     predicted = [value_of(p.seconds, p.bytes) for p in state.simulated]
@@ -79,7 +81,11 @@ def _is_too_slow(state: SearchState, proposal: Proposal, best: Candidate) -> boo
 
 
 def simulate_one(state: SearchState, proposal: Proposal) -> None:
-    """Simulate a proposal; if a found plan does not fit, solve again with a lower limit."""
+    """Simulate a proposed plan.
+
+    If the plan of an integer program does not fit as predicted, the program is solved
+    again with a lower memory limit, up to three times.
+    """
     state.simulated.append(proposal)
     found = state.trials.simulate(proposal.name, proposal.mesh, proposal.tactics)
     limit = state.task.limit

@@ -1,4 +1,4 @@
-"""The state of one search, which its phases share, and its result at the end."""
+"""The state of one search for a plan, which its phases share, and its result."""
 
 from meshwright.machine import Mesh
 from meshwright.partitioner.tactics import Recompute
@@ -14,13 +14,14 @@ from meshwright.planner.solve.work_rates import READ_EXPERT
 
 
 class SearchState:
-    """One search under way.
+    """One search for a plan under way.
 
-    simulated: the proposals that have been simulated, in order. rewrite: the mesh and
-    tactic of a rewritten program that is worth a search of its own. spelled: the best
-    plan of an integer program as ordinary tactics, if they were looked for and found.
-    candidates: the list of plans that an earlier search started, if any. earlier: as in
-    `MeshPrograms`.
+    simulated: proposed plans that have been simulated, in order.
+    rewrite: mesh and tactic of a rewritten program that is worth a search of its own.
+    spelled: best plan of an integer program as ordinary tactics, if they were looked
+        for and found.
+    candidates: list of simulated plans that an earlier search started, if any.
+    earlier: integer programs of that search, as in `MeshPrograms`.
     """
 
     def __init__(
@@ -43,7 +44,7 @@ class SearchState:
         self.is_interrupted = False
 
     def experts_on(self, mesh: Mesh) -> list[Proposal]:
-        """Proposals of the expert strategies on a mesh, with costs at its current prices.
+        """Plans of the expert strategies on a mesh, with costs at its current prices.
 
         Empty if the task excludes expert strategies.
         """
@@ -57,7 +58,10 @@ class SearchState:
         return found
 
     def result(self) -> SearchResult:
-        """The record of this search; `PlanError` if no candidate fits."""
+        """The report of this search.
+
+        `PlanError` if no simulated plan fits into memory.
+        """
         num_solved, num_meshes = len(self.programs.solutions), len(self.task.meshes)
         earlier = self.programs.earlier
         if earlier is not None:
@@ -85,10 +89,11 @@ class SearchState:
         )
 
     def _proof(self, plan: Candidate) -> tuple[float, float]:
-        """A plan's predicted seconds and a lower bound, at the prices of the smallest gap.
+        """A plan's seconds by the integer program, and a lower bound at equal prices.
 
-        A plan that is given as tactics has no predicted seconds; those of its mesh's
-        solution are returned.
+        Of all prices used, those with the smallest gap count. A plan that is given as
+        tactics has no predicted seconds; the numbers of its mesh's solution are
+        returned.
         """
         own = plan.tactics[len(self.task.space.given) :]
         proofs = [

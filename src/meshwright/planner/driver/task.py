@@ -1,4 +1,4 @@
-"""The task of one search: a program, the meshes to try, and the limits.
+"""The task of one search for a plan: a program, the meshes to try, and the limits.
 
 Time is counted work (`search.work`). Several limits are multiples of the time of one
 simulation, the largest indivisible work of a search.
@@ -19,17 +19,19 @@ _FINAL_PLAN = 0.9
 
 
 def ignore_progress(text: str) -> None:
-    """A progress function that does nothing."""
+    """Ignore a line of progress: the default of `on_progress`."""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchTask:
-    """One program, the meshes to try, and the objective.
+    """The task of a search: one program, the meshes to try, and the objective.
 
-    limit: bytes of each device's memory. value_of: the objective; smaller is better.
+    space: program, machine and user's tactics.
+    limit: bytes of each device's memory that a plan may use.
+    value_of: objective as a function of seconds and bytes; smaller is better.
     memory_share: share of the limit that plans of integer programs may use.
-    with_experts: whether expert strategies are tried, too. stored: the weights that
-    every plan has to store as another plan does, if any.
+    with_experts: whether expert strategies are tried, too.
+    stored: weights that every plan has to shard as another plan does, if any.
     """
 
     space: Space
@@ -44,10 +46,10 @@ class SearchTask:
 
 @dataclass
 class TimeBudget:
-    """A meter of counted work, and its reading at which the search must end.
+    """A meter of counted work, and its reading at which a search must end.
 
-    until: that reading, in seconds; the search then returns its best plan.
-    simulation_s: the longest simulation so far.
+    until: reading in seconds at which the search returns its best plan.
+    simulation_s: seconds of the longest simulation so far.
     """
 
     until: float
@@ -60,18 +62,18 @@ class TimeBudget:
         return cls(seconds, WorkMeter.for_budget(seconds))
 
     def clock(self) -> float:
-        """The reading of the meter, in seconds."""
+        """The reading of the meter: seconds of counted work so far."""
         return self.meter.read()
 
     def count(self, work: Work, units: float = 1.0) -> None:
-        """Add work of the search to the meter."""
+        """Record on the meter that `units` operations of a kind were done."""
         self.meter.count(work, units)
 
     def left_s(self, simulations: float) -> float:
-        """Seconds left after a number of simulations and the building of the final plan."""
+        """Seconds left after so many simulations and the building of the final plan."""
         needed = (simulations + _FINAL_PLAN) * self.simulation_s
         return self.until - self.clock() - needed
 
     def has_time(self, simulations: float) -> bool:
-        """Whether time is left for a number of simulations and the final plan."""
+        """Whether time is left for so many simulations and the final plan."""
         return self.left_s(simulations) > 0

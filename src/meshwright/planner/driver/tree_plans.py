@@ -1,7 +1,7 @@
-"""Plans by tree search: search the cuts on each mesh, then simulate the plans found.
+"""Plans by tree search: search shardings on each mesh, then simulate the plans found.
 
-The plan with no cuts beyond the user's tactics is simulated first, so that the answer
-is never worse.
+A cut splits a dim along a mesh axis. The plan with no cuts beyond the user's tactics is
+simulated first, so that the answer is never worse.
 """
 
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ from meshwright.planner.tree.search import (
 from meshwright.search import Budget, Improvement
 
 TREE_FOUND = "tree search"
-"""Name of every plan that tree search finds."""
+"""Name of all plans that tree search finds."""
 
 UNCUT = "nothing cut"
 """Name of the plan in which every device holds and computes everything."""
@@ -34,10 +34,10 @@ _SEARCH_SHARE = 0.7
 """Share of the time for tree searches; the rest is for simulations."""
 
 _SIMULATIONS = 3
-"""Number of simulations for which time is kept, even if less is left for tree searches."""
+"""Number of simulations for which time is kept; tree searches get the rest at most."""
 
 _SHORTEST_S = 0.2
-"""Least seconds of a tree search: some dozen trajectories on a transformer."""
+"""Least seconds of a tree search: about some dozen trajectories on a transformer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +50,16 @@ class TreePlan:
 
     @property
     def rank(self) -> tuple[bool, float]:
-        """A sort key: plans that fit first, then the lowest predicted objective."""
+        """A sort key: plans that fit into memory first, then by predicted objective."""
         state = self.problem.follow(self.result.cuts)
         return not self.result.fits, self.problem.cost(state)
 
 
 def search_trees(task: SearchTask, trials: Trials) -> SearchResult:
-    """The result of tree searches on the meshes of a task, within the budget.
+    """Search a plan with tree searches on all meshes of a task, within the budget.
 
     After Ctrl-C only the best plan found so far is simulated. Raises `PlanError` if
-    nothing fits.
+    nothing fits into memory.
     """
     run, is_interrupted = _TreeRun(task, trials), False
     try:
@@ -94,8 +94,9 @@ def search_trees(task: SearchTask, trials: Trials) -> SearchResult:
 class _TreeRun:
     """Tree searches under way, one mesh after another, and simulations of their plans.
 
-    num_states: number of states that all searches have priced. plans: the latest of
-    each mesh. refused: meshes that tree search cannot handle, and why.
+    num_states: number of states (sets of cuts) whose cost all searches computed.
+    plans: latest plan found on each mesh.
+    refused: meshes that tree search cannot handle, and why.
     """
 
     task: SearchTask
@@ -107,9 +108,9 @@ class _TreeRun:
     # -- searches ---------------------------------------------------------------------
 
     def search_all(self) -> None:
-        """Search each mesh; each gets an equal share of the time that is left.
+        """Search all meshes; each gets an equal share of the time that is left.
 
-        Raises `SearchError` if tree search can handle none of them.
+        Raises `SearchError` if tree search can handle none of the meshes.
         """
         task, budget, meshes = self.task, self.trials.budget, self.task.meshes
         left = budget.until - budget.clock()
@@ -134,7 +135,7 @@ class _TreeRun:
             raise self.refused[meshes[0]]
 
     def _search(self, mesh: Mesh, problem: CutProblem, seconds: float) -> TreePlan:
-        """Search one mesh for so many seconds and record its plan."""
+        """Search one mesh for so many seconds, and record its plan."""
         task = self.task
 
         def show(improvement: Improvement, state: CutState) -> None:
@@ -159,7 +160,11 @@ class _TreeRun:
     # -- simulations ------------------------------------------------------------------
 
     def simulate_all(self) -> None:
-        """Simulate the plans found, the best by prediction first, while there is time."""
+        """Simulate the plans found, the best by prediction first, while there is time.
+
+        If a plan does not fit as predicted, its mesh is searched again with a lower
+        memory limit.
+        """
         for number, plan in enumerate(self.ranked()):
             if number and not self.trials.budget.has_time(1):
                 return
@@ -189,7 +194,7 @@ class _TreeRun:
                 self.trials.simulate(name, mesh, tactics)
 
     def simulate(self, plan: TreePlan) -> Candidate:
-        """Simulate one plan, unless its tactics have been simulated on its mesh already."""
+        """Simulate one plan, unless its tactics have been simulated on its mesh."""
         tactics = (*self.task.space.given, *plan.result.tactics)
         for known in self.trials.candidates:
             if (known.mesh, known.tactics) == (plan.mesh, tactics):
@@ -197,5 +202,5 @@ class _TreeRun:
         return self.trials.simulate(TREE_FOUND, plan.mesh, plan.result.tactics)
 
     def ranked(self) -> list[TreePlan]:
-        """The latest plan of each mesh, the best by prediction first."""
+        """The latest plan found on each mesh, the best by prediction first."""
         return sorted(self.plans.values(), key=lambda plan: plan.rank)

@@ -1,4 +1,4 @@
-"""Simulated plans of a search, and the device program of the best one."""
+"""All simulated plans of a search, and the device program of the best one."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -22,12 +22,13 @@ from meshwright.predict.estimate import estimate
 
 @dataclass
 class Trials:
-    """Simulated plans of one program on one machine.
+    """All simulated plans of one program on one machine.
 
-    candidates: all plans simulated so far, also by earlier searches. exposed: for each
-    mesh the share of each role's collectives that the step waited for, in the latest
-    simulated plan of an integer program. lowered: the best plan that fits, and its
-    device program.
+    candidates: plans simulated so far, also by earlier searches.
+    exposed: for each mesh, the share of the collectives' time for which the step
+        waited, by role of the value that they move. Taken from the latest simulated
+        plan of an integer program.
+    lowered: best plan that fits, and its device program.
     """
 
     task: SearchTask
@@ -39,7 +40,10 @@ class Trials:
     lowered: tuple[Candidate, Lowered] | None = None
 
     def simulate(self, name: str, mesh: Mesh, tactics: Sequence[Tactic]) -> Candidate:
-        """Simulate the user's tactics followed by `tactics`, and record the candidate."""
+        """Simulate a plan of the user's tactics followed by `tactics`, and record it.
+
+        A plan that cannot be built is recorded with the reason.
+        """
         space = self.task.space
         tactics = (*space.given, *tactics)
         began = self.budget.clock()
@@ -82,7 +86,7 @@ class Trials:
         return candidate
 
     def _require_stored(self, decided: Decided) -> None:
-        """Raise `PlanError` if weights are stored otherwise than the task wants."""
+        """Raise `PlanError` if weights are sharded otherwise than the task wants."""
         stored = self.task.stored
         why_not = "" if stored is None else stored.why_not(decided)
         if why_not:
@@ -90,13 +94,14 @@ class Trials:
 
     @property
     def has_fitting(self) -> bool:
-        """Whether any simulated plan fits."""
+        """Whether any plan simulated so far fits into memory."""
         return self.best() is not None
 
     def smallest(self) -> Candidate | None:
-        """The plan of least memory that an integer program found; `None` if there is none.
+        """The simulated plan of an integer program that needs least memory.
 
-        Only plans of this task's program count, not those of earlier searches.
+        `None` if there is no such plan. Only plans of this task's program count, not
+        those of the program before a rewrite.
         """
         given = self.task.space.given
         own = [
@@ -107,12 +112,15 @@ class Trials:
         return min(own, key=lambda c: c.peak_memory_bytes, default=None)
 
     def best(self) -> Candidate | None:
-        """The best plan that fits; `None` if none fits."""
+        """The best simulated plan that fits into memory; `None` if none fits."""
         fitting = (c for c in self.candidates if c.fits)
         return min(fitting, key=self.order, default=None)
 
     def order(self, candidate: Candidate) -> tuple[float, float, int, bool]:
-        """A sort key, best plan first; of equal plans an expert's, as easier to read."""
+        """A sort key of simulated plans, best first, by the task's objective.
+
+        Of equal plans an expert's comes first, since it is easier to read.
+        """
         seconds, num_bytes = candidate.step_time_s, candidate.peak_memory_bytes
         is_found = candidate.name == FOUND
         if candidate.why_not:
@@ -120,9 +128,9 @@ class Trials:
         return self.task.value_of(seconds, num_bytes), seconds, num_bytes, is_found
 
     def ranked(self, hint: str = "") -> tuple[Candidate, ...]:
-        """All candidates, the best that fits first, then the others in order.
+        """All simulated plans: the best that fits first, then all others in order.
 
-        Raises `PlanError` if nothing fits; hint: text added to its message.
+        Raises `PlanError` if no plan fits. hint: text added to its message.
         """
         best = self.best()
         if best is None:
@@ -131,7 +139,7 @@ class Trials:
         return best, *sorted(others, key=self.order)
 
     def _nothing_fits(self) -> str:
-        """The error message if nothing fits: the memory that is missing, and remedies."""
+        """The error message if no plan fits: the missing memory, and remedies."""
         run = [c for c in self.candidates if not c.why_not]
         if not run:
             return "no plan was found: nothing in this program can be sharded this way"

@@ -1,5 +1,6 @@
 """The integer program of one mesh: its variables, their choices, and costs.
 
-In: the strategies of each op and their prices. Out: an `IntegerProgram`, which
-`planner/solve` solves. Begin reading at `builder.py`, which builds it.
+A choice is one way to partition an op, or one sharding of a value. In: these choices
+with predicted seconds and bytes. Out: an `IntegerProgram`, which `planner/solve`
+solves. Begin reading at `builder.py`, which builds it.
 """

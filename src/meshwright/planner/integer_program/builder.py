@@ -1,16 +1,18 @@
-"""Where the planner's integer program is built: its variables, costs and pair costs.
+"""The construction of the planner's integer program: its variables and their costs.
 
-Alpa's formulation (Zheng et al., OSDI 2022, section 4.2), over classes of nodes:
+Alpa's formulation (Zheng et al., OSDI 2022, section 4.2), over classes of equal nodes.
+A node is an op or an input of the program:
 
-- A variable for each node class. Its choices are the class's strategies. The cost of a
-  choice is its seconds in a step, to compute and to reduce partial results.
+- A variable for each node class. Its choices are the class's strategies, which are ways
+  to partition the node. The cost of a choice is its seconds in a step, to compute and
+  to reduce partial results.
 - A variable for each value with several readers (`SharedValue`). Its choices are the
   shardings in which the value can be kept. Resharding from the producer to the kept
-  sharding is paid once, and from there by each reader. So whether to gather once or
-  at every use is a choice like any other.
+  sharding is paid once, and from there by each reader. So whether to gather once or at
+  every use is a choice like any other.
 - A pair cost for two variables that a value connects (`PairCost`): for each pair of
-  choices the seconds of resharding the value, and the bytes of the copy.
-- The bytes of each result by choice; `live_counts` says when they count.
+  choices the seconds of resharding the value, and the bytes of the resharded copy.
+- The bytes of each result by choice; `live_counts` says when they are in memory.
 
 `IntegerProgramBuilder.build` builds the program, `planner.solve` solves it.
 """
@@ -44,7 +46,10 @@ from meshwright.search.arrays import Floats
 
 
 class IntegerProgramBuilder:
-    """Builds the integer program of one mesh from the prices of ops and of resharding."""
+    """Builds the integer program of one mesh from predicted seconds (prices).
+
+    The prices are those of ops and of resharding values.
+    """
 
     prices: ReshardingPrices  # of the latest `build`
 
@@ -67,7 +72,10 @@ class IntegerProgramBuilder:
         self._reduction_lines = cache(self._lines_of_reductions)
 
     def build(self, prices: ReshardingPrices) -> IntegerProgram:
-        """The program at these prices of collectives; other tables are built once."""
+        """The integer program at these prices of collectives.
+
+        Tables that do not depend on these prices are built once and used again.
+        """
         self.prices = prices
         self._lines.cache_clear()
         self._reduction_lines.cache_clear()
@@ -115,7 +123,7 @@ class IntegerProgramBuilder:
         return each.runs * (seconds + self._collective_s(each.node, choices))
 
     def _collective_s(self, node: Node, choices: StrategySet) -> Floats:
-        """Seconds of a node's own collectives by choice, with reductions of its results."""
+        """Seconds of a node's own collectives and reductions, per strategy."""
         seconds = np.zeros(len(choices))
         if node.rule is not None and node.rule.expand is not None:
             for index, strategy in enumerate(choices):
@@ -138,7 +146,10 @@ class IntegerProgramBuilder:
     def _reduction_line(
         self, strategy: Strategy, dims: Dims, role: Role
     ) -> tuple[float, float]:
-        """Latency, and seconds per byte of the whole value, to reduce a partial result."""
+        """Latency, and seconds per byte of the whole value, of a reduction.
+
+        The reduction is that of a partial result under one strategy.
+        """
         if not strategy.reductions:
             return 0.0, 0.0
         share = 1 / self.compute.parts(strategy.dim_axes(dims))
@@ -171,7 +182,7 @@ class IntegerProgramBuilder:
     # -- two variables ----------------------------------------------------------------
 
     def _expected(self, edge: ClassEdge, choices: StrategySet) -> OperandShardings:
-        """The shardings in which a consumer reads an operand, one per strategy."""
+        """The shardings in which a node class reads an operand, one per strategy."""
         node = self.reduced_graph.classes[edge.consumer].node
         dims = node.ins[edge.operand][1]
         partial = self.strategies.partial_operands(node)
@@ -185,7 +196,11 @@ class IntegerProgramBuilder:
         edge: ClassEdge,
         choices: Sequence[StrategySet],
     ) -> PairCost:
-        """The pair cost of a value's variable, `first`, and a class that reads it."""
+        """The pair cost of variable `first`, which has a value, and its reader.
+
+        sources: shardings of the value, one per choice of `first`.
+        edge: the operand by which a node class reads the value.
+        """
         expected = self._expected(edge, choices[edge.consumer])
         number = self.reduced_graph.classes[edge.producer].node.outs[edge.result][0]
         seconds, share = self._resharding(sources, expected, number)
@@ -202,7 +217,11 @@ class IntegerProgramBuilder:
         produced: ResultShardings,
         kept: ResultShardings,
     ) -> PairCost:
-        """The pair cost between the producer of a shared value and the value's variable."""
+        """The pair cost of a shared value's producer and the value's own variable.
+
+        produced, kept: shardings of the value, one per choice of the producer and of
+            the variable.
+        """
         each = self.reduced_graph.classes[shared.producer]
         number = each.node.outs[shared.result][0]
         targets = self._tables.as_expected(kept)
@@ -218,10 +237,11 @@ class IntegerProgramBuilder:
         targets: OperandShardings,
         number: int,
     ) -> tuple[Floats, Floats]:
-        """Two tables over pairs of shardings: seconds to reshard a value, and copy shares.
+        """Two tables over pairs of shardings: seconds to reshard, and copy shares.
 
         The copy share is the part of the whole value that the resharded copy takes on a
         device.
+        number: number of the value in the graph.
         """
         role = self._role(number)
         start, per_byte, copied = self._lines(self.prices, sources, targets, role)

@@ -1,4 +1,7 @@
-"""The planner's integer program as data, which `builder.py` builds."""
+"""The planner's integer program as plain data: variables, choices and their costs.
+
+`builder.py` builds it.
+"""
 
 from dataclasses import dataclass
 
@@ -11,10 +14,12 @@ from meshwright.search.arrays import Floats
 
 @dataclass(frozen=True, slots=True)
 class SharedValue:
-    """A value with several readers, as a variable of the integer program.
+    """A value with several readers, which is a variable of the integer program.
 
-    producer, result: the node class that computes it, and the number of the result.
-    shardings: the variable's choices, in which the value can be kept.
+    producer: number of the node class that computes the value.
+    result: number of the value among that node's results.
+    shardings: the variable's choices: shardings in which the value can be kept for its
+        readers.
     """
 
     producer: int
@@ -24,12 +29,14 @@ class SharedValue:
 
 @dataclass(frozen=True, slots=True)
 class PairCost:
-    """Seconds of resharding, and bytes of the copy, over the choices of two variables.
+    """Costs of the pairs of choices of two variables that a value connects.
 
-    first, second: numbers of the variables, with A and B choices. seconds: [A, B].
+    first, second: numbers of the two variables, which have A and B choices.
+    seconds: seconds of resharding the value, [A, B].
     copy_key: key in `LiveCounts.copies` of the copy that the second variable makes of
-    the first one's value. num_bytes: bytes of the whole value. copy_share: the share of
-    them that the copy takes on a device, [A, B].
+        the first variable's value.
+    num_bytes: bytes of the whole value.
+    copy_share: the share of these bytes that the copy takes on a device, [A, B].
     """
 
     first: int
@@ -42,12 +49,15 @@ class PairCost:
 
 @dataclass(frozen=True, slots=True)
 class IntegerProgram:
-    """The integer program. Its variables are the node classes, then the shared values.
+    """The integer program: which choice of each variable makes the step fastest.
 
-    choices: strategies of each class. costs: seconds per choice, for each variable.
-    result_bytes: for each class, for each of its results, bytes of one value by choice;
-    one more entry for an op that reduces: bytes of its partial result if that is
-    reduce-scattered.
+    Its variables are the node classes (classes of equal ops), then the shared values.
+    choices: strategies of each class.
+    costs: for each variable, the seconds of each choice in a step.
+    pair_costs: further costs that depend on the choices of two variables.
+    result_bytes: for each class and each of its results, the bytes of one value by
+        choice. An op that reduces has one more entry: the bytes of its partial result
+        if that is reduce-scattered.
     """
 
     reduced_graph: ReducedGraph

@@ -1,4 +1,7 @@
-"""How many values of each class are live at sampled moments of a step."""
+"""The number of values of each node class that are in memory at moments of a step.
+
+The planner multiplies them by bytes to predict peak memory.
+"""
 
 from __future__ import annotations
 
@@ -26,27 +29,33 @@ from meshwright.program.ir import Op, Program, Value
 from meshwright.search.arrays import Floats, Ints
 
 NUM_TIMES = 48
-"""Number of sampled moments. The program is divided into as many stretches of equal
-length, and the moment with the most live bytes is taken from each."""
+"""Number of sampled moments.
+
+The program is divided into as many stretches of equal length. From each stretch, the
+moment with the most live bytes is taken.
+"""
 
 type Span = tuple[int, int]
-"""A first and a last moment."""
+"""A first and a last moment, both included."""
 
 type BufferKey = tuple[int, ...]
-"""The key of a buffer: (class, result) for a value, or for its copy that several
-readers share; (class, result, reader's class, operand) for the copy of one reader;
-(class, number of results) for a partial result that is reduce-scattered."""
+"""The key of a kind of buffer, made of numbers of node classes and of their results.
+
+(class, result) is a value, or its copy that several readers share; (class, result,
+reader's class, operand) is the copy of one reader; (class, number of results) is a
+partial result that is reduce-scattered.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class LiveCounts:
-    """For each buffer, how many are live at each of the T sampled moments.
+    """The number of live buffers of each kind at each of the T sampled moments.
 
-    counts: by key, for results that are stored and for partial results that are
-    reduce-scattered, [T].
-    copies: by key, for resharded copies, which are live while their readers run, [T].
-    Values that are fused into their readers have copies, too, though they are not
-    stored.
+    counts: for each key, results that are stored, and partial results that are
+        reduce-scattered, [T].
+    copies: for each key, resharded copies, which are live while their readers run, [T].
+        Values that are fused into their readers have copies, too, though they are not
+        stored.
     """
 
     counts: Mapping[BufferKey, Floats]
@@ -60,8 +69,9 @@ def live_counts(
     prices: OpPrices,
     reused: Collection[int] = (),
 ) -> LiveCounts:
-    """Live counts of all stored values and all copies, by live ranges of the fused program.
+    """The numbers of live values and copies, from live ranges of the fused program.
 
+    reduced: the classes of equal nodes.
     reused: positions of outputs that are written into the buffer of an input.
     """
     ranges = _LiveSpans(graph.program, prices, reused)
@@ -98,7 +108,7 @@ def live_counts(
 def _running_spans(graph: Graph, ranges: _LiveSpans) -> dict[int, Span]:
     """First and last moment at which each node runs, by index of the node.
 
-    An op that is fused into its readers runs when they run.
+    An op that is fused into its readers runs when these run.
     """
     runs: dict[int, Span] = {}
     for node in reversed(graph.nodes):
@@ -112,18 +122,22 @@ def _running_spans(graph: Graph, ranges: _LiveSpans) -> dict[int, Span]:
 
 
 def _enclosing_span(spans: Mapping[int, Span], keys: Iterable[int]) -> Span | None:
-    """The shortest span that contains the spans of `keys`; `None` if no key has a span."""
+    """The shortest span that contains the spans of all `keys`.
+
+    `None` if no key has a span.
+    """
     own = [spans[key] for key in keys if key in spans]
     return (min(a for a, _ in own), max(b for _, b in own)) if own else None
 
 
 class _LiveSpans:
-    """First and last moments at which values are live and fusions run, loops included.
+    """First and last moments at which values are live and fusions run.
 
     The moments of a loop's body lie within the loop's span, as if it ran once. A fusion
-    takes one moment. A region takes one more before its bodies, since its operands stay
-    live until it ends. Moment 0 is the start of the program.
-    of: span of each value. runs: span of each fusion, by its root.
+    takes one moment. A loop or branch takes one more before its bodies, since its
+    operands stay live until it ends. Moment 0 is the start of the program.
+    of: span in which each value is live.
+    runs: span in which each fusion runs, by the fusion's root op.
     """
 
     def __init__(
@@ -147,7 +161,7 @@ class _LiveSpans:
                 self.of[value] = made, last
 
     def _append(self, fusions: Sequence[Fusion], steps: list[Uses]) -> None:
-        """Append one step for each fusion, and one more before the bodies of a region."""
+        """Append a step for each fusion, and one more before the bodies of a loop."""
         for fusion in fusions:
             start = len(steps)
             if fusion.bodies:
@@ -159,7 +173,10 @@ class _LiveSpans:
 
 
 def _sampled_moments(ranges: _LiveSpans, prices: OpPrices) -> Ints:
-    """The moment with the most live bytes of each stretch of the program."""
+    """The sampled moments: the one with most live bytes of each stretch.
+
+    The stretches are equally long parts of the program.
+    """
     size = prices.layouts.num_bytes
     intervals = (BufferInterval(size(v), *span) for v, span in ranges.of.items())
     live = np.array(live_bytes(intervals, ranges.end + 1))

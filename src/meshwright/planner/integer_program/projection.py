@@ -1,4 +1,8 @@
-"""Choices of an integer program: read from a state or another program, and as a tactic."""
+"""Choices of an integer program: how to read them from decisions, and to apply them.
+
+They are read from the propagation state of a plan, or from the choices of another
+program. They are applied by a tactic.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +30,10 @@ from meshwright.planner.strategies.strategy import (
 
 
 def read_strategy(state: State, partial_sums: PartialSums, node: Node) -> Strategy:
-    """The strategy that a state's decisions give a node."""
+    """The strategy of a node that corresponds to a state's decisions.
+
+    A strategy is one way to partition the node.
+    """
     axes = tuple(sorted((f, a) for f, a in state.axes_of[node.index].items() if a))
     rule = node.rule
     if rule is None or not node.outs:
@@ -52,9 +59,10 @@ def _end(state: State, partial_sums: PartialSums, value: int, axis: str) -> int:
 
 
 def read_choices(program: IntegerProgram, state: State) -> tuple[int, ...]:
-    """The choices nearest to a state's decisions.
+    """The choices of an integer program that are nearest to a state's decisions.
 
-    Each shared value gets its cheapest sharding, given the strategies of the classes.
+    Each shared value gets its cheapest sharding, given the strategies of the node
+    classes.
     """
     partial_sums = PartialSums(state)
     chosen: list[int] = []
@@ -73,8 +81,9 @@ def spread_choices(
 ) -> tuple[int, ...]:
     """Choices of a one-axis mesh, carried over to the mesh of `target`.
 
-    sub_axes: all of the one axis. all_sub_axes: those of all axes of the target's mesh,
-    which together take the one axis's place.
+    sub_axes: all sub-axes of the one axis.
+    all_sub_axes: the sub-axes of all axes of the target's mesh, which together take the
+        one axis's place.
     """
     chosen: list[int] = []
     run, whole = tuple(sub_axes), tuple(all_sub_axes)
@@ -92,7 +101,10 @@ def spread_choices(
 def carry_over(
     source: IntegerProgram, choices: Sequence[int], target: IntegerProgram
 ) -> tuple[int, ...]:
-    """Choices of one program for a similar one; nodes are matched by op and source line."""
+    """Choices of one integer program, carried over to that of a similar program.
+
+    Nodes are matched by op and source line.
+    """
     known = {
         _identity(each.node): own[choice]
         for each, own, choice in zip(
@@ -119,7 +131,7 @@ def _nearest(own: StrategySet, wanted: Strategy) -> int:
 
 
 def _cheapest_shardings(program: IntegerProgram, chosen: Sequence[int]) -> list[int]:
-    """The cheapest choice of each shared value, given the choices of the classes."""
+    """The cheapest sharding of each shared value, given the choices of node classes."""
     first = len(program.choices)
     totals = [np.zeros(len(shared.shardings)) for shared in program.shared_values]
     for pair in program.pair_costs:
@@ -132,10 +144,13 @@ def _cheapest_shardings(program: IntegerProgram, chosen: Sequence[int]) -> list[
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ChosenStrategies:
-    """The decisions of a search, node by node; a tactic for the searched program only.
+    """A tactic that applies the decisions of a search, node by node.
 
-    strategies: one per node. kept: for values with several readers, the axes that split
-    the copy that the readers share. shape: numbers of nodes and values of the program.
+    It is valid for the searched program only.
+    strategies: the strategy of each node.
+    kept: for values with several readers, the axes that split the copy that the readers
+        share.
+    shape: numbers of nodes and of values of the program.
     """
 
     strategies: tuple[Strategy, ...]
@@ -186,10 +201,10 @@ class ChosenStrategies:
 
 
 def _matters(state: State, value: int, split: DimAxes) -> bool:
-    """Whether it changes anything to keep a value in the sharding `split`.
+    """Whether it changes the plan to keep a value in the sharding `split`.
 
-    It does not if every reader reads that sharding, or the one in which the value is
-    computed.
+    It does not if every reader reads that sharding, or the sharding in which the value
+    is computed.
     """
     graph = state.graph
     producer = graph.nodes[graph.producer[value]]
@@ -211,7 +226,7 @@ def shape_of(graph: Graph) -> tuple[int, int]:
 def chosen_strategies(
     program: IntegerProgram, choices: tuple[int, ...], state: State, name: str
 ) -> ChosenStrategies:
-    """The tactic that applies choices of an integer program."""
+    """The tactic named `name` that applies choices of an integer program."""
     reduced = program.reduced_graph
     strategies = tuple(program.choices[c][choices[c]] for c in reduced.class_of)
     kept: dict[int, DimAxes] = {}

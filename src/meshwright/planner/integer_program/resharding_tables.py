@@ -1,7 +1,7 @@
-"""Tables of resharding prices, from each sharding that is produced to each expected one.
+"""Tables of resharding prices, from each produced sharding to each expected one.
 
-Nodes with equal ops share a `StrategySet`, and thus the shardings that they produce and
-expect. Each distinct list of shardings has a number, by which tables are cached.
+Nodes with equal ops share a set of strategies, and thus the shardings that they produce
+and expect. Each distinct list of shardings has a number, by which tables are cached.
 """
 
 from collections.abc import Hashable, Sequence
@@ -18,11 +18,14 @@ from meshwright.program.rules.rule import Dims
 from meshwright.search.arrays import Floats
 
 type ResultSharding = tuple[DimAxes, frozenset[str]]
-"""Axes that split each dim of a value, and axes along which it is partial."""
+"""A sharding of a result: axes that split each dim, and its partial axes."""
 
 type OperandSharding = tuple[DimAxes, frozenset[str], bool]
-"""Axes that split each dim; axes along which the operand may be partial; and whether
-the operand may also arrive reduced along these axes."""
+"""A sharding in which an operand is read.
+
+It has the axes that split each dim; the axes along which the operand may be partial;
+and whether the operand may also arrive reduced along these axes.
+"""
 
 FORBIDDEN = np.inf
 
@@ -31,24 +34,27 @@ _NO_AXES: frozenset[str] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Shardings[S]:
-    """Shardings of a value, one for each choice; compared by `number` alone."""
+    """Shardings of a value, one for each choice of a variable.
+
+    Two are equal if their `number` is.
+    """
 
     number: int
     by_choice: tuple[S, ...] = field(compare=False)
 
 
 type ResultShardings = Shardings[ResultSharding]
-"""Shardings that a node produces."""
+"""Shardings that a node produces, one per choice."""
 
 type OperandShardings = Shardings[OperandSharding]
-"""Shardings that a consumer expects."""
+"""Shardings in which a reader expects an operand, one per choice."""
 
 
 class ReshardingTables:
-    """Lists of shardings with their numbers, and tables over them, for one mesh.
+    """Numbered lists of shardings, and tables over them, for one mesh.
 
     Shardings that are passed to methods must come from the same `ReshardingTables`,
-    since numbers are not valid elsewhere.
+    since their numbers are not valid elsewhere.
     """
 
     def __init__(self, compute: ComputeTimes) -> None:
@@ -62,7 +68,7 @@ class ReshardingTables:
         self.copy_shares = cache(self._copy_shares)
 
     def _produced(self, choices: StrategySet, dims: Dims) -> ResultShardings:
-        """The shardings of a result, one per strategy; dims: the result's factors."""
+        """The shardings of a result, one per strategy; dims: factors of its dims."""
         return _numbered(
             self._results, tuple((s.result_axes(dims), s.partial) for s in choices)
         )
@@ -70,12 +76,13 @@ class ReshardingTables:
     def _expected(
         self, choices: StrategySet, dims: Dims, may_be_partial: bool, is_one: bool
     ) -> OperandShardings:
-        """The shardings in which an operand is read, one per strategy; dims: its factors.
+        """The shardings in which an operand is read, one per strategy.
 
+        dims: factors of the operand's dims.
         may_be_partial: whether the operand may be partial along a strategy's
-        `partial_inputs`.
-        is_one: whether several operands may be partial; this one may then also arrive
-        reduced.
+            `partial_inputs`.
+        is_one: whether several operands may be partial; this operand may then also
+            arrive reduced.
         """
         by_choice = tuple(
             (s.dim_axes(dims), frozenset(s.partial_inputs), is_one)
@@ -88,7 +95,10 @@ class ReshardingTables:
     def _kept(
         self, produced: ResultShardings, expected: tuple[OperandShardings, ...]
     ) -> ResultShardings:
-        """Shardings in which a value can be kept: as produced, or as a reader expects."""
+        """Shardings in which a value can be kept for its readers.
+
+        They are the shardings in which it is produced or in which a reader expects it.
+        """
         wanted = dict.fromkeys(a for each in expected for a, _, _ in each.by_choice)
         every = dict.fromkeys(
             [*produced.by_choice, *((axes, _NO_AXES) for axes in wanted)]
@@ -103,13 +113,14 @@ class ReshardingTables:
         )
 
     def _num_parts(self, shardings: ResultShardings) -> Floats:
-        """The number of parts of a value, for each choice."""
+        """The number of parts into which a value is split, one entry per choice."""
         return np.array([float(self.compute.parts(a)) for a, _ in shardings.by_choice])
 
     def _copy_shares(self, produced: ResultShardings, kept: ResultShardings) -> Floats:
         """Share of a value that its kept copy takes on a device, [P, K].
 
-        It is 0 if the value is kept as produced, without a copy.
+        P counts produced shardings, K kept ones. The share is 0 if both are equal,
+        since no copy is made.
         """
         numbers = {axes: i for i, (axes, _) in enumerate(kept.by_choice)}
         rows, columns = (
@@ -138,9 +149,10 @@ def resharding_lines(
     expected: OperandShardings,
     role: Role,
 ) -> tuple[Floats, Floats, Floats]:
-    """The three parts of a `ReshardingLine`, each as a table over pairs of choices, [S, T].
+    """The parts of a `ReshardingLine`, each as a table over pairs of choices, [S, T].
 
-    The latency is infinite for pairs that exclude each other.
+    The parts are latency, seconds per byte and share of the copy. The latency is
+    infinite for pairs of choices that exclude each other.
     """
     sources, targets = produced.by_choice, expected.by_choice
     from_axes, rows = _distinct([axes for axes, _ in sources])
@@ -159,8 +171,8 @@ def _accepts(
 ) -> bool:
     """Whether a reader accepts a value that is partial along the axes `partial`.
 
-    expected: axes along which the reader can take partial sums. may_be_reduced: whether
-    it also takes the value reduced along these.
+    expected: axes along which the reader can take partial sums.
+    may_be_reduced: whether the reader also takes the value reduced along these axes.
     """
     if not partial <= expected:
         return False

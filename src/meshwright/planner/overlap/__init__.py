@@ -1,1 +1,1 @@
-"""Tactics that let collectives run beside computation; begin reading at `overlap.py`."""
+"""Tactics that run collectives at the same time as computation; see `overlap.py`."""

@@ -1,8 +1,9 @@
-"""`overlap`: a tactic that says how collectives run beside the rest of a step.
+"""`overlap`: a tactic that decides which collectives run beside computation.
 
-The loops are those of `partitioner/lower/overlap.py`, and the cost gate is
-`predict/simulate/overlap_gate.py`. Small collectives are combined by
-`partitioner/lower/combined.py`.
+An all-gather or reduce-scatter and the matrix product next to it become a loop of
+smaller products beside permutes. `partitioner/lower/overlap.py` makes these loops,
+`predict/simulate/overlap_gate.py` decides whether they save time, and
+`partitioner/lower/combined.py` combines small collectives.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,13 +22,15 @@ from meshwright.predict.simulate.timeline import Setting
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Overlap:
-    """Run collectives along an axis beside the products that need or make their values.
+    """The tactic that runs collectives along an axis beside matrix products.
 
     before: y = all_gather(x); z = y @ w
-    after: parts of x are permuted around the axis, each beside the product of the last
-    machine: the machine on which a loop has to be faster; `None` for all loops.
+    after: parts of x are permuted around the axis; while one part is multiplied, the
+    next arrives machine: the machine on which a loop has to be faster; `None` to make
+    all loops.
     products: whether to make loops at all.
-    combine_bytes: bytes up to which small collectives become one; 0 to leave them apart.
+    combine_bytes: bytes up to which small collectives are combined into one; 0 to
+        combine none.
     """
 
     axis: str
@@ -44,7 +47,7 @@ class Overlap:
     def apply(self, work: Workspace) -> None:
         """Mark the collectives that become loops; `TacticError` if there are none.
 
-        A loop that the machine would run slower is a refusal of the plan.
+        A loop that would be slower on the machine is recorded as a refusal of the plan.
         """
         axes = work.sub_axes[work.mesh.require(self.axis)]
         if self.combine_bytes:
@@ -72,7 +75,7 @@ class Overlap:
     def _refused(
         self, work: Workspace, loops: Mapping[int, Sequence[ProductLoop]]
     ) -> dict[int, str]:
-        """Why the machine would run the loops of some nodes slower than without them."""
+        """The reason why each refused loop would be slower, by number of its node."""
         if self.machine is None:
             return {}
         machine, mesh = self.machine, work.state.mesh
@@ -109,9 +112,10 @@ class Overlap:
 def _loops_by_node(
     work: Workspace, axes: tuple[str, ...]
 ) -> dict[int, list[ProductLoop]]:
-    """The loops that are possible along some axes, by the node of their collective.
+    """The loops that are possible along these axes, by the node of their collective.
 
-    A node has a loop for each way to gather, since a plan may use either.
+    A node has one loop for each way to gather (once, or at each use), since a plan may
+    use either.
     """
     found: dict[int, list[ProductLoop]] = {}
     for gather in Gather:
@@ -133,19 +137,19 @@ def overlap(
     products: bool = True,
     combine_bytes: int = 0,
 ) -> Overlap:
-    """Run collectives along an axis beside the products that need or make their values.
+    """Run collectives along an axis at the same time as matrix products.
 
     An all-gather whose value a product reads first becomes a loop: while one part is
     multiplied, the next comes from a neighbour. A reduce-scatter of a product becomes a
     loop of products of parts, added to a sum that goes around the axis (Wang et al.,
-    ASPLOS 2023; XLA's windowed einsum). It comes after the tactics that make such
+    ASPLOS 2023; XLA's windowed einsum). The tactic comes after those that make such
     collectives, for instance `sequence_parallel` and `fsdp`.
-    machine: only loops that are faster on this machine by the model are made; a name
-        means one with as many devices as the mesh. By default all are made.
+    machine: only loops that the model predicts to be faster on this machine are made; a
+        name means one with as many devices as the mesh. By default all loops are made.
     products: whether to make such loops.
     combine_bytes: small collectives of a kind along the axis that do not depend on each
-        other become one, up to this many bytes together, since each takes at least the
-        latency of the links. 0 leaves them apart.
+        other are combined into one, up to this many bytes together, since each takes at
+        least the latency of the links. 0 combines none.
     When it is applied, it raises `TacticError` if there is nothing to overlap.
     """
     if not isinstance(axis, str):  # pyright: ignore[reportUnnecessaryIsInstance]

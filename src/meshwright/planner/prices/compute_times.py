@@ -1,4 +1,4 @@
-"""Seconds that a node computes on one device, for each of its strategies."""
+"""Seconds that a node (op) computes on one device, for each way to partition it."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -36,15 +36,22 @@ from meshwright.search.arrays import Floats, Ints
 type _FactorAxes = tuple[tuple[int, tuple[str, ...]], ...]
 
 type _Collective = tuple[str, tuple[str, ...], float]
-"""Kind, axes, and bytes of the larger side."""
+"""A collective: its kind, its mesh axes, and the bytes of operand or result.
+
+The larger of the two counts.
+"""
 
 
 @dataclass(slots=True)
 class _LocalWork:
-    """Work of an op on one device, for each of its cuts; several strategies share a cut.
+    """The work of an op on one device, for each distinct partitioning of its factors.
 
-    vector_flops: operations in the vector unit. matrix_s: seconds in the matrix unit.
-    cut_of: the number of each strategy's cut.
+    Several strategies share a partitioning, and differ only in how they reduce partial
+    results.
+    cuts: the distinct partitionings.
+    vector_flops: operations in the vector unit, one entry per partitioning.
+    matrix_s: seconds in the matrix unit, one entry per partitioning.
+    cut_of: for each strategy, the number of its partitioning.
     """
 
     cuts: tuple[OpCut, ...]
@@ -54,7 +61,10 @@ class _LocalWork:
     _shares: dict[Dims, Floats] = field(default_factory=dict[Dims, Floats])
 
     def share(self, dims: Dims) -> Floats:
-        """The share of a value with these factors that one device has, for each cut."""
+        """The share of a value that one device has, one entry per partitioning.
+
+        dims: factors of the value's dims.
+        """
         known = self._shares.get(dims)
         if known is None:
             factors = [f for fs in dims for f in fs]
@@ -67,10 +77,10 @@ class _LocalWork:
 def _op_seconds(
     op: Op, node: Node, work: _LocalWork, prices: OpPrices, chip: Chip
 ) -> Floats:
-    """Seconds of an op, for each cut: a sum over its work and the values that it accesses.
+    """Seconds of an op on one device, one entry per partitioning of the op.
 
-    The sum is linear in the device's shares, and is raised to the roofline if it is
-    below.
+    They are a sum over the op's work and over the values that it reads and writes,
+    linear in the device's shares. The sum is raised to the roofline if it is below.
     """
     flop_s = prices.vector_s.get(op, 0.0)
     seconds = prices.launch_s.get(op, 0.0) + flop_s * work.vector_flops
@@ -92,7 +102,7 @@ def _op_seconds(
 
 
 def _uniform_partition_s(op: Op, prices: OpPrices, chip: Chip) -> float:
-    """Seconds of an op alone, without its fusion, at the uniform partition."""
+    """Seconds of an op alone, without its fusion, if devices share it equally."""
     accesses = prices.accesses.get(op, {}).values()
     vector_s = vector_flops(op, work_of(op)) / chip.vector_flops_per_s
     vector_s += sum(price.vector_s for price in accesses)
@@ -102,7 +112,7 @@ def _uniform_partition_s(op: Op, prices: OpPrices, chip: Chip) -> float:
 
 
 class ComputeTimes:
-    """Seconds that nodes compute on one chip of a mesh."""
+    """Predicted seconds that nodes (ops) compute on one chip of a mesh."""
 
     def __init__(self, chip: Chip, mesh: Mesh, prices: OpPrices) -> None:
         self.chip = chip
@@ -113,7 +123,7 @@ class ComputeTimes:
         self._expanded: dict[tuple[int | None, _FactorAxes], list[_Collective]] = {}
 
     def seconds(self, node: Node, choices: StrategySet) -> Floats:
-        """Seconds of one execution of a node by choice, without collectives."""
+        """Seconds of one execution of a node without collectives, per strategy."""
         op, rule = node.op, node.rule
         if op is None or rule is None or has_trait(op.kind, Trait.ALIASES_OPERAND):
             return np.zeros(len(choices))
@@ -134,7 +144,10 @@ class ComputeTimes:
         return seconds[work.cut_of]
 
     def collectives(self, node: Node, strategy: Strategy) -> list[_Collective]:
-        """Collectives of a node that its rule's own lowering of split factors writes."""
+        """Collectives inside of a node's own computation, such as halo exchanges.
+
+        They are written by the `expand` function of the op's factor rule.
+        """
         key = node.signature, strategy.axes
         known = self._expanded.get(key)
         if known is None:
@@ -157,7 +170,7 @@ class ComputeTimes:
         ]
 
     def _num_parts(self, split: DimAxes) -> int:
-        """The number of parts of a value whose dims are split by these axes."""
+        """The number of parts of a value whose dims are split by these mesh axes."""
         return math.prod(self.mesh.size(axes) for axes in split)
 
     def _cut(self, rule: FactorRule, axes: _FactorAxes) -> OpCut:
@@ -208,7 +221,7 @@ def _larger_bytes(op: Op, prices: OpPrices) -> float:
 
 
 def _local_op(node: Node, cut: OpCut) -> Op:
-    """The op of a node with the shapes that one device has."""
+    """The op of a node with the shapes that one device has under a partitioning."""
     op, rule = node.op, node.rule
     assert op is not None
     assert rule is not None
@@ -226,7 +239,10 @@ def _local_op(node: Node, cut: OpCut) -> Op:
 def _local_atoms(
     atoms: Sequence[Atom], sides: Sequence[Dims], cut: OpCut
 ) -> tuple[Atom, ...]:
-    """New values with the shapes that one device has; literals are unchanged."""
+    """New values with the shapes that one device has; literals are unchanged.
+
+    sides: factors of the dims of each atom.
+    """
     return tuple(
         Value(local_shape(a.shape, dims, cut), a.dtype) if isinstance(a, Value) else a
         for a, dims in zip(atoms, sides, strict=True)

@@ -1,10 +1,10 @@
-"""Prices of single ops, derived from the times of the fusions that contain them.
+"""Prices (seconds) of single ops, derived from the times of the fusions they are in.
 
 A fusion takes as long as the resource that is its bottleneck: matrix unit, vector unit,
-memory, or its launch. Near the uniform partition that time is approximated by a sum
-over the ops and values of the fusion, so that each can be priced alone. The slopes of
-the sum are those of a smooth maximum over the resources, which equals the fusion's time
-at the uniform partition.
+memory, or its launch. If all devices have nearly equal shares of the program (the
+uniform partition), that time is approximated by a sum over the ops and values of the
+fusion, so that each can be priced alone. The slopes of the sum are those of a smooth
+maximum over the resources, which equals the fusion's time at the uniform partition.
 """
 
 import math
@@ -38,13 +38,13 @@ from meshwright.program.ir import Atom, Op, Program, Value
 from meshwright.program.ops import OpWork
 
 _SHARPNESS = 4
-"""Exponent p of the p-norm that approximates the maximum over the resources of a fusion."""
+"""Exponent p of the p-norm that approximates a fusion's maximum over its resources."""
 
 
 class FusionPriceReader:
     """Adds up the prices of ops over the fusions of a program, loop bodies included.
 
-    The fields with results have the names of those of `OpPrices`.
+    Its result fields have the names of the fields of `OpPrices`.
     """
 
     def __init__(self, layouts: Layouts, chip: Chip, num_devices: int) -> None:
@@ -58,7 +58,10 @@ class FusionPriceReader:
         self.launch_s: dict[Op, float] = {}
 
     def read(self, program: Program, sequence: KernelSequence) -> None:
-        """Add the prices of all ops of a program or loop body."""
+        """Add the prices of all ops of a program or loop body.
+
+        sequence: its fusions as kernels, in order.
+        """
         # Not `sequence.on_chip`, which leaves out values that alias an output: that would
         # change the prices of programs that reshape what they return.
         fusions = [kernel.fusion for kernel in sequence.kernels]
@@ -82,7 +85,12 @@ class FusionPriceReader:
         producers: Mapping[Value, Op],
         aliases: Mapping[Value, Value],
     ) -> None:
-        """Split the time of a kernel between its ops and the values that they access."""
+        """Split the time of a kernel between its ops and the values that they access.
+
+        on_chip: values that stay in scratch memory.
+        producers: op that computes each value.
+        aliases: for views, the value whose memory they show.
+        """
         fusion = kernel.fusion
         moved, elements = self._traffic_by_value(fusion, on_chip)
         # Traffic is divided by the number of devices, as if rows were split: then each
@@ -115,7 +123,7 @@ class FusionPriceReader:
     def _traffic_by_value(
         self, fusion: Fusion, on_chip: frozenset[Value]
     ) -> tuple[dict[Value, float], dict[Value, float]]:
-        """Bytes of each value through main memory, and its elements through registers."""
+        """Bytes through main memory and elements through registers, by value."""
         fed = matrix_unit_operands(fusion)
         moved: dict[Value, float] = defaultdict(float)
         through: dict[Value, float] = defaultdict(float)
@@ -134,10 +142,10 @@ class FusionPriceReader:
         num_users: int,
         slopes: Mapping[Bound, float],
     ) -> AccessPrice:
-        """The price of one access to a value, if `num_users` ops of the fusion access it.
+        """The price of one of `num_users` equal accesses to a value in a fusion.
 
-        moved: bytes of the value through main memory. elements: its elements through
-        registers.
+        moved: bytes of the value through main memory.
+        elements: elements of the value through registers.
         """
         flops = MOVE_FLOPS * elements / num_users
         seconds = moved / num_users * slopes[Bound.MEMORY]
@@ -150,11 +158,12 @@ class FusionPriceReader:
     def _add_remade_operands(
         self, region: Op, producers: Mapping[Value, Op], aliases: Mapping[Value, Value]
     ) -> None:
-        """Price operands that a loop recomputes inside as if they were written to memory.
+        """Price operands that a loop recomputes as if they were written to memory.
 
-        A compiler recomputes such an operand only if no device has to slice it.
-        Otherwise it is written, unless the plan splits it as the loop does. If the plan
-        does, the price is too high by the time to write a device's part once a step.
+        A compiler recomputes such an operand in the loop only if no device has to slice
+        it. Otherwise the operand is written, unless the plan shards it as the loop
+        does. In that case the price is too high by the time to write a device's part
+        once a step.
         """
         for wire in region.wires:
             inside = [region.bodies[body].inputs[i] for body, i in wire.inputs]
@@ -194,9 +203,10 @@ class FusionPriceReader:
 def _members(
     fusion: Fusion, producers: Mapping[Value, Op], aliases: Mapping[Value, Value]
 ) -> Iterator[tuple[Op, Value | None, Value]]:
-    """Each op of a fusion as (op, None, its first result), and each of its accesses.
+    """The ops of a fusion, and their accesses to memory.
 
-    An access is (op, the value in memory, the op's own operand or result).
+    An op is given as (op, None, its first result), an access as (op, the value in
+    memory, the op's own operand or result).
     """
     reads = {aliases.get(v, v): v for v in reversed(fusion.reads)}
     reads |= {v: v for v in fusion.reads if v not in aliases}

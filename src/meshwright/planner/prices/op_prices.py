@@ -1,4 +1,7 @@
-"""Prices: the seconds that each op of a program adds to the fusions it is part of."""
+"""Prices: the seconds that each op of a program adds to the fusions it is part of.
+
+The planner multiplies them by a device's share of the op to compare partitionings.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,8 @@ from meshwright.program.ir import Op, Value
 class AccessPrice(NamedTuple):
     """Seconds that an op adds to a step when it reads or writes the whole of a value.
 
-    seconds: the access's part of the fusion's time. memory_s, vector_s: time in memory
-    and in the vector unit if nothing else ran.
+    seconds: the part of the fusion's time that the access takes.
+    memory_s, vector_s: time in memory and in the vector unit if nothing else ran.
     """
 
     seconds: float
@@ -23,22 +26,26 @@ class AccessPrice(NamedTuple):
     vector_s: float
 
     def plus(self, other: AccessPrice) -> AccessPrice:
-        """The sum of two prices."""
+        """The sum of two prices, field by field."""
         return AccessPrice(*(a + b for a, b in zip(self, other, strict=True)))
 
 
 @dataclass(frozen=True, slots=True)
 class OpPrices:
-    """Prices of the ops of a program at its uniform partition over `num_devices`.
+    """Prices of the ops of a program, at its uniform partition over `num_devices`.
 
-    layouts: how values are stored. fusions: those before multi-output fusion.
-    overwritten: values whose buffers later values reuse. hidden: ops that run in the
-    vector unit while the matrix unit computes the product with which they are fused.
-    matrix: seconds of a step per second in the matrix unit. vector_s: seconds per
-    vector operation. accesses: prices of the values that an op reads and writes.
-    launch_s: seconds of the launch, which no partition changes. small_batch: other
-    prices for devices with few images; `None` if the program has no images that this
-    changes.
+    In the uniform partition every device computes an equal share of each op.
+    layouts: dtype, padding and memory space of values.
+    fusions: the compiler's fusions before multi-output fusion.
+    overwritten: values whose buffers later values reuse.
+    hidden: ops that run in the vector unit while the matrix unit computes the product
+        with which they are fused.
+    matrix: for each op, seconds of a step per second in the matrix unit.
+    vector_s: for each op, seconds per vector operation.
+    accesses: for each op, prices of the values that it reads and writes.
+    launch_s: for each op, seconds of the launch, which no partition changes.
+    small_batch: other prices, for devices with few images; `None` if the program has no
+        images that this affects.
     """
 
     layouts: Layouts
@@ -55,11 +62,11 @@ class OpPrices:
 
 @dataclass(frozen=True, slots=True)
 class SmallBatchPrices:
-    """Prices of ops on devices with few images, which space-to-batch splits in space.
+    """Prices of ops on devices with few images, where XLA splits images in space.
 
-    The pass adds copies, and less is fused. images: for each op one of its images and
-    the dim that counts images. max_images: largest number of images on a device that
-    the pass splits.
+    The pass (space-to-batch) adds copies, and less is fused.
+    images: for each op, one of its images and the dim that counts images.
+    max_images: largest number of images on a device at which the pass splits them.
     """
 
     images: Mapping[Op, tuple[Value, int]]

@@ -1,4 +1,4 @@
-"""Seconds to reshard values and of single collectives, as linear functions of bytes."""
+"""Seconds of collectives, and of resharding values, as linear functions of bytes."""
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -19,17 +19,26 @@ Line = tuple[float, float]
 """Seconds for zero bytes (latency), and seconds per byte."""
 
 SLICE_SHARE = 0.01
-"""Price of an all_slice, relative to reading the part from memory. The slice is fused
-into its readers and is nearly free, but of two plans that are otherwise equal, the one
-without the slice is better."""
+"""Price of an all_slice, relative to reading the part from memory.
+
+The slice is fused into its readers and is nearly free. The price makes the plan without
+the slice the better one of two plans that are otherwise equal.
+"""
 
 type ReshardingLine = tuple[float, float, float]
-"""A `Line` over the bytes of the whole value, and the share of these bytes that the new
-copy takes in a device's memory: 0 if the device only slices what it has."""
+"""A `Line` over the bytes of the whole value, and the share of them that a copy takes.
+
+The copy is the resharded value in a device's memory; its share is 0 if the device only
+slices what it has.
+"""
 
 type CollectiveLine = Callable[[str, tuple[str, ...], Role], Line]
-"""A function from (kind, axes, role of the value) to a `Line` over the bytes of the
-collective's larger side, operand or result."""
+"""A function that prices a collective, as a `Line` over its bytes.
+
+Its arguments are the collective's kind, its mesh axes and the role of its value
+(weight, gradient, ...). The bytes are those of the operand or the result, whichever are
+more.
+"""
 
 
 def collective_lines(
@@ -37,8 +46,9 @@ def collective_lines(
 ) -> CollectiveLine:
     """The function that prices collectives on a machine's links.
 
-    asynchronous: kinds that run concurrently with computation. exposed: by role of the
-    value, the share of such a collective's time that a step waits for.
+    asynchronous: kinds of collective that run at the same time as computation.
+    exposed: for each role of a value, the share of such a collective's time that a step
+        waits for.
     """
     chip = placement.machine.chip
 
@@ -55,7 +65,7 @@ def collective_lines(
 
 
 class ReshardingPrices:
-    """Prices of collectives and of resharding on one mesh, each computed once."""
+    """Predicted seconds of collectives and resharding on a mesh, computed once."""
 
     def __init__(self, mesh: Mesh, line_of: CollectiveLine) -> None:
         self.mesh = mesh
@@ -67,7 +77,7 @@ class ReshardingPrices:
     def seconds(
         self, kind: str, axes: Collection[str], num_bytes: float, role: Role
     ) -> float:
-        """Seconds of one collective."""
+        """Seconds of one collective of `num_bytes` along `axes`; 0 without axes."""
         if not axes:
             return 0.0
         start, per_byte = self.line(kind, tuple(axes), role)
@@ -76,7 +86,10 @@ class ReshardingPrices:
     def lines(
         self, sources: Sequence[DimAxes], targets: Sequence[DimAxes], role: Role
     ) -> Floats:
-        """The `ReshardingLine` from each source sharding to each target, [S, T, 3]."""
+        """Resharding prices from each source sharding to each target, [S, T, 3].
+
+        Each is a `ReshardingLine`: latency, seconds per byte, and share of the copy.
+        """
         number = self._number
         numbers = [
             [number.setdefault(sharding, len(number)) for sharding in each]
@@ -90,7 +103,10 @@ class ReshardingPrices:
         return found
 
     def _matrix(self, role: Role) -> Floats:
-        """Known lines by numbers of source and target, [N, N, 3]; NaN if unknown."""
+        """Known resharding prices by numbers of source and target, [N, N, 3].
+
+        NaN if unknown.
+        """
         known = self._known.get(role)
         size = len(self._number)
         if known is None or len(known) < size:

@@ -1,7 +1,8 @@
-"""Prices of the ops of a program at its uniform partition.
+"""Prices of the ops of a program, if all devices compute equal parts of each op.
 
-The program is compiled before it is partitioned, since partitioning seldom changes what
-a compiler fuses. Its kernels are timed as if every device computed an equal part.
+The program is compiled (in a model of the compiler) before it is partitioned, since
+partitioning seldom changes what a compiler fuses. Its kernels are timed as if every
+device computed an equal part: the uniform partition.
 
 If each device has few images, XLA's SpaceToBatchConverter splits them in space, which
 adds copies and fuses less (`predict.compilers.tpu.space_to_batch`). Which images can be
@@ -41,8 +42,8 @@ def price_ops(program: Program, machine: Machine, num_devices: int) -> OpPrices:
     """Prices of a program's ops, with the fusions of the machine's compiler.
 
     Passes that rewrite ops of a device program do not run. So, unlike in a simulation,
-    calls of `jax.checkpoint` stay regions, since their ops are partitioned together,
-    and a branch by platform keeps all its alternatives.
+    calls of `jax.checkpoint` stay single ops with a body, since the ops of the body are
+    partitioned together, and a branch by platform keeps all its alternatives.
     """
     chip = machine.chip
     start = start_compilation(program, compiler_of(machine), chip.tile, num_devices)
@@ -52,7 +53,7 @@ def price_ops(program: Program, machine: Machine, num_devices: int) -> OpPrices:
 
 
 def _small_batch(start: Compilation, chip: Chip) -> SmallBatchPrices | None:
-    """Prices with images split in space; `None` if the uniform partition splits none."""
+    """Prices of ops if images are split in space; `None` if no image would be split."""
     program = start.program
     split = start.after(Stage.LAYOUTS)
     if split.program is program:
@@ -93,9 +94,9 @@ def _read_prices(
 
 
 def _images_of(program: Program, max_images: int) -> dict[Op, tuple[Value, int]]:
-    """An image of each op, and the dim that counts images.
+    """An image of each op, and the dim of it that counts images.
 
-    Only images that are split if a device has up to `max_images` of them.
+    Only images are included that are split if a device has up to `max_images` of them.
     """
     found: dict[Op, tuple[Value, int]] = {}
     splits = ImageSplits(program, max_images)
@@ -114,11 +115,13 @@ def credit_original_ops(
     origins: Mapping[Op, Op],
     priced: Collection[Op],
 ) -> OpPrices:
-    """Prices of a changed program, assigned to the ops of the original program.
+    """Prices of a rewritten program, assigned to the ops of the original program.
 
-    origins: the original op of each changed op. The seconds of an added copy are
-    assigned to the op in `priced` that reads the copy, or else to the op that produces
-    the copied value.
+    origins: the original op of each rewritten op.
+    priced: ops of the original program that have prices.
+
+    The seconds of an added copy are assigned to the op in `priced` that reads the copy,
+    or else to the op that produces the copied value.
     """
     owners = _owners(changed, origins, priced)
     launch_s: dict[Op, float] = {}
@@ -184,7 +187,7 @@ def _source(copy: Op) -> Value:
 
 
 def _paired_values(op: Op, origin: Op) -> Iterator[tuple[Value, Value]]:
-    """Each value that an op accesses, with the original op's value in the same position."""
+    """Each value that an op accesses, with the value of `origin` in its position."""
     new, old = (*op.operands, *op.results), (*origin.operands, *origin.results)
     for one, other in zip(new, old, strict=True):
         if isinstance(one, Value) and isinstance(other, Value):

@@ -1,4 +1,4 @@
-"""Roles of values in a training step, and how much of their collectives is exposed.
+"""Roles of values in a training step, which decide if a step waits for collectives.
 
 Weights are known from the start, only the optimizer needs gradients, and new weights
 are needed only in the next step. So collectives on these values overlap with
@@ -15,7 +15,7 @@ from meshwright.program.ops import Trait, has_trait
 
 
 class Role(Enum):
-    """The role of a value in a step."""
+    """The role of a value in a training step: weight, gradient, update or other."""
 
     WEIGHT = "weight"  # an input, or computed from inputs alone by light ops
     GRADIENT = "gradient"  # light ops alone lead from it to the outputs
@@ -29,17 +29,26 @@ EXPOSED: Mapping[Role, float] = {
     Role.UPDATE: 0.8,
     Role.OTHER: 1.0,
 }
-"""Share of an asynchronous collective's time that a step waits for, by role: about the
-mean of simulated steps of transformers and ResNets under ZeRO and sequence parallelism."""
+"""Share of an asynchronous collective's time that a step waits for, by role.
+
+The shares are about the mean of simulated steps of transformers and ResNets under ZeRO
+and sequence parallelism.
+"""
 
 LEAST_EXPOSED = 0.05
-"""Lowest share that is assumed, even if a simulated step hides all of a role's time."""
+"""Lowest share of a collective's time that a step is assumed to wait for.
+
+It holds even if a simulated step hides all of the time.
+"""
 
 _LIGHT = frozenset({FusionKind.LOOP, FusionKind.REDUCTION, FusionKind.COLLECTIVE})
 
 
 def roles_of(program: Program) -> dict[Value, Role]:
-    """Roles of the values of a program and its bodies; role OTHER is left out."""
+    """Roles of the values of a program and its bodies.
+
+    Values of role OTHER are left out.
+    """
     roles: dict[Value, Role] = {}
     bodies = (body for op in program.walk() for body in op.bodies)
     for each in (program, *bodies):
@@ -50,10 +59,12 @@ def roles_of(program: Program) -> dict[Value, Role]:
 def exposed_by_role(
     program: Program, timeline: Timeline, asynchronous: Collection[str]
 ) -> dict[Role, float]:
-    """Exposed share of the asynchronous collectives of each role in a simulated step.
+    """Share of asynchronous collectives' time that a step waits for, by role.
 
-    program: the device program that was simulated. asynchronous: kinds that can run
-    concurrently with computation. Roles without such collectives are left out.
+    program: the device program that was simulated.
+    timeline: the simulated step.
+    asynchronous: kinds of collective that can run at the same time as computation.
+        Roles without such collectives are left out.
     """
     roles = roles_of(program)
     exposed = dict.fromkeys(Role, 0.0)
@@ -73,7 +84,10 @@ def exposed_by_role(
 
 
 def _roles(program: Program) -> dict[Value, Role]:
-    """Roles of the values of one program or body; its inputs count as weights."""
+    """Roles (weight, gradient, ...) of the values of one program or body.
+
+    Its inputs count as weights.
+    """
     light = {  # ops that take little time: no product, convolution or region
         op
         for op in program.ops

@@ -1,6 +1,7 @@
-"""The forward pass of a step under a plan: seconds and bytes of each op, and residuals.
+"""The forward pass of a step under a plan: its residuals, and seconds of each op.
 
-The boundary between forward and backward pass is where most bytes are live
+Residuals are values that the backward pass reads. The boundary between forward and
+backward pass is the position at which most bytes are live
 (`program.rewrite.rematerialization.backward_start`). Cut points of rematerialization
 are program points at which one value has nearly all live bytes. That value is kept, so
 that no chain of recomputation passes the point.
@@ -22,11 +23,11 @@ from meshwright.program.rewrite.rematerialization import (
 )
 
 _NEARLY_ALL = 1.25
-"""Largest ratio at a cut point of all live bytes to the bytes of the kept value."""
+"""Largest ratio of all live bytes at a cut point to the bytes of the kept value."""
 
 
 class _PlanCosts:
-    """Seconds of ops and bytes of values under a plan."""
+    """Seconds of ops, and bytes of values on one device, under a plan."""
 
     def __init__(
         self, priced: Priced, choices: tuple[int, ...], prices: OpPrices
@@ -36,11 +37,14 @@ class _PlanCosts:
         self._stored = frozenset(_written_values(prices.fusions))
 
     def is_stored(self, value: Value) -> bool:
-        """Whether some fusion writes the value to memory."""
+        """Whether at least one fusion writes the value to memory."""
         return value in self._stored
 
     def seconds(self, op: Op) -> float:
-        """Seconds of all runs of an op in a step; infinite if it must not run twice."""
+        """Seconds of all executions of an op in a step.
+
+        Infinite if it must not run twice.
+        """
         node = self.graph.op_node.get(op)
         if node is None or op.bodies or op.has_effect:
             return math.inf
@@ -70,10 +74,12 @@ def _written_values(fusions: Iterable[Fusion]) -> Iterator[Value]:
 class ForwardPass:
     """Ops of the forward pass; loops whose iterations can be recomputed are opened.
 
-    seconds, num_bytes, needed: as in `Residuals`. An opened loop is replaced by the ops
-    of its body, with the bytes of all iterations. Before them come ops named "slice",
-    for what an iteration reads, and ops named "carry", for what the iteration before it
-    passes on. An op named "loop" follows them, whose results the loop produces once.
+    An opened loop is replaced by the ops of its body, with the bytes of all iterations.
+    Before them come ops named "slice", for the elements of stacked arrays that an
+    iteration reads, and ops named "carry", for the values that the iteration before
+    passes on. After them comes an op named "loop", whose results the loop produces
+    once.
+    seconds, num_bytes, needed: as in `Residuals`.
     """
 
     def __init__(
@@ -85,8 +91,9 @@ class ForwardPass:
     ) -> None:
         """Read the forward pass of the plan with these choices.
 
-        spacing: bytes that may be recomputed at once. Values about so far apart are
-        always kept, so that no chain of recomputation passes them.
+        spacing: bytes that may be recomputed at once. At cut points about this many
+            bytes apart a value is always kept, so that no chain of recomputation passes
+            it.
         """
         program = priced.work.graph.program
         start = backward_start(program)
@@ -119,10 +126,10 @@ class ForwardPass:
         program: Program,
         pairs: Sequence[tuple[Op, Mapping[Value, Value]]],
     ) -> None:
-        """Add the ops of a loop's body.
+        """Add the ops of a loop's body in place of the loop.
 
         pairs: each backward loop that reads stacked results of this loop, with the
-        values of the body that it reads in each iteration.
+            values of the body that it reads in each iteration.
         """
         (body,) = loop.bodies
         iterations = int(str(loop.params["length"]))
@@ -151,7 +158,7 @@ class ForwardPass:
 
 
 def _read_by_iteration(loop: Op, program: Program, scans: Sequence[Op]) -> set[Value]:
-    """Stacked results of a loop that are read only slice by slice, by the loops `scans`."""
+    """Stacked results of a loop that only the loops `scans` read, slice by slice."""
     stacked = {
         loop.results[w.result]
         for w in loop.wires
@@ -167,9 +174,10 @@ def _read_by_iteration(loop: Op, program: Program, scans: Sequence[Op]) -> set[V
 
 
 class _CutPoint(NamedTuple):
-    """An op whose result is nearly all that is live after it.
+    """An op after which its result is nearly all that is live.
 
-    stored_bytes: bytes of all results up to this op. num_bytes: bytes of its result.
+    stored_bytes: bytes of all results stored up to this op.
+    num_bytes: bytes of the op's result.
     """
 
     stored_bytes: float
@@ -179,17 +187,18 @@ class _CutPoint(NamedTuple):
     def is_far(self, start_bytes: float, spacing: float) -> bool:
         """Whether the point is far enough behind the last one to be worth keeping.
 
-        It is not worth it if the result has more than half of all bytes stored since
-        then.
+        It is not if the result has more than half of all bytes stored since the last
+        kept point, which is at `start_bytes`.
         """
         return self.stored_bytes - start_bytes >= max(spacing, 2 * self.num_bytes)
 
 
 def cut_points(ops: Sequence[Op], sizes: _PlanCosts, spacing: float) -> Iterator[Op]:
-    """Ops at cut points about `spacing` stored bytes apart.
+    """Ops at cut points that are about `spacing` stored bytes apart.
 
-    Each is the one with the smallest result within another `spacing`. The last stretch
-    of ops gets none, since a smaller result may lie behind its end.
+    Of the cut points within another `spacing`, the one with the smallest result is
+    taken. The last stretch of ops gets none, since a smaller result may lie behind its
+    end.
     """
     start_bytes, window = 0.0, list[_CutPoint]()
     for point in _all_cut_points(ops, sizes):

@@ -1,11 +1,11 @@
-"""Residuals to save for the backward pass under a plan; the others are recomputed.
+"""The choice of residuals to save for the backward pass; the others are recomputed.
 
-At a given price per byte of a saved residual, the cheapest selection is a minimum cut
-of a flow network. An op on the sink's side is recomputed and costs its seconds. A value
-between an op on the source's side and one on the sink's side is saved and costs the
-price of its bytes. (Partitioners of traced graphs do the same without seconds: He and
-Yu, "Transcending runtime-memory tradeoffs in checkpointing by being fusion aware",
-MLSys 2023.)
+Residuals are values that the backward pass reads. At a given price per byte of a saved
+residual, the cheapest selection is a minimum cut of a flow network. An op on the sink's
+side is recomputed and costs its seconds. A value between an op on the source's side and
+an op on the sink's side is saved and costs the price of its bytes. (Partitioners of
+traced graphs do the same without seconds: He and Yu, "Transcending runtime-memory
+tradeoffs in checkpointing by being fusion aware", MLSys 2023.)
 """
 
 from __future__ import annotations
@@ -29,22 +29,25 @@ from meshwright.program.ir import Op, Value
 from meshwright.program.ops import Trait, has_trait
 
 _UNCUTTABLE = 2**30
-"""Capacity of arcs that are not to be cut; all others together stay below it."""
+"""Capacity of arcs that must not be cut; all other arcs together stay below it."""
 
 _HALVINGS = 12
-"""Number of halvings of the range of prices, which determine a price to 1 %."""
+"""Number of halvings of the price range in a bisection, which finds a price to 1 %."""
 
 _PRICE_RANGE = (1e-15, 1e-6)
-"""Lowest and highest price, in seconds per saved byte: one at which everything is
-saved, and one that is more than any op takes for its results."""
+"""Lowest and highest price of a saved byte, in seconds.
+
+At the lowest, everything is saved. The highest is more than any op takes to compute a
+byte of its results.
+"""
 
 
 @dataclass(frozen=True)
 class Residuals:
-    """The values that the forward pass can save, and what it costs to recompute them.
+    """The values that the forward pass can save, and the time to recompute them.
 
     seconds: for each op of the forward pass, the time to run it again; infinite if it
-    must not.
+        must not.
     num_bytes: for each result of these ops, the bytes of one device's part. Infinite
         for a result that no fusion stores, since its readers compute it in any case.
     needed: values that the backward pass reads.
@@ -58,17 +61,20 @@ class Residuals:
     def under_plan(
         cls, priced: Priced, choices: tuple[int, ...], prices: OpPrices, spacing: float
     ) -> Residuals:
-        """The residuals of a plan; `ForwardPass` has the same arguments."""
+        """The residuals of a plan.
+
+        The arguments are those of `ForwardPass`.
+        """
         found = ForwardPass(priced, choices, prices, spacing)
         return cls(found.seconds, found.num_bytes, frozenset(found.needed))
 
     @cached_property
     def saved_by_default(self) -> frozenset[Value]:
-        """The values saved without rematerialization: all that take any time to compute."""
+        """The values saved without rematerialization: all that take time to compute."""
         return self.cheapest(_PRICE_RANGE[0])
 
     def recompute_s(self, saved: frozenset[Value]) -> float:
-        """Seconds to recompute the needed values that are not among the saved ones."""
+        """Seconds to recompute all needed values that are not saved."""
         producer = {result: op for op in self.seconds for result in op.results}
         repeated: set[Op] = set()
         waiting = [v for v in self.needed if v not in saved]
@@ -90,7 +96,8 @@ class Residuals:
     def cheapest(self, byte_s: float) -> frozenset[Value]:
         """The values to save at a price of `byte_s` seconds per byte, by a minimum cut.
 
-        The nodes of the flow network are source 0, sink 1, then the ops, then the values.
+        The nodes of the flow network are source 0, sink 1, then the ops, then the
+        values.
         """
         node_of: dict[Op | Value, int] = {
             each: number
@@ -119,7 +126,7 @@ class Residuals:
     def _arcs(
         self, byte_s: float, node_of: Mapping[Op | Value, int]
     ) -> Iterator[tuple[int, int, float]]:
-        """Each arc as (start, end, capacity)."""
+        """Each arc of the flow network as (start, end, capacity)."""
         for op, seconds in self.seconds.items():
             node = node_of[op]
             yield 0, node, seconds
@@ -132,12 +139,12 @@ class Residuals:
                     yield node_of[operand], node, math.inf
 
     def within(self, num_bytes: float) -> frozenset[Value]:
-        """A cheap selection of values to save, of at most `num_bytes`.
+        """A cheap selection of values to save, which take at most `num_bytes`.
 
         If none is that small, the smallest selection is returned. Bisection finds the
         lowest price per byte at which the cheapest selection fits. Equal layers stop
-        saving a value at the same price, which may leave room: values of the last
-        layers then fill it.
+        saving a value at the same price, which may leave memory unused: values of the
+        last layers then fill it.
         """
         low, high = map(math.log, _PRICE_RANGE)
         best, larger = self.cheapest(_PRICE_RANGE[1]), self.saved_by_default
@@ -165,10 +172,11 @@ def recompute_within(
     excess_bytes: float,
     spacing: float,
 ) -> tuple[Recompute, float] | None:
-    """A tactic that saves `excess_bytes` less for the backward pass, and its seconds.
+    """A rematerialization tactic that saves `excess_bytes` less, and its extra seconds.
 
     If that is not possible, the tactic saves as little as it can; `None` if it cannot
-    save less at all. spacing: as for `ForwardPass`.
+    save less at all.
+    spacing: as in `ForwardPass`.
     """
     residuals = Residuals.under_plan(priced, choices, prices, spacing)
     before = residuals.saved_by_default
@@ -180,7 +188,7 @@ def recompute_within(
 
 
 def _tactic(residuals: Residuals, saved: frozenset[Value], graph: Graph) -> Recompute:
-    """The tactic that keeps the saved values, and also results of branches and calls."""
+    """The tactic that keeps the saved values and the results of branches and calls."""
     sites = sites_of(graph)
     producers = {graph.producer[graph.number[value]] for value in saved}
     names = sites.names([graph.nodes[i] for i in producers if i in sites.place_of])

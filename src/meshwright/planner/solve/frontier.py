@@ -1,6 +1,6 @@
 """Plans between the fastest and the smallest, for objectives that count memory.
 
-Between two known plans, no plan is faster than the larger one or smaller than the
+No plan between two known plans is faster than the larger one or smaller than the
 smaller one. So the objective at that time and that memory is a lower bound for the
 interval between the two plans. The interval with the lowest bound is bisected first.
 """
@@ -13,14 +13,13 @@ from itertools import count
 from meshwright.planner.solve.optimum import Optimum
 
 _LOWEST = 0.1
-"""Memory limit of the first smaller plan that is tried, relative to the known plan."""
+"""Memory limit of the first smaller plan to try, relative to a known plan's memory."""
 
 _CLOSE = 0.97
-"""Memory, relative to a known plan, above which no smaller plan is looked for."""
+"""Memory above which no smaller plan is searched for, relative to a known plan's."""
 
 _BETTER = 0.99
-"""An interval is skipped if its lower bound is above this share of the best value so
-far."""
+"""An interval is skipped if its bound is above this share of the best objective."""
 
 
 def frontier(
@@ -32,8 +31,9 @@ def frontier(
     """Plans that take less memory than `first`, each as soon as it is found.
 
     solve_within: returns the fastest plan within a number of bytes, or nearly the
-    smallest plan if none fits; its second argument is a plan to start from. value_of:
-    the objective as a function of seconds and bytes. is_over: whether to stop.
+        smallest plan if none fits; its second argument is a plan to start from.
+    value_of: the objective as a function of seconds and bytes.
+    is_over: whether to stop.
     """
     best = value_of(first.seconds, first.bytes)
     intervals: list[tuple[float, int, Optimum, float]] = []

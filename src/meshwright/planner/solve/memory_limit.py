@@ -1,4 +1,4 @@
-"""The fastest choices that fit into memory, and a lower bound on their time.
+"""The fastest choices of an integer program that fit into memory, with a lower bound.
 
 The memory limit couples all groups of ops at each of many moments of a step. Lagrangian
 relaxation replaces it by a price per byte at each moment. At fixed prices the groups
@@ -23,36 +23,46 @@ MOST_PRICE_STEPS = 24
 """Largest number of steps of the subgradient method; each solves the whole program."""
 
 _LAST_PRICE_STEPS = 4
-"""The same if not even the smallest known plan fits."""
+"""Largest number of subgradient steps if not even the smallest known plan fits."""
 
 _FREE_SHARE = 0.6
 """Share of the time for the solve without a memory limit, if memory may be scarce."""
 
 _AMPLE = 0.5
-"""If the fastest known plan takes less than this share of the memory, memory counts as
-ample. The optimum may take more; if it then does not fit, less time is left for smaller
-plans."""
+"""Share of memory below which the fastest known plan shows that memory is ample.
+
+The optimum may take more; if it then does not fit, less time is left for smaller plans.
+"""
 
 _SHORTEST_S, _STEPS_LEFT = 0.3, 6
-"""Least seconds of one solve with prices of memory, and the number of solves into which
-the time left is divided."""
+"""Least seconds of one solve with prices of memory, and divisor of the time left.
+
+Each solve gets the time left, divided by this number.
+"""
 
 _HIGH_PRICE, _PEAK_SHARE = 30.0, 0.9
-"""To find the smallest plans: the price of all memory, as a multiple of the step time,
-and the share of the peak above which a moment has this price."""
+"""Price of all memory and share of the peak, to find the smallest plans.
+
+The price is a multiple of the step time. It holds at moments at which more than this
+share of the peak is in memory.
+"""
 
 _SMALLEST_SOLVES = 3
-"""Number of solves for the smallest plan. There are several, since a lower peak may
-raise memory at other moments."""
+"""Number of solves for the smallest plan.
+
+There are several, since a plan with a lower peak may have more in memory at other
+moments.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class SolveBudget:
     """Conditions that end `find_optimum`.
 
-    rounds: largest number of the solver's rounds in each solve. until: reading of
-    `meter`, in seconds, at which the search ends. stop_bound: seconds of a step; the
-    search ends if its lower bound reaches them, since no slower plan is of interest.
+    rounds: largest number of the solver's rounds in each solve.
+    until: reading of `meter`, in seconds, at which the search ends.
+    stop_bound: seconds of a step; the search ends if its lower bound reaches them,
+        since no slower plan is of interest.
     """
 
     rounds: int
@@ -66,7 +76,7 @@ class SolveBudget:
 
     @property
     def next_solve_s(self) -> float:
-        """Seconds for the next one of several solves."""
+        """Seconds for the next solve, one of several."""
         return max(_SHORTEST_S, self.left_s / _STEPS_LEFT)
 
 
@@ -76,8 +86,9 @@ def find_optimum(
     budget: SolveBudget,
     starts: Sequence[Choices] = (),
 ) -> Optimum:
-    """The fastest choices found within `limit` bytes; if none fits, as `best_within` says.
+    """The fastest choices found within `limit` bytes.
 
+    If none fits, the choices are selected as in `best_within`.
     starts: known choices, from which the solves start.
     """
     free = np.zeros(pricer.live_counts.num_times)
@@ -111,7 +122,7 @@ def _smallest_plans(
     starts: Sequence[Choices],
     messages: Floats | None,
 ) -> list[Choices]:
-    """Solutions at such high prices per byte that the smallest plans are the cheapest.
+    """Choices that take little memory, found at very high prices per byte.
 
     starts: known choices, the fastest of them first.
     """
@@ -142,7 +153,7 @@ def _relax_limit(
     starts: Sequence[Choices],
     messages: Floats | None,
 ) -> Optimum:
-    """The best of `found` and of the plans that the subgradient method finds.
+    """The best of the plans in `found` and those that the subgradient method finds.
 
     found: known plans; the first is the optimum without a memory limit.
     """

@@ -5,19 +5,20 @@ from dataclasses import dataclass
 from typing import Protocol
 
 NEAR_SMALLEST = 1.01
-"""A plan counts as smallest if its bytes are at most this many times the fewest bytes."""
+"""Largest ratio of bytes to the fewest bytes of a plan that counts as smallest."""
 
 
 type Choices = tuple[int, ...]
-"""One choice for each variable of an integer program, by number."""
+"""The number of the choice taken for each variable of an integer program."""
 
 
 @dataclass(frozen=True, slots=True)
 class Optimum:
     """The best choices found for all variables of an integer program.
 
-    seconds: predicted time of a step. bytes: predicted peak memory of a device.
-    bound: lower bound on the seconds of every choice that fits into memory.
+    seconds: predicted time of a step.
+    bytes: predicted peak memory of a device.
+    bound: lower bound on the seconds of all choices that fit into memory.
     unlimited: the best choices regardless of memory, if these do not fit.
     """
 
@@ -34,7 +35,7 @@ class Optimum:
 
 
 class TimeAndMemory(Protocol):
-    """A plan with a time in seconds and a memory in bytes."""
+    """A plan with a step time in seconds and a peak memory in bytes."""
 
     @property
     def seconds(self) -> float: ...
@@ -45,8 +46,8 @@ class TimeAndMemory(Protocol):
 def best_within[S: TimeAndMemory](plans: Sequence[S], limit: float) -> S:
     """The fastest plan of at most `limit` bytes.
 
-    If none fits, the fastest of the plans whose bytes are within `NEAR_SMALLEST` of the
-    fewest.
+    If none fits, the fastest of the plans whose bytes are at most `NEAR_SMALLEST` times
+    the fewest.
     """
     smallest = min(plan.bytes for plan in plans)
     most = limit if smallest <= limit else NEAR_SMALLEST * smallest

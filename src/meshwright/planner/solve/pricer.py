@@ -1,4 +1,7 @@
-"""Time and memory of choices of one integer program, and the solve at prices of memory."""
+"""Predicted time and memory of choices of an integer program, and one solve of it.
+
+The solve minimizes seconds plus bytes times a price.
+"""
 
 from __future__ import annotations
 
@@ -20,25 +23,24 @@ from meshwright.search.assignment import Assignment, Solution, SolveOptions, sol
 from meshwright.search.work import Meter, Work
 
 GOOD_ENOUGH = 0.003
-"""The solver stops at this relative optimality gap."""
+"""Relative optimality gap at which the solver stops."""
 
 _BUILD = Work("build", 2e-5)
-"""Work to build the problem for the solver, per pair cost."""
+"""Counted work to build the problem for the solver, per pair cost."""
 
 _SHORTEST_S = 0.3
 """Least seconds of a solve, even if no time is left."""
 
 _MAX_EXTENSIONS = 3
-"""Number of times that a solve without any solution is repeated with three times the
-seconds."""
+"""Number of times that a solve without any solution is repeated with triple time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Conditions that end one solve.
 
-    seconds: time by `meter`; exceeded only as long as there is no solution. rounds,
-    stop_bound: as in `SolveOptions`.
+    seconds: time by `meter`; exceeded only as long as there is no solution.
+    rounds, stop_bound: as in `SolveOptions`.
     """
 
     seconds: float
@@ -49,12 +51,13 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Pricer:
-    """The parts of an integer program that determine the seconds and bytes of choices.
+    """The parts of an integer program that determine seconds and bytes of choices.
 
     It is small enough to be sent to the solver process, unlike an `IntegerProgram` with
-    its graph. costs, pair_costs, result_bytes: as in `IntegerProgram`. live_counts:
-    when each value is in memory. gap: relative optimality gap at which the solver
-    stops.
+    its graph.
+    costs, pair_costs, result_bytes: as in `IntegerProgram`.
+    live_counts: numbers of values in memory at moments of a step.
+    gap: relative optimality gap at which the solver stops.
     """
 
     costs: tuple[Floats, ...]
@@ -66,21 +69,21 @@ class Pricer:
 
     @classmethod
     def of(cls, model: IntegerProgram, lives: LiveCounts, seed: int = 0) -> Pricer:
-        """The pricer of a model; seed: for the solver's random numbers."""
+        """The pricer of an integer program; seed: for the solver's random numbers."""
         return cls(model.costs, model.pair_costs, model.result_bytes, lives, seed)
 
     def seconds(self, choices: Sequence[int]) -> float:
-        """Seconds of a step; infinite if two choices exclude each other."""
+        """Predicted seconds of a step; infinite if two choices exclude each other."""
         pairs = (
             e.seconds[choices[e.first], choices[e.second]] for e in self.pair_costs
         )
         return self._node_seconds(choices) + float(sum(pairs))
 
     def finite_seconds(self, choices: Sequence[int]) -> float:
-        """Seconds of a step, pairs of choices that exclude each other counted as 0.
+        """Predicted seconds of a step, if choices that exclude each other cost 0.
 
-        Choices read from an expert's plan may contain such pairs, since the model does
-        not have every sharding of a shared value.
+        Choices read from an expert's plan may contain such pairs, since the integer
+        program does not have every sharding of a shared value.
         """
         pairs = (
             e.seconds[choices[e.first], choices[e.second]] for e in self.pair_costs
@@ -88,7 +91,7 @@ class Pricer:
         return self._node_seconds(choices) + float(sum(s for s in pairs if s < np.inf))
 
     def memory_curve(self, choices: Sequence[int]) -> Floats:
-        """Bytes of a device at each sampled moment, [T]."""
+        """Predicted bytes in a device's memory at each sampled moment, [T]."""
         total = np.zeros(self.live_counts.num_times)
         for (group, result), counts in self.live_counts.counts.items():
             total += counts * self.result_bytes[group][result][choices[group]]
@@ -99,7 +102,7 @@ class Pricer:
         return total
 
     def peak_bytes(self, choices: Sequence[int]) -> float:
-        """Bytes of a device at the sampled moment with the most."""
+        """Predicted bytes in a device's memory at the sampled moment with the most."""
         return float(self.memory_curve(choices).max())
 
     def _node_seconds(self, choices: Sequence[int]) -> float:
@@ -112,10 +115,13 @@ class Pricer:
         starts: Sequence[Choices] = (),
         messages: Floats | None = None,
     ) -> tuple[Choices, float, Floats | None]:
-        """The cheapest choices, a lower bound on the cost, and the solver's dual messages.
+        """The cheapest choices, a lower bound on the cost, and the dual messages.
 
-        prices: seconds per byte at each sampled moment, [T]. starts: known choices; the
-        solve starts from the cheapest of them. messages: as in `SolveOptions`.
+        The cost is seconds plus bytes times their price. The messages are the solver's
+        dual solution, from which a next solve can start.
+        prices: seconds per byte at each sampled moment, [T].
+        starts: known choices; the solve starts from the cheapest of them.
+        messages: as in `SolveOptions`.
         """
         problem = self.program(prices)
         start = min(starts, key=lambda s: problem.cost(np.array(s)), default=None)
@@ -128,7 +134,7 @@ class Pricer:
         return choices, float(found.bound), found.messages
 
     def program(self, prices: Floats) -> Assignment:
-        """The assignment problem with costs of seconds plus bytes times their price.
+        """The assignment problem whose costs are seconds plus bytes times their price.
 
         prices: seconds per byte at each sampled moment, [T].
         """
@@ -160,7 +166,7 @@ def _solve(
 ) -> Solution:
     """The best solution within `limits`, or the first one if none is found in time.
 
-    A solution always exists: everything replicated.
+    A solution always exists, since everything may be replicated.
     """
     seconds, meter = max(limits.seconds, _SHORTEST_S), limits.meter
     for _ in range(_MAX_EXTENSIONS):
@@ -174,7 +180,11 @@ def _solve(
 
 
 def _priced_link(link: PairCost, price: float) -> Floats:
-    """Cost of each pair of choices: its seconds, plus the price of its copy's bytes."""
+    """Cost of each pair of choices of two variables that a value connects.
+
+    It is the seconds of resharding, plus the bytes of the resharded copy times their
+    price.
+    """
     if not price:
         return link.seconds
     return link.seconds + price * link.num_bytes * link.copy_share

@@ -1,6 +1,7 @@
-"""A child process that solves integer programs while its parent prices and simulates.
+"""A child process that solves integer programs while its parent does other work.
 
-A thread would not do, since preparing a program holds Python's global interpreter lock.
+The parent prices and simulates plans. A thread would not do, since preparing a program
+holds Python's global interpreter lock.
 """
 
 import math
@@ -25,26 +26,29 @@ _LEAST_S = 2.0
 """Least seconds of a request, even if it has waited for longer than its own limit.
 
 With 1 s, the solve of the third mesh of EfficientNet-B0 on 32 devices returns the
-solution that it starts from."""
+solution that it starts from.
+"""
 
 _GRACE_S = 120.0
-"""Real seconds beyond the search's limit on real time within which the process must
-answer: it first ends the current round of the solver."""
+"""Real seconds after a search's limit on real time until the process must answer.
+
+It first ends the current round of the solver.
+"""
 
 _MOST_WAIT_S = 3600.0
-"""Real seconds within which the process must answer if the search has no limit on real
-time."""
+"""Real seconds within which the process must answer, without a limit on real time."""
 
 
 @dataclass(frozen=True, slots=True)
 class SolveRequest:
     """One call of `find_optimum` that the solver process makes.
 
-    seconds: limit from `submitted_s` on, with the time that earlier requests take;
-    usually the limit of `rounds` ends a solve before. submitted_s: reading of the
-    search's meter. net_at: reading of `time.monotonic`, which all processes of a host
-    share, at which the solve is cut short. Other fields: as in `find_optimum` and
-    `SolveBudget`.
+    seconds: time limit, counted from `submitted_s`; it includes the time that earlier
+        requests take. Usually the limit `rounds` ends a solve before.
+    submitted_s: reading of the search's meter when the request is submitted.
+    net_at: reading of `time.monotonic`, which all processes of a host share, at which
+        the solve is cut short.
+    pricer, limit, rounds, starts, stop_bound: as in `find_optimum` and `SolveBudget`.
     """
 
     pricer: Pricer
@@ -57,9 +61,9 @@ class SolveRequest:
     net_at: float = math.inf
 
     def solve(self, meter: WorkMeter) -> Optimum:
-        """The best choices found.
+        """Run the request, and return the best choices found.
 
-        meter: that of the process, as the request before left it.
+        meter: work meter of the process, as the request before left it.
         """
         meter.advance(self.submitted_s)
         until = max(self.submitted_s + self.seconds, meter.read() + _LEAST_S)
@@ -81,7 +85,7 @@ class SolveAnswer:
 
 @dataclass(frozen=True, slots=True)
 class SolveJob:
-    """A submitted request, and the meter of the search that waits for it."""
+    """A request sent to the solver process, with the work meter of the search."""
 
     future: Future[SolveAnswer]
     meter: WorkMeter
@@ -94,7 +98,10 @@ class SolveJob:
 
 
 class SolverProcess:
-    """A child process that serves requests in order; leaving the `with` block kills it."""
+    """A child process that serves requests in order.
+
+    Leaving the `with` block kills it.
+    """
 
     def __enter__(self) -> Self:
         source = str(Path(__file__).parents[3])
@@ -151,7 +158,7 @@ class SolverProcess:
 
 
 def serve() -> None:
-    """Read requests from standard input, write results to standard output, until EOF."""
+    """Answer requests from standard input on standard output, until end of file."""
     from meshwright.search.assignment.warm import warm  # also run as a program
 
     out, sys.stdout = sys.stdout.buffer, sys.stderr

@@ -37,10 +37,12 @@ from meshwright.program.records import paused_collector
 
 @dataclass(frozen=True, slots=True)
 class Priced:
-    """A program on one mesh, with the integer program that prices its strategies.
+    """A program on one mesh, with the integer program of its possible strategies.
 
-    work: the decisions already taken. pricer: gives seconds and bytes of choices.
-    builder: builds the integer program again if prices of collectives change.
+    work: the program with the decisions already taken.
+    pricer: object that predicts seconds and bytes of choices.
+    builder: object that builds the integer program again if prices of collectives
+        change.
     """
 
     work: Workspace
@@ -49,7 +51,7 @@ class Priced:
     builder: IntegerProgramBuilder
 
     def tactic(self, optimum: Optimum, name: str) -> ChosenStrategies:
-        """A tactic named `name` that applies the strategies of an optimum."""
+        """A tactic named `name` that applies the strategies of a solution."""
         return chosen_strategies(self.model, optimum.choices, self.work.state, name)
 
 
@@ -58,7 +60,7 @@ _ENTRIES_PER_S = 2e5
 
 
 def solving_s(priced: Priced) -> float:
-    """Least seconds of a solve, whatever its limits; 0 if negligible.
+    """Least seconds that a solve takes, whatever its limits; 0 if negligible.
 
     They are negligible with up to two mesh axes; with three, each op has hundreds of
     strategies.
@@ -69,12 +71,14 @@ def solving_s(priced: Priced) -> float:
 
 
 class Space:
-    """A program and all that is needed for its prices on any mesh of a machine.
+    """A program, and everything that is needed to predict its costs on any mesh.
 
-    original: the program as captured. tactics: the user's, which every plan keeps.
+    original: the program as captured.
+    tactics: the user's tactics, which every plan keeps.
     given: these tactics and the search's rewrites, in the order in which they are
-    applied: rewrites first. captured, graph: the program after all rewrites. op_prices:
-    prices of its ops.
+        applied: rewrites first.
+    captured, graph: the program after all rewrites.
+    op_prices: predicted seconds of its ops.
     """
 
     def __init__(
@@ -102,7 +106,7 @@ class Space:
         """The program on a mesh, with only the given tactics applied.
 
         Raises `TacticError` if an input or op that a tactic names cannot be sharded or
-        replicated as it says, and `MeshError` if the mesh lacks an axis.
+        replicated as the tactic says, and `MeshError` if the mesh lacks an axis.
         """
         mesh.require_all(axes_of(self.given))
         work = start_workspace(self.captured, mesh, self.graph, self.given)
@@ -114,20 +118,30 @@ class Space:
         return work
 
     def pricing(self, exposed: Mapping[Role, float] = EXPOSED) -> Pricing:
-        """The inputs of pricing; roles that are not in `exposed` have their default."""
+        """The inputs of cost predictions for this program.
+
+        exposed: by role of a value (weight, gradient, ...), the share of its
+            collectives' time that a step waits for; other roles have their default.
+        """
         exposed = {**EXPOSED, **exposed}
         return Pricing(self.machine, self.op_prices, exposed, self.seed)
 
     @paused_collector()
     def price(self, mesh: Mesh, exposed: Mapping[Role, float] = EXPOSED) -> Priced:
-        """The program priced on a mesh; the search may use all axes of it."""
+        """The program on a mesh, with its integer program.
+
+        The search may use all axes.
+        """
         work = self.start(mesh)
         reduced = self.reduced_graph(work.state)
         return price(self.pricing(exposed), work, reduced, tuple(work.state.size))
 
     @paused_collector()
     def reprice(self, priced: Priced, exposed: Mapping[Role, float]) -> Priced:
-        """The program at other prices of collectives; takes half the time of `price`."""
+        """The integer program at other prices of collectives.
+
+        This takes half the time of `price`.
+        """
         prices = self.pricing(exposed).resharding(priced.work.state.mesh)
         model = priced.builder.build(prices)
         pricer = Pricer.of(model, priced.pricer.live_counts, self.seed)
@@ -147,10 +161,11 @@ class Space:
 
 @dataclass(frozen=True, slots=True)
 class Pricing:
-    """The inputs of pricing that do not depend on the mesh.
+    """The inputs of cost predictions that do not depend on the mesh.
 
-    exposed: by role of a value, the share of its collectives' time that a step waits
-    for. seed: for the solver.
+    exposed: by role of a value (weight, gradient, ...), the share of its collectives'
+        time that a step waits for.
+    seed: seed of the solver's random numbers.
     """
 
     machine: Machine
@@ -159,7 +174,7 @@ class Pricing:
     seed: int = 0
 
     def resharding(self, mesh: Mesh) -> ReshardingPrices:
-        """Prices of collectives on a mesh."""
+        """Predicted seconds of collectives and of resharding on a mesh."""
         placed = place_mesh(mesh, self.machine)
         asynchronous = compiler_of(self.machine).async_collectives
         return ReshardingPrices(
@@ -172,8 +187,8 @@ def price(
 ) -> Priced:
     """The integer program over all strategies that extend a workspace's decisions.
 
-    reduced: the graph after symmetry reduction under these decisions. free: the
-    sub-axes that are still to be decided.
+    reduced: the graph after symmetry reduction under these decisions.
+    free: the sub-axes that are still to be decided.
     """
     state, op_prices = work.state, pricing.op_prices
     compute = ComputeTimes(pricing.machine.chip, state.mesh, op_prices)

@@ -1,4 +1,4 @@
-"""Measures how closely a list of cuts, propagated in order, reproduces a plan."""
+"""Measures how closely a list of tactics, propagated in order, reproduces a plan."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,22 +11,26 @@ from meshwright.partitioner.tactics.primitives import Choice
 from meshwright.planner.spelling.site_graph import build_site_graph, start_on
 
 _OVERCUT = 0.5
-"""Penalty for sharding what the plan replicates, relative to sharding a wrong dim."""
+"""Penalty for sharding a dim that the plan replicates, relative to a wrong dim."""
 _ORDER = 0.3
-"""Penalty for axes in another order than the plan's on a dim, relative to a wrong dim."""
+"""Penalty for axes in another order than the plan's on a dim, if 1 is a wrong dim."""
 _MOST_SITES = 60
-"""Largest number of sites that are tried; those of largest weight are."""
+"""Largest number of source sites that are tried; those of largest weight are taken."""
 
 Key = str | tuple[Place, int | None]
-"""A leaf's path without indices; or a site and the number of a kind of its ops, `None`
-for all kinds."""
+"""The name of the leaves or ops that a line of a tactic shards.
+
+It is the path of an input leaf without indices; or a source site and the number of a
+kind of its ops, `None` for all kinds.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class CutEntry:
-    """One line of a tactic: leaves or ops, and which of their dims to shard.
+    """One line of a tactic: input leaves or ops, and which of their dims to shard.
 
-    where: a dim, a reduced dim, or `REPLICATED`. nodes: indices in the site graph.
+    where: a dim, a reduced dim, or `REPLICATED`.
+    nodes: indices of the leaves or ops in the site graph.
     """
 
     key: Key
@@ -35,23 +39,27 @@ class CutEntry:
 
     @property
     def is_leaf(self) -> bool:
-        """Whether the entry names an input rather than an op."""
+        """Whether the entry names an input leaf rather than an op."""
         return isinstance(self.key, str)
 
 
 @dataclass(frozen=True, slots=True)
 class CutStep:
-    """One tactic: entries that are sharded together along an axis, and then propagated."""
+    """One tactic: entries that are sharded together along an axis, then propagated."""
 
     axis: str
     entries: tuple[CutEntry, ...]
 
 
 class PlanMatcher:
-    """The found plan, and the site graph on which lists of cuts are compared with it.
+    """The found plan, and a small graph on which lists of steps are compared with it.
 
-    leaves: nodes of the site graph, by path. is_over: whether the search has to end.
-    count: called with the number of nodes each time that a list is scored.
+    A step is one tactic. The site graph has one node for all ops of a source site that
+    are sharded alike.
+    leaves: nodes of the site graph for input leaves, by path.
+    is_over: whether the search has to end.
+    count: function that is called with the number of nodes each time that a list is
+        scored.
     """
 
     def __init__(
@@ -84,7 +92,7 @@ class PlanMatcher:
     # -- scoring ----------------------------------------------------------------------
 
     def score(self) -> tuple[float, float]:
-        """Total weights of the state's decisions that agree with the plan, and do not."""
+        """Weights of the state's decisions that agree or disagree with the plan."""
         right = wrong = 0.0
         state = self.state
         for index, (weight, target) in enumerate(
@@ -111,7 +119,10 @@ class PlanMatcher:
         return right, wrong
 
     def apply(self, step: CutStep, name: str = "") -> None:
-        """Apply one more step to the state; name: of the tactic, as `causes` records it."""
+        """Apply one more step (tactic) to the state.
+
+        name: name of the tactic that `causes` records for the decisions that follow.
+        """
         nodes = self.sites.graph.nodes
         seeds: list[tuple[str, Node, int | Sum]] = []
         for entry in step.entries:
@@ -124,9 +135,10 @@ class PlanMatcher:
         self.work.refusals.clear()
 
     def score_list(self, steps: Sequence[CutStep]) -> tuple[float, float]:
-        """The score of a list of steps.
+        """The score of a list of steps (tactics), each applied and propagated in order.
 
-        Steps with which the last list began, too, stay applied.
+        The score is the weight of decisions that agree with the plan, and of those that
+        do not. Steps with which the previously scored list began, too, stay applied.
         """
         same = 0
         for step, other in zip(self._applied, steps, strict=False):
@@ -142,9 +154,10 @@ class PlanMatcher:
         return self.score()
 
     def oversharded_leaves(self, axis: str) -> tuple[int, list[CutEntry]]:
-        """Entries that replicate leaves which an axis shards although the plan does not.
+        """Entries that replicate the leaves which an axis shards against the plan.
 
-        They follow the number of the first step that shards any of them.
+        The result also has, first, the number of the first step that shards any of
+        these leaves.
         """
         first, found = len(self.leaves), dict[str, set[int]]()
         sub_axis = self.found.sub_axes[axis][0]
@@ -162,7 +175,11 @@ class PlanMatcher:
     # -- candidates for steps ------------------------------------------------------------
 
     def leaf_steps(self) -> list[CutStep]:
-        """One step for each family of leaves and each dim of it that the plan shards."""
+        """One step for each family of input leaves and each dim that the plan shards.
+
+        A family has leaves whose paths differ only in indices, such as those of equal
+        layers.
+        """
         found: dict[tuple[str, str, int | Sum], set[int]] = {}
         for path, node in self.leaves.items():
             for axis, where in self.planned_cuts(node):
@@ -174,7 +191,10 @@ class PlanMatcher:
         ]
 
     def op_steps(self) -> list[CutStep]:
-        """One step for each site; several if the plan shards its ops differently."""
+        """One step for each source site.
+
+        Several if the plan shards its ops differently.
+        """
         known = sites_of(self.found.graph)
         found: dict[tuple[str, Place], dict[int | Sum, dict[int, set[int]]]] = {}
         for node, own in zip(self.sites.graph.nodes, self.sites.members, strict=True):
@@ -200,7 +220,7 @@ class PlanMatcher:
         return sorted(steps, key=weight, reverse=True)[:_MOST_SITES]
 
     def planned_cuts(self, node: Node) -> Iterator[tuple[str, int | Sum]]:
-        """The mesh axes that shard a node in the plan, each with the dim that it shards."""
+        """The mesh axes that shard a node in the plan, and the dim that each shards."""
         factors = {axis: factor for axis, factor, _ in self._target[node.index]}
         for axis in self.found.mesh.axes:
             for sub_axis in self.found.sub_axes[axis][:1]:

@@ -1,4 +1,4 @@
-"""A graph with one node for all nodes of one source site that are sharded alike.
+"""A graph with one node for all ops of one source site that are sharded alike.
 
 Equal layers become one, so that propagation takes as long as over two or three layers,
 however many there are.
@@ -20,21 +20,23 @@ from meshwright.program.ir import num_bytes
 from meshwright.program.ops import work_of
 
 _FLOPS_PER_BYTE = 128
-"""Operations in the time of moving one byte; right within a factor of 2 for most
-accelerators."""
+"""Operations in the time of moving one byte.
+
+The number is right within a factor of 2 for most accelerators.
+"""
 _START = 2**18
-"""Bytes that could be moved in the time in which an op or a collective starts."""
+"""Bytes that could be moved in the time that an op or collective needs to start."""
 _STORED = 4
 """Weight of sharding a stored input, relative to a value that is read once."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SiteGraph:
-    """The reduced graph; for each of its nodes, the original nodes and their weight.
+    """A graph in which one node represents all ops of a site that are sharded alike.
 
-    members: indices of the original nodes that a node represents. weights: sum over
-    these nodes of the bytes that they move, plus the bytes that could be moved in the
-    time of their operations.
+    members: for each node, indices of the original nodes that it represents.
+    weights: for each node, the bytes that the original nodes move, plus the bytes that
+        could be moved in the time of their operations.
     """
 
     graph: Graph
@@ -43,7 +45,7 @@ class SiteGraph:
 
 
 def build_site_graph(work: Workspace) -> SiteGraph:
-    """The reduced graph of a workspace with all decisions of a plan.
+    """The site graph of a workspace with all decisions of a plan.
 
     Nodes are merged if they are symmetric under these decisions, belong to the same
     source site or the same family of input leaves, and depend on the same leaves.
@@ -121,7 +123,7 @@ def _spread(marks: list[int], ins: Sequence[Port], outs: Sequence[Port]) -> None
 
 
 def start_on(sites: SiteGraph, start: Workspace) -> Workspace:
-    """A workspace over the reduced graph, with the decisions of the workspace `start`."""
+    """A workspace over the site graph, with the decisions of the workspace `start`."""
     state = State(sites.graph, start.state.mesh)
     cause = Cause("tactic", "")
     for small, own in zip(sites.graph.nodes, sites.members, strict=True):
@@ -138,7 +140,7 @@ def start_on(sites: SiteGraph, start: Workspace) -> Workspace:
 
 
 def _heuristic_weight(graph: Graph, node: Node) -> float:
-    """The weight of a node, in bytes; not a prediction of its time.
+    """The weight of a node, in bytes; it does not predict the node's time.
 
     Spelling only needs to know which decisions to match first. With times of the
     planner's cost model, the tactics found would depend on the machine.

@@ -1,11 +1,11 @@
 """Spelling: a found plan as people would write it, a short list of ordinary tactics.
 
-Most of a plan follows by propagation from a few cuts. The search for these is greedy,
-over all leaves and ops that the plan shards, on a graph in which equal layers are one.
-It first takes cuts whose propagation agrees with the plan most and hardly ever
-disagrees, then also cuts that disagree. Then leaves that propagation shards against the
-plan are replicated beforehand, steps that change nothing are dropped, and steps that
-can be taken together become one tactic.
+Most of a plan follows by propagation from a few decisions ("cuts"). The search for
+these is greedy, over all input leaves and ops that the plan shards, on a graph in which
+equal layers are one. It first takes cuts whose propagation agrees with the plan most
+and hardly ever disagrees, then also cuts that disagree. Then leaves that propagation
+shards against the plan are replicated beforehand, steps that change nothing are
+dropped, and steps that can be taken together become one tactic.
 """
 
 import heapq
@@ -17,12 +17,15 @@ from meshwright.planner.spelling.plan_matcher import CutEntry, CutStep, PlanMatc
 from meshwright.planner.spelling.tactic_patterns import write_tactics
 
 _PASSES = ((False, 8.0, 1e-4), (True, 8.0, 1e-3), (True, 2.0, 1e-3), (True, 1.0, 1e-3))
-"""Greedy passes: whether ops are tried as well as leaves; the penalty of a decision
-that disagrees with the plan, relative to one that agrees; and the least share of all
-decisions that a cut must add."""
+"""Greedy passes of the search, each with three parameters.
+
+They are whether ops are tried as well as input leaves; the penalty of a decision that
+disagrees with the plan, relative to one that agrees; and the least share of all
+decisions that a step must add.
+"""
 
 _NEEDLESS = 2e-6
-"""A line is dropped if this share of all decisions, or less, is lost without it."""
+"""Share of all decisions; a line is dropped if no more than this is lost without it."""
 
 
 def spellings(
@@ -33,10 +36,12 @@ def spellings(
 ) -> Iterator[tuple[Tactic, ...]]:
     """Lists of tactics that propagate to nearly all decisions of a found plan.
 
-    Where they differ, propagation is more regular than the plan; a simulation shows
-    whether that costs time. start: the same graph before any decision of the search.
-    is_over: whether the time is over; the best list so far is then taken. count: called
-    with the number of nodes each time that a list is scored.
+    Differences arise because propagation is more regular than the plan; a simulation
+    shows whether they cost time.
+    start: the same graph before any decision of the search.
+    is_over: whether the time is over; the best list so far is then taken.
+    count: function that is called with the number of nodes each time that a list is
+        scored.
     """
     matcher = PlanMatcher(found, start, is_over, count)
     for steps in _CutSearch(matcher).run():
@@ -49,7 +54,7 @@ class _CutSearch:
         self._needless = _NEEDLESS * matcher.total
 
     def run(self) -> Iterator[list[CutStep]]:
-        """Lists of steps: one without replicated leaves, then one with them if better."""
+        """Lists of steps: one without replicated leaves, then one with, if better."""
         leaves = self.matcher.leaf_steps()
         entries = [*leaves, *self.matcher.op_steps()]
         self.matcher.score_list(())
@@ -73,8 +78,10 @@ class _CutSearch:
     ) -> Iterator[CutStep]:
         """The entries that add enough to the score, the best first.
 
-        Lazy greedy (Minoux, 1978): the gain of a cut when last tried is an upper bound
-        of its gain now, so that few cuts are tried again.
+        Lazy greedy (Minoux, 1978): the gain of an entry when it was last tried is an
+        upper bound of its present gain, so that few entries are tried more than once.
+        penalty: weight of decisions that disagree with the plan.
+        least: smallest gain of an entry that is taken.
         """
         score, state = self.matcher.score, self.matcher.state
         queue = [(-self.matcher.total, i) for i in range(len(entries))]  # is a heap
@@ -98,7 +105,8 @@ class _CutSearch:
     def _with_replicated(self, steps: list[CutStep]) -> list[CutStep]:
         """The steps, with leaves replicated before the first step that shards them.
 
-        Only leaves that the plan replicates, and only if this raises the score.
+        Only leaves are added that the plan replicates, and only if this raises the
+        score.
         """
         best = self._value(steps)
         for axis in self.matcher.found.mesh.axes:
@@ -113,7 +121,10 @@ class _CutSearch:
         return steps
 
     def _pruned(self, steps: list[CutStep]) -> list[CutStep]:
-        """The steps without those that are needless, of which the last is tried first."""
+        """The steps without needless ones.
+
+        Removal is tried from the last step to the first.
+        """
         best = self._value(steps)
         for step in reversed(list(steps)):
             if self.matcher.is_over():
@@ -125,7 +136,7 @@ class _CutSearch:
         return steps
 
     def _joined(self, steps: list[CutStep]) -> list[CutStep]:
-        """The steps, merged where the score allows.
+        """The steps, merged into fewer tactics if the score does not fall.
 
         Neighbouring steps are merged first, then any steps along one axis.
         """
@@ -154,9 +165,11 @@ class _CutSearch:
         left: list[CutStep],
         best: float,
     ) -> list[CutStep]:
-        """Neighbouring steps merged into one if the score allows, else each half by itself.
+        """Neighbouring steps `run`, merged into one if the score does not fall.
 
-        before, left: the steps before and after these. best: the score to keep.
+        Otherwise each half is merged by itself in the same way.
+        before, left: the steps before and after `run`.
+        best: the score to keep.
         """
         if len(run) == 1 or self.matcher.is_over():
             return run
@@ -173,12 +186,12 @@ def _union(steps: Sequence[CutStep]) -> CutStep:
 
 
 def _readability(entry: CutEntry) -> float:
-    """A preference among equal gains: leaves, then all ops of a site, then some of them."""
+    """A preference among equal gains: input leaves, all ops of a site, some ops."""
     if isinstance(entry.key, str):
         return 1.0
     return 0.9 if entry.key[1] is None else 0.8
 
 
 def _kind(step: CutStep) -> tuple[bool, str]:
-    """A key that is equal for steps that may become one tactic."""
+    """A key that is equal for steps that may be merged into one tactic."""
     return step.entries[0].is_leaf, step.axis

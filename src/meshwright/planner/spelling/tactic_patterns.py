@@ -1,4 +1,7 @@
-"""Cuts of single leaves and ops, written as tactics with few, general patterns."""
+"""Tactics with few, general path patterns, written from shardings of single leaves.
+
+Steps on ops become `cut` tactics, which name source sites.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,10 +26,10 @@ from meshwright.planner.spelling.plan_matcher import CutStep, PlanMatcher
 
 @dataclass(frozen=True, slots=True)
 class _Pattern:
-    """A possible line of a `shard` tactic.
+    """A possible line of a `shard` tactic: a pattern of input paths, and a dim.
 
-    cuts: the paths that it shards as wanted. num_matched: the number of paths that it
-    matches.
+    cuts: the paths that the line shards as wanted.
+    num_matched: the number of paths that the pattern matches.
     """
 
     text: str
@@ -36,15 +39,20 @@ class _Pattern:
 
     @property
     def merit(self) -> tuple[int, ...]:
-        """A sort key, best first: cuts most, has a plain dim, matches least, is short."""
+        """A sort key, best first.
+
+        The best line shards most leaves, has a plain dim, matches fewest paths and is
+        short.
+        """
         is_plain = isinstance(self.dim, int) and self.dim >= 0
         return -len(self.cuts), not is_plain, self.num_matched, len(self.text)
 
 
 def write_tactics(matcher: PlanMatcher, steps: Sequence[CutStep]) -> tuple[Tactic, ...]:
-    """The steps as tactics.
+    """The steps of a spelling as tactics, one per step.
 
-    A general pattern may shard more leaves than its step, if the plan shards them, too.
+    A general pattern may shard more leaves than its step, if the plan shards these,
+    too.
     """
     matcher.score_list(())
     tactics: list[Tactic] = []
@@ -77,7 +85,7 @@ def _cut(matcher: PlanMatcher, step: CutStep) -> CutOps:
 
 
 def _shard(matcher: PlanMatcher, step: CutStep) -> Shard:
-    """A `shard` tactic for the leaves of a step, with patterns as general as possible."""
+    """A `shard` tactic for the leaves of a step, with patterns that are general."""
     left: dict[str, int | Choice] = {}  # leaves to shard, each with its dim
     for entry in step.entries:
         assert not isinstance(entry.where, Sum), "inputs have no reduced dims"
@@ -99,7 +107,10 @@ def _shard(matcher: PlanMatcher, step: CutStep) -> Shard:
 def _patterns(
     matcher: PlanMatcher, axis: str, wanted: Mapping[str, int | Choice]
 ) -> Iterator[_Pattern]:
-    """All lines that shard some wanted leaf, and shard no leaf unlike the plan."""
+    """All lines that shard a wanted leaf, and shard no leaf otherwise than the plan.
+
+    wanted: for each leaf's path, the dim to shard.
+    """
     families: dict[str, list[str]] = {}
     for path in matcher.leaves:
         families.setdefault(without_indices(path), []).append(path)
@@ -138,9 +149,10 @@ def _patterns(
 def _texts(
     families: Mapping[str, Sequence[str]], wanted: Mapping[str, int | Choice]
 ) -> Iterator[str]:
-    """Globs that match wanted leaves: their families, and prefixes and suffixes of these.
+    """Globs that match wanted leaves: families of paths, their prefixes and suffixes.
 
-    If members of a family are sharded differently, their own paths are included.
+    A family has paths that differ only in indices. If its members are sharded
+    differently, their own paths are included.
     """
     found: dict[str, None] = {}
     for path in wanted:
@@ -156,7 +168,10 @@ def _texts(
 
 
 def _effect(matcher: PlanMatcher, axis: str, node: Node, where: int | Choice) -> str:
-    """The effect of a line on a leaf: "right" if as in the plan, "wrong", or "" if none."""
+    """The effect of sharding a leaf on `where`, compared with the plan.
+
+    "right" if the plan does the same, "wrong" if it does not, "" if there is no effect.
+    """
     planned = dict(matcher.planned_cuts(node)).get(axis)
     work = matcher.work
     if where is REPLICATED:

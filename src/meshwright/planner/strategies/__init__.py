@@ -1,1 +1,4 @@
-"""What the planner can choose: strategies of nodes, for each class of equal nodes."""
+"""The choices of the planner: strategies of ops, for each class of equal ops.
+
+A strategy is one way to partition an op.
+"""

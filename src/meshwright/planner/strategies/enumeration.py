@@ -1,4 +1,8 @@
-"""Enumeration of the strategies of each node under the decisions of a state."""
+"""Enumeration of the strategies of each node, given the decisions of a state.
+
+A strategy is one way to partition the node (an op or input). A state has the decisions
+of earlier tactics, which every strategy keeps.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, groupby, permutations, product
@@ -20,21 +24,24 @@ from meshwright.planner.strategies.strategy import (
 from meshwright.planner.strategies.symmetry import scattered_dims
 
 type _FactorAxes = dict[int, tuple[str, ...]]
-"""For each factor that is split, its sub-axes, major to minor."""
+"""For each factor that is split, the sub-axes that split it, major to minor."""
 
 _AUTO = Cause("tactic", "auto")
 
 _MAX_EXHAUSTIVE_AXES = 2
-"""Up to this many mesh axes, each order of axes and each combination of ends of partial
+"""Largest number of mesh axes for which all strategies are enumerated.
+
+Up to this many axes, each order of axes and each combination of ways to reduce partial
 results is a strategy. With three axes a matrix product would have 2,057 strategies; it
-has 419 if axes of a dim keep their order and all partial results of a node have the
-same end."""
+has 419 if axes of a dim keep their order and all partial results of a node are reduced
+in the same way.
+"""
 
 
 class Strategies:
     """All strategies of each node of a graph that keep a state's decisions.
 
-    free: the sub-axes that strategies may use.
+    free: the sub-axes (parts of mesh axes) that strategies may use.
     """
 
     def __init__(self, state: State, free: Sequence[str]) -> None:
@@ -47,7 +54,10 @@ class Strategies:
         self._sets: dict[object, StrategySet] = {}
 
     def of(self, node: Node) -> StrategySet:
-        """The strategies of a node; the first one adds nothing to the state's decisions."""
+        """The strategies of a node; the first adds nothing to the state's decisions.
+
+        A strategy is one way to partition the node.
+        """
         key = self._key(node)
         found = self._sets.get(key)
         if found is None:
@@ -56,7 +66,10 @@ class Strategies:
         return found
 
     def _key(self, node: Node) -> object:
-        """All that a node's strategies depend on; equal keys mean equal strategies."""
+        """A key of everything that a node's strategies depend on.
+
+        Nodes with equal keys have equal strategies.
+        """
         state = self.state
         op = node.sizes if node.signature is None else node.signature
         decided = tuple(state.axes_of[node.index].items())
@@ -77,10 +90,11 @@ class Strategies:
     def _splits(
         self, node: Node, position: int
     ) -> Iterator[tuple[_FactorAxes, tuple[str, ...]]]:
-        """Each way to use the mesh axes from `position` on: split factors, partial inputs.
+        """Each way in which a node can use the mesh axes from `position` on.
 
-        A mesh axis either splits one factor with all its sub-axes, or operands are
-        partial along it, or the node does not use it.
+        It is given as the factors that are split, and the axes along which operands are
+        partial. A mesh axis either splits one factor with all its sub-axes, or operands
+        are partial along it, or the node does not use it.
         """
         state = self.state
         if position == len(self._mesh_axes):
@@ -103,8 +117,8 @@ class Strategies:
     def _assign(self, node: Node, sub_axes: Sequence[str], factor: int) -> bool:
         """Split a factor by sub-axes in order; True if all of them could be used.
 
-        A sub-axis that does not divide the factor splits the next minor factor of its
-        dim.
+        If a sub-axis does not divide the factor, it splits the next minor factor of the
+        same dim.
         """
         for number, axis in enumerate(sub_axes):
             while why_not(self.state, node, axis, factor) is not None:
@@ -118,7 +132,7 @@ class Strategies:
     def _reductions(
         self, node: Node, axes: _FactorAxes, partial: tuple[str, ...]
     ) -> Iterator[tuple[tuple[str, int], ...]]:
-        """Each combination of ends for the axes along which the result is partial."""
+        """Each combination of ways to reduce a partial result, one way per axis."""
         rule = node.rule
         if rule is None:
             yield ()
@@ -139,7 +153,10 @@ class Strategies:
                 yield reductions
 
     def _is_uniform(self, node: Node, reductions: tuple[tuple[str, int], ...]) -> bool:
-        """Whether all ends are equal, except those that the state has decided."""
+        """Whether a partial result is reduced in the same way along all axes.
+
+        Axes for which the state has decided are left out.
+        """
         value = node.outs[0][0] if node.outs else -1
         decided = self.state.scattered
         ends = {end for axis, end in reductions if (value, axis) not in decided}
@@ -157,14 +174,14 @@ class Strategies:
         return ends if axis not in self.free else (*ends, *range(len(dims)))
 
     def _may_keep_partial(self, node: Node) -> bool:
-        """Whether readers of the result may take it as partial sums."""
+        """Whether readers of a node's result may take it as partial sums."""
         return _has_one_result(node) and self._routes.is_cheap(node.outs[0][0])
 
     def partial_operands(self, node: Node) -> frozenset[int]:
         """The operands that may be partial sums together; empty if none may.
 
-        A product is linear in either operand, but not in both at once: its first linear
-        set with an operand that may be partial is returned.
+        A product is linear in either operand, but not in both at once. The first set of
+        operands is returned in which the op is linear and of which one may be partial.
         """
         for group, values in _linear_groups(node):
             if any(map(self._may_be_partial, values)):
@@ -172,10 +189,10 @@ class Strategies:
         return frozenset()
 
     def _may_be_partial(self, value: int) -> bool:
-        """Whether an op reduces upstream of a value, with only cheap linear ops in between.
+        """Whether a value may be partial sums of an op upstream of it.
 
-        Iterative, since a sum over layers is a chain longer than Python's recursion
-        limit.
+        Only cheap linear ops may lie in between. The search is iterative, since a sum
+        over layers is a chain longer than Python's recursion limit.
         """
         known, graph = self._can_be_partial, self.state.graph
         waiting, seen = [value], set[int]()
@@ -199,7 +216,7 @@ class Strategies:
     def _divides(
         self, node: Node, axes: _FactorAxes, reductions: tuple[tuple[str, int], ...]
     ) -> bool:
-        """Whether the axis of each reduce-scatter divides the local part of its dim."""
+        """Whether each reduce-scatter's axis divides the local part of its dim."""
         scattered = [(axis, end) for axis, end in reductions if end >= 0]
         if not scattered:
             return True
@@ -225,13 +242,16 @@ def _linear_groups(node: Node) -> Iterator[tuple[frozenset[int], list[int]]]:
 
 
 def _by_mesh_axis(sub_axes: Iterable[str]) -> Iterator[tuple[str, ...]]:
-    """The sub-axes, one tuple for each axis of the user's mesh, in order."""
+    """The sub-axes, grouped into one tuple for each axis of the user's mesh."""
     for _, run in groupby(sub_axes, key=lambda axis: user_axes((axis,))):
         yield tuple(run)
 
 
 def _next_factor(node: Node, factor: int) -> int | None:
-    """The next minor factor in a dim that is a product of factors; `None` at the end."""
+    """The next minor factor in a dim that is a product of factors.
+
+    `None` if `factor` is the last one of its dim.
+    """
     for _, dims in (*node.ins, *node.outs):
         for factors in dims:
             if factor in factors[:-1]:
@@ -244,7 +264,10 @@ def _has_one_result(node: Node) -> bool:
 
 
 def _orders(split: _FactorAxes, decided: _FactorAxes) -> Iterator[_FactorAxes]:
-    """The split with its axes in each order per factor; decided axes stay first."""
+    """The split, with the axes of each factor in each possible order.
+
+    Axes that are already decided stay first.
+    """
     factors = list(split)
     orders_of: list[list[tuple[str, ...]]] = []
     for factor in factors:

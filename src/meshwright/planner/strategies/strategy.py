@@ -1,4 +1,4 @@
-"""A strategy: axes that split a node's factors, and the ends of its partial results."""
+"""A strategy: one way to partition a node, which is an op or input of a program."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -6,8 +6,11 @@ from dataclasses import dataclass, field
 from meshwright.program.rules.rule import Dims
 
 ALL_REDUCE, KEEP_PARTIAL = -1, -2
-"""Ends of a partial result: it is all-reduced, or readers take it as partial sums. A
-number from 0 on is the dim of the result along which it is reduce-scattered."""
+"""Ways to reduce a partial result ("ends"), besides reduce-scatter.
+
+ALL_REDUCE: it is all-reduced. KEEP_PARTIAL: readers take it as partial sums. A number
+from 0 on is the dim of the result along which it is reduce-scattered.
+"""
 
 DimAxes = tuple[tuple[str, ...], ...]
 """For each dim of a value the mesh axes that split it, major to minor."""
@@ -15,12 +18,14 @@ DimAxes = tuple[tuple[str, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """One way to partition a node.
+    """One way to partition a node (op or input).
 
-    axes: (factor, axes that split it, major to minor) for each factor that is split.
-    partial_inputs: axes along which operands arrive as partial sums. reductions: (axis,
-    end) for each axis along which the result is partial; the end is `ALL_REDUCE`,
-    `KEEP_PARTIAL`, or the dim along which it is reduce-scattered.
+    axes: (factor, mesh axes that split it from major to minor) for each factor that is
+        split. A factor is a letter of the op's factor rule.
+    partial_inputs: axes along which operands arrive as partial sums.
+    reductions: (axis, end) for each axis along which the result is partial. The end is
+        `ALL_REDUCE`, `KEEP_PARTIAL`, or the dim along which the result is
+        reduce-scattered.
     """
 
     axes: tuple[tuple[int, tuple[str, ...]], ...] = ()
@@ -28,7 +33,7 @@ class Strategy:
     reductions: tuple[tuple[str, int], ...] = ()
 
     def dim_axes(self, dims: Dims) -> DimAxes:
-        """Axes that split each dim of a value; dims: the factors of its dims."""
+        """Mesh axes that split each dim of a value; dims: factors of the dims."""
         if not self.axes:
             return ((),) * len(dims)
         axes = dict(self.axes)
@@ -42,7 +47,10 @@ class Strategy:
         )
 
     def result_axes(self, dims: Dims) -> DimAxes:
-        """Axes that split each dim of a result after its reduce-scatters."""
+        """Mesh axes that split each dim of a result after its reduce-scatters.
+
+        dims: factors of the result's dims.
+        """
         split = list(self.dim_axes(dims))
         for axis, end in self.reductions:
             if 0 <= end < len(split):
@@ -51,16 +59,16 @@ class Strategy:
 
     @property
     def partial(self) -> frozenset[str]:
-        """Axes along which readers take the result as partial sums."""
+        """Mesh axes along which readers take the result as partial sums."""
         return frozenset(axis for axis, end in self.reductions if end == KEEP_PARTIAL)
 
 
 @dataclass(frozen=True, slots=True)
 class StrategySet:
-    """All strategies of a node; sets are equal if their numbers are.
+    """All strategies of a node; two sets are equal if their numbers are.
 
-    Nodes with equal ops share a set, so that tables over it are built once. One
-    `Strategies` gives the numbers, which are not valid elsewhere.
+    Nodes with equal ops share a set, so that tables over it are built once. The numbers
+    come from one `Strategies` and are not valid elsewhere.
     """
 
     number: int

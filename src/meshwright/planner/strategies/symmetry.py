@@ -1,10 +1,10 @@
 """Symmetry reduction: nodes in equal positions of a program form one class.
 
-Nodes get the same label if their op, its shapes and its neighbourhood are the same,
-neighbours of neighbours included (colour refinement; Weisfeiler and Lehman, 1968), so
-that repeated layers become one. A strategy chosen for a class holds for all its nodes.
-Choices over classes cost exactly as much as the same choices over nodes; with fewer
-classes there are only fewer plans.
+Nodes (ops and inputs) get the same label if their op, its shapes and its neighbourhood
+are the same, neighbours of neighbours included (colour refinement; Weisfeiler and
+Lehman, 1968), so that repeated layers become one. A strategy chosen for a class holds
+for all its nodes. Choices over classes cost exactly as much as the same choices over
+nodes; with fewer classes there are only fewer plans.
 
 `reduce_by_symmetry` may put different parameters of one shape into one class, since an
 optimizer treats them alike. `split_by_inputs` keeps them apart, so that each input of a
@@ -29,15 +29,16 @@ from meshwright.program.analysis.executions import num_iterations
 from meshwright.program.ir import Program
 
 _ROUNDS = 3
-"""Rounds of refinement. Three suffice to tell a query from a value in attention."""
+"""Rounds of colour refinement; three tell a query from a value in attention."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeClass:
-    """Nodes that get the same strategy.
+    """A class of equal nodes (ops or inputs), which get the same strategy.
 
-    node: one of them, which represents all. members: indices of all. runs: executions
-    in a step, summed over the members.
+    node: one of the nodes, which represents all.
+    members: indices of all nodes of the class.
+    runs: executions in a step, summed over the members.
     """
 
     index: int
@@ -48,10 +49,12 @@ class NodeClass:
 
 @dataclass(frozen=True, slots=True)
 class ClassEdge:
-    """A result of one class that is an operand of another.
+    """A result of one node class that is an operand of another.
 
+    producer, consumer: numbers of the two classes.
     result, operand: number of the result at the producer, and of the operand at the
-    consumer. runs: how often in a step the value is resharded from one to the other.
+        consumer.
+    runs: number of times in a step that the value is resharded between the two.
     """
 
     producer: int
@@ -63,7 +66,10 @@ class ClassEdge:
 
 @dataclass(frozen=True, slots=True)
 class ReducedGraph:
-    """A dataflow graph after symmetry reduction; class_of: class of each node, by index."""
+    """A dataflow graph after symmetry reduction, which merges equal nodes.
+
+    class_of: for each node by index, the number of its class.
+    """
 
     classes: tuple[NodeClass, ...]
     edges: tuple[ClassEdge, ...]
@@ -71,7 +77,10 @@ class ReducedGraph:
 
 
 def reduce_by_symmetry(state: State) -> ReducedGraph:
-    """The reduced graph of a state; differently decided nodes are in different classes."""
+    """The symmetry-reduced graph of a propagation state.
+
+    Nodes about which the state has decided differently are in different classes.
+    """
     runs = Runs(state.graph)
     nodes = state.graph.nodes
     first = [(*_first_label(state, node), runs.of_node(node)) for node in nodes]
@@ -79,10 +88,10 @@ def reduce_by_symmetry(state: State) -> ReducedGraph:
 
 
 def split_by_inputs(graph: Graph, coarse: ReducedGraph) -> ReducedGraph:
-    """The reduced graph `coarse`, with members of a class apart if their inputs differ.
+    """The reduced graph `coarse`, with nodes of a class separated by their inputs.
 
-    The inputs of a node are those of the values of one shape that elementwise ops tie
-    to its first result (`_families`).
+    The inputs of a node are those among the values of one shape that elementwise ops
+    tie to its first result (`_families`), such as the weight of a gradient.
     """
     families = _families(graph)
     inputs: dict[int, set[int]] = {}
@@ -99,7 +108,8 @@ def split_by_inputs(graph: Graph, coarse: ReducedGraph) -> ReducedGraph:
 def _families(graph: Graph) -> list[int]:
     """The number of each value's family.
 
-    A family is the values of one shape that elementwise ops tie to each other.
+    A family consists of the values of one shape that elementwise ops connect to each
+    other.
     """
     tied: list[tuple[int, int]] = []
     for node in graph.nodes:
@@ -118,7 +128,10 @@ def _families(graph: Graph) -> list[int]:
 
 
 def group_nodes(runs: Runs, labels: Sequence[Hashable]) -> ReducedGraph:
-    """The reduced graph in which nodes with equal labels form a class; labels: [N]."""
+    """The reduced graph in which nodes with equal labels form a class.
+
+    labels: one per node.
+    """
     nodes = runs.graph.nodes
     members: dict[Hashable, list[int]] = {}
     for index, label in enumerate(labels):
@@ -146,7 +159,7 @@ def _class_edges(runs: Runs, class_of: tuple[int, ...]) -> tuple[ClassEdge, ...]
 
 
 def producers_of(graph: Graph) -> dict[int, tuple[int, int]]:
-    """The node that produces each value, and the number of the result."""
+    """The node that produces each value, and the value's number among its results."""
     return {
         value: (node.index, result)
         for node in graph.nodes
@@ -155,7 +168,10 @@ def producers_of(graph: Graph) -> dict[int, tuple[int, int]]:
 
 
 def loop_invariants(graph: Graph) -> dict[int, Node]:
-    """For each value that is invariant in a loop, the wire into the outermost such loop."""
+    """The node by which each loop-invariant value enters its loop.
+
+    Of nested loops, the outermost one counts in which the value is invariant.
+    """
     found: dict[int, Node] = {}
     for node in graph.nodes:  # outer loops before those in them
         wire = found.get(node.ins[0][0]) if node.ins else None
@@ -167,9 +183,10 @@ def loop_invariants(graph: Graph) -> dict[int, Node]:
 
 
 class Runs:
-    """Executions of nodes in a step: a loop's body runs once per iteration.
+    """The number of executions of nodes in a step.
 
-    A loop-invariant value is resharded once, before the loop.
+    A loop's body runs once per iteration. A loop-invariant value is resharded once,
+    before the loop.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -198,9 +215,9 @@ class Runs:
     def of_reading(self, node: Node, value: int) -> float:
         """The number of times in a step that a value is resharded for a node.
 
-        If the node is a wire of a region, this happens each time that the value is
-        computed; otherwise, each time that the node runs. A loop-invariant value is
-        resharded once.
+        If the node passes the value into or out of a loop or branch, this happens each
+        time that the value is computed; otherwise, each time that the node runs. A
+        loop-invariant value is resharded once.
         """
         if value in self._of_invariant:
             return self._of_invariant[value]
@@ -219,7 +236,10 @@ def _nested_programs(
 
 
 def _first_label(state: State, node: Node) -> tuple[object, ...]:
-    """The first colour of a node: its op, shapes and dtypes, and the decisions about it."""
+    """The initial colour of a node for colour refinement.
+
+    It consists of the node's op, shapes and dtypes, and of the decisions about it.
+    """
     dtypes = tuple(state.graph.values[v].dtype for v, _ in (*node.ins, *node.outs))
     wire = node.wire
     shape = None if wire is None else (wire.is_stacked, len(wire.inputs))
@@ -238,7 +258,7 @@ def _first_label(state: State, node: Node) -> tuple[object, ...]:
 
 
 def scattered_dims(state: State, node: Node) -> tuple[tuple[str, int], ...]:
-    """The (axis, dim) pairs along which partial results of a node are reduce-scattered."""
+    """The (axis, dim) pairs along which a node's results are reduce-scattered."""
     return tuple(
         (axis, state.scattered[value, axis])
         for value, _ in (node.outs if state.scattered else ())

@@ -1,1 +1,1 @@
-"""Tactics that decide by a search what earlier tactics leave open."""
+"""Tactics that decide by a search whatever earlier tactics leave open."""

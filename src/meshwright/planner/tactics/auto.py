@@ -1,4 +1,4 @@
-"""`auto`: a tactic that decides by a search what the tactics before it leave open."""
+"""`auto`: a tactic that decides by a search whatever earlier tactics leave open."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -31,13 +31,17 @@ _ROUNDS = 200
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Auto:
-    """Shard along some axes whatever saves time, and keep the decisions of earlier tactics.
+    """The tactic that shards along some axes by a search for the fastest step.
 
+    It keeps the decisions of earlier tactics.
     machine: the machine whose step time is minimized; a name means one with as many
-    devices as the mesh. memory: bytes of each device, by default all that the chip lets
-    a program use. budget_s: seconds of counted work, as in `autoplan`.
-    search: "program" or "tree", as in `autoplan`. on_progress: called with one line of
-    text per improvement of a tree search, and at the end.
+        devices as the mesh.
+    memory: bytes of each device that a plan may use, by default all that the chip lets
+        a program use.
+    budget_s: seconds of counted work, as in `autoplan`.
+    search: "program" (integer program) or "tree" (tree search), as in `autoplan`.
+    on_progress: function that is called with one line of text per improvement of a tree
+        search, and at the end.
     """
 
     axes: tuple[str, ...]
@@ -51,7 +55,7 @@ class Auto:
     rewrite = None
 
     def apply(self, work: Workspace) -> None:
-        """Search over what is open along the axes, and apply the best decisions.
+        """Search for the best decisions that are open along the axes, and apply them.
 
         Raises `TacticError` if nothing fits into memory.
         """
@@ -91,7 +95,10 @@ class Auto:
         return f"mw.{str(self)[:-1]}{''.join(more)})"
 
     def report(self, seconds: float, num_bytes: float, limit: float) -> None:
-        """Report the predicted time and memory; `TacticError` if it does not fit."""
+        """Report the plan's predicted seconds and bytes to `on_progress`.
+
+        Raises `TacticError` if the bytes are above the limit.
+        """
         if num_bytes > limit:
             raise TacticError(
                 f"{self} finds no plan that fits into {show_bytes(limit)} per device; "
@@ -113,12 +120,13 @@ def auto(  # noqa: PLR0913  the options of a search
     seed: int = 0,
     on_progress: OnProgress | None = None,
 ) -> Auto:
-    """A tactic that decides for some axes, and goes with tactics that a person chose.
+    """A tactic that lets a search decide how some mesh axes are used.
 
-    In `[data_parallel("data"), auto(["model"], machine="h100")]` all decisions of the
-    tactics before it stay. What they leave open is chosen by an integer program, as
-    `autoplan` does for a whole mesh. `search="tree"` chooses cuts of inputs by tree
-    search instead, and applies them as `shard` tactics. See `Auto` for the options.
+    It goes with tactics that a person chose: in `[data_parallel("data"),
+    auto(["model"], machine="h100")]` all decisions of the first tactic stay. Everything
+    that is open is chosen by an integer program, as `autoplan` does for a whole mesh.
+    `search="tree"` chooses shardings of inputs by tree search instead, and applies them
+    as `shard` tactics. See `Auto` for the options.
     memory: "80GiB", or a number of bytes, as in `autoplan`.
     Raises `TacticError` for wrong options or, when it is applied, if nothing fits, and
     `PlanError` for a memory that is no size.
@@ -136,7 +144,7 @@ def auto(  # noqa: PLR0913  the options of a search
 def _by_program(
     auto: Auto, work: Workspace, pricing: Pricing, limit: float, meter: WorkMeter
 ) -> Sequence[Tactic]:
-    """A tactic with the best strategies by the integer program over open decisions."""
+    """A tactic with the best strategies that the integer program finds."""
     free = [sub_axis for axis in auto.axes for sub_axis in work.sub_axes[axis]]
     priced = price(pricing, work, reduce_by_symmetry(work.state), free)
     budget = SolveBudget(_ROUNDS, meter, auto.budget_s)
@@ -148,9 +156,10 @@ def _by_program(
 def _by_tree(
     auto: Auto, work: Workspace, pricing: Pricing, limit: float, meter: WorkMeter
 ) -> Sequence[Tactic]:
-    """The `shard` tactics that a tree search finds; Ctrl-C ends it with the best so far.
+    """The `shard` tactics that a tree search finds.
 
-    Their names include the search that found them and its number of states.
+    Ctrl-C ends the search with the best tactics so far. The names of the tactics
+    include the search that found them and its number of states.
     """
     problem = problem_on(work, pricing, auto.axes, limit, meter=meter)
     engine = make_engine(problem, auto.seed)

@@ -1,1 +1,1 @@
-"""Tree search: a plan from cuts of inputs alone (after automap)."""
+"""Tree search for a plan that is made of shardings of inputs alone (after automap)."""

@@ -1,9 +1,10 @@
-"""Partitioning as a search problem: which input to cut, on what dim, along what axis.
+"""Partitioning as a search problem: which input to shard, on what dim, along what axis.
 
 The inputs are those of the symmetry-reduced graph, so that all equal layers are decided
-at once. A state is the result of propagating the cuts so far. Different cuts that lead
-to the same decisions lead to one state, and inputs that propagation has cut need no
-decision any more (the worklist of automap; Alabed et al., arXiv 2210.06352).
+at once. A state is the result of propagating the shardings ("cuts") so far. Different
+cuts that lead to the same decisions lead to one state, and inputs that propagation has
+sharded need no decision any more (the worklist of automap; Alabed et al., arXiv
+2210.06352).
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ from meshwright.search.work import REAL_TIME, Meter, Work
 
 
 class InputCut(NamedTuple):
-    """An action: cut all inputs of a group on a dim along an axis of the user's mesh."""
+    """An action of the search: shard all inputs of a group on a dim along a mesh axis.
+
+    A group is a class of equal inputs.
+    """
 
     group: int
     dim: int
@@ -40,15 +44,19 @@ class InputCut(NamedTuple):
 
 
 _CUT = Work("cut", 6.5e-8)
-"""To copy a state and propagate a cut in it, per cell."""
+"""Counted work to copy a state and propagate a sharding in it, per cell."""
 
 _EVALUATE = Work("evaluate", 1e-7)
-"""To price a state, per cell."""
+"""Counted work to predict the cost of a state, per cell."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CutState:
-    """A state: its cells after propagation, and a digest of its decisions."""
+    """A state of the search, after propagation.
+
+    cells: the state as an array of integers (`planner/columns/state_cells.py`).
+    key: a digest of the state's decisions.
+    """
 
     cells: Cells
     key: bytes
@@ -62,22 +70,26 @@ class StateCost(NamedTuple):
 
 
 type StateValue = Callable[[StateCost], float]
-"""The objective over states that fit; smaller is better."""
+"""The objective of states that fit into memory, as a function of their cost.
+
+Smaller is better.
+"""
 
 
 def step_seconds(cost: StateCost) -> float:
-    """Seconds of a step."""
+    """The predicted seconds of a step, as the objective of a search."""
     return cost.seconds
 
 
 class CutProblem:
-    """A `search.Problem` over the columns of one priced program.
+    """A `search.Problem` whose actions shard inputs of a program on one mesh.
 
     limit: bytes of a device. A state that does not fit costs more than every state that
         does: its value times its bytes relative to the limit, plus the value of the
         start.
-    axes: mesh axes along which inputs may be cut, all by default.
-    value_of: the objective to minimize. meter: counts states that are made and priced.
+    axes: mesh axes along which inputs may be sharded, all by default.
+    value_of: the objective to minimize.
+    meter: counts the states that are made and whose cost is predicted.
     """
 
     def __init__(
@@ -125,17 +137,20 @@ class CutProblem:
     # -- the protocol of `search.Problem` ---------------------------------------------
 
     def start(self) -> CutState:
-        """The state of the workspace, with all decisions of earlier tactics."""
+        """The state before any action, with all decisions of earlier tactics."""
         return self._start
 
     def actions(self, state: CutState) -> Sequence[InputCut]:
-        """The legal cuts: of inputs that an axis divides and does not cut yet."""
+        """The legal actions: an axis may shard an input if it divides it.
+
+        An input that the axis shards already is left out.
+        """
         count = write_legal_cuts(self.columns, state.cells, self._cut_rows, self._legal)
         cuts = self.cuts
         return [cuts[i] for i in self._legal[:count].tolist()]
 
     def apply(self, state: CutState, action: InputCut) -> CutState:
-        """The state after one more cut and its propagation."""
+        """The state after one more sharding of inputs and its propagation."""
         cells = state.cells.copy()
         for sub_axis in self.sub_axes[action.axis]:
             cut(self.columns, cells, self._worklist, action.group, sub_axis, action.dim)
@@ -143,26 +158,26 @@ class CutProblem:
         return self._state(cells)
 
     def cost(self, state: CutState) -> float:
-        """The objective of a state, with a penalty if it does not fit."""
+        """The objective of a state, with a penalty if it does not fit into memory."""
         cost = self.measure(state)
         excess = cost.bytes / self.limit
         value = self.value_of(cost)
         return value if excess <= 1 else self._start_value + value * excess
 
     def key(self, state: CutState) -> Hashable:
-        """A digest of all decisions of a state."""
+        """A digest of a state's decisions, equal for equal states."""
         return state.key
 
     # -- more about states ------------------------------------------------------------
 
     def within(self, limit: float) -> CutProblem:
-        """The same problem with another memory limit; costs that are known are shared."""
+        """The same problem with another memory limit; known costs are shared."""
         other = copy(self)
         other.limit = limit
         return other
 
     def measure(self, state: CutState) -> StateCost:
-        """Seconds and bytes of a state; each state is priced once."""
+        """Predicted seconds and bytes of a state; each state is evaluated once."""
         known = self.known_costs.get(state.key)
         if known is None:
             known = self.known_costs[state.key] = StateCost(*self._evaluate(state))
@@ -174,25 +189,34 @@ class CutProblem:
         return evaluate(self.columns, self.prices, state.cells, cache, self._buffers)
 
     def choices(self, state: CutState) -> tuple[int, ...]:
-        """The strategy of each group and the form of each shared value, by number."""
+        """The strategy of each class of ops, then the sharding of each shared value.
+
+        Both are given by number, as choices of the integer program.
+        """
         self._evaluate(state)
         return tuple(self._buffers.choices.tolist())
 
     def state_from(self, state: State) -> CutState:
-        """The search state of a propagation state, taken from each group's first member."""
+        """The search state with the decisions of a propagation state.
+
+        The decisions about the first member of each class count for the whole class.
+        """
         return self._state(
             np.array(start_cells(self.columns, state, self.reduced_graph))
         )
 
     def follow(self, cuts: Iterable[InputCut]) -> CutState:
-        """The state after these cuts in order; cuts that are not legal change nothing."""
+        """The state after these actions in order.
+
+        Actions that are not legal change nothing.
+        """
         state = self._start
         for each in cuts:
             state = self.apply(state, each)
         return state
 
     def without(self, state: CutState, axis: str) -> CutState:
-        """A state whose decisions along one axis are reset to those of the start."""
+        """The state with its decisions along one axis reset to those of the start."""
         rows, cells = CellRows.of(self.columns), self._start.cells.copy()
         for other, sub_axes in self.sub_axes.items():
             if other != axis:

@@ -1,8 +1,9 @@
-"""Features of cuts for the learned prior: numbers that do not depend on names or shapes.
+"""Features of actions for the learned prior, which do not depend on names or shapes.
 
-The cuts along an axis are described in two states: without any cut along the axis, and
-after the best cut along it that reaches data. In each of the two, one cut of each kind
-is made and priced, so that all features of an axis take as long as a few trajectories.
+An action ("cut") shards an input along an axis. The cuts along an axis are described in
+two states: without any cut along the axis, and after the best cut along it that reaches
+data. In each of the two, one cut of each kind is made and priced, so that all features
+of an axis take as long as a few trajectories of the search.
 """
 
 import math
@@ -18,9 +19,10 @@ from meshwright.search.arrays import Floats, Ints
 
 
 class Phase(IntEnum):
-    """The inputs that an axis cuts so far: none, some data, or only training state.
+    """The inputs that an axis shards so far: none, some data, or only training state.
 
-    Training state is what a step returns as its next state; all other inputs are data.
+    Training state consists of the inputs that a step returns as its next state; all
+    other inputs are data.
     """
 
     NOTHING = 0
@@ -41,7 +43,10 @@ KIND_FEATURES = (
     "data reached",  # whether the axis newly cuts some data
     "all data reached",  # whether it newly cuts all of it
 )
-"""Names of the features that all cuts of one kind have in common."""
+"""Names of the features that all cuts of one kind have in common.
+
+Cuts of one kind lead to the same state.
+"""
 
 OWN_FEATURES = (
     "own bytes",  # of the cut group of inputs: logarithm of its share of all inputs
@@ -52,7 +57,7 @@ OWN_FEATURES = (
     "is cut already",  # the group, along another axis
     "dim is cut already",  # the same dim, along another axis
 )
-"""Names of the features of a single cut."""
+"""Names of the features of a single cut (sharding of an input)."""
 
 FEATURES = KIND_FEATURES + OWN_FEATURES
 
@@ -66,8 +71,8 @@ _MOST_LOG = 3.0
 def kinds_of(problem: CutProblem) -> Mapping[InputCut, int]:
     """The number of the kind of each cut that is legal at the start.
 
-    Two cuts are of one kind if they lead from the start to the same state. (TOAST,
-    arXiv 2508.15010, groups dims that must be sharded alike.)
+    A cut shards an input. Two cuts are of one kind if they lead from the start to the
+    same state. (TOAST, arXiv 2508.15010, groups dims that must be sharded alike.)
     """
     start = problem.start()
     numbers: dict[bytes, int] = {}
@@ -78,10 +83,11 @@ def kinds_of(problem: CutProblem) -> Mapping[InputCut, int]:
 
 
 class CutFeatures:
-    """The C cuts of a problem that are legal at its start, and their features.
+    """The C cuts (shardings of inputs) that are legal at the start, and their features.
 
-    number: position of each cut. kinds: number of its kind, [C]. rows: positions of the
-    cuts along each axis.
+    number: position of each cut.
+    kinds: number of each cut's kind, [C].
+    rows: for each axis, positions of the cuts along it.
     """
 
     def __init__(self, problem: CutProblem) -> None:
@@ -113,14 +119,14 @@ class CutFeatures:
         self._positions = {group: i for i, group in enumerate(sizes)}
 
     def phase(self, state: CutState, axis: str) -> Phase:
-        """The phase of an axis in a state."""
+        """The phase of an axis in a state, which says what inputs the axis shards."""
         is_cut = self._is_cut(state, axis)
         if not is_cut.any():
             return Phase.NOTHING
         return Phase.DATA if is_cut[self._is_data].any() else Phase.STATE
 
     def others(self, state: CutState, axis: str) -> bytes:
-        """A key of how all axes but this one cut the inputs."""
+        """A key of how all axes other than `axis` shard the inputs."""
         others = [
             sub_axis
             for other, sub_axes in self.problem.sub_axes.items()
@@ -130,10 +136,11 @@ class CutFeatures:
         return state.cells[self._inputs][:, others].tobytes()
 
     def along(self, state: CutState, axis: str) -> Floats:
-        """Features of the cuts along an axis, for each phase, [3, C, F].
+        """Features of the cuts (shardings of inputs) along an axis, [3, C, F].
 
-        Cuts along other axes stay as in `state`. All features are 0 if the state
-        without cuts along the axis has no finite price.
+        The first dim counts the axis's phases (`Phase`), the second the cuts. Shardings
+        along other axes stay as in `state`. All features are 0 if the state without
+        cuts along the axis has no finite cost.
         """
         uncut = self.problem.without(state, axis)
         of_uncut, best = self._in_state(uncut, axis)
@@ -144,9 +151,10 @@ class CutFeatures:
         return state.cells[self._inputs, self.problem.sub_axes[axis][0]] >= 0
 
     def _in_state(self, state: CutState, axis: str) -> tuple[Floats, CutState]:
-        """Features [C, F] in a state, and the cheapest state after a cut that reaches data.
+        """Features of cuts in a state, [C, F], and the cheapest state after a cut.
 
-        C counts the cuts along the axis.
+        C counts the cuts along the axis. Only cuts that shard data count for the
+        cheapest state.
         """
         problem, rows = self.problem, self.rows[axis]
         found = np.zeros((len(rows), len(FEATURES)))
@@ -169,7 +177,10 @@ class CutFeatures:
         return found, best
 
     def _one_cut_per_kind(self, state: CutState, axis: str) -> dict[int, CutState]:
-        """The state after the first legal cut of each kind along an axis, by kind."""
+        """The state after the first legal cut of each kind along an axis, by kind.
+
+        A cut shards an input; cuts of one kind lead to the same state.
+        """
         states: dict[int, CutState] = {}
         for cut in self.problem.actions(state):
             number = self.number.get(cut)
@@ -182,7 +193,7 @@ class CutFeatures:
     def _kind_features(
         self, before: CutState, after: CutState, axis: str
     ) -> Sequence[float]:
-        """`KIND_FEATURES` of the step between two states.
+        """`KIND_FEATURES` of the cut that leads from state `before` to state `after`.
 
         The features "is cheapest" and "costs more than the median" are 0; the caller
         sets them.
@@ -208,7 +219,7 @@ class CutFeatures:
         )
 
     def _own_features(self, state: CutState, cut: InputCut) -> Sequence[float]:
-        """`OWN_FEATURES` of a cut in a state."""
+        """`OWN_FEATURES` of a cut (sharding of an input) in a state."""
         place, cells = self._positions[cut.group], state.cells[cut.group]
         num_dims = len(self.problem.reduced_graph.classes[cut.group].node.sizes)
         kind = self.kinds[self.number[cut]]
@@ -224,7 +235,7 @@ class CutFeatures:
 
 
 def _log_ratio(before: float, after: float) -> float:
-    """The logarithm of after / before, clipped to -3 to 3."""
+    """The natural logarithm of after / before, clipped to the range -3 to 3."""
     if not math.isfinite(after):
         return _MOST_LOG
     if min(before, after) <= 0:

@@ -1,13 +1,13 @@
-"""A learned prior for tree search: a log-linear model of which cuts to try first.
+"""A learned prior for tree search: a log-linear model of which inputs to shard first.
 
-In a transformer a third of all cuts of inputs end up cutting the attention heads, since
-a cut of any attention weight, or of its moments, propagates there; only one cuts the
-batch. If all cuts had equal weight, the batch would hardly ever be cut first. So each
-kind of cuts has a weight, which its legal cuts share: the exponential of a weighted sum
-of features. It is above 0 for every cut, so that no state is ruled out. The model has
-one row of weights for each phase of an axis; `benchmarks.train_prior` fits them to the
-best states of other programs. (Automap ranks inputs by a graph network: Schaarschmidt
-et al., arXiv 2112.02958.)
+An action ("cut") shards an input on a dim. In a transformer a third of all cuts end up
+sharding the attention heads, since a cut of any attention weight, or of its moments,
+propagates there; only one cut shards the batch. If all cuts had equal weight, the batch
+would hardly ever be sharded first. So each kind of cuts has a weight, which its legal
+cuts share: the exponential of a weighted sum of features. It is above 0 for every cut,
+so that no state is ruled out. The model has one row of weights for each phase of an
+axis (`Phase`); `benchmarks.train_prior` fits them to the best states of other programs.
+(Automap ranks inputs by a graph network: Schaarschmidt et al., arXiv 2112.02958.)
 """
 
 import json
@@ -26,20 +26,23 @@ SHIPPED = Path(__file__).with_suffix(".json")
 """File with the weights that `benchmarks.train_prior` wrote."""
 
 HIGHEST = 10.0
-"""Largest absolute value of an exponent; a cut of weight exp(-10) is hardly ever drawn."""
+"""Largest absolute value of an exponent of the model.
+
+A cut of weight exp(-10) is hardly ever drawn.
+"""
 
 
 def learned_prior(problem: CutProblem) -> Prior:
-    """The prior with the weights that come with the package.
+    """The prior of the search, with the weights that come with the package.
 
-    In a state without a finite price all features are 0, so that all kinds have equal
-    weight.
+    In a state without a finite cost all features are 0, so that all kinds of cuts have
+    equal weight.
     """
     return prior_of(problem, load_weights(SHIPPED))
 
 
 def load_weights(path: Path) -> Floats:
-    """The weights in a file, by phase and feature, [3, F]."""
+    """The model's weights in a file, by phase of an axis and feature, [3, F]."""
     rows: Mapping[str, Mapping[str, float]] = json.loads(path.read_text())["weights"]
     for phase in Phase:
         row = rows.get(phase.name.lower(), {})
@@ -53,10 +56,10 @@ def load_weights(path: Path) -> Floats:
 
 
 def prior_of(problem: CutProblem, weights: Floats) -> Prior:
-    """The prior with these weights, [3, F].
+    """The prior of the search with these model weights, [3, F].
 
-    In a search along one axis, features are computed in a state with its cuts along
-    other axes; in a search along several axes, in the start.
+    In a search along one axis, features are computed in a state with its shardings
+    along other axes; in a search along several axes, in the start.
     """
     features = CutFeatures(problem)
     kinds = np.append(features.kinds, features.kinds.max(initial=0) + 1)

@@ -1,8 +1,8 @@
-"""Tree search over cuts of inputs, whose result is a list of `shard` tactics.
+"""Tree search over shardings of inputs, whose result is a list of `shard` tactics.
 
 Several searches follow one another, as in Alabed et al., arXiv 2210.06352: each
-minimizes the step time, first by cuts along one mesh axis, then along the next, and
-last along all.
+minimizes the step time, first by shardings ("cuts") along one mesh axis, then along the
+next, and last along all.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -39,8 +39,9 @@ from meshwright.search.work import REAL_TIME, Meter
 TRAJECTORIES = 500
 """Largest number of trajectories of one search.
 
-50 suffice on a transformer of 24 layers (docs/autoplan.md). A search that reaches this
-number does not depend on the clock, so that one seed always finds the same plan."""
+50 suffice on a transformer of 24 layers (docs/autoplan.md). A search that ends at this
+number does not depend on the clock, so that one seed always finds the same plan.
+"""
 
 MIN_SAVING = 2e-4
 """Least share of a step's time that a cut must save; other cuts are dropped."""
@@ -50,10 +51,13 @@ MIN_SAVING = 2e-4
 class TreeSearchResult:
     """The best state of a tree search, and the cuts that lead to it.
 
-    cuts: those that save at least `MIN_SAVING`. tactics: `shard` tactics that
-    make these cuts. cost: predicted cost of the state. fits: whether it is within the
-    memory limit of the problem. trials: number of trajectories. evaluations: number of
-    states that were priced.
+    A cut shards inputs.
+    cuts: the cuts that save at least `MIN_SAVING`.
+    tactics: `shard` tactics that make these cuts.
+    cost: predicted cost of the state.
+    fits: whether the state is within the memory limit of the problem.
+    trials: number of trajectories.
+    evaluations: number of states whose cost was predicted.
     """
 
     cuts: tuple[InputCut, ...]
@@ -66,9 +70,9 @@ class TreeSearchResult:
 
 
 def make_engine(problem: CutProblem, seed: int) -> Engine:
-    """Monte Carlo tree search with the learned prior.
+    """The search algorithm: Monte Carlo tree search with the learned prior.
 
-    With a smaller exploration constant it ends in plans that cut the sequence dim
+    With a smaller exploration constant it ends in plans that shard the sequence dim
     (docs/autoplan.md).
     """
     return Mcts(seed, exploration=1.0, prior_fn=learned_prior(problem))
@@ -81,10 +85,11 @@ def make_problem(
     value_of: StateValue = step_seconds,
     meter: Meter = REAL_TIME,
 ) -> CutProblem:
-    """The search problem of a program on a mesh, with the given tactics applied.
+    """The search problem of a program on a mesh, with the user's tactics applied.
 
     limit: bytes of each device, by default all that the chip lets a program use.
-    value_of: the objective, as in `CutProblem`. meter: counts the work of the search.
+    value_of: the objective, as in `CutProblem`.
+    meter: counts the work of the search.
     """
     work = space.start(mesh)
     usable = space.machine.chip.usable_bytes
@@ -100,10 +105,10 @@ def problem_on(
     value_of: StateValue = step_seconds,
     meter: Meter = REAL_TIME,
 ) -> CutProblem:
-    """The search problem of cuts along some axes that keep a workspace's decisions.
+    """The search problem of sharding inputs along some axes, given earlier decisions.
 
-    Raises `SearchError` if the mesh has more (sub-)axes than a strategy's code can
-    hold.
+    The decisions of the workspace are kept. Raises `SearchError` if the mesh has more
+    (sub-)axes than the integer code of a strategy can hold.
     """
     if len(work.state.size) > MOST_AXES:
         raise SearchError(
@@ -124,10 +129,11 @@ def search_cuts(
     budget: Budget,
     on_improvement: OnImprovement[CutState] | None = None,
 ) -> TreeSearchResult:
-    """The best state found by searching for one goal after another, and its cuts.
+    """The best state that a sequence of searches finds, and the cuts that lead to it.
 
-    The result is the start if the state, or the tactics that write it, have a higher
-    predicted cost. Ctrl-C ends the search with the best state so far.
+    The searches are those of `goals_of`. The result is the start if the state, or the
+    tactics that write it, have a higher predicted cost. Ctrl-C ends the search with the
+    best state so far.
     """
     results = search_goals(
         problem, goals_of(problem), engine, budget, on_improvement=on_improvement
@@ -150,9 +156,9 @@ def search_cuts(
 
 
 def goals_of(problem: CutProblem) -> list[Goal[CutState, InputCut]]:
-    """One goal per axis, reached by cuts along it, and a last goal, reached by all cuts.
+    """The searches to run: one per axis, with cuts along it, and one with all cuts.
 
-    The last goal gets a tenth of another goal's budget, since little is left to do.
+    The last one gets a tenth of another goal's budget, since little is left to do.
     """
     goals = [
         Goal(f"time along {axis}", problem.cost, cuts_along(axis))
@@ -164,7 +170,7 @@ def goals_of(problem: CutProblem) -> list[Goal[CutState, InputCut]]:
 def cuts_along(
     axis: str,
 ) -> Callable[[CutState, Sequence[InputCut]], Sequence[InputCut]]:
-    """A filter of actions that keeps the cuts along one axis."""
+    """A filter of actions that keeps the shardings along one axis."""
 
     def keep(state: CutState, actions: Sequence[InputCut]) -> Sequence[InputCut]:
         return [action for action in actions if action.axis == axis]
@@ -173,7 +179,10 @@ def cuts_along(
 
 
 def drop_useless(problem: CutProblem, cuts: Sequence[InputCut]) -> tuple[InputCut, ...]:
-    """The cuts without those that save less than `MIN_SAVING`; the last is tried first."""
+    """The cuts without those that save less than `MIN_SAVING` of the time.
+
+    A cut shards inputs. Removal is tried from the last cut to the first.
+    """
     kept = tuple(cuts)
     cost = problem.cost(problem.follow(kept))
     for position in reversed(range(len(kept))):
@@ -187,12 +196,12 @@ def drop_useless(problem: CutProblem, cuts: Sequence[InputCut]) -> tuple[InputCu
 def _spell_cuts(
     problem: CutProblem, cuts: Sequence[InputCut]
 ) -> tuple[tuple[Shard, ...], CutState]:
-    """One or two `shard` tactics for each cut, and the state to which all of them lead.
+    """One or two `shard` tactics for each cut, and the state to which they lead.
 
     The symmetry-reduced graph may propagate a cut further than the program does,
-    because its groups can end at different layers. Inputs that only the reduced graph
-    cuts get a second tactic after the cut, so that all inputs end up cut as in the
-    search.
+    because its classes can end at different layers. Inputs that only the reduced graph
+    shards get a second tactic after the cut, so that all inputs end up sharded as in
+    the search.
     """
     work = problem.work
     mark, num_refusals = work.state.mark(), len(work.refusals)
@@ -220,7 +229,10 @@ def _spell_cuts(
 
 
 def _cut_dims(problem: CutProblem, state: CutState, axis: str) -> dict[str, int]:
-    """The dim on which an axis cuts each input, by path; uncut inputs are left out."""
+    """The dim on which an axis shards each input, by path.
+
+    Inputs that the axis does not shard are left out.
+    """
     sub_axis = problem.sub_axes[axis][0]
     dims = {
         path: int(state.cells[problem.reduced_graph.class_of[node.index], sub_axis])
@@ -232,7 +244,7 @@ def _cut_dims(problem: CutProblem, state: CutState, axis: str) -> dict[str, int]
 def _not_cut_yet(
     problem: CutProblem, dims: Mapping[str, int], axis: str
 ) -> dict[str, int]:
-    """The entries of `dims` whose inputs the axis does not cut in the workspace yet."""
+    """The entries of `dims` whose inputs the axis does not shard in the workspace."""
     work = problem.work
     return {
         path: dims[path]
@@ -249,7 +261,7 @@ def _leaves(problem: CutProblem) -> Iterator[tuple[str, Node]]:
 def _patterns(
     dims: Mapping[str, int], allowed: Mapping[str, int], every: Sequence[str]
 ) -> dict[str, int]:
-    """Patterns, with a dim for each, that together match all paths of `dims`.
+    """Path patterns that together match all paths of `dims`, with a dim for each.
 
     No pattern matches a path to which `allowed` gives another dim or none.
     """

@@ -1,7 +1,7 @@
 """Compilation of tree search before its first use: `python -m` this module.
 
-Numba caches its machine code in `__pycache__`, so compilation takes time only once (25
-s of one core). Otherwise the first search compiles within its budget.
+Numba caches its machine code in `__pycache__`, so that compilation takes time only once
+(25 s of one core). Otherwise the first search compiles within its budget.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ from meshwright.search import Budget
 
 
 def warm() -> None:
-    """Search the cuts of one product of matrices, so that all functions are compiled."""
+    """Search a plan for one matrix product, so that all functions are compiled."""
     x = np.zeros((8, 8), np.float32)
     captured = capture(_product, (x, x))
     space = Space(captured, load_machine("tpu-v5e", 4))

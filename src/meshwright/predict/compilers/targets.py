@@ -1,6 +1,7 @@
-"""Table of compilers by `Machine.compiler`, and the compiler of a machine.
+"""The modelled compilers (TPU, GPU, CPU, plain), and the compiler of a machine.
 
-The passes of each are listed in its `pipeline.py`; `docs/extending.md` says how to add one.
+A machine names its compiler in `Machine.compiler`. The passes of each compiler are
+listed in its `pipeline.py`; `docs/extending.md` says how to add one.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,9 +19,9 @@ COMPILERS: Mapping[str, Callable[[Chip], Compiler]] = {
     "plain": lambda chip: PLAIN,
     "tpu": tpu_compiler_for,
 }
-"""Functions from a chip to its compiler, by `Machine.compiler`."""
+"""For each value of `Machine.compiler`, a function from a chip to the compiler."""
 
 
 def compiler_of(machine: Machine) -> Compiler:
-    """The compiler of a machine, for its chip."""
+    """The modelled compiler that a machine names, set up for the machine's chip."""
     return COMPILERS[machine.compiler](machine.chip)

@@ -35,11 +35,11 @@ class Traffic:
 def best_placement(
     collectives: Iterable[Traffic], mesh: Mesh, machine: Machine
 ) -> Placement:
-    """The placement with the least seconds of collectives, of bytes and executions.
+    """The placement on which the collectives take the least seconds together.
 
-    Never slower by `traffic_s` than `place_mesh`, which is kept if no other is faster by
-    a thousandth. Raises `MachineError` if mesh and machine have different numbers of
-    devices.
+    It is never slower by `traffic_s` than `place_mesh`, which is kept if no other is
+    faster by a thousandth. Raises `MachineError` if mesh and machine have different
+    numbers of devices.
     """
     usual = place_mesh(mesh, machine)
     candidates = placement_matrices(mesh, machine)

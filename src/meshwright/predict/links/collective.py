@@ -41,9 +41,9 @@ def is_one_ring(segments: Sequence[Segment]) -> bool:
 def levelwise_all_gather_s(
     num_bytes: float, segments: Sequence[Segment], idle_share: int = 1
 ) -> float:
-    """Seconds of an all-gather that goes level by level, the outermost first.
+    """Seconds of an all-gather that goes level by level, the outermost level first.
 
-    idle_share: of so many groups that share links, one is active.
+    idle_share: number of groups that share the same links, if only one of them is active.
     """
     levels = by_level(segments)
     total, held = 0.0, num_bytes / num_devices(segments)
@@ -60,7 +60,7 @@ def joint_all_gather_s(
 ) -> float:
     """Seconds of an all-gather by one ring through all devices of a group.
 
-    idle_share: of so many groups that share links, one is active.
+    idle_share: number of groups that share the same links, if only one of them is active.
     """
     if not segments:
         return 0.0
@@ -72,7 +72,7 @@ def joint_all_gather_s(
 def reduce_scatter_s(num_bytes: float, segments: Sequence[Segment]) -> float:
     """Seconds until every device has its share of the sum of arrays of `num_bytes`.
 
-    The steps are those of an all-gather in reverse.
+    A reduce-scatter takes the steps of an all-gather in reverse order.
     """
     return all_gather_s(num_bytes, segments)
 

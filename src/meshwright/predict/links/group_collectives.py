@@ -41,10 +41,10 @@ class Library(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Equal groups of devices, of which each runs a collective at the same time.
+    """Equal groups of devices, each of which runs a collective at the same time.
 
-    segments: parts of grid dims over which a group extends. idle_share: of so many
-        groups that share links, one is active.
+    segments: parts of grid dims over which a group extends.
+    idle_share: number of groups that share the same links, if only one of them is active.
     """
 
     segments: tuple[Segment, ...]

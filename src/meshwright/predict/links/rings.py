@@ -47,7 +47,7 @@ def ring_bytes_per_s(
 ) -> float:
     """Bytes per second into one device from all directions, within one level.
 
-    idle_share: of so many groups that share links, one is active.
+    idle_share: number of groups that share the same links, if only one of them is active.
     """
     if level.kind is Kind.SWITCH:
         return device_bytes_per_s(level, parts[0].dim.num_inner / idle_share)

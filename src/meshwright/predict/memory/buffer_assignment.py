@@ -132,9 +132,10 @@ class Heap:
     ) -> MemoryCurve:
         """The memory of a run, without fragmentation.
 
-        fixed: values that live from beginning to end. inputs: from the beginning.
-        aliases: for values that are fixed, or counted outside, the output that takes
-            the buffer; the value is copied first if this cannot happen in place.
+        fixed: values that are live from beginning to end.
+        inputs: values that are live from the beginning.
+        aliases: for values that are fixed, or counted outside, the output that takes their
+            buffer; the value is copied first if this cannot happen in place.
         """
         for value, output in aliases.items():
             if value in self.first_use and not self._is_in_place(value, output):
@@ -222,7 +223,7 @@ class Heap:
         return in_step and output in fusion.writes
 
     def _add_bodies(self, fusion: Fusion, index: int) -> None:
-        """Add an interval for what a region's largest body needs beyond outside values."""
+        """Add an interval for the memory that a region's largest body needs of its own."""
         op, policy = fusion.root, self.policy
         most: tuple[int, tuple[Value, ...]] = 0, ()
         heaps = self.bodies[index] = []
@@ -259,9 +260,9 @@ class Heap:
         return MemoryCurve(tuple(curve), peak, tuple(ordered), overwritten)
 
     def in_time(self, clock: int = 0) -> tuple[list[OwnedInterval], int]:
-        """Intervals with their values, those of bodies too, and the step after the last.
+        """Intervals with their values, also of bodies, and the step after the last one.
 
-        Steps are counted from `clock` on; those of bodies lie within their loop's.
+        Steps are counted from `clock` on; steps of bodies lie within their loop's.
         """
         own = list(zip(self.intervals, self.owners, strict=True))
         if not self.bodies and not clock:

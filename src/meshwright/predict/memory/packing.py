@@ -75,7 +75,7 @@ def packed_in_time(buffers: Sequence[BufferInterval]) -> int:
 
 
 def _height(buffers: Sequence[BufferInterval]) -> int:
-    """The end of the highest buffer, placed in the order given, best fit."""
+    """The height of a packing that places buffers in the given order, best fit."""
     placed: list[_Placed] = []
     height = 0
     for size, start, end in buffers:

@@ -93,7 +93,11 @@ def roofline_s(*times: float | NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def calibrated_efficiency(chip: Chip, name: str, size: float) -> float:
-    """The share of a peak that work reaches; name: class of the work, size: its amount."""
+    """The share of a hardware peak that work reaches, as the machine's file states it.
+
+    name: class of the work, as in the table `efficiency` of machine files.
+    size: amount of the work.
+    """
     curve = chip.efficiency.get(name)
     return 1.0 if curve is None or size <= 0 else curve.share(size)
 

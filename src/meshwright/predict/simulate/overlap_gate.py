@@ -30,11 +30,12 @@ _FREE = frozenset({"all_slice", "axis_index", "permute", "transpose"})
 
 @dataclass(frozen=True, slots=True)
 class LoopTimes:
-    """Seconds of a collective beside products, and of the loop in its place.
+    """Seconds of a product loop, and of the collective and product that it replaces.
 
-    product_s, collective_s: without a loop. parts_s: all kernels of the loop.
-    permutes_s: its permutes, in the direction that takes longer. num_devices: on the
-    ring.
+    product_s, collective_s: seconds without a loop.
+    parts_s: seconds of all kernels of the loop.
+    permutes_s: seconds of its permutes, in the direction that takes longer.
+    num_devices: number of devices on the ring.
     """
 
     product_s: float

@@ -1,7 +1,7 @@
-"""Accumulators of loops: values to which each iteration adds a sum over devices.
+"""Accumulators of loops: carried values to which each iteration adds an all-reduce.
 
-XLA moves the all-reduce of such a sum out of the loop (while-loop all-reduce code
-motion), since the sum over devices of a total is the total of the sums.
+XLA moves the all-reduce out of the loop (while-loop all-reduce code motion), since the
+sum over devices of a total is the total of the sums.
 """
 
 from collections import Counter
@@ -14,11 +14,12 @@ from meshwright.program.ops import Trait, has_trait
 
 @dataclass(frozen=True, slots=True)
 class Accumulator:
-    """A value to which each iteration of a loop adds the result of a sum over devices.
+    """A value carried by a loop to which each iteration adds a sum over devices.
 
-    wire: carries the accumulated value. reduction: the collective that sums over
-    devices. between: conversions of its result, in order. adds: the addition to the
-    carried value.
+    wire: path of the carried value through the loop (`ir.Wire`).
+    reduction: the collective that sums over devices.
+    between: dtype conversions of the collective's result, in order.
+    adds: the op that adds the converted result to the carried value.
     """
 
     wire: Wire
@@ -34,14 +35,20 @@ class Accumulator:
 
 
 def loop_carries(op: Op) -> Iterator[tuple[int, int, Wire]]:
-    """(operand position, result position, wire) for each value that a loop carries."""
+    """(operand position, result position, wire) for each value that a loop carries.
+
+    A wire (`ir.Wire`) is the path of the value through the loop.
+    """
     for wire in op.wires:
         if wire.operand is not None and wire.result is not None and not wire.is_stacked:
             yield wire.operand, wire.result, wire
 
 
 def accumulators(loop: Op) -> list[Accumulator]:
-    """The accumulators of a scan; empty for an op of another kind."""
+    """The accumulators among the values that a scan carries.
+
+    Empty for an op of another kind.
+    """
     if loop.kind != "scan":
         return []
     (body,) = loop.bodies
@@ -56,9 +63,9 @@ def accumulators(loop: Op) -> list[Accumulator]:
 def _accumulator(
     wire: Wire, body: Program, producers: Mapping[Value, Op], reads: Mapping[Atom, int]
 ) -> Accumulator | None:
-    """The accumulator that a wire carries, if it is one.
+    """The accumulator whose carried value takes the path `wire` through the loop.
 
-    `None` if something else reads the carried value or an addend.
+    `None` if the carried value is not one, or if another op reads it or an addend.
     """
     (_, i), (_, o) = wire.inputs[0], wire.outputs[0]
     carried, handed_on = body.inputs[i], body.outputs[o]

@@ -1,8 +1,8 @@
 """Ranges of a program's inputs: which are indices, and which must be positive.
 
 `mw.check` draws random inputs within these ranges. A forward walk over the captured
-program follows each input through ops that pass its numbers on, up to the uses that
-limit them.
+program follows each input through ops that pass its numbers on unchanged or nearly so,
+up to the ops that limit the numbers, such as a gather that uses them as indices.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,8 +19,10 @@ _PASS_ON = frozenset(
         "reduce_precision",
     }
 )  # fmt: skip
-"""Ops whose results consist of numbers of their operands (but not of a gather's
-indices)."""
+"""Ops whose results consist of numbers of their operands.
+
+A gather's indices are not such numbers.
+"""
 
 _INDEX_KINDS = _PASS_ON | {"add", "sub", "rem", "sort", "reduce_max"}
 _POSITIVE_KINDS = _PASS_ON | {"add", "mul", "div", "reduce_sum", "reduce_max"}
@@ -30,10 +32,10 @@ _NEEDS_POSITIVE = frozenset({"sqrt", "rsqrt", "log", "log1p", "pow", "lgamma"})
 
 @dataclass
 class InputRanges:
-    """The allowed numbers of inputs, by position of the input.
+    """The allowed numbers of a program's inputs, by position of the input.
 
-    bounds: exclusive upper bounds: the smallest extent that an input indexes.
-    positive: inputs that must not be negative.
+    bounds: exclusive upper bounds; the smallest extent of a dim that the input indexes.
+    positive: positions of inputs that must not be negative.
     """
 
     bounds: dict[int, int] = field(default_factory=dict)
@@ -41,7 +43,7 @@ class InputRanges:
 
 
 def find_ranges(program: Program) -> InputRanges:
-    """The ranges of a program's inputs that their uses imply."""
+    """The ranges of a program's inputs, as implied by the ops that read them."""
     walk = _Walk()
     origins = {value: frozenset({i}) for i, value in enumerate(program.inputs)}
     walk.run(program, origins, {})
@@ -52,7 +54,7 @@ Origins = dict[Value, frozenset[int]]
 
 
 class _Walk:
-    """A forward walk that knows for each value the inputs whose numbers it may contain."""
+    """A forward walk that finds the inputs whose numbers each value may contain."""
 
     def __init__(self) -> None:
         self.ranges = InputRanges()
@@ -78,7 +80,11 @@ class _Walk:
                         iotas[result] = max(extents)
 
     def _region(self, op: Op, origins: Origins, iotas: dict[Value, int]) -> None:
-        """Walk the bodies twice, so that the second walk knows what loops carry."""
+        """Walk the bodies of a loop or branch twice.
+
+        The second walk knows what the first one found about values that the loop
+        carries.
+        """
         for _ in range(2):
             for wire in op.wires:
                 outer = None if wire.operand is None else op.operands[wire.operand]
@@ -93,7 +99,7 @@ class _Walk:
                 self.run(body, origins, iotas)
 
     def _record(self, op: Op, origins: Origins, iotas: Mapping[Value, int]) -> None:
-        """Record the limits that an op implies for the inputs that reach it."""
+        """Record the limits that an op implies for the inputs that it depends on."""
         if op.kind in _NEEDS_POSITIVE and isinstance(op.operands[0], Value):
             self.ranges.positive |= origins.get(op.operands[0], frozenset())
         for atom, extent in (*_indexed(op), *_compared(op, iotas)):
@@ -104,19 +110,19 @@ class _Walk:
 
 
 def _union(origins: Origins, atoms: Iterable[Atom]) -> frozenset[int]:
-    """The inputs whose numbers any of the atoms may have."""
+    """Positions of the inputs whose numbers any of the atoms may contain."""
     none = frozenset[int]()
     return none.union(*(origins.get(a, none) for a in atoms if isinstance(a, Value)))
 
 
 def _values(op: Op) -> Iterator[Value]:
-    """The operands whose numbers the results may have."""
+    """The operands whose numbers an op's results may contain."""
     first = 1 if op.kind == "select_n" else 0
     return (a for a in op.operands[first:] if isinstance(a, Value))
 
 
 def _indexed(op: Op) -> Iterator[tuple[Atom, int]]:
-    """(operand, extent) pairs of operands that index another operand."""
+    """(operand, extent) pairs: operands that index an array, and the indexed extent."""
     params: Mapping[str, Any] = op.params
     numbers = params.get("dimension_numbers")
     if op.kind == "gather":
@@ -137,7 +143,11 @@ def _indexed(op: Op) -> Iterator[tuple[Atom, int]]:
 
 
 def _compared(op: Op, iotas: Mapping[Value, int]) -> Iterator[tuple[Atom, int]]:
-    """(operand, extent) pairs of class labels that are compared with 0, 1, 2, ..."""
+    """(operand, extent) pairs of class labels, and the number of classes.
+
+    Labels are recognized by their comparison with an iota (0, 1, 2, ...), as in
+    `one_hot`.
+    """
     if op.kind == "eq":
         a, b = op.operands
         if isinstance(b, Value) and b in iotas:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from meshwright.program.ir import Atom, Op, Program, Value, num_bytes
 
 type Uses = tuple[Iterable[Atom], Iterable[Value]]
-"""Atoms that a step reads, and values that it writes."""
+"""The atoms that one step reads, and the values that it writes."""
 
 
 class BufferInterval(NamedTuple):
@@ -30,10 +30,11 @@ class BufferInterval(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LiveRanges:
-    """Positions of the steps that define and use each value.
+    """Positions in a sequence of steps at which each value is defined and used.
 
-    definitions: for each value, the step that writes it; steps write each value once.
-    first_uses, last_uses: for each value that is read, its first and its last reader.
+    definitions: position of the step that writes each value; a value is written once.
+    first_uses, last_uses: positions of the first and the last step that read each
+        value.
     num_steps: length of the sequence.
     """
 
@@ -43,16 +44,16 @@ class LiveRanges:
     num_steps: int
 
     def end(self, value: Value) -> int:
-        """Position of the last step at which a value of the sequence is needed.
+        """Position of the last step at which a value is needed.
 
-        A value without a reader is live only while it is computed.
+        A value without a reader is live only at the step that computes it.
         """
         last_use = self.last_uses.get(value)
         return self.definitions[value] if last_use is None else last_use
 
 
 def live_ranges(steps: Iterable[Uses]) -> LiveRanges:
-    """The live ranges of all values that `steps` read or write, in their order."""
+    """The live ranges of all values that the steps read or write, in their order."""
     definitions: dict[Value, int] = {}
     first_uses: dict[Atom, int] = {}
     last_uses: dict[Atom, int] = {}
@@ -71,7 +72,7 @@ def live_ranges(steps: Iterable[Uses]) -> LiveRanges:
 def live_bytes(intervals: Iterable[BufferInterval], num_steps: int) -> list[int]:
     """Bytes that are live during each step, [num_steps].
 
-    Parts of intervals after the last step are ignored.
+    An interval that extends beyond the last step is cut off there.
     """
     changes = [0] * (num_steps + 2)
     for size, start, end in intervals:
@@ -81,13 +82,13 @@ def live_bytes(intervals: Iterable[BufferInterval], num_steps: int) -> list[int]
 
 
 def peak_bytes(program: Program, reused: Collection[int] = ()) -> int:
-    """The largest number of bytes that are live at once, arguments and results included.
+    """The largest number of bytes that are live at once, inputs and outputs included.
 
     Ops run one at a time, in their order. Each writes its results to new memory, and a
     value dies after its last reader. No fusion is assumed, so that a compiled program
     needs less.
 
-    reused: positions of inputs whose memory the caller gives up; other inputs stay.
+    reused: positions of inputs whose memory the caller donates; other inputs stay live.
     """
     ranges = live_ranges((op.operands, op.results) for op in program.ops)
     num_steps = ranges.num_steps
@@ -109,9 +110,10 @@ def peak_bytes(program: Program, reused: Collection[int] = ()) -> int:
 
 
 def _inner_bytes(op: Op) -> int:
-    """Bytes that the largest body of a region needs, besides those live outside of it.
+    """Bytes that the largest body of a region op needs beyond those live outside.
 
-    A slice of a scanned array takes new memory; all other inputs are the operands.
+    A region op is a loop, branch or remat. A slice of a scanned array takes new memory;
+    all other inputs of a body are the op's operands.
     """
     shared = {each for wire in op.wires if not wire.is_stacked for each in wire.inputs}
     largest = 0

@@ -1,4 +1,7 @@
-"""The narrowest float on the way to each output, which bounds its precision."""
+"""The narrowest float dtype that each output is computed from.
+
+It bounds the precision of the output.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -10,7 +13,8 @@ def narrowest_floats[T: (int, float)](
 ) -> tuple[T, ...]:
     """For each output, the largest `coarseness` of the dtypes that it is computed from.
 
-    coarseness: a number for each dtype, larger for those with fewer bits.
+    coarseness: function that gives a number for a dtype, larger for dtypes of fewer
+        bits.
     """
     inputs = [coarseness(value.dtype) for value in program.inputs]
     return tuple(_outputs(program, inputs, coarseness))
@@ -19,7 +23,7 @@ def narrowest_floats[T: (int, float)](
 def _outputs[T: (int, float)](
     program: Program, inputs: Sequence[T], coarseness: Callable[[str], T]
 ) -> list[T]:
-    """The coarsest dtype that each output depends on, given that of each input."""
+    """The largest coarseness that each output depends on, given that of each input."""
     found: dict[Atom, T] = dict(zip(program.inputs, inputs, strict=True))
     for value in program.constants:
         found[value] = coarseness(value.dtype)
@@ -44,7 +48,10 @@ def _of[T: (int, float)](
 def _region[T: (int, float)](
     op: Op, behind: Sequence[T], coarseness: Callable[[str], T]
 ) -> list[T]:
-    """The coarsest dtype that each result of a loop, branch or remat depends on."""
+    """The largest coarseness that each result of a loop, branch or remat depends on.
+
+    behind: largest coarseness that each operand depends on.
+    """
     least = coarseness("bool")
     inputs = [[least] * len(body.inputs) for body in op.bodies]
     while True:

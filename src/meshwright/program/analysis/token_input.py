@@ -1,4 +1,4 @@
-"""The input of a program that contains its tokens, if it has one."""
+"""Search for the input of a program that contains its tokens."""
 
 import math
 from collections.abc import Collection
@@ -7,19 +7,23 @@ from meshwright.program.analysis.input_ranges import find_ranges
 from meshwright.program.ir import Program, is_small_integer
 
 _RANKS_WITHOUT_TABLE = (2, 3)
-"""Numbers of dims of tokens that index nothing: [batch, length], or microbatches of
-that. Integers of more dims are images."""
+"""Numbers of dims that an input may have to count as tokens without indexing a table.
+
+They are [batch, length], or microbatches of that. Integers of more dims are images.
+"""
 
 
 def find_token_input(program: Program, state: Collection[int]) -> int | None:
     """The position of the input with the tokens of a step; `None` if there is none.
 
-    state: positions of inputs whose updated value the step returns; these are not data.
     Tokens are integers of two dims or more, such as [accumulation, batch, length], that
-    index a table: an embedding, or the classes of a loss. The largest such input is
-    taken, and the first of equal ones. Sequence lengths and masks index nothing. If no
-    input indexes a table, the first one of two or three dims is taken, unless it has 8
-    bits or less: such inputs are quantized weights, or images.
+    index a table: an embedding, or the classes of a loss. Of several such inputs the
+    largest is taken, and the first of equally large ones. Sequence lengths and masks
+    index nothing. If no input indexes a table, the first one of two or three dims is
+    taken, unless its integers have 8 bits or less: such inputs are quantized weights,
+    or images.
+
+    state: positions of inputs whose updated value the step returns; these are not data.
     """
     integers = [
         i

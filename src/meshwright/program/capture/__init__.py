@@ -1,4 +1,7 @@
-"""Capture: from JAX functions to programs. Begin at `capture.py`, then `convert.py`."""
+"""Capture: tracing of JAX functions into programs.
+
+Begin at `capture.py`, then read `convert.py`, which converts a jaxpr.
+"""
 
 from meshwright.program.capture.capture import (
     Captured,

@@ -1,4 +1,8 @@
-"""The arguments of a call: static ones are bound, the others are traced."""
+"""The arguments of one call: static arguments are bound, all others are traced.
+
+Static arguments, as in `jax.jit`, are Python values that tracing treats as constants.
+The file also checks donated arguments.
+"""
 
 import functools
 import inspect
@@ -20,11 +24,11 @@ Numbers = int | Sequence[int] | None
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CallArguments:
-    """The arguments of one call.
+    """The arguments of one call, separated into static ones and traced ones.
 
     positional: names of all positional arguments, in order.
     static: values of the static arguments, by name.
-    traced: (args, kwargs) of all other arguments.
+    traced: all other arguments, as a pair (args, kwargs).
     """
 
     positional: tuple[str, ...]
@@ -37,7 +41,7 @@ class CallArguments:
         return tuple(name for name in self.positional if name not in self.static)
 
     def bind(self, fn: Callable[..., Any]) -> Callable[..., Any]:
-        """The function `fn` of the traced arguments, with the static ones bound."""
+        """The function `fn` of the traced arguments only; static ones are bound."""
         names, static = self.positional, self.static
         keywords = {k: v for k, v in static.items() if k not in names}
 
@@ -59,7 +63,10 @@ def split_arguments(
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
 ) -> CallArguments:
-    """The arguments of the call `fn(*args, **kwargs)`; `static` names the static ones."""
+    """Separate the arguments of the call `fn(*args, **kwargs)` into static and traced.
+
+    static: names of the static arguments.
+    """
     names = positional_names(fn, len(args))
     named = [*zip(names, args, strict=True)]
     return CallArguments(
@@ -73,7 +80,10 @@ def split_arguments(
 
 
 def leaf_signature(leaf: Any) -> Any:
-    """The cache key of a leaf. Every call computes it, so that it has to be cheap."""
+    """The shape, dtype and weak type of a pytree leaf, as part of a cache key.
+
+    Every call of a partitioned function computes it, so that it must be cheap.
+    """
     if isinstance(leaf, jax.Array | np.ndarray):
         return leaf.shape, leaf.dtype, getattr(leaf, "weak_type", False)
     aval = abstract(leaf)
@@ -81,7 +91,7 @@ def leaf_signature(leaf: Any) -> Any:
 
 
 def list_names(fn: Callable[..., Any], numbers: int | Sequence[int]) -> list[str]:
-    """Names of the parameters at the positions `numbers`, in their order."""
+    """Names of the parameters of `fn` at the positions `numbers`, in that order."""
     each = _listed(numbers, int | np.integer, "numbers")
     return [name for number in each for name in argument_names(fn, number, None)]
 
@@ -89,7 +99,11 @@ def list_names(fn: Callable[..., Any], numbers: int | Sequence[int]) -> list[str
 def argument_names(
     fn: Callable[..., Any], numbers: Numbers, names: Names
 ) -> frozenset[str]:
-    """Names of the parameters that `*_argnums` and `*_argnames` choose."""
+    """Names of the parameters of `fn` given by number, by name or both.
+
+    `numbers` and `names` are values of options such as `static_argnums` and
+    `static_argnames`.
+    """
     chosen = set(_listed(names, str, "names"))
     wanted = _listed(numbers, int | np.integer, "numbers")
     if not wanted and not chosen:
@@ -129,10 +143,10 @@ def _listed(given: Any, kind: Any, what: str) -> tuple[Any, ...]:
 def require_separate(
     paths: Sequence[str], leaves: Sequence[Any], donated: Sequence[int]
 ) -> None:
-    """Raise `PlanError` if a donated array is passed twice.
+    """Raise `PlanError` if a donated array is passed as two arguments.
 
-    XLA would refuse it on the device that has the array, and let the other devices wait
-    forever.
+    On several devices, XLA refuses such a call on the device that has the array, while
+    the other devices wait forever.
     """
     by_array = {id(leaves[i]): i for i in donated if _is_array(leaves[i])}
     for i, leaf in enumerate(leaves if by_array else ()):
@@ -151,12 +165,15 @@ def require_own_memory(
     placed: Sequence[Any],
     donated: Sequence[int],
 ) -> None:
-    """Raise `PlanError` if a donated JAX array shares memory with another one.
+    """Raise `PlanError` if a donated JAX array shares memory with another argument.
 
-    It may: `jax.device_put` to a device where the array already is returns an array in
-    the same memory. NumPy arrays may share memory, since JAX never donates it.
+    Two arrays may share memory: `jax.device_put` to a device where the array already is
+    returns an array in the same memory. NumPy arrays may share memory, since JAX never
+    donates it.
 
-    placed: the leaves on the devices of the mesh.
+    paths, leaves: names and values of the arguments' pytree leaves.
+    placed: the same leaves after they were put on the devices of the mesh.
+    donated: positions of the donated leaves.
     """
     arrays = [
         p if _is_array(leaf) else leaf for leaf, p in zip(leaves, placed, strict=True)

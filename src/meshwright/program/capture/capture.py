@@ -1,7 +1,7 @@
 """Capture: traces a JAX function into a program, and names its inputs and outputs.
 
-An output that is an input of the next call, such as trained weights, is tied to that
-input.
+If an output is an input of the next call, as trained weights are, the two are recorded
+as a pair (a tie), so that both can get the same sharding.
 """
 
 import inspect
@@ -36,14 +36,14 @@ _PACKAGE = str(Path(__file__).parents[2])
 class Captured:
     """A captured program, and the pytrees to which its inputs and outputs belong.
 
-    paths: for each input leaf, a path from the parameter's name:
-    `state.params.0.kernel`.
-    out_paths: for each output leaf, a path from `out`.
+    paths: for each input leaf, a path that begins with the parameter's name, such as
+        `state.params.0.kernel`.
+    out_paths: for each output leaf, a path that begins with `out`.
     in_tree, out_tree: pytree structures of `(args, kwargs)` and of the result.
-    avals, out_avals: `jax.ShapeDtypeStruct`s of the leaves.
-    ties: from positions of outputs to positions of the inputs that they are in the next
-    call.
-    donated: positions of input leaves whose buffers the caller gives up.
+    avals, out_avals: `jax.ShapeDtypeStruct` of each leaf.
+    ties: for outputs that are passed back in the next call, the position of the output
+        and the position of the input that it becomes.
+    donated: positions of input leaves whose buffers the caller donates.
     name: name of the function.
     """
 
@@ -69,11 +69,11 @@ def capture(
 ) -> Captured:
     """Trace `fn(*args, **kwargs)`; leaves are arrays or `jax.ShapeDtypeStruct`s.
 
-    names: names of the positional arguments; by default the signature of `fn` has them.
-    donated: names of arguments whose buffers the caller gives up.
-    kept: names of call-like primitives that become ops and are not inlined.
-    Raises `CaptureError` for effects that need an order between devices, and where Python
-    needs the value of an array.
+    names: names of the positional arguments; by default those in the signature of `fn`.
+    donated: names of arguments whose buffers the caller donates.
+    kept: names of call-like primitives that become ops, rather than being inlined.
+    Raises `CaptureError` for ordered effects, which have no meaning on several devices,
+    and for code in which Python needs the value of an array.
     """
     tree_args = (tuple(args), dict(kwargs or {}))
     with_paths, in_tree = jax.tree_util.tree_flatten_with_path(tree_args)
@@ -115,9 +115,9 @@ def _trace(
     paths: Sequence[str],
     kept: Collection[str],
 ) -> tuple[Program, list[Any], Any, Sequence[Any]]:
-    """The program of `fn`; and the paths, the structure and the avals of its result.
+    """The program of `fn`, and the paths, pytree structure and types of its result.
 
-    paths: of the leaves, for JAX's own messages.
+    paths: names of the argument leaves, which appear in JAX's error messages.
     """
     out_paths: list[Any] = []
     out_trees: list[Any] = []
@@ -199,7 +199,7 @@ def _require_result(leaf: Any, path: Sequence[Any]) -> None:
 
 
 def positional_names(fn: Callable[..., Any], count: int) -> tuple[str, ...]:
-    """The parameter names of `count` positional arguments.
+    """The parameter names of the first `count` positional arguments of `fn`.
 
     Arguments that the signature does not name are called `args.0` and so on.
     """
@@ -228,9 +228,9 @@ def path_component(key: Any) -> str:
 
 
 def _refuse_unpartitionable(program: Program) -> None:
-    """Raise an error for random bits that depend on an array's shape.
+    """Raise `CaptureError` if random bits depend on the whole array's shape.
 
-    Sharding would change them.
+    They do if `jax_threefry_partitionable` is off. Sharding would then change the bits.
     """
     if jax.config.jax_threefry_partitionable:  # pyright: ignore[reportAttributeAccessIssue]
         return

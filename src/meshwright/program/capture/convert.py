@@ -36,23 +36,23 @@ _INLINED = {
     "xla_metadata_call": "jaxpr",
     "compute_on": "jaxpr",
 }
-"""Call-like primitives, and the parameter that holds the called jaxpr."""
+"""Call-like primitives that are inlined, and the parameter with the called jaxpr."""
 
 
 def convert(jaxpr: Any, kept: Collection[str] = ()) -> Program:
-    """The program of a (closed) jaxpr.
+    """The program of a jaxpr, closed or not.
 
-    kept: names of call-like primitives that become ops and are not inlined.
+    kept: names of call-like primitives that become ops, rather than being inlined.
     """
     return _Converter(kept=kept).program(jaxpr)
 
 
 class _Converter:
-    """Converts the equations of one jaxpr, and of those that it calls, to ops.
+    """Converts the equations of one jaxpr, and of the jaxprs that it calls, to ops.
 
-    outer: the source of the call that is being inlined, if any.
-    single: axes of size 1 of the `shard_map`s around the jaxpr.
-    kept: names of call-like primitives that become ops.
+    outer: source line of the call that is being inlined, if any.
+    single: mesh axes of size 1 of the `shard_map`s around the jaxpr.
+    kept: names of call-like primitives that become ops, rather than being inlined.
     """
 
     def __init__(
@@ -124,7 +124,10 @@ class _Converter:
         return constraint.results
 
     def region_op(self, region: Region, eqn: Any, source: Source) -> Op:
-        """The op for a region; ops of its bodies without a source line get its own."""
+        """The op of a loop, branch or remat, with its bodies converted.
+
+        Ops of the bodies that have no source line get the source line of the region.
+        """
         return Op(
             region.kind,
             region.operands,
@@ -142,7 +145,10 @@ class _Converter:
     def on_one_device(
         self, eqn: Any, operands: tuple[Atom, ...]
     ) -> Sequence[Atom] | None:
-        """The results of a `shard_map` or collective over axes of size 1, else `None`."""
+        """The results of a `shard_map` or collective whose mesh axes all have size 1.
+
+        `None` for any other equation.
+        """
         if runs_on_one_device(eqn, self.single):
             source = Source(eqn.source_info.traceback, self.outer)
             ops, atoms = as_on_one_device(eqn, operands, source)
@@ -163,7 +169,7 @@ class _Converter:
         return self.inline(jaxprs.solve, (*consts, *operands[sum(counts) :]))
 
     def inline(self, closed: Any, operands: Sequence[Atom]) -> list[Atom]:
-        """Convert the equations, and return the atoms of the jaxpr's outputs."""
+        """Convert the equations of a called jaxpr; return the atoms of its outputs."""
         jaxpr, consts = open_jaxpr(closed)
         names: dict[Any, Atom] = {
             var: self.constant(const, var.aval)
@@ -201,7 +207,10 @@ def _results(eqn: Any) -> tuple[Value, ...]:
 
 
 def _has_effect(eqn: Any) -> bool:
-    """Whether an equation has an effect; JAX also notes the use of a mesh axis as one."""
+    """Whether an equation has a side effect.
+
+    JAX also records the use of a mesh axis as an effect, which does not count here.
+    """
     return any(type(effect).__name__ != "NamedAxisEffect" for effect in eqn.effects)
 
 
@@ -231,7 +240,10 @@ def _plain(
 
 
 def _constraint(eqn: Any, op: Op) -> Op | None:
-    """The sharding constraint that an op's `out_sharding` implies, if it names axes."""
+    """The sharding constraint that an equation's `out_sharding` parameter implies.
+
+    `None` if the parameter is absent or names no mesh axis.
+    """
     if eqn.primitive.name in _PLACED or len(op.results) != 1:
         return None
     sharding = next((eqn.params[k] for k in _SHARDINGS if eqn.params.get(k)), None)
@@ -251,4 +263,4 @@ def _constraint(eqn: Any, op: Op) -> Op | None:
 
 _SHARDINGS = ("sharding", "out_sharding")
 _PLACED = ("sharding_constraint", "reshard", "shard_map")
-"""Primitives that exist to set a sharding, and so keep that parameter."""
+"""Primitives that exist to set a sharding, so that they keep that parameter."""

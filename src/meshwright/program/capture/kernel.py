@@ -1,10 +1,10 @@
-"""Operations and bytes of a program's Pallas kernels, stored on the ops that call them.
+"""Operations and bytes of Pallas kernels, counted and stored on the ops that call them.
 
-A kernel is evaluated abstractly over all steps of its grid at once, which finds the
-branches that run and the blocks that are fetched. A scalar that depends only on the
-step's position in the grid and on integer tables that are constants of the program is
-known at every step. It is an array with one dim per grid dim, of size 1 along each grid
-dim that it does not depend on.
+A kernel is evaluated abstractly, at all steps of its grid at once, to find the branches
+that run and the blocks that are fetched. A scalar is known at every step if it depends
+only on the step's position in the grid and on integer tables that are constants of the
+program. It is kept as an array with one dim per grid dim, of size 1 along each grid dim
+that it does not depend on.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from meshwright.program.rules.pallas_kernel import (
 )
 
 Tables = Mapping[Value, Any]
-"""Constant arrays by the values that hold them."""
+"""Constant arrays, keyed by the program values that stand for them."""
 
 
 def read_kernels(program: Program, outside: Tables | None = None) -> Program:
-    """The program with a `PallasKernel` on each op that calls a kernel of known grid.
+    """The program with a `PallasKernel` (its work) on each `pallas_call` of known grid.
 
-    outside: constants that are passed in as inputs of the program.
+    outside: constants that enter the program as inputs, from the program around it.
     """
     if not any(op.kind in ("pallas_call", "shard_map") for op in program.walk()):
         return program
@@ -75,7 +75,7 @@ def _with_kernels(op: Op, tables: Tables) -> Op:
 
 
 def _read_kernel(op: Op, given: Sequence[Known]) -> PallasKernel | None:
-    """The kernel of a `pallas_call`; `None` if its grid is known only at run time.
+    """The work of a `pallas_call`; `None` if its grid is known only at run time.
 
     The author's `cost_estimate`, if there is one, is used instead of counts.
     given: operands that are constants; a kernel may read from them which steps to skip.
@@ -104,23 +104,23 @@ def _read_kernel(op: Op, given: Sequence[Known]) -> PallasKernel | None:
 
 
 type Known = np.ndarray | None
-"""A scalar at every step, or a table; `None` if it depends on data."""
+"""A scalar at every grid step, or a constant table; `None` if it depends on data."""
 
 _SCALAR = (
     "abs", "add", "and", "clamp", "convert_element_type", "div", "eq", "ge", "gt", "le",
     "lt", "max", "min", "mul", "ne", "neg", "not", "or", "rem", "select_n", "sign", "sub",
     "xor",
 )  # fmt: skip
-"""Elementwise primitives with which kernels compute positions."""
+"""Elementwise primitives with which kernels compute grid positions and indices."""
 
 
 class _Grid:
-    """All steps of a kernel, evaluated together.
+    """The grid of a Pallas kernel, with an interpreter that runs all its steps at once.
 
     shape: the grid's shape, including the dims that `vmap` added.
-    axes: the grid dims that the kernel itself knows, in its order.
-    sections: the sections that `run` has evaluated so far.
-    once: executions per step of unconditional code: ones, of the grid's rank.
+    axes: the grid dims that the kernel's author wrote, in the author's order.
+    sections: work of the branches and loop bodies that `run` has evaluated so far.
+    once: how often unconditional code runs at each step: an array of ones.
     """
 
     def __init__(self, shape: tuple[int, ...], axes: Sequence[int]) -> None:
@@ -131,17 +131,17 @@ class _Grid:
 
     @property
     def steps(self) -> int:
-        """The number of steps."""
+        """The number of grid steps."""
         return math.prod(self.shape)
 
     def place(self, dim: int) -> np.ndarray:
-        """The position of each step along a dim of the grid."""
+        """The index of each step along one dim of the grid."""
         sizes = [1] * len(self.shape)
         sizes[dim] = self.shape[dim]
         return np.arange(self.shape[dim], dtype=np.int32).reshape(sizes)
 
     def run(self, closed: Any, args: Sequence[Known], times: np.ndarray) -> list[Known]:
-        """The results of a jaxpr; times: how often its ops run at each step."""
+        """The known results of a jaxpr; times: how often it runs at each grid step."""
         jaxpr, consts = open_jaxpr(closed)
         names: dict[Any, Known] = dict(zip(jaxpr.invars, args, strict=True))
         names.update(zip(jaxpr.constvars, map(_known, consts), strict=False))
@@ -186,7 +186,7 @@ class _Grid:
     def _branches(
         self, branches: Sequence[Any], given: list[Known], times: np.ndarray
     ) -> None:
-        """Run each branch at the steps that select it; if unknown, the largest."""
+        """Run each branch at steps that select it; if unknown, the costliest branch."""
         which, *args = given
         if which is not None:
             for index, branch in enumerate(branches):
@@ -205,7 +205,7 @@ class _Grid:
         ]
 
     def num_fetches(self, index_map: Any, tables: Sequence[Known]) -> int:
-        """The number of steps at which a block is not the block of the step before."""
+        """The number of grid steps that need another block than the step before."""
         places = [self.place(dim) for dim in range(len(self.shape))]
         kernel_sections, self.sections = self.sections, []
         where = self.run(index_map, [*places, *tables], self.once)
@@ -224,7 +224,7 @@ class _Grid:
 
 
 def _differs(index: np.ndarray, dim: int) -> np.ndarray:
-    """Whether an index changes when `dim` advances and all dims inside it return to 0."""
+    """Whether a block index differs once `dim` advances and all dims inside are 0."""
     inside = index.ndim - dim - 1
     outside = (slice(None),) * dim
     goes_on = index.shape[dim] > 1
@@ -277,7 +277,7 @@ def _bodies(params: Any) -> list[Any]:
 
 
 def _with(section: KernelSection, eqn: Any, runs: int) -> KernelSection:
-    """The section with one more op, which runs `runs` times."""
+    """The section's work plus that of one more equation, which runs `runs` times."""
     name = eqn.primitive.name
     if name in ("addupdate", "masked_swap", "swap"):
         stored = math.prod(eqn.invars[1].aval.shape)

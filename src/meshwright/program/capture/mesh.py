@@ -1,4 +1,4 @@
-"""Meshes as users write them: Meshwright's, JAX's, or a mapping of axis sizes."""
+"""Meshes as users write them: `mw.Mesh`, `jax.sharding.Mesh`, dict of axis sizes."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,7 @@ from meshwright.machine import Mesh
 
 
 def as_mesh(mesh: Mesh | jax.sharding.Mesh | Mapping[str, int]) -> Mesh:
-    """The `Mesh` that any of the three forms describes."""
+    """The `Mesh` equal to a `mw.Mesh`, `jax.sharding.Mesh` or dict of axis sizes."""
     if isinstance(mesh, Mesh):
         return mesh
     if isinstance(mesh, jax.sharding.Mesh):

@@ -1,4 +1,8 @@
-"""Scans, while loops, conditionals and remats of jaxprs as bodies and wires."""
+"""Scans, while loops, conditionals and remats of jaxprs, as ops with bodies and wires.
+
+Bodies are nested programs. A wire (`ir.Wire`) records how one array enters and leaves
+them.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +18,10 @@ from meshwright.program.ir import Atom, Wire
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """A region op whose bodies are still jaxprs; the fields are those of `ir.Op`."""
+    """A loop, branch or remat whose bodies are still jaxprs.
+
+    The fields are those of `ir.Op`.
+    """
 
     kind: str
     operands: tuple[Atom, ...]
@@ -24,7 +31,7 @@ class Region:
 
 
 def read_region(eqn: Any, operands: tuple[Atom, ...]) -> Region | None:
-    """The region that an equation of a jaxpr is; `None` for other primitives."""
+    """The loop, branch or remat of a jaxpr's equation; `None` for other primitives."""
     read = _REGIONS.get(eqn.primitive.name)
     return None if read is None else read(eqn, operands)
 
@@ -98,12 +105,12 @@ _REGIONS: dict[str, Callable[[Any, tuple[Atom, ...]], Region]] = {
 def _unbatched[T](
     params: Any, operands: Sequence[T]
 ) -> tuple[dict[str, Any], tuple[T, ...]]:
-    """Parameters and operands of a `while` loop with a scalar condition, for a batched one.
+    """Parameters and operands of a `while` with a scalar condition, from a batched one.
 
-    After `vmap` the condition is an array with one bool per batch element: the loop runs
-    as long as any is true, and elements whose condition is false keep their carry. Here
-    the "any" and the selects become ops. The new body evaluates the condition too, so it
-    also gets the condition's constants.
+    After `vmap` the condition is an array with one bool per batch element: the loop
+    runs as long as any element is true, and elements whose condition is false keep
+    their carry. Here the "any" and the selects are written as ops. The new body
+    evaluates the condition too, so it also gets the condition's constants.
     """
     num_cond, num_body = params["cond_nconsts"], params["body_nconsts"]
     cond, body = jaxpr_as_fun(params["cond_jaxpr"]), jaxpr_as_fun(params["body_jaxpr"])

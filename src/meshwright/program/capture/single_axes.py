@@ -30,21 +30,21 @@ def single_axes(params: Mapping[str, Any]) -> frozenset[str]:
 
 
 def is_on_one_device(eqn: Any) -> bool:
-    """Whether an equation is a `shard_map`, all of whose axes are of size 1."""
+    """Whether an equation is a `shard_map` all of whose mesh axes have size 1."""
     if eqn.primitive.name != "shard_map":
         return False
     return len(single_axes(eqn.params)) == len(eqn.params["mesh"].shape)
 
 
 def runs_on_one_device(eqn: Any, single: Collection[str]) -> bool:
-    """Whether an equation is a collective, all of whose axes are of size 1."""
+    """Whether an equation is a collective all of whose mesh axes have size 1."""
     if not single or eqn.primitive.name not in _COLLECTIVES:
         return False
     return all(axis in single for axis in _names(eqn.params[_names_in(eqn.params)]))
 
 
 def larger_axes(name: str, params: Mapping[str, Any], single: Collection[str]) -> Any:
-    """The parameters of a collective or `shard_map` without the axes of size 1."""
+    """The parameters of a collective or `shard_map`, without its axes of size 1."""
     if not single or name not in (*_COLLECTIVES, "shard_map"):
         return dict(params)
     if name != "shard_map":
@@ -60,7 +60,7 @@ def larger_axes(name: str, params: Mapping[str, Any], single: Collection[str]) -
 
 
 def _names_in(params: Mapping[str, Any]) -> str:
-    """The parameter that has the axes of a collective."""
+    """The name of the parameter that holds the mesh axes of a collective."""
     return "axes" if "axes" in params else "axis_name"
 
 
@@ -78,7 +78,7 @@ def _without(spec: Any, single: Collection[str]) -> PartitionSpec:
 def as_on_one_device(
     eqn: Any, operands: tuple[Atom, ...], source: object
 ) -> tuple[list[Op], list[Atom]]:
-    """The ops and the results of a collective that runs on one device."""
+    """Plain ops equivalent to a collective on one device, and their results."""
     if eqn.primitive.name == "axis_index":
         return [], [Literal(np.int32(0), "int32")]
     ops: list[Op] = []

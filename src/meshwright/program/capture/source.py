@@ -15,7 +15,7 @@ _STDLIB = sysconfig.get_paths()["stdlib"] + os.sep
 
 @cache
 def _is_library(path: str) -> bool:
-    """Whether a file is of an installed package, the standard library or Meshwright."""
+    """Whether a file belongs to an installed package, Python itself or Meshwright."""
     return (
         "site-packages" in path
         or "dist-packages" in path
@@ -25,10 +25,12 @@ def _is_library(path: str) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Source:
-    """The source line of an op, `file:line`, which is looked up only when printed.
+    """The source line of an op, which prints as `file:line`.
 
-    outer: the source of the call from which the op was inlined. JAX cuts tracebacks at a
-        jit, so that only the call of `jnp.take` knows the user's line, not its ops.
+    The line is looked up only when it is printed, which saves time.
+    outer: source of the call from which the op was inlined. JAX cuts tracebacks at a
+        jit, so that only the call of `jnp.take` knows the user's line, not the ops
+        inside of it.
     """
 
     traceback: Any
@@ -46,7 +48,10 @@ class Source:
 
 @lru_cache(maxsize=1 << 14)  # equal layers have equal tracebacks
 def _locate(traceback: Any) -> tuple[str, str]:
-    """The innermost lines of the user's code, and of libraries other than JAX."""
+    """The innermost source line in the user's code, and in libraries other than JAX.
+
+    Each is "" if the traceback has no such line.
+    """
     if traceback is None:
         return "", ""
     fallback = ""
@@ -64,6 +69,6 @@ def _line(traceback: Any, code: Any, last: int) -> int:
 
 
 def _shorten(path: str) -> str:
-    """The path relative to the working directory, if it is inside."""
+    """The path relative to the working directory, if the file is inside of it."""
     here = os.getcwd() + os.sep
     return path[len(here) :] if path.startswith(here) else path

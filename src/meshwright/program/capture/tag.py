@@ -1,4 +1,7 @@
-"""The primitive `tag`: an identity that names an intermediate value for tactics."""
+"""The primitive `tag`: an identity that gives a name to an intermediate value.
+
+Tactics (the user's partitioning decisions) can then refer to the value by that name.
+"""
 
 from typing import Any
 
@@ -20,7 +23,10 @@ ad.primitive_jvps[tag_p] = lambda primals, tangents, name: (
 
 
 def tag[T](x: T, name: str) -> T:
-    """`x` itself; tactics may address it as `tag:name`. Works on any pytree of arrays."""
+    """`x` itself, which tactics may address as `tag:name`.
+
+    `x` is a pytree of arrays.
+    """
     if not isinstance(name, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise CaptureError(
             f"the name of a tag is {name!r:.60}; wanted a text: tag(x, 'y')"

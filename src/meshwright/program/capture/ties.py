@@ -1,4 +1,4 @@
-"""Ties: outputs of a function that are inputs of its next call, such as trained weights."""
+"""Ties: outputs of a function that become inputs of its next call, like weights."""
 
 from collections.abc import Collection, Iterator
 from typing import Any
@@ -11,12 +11,12 @@ from meshwright.program.ir import Program
 def find_ties(
     in_tree: Any, out_tree: Any, program: Program, donated: Collection[int]
 ) -> dict[int, int]:
-    """The input that each output becomes in the next call: output -> input position.
+    """The position of the input that each output becomes in the next call.
 
-    A subtree of the result and a subtree of the arguments count as the same state if
-    their structure, shapes and dtypes are equal. Subtrees are searched through tuples
-    and lists, and the first match wins. A single array must also be donated, since its
-    shape alone proves too little.
+    Keyed by output position. A subtree of the result and a subtree of the arguments
+    count as the same state if their structure, shapes and dtypes are equal. Subtrees
+    are searched through tuples and lists, and the first match wins. A single array must
+    also be donated, since its shape alone proves too little.
     """
     inputs = [
         part
@@ -45,7 +45,7 @@ def find_ties(
 
 
 def _arguments(in_tree: Any) -> Iterator[tuple[int, Any]]:
-    """The (first leaf, structure) of each argument in an (args, kwargs) tree."""
+    """Each argument in an (args, kwargs) tree: number of its first leaf, structure."""
     start = 0
     for group in in_tree.children():
         for argument in group.children():
@@ -54,7 +54,7 @@ def _arguments(in_tree: Any) -> Iterator[tuple[int, Any]]:
 
 
 def _parts(tree: Any, start: int) -> Iterator[tuple[int, Any]]:
-    """The (first leaf, structure) of a tree and of subtrees in its tuples and lists."""
+    """A tree and the subtrees in its tuples and lists: (first leaf, structure) pair."""
     if not tree.num_leaves:
         return
     yield start, tree

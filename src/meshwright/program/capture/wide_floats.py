@@ -1,4 +1,4 @@
-"""A program with its 16-bit and 8-bit floats as float32, for checks of its numbers.
+"""Conversion of a program's 16-bit and 8-bit floats to float32, to check its numbers.
 
 Rounding hides errors: a gradient in bfloat16 that is 1 % too large looks like a rounded
 one. Computed in float32, the program and its partitioned form agree to some units in
@@ -25,7 +25,10 @@ _KEPT_KINDS = frozenset(
         "pallas_call", "pure_callback",
     }
 )  # fmt: skip
-"""Ops that depend on the bits of their operands, or that call what is not analysed."""
+"""Ops that keep the original dtypes.
+
+They depend on the bits of their operands, or they call code that is not analysed.
+"""
 
 
 def is_low_precision(dtype: str) -> bool:
@@ -40,15 +43,19 @@ def has_low_precision(program: Program) -> bool:
 
 
 def can_widen(program: Program) -> bool:
-    """Whether all floats can be widened; False if some are in a user's `shard_map`."""
+    """Whether all floats of a program can be widened to float32.
+
+    They cannot if the program has a user's `shard_map`, whose body is not rewritten.
+    """
     return not any(op.kind == "shard_map" for op in program.walk())
 
 
 def widen_floats(program: Program) -> Program:
-    """The program with all floats of 16 bits or less as float32.
+    """The program with all floats of 16 bits or less replaced by float32.
 
-    Law: ops and values correspond one to one. Ops that depend on the bits of their operands
-    still compute with the original dtypes, to which their operands are converted.
+    Law: ops and values correspond one to one. Ops that depend on the bits of their
+    operands still compute with the original dtypes, to which their operands are
+    converted.
     """
     new: dict[Atom, Atom] = {}
 
@@ -83,7 +90,7 @@ def widen_floats(program: Program) -> Program:
 
 
 def widen_array(array: Any) -> Any:
-    """An array in float32 if it has narrower floats, else the array itself."""
+    """An array as float32 if its floats are narrower, else the array itself."""
     dtype = getattr(array, "dtype", None)
     return (
         array.astype("float32")
@@ -125,7 +132,10 @@ class _PrimitiveOnOriginalDtypes:
 
 
 def _wide_params(kind: str, params: Mapping[str, object]) -> Mapping[str, object]:
-    """Parameters with float32 for narrow dtypes, and without low-precision algorithms."""
+    """An op's parameters, with float32 in place of narrow dtypes.
+
+    Parameters that ask for products in low precision are removed.
+    """
     if kind == "reduce_precision":
         return {**params, "exponent_bits": 8, "mantissa_bits": 23}
     return {name: _wide_param(name, value) for name, value in params.items()}

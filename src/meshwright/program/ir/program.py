@@ -1,20 +1,24 @@
 """Programs: ops in order over values, with nested programs for loops and branches.
 
-A program is immutable, compared by identity, and knows nothing of JAX. What an op means
-is not stored here; the factor rules in `ops` know it. Facts about a program (shardings,
-times) are mappings keyed by its values. A program prints one line per op:
+A program is immutable, compared by identity, and does not depend on JAX. What an op
+means is not stored here; the factor rules in `program/ops` define it. Facts about a
+program, such as shardings or times, are mappings keyed by its values. A program prints
+one line per op:
 
     program(%0: f32[8, 6], %1: f32[6, 4]) {
       %2: f32[8, 4] = dot_general %0, %1 {dimension_numbers=(((1,), (0,)), ((), ()))}
       return %2
     }
 
-Values are numbered in order of appearance. `!` after a kind marks an effect. A region
-op lists its wires as `operand|inputs|outputs|result` (`-` for none, `body.position` for
-an end, `*` for stacked), then its bodies. Parameters print as short stable text.
+Values are numbered in order of appearance. `!` after an op's name marks an effect. A
+region op (a loop, branch or remat) lists its wires (`ir.Wire`: the path of one array
+into and out of the bodies) as `operand|inputs|outputs|result`, and then its bodies. In
+a wire, `-` means that the part is absent, `body.position` is an input or output of a
+body, and `*` at the end means that the array has one element per iteration. Parameters
+print as short text that is the same in every run.
 
-Law: a printed program can be read back, and then prints the same text; the tests have a
-parser (`tests/program/ir/parser.py`).
+Law: a printed program can be read back, and then prints the same text. The tests have
+the parser (`tests/program/ir/parser.py`).
 """
 
 from __future__ import annotations
@@ -33,17 +37,18 @@ _NO_PARAMS: Mapping[str, object] = MappingProxyType({})
 @fast_frozen
 @dataclass(frozen=True, slots=True, eq=False)
 class Op:
-    """One application of a primitive.
+    """One application of a JAX primitive, a loop or branch, or a collective.
 
-    kind: the JAX primitive's name, one of the region kinds `scan`, `while`, `cond`,
-        `remat`, or (in lowered programs) a collective of `lower`.
-    params: the primitive's parameters, which only the op's rule interprets.
+    kind: the JAX primitive's name; or `scan`, `while`, `cond` or `remat` for an op with
+        nested programs (a region op); or, in a lowered program, the name of a
+        collective.
+    params: the primitive's parameters, which only the op's factor rule interprets.
     bodies: nested programs of a region op.
-    wires: connect the bodies to operands and results; each operand, result, body input
-        and body output is in exactly one wire.
-    has_effect: the op must run even if nobody reads its results.
-    source: prints as `file:line` of the user's code ("" if unknown).
-    primitive: the JAX primitive that `run` applies.
+    wires: connections between the bodies and the operands and results; each operand,
+        result, body input and body output belongs to exactly one wire.
+    has_effect: whether the op must run even if nobody reads its results.
+    source: an object that prints as `file:line` of the user's code ("" if unknown).
+    primitive: the JAX primitive that is called when the program runs.
     """
 
     kind: str
@@ -61,7 +66,8 @@ class Op:
 class Program:
     """Ops in the order in which they run, with the program's inputs and outputs.
 
-    constants: arrays that the program closes over, by the value that names them.
+    constants: the arrays that the traced function closes over, keyed by the `Value`
+        that stands for each of them in the ops.
     """
 
     inputs: tuple[Value, ...]
@@ -92,9 +98,10 @@ def show_ops(ops: Iterable[Op]) -> list[str]:
 
 
 class ProgramWriter:
-    """Prints ops and numbers their values in order of appearance.
+    """Prints programs and ops as text, and numbers their values in order of appearance.
 
-    linear: values that are printed as `@n`, where all others are `%n`.
+    linear: values to print as `@n`; all other values are printed as `%n`. Autodiff uses
+        this to mark values that are linear in the tangents.
     """
 
     def __init__(self, linear: Collection[Value] = ()) -> None:
@@ -191,7 +198,7 @@ def _show_sequence(value: object) -> str:
 
 
 def _is_balanced(text: str) -> bool:
-    """Whether `split_top` finds no comma outside of brackets in the text."""
+    """Whether brackets are balanced and no comma is outside of brackets and quotes."""
     try:
         return len(split_top(text)) == 1
     except ValueError:
@@ -199,7 +206,7 @@ def _is_balanced(text: str) -> bool:
 
 
 def split_top(text: str) -> list[str]:
-    """The parts between commas that are outside of brackets and quotes."""
+    """The parts of a text between commas that are outside of brackets and quotes."""
     parts, depth, quote, start = [], 0, "", 0
     for i, char in enumerate(text):
         if quote:
@@ -227,6 +234,6 @@ def show_params(params: Mapping[str, object]) -> str:
 
 
 def show_scalar(value: object) -> str:
-    """A NumPy or Python scalar as Python writes it."""
+    """Text of a NumPy or Python scalar, as Python prints the scalar, without spaces."""
     item = getattr(value, "item", None)
     return repr(item() if callable(item) else value).replace(" ", "")

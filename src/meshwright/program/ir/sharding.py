@@ -1,4 +1,4 @@
-"""Sharding: per dim the mesh axes that split a value, and its partial axes."""
+"""Sharding of a value: the mesh axes that split its dims, and its partial axes."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from meshwright.errors import ShardingError
 
 @dataclass(frozen=True, slots=True)
 class Sharding:
-    """Axes that split each dim, major to minor, and axes over which the value is partial.
+    """A value's sharding: for each dim the mesh axes that split it, major to minor.
 
-    partial: devices along these axes hold addends (with `monoid` "sum"), or terms of
-        another associative reduction ("max", "min", "prod", "and", "or", "xor").
+    partial: mesh axes along which the value is partial: each device holds only an
+        addend, and a collective still has to sum them. If `monoid` is not "sum", the
+        devices hold terms of another associative reduction ("max", "min", "prod",
+        "and", "or", "xor").
     """
 
     dims: tuple[tuple[str, ...], ...]
@@ -26,20 +28,20 @@ class Sharding:
 
     @property
     def axes(self) -> frozenset[str]:
-        """All axes in use, whether they split a dim or are partial."""
+        """All mesh axes that split a dim or along which the value is partial."""
         return frozenset(axis for axes in (*self.dims, self.partial) for axis in axes)
 
     @property
     def is_whole(self) -> bool:
-        """Whether every device has the complete value."""
+        """Whether every device has a complete copy of the value."""
         return not self.partial and not any(self.dims)
 
     def dim_of(self, axis: str) -> int | None:
-        """The dim that `axis` splits, if any."""
+        """The dim that mesh axis `axis` splits; `None` if it splits no dim."""
         return next((d for d, axes in enumerate(self.dims) if axis in axes), None)
 
     def without_partial(self) -> Sharding:
-        """This sharding without partial axes, as it is after the reductions."""
+        """This sharding without partial axes, as after an all-reduce along them."""
         return Sharding(self.dims) if self.partial else self
 
     def __str__(self) -> str:
@@ -51,5 +53,5 @@ class Sharding:
 
 
 def whole(rank: int) -> Sharding:
-    """The sharding of a value of this rank that every device has completely."""
+    """The sharding of a value with `rank` dims that every device has completely."""
     return Sharding(((),) * rank)

@@ -1,4 +1,7 @@
-"""Values: the arrays, scalars and wires over which programs are written."""
+"""Values: arrays and scalar constants of programs, and wires.
+
+A wire records the path of one array into and out of the body of a loop or branch.
+"""
 
 import math
 from dataclasses import dataclass
@@ -12,7 +15,8 @@ from meshwright.program.records import fast_frozen
 class Value:
     """An array: the result of an op, an input of a program, or a constant.
 
-    shape: global in a captured program, per device in a lowered one.
+    shape: the global shape in a captured program, the shape on one device in a lowered
+        one.
     dtype: NumPy's name ("float32", "bfloat16"), or "key<fry>" for typed PRNG keys.
     """
 
@@ -44,14 +48,20 @@ Atom = Value | Literal
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """The positions at which one array enters, runs through and leaves a region op.
+    """The path of one array into, through and out of the bodies of a region op.
 
-    operand, result: positions among the op's operands and results.
-    inputs, outputs: (body, position) pairs among inputs and outputs of its bodies.
-    is_stacked: outside the array has one more leading dim, one element per iteration.
-    A scan's constant has an operand and inputs; a carry has all four; a scanned array has
-    an operand and inputs and is stacked; a stacked result has outputs and a result. A
-    branch index has only an operand, a loop condition only outputs.
+    A region op is a loop, a branch or a remat, which runs nested programs (its bodies).
+
+
+    operand, result: position of the array among the op's operands and results.
+    inputs, outputs: (body, position) pairs: the array's positions among the inputs and
+        outputs of the op's bodies.
+    is_stacked: whether the array outside of the body has one more leading dim, with one
+        element per iteration, as the `xs` and `ys` of `lax.scan`.
+    Examples: the wire of a constant of a scan has an operand and inputs. The wire of a
+    carry has an operand, inputs, outputs and a result. A scanned input has an operand
+    and inputs and is stacked; a stacked output has outputs and a result. The index of a
+    `cond` has only an operand, and the condition of a `while` has only outputs.
     """
 
     operand: int | None = None
@@ -70,23 +80,23 @@ SHORT_DTYPES = {
 
 
 def show_type(shape: tuple[int, ...], dtype: str) -> str:
-    """`f32[8, 6]`: the dtype's short name, then the shape."""
+    """Text of an array's type: short dtype and shape, such as `f32[8, 6]`."""
     return f"{SHORT_DTYPES.get(dtype, dtype)}[{', '.join(map(str, shape))}]"
 
 
 def num_bytes(value: Atom) -> int:
-    """Bytes of one value without padding; sub-byte dtypes count one byte an element."""
+    """Bytes of one value without padding; a sub-byte element counts one byte."""
     return math.prod(value.shape, start=itemsize_bytes(value.dtype))
 
 
 def is_small_integer(dtype: str) -> bool:
-    """Whether a dtype is an integer of 8 bits or less, as of quantized weights."""
+    """Whether a dtype is an integer of 8 bits or less, as for quantized weights."""
     return dtype.lstrip("u").startswith("int") and itemsize_bytes(dtype) == 1
 
 
 @cache
 def itemsize_bytes(dtype: str) -> int:
-    """Bytes of one element; a typed key counts the words of its generator's state."""
+    """Bytes of one element of a dtype; for a typed PRNG key, bytes of its state."""
     if dtype.startswith("key<"):
         return 16 if "rbg" in dtype else 8
     if dtype == "bool" or "float8" in dtype or "float4" in dtype:

@@ -1,6 +1,8 @@
-"""Definitions of all ops (factor rule, traits, work), one file per family of primitives.
+"""Definitions of all ops, one file per family of JAX primitives.
 
-The docstring of `program/rules` says how to add an op.
+A definition has a factor rule (how dims can be sharded), traits (such as being
+elementwise) and a count of the op's arithmetic work. The docstring of `program/rules`
+says how to add an op.
 """
 
 from importlib import import_module

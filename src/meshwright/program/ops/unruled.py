@@ -1,9 +1,10 @@
 """Ops without a factor rule, and ops that no factor rule can split.
 
-Region ops (loops, branches and remat) run nested programs. Their wires (`ir.Wire`) say
-which values inside and outside are the same, so that propagation and lowering enter the
-bodies, whose ops have rules. Collectives are written by lowering (`rules/builder.py`).
-Callbacks into Python receive whole operands, and their effects run on one device.
+A factor rule says how an op's dims can be sharded. Region ops (loops, branches and
+remat) need none: their wires (`ir.Wire`) say which values inside and outside are the
+same, so that propagation and lowering enter the bodies, whose ops have rules.
+Collectives are written by lowering (`rules/builder.py`). Callbacks into Python receive
+complete operands, and their effects run on one device.
 """
 
 from meshwright.program.ir import Op
@@ -20,11 +21,17 @@ describe("columns", traits=(Trait.STANDALONE,))
 
 @rule("debug_callback", "debug_print", "io_callback")
 def effect(op: Op) -> FactorRule:
-    """The opaque rule of effects, which run once, on the first device of the mesh."""
+    """The factor rule of callbacks with side effects, which cannot be partitioned.
+
+    The callback runs once, on the first device of the mesh.
+    """
     return opaque_rule(op, "its effect runs once, on whole operands")
 
 
 @rule("pure_callback", traits=(Trait.STANDALONE,))
 def pure(op: Op) -> FactorRule:
-    """The opaque rule of an unknown function, which every device calls."""
+    """The factor rule of a callback without side effects, which cannot be partitioned.
+
+    Every device calls the function on complete operands.
+    """
     return opaque_rule(op, "the function that it calls is unknown")

@@ -1,4 +1,4 @@
-"""Common subexpression elimination (XLA: `HloCSE`) of the ops that take time."""
+"""Common subexpression elimination (XLA: `HloCSE`), of expensive ops only."""
 
 from dataclasses import replace
 from itertools import count
@@ -10,12 +10,13 @@ from meshwright.program.ops import Trait, has_trait
 
 
 def eliminate_common_subexpressions(program: Program) -> Program:
-    """The program without expensive ops that repeat an earlier one, in its bodies too.
+    """The program without expensive ops that repeat an earlier op, in bodies too.
 
-    Only ops with the trait `EXPENSIVE` are removed. Others stay, one for each reader,
-    since compilers compute those inside the fusions that read them; some are then dead.
-    Law: inputs and outputs stay as they are, and the result computes the same. Ops with
-    effects or bodies stay, and so do ops whose parameters cannot be compared.
+    Only ops with the trait `EXPENSIVE` are removed. Cheap repeated ops stay, since
+    compilers compute them inside each fusion that reads them. Some ops have no reader
+    afterwards; dead code elimination removes these. Ops with effects or bodies stay,
+    and so do ops whose parameters cannot be compared. Law: inputs and outputs stay as
+    they are, and the result computes the same.
     """
     return _Eliminator().body(program)
 
@@ -23,8 +24,8 @@ def eliminate_common_subexpressions(program: Program) -> Program:
 class _Eliminator:
     """Value numbering: values with the same number are equal whatever the inputs are.
 
-    known: results by what an op does to numbered operands.
-    replacements: by result of a removed op, the equal result of an earlier op.
+    known: results of earlier ops, by a key of what the op does to numbered operands.
+    replacements: for each result of a removed op, the equal result of an earlier op.
     """
 
     def __init__(self) -> None:
@@ -34,7 +35,7 @@ class _Eliminator:
         self.replacements: dict[Value, Value] = {}
 
     def body(self, program: Program) -> Program:
-        """The program without its common subexpressions."""
+        """The program without expensive ops that repeat an earlier one."""
         ops = [kept for op in program.ops if (kept := self._op(op)) is not None]
         outputs = tuple(map(self._atom, program.outputs))
         if len(ops) == len(program.ops) and all(map(_is, ops, program.ops)):
@@ -42,7 +43,10 @@ class _Eliminator:
         return replace(program, ops=tuple(ops), outputs=outputs)
 
     def _op(self, op: Op) -> Op | None:
-        """The op on the replaced operands; `None` if an earlier op has its results."""
+        """The op, with replaced operands.
+
+        `None` if an earlier op has the same results.
+        """
         operands = tuple(map(self._atom, op.operands))
         bodies = tuple(map(eliminate_common_subexpressions, op.bodies))
         if not (
@@ -63,7 +67,10 @@ class _Eliminator:
         return None
 
     def _key(self, op: Op) -> object:
-        """A key that only ops with equal results share; `None` if that is not known."""
+        """A key that only ops with equal results share.
+
+        `None` if the op has no such key.
+        """
         if op.bodies or op.has_effect or not op.results:
             return None
         if has_trait(op.kind, Trait.DRAWS_FROM_STATE):
@@ -94,7 +101,7 @@ class _Eliminator:
 
 
 def exact_key(value: object) -> object:
-    """A key that equals only that of a value of the same type and, for numbers, bits.
+    """A key that equals another only if type and, for numbers, bits are the same.
 
     Python's own equality is too coarse (0.0 == -0.0, True == 1) and for NaNs too fine.
     """

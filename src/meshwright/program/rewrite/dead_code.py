@@ -15,7 +15,10 @@ def eliminate_dead_code(program: Program) -> Program:
 
 
 def _live_body(program: Program, kept_outputs: Collection[int]) -> Program:
-    """The program with the outputs at positions `kept_outputs` only, and all inputs."""
+    """The program with only the outputs at positions `kept_outputs`, and all inputs.
+
+    Ops that these outputs and the effects do not need are removed.
+    """
     outputs = tuple(a for i, a in enumerate(program.outputs) if i in kept_outputs)
     live: set[Atom] = set(outputs)
     ops: list[Op] = []
@@ -30,7 +33,11 @@ def _live_body(program: Program, kept_outputs: Collection[int]) -> Program:
 
 
 def _live_region(op: Op, live: Collection[Atom]) -> Op:
-    """The region op without wires that neither its live results nor its bodies need."""
+    """A loop or branch without the arrays that live results and bodies do not need.
+
+    An array's path through the op is a wire (`ir.Wire`); wires that are not needed are
+    removed.
+    """
     wires = [w for w in op.wires if _is_root(op, w, live)]
     while True:
         bodies = tuple(
@@ -48,7 +55,10 @@ def _live_region(op: Op, live: Collection[Atom]) -> Op:
 
 
 def _is_root(op: Op, wire: Wire, live: Collection[Atom]) -> bool:
-    """Whether a wire is needed whatever the bodies read: a live result or a condition."""
+    """Whether a wire (`ir.Wire`) is needed whatever the bodies read.
+
+    It is if it leads to a live result, or carries a condition or a branch index.
+    """
     if wire.result is not None:
         return op.results[wire.result] in live
     return bool(wire.outputs) or not wire.inputs
@@ -62,7 +72,7 @@ def _used_inputs(body: Program) -> set[int]:
 def _rewire(op: Op, bodies: tuple[Program, ...], wires: list[Wire]) -> Op:
     """The op with only the operands, results and body ends of `wires`, renumbered.
 
-    `bodies` have no dead outputs any more, but still all inputs.
+    bodies: bodies without dead outputs, but still with all inputs.
     """
     operands = sorted(w.operand for w in wires if w.operand is not None)
     results = sorted(w.result for w in wires if w.result is not None)

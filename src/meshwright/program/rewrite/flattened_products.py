@@ -1,8 +1,8 @@
-"""Products of two flattened arrays, as products of the arrays themselves.
+"""Rewrite of inner products of flattened arrays, as products of the arrays themselves.
 
-`jnp.vdot(x, y)` flattens its operands, and a flattened array can be cut only along the
-first dims of what was flattened: a weight cut along its last dim would be gathered. The
-product over all dims needs only an all-reduce of one number.
+`jnp.vdot(x, y)` flattens its operands, and a flattened array can be sharded only along
+the first of the dims that were flattened: a weight sharded along its last dim would be
+gathered. The product over all dims needs only an all-reduce of one number.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ def unflatten_products(program: Program) -> Program:
     """The program with inner products of flattened arrays as products over all dims.
 
     Law: inputs and outputs stay as they are, and the result computes the same sums. The
-    reshapes stay; those that nothing reads any more are dead.
+    reshapes stay in the program; dead code elimination removes those without a reader.
     """
     flattened: dict[Atom, Atom] = {}
     ops: list[Op] = []

@@ -1,4 +1,7 @@
-"""The ops that compute values a second time, from values that were kept."""
+"""Copies of ops that compute values a second time, from values that were kept.
+
+It is the common part of all rematerialization.
+"""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
@@ -7,12 +10,18 @@ from meshwright.program.ir import Atom, Op, Program, Value
 from meshwright.program.ops import Trait, has_trait
 
 Fetch = Callable[[Value], tuple[Value, tuple[Op, ...]]]
-"""A function from a kept value to the value to read instead of it, and the ops to run
-before."""
+"""A function that makes a kept value available to recomputed ops.
+
+From the kept value, it returns the value to read instead and the ops to run before.
+"""
 
 
 def behind_barrier(value: Value) -> tuple[Value, tuple[Op, ...]]:
-    """The value behind a barrier, so that no compiler merges its recomputation with it."""
+    """The value behind an optimization barrier, and the op of that barrier.
+
+    The barrier prevents compilers from merging a recomputation with the original
+    computation.
+    """
     fenced = Value(value.shape, value.dtype)
     return fenced, (Op("optimization_barrier", (value,), (fenced,)),)
 
@@ -20,9 +29,10 @@ def behind_barrier(value: Value) -> tuple[Value, tuple[Op, ...]]:
 class Recomputation:
     """Values of one program or body that have been computed a second time so far.
 
-    copies: for each value its second copy. Values are fetched, not computed again, if
-    they are to be kept, if no op computes them, or if an op with effects or a loop
-    does: a loop's results are computed again in other loops (`rematerialize_scans`).
+    copies: for each recomputed value, its second copy. A value is fetched rather than
+        computed again if it is to be kept, if no op computes it, or if an op with
+        effects or a loop computes it. A loop's results are recomputed in other loops
+        (`rematerialize_scans`).
     """
 
     def __init__(
@@ -41,11 +51,11 @@ class Recomputation:
         }
 
     def can_recompute(self, atom: Atom) -> bool:
-        """Whether the value may be computed a second time."""
+        """Whether the value may be computed a second time, rather than fetched."""
         return atom in self._producers
 
     def ops_for(self, atom: Atom) -> Iterator[Op]:
-        """The ops that compute a value again, preceded by what their operands need."""
+        """The ops that compute a value again, after the ops that its operands need."""
         stack = [atom]
         while stack:
             atom = stack[-1]
@@ -81,7 +91,7 @@ class Recomputation:
 
 
 def copied(program: Program) -> Program:
-    """The same program over new values, since a value has one producer only."""
+    """The same program over new values, since only one op may produce a value."""
     new: dict[Atom, Value] = {}
 
     def fresh(values: Sequence[Value]) -> tuple[Value, ...]:

@@ -4,8 +4,9 @@ A training step computes values in its forward pass and reads some of them in it
 backward pass (JAX calls these residuals). A residual that is not to be kept is computed
 again just before its first reader in the backward pass, from the values that are kept.
 An optimization barrier stands before the second computation: without it, a compiler
-would merge it with the first (XLA: `HloCSE`). What a scan of the forward pass stacks for
-a scan of the backward pass is computed again there, iteration by iteration.
+would merge it with the first (XLA: `HloCSE`). If a scan of the forward pass stacks
+values for a scan of the backward pass, the backward scan computes them again itself,
+iteration by iteration.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from meshwright.program.rewrite.recomputation import Recomputation, behind_barri
 def backward_start(program: Program) -> int:
     """The index of the first op of the backward pass.
 
-    It is taken to be where most bytes of ops' results are live. A program's inputs do
-    not count, since they are live throughout.
+    It is taken to be the position at which most bytes of ops' results are live. The
+    program's inputs do not count, since they are live throughout.
     """
     end = len(program.ops)
     ranges = live_ranges((op.operands, op.results) for op in program.ops)
@@ -44,7 +45,7 @@ def backward_start(program: Program) -> int:
 
 
 def residuals(program: Program, start: int) -> tuple[Value, ...]:
-    """The results of the first `start` ops that a later op reads, in program order."""
+    """The results of the first `start` ops that later ops read, in program order."""
     read = {a for op in program.ops[start:] for a in op.operands}
     return tuple(r for op in program.ops[:start] for r in op.results if r in read)
 
@@ -54,7 +55,7 @@ def rematerialize(program: Program, keep: Collection[Value], start: int) -> Prog
 
     keep: values of the program and of its loops' bodies; a value of a body is kept for
         all iterations. Results of ops with effects and of loops are always kept, except
-        what a scan stacks and a later scan reads iteration by iteration.
+        arrays that a scan stacks and a later scan reads iteration by iteration.
     start: index of the first op of the backward pass.
     Law: the result computes the same.
     """
@@ -74,15 +75,15 @@ def rematerialize(program: Program, keep: Collection[Value], start: int) -> Prog
 def rematerialize_scans(
     program: Program, keep: Collection[Value], start: int
 ) -> Program:
-    """The program whose backward scans recompute what forward scans stack for them.
+    """The program whose backward scans recompute values that forward scans stack.
 
-    Forward scans run before op `start`, backward ones from there on. A backward scan of
-    as many iterations as a forward one computes the stacked values again, iteration by
-    iteration, from values that are kept: those of the forward body that are in `keep`,
-    its carries (which are stacked for this), and what the forward scan itself reads.
-    Wires that nobody reads any more are left for dead code elimination.
+    Forward scans run before op `start`, backward scans from there on. A backward scan
+    of as many iterations as a forward one computes the stacked values again, iteration
+    by iteration, from values that are kept: values of the forward body that are in
+    `keep`, its carries (which are stacked for this), and the operands of the forward
+    scan. Arrays that nobody reads afterwards are left for dead code elimination.
 
-    keep: values of bodies, and stacked values that stay as they are.
+    keep: values of bodies to keep, and stacked values that stay as they are.
     """
     ops = [*program.ops]
     scans = [index for index, op in enumerate(ops) if op.kind == "scan"]
@@ -96,7 +97,8 @@ def rematerialize_scans(
 def stacked_residuals(first: Op, second: Op) -> Mapping[Value, Value]:
     """The values that one scan stacks and another reads in the same iteration.
 
-    By input of the second scan's body, the value in the first scan's body.
+    Keyed by the input of the second scan's body that receives the value; each entry is
+    the value in the first scan's body.
     """
     if not _are_a_pair(first, second):
         return {}
@@ -121,7 +123,10 @@ def _are_a_pair(first: Op, second: Op) -> bool:
 
 
 def _rematerialized(first: Op, second: Op, keep: Collection[Value]) -> tuple[Op, Op]:
-    """Both scans, rewritten: the first stacks kept values, the second recomputes others."""
+    """Both scans, rewritten so that the second recomputes values for itself.
+
+    The first scan stacks only the values that are kept.
+    """
     pair = _ScanPair(_Scan(first), _Scan(second))
     recomputed = Recomputation(first.bodies[0].ops, keep, pair.fetch)
     kept = {
@@ -161,9 +166,10 @@ class _ScanPair:
         self.first, self.second = first, second
 
     def fetch(self, value: Value) -> tuple[Value, tuple[Op, ...]]:
-        """A value of the first body, as an input of the second body, and no ops.
+        """A value of the forward body as an input of the backward body, and no ops.
 
-        A wire is added into the second scan and, if need be, one out of the first.
+        The value gets a path (`ir.Wire`) into the backward scan and, if it has none
+        yet, one out of the forward scan, which stacks it.
         """
         first, second = self.first, self.second
         wire = first.wire_into(value)
@@ -178,7 +184,7 @@ class _ScanPair:
 
 
 class _Scan:
-    """A scan to which wires are being added."""
+    """A scan to which inputs and outputs of its body, with wires, are being added."""
 
     def __init__(self, op: Op) -> None:
         self._op = op
@@ -198,7 +204,10 @@ class _Scan:
         return None
 
     def stack(self, value: Value) -> Value:
-        """The scan's result that stacks a value of its body over all iterations."""
+        """The scan's result that stacks a value of its body.
+
+        Added if there is none yet.
+        """
         for wire in self._wires:
             if not wire.is_stacked or wire.result is None:
                 continue
@@ -213,7 +222,7 @@ class _Scan:
         return stacked
 
     def read(self, outer: Atom, is_stacked: bool) -> Value:
-        """The body's input for a value from outside, added if there is none yet."""
+        """The body's input for a value from outside; added if there is none yet."""
         for wire in self._wires:
             if (
                 wire.operand is None
@@ -231,7 +240,10 @@ class _Scan:
         return inner
 
     def add_constant(self, array: object, value: Value) -> Value:
-        """Add `array` as a constant of the body, in a new value of the type of `value`."""
+        """Add `array` as a constant of the body, and return its value.
+
+        The new value has the shape and dtype of `value`.
+        """
         made = Value(value.shape, value.dtype)
         self.constants[made] = array
         return made
@@ -239,7 +251,10 @@ class _Scan:
     def op(
         self, ops: tuple[Op, ...] | None = None, outputs: tuple[Atom, ...] = ()
     ) -> Op:
-        """The scan with all wires added so far; `ops` and `outputs` replace its body's."""
+        """The scan with all inputs and outputs added so far.
+
+        ops, outputs: ops and outputs of its body, if they are to be replaced.
+        """
         body = self._op.bodies[0]
         changed = Program(
             tuple(self._inputs),

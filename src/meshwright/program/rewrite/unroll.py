@@ -1,8 +1,8 @@
-"""Scans written out, iteration after iteration (XLA: `WhileLoopUnroller`).
+"""Unrolling of scans into their iterations (XLA: `WhileLoopUnroller`).
 
-A loop over layers is one op. Written out, its iterations can be in different stages of a
-pipeline. What one loop stacks and another reads element by element, as residuals of a
-forward pass, is read without the stack.
+A loop over layers is one op. If it is unrolled, its iterations can be in different
+stages of a pipeline. If one loop stacks an array and another reads it element by
+element, as for residuals, the elements are read directly, without the stacked array.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,21 +15,25 @@ from meshwright.program.rewrite.dead_code import eliminate_dead_code
 from meshwright.program.rewrite.recomputation import copied
 
 type Between = Callable[[int, Atom], Op | None]
-"""A function from an iteration and a value that it receives from the one before it to an
-identity to be written in between."""
+"""A function that returns an identity op to write between two iterations, or `None`.
+
+Its arguments are an iteration and a value that the iteration receives from the one
+before.
+"""
 
 
 def no_identity(iteration: int, carry: Atom) -> None:
-    """`None`: nothing is written between iterations."""
+    """`None`: nothing is written between the iterations of an unrolled loop."""
     del iteration, carry
 
 
 def unroll_scans(program: Program, scans: Mapping[Op, Between]) -> Program:
-    """The program with some of its scans written out.
+    """The program with some of its scans unrolled.
 
-    scans: ops of the program itself, not of bodies, and what is written between their
-    iterations. The new ops are device ops, without JAX primitives. Law: the result
-    computes the same.
+    scans: the scans to unroll, ops of the program itself and not of bodies; and for
+        each a function that gives ops to write between its iterations.
+    The new ops are device ops, without JAX primitives. Law: the result computes the
+    same.
     """
     if not scans:
         return program
@@ -43,7 +47,11 @@ def unroll_scans(program: Program, scans: Mapping[Op, Between]) -> Program:
 
 
 class _Unrolling:
-    """known: by value of the source, what it is now. elements: of a stack, by iteration."""
+    """A program that is being rewritten with some of its scans unrolled.
+
+    known: for values of the source program, the new value or atom that replaces each.
+    elements: for a stacked array, its elements by iteration.
+    """
 
     def __init__(self, source: Program) -> None:
         self.source = source
@@ -53,7 +61,7 @@ class _Unrolling:
         self.constants = dict(source.constants)
 
     def program(self) -> Program:
-        """The program so far, with the outputs of the source."""
+        """The new program so far, with the outputs of the source program."""
         outputs = tuple(self.known.get(a, a) for a in self.source.outputs)
         return replace(
             self.source,
@@ -63,12 +71,12 @@ class _Unrolling:
         )
 
     def keep(self, op: Op) -> None:
-        """Write an op as it is."""
+        """Write an op of the source program as it is."""
         operands = tuple(self.known.get(a, a) for a in op.operands)
         self.builder.ops.append(replace(op, operands=operands))
 
     def unroll(self, op: Op, between: Between) -> None:
-        """Write all iterations of a scan."""
+        """Write the ops of all iterations of a scan."""
         self.builder.source = op.source
         length = int(str(op.params["length"]))
         order = range(length)
@@ -96,7 +104,10 @@ class _Unrolling:
     def _marked(
         self, carried: dict[Wire, Atom], i: int, between: Between
     ) -> dict[Wire, Atom]:
-        """The carries of an iteration, the largest behind an identity if one is wanted."""
+        """The carried values of an iteration, the largest behind the op of `between`.
+
+        If `between` returns `None`, the carried values are unchanged.
+        """
         wire = max(carried, key=lambda each: num_bytes(carried[each]), default=None)
         made = None if wire is None else between(i, carried[wire])
         if wire is None or made is None:
@@ -110,7 +121,7 @@ class _Unrolling:
         return self.known.get(atom, atom)
 
     def _iteration(self, op: Op, carried: dict[Wire, Atom], i: int) -> tuple[Atom, ...]:
-        """The outputs of the body in iteration `i`, whose ops are written."""
+        """Write the ops of iteration `i`, and return the outputs of the body."""
         body = copied(op.bodies[0])
         self.constants.update(body.constants)
         mine: dict[Atom, Atom] = {}
@@ -130,7 +141,7 @@ class _Unrolling:
         return tuple(mine.get(a, a) for a in body.outputs)
 
     def _element(self, stack: Atom, i: int) -> Atom:
-        """An element of a stack along its leading dim."""
+        """Element `i` of a stacked array along its leading dim."""
         elements = self.elements.setdefault(stack, [])
         if not elements:
             elements += [self._slice(stack, k) for k in range(stack.shape[0])]
@@ -142,7 +153,10 @@ class _Unrolling:
         )
 
     def _stack(self, result: Value, elements: list[Atom]) -> None:
-        """The stack of elements, which is dead if only unrolled scans read it."""
+        """Write the op that stacks elements.
+
+        It is dead if only unrolled scans read it.
+        """
         self.elements[result] = elements
         rows = [self.builder.reshape(a, (1, *a.shape)) for a in elements]
         self.builder.concatenate(rows, 0)

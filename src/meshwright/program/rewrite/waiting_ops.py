@@ -1,7 +1,8 @@
-"""Order of ops in which collectives wait for each other, to be combined into one.
+"""Combination of collectives, for which some of them are delayed in the order of ops.
 
-Going forward, a reduction waits for later ones, and ops that read it wait with it. Going
-backward, a gather waits for earlier ones, and so do the ops that compute its operand.
+Going forward, a reduction waits for later ones, and ops that read it wait with it.
+Going backward, a gather waits for earlier ones, and the ops that compute its operand
+wait with it.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -12,7 +13,7 @@ from meshwright.program.ir import Atom, Op, num_bytes
 
 
 class Direction(Enum):
-    """Whether collectives wait for those after or before them in the program."""
+    """Whether collectives wait for collectives after or before them in the program."""
 
     FORWARD = "the last one decides when all are run"
     BACKWARD = "the first one decides when all are run"
@@ -20,12 +21,14 @@ class Direction(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Combination:
-    """Which collectives may be combined, and how.
+    """Functions that decide which collectives are combined, and into what.
 
-    key_fn: collectives with equal keys may be combined; `None` for all other ops.
-    may_wait_fn: whether an op may wait with the collective that it depends on.
-    join_fn: the ops that take the place of several collectives.
-    most_bytes: bytes of the values that are combined at most, by key.
+    key_fn: a key of a collective, equal for those that may be combined; `None` for
+        other ops.
+    may_wait_fn: whether an op may be delayed with the collective that it depends on.
+    join_fn: the ops that replace several collectives.
+    most_bytes_fn: largest number of bytes of the values that may be combined with an
+        op.
     """
 
     key_fn: Callable[[Op], object]
@@ -39,8 +42,8 @@ def combine(
 ) -> tuple[Op, ...]:
     """The ops, with collectives combined that do not depend on each other.
 
-    Only ops that may wait change their place. An op that depends on a waiting op and may
-    not wait itself ends the wait of all.
+    Only ops that may be delayed change their place. An op that depends on a waiting op
+    and may not be delayed itself ends the wait of all.
     """
     waiting = _Waiting(how, direction)
     ordered = list(ops)
@@ -57,10 +60,12 @@ def combine(
 
 @dataclass
 class _Waiting:
-    """Ops in their new order, and ops that wait to be written.
+    """The ops in their new order so far, and the ops that still wait to be written.
 
-    values: those through which ops depend on waiting ops. groups: waiting collectives by
-    key. others: ops that depend on them, in order.
+    done: ops that have been written.
+    values: values through which an op would depend on a waiting op.
+    groups: waiting collectives, by their key.
+    others: other ops that depend on waiting collectives, in order.
     """
 
     how: Combination
@@ -71,7 +76,7 @@ class _Waiting:
     others: list[Op] = field(default_factory=list)
 
     def take(self, op: Op) -> None:
-        """Write an op, or let it wait."""
+        """Write the next op, or let it wait."""
         key, dependent = self.how.key_fn(op), self._depends(op)
         if dependent and (key is not None or not self.how.may_wait_fn(op)):
             self.flush()
@@ -89,7 +94,7 @@ class _Waiting:
         self.values.update(self._after(op))
 
     def flush(self) -> None:
-        """Write all waiting ops."""
+        """Write all waiting ops, collectives with equal keys combined."""
         is_backward = self.direction is Direction.BACKWARD
         for group in self.groups.values():
             if len(group) > 1:
@@ -110,7 +115,10 @@ class _Waiting:
 
 
 def _bytes(group: Sequence[Op]) -> int:
-    """Bytes of the whole values of collectives on one device: operands or results."""
+    """Bytes on one device of a group of collectives: of all operands or of all results.
+
+    The larger sum of the two counts.
+    """
     sides = ((v for op in group for v in side(op)) for side in (_operands, _results))
     return max(sum(map(num_bytes, side)) for side in sides)
 

@@ -1,8 +1,8 @@
 """The builder of device programs: ops on local shapes, with explicit collectives.
 
-Its ops have no JAX primitive. Their kinds are the names of `jax.lax` functions and of the
-collectives below; their parameters are ours and do not change between releases of JAX.
-`run/local/device_ops.py` executes them.
+Ops that it writes have no JAX primitive. Their kinds are the names of `jax.lax`
+functions and of the collectives below. Their parameters are Meshwright's own and do not
+change between releases of JAX. `run/local/device_ops.py` executes them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,14 +12,17 @@ from meshwright.machine import Mesh
 from meshwright.program.ir import Atom, Literal, Op, Value
 
 COLLECTIVES = ("all_gather", "all_reduce", "reduce_scatter", "all_to_all", "permute")
-"""Kinds that move bytes between devices; `all_slice` and `axis_index` do not."""
+"""Kinds of op that move bytes between devices, unlike `all_slice` and `axis_index`."""
 
 
 @dataclass
 class Builder:
-    """The ops of one device program so far; each method appends ops, returns their results.
+    """The ops of one device program so far.
 
-    source, reason: stored in each op, so that `explain` can say why a collective is there.
+    Each method appends ops and returns their results.
+
+    source, reason: stored in each op, so that `explain` can say why a collective is
+        there.
     """
 
     mesh: Mesh
@@ -38,7 +41,7 @@ class Builder:
         /,
         **params: object,
     ) -> Value:
-        """Append an op with one result; `kind` names a `jax.lax` function."""
+        """Append an op with one result; `kind` is the name of a `jax.lax` function."""
         result = Value(tuple(shape), dtype)
         self.ops.append(Op(kind, tuple(operands), (result,), params, (), self.source))
         return result
@@ -50,7 +53,10 @@ class Builder:
         shapes: Iterable[tuple[int, ...]],
         params: Mapping[str, object] | None = None,
     ) -> tuple[Value, ...]:
-        """Append the primitive of `op` on other operands, with results of these shapes."""
+        """Append a copy of `op` on other operands, with results of the given shapes.
+
+        params: the copy's parameters; by default those of `op`.
+        """
         made = zip(shapes, op.results, strict=True)
         results = tuple([Value(tuple(shape), old.dtype) for shape, old in made])
         chosen = op.params if params is None else params
@@ -71,42 +77,48 @@ class Builder:
     # -- elementwise ----------------------------------------------------------------
 
     def literal(self, value: object, like: Atom | str) -> Literal:
-        """A scalar constant, with a given dtype or with that of another value."""
+        """A scalar constant, with the dtype `like` or the dtype of the value `like`."""
         return Literal(value, like if isinstance(like, str) else like.dtype)
 
     def unary(self, kind: str, x: Atom) -> Value:
-        """An elementwise function of one value: `neg`, `not`, `exp`, ..."""
+        """Append an elementwise op on one value: `neg`, `not`, `exp`, ..."""
         return self.emit(kind, (x,), x.shape, x.dtype)
 
     def binary(self, kind: str, x: Atom, y: Atom | float | int) -> Value:
-        """An elementwise function of two: `add`, `mul`, `max`, ...; scalars broadcast."""
+        """Append an elementwise op on two values, such as `add`; scalars broadcast."""
         other = y if isinstance(y, Value | Literal) else self.literal(y, x)
         return self.emit(kind, (x, other), x.shape or other.shape, x.dtype)
 
     def clamp(self, x: Atom, low: int, high: int) -> Value:
-        """`x` clamped to [low, high]; an unsigned `x` is clamped to high only."""
+        """`x` clamped to the range [low, high].
+
+        An unsigned `x` is clamped to `high` only, since it cannot be below 0.
+        """
         if not x.dtype.startswith("u"):
             x = self.binary("max", x, low)
         return self.binary("min", x, high)
 
     def compare(self, kind: str, x: Atom, y: Atom | float | int) -> Value:
-        """A comparison, as bools: `eq`, `ne`, `lt`, `le`, `gt` or `ge`."""
+        """Append a comparison to bools: `eq`, `ne`, `lt`, `le`, `gt` or `ge`."""
         other = y if isinstance(y, Value | Literal) else self.literal(y, x)
         return self.emit(kind, (x, other), x.shape or other.shape, "bool")
 
     def select(self, which: Atom, on_false: Atom, on_true: Atom) -> Value:
-        """`on_true` where `which` is true, else `on_false`; `which` may be a scalar."""
+        """Elements of `on_true` where `which` is true, else elements of `on_false`.
+
+        The condition `which` may be a scalar.
+        """
         shape = on_true.shape or on_false.shape
         return self.emit("select_n", (which, on_false, on_true), shape, on_true.dtype)
 
     def convert(self, x: Atom, dtype: str) -> Value:
-        """The value converted to another dtype."""
+        """`x` converted to another dtype."""
         return self.emit("convert_element_type", (x,), x.shape, dtype, new_dtype=dtype)
 
     # -- shapes ---------------------------------------------------------------------
 
     def full(self, shape: tuple[int, ...], value: object, dtype: str) -> Value:
-        """A constant array."""
+        """An array of this shape whose elements all have the same value."""
         return self.broadcast(Literal(value, dtype), shape, ())
 
     def iota(self, shape: tuple[int, ...], dim: int, dtype: str = "int32") -> Value:
@@ -116,33 +128,36 @@ class Builder:
     def broadcast(
         self, x: Atom, shape: tuple[int, ...], dims: tuple[int, ...]
     ) -> Value:
-        """The value with its dim i as result dim `dims[i]`, repeated along all others."""
+        """`x` broadcast to `shape`.
+
+        Dim i of `x` becomes dim `dims[i]` of the result.
+        """
         return self.emit(
             "broadcast_in_dim", (x,), shape, x.dtype, shape=shape, dims=dims
         )
 
     def reshape(self, x: Atom, shape: tuple[int, ...]) -> Value:
-        """The elements in row-major order in another shape."""
+        """`x` in another shape, with its elements in the same row-major order."""
         return self.emit("reshape", (x,), shape, x.dtype, shape=shape)
 
     def transpose(self, x: Atom, permutation: tuple[int, ...]) -> Value:
-        """The value with its dims in the order of `permutation`."""
+        """`x` with its dims in the order of `permutation`."""
         shape = tuple(x.shape[dim] for dim in permutation)
         return self.emit("transpose", (x,), shape, x.dtype, permutation=permutation)
 
     def fence(self, x: Atom) -> Value:
-        """The value behind an optimization barrier, which XLA does not simplify across."""
+        """`x` behind an optimization barrier, across which XLA does not simplify."""
         return self.emit("optimization_barrier", (x,), x.shape, x.dtype)
 
     def slice(self, x: Atom, dim: int, start: int, limit: int) -> Value:
-        """Elements `start` to `limit` of one dim."""
+        """The elements `start` to `limit` (excluded) of `x` along one dim."""
         shape = x.shape[:dim] + (limit - start,) + x.shape[dim + 1 :]
         return self.emit(
             "slice", (x,), shape, x.dtype, dim=dim, start=start, limit=limit
         )
 
     def columns(self, x: Atom, sizes: Sequence[int]) -> tuple[Value, ...]:
-        """The columns of a matrix, in groups of these sizes."""
+        """The columns of a matrix, as several matrices of `sizes` columns each."""
         parts = tuple([Value((x.shape[0], n), x.dtype) for n in sizes])
         params = {"sizes": tuple(sizes)}
         self.ops.append(Op("columns", (x,), parts, params, (), self.source))
@@ -156,24 +171,30 @@ class Builder:
         return self.emit("concatenate", values, shape, first.dtype, dim=dim)
 
     def pad_with_zeros(self, x: Atom, dim: int, margin: int) -> Value:
-        """The value with `margin` zeros before and after it along one dim."""
+        """`x` with `margin` zeros before and after it along one dim."""
         shape = (*x.shape[:dim], margin, *x.shape[dim + 1 :])
         zeros = self.full(shape, 0, x.dtype)
         return self.concatenate((zeros, x, zeros), dim)
 
     def reduce(self, x: Atom, dims: tuple[int, ...], monoid: str = "sum") -> Value:
-        """`x` reduced over `dims` with sum, max, min, prod, and, or, xor."""
+        """`x` reduced over `dims`; `monoid` is sum, max, min, prod, and, or, or xor."""
         shape = tuple(n for d, n in enumerate(x.shape) if d not in dims)
         return self.emit("reduce", (x,), shape, x.dtype, dims=dims, monoid=monoid)
 
     # -- devices --------------------------------------------------------------------
 
     def axis_index(self, axes: tuple[str, ...]) -> Value:
-        """This device's int32 position along `axes` together, major to minor."""
+        """This device's int32 position along several mesh axes taken together.
+
+        The first axis is the major one: the position is the index in row-major order.
+        """
         return self.emit("axis_index", (), (), "int32", axes=axes)
 
     def all_slice(self, x: Atom, dim: int, axes: tuple[str, ...]) -> Value:
-        """This device's chunk of a value that is whole along `axes`; moves no bytes."""
+        """This device's chunk along `dim` of a value that it has completely.
+
+        It moves no bytes between devices.
+        """
         shape = self._resized(x, dim, 1, self.mesh.size(axes))
         return self.emit("all_slice", (x,), shape, x.dtype, dim=dim, axes=axes)
 
@@ -185,9 +206,12 @@ class Builder:
         offset: int,
         piece: tuple[int, int] = (0, 1),
     ) -> Value:
-        """The chunk of the device `offset` positions after this one, or a piece of it.
+        """The chunk that belongs to the device `offset` positions after this one.
 
-        piece: (index, number) of equal pieces into which the chunk is cut.
+        The value is complete on every device along `axes`, so that no bytes move
+        between devices.
+        piece: (index, number): if `number` > 1, the chunk is split into that many equal
+            pieces, and the piece with this index is taken.
         """
         shape = self._resized(x, dim, 1, self.mesh.size(axes) * piece[1])
         return self.emit(
@@ -201,13 +225,13 @@ class Builder:
         return self._collective("all_gather", x, shape, dim=dim, axes=axes)
 
     def all_reduce(self, x: Atom, axes: tuple[str, ...], monoid: str = "sum") -> Value:
-        """The reduction over all devices along `axes`, available on each of them."""
+        """The reduction of `x` over the devices along `axes`, on each of them."""
         return self._collective("all_reduce", x, x.shape, axes=axes, monoid=monoid)
 
     def reduce_scatter(
         self, x: Atom, dim: int, axes: tuple[str, ...], monoid: str = "sum"
     ) -> Value:
-        """This device's chunk along `dim` of the reduction over `axes`."""
+        """This device's chunk (along `dim`) of the reduction of `x` over `axes`."""
         shape = self._resized(x, dim, 1, self.mesh.size(axes))
         return self._collective(
             "reduce_scatter", x, shape, dim=dim, axes=axes, monoid=monoid
@@ -216,7 +240,11 @@ class Builder:
     def all_to_all(
         self, x: Atom, gather: int, split: int, axes: tuple[str, ...]
     ) -> Value:
-        """The value with `axes` moved from dim `gather`, now larger, to dim `split`."""
+        """`x`, sharded along `axes` on dim `split` rather than on dim `gather`.
+
+        On each device, dim `gather` grows by the number of devices, and dim `split`
+        shrinks by it.
+        """
         n = self.mesh.size(axes)
         shape = list(x.shape)
         shape[gather] *= n
@@ -228,10 +256,10 @@ class Builder:
     def permute(
         self, x: Atom, axes: tuple[str, ...], pairs: tuple[tuple[int, int], ...]
     ) -> Value:
-        """The value received from another position along `axes`; zeros if none sends.
+        """The value received from another device along `axes`; zeros if none sends.
 
-        pairs: (from, to) positions. The op lists the axes in the mesh's order, since JAX
-        accepts no other.
+        pairs: (from, to) positions along the axes. The op lists the axes in the mesh's
+            order, since JAX accepts no other order.
         """
         order = tuple(a for a in self.mesh.axes if a in axes)
         if order != axes:
@@ -240,7 +268,11 @@ class Builder:
         return self._collective("permute", x, x.shape, axes=order, pairs=pairs)
 
     def moved(self, position: int, old: tuple[str, ...], new: tuple[str, ...]) -> int:
-        """A device's position along axes in the order `new`, from that in order `old`."""
+        """A device's position along axes in order `new`, from that in order `old`.
+
+        Both orders have the same axes; a position counts devices in row-major order of
+        the axes.
+        """
         coordinates: dict[str, int] = {}
         for axis in reversed(old):
             position, coordinates[axis] = divmod(position, self.mesh.size(axis))

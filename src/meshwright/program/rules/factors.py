@@ -1,4 +1,8 @@
-"""Tools for writing rules: numbering of factors, and which dtypes can hold partial sums."""
+"""Tools for writing factor rules whose letters depend on shapes, dtypes or parameters.
+
+Factors are the letters of a rule such as `ik,kj->ij`; inside a `FactorRule` they are
+numbers.
+"""
 
 import re
 from collections.abc import Container, Mapping, Sequence
@@ -9,18 +13,25 @@ from meshwright.program.ir import Atom, Op
 from meshwright.program.rules.rule import Dims, FactorRule, LocalParams, OpCut, Shape
 
 Factor = tuple[int, ...]
-"""The factors of one dim, an element of `Dims`."""
+"""The factor numbers of one dim: one element of `Dims`.
+
+Empty if the dim cannot be split.
+"""
 
 
 @dataclass
 class RuleFactors:
-    """Numbers the factors of a rule while it is being written, then makes the rule."""
+    """Numbers the factors (letters) of a rule while the rule is being written.
+
+    sizes: extent of each factor so far.
+    least: for some factors, the smallest size that one device's part may have.
+    """
 
     sizes: list[int] = field(default_factory=list)
     least: dict[int, int] = field(default_factory=dict)
 
     def one(self, size: int, least: int = 1) -> Factor:
-        """A new factor, of which each part must have at least size `least`."""
+        """Add a factor of extent `size`; each part of it has at least size `least`."""
         index = len(self.sizes)
         self.sizes.append(size)
         if least > 1:
@@ -28,17 +39,23 @@ class RuleFactors:
         return (index,)
 
     def each(self, shape: Shape, without: Container[int] = ()) -> list[Factor]:
-        """One new factor per dim; the dims in `without` get none."""
+        """Add a factor for each dim of `shape`, except the dims in `without`."""
         return [() if d in without else self.one(n) for d, n in enumerate(shape)]
 
     def indivisible(self, size: int) -> Factor:
-        """A factor that completes a dim and cannot be split; no factor for size 1."""
+        """Add a factor that cannot be split and completes a dim; none for size 1.
+
+        It is needed because the factors of a dim must multiply to the dim's extent.
+        """
         return self.one(size, least=size) if size > 1 else ()
 
     def rule(
         self, operands: Sequence[Dims], results: Sequence[Dims], **fields: Any
     ) -> FactorRule:
-        """The rule over all factors so far; `fields` are those of `FactorRule`."""
+        """The rule over all factors so far.
+
+        `fields` are more fields of `FactorRule`.
+        """
         return FactorRule(
             tuple(self.sizes),
             tuple(operands),
@@ -49,12 +66,12 @@ class RuleFactors:
 
 
 def no_dims(value: Atom) -> Dims:
-    """The factors of a value's dims if none of them can be split."""
+    """The `Dims` of a value of which no dim can be split."""
     return ((),) * len(value.shape)
 
 
 def local_shape(shape: Shape, dims: Dims, cut: OpCut) -> Shape:
-    """The shape of one device's part of a value with these factors."""
+    """The shape of one device's part of a value whose dims have the factors `dims`."""
     local = list(shape)
     for d, factors in enumerate(dims):
         for f in factors:
@@ -63,12 +80,18 @@ def local_shape(shape: Shape, dims: Dims, cut: OpCut) -> Shape:
 
 
 def all_operands(op: Op) -> tuple[frozenset[int], ...]:
-    """The `linear` of ops that are linear in all operands jointly, as `add` is."""
+    """The `linear` field for an op that is linear in all operands jointly: `add`.
+
+    If all operands are partial sums, adding them gives a partial sum.
+    """
     return (frozenset(range(len(op.operands))),)
 
 
 def with_result_shape(name: str) -> LocalParams:
-    """The `local_params` of primitives whose parameter `name` is the result's shape."""
+    """The `local_params` of primitives whose parameter `name` is the result's shape.
+
+    On one device, the parameter becomes the shape of that device's part of the result.
+    """
 
     def local_params(
         op: Op, operands: tuple[Shape, ...], results: tuple[Shape, ...]
@@ -85,15 +108,18 @@ def is_inexact(dtype: str) -> bool:
 
 
 def is_low_precision(dtype: str) -> bool:
-    """Whether the dtype is a float of at most 8 bits or an integer of less than 8."""
+    """Whether the dtype is a float of at most 8 bits or an integer below 8 bits."""
     return re.match(r"float[468]_|u?int[124]$", dtype) is not None
 
 
 def is_key(dtype: str) -> bool:
-    """Whether the dtype is one of typed PRNG keys."""
+    """Whether the dtype is that of typed PRNG keys, such as `key<fry>`."""
     return dtype.startswith("key<")
 
 
 def can_sum(dtype: str) -> bool:
-    """Whether addends that devices hold in this dtype add up to the right sum."""
+    """Whether devices may hold addends in this dtype that a collective sums later.
+
+    Bools and PRNG keys have no sum, and narrow dtypes would lose too much precision.
+    """
     return not (dtype in ("bool", "float0") or is_key(dtype) or is_low_precision(dtype))

@@ -1,11 +1,12 @@
-"""The registry of ops: by the primitive's name its factor rule, its traits and its work.
+"""The registry of ops: a factor rule, traits and a count of work per primitive.
 
-Passes ask for a trait, never for a name; MLIR attaches traits to op definitions in the
-same way (`Elementwise`, `Commutative`). Work is counted by the rules of XLA's cost
-analysis: an elementwise op counts one operation for each element of its result, a
-contraction two for each product that it sums, without products with padding.
-Transcendental functions have a count of their own. An op that only moves data counts
-nothing. A new op is a function under `@rule` in a file of `program/ops`.
+Passes ask whether an op has a trait, such as being elementwise, and never for its name;
+MLIR attaches traits to op definitions in the same way (`Elementwise`, `Commutative`).
+Work is counted by the rules of XLA's cost analysis: an elementwise op counts one
+operation for each element of its result, and a contraction counts two for each product
+that it sums, without products with padding. Transcendental functions have a count of
+their own. An op that only moves data counts nothing. To add an op, write a function
+under `@rule` in a file of `program/ops`.
 """
 
 from __future__ import annotations
@@ -62,17 +63,20 @@ def has_trait(kind: str, trait: Trait) -> bool:
 
 
 def ops_with(trait: Trait) -> Set[str]:
-    """The kinds of op that have the trait, later registered ones included (a live set)."""
+    """The kinds of op that have the trait, as a live set.
+
+    Ops that are registered later appear in it.
+    """
     return _KINDS[trait]
 
 
 @fast_frozen
 @dataclass(frozen=True, slots=True)
 class OpWork:
-    """Operations of one application of an op.
+    """The number of arithmetic operations that one application of an op needs.
 
-    flops: additions, multiplications, comparisons and their like, of any dtype.
-    transcendentals: evaluations of exponentials, roots and their like.
+    flops: additions, multiplications, comparisons and similar operations, of any dtype.
+    transcendentals: evaluations of exponentials, roots and similar functions.
     """
 
     flops: int = 0
@@ -87,7 +91,7 @@ class OpWork:
         return OpWork(self.flops * times, self.transcendentals * times)
 
     def scaled(self, share: float) -> OpWork:
-        """The work on that share of the elements, rounded down."""
+        """The work on a share (0 to 1) of the elements, rounded down."""
         return OpWork(int(self.flops * share), int(self.transcendentals * share))
 
 
@@ -102,7 +106,7 @@ _COUNTS: dict[str, CountWork] = {}
 def describe(
     *kinds: str, traits: Iterable[Trait] = (), work: CountWork | None = None
 ) -> None:
-    """Register traits of these kinds of op, and the function that counts their work."""
+    """Register traits of these kinds of op, and a function that counts their work."""
     for trait in traits:
         _KINDS[trait].update(kinds)
     if work is not None:
@@ -110,13 +114,21 @@ def describe(
 
 
 def work_of(op: Op) -> OpWork:
-    """The work of one op; none for a region op, since its bodies are counted instead."""
+    """The arithmetic work of one op, from its registered count.
+
+    A region op (loop, branch or remat) has no work of its own, since callers count the
+    ops of its bodies instead. An op without a registered count has none either.
+    """
     count = _COUNTS.get(op.kind)
     return NO_WORK if count is None else count(op)
 
 
 def log2_rounded_up(extent: int) -> int:
-    """The base-2 logarithm rounded up, at least 1: steps of a binary merge or search."""
+    """The base-2 logarithm of `extent`, rounded up, and at least 1.
+
+    This is the number of steps of a binary merge or a binary search over `extent`
+    elements.
+    """
     return max(1, math.ceil(math.log2(max(extent, 2))))
 
 
@@ -128,12 +140,15 @@ _RULES: dict[str, RuleFn] = {}
 def rule(
     *kinds: str, traits: Iterable[Trait] = (), work: CountWork | None = None
 ) -> Callable[[RuleFn], RuleFn]:
-    """Register a rule for primitives by name.
+    """Register the factor rule of the primitives with these names; a decorator.
 
     The decorated function takes an `Op` (shapes, dtypes, `params`) and returns a
-    `FactorRule`, or the letters of one: `mw.rule("my_matmul")(lambda op: "ik,kj->ij")`.
-    traits: what these primitives are; passes of compilers and of the planner ask for it.
-    work: counts the operations of one application; without it the op counts as free.
+    `FactorRule`, or a rule in einsum notation: `mw.rule("my_matmul")(lambda op:
+    "ik,kj->ij")`.
+    traits: properties of these primitives, which models of compilers and the planner
+        ask for.
+    work: function that counts the operations of one application; without it the op
+        counts as free.
     """
     if not kinds or not all(isinstance(kind, str) for kind in kinds):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise RuleError(
@@ -156,9 +171,10 @@ def rule(
 
 
 def known_ops(package: str = "") -> tuple[str, ...]:
-    """Names of all primitives that have a rule, sorted.
+    """Names of all primitives that have a factor rule, sorted.
 
-    package: counts only rules that modules of this package registered; default is all.
+    package: only rules that modules of this package registered are listed; default is
+        all.
     """
     return tuple(
         sorted(k for k, fn in _RULES.items() if fn.__module__.startswith(package))
@@ -166,7 +182,11 @@ def known_ops(package: str = "") -> tuple[str, ...]:
 
 
 def rule_of(op: Op) -> FactorRule:
-    """The rule of an op; if none is registered, an opaque rule that says so."""
+    """The factor rule of an op.
+
+    If none is registered, the result is a rule that forbids any partitioning and says
+    why.
+    """
     fn = _RULES.get(op.kind)
     if fn is None:
         near = get_close_matches(op.kind, _RULES, n=2)

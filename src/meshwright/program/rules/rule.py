@@ -1,16 +1,17 @@
 """Factor rules: how the dims of an op's operands and results correspond.
 
 A rule names dims by letters (factors), as einsum does and as Shardy's `OpShardingRule`
-does: `"bik,bkj->bij"` is a batched matrix product. Splitting a factor over devices splits
-every dim that it names. A factor in operands and results is *parallel*. A factor in
-operands alone is a *reduction*: after splitting it, devices hold partial results. A
-factor in results alone is *new*. A dim without factors cannot be split. A dim may be the
-product of several factors, major to minor (`"(ab)c->a(bc)"` is a reshape).
-`partitioner/propagate/legality.py` says why an axis cannot split a factor, for instance one
-that it does not divide.
+does: `"bik,bkj->bij"` is a batched matrix product. Splitting a factor over devices
+splits every dim that has its letter. A factor in operands and results is *parallel*. A
+factor in operands alone is a *reduction*: after splitting it, devices hold partial
+results. A factor in results alone is *new*. A dim without a letter (written `-`) cannot
+be split. A dim may be the product of several factors, major to minor (`"(ab)c->a(bc)"`
+is a reshape). `partitioner/propagate/legality.py` decides whether a mesh axis may split
+a factor; it may not, for instance, if the axis size does not divide the factor.
 
-Propagation, lowering, cost models and tests read rules; none of them asks for an op by
-name. The package's docstring says how to add an op.
+Propagation, lowering, cost models and tests read these rules, so that none of them
+needs code for a particular op. The docstring of the package `program/rules` says how to
+add an op.
 """
 
 from __future__ import annotations
@@ -29,48 +30,70 @@ if TYPE_CHECKING:
     from meshwright.program.rules.builder import Builder
 
 Dims = tuple[tuple[int, ...], ...]
-"""Per dim its factors, major to minor; the empty tuple for a dim that cannot be split."""
+"""The factors of each dim of one value, as factor numbers from major to minor.
+
+A dim that cannot be split has the empty tuple.
+"""
 
 Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class OpCut:
-    """How one op is partitioned: per factor the mesh axes, and the number of parts."""
+    """The partitioning of one op: for each factor the mesh axes that split it.
+
+    axes: for each factor (letter of the op's rule), the mesh axes that split it.
+    parts: for each factor, the number of parts, which is the product of those axes'
+        sizes.
+    """
 
     axes: tuple[tuple[str, ...], ...]
     parts: tuple[int, ...]
 
     def is_cut(self, factor: int) -> bool:
-        """Whether some mesh axis splits the factor."""
+        """Whether at least one mesh axis splits the factor with this number."""
         return bool(self.axes[factor])
 
 
 LocalParams = Callable[[Op, tuple[Shape, ...], tuple[Shape, ...]], Mapping[str, object]]
-"""A function from (op, local operand shapes, local result shapes) to the primitive's
-parameters on one device. Rules of primitives whose parameters contain shapes need one."""
+"""A function that returns the parameters of a primitive for one device's part of an op.
+
+Its arguments are the op, the local operand shapes and the local result shapes. A rule
+needs such a function if the primitive's parameters contain shapes, as those of
+`reshape` do.
+"""
 
 Expand = Callable[["Builder", Op, tuple[Any, ...], OpCut], tuple[Value, ...]]
-"""A function from (builder, op, local operands, cut) to the local results. Rules of ops
-whose part on one device is not the same primitive on smaller shapes need one."""
+"""A function that writes one device's part of an op, and returns the local results.
+
+Its arguments are the builder that takes the new ops, the op, the local operands and the
+op's partitioning. A rule needs such a function if the part of the op on one device is
+not the same primitive on smaller shapes.
+"""
 
 
 @dataclass(frozen=True)
 class FactorRule:
-    """The factors of one op.
+    """The factor rule of one op: which dims of operands and results are split together.
 
-    sizes: extent of each factor.
-    operands, results: per value, per dim, its factors.
-    monoid: the reduction that combines parts after a reduction factor has been split.
-    linear: sets of operands. If all operands of a set are partial sums and all others
-        are whole, the op may be applied to the partial sums; its result is partial.
-    special: factors that only `expand` can split, for which devices exchange data or
-        change the op (Shardy: permutation and need-replication factors).
-    least: by factor, the smallest size that a part may have, if it is not 1.
-    local_params, expand: how one device's part is written, if it is not the same op.
-    is_zero: every result is zero, whatever the operands are.
-    done: factors over which the op itself reduces, so that no result is partial.
-    opaque: why the op cannot be partitioned at all ("" if it can).
+    sizes: extent of each factor (each letter, in the einsum notation of this module).
+    operands, results: for each value and each of its dims, the numbers of the dim's
+        factors.
+    monoid: the operation that combines the devices' partial results after a reduction
+        factor has been split.
+    linear: sets of operands. If all operands of one set are partial sums and all other
+        operands are complete, the op may be applied to the partial sums; its result is
+        partial too.
+    special: factors that only `expand` can split, because devices must exchange data or
+        run another op (Shardy: permutation and need-replication factors).
+    least: for some factors, the smallest size that one device's part may have (default
+        1).
+    local_params, expand: functions that write one device's part of the op, if that part
+        is not the same op on smaller shapes.
+    is_zero: whether every result is zero, whatever the operands are.
+    done: factors over which the op itself reduces across devices, as `shard_map` does,
+        so that splitting them leaves no partial result.
+    opaque: the reason why the op cannot be partitioned at all ("" if it can).
     """
 
     sizes: tuple[int, ...]
@@ -88,13 +111,20 @@ class FactorRule:
 
     @cached_property
     def reductions(self) -> frozenset[int]:
-        """Factors that are in operands only and that the op does not reduce itself."""
+        """Factors of operands that no result has; splitting them gives partial sums.
+
+        Factors in `done` are left out, since the op itself reduces over them.
+        """
         used = {f for dims in self.operands for fs in dims for f in fs}
         made = {f for dims in self.results for fs in dims for f in fs}
         return frozenset(used - made - self.done)
 
     def check(self, op: Op) -> None:
-        """Raise `RuleError` unless each dim that has factors is their product."""
+        """Raise `RuleError` if the rule does not fit the op's operands and results.
+
+        The number of values and of dims must agree, and the factors of each dim must
+        multiply to its extent.
+        """
         for side, values in ((self.operands, op.operands), (self.results, op.results)):
             if len(side) != len(values):
                 raise RuleError(
@@ -119,7 +149,7 @@ class FactorRule:
 
 
 def parse_letters(text: str) -> tuple[tuple[tuple[str, ...], ...], ...]:
-    """Letters per value and dim: `"b(ij),-k"` is (b, (i, j)) and (no letter, k)."""
+    """Letters per value and dim: `"b(ij),-k"` is parsed to (b, (i, j)) and ((), k)."""
     return tuple(_parse_value(part.strip()) for part in text.split(",")) if text else ()
 
 
@@ -131,11 +161,12 @@ def _parse_value(text: str) -> tuple[tuple[str, ...], ...]:
 def einsum_rule(
     letters: str, op: Op, sizes: Mapping[str, int] | None = None, **fields: object
 ) -> FactorRule:
-    """The rule in the notation of einsum: `"bik,bkj->bij"`, with commas between values.
+    """The factor rule in the notation of einsum, such as `"bik,bkj->bij"`.
 
-    `-` is a dim that cannot be split, `(ij)` a dim that is a product. The size of a
-    letter that occurs only in products must be given in `sizes`. `fields` are those of
-    `FactorRule`; they number letters in order of first appearance.
+    Commas separate values. `-` is a dim that cannot be split, `(ij)` a dim that is the
+    product of two factors. `sizes` must have the extent of each letter that occurs only
+    in products. `fields` are further fields of `FactorRule`; they refer to a letter by
+    its number in order of first appearance.
     """
     left, arrow, right = letters.partition("->")
     if not arrow:
@@ -168,7 +199,10 @@ def einsum_rule(
 
 
 def opaque_rule(op: Op, why: str) -> FactorRule:
-    """The rule of an op that cannot be partitioned: no dim has a factor."""
+    """The rule of an op that cannot be partitioned: no dim has a factor.
+
+    `why` says the reason.
+    """
     return FactorRule(
         (),
         tuple(((),) * len(a.shape) for a in op.operands),

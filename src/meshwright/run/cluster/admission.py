@@ -30,9 +30,9 @@ from meshwright.run.cluster.wire.messages import (
 
 
 class Admission:
-    """Checks the requests of all sessions, records what they make, and queues them.
+    """Checks the requests of all sessions, records their arrays, and queues the requests.
 
-    sessions: those that are open, by name.
+    sessions: the open sessions, by name.
     """
 
     def __init__(self, island: Island, sessions: Mapping[str, Session]) -> None:
@@ -40,9 +40,9 @@ class Admission:
         self._sessions = sessions
 
     def admit_all(self, owner: Session, requests: Sequence[Request]) -> None:
-        """Queue all requests but those that are refused; raises the first refusal.
+        """Queue all requests except refused ones; raises the error of the first refusal.
 
-        The arrays that refused ones would have made are gone.
+        Arrays that a refused request would have made count as gone.
         """
         if type(requests) not in (list, tuple):
             raise ClusterError(
@@ -175,9 +175,9 @@ class Admission:
         devices: tuple[int, ...] | None,
         whole: frozenset[int] = frozenset(),
     ) -> None:
-        """Queue a request that makes arrays, and record their bytes and devices.
+        """Queue a request that makes arrays, and record the arrays' bytes and devices.
 
-        whole: positions of those that each device has whole.
+        whole: positions among the results of arrays that every device holds completely.
         """
         self._require_new(owner, numbers)
         self._require_bytes(owner, sum(sizes))
@@ -188,7 +188,7 @@ class Admission:
             owner.arrays[number] = ArrayRecord(made, size, devices, i in whole)
 
     def queue(self, owner: Session, request: Request | End) -> QueuedRequest:
-        """Queue a request that needs no check."""
+        """Queue a request that needs no check, such as the end of a session."""
         return self._island.add(owner.tenant.name, owner.name, request)
 
     def _require_program(self, owner: Session, number: int) -> Define:
@@ -209,7 +209,7 @@ class Admission:
             )
 
     def _require_code(self, owner: Session, request: Define) -> None:
-        """Raise `ClusterError` if a program is more than the controller keeps."""
+        """Raise `ClusterError` if the controller has no room to keep one more program."""
         if len(owner.programs) >= MOST_PROGRAMS:
             raise ClusterError(
                 f"more than {MOST_PROGRAMS} programs; let the workers forget some first"

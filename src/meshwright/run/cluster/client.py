@@ -34,11 +34,13 @@ _POLL_S = 0.1
 
 
 class Slice:
-    """Devices of a cluster in the shape of a mesh; it takes the place of one.
+    """Some devices of a cluster in the shape of a mesh; usable wherever a mesh is.
 
-    number: the controller's. mesh: its shape. devices: the positions of its devices; they
-        name it for good, also if the controller moves it when workers come and go.
-    platform: their name in JAX, such as "cpu".
+    number: the slice's number at the controller.
+    mesh: its shape.
+    devices: positions of its devices at first. They identify the slice for good, even
+        if the controller moves it to other devices when workers come and go.
+    platform: the devices' name in JAX, such as "cpu".
     """
 
     def __init__(self, session: ClientSession, sizes: Mapping[str, int]) -> None:
@@ -49,12 +51,12 @@ class Slice:
         )
 
     def put(self, tree: Any) -> Any:
-        """Handles to the arrays of a pytree, which are sent to the workers once.
+        """Handles to the arrays of a pytree, each of which is sent to the workers once.
 
-        Each device gets its part when the first step reads the array. A handle is
-        returned as it is; workers send the array to each other if it is on another
-        slice, also when the first step reads it. That of another session is sent through
-        this process.
+        Each device gets its part when the first step reads the array. A leaf that is a
+        handle already stays the same handle. If its array is on another slice, workers
+        send it to each other when the first step reads it; an array of another session
+        goes through this process.
         """
         return jax.tree.map(self._put, tree)
 
@@ -70,7 +72,7 @@ class Slice:
         return RemoteArray(self.session, number, aval)
 
     def fetch(self, tree: Any) -> Any:
-        """The arrays of a pytree of handles, which are fetched at the same time."""
+        """The arrays behind a pytree of handles, all fetched at the same time."""
         handles, structure = jax.tree.flatten(tree)
         sessions: dict[ClientSession, list[RemoteArray]] = {}
         for each in dict.fromkeys(handles):
@@ -131,10 +133,12 @@ class Slice:
         inputs: Sequence[RemoteArray] = (),
         out_avals: Sequence[Any] = (),
     ) -> list[RemoteArray]:
-        """Handles to the results of a function that workers know by name.
+        """Handles to the results of a function that workers know by name, such as "save".
 
-        argument: any JSON value. out_avals: shapes, dtypes and shardings of the results
-            before the last one, which is a number. See `CheckpointTasks`.
+        argument: any JSON value.
+        out_avals: shapes, dtypes and shardings of all results but the last, which is a
+            number.
+        See `CheckpointTasks`.
         """
         near = [each.copies.get(self.devices, each) for each in inputs]
         for each in near:
@@ -157,7 +161,7 @@ class Slice:
         return [*made, RemoteArray(self.session, *step)]
 
     def _transfers(self, program: int, inputs: Sequence[RemoteArray]) -> list[Transfer]:
-        """The request that copies to this slice what is on others and has no copy here.
+        """Requests that copy arrays of other slices to this slice, unless it has a copy.
 
         The handles keep their copies.
         """
@@ -193,7 +197,7 @@ def _bytes_on_device(aval: Any) -> int:
 
 
 class Cluster:
-    """Workers that one client, or several, drive through one controller."""
+    """A client's connection to workers; several clients may share one controller."""
 
     def __init__(self, connection: Connection, token: str = "") -> None:
         self._connection = connection
@@ -215,17 +219,17 @@ class Cluster:
         return self._session.ask("events")
 
     def skip_refused(self) -> None:
-        """Go on after a loss: forget what was refused since its arrays were lost."""
+        """Continue after a loss of workers: forget requests refused for lost arrays."""
         self._session.skip_refused()
 
     def resize(self, workers: int) -> None:
-        """Go on with another number of workers; arrays on them are lost."""
+        """Change the number of workers; arrays on the present workers are lost."""
         self._session.ask("resize", workers)
 
     def wait_until_ready(self) -> Status:
-        """The state of the cluster once its workers run.
+        """Wait until the workers run, and return the state of the cluster.
 
-        Raises `ClusterError` if they do not start again and again.
+        Raises `ClusterError` if they have failed to start several times.
         """
         while not (status := self.status()).places:
             if status.failure:
@@ -234,7 +238,7 @@ class Cluster:
         return status
 
     def stop(self) -> None:
-        """End all sessions and all workers, which only an operator may."""
+        """End all sessions and all workers; only an operator may."""
         self._session.stop()
         self._connection.owned = True
 

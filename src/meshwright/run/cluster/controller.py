@@ -30,11 +30,11 @@ from meshwright.run.cluster.wire.messages import (
 
 
 class Controller:
-    """Sessions of tenants on one island.
+    """The sessions of all tenants, on one island (one gang of workers).
 
-    silence_s: seconds after which a client that says nothing is taken to be dead; its
+    silence_s: seconds without any message after which a client is taken to be dead; its
         arrays are then freed.
-    clock: seconds, from any beginning.
+    clock: a function that returns seconds from an arbitrary start.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Controller:
         self._end(self._sessions.require(session), "closed")
 
     async def beat(self, session: str) -> None:
-        """Say that the client lives."""
+        """Record a sign of life of a session's client."""
         self._sessions.require(session)
 
     async def status(self, session: str) -> Status:
@@ -135,9 +135,9 @@ class Controller:
     # -- slices --------------------------------------------------------------------------
 
     async def slice(self, session: str, count: int) -> tuple[int, tuple[int, ...], str]:
-        """The number of a new slice of `count` devices, their positions and platform.
+        """Reserve devices; returns the slice's number, their positions and their platform.
 
-        The devices are neighbours, and those that the fewest slices have.
+        The devices are neighbours, and belong to as few other slices as possible.
         """
         with self._sessions.call(session) as owner:
             await self._ready(owner)
@@ -171,8 +171,9 @@ class Controller:
         """Queue requests in their order; waits while the tenant's queue is full.
 
         number: 0 for the first submission of a session, 1 for the second, and so on.
-        Raises `ClusterError` for the first request that is refused; the others are queued
-        all the same, unless they read what refused ones would have made.
+        Raises `ClusterError` for the first request that is refused. The other requests
+        are queued nevertheless, unless they read an array that a refused request would
+        have made.
         """
         with self._sessions.call(session) as owner:
             await owner.wait_for_submissions(number)
@@ -191,9 +192,9 @@ class Controller:
             await self.island.wait_for_room(name, limit)
 
     async def fetch(self, session: str, after: int, number: int) -> list[Any]:
-        """The parts of an array from all workers that have some, once it is computed.
+        """The parts of an array, from all workers that hold one, once it is computed.
 
-        after: number of submissions that the client has made before.
+        after: number of submissions that the client had made before this call.
         """
         (parts,) = await self.fetch_all(session, after, [number])
         return parts
@@ -242,9 +243,9 @@ class Controller:
     # -- losses --------------------------------------------------------------------------
 
     async def _ready(self, owner: Session) -> None:
-        """Wait for the gang; the client counts as alive meanwhile.
+        """Wait until the gang of workers runs; the client counts as alive meanwhile.
 
-        Raises `ClusterError` if the gang does not start again and again.
+        Raises `ClusterError` if the gang has failed to start several times.
         """
         while self.island.gang is None:
             if reason := self.island.failure:
@@ -253,14 +254,14 @@ class Controller:
             owner.seen_s = self._clock()
 
     def _on_loss(self, reason: str) -> None:
-        """Forget the arrays of a lost gang, and remember why they are gone."""
+        """Forget the arrays that were lost with a gang of workers; remember the reason."""
         why = f"the workers were lost ({reason}); put the state again, or restore it"
         for session in self._sessions.known.values():
             session.note_gone(session.arrays, why)
             session.arrays.clear()
 
     def _definitions(self) -> Iterator[tuple[str, Define]]:
-        """The programs of all sessions for whose slices the new gang has devices."""
+        """The programs, with their sessions, whose slices have devices in the new gang."""
         gang = self.island.gang
         self._slices.fit(0 if gang is None else len(gang.processes))
         for session in self._sessions.known.values():
@@ -269,9 +270,10 @@ class Controller:
                     yield session.name, define
 
     async def resize(self, session: str, workers: int) -> None:
-        """Go on with another number of workers; arrays are lost as with a failure.
+        """Change the number of workers; arrays are lost, as after a failure.
 
-        Slices are moved where they fit; others have no devices until there are more.
+        Slices are moved if they still fit. A slice that does not fit has no devices
+        until there are enough again.
         """
         self._require_operator(self._sessions.require(session))
         if type(workers) is not int or workers < 1:

@@ -12,9 +12,9 @@ from meshwright.run.cluster.wire.messages import ArrayKey, Completion, WorkerIns
 
 @dataclass(frozen=True, slots=True)
 class GangSize:
-    """The number of worker processes, and of devices of each.
+    """The number of worker processes, and the number of devices of each.
 
-    devices: 0 for all that a worker finds.
+    devices: 0 stands for all devices that a worker finds.
     """
 
     workers: int
@@ -27,10 +27,11 @@ class GangSize:
 class Gang(Protocol):
     """One attempt at running the workers of an island.
 
-    attempt: 1 for the first, and one more after each loss. No address or process of one
-        attempt takes part in another.
+    attempt: 1 for the first, and one more after each loss. No address or process is used by
+        two attempts.
     processes: for each device, in JAX's order, the number of its worker.
-    platform: of the devices, such as "cpu". places: host and process of each worker.
+    platform: the devices' name in JAX, such as "cpu".
+    places: host and process of each worker.
     """
 
     attempt: int
@@ -59,7 +60,7 @@ class Gang(Protocol):
         ...
 
     async def stop(self) -> None:
-        """End all workers, those that hang as well."""
+        """End all workers, including those that hang."""
         ...
 
 
@@ -67,7 +68,7 @@ class GangEngine(Protocol):
     """Starts gangs."""
 
     async def start(self, size: GangSize, attempt: int) -> Gang:
-        """Workers that have joined one group of `jax.distributed`.
+        """Start workers, which have joined one `jax.distributed` group when this returns.
 
         Raises `ClusterError` if they cannot be started.
         """

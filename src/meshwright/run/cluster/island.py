@@ -1,8 +1,8 @@
-"""An island: one gang of workers, and the one order of all requests that reach it.
+"""An island: one gang of workers, and the single order of all requests that reach it.
 
-It keeps few instructions on their way to the workers at once, so that a tenant's turn
-comes soon; it learns from completions how long each program takes, and finds that the
-gang is lost: a worker has died, answers nothing, or completes nothing.
+It has only few instructions on their way to the workers at a time, so that each tenant's
+turn comes soon. Completions tell it how long each program takes. It declares the gang lost
+if a worker has died, does not answer, or completes nothing for long.
 """
 
 import asyncio
@@ -21,9 +21,9 @@ from meshwright.run.cluster.wire.messages import Call, End, Request, WorkerInstr
 
 
 class Island:
-    """The queue and the current gang.
+    """The queue of requests and the present gang of workers.
 
-    clock: seconds, from any beginning.
+    clock: a function that returns seconds from an arbitrary start.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Island:
                 await asyncio.sleep(self.limits.retry_s)
 
     async def _start_once(self) -> None:
-        """Start a gang of the size that is wanted; what was defined is defined again."""
+        """Start a gang of the wanted size, and define all programs on it again."""
         size = self.size
         gang = await self.engine.start(size, self.attempt)
         self.gang, self._lost = gang, asyncio.get_running_loop().create_future()
@@ -103,7 +103,7 @@ class Island:
             self.lose(f"resized to {self.size} while it started")
 
     def _begin(self, *coroutines: Coroutine[Any, Any, None]) -> None:
-        """Run parts of the gang's work; an error of one of them gives the gang up."""
+        """Start the tasks that serve the gang; if one fails, the gang is given up."""
 
         def end(task: asyncio.Task[None]) -> None:
             error = None if task.cancelled() else task.exception()
@@ -116,7 +116,7 @@ class Island:
             self._tasks.append(task)
 
     async def _stop(self) -> None:
-        """End the gang and what follows it, even if the engine cannot."""
+        """End the gang and the tasks that serve it, even if the engine fails to."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -130,19 +130,19 @@ class Island:
                 self.log.add("failed", f"attempt {self.attempt} was not ended: {text}")
 
     def resize(self, size: GangSize) -> None:
-        """Go on with a gang of another size, also if one is being started."""
+        """Replace the gang by one of another size, also while one is being started."""
         self.size, self._reasons = size, []
         self.lose(f"resized to {size}")
 
     @property
     def failure(self) -> str:
-        """The reason why no gang starts; "" while one runs, or may start yet."""
+        """The reason why gangs fail to start; "" while one runs or is still being tried."""
         count = len(self._reasons)
         return self._reasons[-1] if count >= self.limits.tries else ""
 
     @property
     def is_lost(self) -> bool:
-        """Whether the gang has been given up, and the next does not run yet."""
+        """Whether the gang has been given up and the next one does not run yet."""
         return self._lost is None or self._lost.done()
 
     def lose(self, reason: str) -> None:
@@ -151,7 +151,7 @@ class Island:
             self._lost.set_result(reason)
 
     async def _drop(self, reason: str) -> None:
-        """Fail all that waits and all that is on its way."""
+        """Fail all requests that wait and all that are on their way to workers."""
         error = ClusterError(f"the workers were lost ({reason})")
         dropped = [e for t in self.queue.used_s for e in self.queue.drop(t)]
         for entry in [*dropped, *self._on_way.values()]:
@@ -174,7 +174,7 @@ class Island:
         return entry
 
     def forget(self, session: str) -> None:
-        """Forget how long the programs of a session take."""
+        """Forget how long the programs of a session took."""
         self._measured_s = {
             k: v for k, v in self._measured_s.items() if k[0] != session
         }
@@ -190,7 +190,7 @@ class Island:
         return WorkerInstruction(self._number, session, placed)
 
     async def _dispatch(self, gang: Gang) -> None:
-        """Send requests in the queue's order, while few are on their way."""
+        """Send requests to the workers in the queue's order, only few at a time."""
         while True:
             self._wake.clear()
             batch: list[WorkerInstruction] = []
@@ -212,14 +212,14 @@ class Island:
             await self._wake.wait()
 
     def _expect(self, entry: QueuedRequest) -> float:
-        """The seconds that a request will take, by those of the same program before."""
+        """The seconds that a request is expected to take, from its program's last runs."""
         if isinstance(entry.request, Call):
             key = entry.session, entry.request.program
             entry.expected_s = self._measured_s.get(key, 1e-3)
         return entry.expected_s
 
     def _has_room(self, share: float = 1.0) -> bool:
-        """Whether less than a share of what may be on its way is on its way."""
+        """Whether fewer requests are on their way than this share of the most allowed."""
         count, limits = len(self._on_way), self.limits
         is_short = self._ahead_s < share * limits.ahead_s
         return count < share * limits.depth or (
@@ -229,7 +229,7 @@ class Island:
     # -- progress ------------------------------------------------------------------------
 
     async def _follow(self, worker: int, after: int) -> None:
-        """Take in the completions of one worker, and find that it is gone."""
+        """Process one worker's completions, and detect that the worker is gone."""
         gang = self.gang
         assert gang is not None
         while True:
@@ -275,7 +275,7 @@ class Island:
         self._wake.set()
 
     async def _find_stall(self) -> None:
-        """Give the gang up if something is on its way, and nothing completes for long."""
+        """Give the gang up if instructions are on their way and none completes for long."""
         while True:
             await asyncio.sleep(min(1.0, self.limits.stall_s / 4))
             if not self._on_way:

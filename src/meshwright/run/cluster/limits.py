@@ -1,8 +1,8 @@
-"""Limits of an island, and of what the controller keeps for its clients.
+"""Limits of an island, and of the data that the controller keeps for its clients.
 
-A well-behaved client meets none of the numbers: it sends at most 32 submissions without
-an answer, of about 64 requests, and frees what it drops. They bound the memory that a
-hostile or broken one can take.
+A well-behaved client never reaches them: it sends at most 32 submissions without an
+answer, of about 64 requests each, and frees arrays that it no longer uses. The limits bound
+the memory that a hostile or broken client can take.
 """
 
 from dataclasses import dataclass
@@ -36,12 +36,13 @@ MOST_REASONS = 100_000
 class IslandLimits:
     """Limits of an island.
 
-    depth: instructions on their way at once. ahead_s: seconds of work, by what programs
-        took before, for which more may be on their way, up to `most`.
-    answer_s: seconds within which a worker must answer. stall_s: seconds within which
-        something on its way must complete.
-    retry_s: seconds between a gang that did not start and the next one. tries: gangs in
-        a row that did not start, after which clients that wait are told why.
+    depth: number of instructions that may be on their way at once.
+    ahead_s, most: more may be on their way, up to `most`, if together they are expected to
+        take less than `ahead_s` seconds.
+    answer_s: seconds within which a worker must answer.
+    stall_s: seconds within which some instruction that is on its way must complete.
+    retry_s: seconds between a failed start of a gang and the next try.
+    tries: number of failed starts in a row after which waiting clients get the reason.
     """
 
     depth: int = 8

@@ -51,10 +51,10 @@ class FairQueue[E]:
         share.waiting.append(entry)
 
     def take(self, expected_s: Callable[[E], float]) -> tuple[str, E] | None:
-        """The next entry with its tenant; `None` if no entry waits.
+        """Remove and return the next entry with its tenant; `None` if no entry waits.
 
-        expected_s: seconds that an entry is expected to take, by what is known when it is
-            taken; they are charged to the tenant.
+        expected_s: returns the seconds that an entry is expected to take. They are
+            charged to the tenant at once.
         """
         waiting = [(s.used_s, t) for t, s in self._shares.items() if s.waiting]
         if not waiting:

@@ -1,4 +1,4 @@
-"""Requests that wait for their turn on an island, and the sessions that they are of."""
+"""Requests that wait for their turn on an island, and the sessions that they belong to."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -9,12 +9,12 @@ from meshwright.run.cluster.wire.messages import End, Request
 
 @dataclass(slots=True, eq=False)
 class QueuedRequest:
-    """A request of one session that waits for its turn, or is on its way.
+    """A request of one session that waits for its turn, or is on its way to the workers.
 
-    completed: done when all workers have completed it; an exception says why they never
-        will.
-    expected_s: seconds that were expected when it was taken. waiting_for: workers that
-        have not completed it.
+    completed: a future, done when all workers have completed the request; its exception
+        says why they never will.
+    expected_s: seconds that the request was expected to take when it was sent.
+    waiting_for: workers that have not completed it.
     """
 
     session: str
@@ -29,11 +29,11 @@ class QueuedRequest:
 
 @dataclass(frozen=True, slots=True)
 class IslandClients:
-    """The sessions of an island, as it sees them.
+    """Callbacks through which an island asks about its sessions.
 
     on_loss: called with the reason when the gang is lost, before the next one starts.
-    setup: the requests, with their sessions, that each new gang gets first.
-    place: the form of a session's request that names devices of the present gang.
+    setup: returns the requests, with their sessions, that each new gang gets first.
+    place: translates a session's request to the devices of the present gang.
     """
 
     on_loss: Callable[[str], None]

@@ -32,9 +32,9 @@ _BEAT_S = 2.0
 
 
 class Connection(Protocol):
-    """The way to a controller.
+    """A client's connection to a controller.
 
-    address: where other clients find it; "" if they cannot.
+    address: address at which other clients find the controller; "" if they cannot.
     owned: whether the controller ends with the connection.
     """
 
@@ -49,11 +49,11 @@ class Connection(Protocol):
         ...
 
     def store(self, value: HostArray) -> Any:
-        """A value to put into a message: a reference to the array, or itself."""
+        """An array's form in a message: a reference to the stored array, or the array."""
         ...
 
     def load(self, value: Any) -> Any:
-        """The value that a reference in an answer stands for."""
+        """The array behind a reference in an answer, or the value itself."""
         ...
 
     def close(self) -> None:
@@ -62,13 +62,13 @@ class Connection(Protocol):
 
 
 class RemoteArray:
-    """A handle to an array on the workers of a slice, computed or not.
+    """A handle to an array on the workers of a slice, which may not be computed yet.
 
-    It has `shape` and `dtype`, so that it is an argument of a step like any array. When
-    the last reference to it is dropped, its memory on the workers is freed.
+    It has `shape` and `dtype`, so that it is an argument of a step like any array. When the
+    last reference to it is dropped, its memory on the workers is freed.
 
-    devices: those that have it; `None` while no program has read it.
-    copies: on other slices, by their devices. They live as long as this handle.
+    devices: the devices that hold it; `None` while no program has read it.
+    copies: copies on other slices, by their devices. They live as long as this handle.
     """
 
     def __init__(
@@ -101,16 +101,16 @@ class RemoteArray:
         return self.assemble(self.fetching().result())
 
     def block_until_ready(self) -> Self:
-        """This handle, once the array is computed; its numbers stay on the workers.
+        """Wait until the array is computed, and return this handle; no data is fetched.
 
-        An error of the program is raised where the numbers are read.
+        An error of the program is raised where the data is read.
         """
         self.require_kept()
         self.session.wait(self.number)
         return self
 
     def fetching(self) -> Future[Any]:
-        """The parts of the array, once they are fetched."""
+        """A future for the parts of the array."""
         self.require_kept()
         return self.session.fetch(self.number)
 
@@ -132,14 +132,14 @@ class RemoteArray:
         return bool(self.result())
 
     def require_kept(self) -> None:
-        """Raise `ClusterError` if a call has taken over the array's memory."""
+        """Raise `ClusterError` if the array was donated to a call."""
         if self._is_donated:
             raise ClusterError(
                 f"array {self.number} was donated to a call; go on with its results"
             )
 
     def donate(self) -> None:
-        """Record that a call takes over the array's memory, and drop it everywhere."""
+        """Record that the array is donated to a call, and drop all its copies."""
         self._is_donated = True
         self.copies.clear()
         self.session.drop(self.number)
@@ -150,7 +150,7 @@ class RemoteArray:
 
 
 class ClientSession:
-    """A client's session: numbers of arrays, requests in order, signs of life.
+    """A client's session: it numbers arrays, sends requests in order, and signs of life.
 
     copied: handles that have copies on other slices.
     """
@@ -171,14 +171,14 @@ class ClientSession:
         threading.Thread(target=_tend, args=own, daemon=True).start()
 
     def ask(self, method: str, *arguments: Any) -> Any:
-        """The answer of the controller to a question of this session."""
+        """Call a method of the controller for this session, and return its answer."""
         return self.connection.call(method, self.name, *arguments).result()
 
     def submit(self, *requests: Request) -> None:
-        """Send requests; raises the error of an earlier one that was refused.
+        """Send requests; raises the error of an earlier request that was refused.
 
-        While the controller takes in a submission, further requests are gathered, so that
-        a chain of calls takes few messages.
+        Requests are gathered while the controller processes a submission, so that a
+        chain of calls needs few messages.
         """
         self._settle(len(self._unanswered) >= _MOST_UNANSWERED)
         with self._sending:
@@ -195,7 +195,7 @@ class ClientSession:
         future.add_done_callback(lambda _: self._answered.set())
 
     def flush(self) -> None:
-        """Send what waits."""
+        """Send all requests that wait to be sent."""
         with self._sending:
             self._waiting += self._take_dropped()
             if self._waiting:
@@ -207,7 +207,7 @@ class ClientSession:
         return self.connection.call("fetch", self.name, self._num_sent, number)
 
     def wait(self, number: int) -> None:
-        """Wait until an array that earlier requests make is computed."""
+        """Wait until an array is computed by the requests sent so far."""
         self.flush()
         self.connection.call("wait", self.name, self._num_sent, number).result()
 
@@ -218,7 +218,7 @@ class ClientSession:
         return self.connection.call("fetch_all", self.name, sent, list(numbers))
 
     def _settle(self, is_full: bool) -> None:
-        """Raise the error of a submission that was refused; wait for one if it is full."""
+        """Raise the error of a refused submission; wait if too many are unanswered."""
         with self._settling:
             while self._unanswered and (is_full or self._unanswered[0].done()):
                 try:
@@ -230,7 +230,7 @@ class ClientSession:
                 is_full = False
 
     def skip_refused(self) -> None:
-        """Wait for all that was sent, and forget which of it was refused."""
+        """Wait for all submissions, and discard the errors of refused ones."""
         self.flush()
         while self._unanswered:
             with contextlib.suppress(ClusterError):
@@ -241,7 +241,7 @@ class ClientSession:
         return tuple(itertools.islice(self._numbers, count))
 
     def drop(self, number: int) -> None:
-        """Note that a handle is gone; may be called at any time, by the collector."""
+        """Record that a handle was freed; the garbage collector may call this any time."""
         self._dropped.append(number)
 
     def _take_dropped(self) -> list[Free]:
@@ -251,7 +251,7 @@ class ClientSession:
         return [Free(tuple(numbers))] if numbers else []
 
     def beat(self) -> None:
-        """Send a sign of life, and what waits or was dropped."""
+        """Send a sign of life, the waiting requests, and the numbers of freed arrays."""
         self.flush()
         self.connection.call("beat", self.name)
 
@@ -278,9 +278,9 @@ class ClientSession:
 
 
 def _tend(session: weakref.ref[ClientSession], answered: threading.Event) -> None:
-    """Send signs of life, and what waits for an answer once it has come.
+    """Send signs of life, and waiting requests as soon as the controller has answered.
 
-    Ends when the session is closed or forgotten, or the way to the controller is.
+    Ends when the session is closed or garbage collected, or its connection has ended.
     """
     next_beat_s = 0.0
     while (known := session()) is not None and not known.is_closed:
@@ -298,9 +298,9 @@ def _tend(session: weakref.ref[ClientSession], answered: threading.Event) -> Non
 
 
 def host_array(leaf: Any) -> tuple[HostArray, Any]:
-    """An array in this process's memory, and its shape and dtype.
+    """An array in this process's memory, with its shape and dtype.
 
-    Raises `ClusterError` for what is no array.
+    Raises `ClusterError` if `leaf` is not an array.
     """
     if isinstance(leaf, jax.Array) and is_key(leaf.dtype):
         data = np.asarray(jax.random.key_data(leaf))
@@ -317,7 +317,7 @@ def host_array(leaf: Any) -> tuple[HostArray, Any]:
 
 
 def _assemble(parts: Sequence[Fetched]) -> Any:
-    """The whole array, from the parts of all workers; `ClusterError` if parts lack."""
+    """The whole array, from the parts of all workers; `ClusterError` if one is missing."""
     shards = [shard for part in parts for shard in part.shards]
     if not shards:
         raise ClusterError("no worker has a part of the array")

@@ -1,4 +1,4 @@
-"""The sessions that are open, and how many of a tenant's calls wait."""
+"""The open sessions, and the number of calls that wait, by tenant."""
 
 import hmac
 import secrets
@@ -12,9 +12,9 @@ from meshwright.run.cluster.tenants import Session, Tenant
 
 
 class Sessions:
-    """The sessions of all tenants.
+    """The open sessions of all tenants.
 
-    known: those that are open, by name.
+    known: open sessions, by name.
     """
 
     def __init__(
@@ -27,7 +27,7 @@ class Sessions:
         self._waiting: Counter[str] = Counter()  # calls, by tenant
 
     def open(self, token: str) -> Session:
-        """A new session of the tenant with a token; `ClusterError` if there is none."""
+        """Open a session for the tenant with a token; `ClusterError` if it is unknown."""
         given = str(token).encode(errors="replace")
         for tenant in self._tenants:
             if hmac.compare_digest(tenant.token.encode(), given):
@@ -42,7 +42,10 @@ class Sessions:
         raise ClusterError("the token is that of no tenant of this cluster")
 
     def require(self, name: str) -> Session:
-        """The session of a name, whose client lives; `ClusterError` if it is not open."""
+        """The open session with this name; records that its client is alive.
+
+        Raises `ClusterError` if it is not open.
+        """
         session = self.known.get(name) if type(name) is str else None
         if session is None:
             raise ClusterError(
@@ -54,7 +57,7 @@ class Sessions:
 
     @contextmanager
     def call(self, name: str) -> Generator[Session]:
-        """The session of a call that may wait; refused if too many of its tenant do."""
+        """A context for a call that may wait; refused if too many of its tenant wait."""
         session = self.require(name)
         tenant = session.tenant.name
         if self._waiting[tenant] >= MOST_WAITING:
@@ -69,7 +72,7 @@ class Sessions:
             self._waiting[tenant] -= 1
 
     def silent(self) -> list[Session]:
-        """The sessions whose clients have said nothing for too long."""
+        """Sessions whose clients have sent nothing for too long."""
         least_s = self._clock() - self.silence_s
         return [each for each in self.known.values() if each.seen_s < least_s]
 

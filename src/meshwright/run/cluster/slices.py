@@ -1,4 +1,4 @@
-"""Virtual slices: asked for by size, given devices of the gang, and moved with its size."""
+"""Virtual slices: groups of devices for clients, which move when the gang changes."""
 
 import itertools
 from collections.abc import Iterator, Mapping
@@ -13,7 +13,8 @@ class Slices:
     """The devices of the slices of all sessions.
 
     A client names a slice by the positions that its devices had at first
-    (`Session.slices`). Where these are not there any more, `Session.moved` has others.
+    (`Session.slices`). If these devices no longer exist, `Session.moved` has the
+    positions of others.
     """
 
     def __init__(self, sessions: Mapping[str, Session]) -> None:
@@ -57,7 +58,7 @@ class Slices:
         return replace(request, devices=devices)
 
     def _least_used(self, count: int, total: int) -> tuple[int, ...]:
-        """Neighbouring devices, those that the fewest slices have."""
+        """Positions of neighbouring devices that belong to as few slices as possible."""
         load = [0] * total
         for devices in self._all_present():
             for device in devices:

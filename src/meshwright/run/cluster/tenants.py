@@ -1,4 +1,4 @@
-"""Tenants, their sessions, and what a session has on a cluster."""
+"""Tenants, their sessions, and the arrays and slices that a session has on a cluster."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -17,14 +17,16 @@ _ARRIVAL_S = 120
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """A user of the cluster, and how much of it is theirs.
+    """A user of the cluster, and their share of it.
 
-    token: secret that a client must know. weight: share of the time, relative to others.
-    queue: requests that may wait; a client that submits more waits itself.
-    max_bytes: bytes that its arrays may take on one device. max_devices: of its slices
-        together; slices of several sessions count.
-    folder: below it, on the workers, lie its checkpoints.
-    is_operator: whether it may resize and stop the cluster, by which all lose arrays.
+    token: secret that a client must present.
+    weight: share of the time, relative to other tenants.
+    queue: number of requests that may wait; a client that submits more is blocked.
+    max_bytes: bytes that the tenant's arrays may take on one device.
+    max_devices: number of devices of all slices of the tenant together.
+    folder: folder on the workers that contains all of the tenant's checkpoints.
+    is_operator: whether the tenant may resize and stop the cluster, which loses the
+        arrays of all tenants.
     """
 
     name: str
@@ -37,7 +39,7 @@ class Tenant:
     is_operator: bool = False
 
     def may_write(self, path: str) -> bool:
-        """Whether a path, which may hold "..", lies below the tenant's folder."""
+        """Whether a path lies below the tenant's folder, also if it contains ".."."""
         is_whole = path.startswith("/") and "\0" not in path
         own = PurePosixPath(normpath(self.folder))
         return is_whole and PurePosixPath(normpath(path)).is_relative_to(own)
@@ -47,12 +49,12 @@ class Tenant:
 class ArrayRecord:
     """The controller's record of an array.
 
-    made: done when all workers have completed the request that makes it; an exception
-        says why they never will.
-    num_bytes: on one device.
-    devices: those of its slice, by the slice's first positions; `None` if any worker may
-        have parts, as of an array that the client has sent.
-    is_whole: whether each of the devices has all of it.
+    made: a future, done when all workers have completed the request that makes the
+        array; its exception says why they never will.
+    num_bytes: bytes on one device.
+    devices: devices of its slice, by the slice's first positions. `None` if any worker may
+        hold parts, as of an array that the client has sent.
+    is_whole: whether each of the devices holds the complete array.
     """
 
     made: asyncio.Future[None]
@@ -65,13 +67,13 @@ class ArrayRecord:
 class Session:
     """One client of a tenant.
 
-    slices: for each slice by its number, the first positions of its devices. The client
-        always names a slice by these. moved: the present positions of each slice that has
-        moved since the number of workers changed, by its first positions; `None` if the
-        slice is larger than the cluster.
-    gone: for arrays that the client may still name, why they no longer exist.
-    num_taken: number of submissions taken in their order; others may arrive early.
-    is_held: whether the next submission has arrived, and waits for room in the queue.
+    slices: the first positions of each slice's devices, by slice number. Clients always
+        name a slice by these.
+    moved: present positions of each slice that has moved since the number of workers
+        changed, by its first positions; `None` if the slice is larger than the cluster.
+    gone: reasons why arrays that the client may still name no longer exist, by number.
+    num_taken: number of submissions processed in their order; later ones may arrive early.
+    is_held: whether the next submission has arrived and waits for room in the queue.
     """
 
     name: str
@@ -87,11 +89,11 @@ class Session:
     one_taken: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     def present(self, devices: tuple[int, ...]) -> tuple[int, ...] | None:
-        """The present positions of a slice, by its first ones; `None` if it has none."""
+        """The present positions of a slice, given its first ones; `None` if it has none."""
         return self.moved.get(devices, devices)
 
     def note_gone(self, arrays: Iterable[int], why: str) -> None:
-        """Remember why arrays are not there; of very many, of the latest."""
+        """Remember why arrays no longer exist; if very many, only for the latest."""
         self.gone |= dict.fromkeys(arrays, why)
         if len(self.gone) > MOST_REASONS:
             self.gone = dict(list(self.gone.items())[-MOST_REASONS // 2 :])
@@ -103,9 +105,9 @@ class Session:
             self.one_taken.notify_all()
 
     async def wait_for_submissions(self, count: int) -> None:
-        """Wait until the first `count` submissions have been taken.
+        """Wait until the first `count` submissions have been processed.
 
-        Raises `ClusterError` if one of them does not arrive, or `count` is no number.
+        Raises `ClusterError` if one of them does not arrive, or `count` is not a number.
         """
         known = self.num_taken
         if type(count) is not int or not 0 <= count <= known + MOST_EARLY:
@@ -129,8 +131,8 @@ class Status:
     places: host and process of each worker; empty while they start.
     devices: the number of all devices; 0 while the workers start.
     used_s: seconds that each tenant has used, divided by its weight.
-    failure: why workers do not start, although it was tried again and again; "" if they
-        have, or may yet.
+    failure: the reason why workers have failed to start several times; "" if they run,
+        or are still being tried.
     """
 
     attempt: int

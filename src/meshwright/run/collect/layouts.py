@@ -39,7 +39,7 @@ Config = dict[str, tuple[Layout, Layout, Layout]]
 
 @dataclass(frozen=True, slots=True)
 class CollectionPlan:
-    """What is collected of one program: so many configurations, timed in so many passes."""
+    """The amount of work of one collection: configurations, and passes that time each."""
 
     configs: int
     passes: int
@@ -84,8 +84,8 @@ def collect_layouts(
 class _Program:
     """A lowered program and its inputs.
 
-    nodes: place of each configurable instruction in the graph, by name. ranks: of its
-        result and of its operands.
+    nodes: index in the graph of each instruction whose layouts can be chosen, by name.
+    ranks: ranks of the instruction's result and operands, by name.
     """
 
     lowered: Any
@@ -114,7 +114,7 @@ class _Program:
         return cls(lowered, text, leaves, nodes, ranks)
 
     def sample(self, plan: CollectionPlan) -> Iterator[Config]:
-        """The default, then random configurations: of few tensors, or of many."""
+        """The default layouts, then random ones that change few tensors or many."""
         yield {}
         random = np.random.default_rng([plan.seed, 0])
         places = [
@@ -230,9 +230,10 @@ def _measured(
     journal: MeasurementJournal,
     kept: Sequence[int],
 ) -> MeasuredGraph:
-    """The record of all configurations that ran; its times are medians of the passes.
+    """The record of all configurations that ran; a time is the median of the passes.
 
-    A time is the ratio to the default beside it, times the default's fastest time.
+    The load of the machine affects a configuration and the default that runs beside it
+    alike. So a time is the ratio of the two, times the default's fastest time.
     """
     nodes = dict(sorted(program.nodes.items(), key=lambda item: item[1]))
     nothing = ((), (), ())

@@ -1,4 +1,4 @@
-"""A journal of measurements: each one on a line of its own, so that a run can go on."""
+"""A file of measurements, one per line, so that an interrupted collection can go on."""
 
 import json
 from collections.abc import Mapping
@@ -13,9 +13,10 @@ from meshwright.errors import LearnedError
 class MeasurementJournal:
     """Measurements of one collection, in memory and in a file of JSON lines.
 
-    times: nanoseconds by pass and configuration. errors: by configuration.
-    default_ns: nanoseconds of the default that ran in turn with a configuration, by pass
-        and configuration; empty if it did not.
+    times: nanoseconds, by (pass, configuration).
+    errors: error messages, by configuration.
+    default_ns: nanoseconds of the default when it was timed in turn with a configuration,
+        by (pass, configuration); empty where it was not.
     """
 
     path: Path
@@ -25,7 +26,10 @@ class MeasurementJournal:
 
     @classmethod
     def open(cls, path: Path, header: Mapping[str, Any]) -> "MeasurementJournal":
-        """The journal of a file, which may exist, of a collection with this header only."""
+        """Open the journal of a file, which may exist, for a collection with this header.
+
+        An existing file must have the same header.
+        """
         journal = cls(path)
         if not path.exists():
             journal.write(header)
@@ -68,7 +72,7 @@ class MeasurementJournal:
 
 
 def _entries(path: Path, lines: list[str]) -> list[Any]:
-    """Entries of all whole lines; `LearnedError` with the number of one that is none."""
+    """Entries of all complete lines; `LearnedError` names a line that is not JSON."""
     entries: list[Any] = []
     for number, line in enumerate(lines, 1):
         if not line.endswith("\n"):

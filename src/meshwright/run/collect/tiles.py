@@ -1,4 +1,4 @@
-"""A collector of tilings: random ones of a kernel, compiled and timed by IREE."""
+"""Collect data on tile sizes: random tilings of a kernel, compiled and timed by IREE."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _build_all(
     journal: MeasurementJournal,
     on_progress: Callable[[str], None],
 ) -> list[int]:
-    """Compile all tilings but the first, the default; numbers of those that ran."""
+    """Compile all tilings but the first, which is the default; returns those that ran."""
     kept = [0]
     for number, tiling in enumerate(tilings[1:], 1):
         on_progress(f"compiling {number} of {len(tilings) - 1}")

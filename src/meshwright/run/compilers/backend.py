@@ -18,16 +18,16 @@ class Compiled:
     """A compiler's report on a step, per device.
 
     peak_bytes: largest sum of arguments, results and temporary buffers.
-    fits: whether the peak is within the memory that programs may use; False if the
-        compiler ran out of memory, and peak_bytes is then what it reports to need.
-    compile_s: seconds that the compiler ran. hlo: the optimised, scheduled program.
-    flops: XLA's count in that program; a loop's body counts once. `None` if the
+    fits: whether the peak is within the memory that programs may use. If the compiler ran
+        out of memory it is False, and peak_bytes is the memory that the compiler asked for.
+    compile_s: seconds that the compiler ran.
+    hlo: the optimised, scheduled program.
+    flops: XLA's count for that program, in which a loop's body counts once. `None` if the
         compiler ran out of memory, or if a library computes products.
     collectives: collectives of the program, with the scheduler's estimates.
-    cycles: sum of the compiler's estimates for fusions, loops multiplied; `None` if the
-        process was stopped early or the compiler estimates none.
-    memory: XLA's `CompiledMemoryStats` by name; `None` if the process was stopped
-    early.
+    cycles: sum of the compiler's estimates for fusions, times the trip counts of loops
+        around them. `None` if the process was stopped early or the compiler estimates none.
+    memory: XLA's `CompiledMemoryStats` by name; `None` if the process was stopped early.
     """
 
     peak_bytes: int
@@ -46,10 +46,11 @@ _TOTAL = re.compile(r"\(color=0\)\s*Total bytes: (\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The ended process of a compiler, and the folder of its files.
+    """A compiler's process that has ended, and the folder with its files.
 
-    log: everything that it printed. elapsed_s: seconds that it ran. full: whether it
-    was allowed to finish.
+    log: everything that it printed.
+    elapsed_s: seconds that it ran.
+    full: whether it was allowed to generate code, rather than stopped early.
     """
 
     backend: Backend
@@ -74,7 +75,7 @@ class Ended:
         )
 
     def memory(self) -> tuple[str, int]:
-        """The program in the dump, and the bytes of main memory that it needs.
+        """The program in XLA's dump, and the bytes of main memory that it needs.
 
         Raises `CompilerError` with the last error in the log if either is missing.
         """
@@ -86,7 +87,7 @@ class Ended:
         return hlo, int(total[1])
 
     def dumped(self, pattern: str) -> str | None:
-        """The text of the largest file that matches a pattern; `None` if there is none.
+        """The text of the largest dumped file that matches a pattern; `None` if none does.
 
         Smaller files belong to helper modules that XLA compiles along with the program.
         """

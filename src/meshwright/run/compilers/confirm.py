@@ -79,7 +79,10 @@ def confirm(
 
 
 def find_backend(machine: Machine) -> Backend:
-    """The compiler of a machine; `CompilerError` if it has none, or none installed."""
+    """The ahead-of-time compiler for a machine.
+
+    Raises `CompilerError` if no compiler exists for the machine, or it is not installed.
+    """
     backend = BACKENDS.get(machine.compiler)
     if backend is None:
         raise CompilerError(

@@ -89,10 +89,10 @@ _LIBRARY = re.compile(r'custom_call_target="__cu(?:blas|dnn)')
 
 
 def _read(ended: Ended, machine: Machine) -> Compiled:
-    """The report, from the compiler's dump without the generated code.
+    """The report on a step, read from the compiler's dump before it generates code.
 
-    So `ptxas`, which generates code, need not be installed. The compiler applies no
-    limit of memory, so that the machine's `usable_bytes` decide whether a step fits.
+    So `ptxas`, which generates code, need not be installed. The compiler applies no memory
+    limit, so that the machine's `usable_bytes` decide whether a step fits.
     """
     hlo, num_bytes = ended.memory()
     return Compiled(
@@ -106,7 +106,10 @@ def _read(ended: Ended, machine: Machine) -> Compiled:
 
 
 def _flops(ended: Ended, hlo: str) -> float | None:
-    """Operations of a program, counted before products become library calls, if any do."""
+    """Floating-point operations of a program; `None` if they cannot be counted.
+
+    They are counted before products become calls of a library.
+    """
     if not _LIBRARY.search(hlo):
         return hlo_flops(hlo)
     partitioned = ended.dumped(_PARTITIONED)

@@ -116,7 +116,7 @@ def _runs(
 def _calls(
     instruction: Instruction, computations: Mapping[str, tuple[Instruction, ...]]
 ) -> Iterator[tuple[str, int]]:
-    """Computations that an instruction calls, each with its number of executions."""
+    """Computations that an instruction calls, and how often one execution calls each."""
     rest = instruction.rest
     if instruction.opcode == "while":
         body = _BODY.search(rest)
@@ -146,7 +146,7 @@ def _trips(rest: str, computations: Mapping[str, tuple[Instruction, ...]]) -> in
 
 
 def estimated_cycles(text: str) -> float:
-    """Sum of the estimates on fusions of scheduled HLO, loops multiplied.
+    """Sum of the cycle estimates on fusions in scheduled HLO, times trip counts of loops.
 
     Collectives and custom calls have no estimate and add nothing.
     """
@@ -170,10 +170,11 @@ _FREE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Unestimated:
-    """Instructions of one execution that have no estimate of cycles, loops multiplied.
+    """Work in one execution for which the compiler estimates no cycles.
 
-    async_copies: asynchronous copies, slices and collectives.
-    num_bytes: bytes that all unestimated instructions write, custom calls included.
+    async_copies: number of asynchronous copies, slices and collectives, with the trip
+        counts of loops around them.
+    num_bytes: bytes that all such instructions write, custom calls included.
     """
 
     async_copies: int
@@ -201,7 +202,7 @@ def unestimated(text: str) -> Unestimated:
 
 
 def control_runs(module: Module) -> dict[str, int]:
-    """Executions of the entry, and of bodies of loops and branches below it."""
+    """Executions per step of the entry computation and of bodies of loops and branches."""
     inner = {
         callee
         for lines in module.computations.values()
@@ -263,7 +264,7 @@ def hlo_collectives(
 
 
 def _whole_bytes(instruction: Instruction, types: Mapping[str, str]) -> int:
-    """Bytes of the larger side of a collective; a side may be a tuple of arrays."""
+    """Bytes of the larger of a collective's operand and result; either may be a tuple."""
     operands, _, _ = instruction.rest.partition(")")
     # Every fifth operand has a comment before it: `/*index=5*/%name`.
     names = [name.rpartition("%")[2].strip() for name in operands.split(",")]

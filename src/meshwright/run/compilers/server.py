@@ -36,7 +36,7 @@ type EntryLayout = tuple[int, ...] | str | None
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Layouts of the arguments and results of a step, one for each leaf."""
+    """The layouts of a step's arguments and results, one for each leaf of the pytrees."""
 
     inputs: tuple[EntryLayout, ...]
     outputs: tuple[EntryLayout, ...]

@@ -36,10 +36,11 @@ _DTYPES = {"f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat
 
 @dataclass(slots=True, eq=False)
 class KernelBench:
-    """One kernel, its inputs, and the results of IREE's own tiles.
+    """One kernel with its inputs, its compiled variants, and the results of IREE's default.
 
-    dispatch: the kernel as IREE has it before it chooses tiles.
-    programs: what was compiled, by tiling; `None` is IREE's default.
+    dispatch: the kernel's text as IREE has it before it chooses tile sizes.
+    programs: the compiled variant for each tiling; `None` stands for IREE's default.
+    expected: results of the default, with which other variants are compared.
     """
 
     kernel: CpuKernel
@@ -89,7 +90,7 @@ class KernelBench:
             return compile_to(CompilePhase.CODE)
 
     def _require_taken(self, tiling: Tiling, configured: bytes) -> None:
-        """Raise if IREE has not given its root op the tiles of the spec."""
+        """Raise unless IREE has given the root op the tile sizes of the tuning spec."""
         if tiling.attribute.encode() not in configured:
             raise CompilerError(
                 f"IREE does not match {self.kernel.op} of {self.kernel} with its own "
@@ -110,7 +111,7 @@ class KernelBench:
 
 
 def random_inputs(kernel: CpuKernel, seed: int) -> list[NDArray[Any]]:
-    """Arguments of a kernel: normal numbers, or small whole ones for integers."""
+    """Arguments of a kernel: normally distributed floats, or small integers."""
     draw = np.random.default_rng(seed)
     inputs: list[NDArray[Any]] = []
     for element, shape in kernel.arguments:
@@ -145,7 +146,7 @@ def _mantissa_bits(dtype: Any) -> int:
 
 
 def thread_ns(run: Callable[[], Any]) -> int:
-    """CPU nanoseconds of one run in this thread, the mean over runs of 10 ms in all."""
+    """Mean CPU nanoseconds of one run in this thread, over as many runs as fill 10 ms."""
     runs, start_ns = 0, time.thread_time_ns()
     while True:
         run()

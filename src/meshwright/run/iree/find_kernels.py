@@ -1,4 +1,8 @@
-"""The kernels of a program, from the text of IREE's compiler between two phases."""
+"""Find the kernels of a program in the output of IREE's compiler.
+
+The program is compiled up to the phase in which IREE has formed dispatches (pieces of
+the program that become one kernel each) but has not chosen tile sizes.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +32,10 @@ _PIPELINE = re.compile(r"translation_info<(pipeline = .*)>\}")
 
 @dataclass(frozen=True, slots=True)
 class FoundKernels:
-    """The dispatches of a program.
+    """The dispatches of a program: pieces that IREE compiles to one kernel each.
 
-    kernels: those whose tiles can be chosen, with the names of their dispatches.
-    others: names of other dispatches, with the reason.
+    kernels: kernels whose tile sizes can be chosen, with the names of their dispatches.
+    others: names of all other dispatches, each with the reason.
     """
 
     kernels: dict[CpuKernel, tuple[str, ...]]
@@ -39,7 +43,7 @@ class FoundKernels:
 
 
 def find_kernels(program: str) -> FoundKernels:
-    """The kernels that IREE makes of a program in StableHLO; equal ones are one."""
+    """The kernels that IREE makes of a StableHLO program; equal kernels are listed once."""
     sources = _functions(program, CompilePhase.SOURCES)
     configured = _functions(program, CompilePhase.CONFIGURATIONS)
     kernels: dict[CpuKernel, tuple[str, ...]] = {}
@@ -110,10 +114,10 @@ def _adds_products(op: str) -> bool:
 
 
 def standalone(body: str) -> str:
-    """A dispatch as a function: what it loads are arguments, what it stores results.
+    """A dispatch as a function: what it loads becomes arguments, what it stores results.
 
-    Where it loads from may depend on numbers that are known only when the program runs,
-    such as a loop's counter; what computes these is left out.
+    Addresses may depend on numbers that are known only when the program runs, such as a
+    loop's counter. The ops that compute these numbers are left out.
     """
     arguments: list[str] = []
     results: list[tuple[str, str]] = []

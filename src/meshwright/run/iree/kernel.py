@@ -1,4 +1,7 @@
-"""A kernel: one dispatch of IREE whose root is a contraction or a convolution."""
+"""A CPU kernel: one dispatch of IREE whose main op is a contraction or a convolution.
+
+This main op is called the root: its tile sizes decide how the whole dispatch is tiled.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ NAMED_MAPS = {
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A loop of the root op: its trip count, and whether it adds up."""
+    """A loop of the root op: its trip count, and whether it is summed over."""
 
     size: int
     is_reduction: bool
@@ -53,12 +56,13 @@ class Operand:
 
 @dataclass(frozen=True)
 class CpuKernel:
-    """A kernel as a function of its own, and what IREE does with it by default.
+    """A kernel as a function of its own, with the tile sizes that IREE chooses by default.
 
-    text: `func.func` in MLIR, from tensors to tensors. root: text of the op whose tiles
-        are chosen, as it stands in the dispatch. op: its name.
-    operands: of the root op, the result last.
-    default, pipeline: tiles and translation info that IREE chose.
+    text: `func.func` in MLIR, from tensors to tensors.
+    root: text of the root op, whose tile sizes are chosen, as it stands in the dispatch.
+    op: name of the root op.
+    operands: operands of the root op, then its result.
+    default: IREE's own tile sizes. pipeline: IREE's own code generation pipeline.
     """
 
     text: str
@@ -150,7 +154,7 @@ def _shape(text: str) -> tuple[int, ...]:
 
 
 def _maps(op: str, root: str) -> list[tuple[tuple[tuple[int, int], ...], ...]]:
-    """Loops and strides that address each dim of each operand."""
+    """The loops and strides that address each dim, for each operand of the root op."""
     found = list(_MAP.finditer(root.partition(" ins(")[0]))
     if not found and op in NAMED_MAPS:
         loops, indices = NAMED_MAPS[op]

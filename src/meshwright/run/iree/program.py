@@ -1,4 +1,4 @@
-"""A JAX function as IREE compiles and runs it, in this process and on one thread."""
+"""A JAX function that IREE compiles and runs, in this process and on one thread."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ from meshwright.run.iree.toolchain import compile_program, fetch, load, place
 class IreeProgram:
     """A function lowered to StableHLO for arguments of certain shapes.
 
-    leaves: its arguments, flat. in_tree, out_tree: structures of arguments and results.
-    results: shapes and types of results, flat.
+    leaves: its arguments, flattened.
+    in_tree, out_tree: pytree structures of its arguments and its results.
+    results: shapes and dtypes of its results, flattened.
     """
 
     name: str
@@ -56,7 +57,7 @@ class IreeProgram:
             )
 
     def placed(self, leaves: Sequence[Any]) -> list[Any]:
-        """Flat arguments on IREE's device."""
+        """The flat arguments as arrays in the memory of IREE's device."""
         return place([np.asarray(_plain(leaf)) for leaf in leaves])
 
     def is_right(self, compiled: Callable[..., Any], expected: Sequence[Any]) -> bool:
@@ -73,7 +74,7 @@ class IreeProgram:
         return [_plain(leaf) for leaf in jax.tree.leaves(jax.jit(fn)(*args))]
 
     def callable(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
-        """A function of the original's arguments, which returns what the original does."""
+        """Wrap compiled code as a function with the original's arguments and results."""
 
         def run(*args: Any) -> Any:
             leaves, tree = jax.tree.flatten(args)
@@ -98,13 +99,13 @@ class IreeProgram:
 
 
 def _plain(leaf: Any) -> Any:
-    """An array as compiled programs take it: typed keys are arrays of integers."""
+    """An array in the form that compiled programs take; typed PRNG keys become integers."""
     array = jnp.asarray(leaf)
     return jax.random.key_data(array) if is_key(array.dtype) else array
 
 
 def _as_result(result: Any, info: Any) -> Any:
-    """A result in the type that JAX gives it."""
+    """A result of IREE, converted to the dtype that JAX gives it."""
     if is_key(info.dtype):
         return jax.random.wrap_key_data(jnp.asarray(result))
     return jnp.asarray(result, info.dtype)

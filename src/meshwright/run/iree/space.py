@@ -1,7 +1,8 @@
-"""The tilings of a kernel that are worth compiling.
+"""The tilings (choices of tile sizes) of a kernel that are worth compiling.
 
 Vectors lie along the loop of the result's last dim, and along one more of its loops.
-Where IREE does not peel loops, sizes divide each other, so that no rest is left.
+Where IREE does not peel loops (compile the remainder of a loop apart), tile sizes
+divide each other, so that there is no remainder.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _MAX_DISTRIBUTIONS = 7
 class TileSpace:
     """All tilings of one kernel.
 
-    vectors: sizes of vectors and of reductions that go together, one pair per choice.
+    vectors: possible pairs of (vector sizes per loop, reduction tile sizes per loop).
     """
 
     kernel: CpuKernel
@@ -60,7 +61,7 @@ class TileSpace:
                 yield Tiling(sizes, vector, reduction)
 
     def sample(self, count: int, seed: int) -> list[Tiling]:
-        """So many different tilings in random order, or all if there are no more."""
+        """Up to `count` different tilings in random order."""
         draw = random.Random(seed)
         if len(self) <= 2 * count:
             every = list(self)
@@ -74,7 +75,7 @@ class TileSpace:
         return list(found)
 
     def neighbours(self, tiling: Tiling) -> list[Tiling]:
-        """Tilings that differ in the workgroup along one loop, or in the vectors."""
+        """Tilings that differ in a workgroup's size along one loop, or in vector sizes."""
         options = self._distributions(tiling.parallel)
         found: list[Tiling] = []
         for loop, sizes in enumerate(options):
@@ -108,7 +109,7 @@ class TileSpace:
 
 
 def is_peeled(kernel: CpuKernel) -> bool:
-    """Whether IREE peels the rest off a loop that its tile does not divide."""
+    """Whether IREE peels off the remainder of a loop that its tile does not divide."""
     return "enable_loop_peeling" in kernel.pipeline
 
 
@@ -132,10 +133,10 @@ def window_loops(kernel: CpuKernel) -> frozenset[int]:
 
 
 def row_loops(kernel: CpuKernel) -> list[int]:
-    """Loops of the result, other than the lanes, that share no operand's row with them.
+    """Loops of the result that reuse an operand: a matmul's rows, a convolution's pixels.
 
-    These are rows of a matmul, and positions in space of a convolution; loops in both
-    operands are batches.
+    They differ from the loop of the vector's lanes, and address no operand together
+    with it. A loop that both operands have is a batch loop and is left out.
     """
     first, second, result = (
         {loop for dim in operand.index for loop, _ in dim}
@@ -172,7 +173,10 @@ def _vectors(kernel: CpuKernel) -> Iterator[tuple[int, ...]]:
 
 
 def _reductions(kernel: CpuKernel) -> Iterator[tuple[int, ...]]:
-    """Sizes of the loops that add up: 1 in windows, more along the innermost channel."""
+    """Possible tile sizes of the summed loops, one per loop.
+
+    They are 1 for a convolution's window, and more along the innermost channel.
+    """
     windows, peels = window_loops(kernel), is_peeled(kernel)
     sums = [i for i, loop in enumerate(kernel.loops) if loop.is_reduction]
     channels = [i for i in sums if i not in windows]
@@ -188,7 +192,7 @@ def _reductions(kernel: CpuKernel) -> Iterator[tuple[int, ...]]:
 
 
 def _workgroup_sizes(size: int, vector: int, peels: bool) -> Sequence[int]:
-    """Sizes of a workgroup along a loop, from one vector to the whole loop."""
+    """Possible sizes of a workgroup along one loop, from one vector to the whole loop."""
     if peels:
         doubled = {vector << power for power in range(12)}
         sizes = sorted({d for d in doubled if d < size} | {size})

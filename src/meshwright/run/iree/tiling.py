@@ -14,10 +14,11 @@ _LIST = re.compile(r"(\w+) = \[([^\]]*)\]")
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """Tile sizes, one number per loop of the root op in each level; 0 does not tile.
+    """Tile sizes of a kernel: in each level one number per loop; 0 means not tiled.
 
-    distribution: of a workgroup, which one call computes. parallel: of the vectors of
-    the result. reduction: of the loops that add up.
+    distribution: size of a workgroup, the part of the result that one call computes.
+    parallel: size of the vectors of the result.
+    reduction: tile sizes of the loops that are summed over.
     """
 
     distribution: tuple[int, ...]

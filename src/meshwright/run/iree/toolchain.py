@@ -40,11 +40,14 @@ Arrays = Sequence[NDArray[Any]]
 
 
 class CompilePhase(Enum):
-    """How far a program is compiled; earlier phases give text."""
+    """Phase of IREE's compiler at which compilation starts or ends; early ones are text."""
 
     INPUT = "start"
     SOURCES = "executable-sources"  # one function per dispatch, no tile sizes yet
     CONFIGURATIONS = "executable-configurations"  # with the tile sizes that IREE chose
+    STREAM = (
+        "stream"  # host code with resources and timepoints; no kernels are compiled
+    )
     HAL = "hal"  # host code that allocates and dispatches; kernels are compiled
     CODE = "end"
 
@@ -58,11 +61,12 @@ def compile_program(
     flags: Sequence[str] = HOST_CPU,
     timeout_s: float = 60.0,
 ) -> bytes:
-    """IREE's code for a device, or the program's text in an earlier phase.
+    """Compile a program with IREE, to code for a device or to the text of an earlier phase.
 
-    since: the phase that `text` has behind it. spec: file of a tuning spec. flags: of the
-    device, by default this machine's CPU. Raises `CompilerError` with the compiler's
-    first message.
+    since: the phase that `text` comes from.
+    spec: file of a tuning spec.
+    flags: options that select the device; the default is this machine's CPU.
+    Raises `CompilerError` with the compiler's first message.
     """
     extra = [] if spec is None else [f"--iree-codegen-tuning-spec-path={spec}"]
     phases = [f"--compile-from={since.value}", f"--compile-to={to.value}"]
@@ -122,9 +126,10 @@ def place(arrays: Arrays) -> list[Any]:
 
 
 def load(code: bytes) -> Callable[..., Any]:
-    """The only public function of compiled code, of arrays that `place` returned.
+    """Load compiled code, and return its only public function.
 
-    The result is an array of the device, or a tuple of such.
+    The function takes arrays that `place` returned. Its result is an array of the device,
+    or a tuple of arrays.
     """
     runtime, config = _runtime_config()
     module = runtime.VmModule.copy_buffer(config.vm_instance, code)

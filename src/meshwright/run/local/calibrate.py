@@ -159,7 +159,10 @@ def program_timer(
     show: Callable[[str], None],
     clock: Callable[[], float] = time.perf_counter,
 ) -> ProgramTimer:
-    """A timer of chains on all devices at once: the best of at least `repeats` runs."""
+    """A function that times chains of equal ops, run on all devices at the same time.
+
+    It returns the least seconds of at least `repeats` runs.
+    """
     mesh = jax.sharding.Mesh(np.array(devices), (_AXIS,), axis_types=(AxisType.Auto,))
     values = np.random.default_rng(0).standard_normal(1 << 16)
 

@@ -32,10 +32,10 @@ def all_slice(
     offset: int = 0,
     piece: tuple[int, int] = (0, 1),
 ) -> Any:
-    """A device's chunk along `dim` of a value that is replicated along `axes`.
+    """One chunk along `dim` of a value that is replicated along `axes`.
 
-    offset: from this device to the one whose chunk it is. piece: (index, number) of the
-    equal pieces of the chunk.
+    offset: distance along `axes` from this device to the one whose chunk is returned.
+    piece: (index, number) if only one of several equal pieces of the chunk is wanted.
     """
     count, (index, pieces) = math.prod(lax.axis_size(a) for a in axes), piece
     position = axis_index(axes)
@@ -80,7 +80,7 @@ def permute(x: Any, axes: tuple[str, ...], pairs: Any) -> Any:
 
 
 def _on_plain(move: Callable[[Any], Any], x: Any) -> Any:
-    """The result of a collective that moves data; typed keys move as their words."""
+    """The result of a collective that moves data; typed PRNG keys move as integers."""
     if not is_key(x.dtype):
         return move(x)
     impl = jax.random.key_impl(x)
@@ -197,7 +197,10 @@ def function_of(kind: str) -> Callable[..., Any]:
 
 
 def _fft(operands: list[Any], params: Any) -> list[Any]:
-    """An fft, row-major on CPU, where XLA fails if a collective asks for another layout."""
+    """A Fourier transform, on CPU with row-major operands and results.
+
+    XLA for CPU fails if a collective next to the transform asks for another layout.
+    """
 
     def pinned(x: Any) -> Any:
         return with_layout_constraint(x, Layout(tuple(range(x.ndim))))

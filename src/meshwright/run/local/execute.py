@@ -20,7 +20,10 @@ from meshwright.run.local.device_ops import PRIMITIVES, function_of
 
 
 def run_program(program: Program, inputs: Sequence[Any]) -> list[Any]:
-    """The outputs of a program; of a device program the local ones, on local inputs."""
+    """The outputs of a program for given inputs.
+
+    For a device program, inputs and outputs are this device's shards.
+    """
     env: dict[Atom, Any] = {**dict(zip(program.inputs, inputs, strict=True))}
     env.update({**program.constants})
 
@@ -101,7 +104,10 @@ def _run_effect(op: Op, operands: list[Any]) -> list[Any]:
 
 
 def _scan(op: Op, operands: list[Any]) -> Sequence[Any]:
-    """Results of `lax.scan` with constants as closures, and wires in the op's order."""
+    """Results of `lax.scan`, in the order of the op's results.
+
+    Values that are the same in all iterations are captured by the body, not carried.
+    """
     consts = [w for w in op.wires if w.inputs and not w.outputs and not w.is_stacked]
     carries = [w for w in op.wires if w.inputs and w.outputs]
     slices = [w for w in op.wires if w.inputs and w.is_stacked]
@@ -191,14 +197,14 @@ def _remat(op: Op, operands: list[Any]) -> Sequence[Any]:
 
 
 def _given(wires: Sequence[Wire], operands: Sequence[Any]) -> list[Any]:
-    """The operands that enter by wires."""
+    """The operands that wires connect to the inputs of a loop's or branch's body."""
     return [operands[w.operand] for w in wires]  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
 def _run_body(
     op: Op, which: int, wires: Sequence[Wire], values: Sequence[Any]
 ) -> list[Any]:
-    """The outputs of one of an op's bodies, whose inputs are the values on the wires."""
+    """The outputs of one body of an op, for values that wires connect to its inputs."""
     inputs: list[Any] = [None] * len(op.bodies[which].inputs)
     for wire, value in zip(wires, values, strict=True):
         for body, i in wire.inputs:

@@ -39,7 +39,7 @@ def describe(samples: Samples, devices: Sequence[Any], name: str, how: str) -> M
 
 
 def device_memory(devices: Sequence[Any]) -> tuple[int, str]:
-    """Bytes of memory of one device, and where that is read."""
+    """Bytes of memory of one device, and the name of the source of this number."""
     stats = devices[0].memory_stats() or {}
     if "bytes_limit" in stats:
         return stats["bytes_limit"], "device.memory_stats(): bytes_limit"

@@ -173,7 +173,7 @@ def outermost_sharding(
 
 
 def place(leaf: Any, sharding: NamedSharding) -> Any:
-    """An array of any sharding, a NumPy array or a scalar, moved to a sharding.
+    """Move an array of any sharding, a NumPy array or a scalar to a sharding.
 
     In a multi-process run, NumPy arrays and arrays of one process's devices must be equal
     on all processes.
@@ -196,9 +196,10 @@ def place(leaf: Any, sharding: NamedSharding) -> Any:
 
 
 def _place_whole(leaf: jax.Array, sharding: NamedSharding) -> jax.Array:
-    """An array of this process, placed on the devices of all of them.
+    """Distribute an array that this process holds completely over the devices of all.
 
-    `jax.device_put` takes neither PRNG keys nor arrays that are committed to a device here.
+    `jax.device_put` takes neither PRNG keys nor arrays that are committed to a device
+    here.
     """
     if not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         return jax.device_put(np.asarray(leaf), sharding)

@@ -1,12 +1,20 @@
-"""Execution of pipelines: stages on submeshes of this process's devices.
+"""Execution of pipelines: stages on submeshes of this process, or on slices of a cluster.
 
 In: the tasks of each stage and a schedule. Out: the outputs of the step. Begin reading at
-`pipeline.py`; `stage.py` holds the values of one stage, `task_function.py` is one task.
+`pipeline.py`; `stage.py` holds the values of one stage, `task_function.py` is one task,
+and `slice_devices.py` runs tasks on the workers of a cluster.
 """
 
 from meshwright.run.pipeline.pipeline import PipelineExecutable
 from meshwright.run.pipeline.primitives import as_primitives
-from meshwright.run.pipeline.stage import StageProgram
+from meshwright.run.pipeline.stage import ProcessDevices, StageDevices, StageProgram
 from meshwright.run.pipeline.task_function import TaskLayout
 
-__all__ = ["PipelineExecutable", "StageProgram", "TaskLayout", "as_primitives"]
+__all__ = [
+    "PipelineExecutable",
+    "ProcessDevices",
+    "StageDevices",
+    "StageProgram",
+    "TaskLayout",
+    "as_primitives",
+]

@@ -1,6 +1,6 @@
 """The runtime of a pipeline: stages on their submeshes, tasks in the order of a schedule.
 
-One thread starts all tasks, in an order that respects each submesh's own; JAX runs them
+One thread starts all tasks, in an order that respects each submesh's own; they run
 asynchronously, so that submeshes compute at the same time. What one stage sends to
 another is moved between shardings of both submeshes, by device.
 """
@@ -78,16 +78,15 @@ class PipelineExecutable:
         for i, value in enumerate(inputs[:-1]):
             if value not in program.read:
                 continue
-            sharding = program.layout.sharding(value)
             if i not in staged.slices:
-                values.once[value] = jax.device_put(given[i], sharding)
+                values.once[value] = program.devices.put(given[i], value)
                 continue
             for m, part in enumerate(_slices(given[i], staged.slices[i], count)):
-                values.of[m][value] = jax.device_put(part, sharding)
+                values.of[m][value] = program.devices.put(part, value)
         if inputs[-1] in program.read:
-            sharding = program.layout.sharding(inputs[-1])
             for m in range(count):
-                values.of[m][inputs[-1]] = jax.device_put(np.int32(m), sharding)
+                number = program.devices.put(np.int32(m), inputs[-1])
+                values.of[m][inputs[-1]] = number
 
     # -- tasks -------------------------------------------------------------------------
 
@@ -106,8 +105,7 @@ class PipelineExecutable:
         program = self.stages[stage]
         received = program.step.sends[index].received
         if received in program.read:
-            sharding = program.layout.sharding(received)
-            receiver[received] = jax.device_put(array, sharding)
+            receiver[received] = program.devices.put(array, received)
 
     def _update(
         self, stages: Sequence[StageValues], values: StageValues, level: int
@@ -122,7 +120,7 @@ class PipelineExecutable:
     def _hand_on(
         self, stages: Sequence[StageValues], values: StageValues, made: Collection[Atom]
     ) -> None:
-        """Send those of the values that other stages read."""
+        """Send the values of `made` that other stages read to these stages."""
         for index, send in values.program.step.sends.items():
             if send.value in made and send.part.stage == values.program.number:
                 array = values.once[send.value]
@@ -177,7 +175,9 @@ class PipelineExecutable:
         if place in self.staged.last:
             return kept[atom, count - 1]
         parts = [kept[atom, m] for m in range(count)]
-        return jnp.concatenate(parts, self.staged.stacked[place])
+        assert isinstance(atom, Value), f"a literal is stacked: {atom}"
+        dim = self.staged.stacked[place]
+        return values.program.devices.concatenate(parts, dim, atom)
 
 
 def _number(inputs: Sequence[Value], atom: Value) -> int:

@@ -1,4 +1,4 @@
-"""Device ops rewritten as ops of JAX primitives, which have factor rules."""
+"""Collectives and other device ops, rewritten as JAX primitives that have factor rules."""
 
 from dataclasses import replace
 from typing import Any
@@ -14,7 +14,7 @@ _KEPT = ("send", "tag")
 
 
 def as_primitives(program: Program) -> Program:
-    """The program with JAX primitives in place of ops that lowering has written."""
+    """The program with JAX primitives in place of the ops that only lowering writes."""
     if all(op.primitive is not None and not op.bodies for op in program.ops):
         return program
     known: dict[Atom, Atom] = {}
@@ -33,7 +33,10 @@ def as_primitives(program: Program) -> Program:
 
 
 def _traced(op: Op, known: dict[Atom, Atom]) -> list[Op]:
-    """The ops of a device op's function; `known` learns its result."""
+    """The JAX ops that compute what a device op computes.
+
+    known: the atom that replaces each atom so far; the op's result is added.
+    """
     params = {k: v for k, v in op.params.items() if k != "reason"}
     if op.kind == "iota":
         params["dtype"] = op.results[0].dtype

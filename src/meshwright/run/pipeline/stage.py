@@ -1,14 +1,20 @@
-"""A stage on its submesh: its tasks as functions, and the values that it holds."""
+"""A pipeline stage on its submesh: its tasks as functions, and the values that it holds.
 
-from collections.abc import Callable, Collection, Mapping
+A task is one pass of a stage over one microbatch (forward or backward), or its update.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
 
 from meshwright.errors import StageError
 from meshwright.partitioner.stages import LoweredStep, StageTasks, TaskProgram
 from meshwright.predict.schedules import TaskKind
-from meshwright.program.ir import Atom, Value
+from meshwright.program.ir import Atom, Op, Value
 from meshwright.run.pipeline.task_function import TaskLayout, task_function
 
 NAMES = {
@@ -20,30 +26,68 @@ NAMES = {
 """The field of `StageTasks` for each kind of task of a schedule."""
 
 
+class StageDevices(Protocol):
+    """The devices of one stage: they keep its arrays and run its tasks."""
+
+    def put(self, array: Any, value: Value) -> Any:
+        """An array on these devices, sharded like a value of the stage."""
+        ...
+
+    def function(self, task: TaskProgram, name: str) -> Callable[..., Sequence[Any]]:
+        """A task as a function of arrays on these devices; `name` is for messages."""
+        ...
+
+    def concatenate(self, arrays: Sequence[Any], dim: int, value: Value) -> Any:
+        """Arrays joined along a dim, each of them sharded like a value of the stage."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class ProcessDevices:
+    """Devices of this process, over which a stage's arrays have a layout."""
+
+    layout: TaskLayout
+
+    def put(self, array: Any, value: Value) -> Any:
+        """See `StageDevices`."""
+        return jax.device_put(array, self.layout.sharding(value))
+
+    def function(self, task: TaskProgram, name: str) -> Callable[..., Sequence[Any]]:
+        """See `StageDevices`."""
+        del name  # an error is raised where the task is called
+        return task_function(task, self.layout)
+
+    def concatenate(self, arrays: Sequence[Any], dim: int, value: Value) -> Any:
+        """See `StageDevices`."""
+        del value  # JAX finds the sharding
+        return jnp.concatenate(arrays, dim)
+
+
 @dataclass(frozen=True, eq=False)
 class StageProgram:
-    """A stage with its tasks, its submesh, and the lowered step that they are part of."""
+    """A stage with its tasks, its devices, and the lowered step that they are part of."""
 
     name: str
     number: int
     step: LoweredStep
     tasks: StageTasks
-    layout: TaskLayout
+    devices: StageDevices
     _functions: dict[TaskProgram, Callable[..., Any]] = field(default_factory=dict)
 
     def task(self, kind: TaskKind) -> TaskProgram:
-        """The task of a kind in a schedule."""
+        """The task program for a kind of task in a schedule."""
         return getattr(self.tasks, NAMES[kind])
 
-    def function(self, task: TaskProgram) -> Callable[..., Any]:
-        """The task as a jitted function, made when it is first used."""
+    def function(self, task: TaskProgram, what: str) -> Callable[..., Any]:
+        """The task as a function of arrays, made when it is first used."""
         if task not in self._functions:
-            self._functions[task] = task_function(task, self.layout)
+            name = f"stage {self.name!r}, {what} ({first_line(task)})"
+            self._functions[task] = self.devices.function(task, name)
         return self._functions[task]
 
     @cached_property
     def read(self) -> Collection[Value]:
-        """The values that some task of the stage reads."""
+        """The values that at least one task of the stage reads."""
         return dict.fromkeys(
             value for task in self.tasks.every for value in task.inputs
         )
@@ -51,10 +95,11 @@ class StageProgram:
 
 @dataclass(eq=False)
 class StageValues:
-    """The arrays that a stage holds in one step.
+    """The arrays that a stage holds during one step.
 
-    once: of values that are the same for all microbatches, and of totals so far.
-    of: by microbatch, of its values.
+    once: arrays of values that all microbatches share, and of totals over microbatches
+        so far, by value.
+    of: arrays that belong to one microbatch, by microbatch and value.
     """
 
     program: StageProgram
@@ -62,7 +107,7 @@ class StageValues:
     of: dict[int, dict[Atom, Any]] = field(default_factory=dict[int, dict[Atom, Any]])
 
     def run_once(self, task: TaskProgram, what: str) -> None:
-        """Run a task that no microbatch has."""
+        """Run a task that belongs to no microbatch, such as the update."""
         results = self._run(task, [self.once[v] for v in task.inputs], what)
         self.once.update(zip(task.outputs, results, strict=True))
 
@@ -72,30 +117,35 @@ class StageValues:
             return {}
         mine = self.of[microbatch]
         given = [mine[v] if v in mine else self.once[v] for v in task.inputs]
-        results = self._run(task, given, f"{what} of microbatch {microbatch}")
+        results = self._run(task, given, what, f" of microbatch {microbatch}")
         found = dict(zip(task.outputs, results, strict=True))
         for output, place in task.totals.items():
             self.once[task.inputs[place]] = found.pop(task.outputs[output])
         mine.update(found)
         return found
 
-    def _run(self, task: TaskProgram, given: list[Any], what: str) -> tuple[Any, ...]:
+    def _run(
+        self, task: TaskProgram, given: list[Any], what: str, which: str = ""
+    ) -> Sequence[Any]:
         try:
-            results = self.program.function(task)(*given)
-            calls = [op for op in task.program.walk() if "callback" in op.kind]
-            if calls:  # only Python can fail while a program runs: find out which has
-                for result in results:
-                    result.block_until_ready()
+            results = self.program.function(task, what)(*given)
+            if _calls(task):  # only Python can fail later: find out which task has
+                jax.block_until_ready(results)
         except Exception as error:
-            raise StageError(self._message(task, what, error)) from error
+            text = str(error).strip().splitlines()
+            raise StageError(
+                f"stage {self.program.name!r} failed in the {what}{which} "
+                f"({first_line(task)}): {type(error).__name__}: {text[-1] if text else ''}"
+            ) from error
         return results
 
-    def _message(self, task: TaskProgram, what: str, error: Exception) -> str:
-        calls = [op for op in task.program.walk() if "callback" in op.kind]
-        lines = dict.fromkeys(str(op.source) for op in calls or task.program.ops)
-        place = next(filter(None, lines), "unknown source line")
-        text = str(error).strip().splitlines()
-        return (
-            f"stage {self.program.name!r} failed in the {what} ({place}): "
-            f"{type(error).__name__}: {text[-1] if text else ''}"
-        )
+
+def first_line(task: TaskProgram) -> str:
+    """The first op of a task, or the first that calls Python, with its source line."""
+    ops = [op for op in _calls(task) or task.program.ops if str(op.source)]
+    return f"{ops[0].kind} at {ops[0].source}" if ops else "unknown source line"
+
+
+def _calls(task: TaskProgram) -> list[Op]:
+    """The ops of a task that call Python."""
+    return [op for op in task.program.walk() if "callback" in op.kind]

@@ -15,13 +15,14 @@ from meshwright.run.local.spmd import partition_spec
 
 @dataclass(frozen=True, eq=False)
 class TaskLayout:
-    """How values of a stage are arrays over its submesh.
+    """The arrays over a submesh that stand for the values of a stage.
 
-    A value with a sharding is the array that the sharding says. Of other values each
-    device has its own, such as an addend: they are stacked along a new leading dim.
+    A value with a sharding is one array with this sharding. A value without one, such as
+    the part that a microbatch adds to a gradient, differs on every device: the devices'
+    values are stacked along a new leading dim.
     """
 
-    mesh: jax.sharding.Mesh
+    mesh: jax.sharding.Mesh | jax.sharding.AbstractMesh
     shardings: Mapping[Value, Sharding]
 
     def spec(self, atom: Atom) -> PartitionSpec:
@@ -41,7 +42,7 @@ class TaskLayout:
 def task_function(
     task: TaskProgram, layout: TaskLayout
 ) -> Callable[..., tuple[Any, ...]]:
-    """The task as a jitted function of its inputs; totals so far are donated."""
+    """The task as a jitted function of its inputs; totals over microbatches are donated."""
     inputs = [layout.is_stacked(v) for v in task.inputs]
     outputs = [layout.is_stacked(a) for a in task.outputs]
 

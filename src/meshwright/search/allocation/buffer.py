@@ -1,4 +1,4 @@
-"""Buffers of the allocation problem: when each is live, how large, where it may lie."""
+"""Buffers of the allocation problem: lifetimes, sizes, and limits of their offsets."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -19,14 +19,23 @@ go on later. `PackingState` holds the arrays, `run` advances them.
 
 import numpy as np
 
+from meshwright.search.allocation.backtracking import (
+    NUM_FEATURES,
+    BacktrackingTrees,
+    is_hopeless,
+)
 from meshwright.search.allocation.independent_parts import push_parts, split, step_parts
 from meshwright.search.allocation.packing_state import (
     CHOICE,
     DEPTH,
     ENTER,
+    ENTERED,
     FAIL,
     FAILS,
+    FAILURES,
     FOUND,
+    FRAME_COLUMNS,
+    GIVEN_UP,
     HATLESS,
     HIGH,
     HIGHEST,
@@ -59,16 +68,17 @@ from meshwright.search.compiled import compiled_in_place
 def new_state(
     columns: BufferColumns, capacity: int, order: str, noise: Floats
 ) -> PackingState:
-    """The state before the first node.
+    """The state of a search before its first node.
 
-    order: letters of the static order, each with the greatest first: W lifetime, A area,
-    T total of the fullest section, S size. noise: [n] factors of the first letter.
+    order: letters of the static order of buffers, each with the greatest value first: W
+        lifetime, A area (lifetime times size), T bytes of its fullest section, S size.
+    noise: [n] random factors of the first letter's values.
     """
     n, s = len(columns.size), len(columns.of_at) - 1
     depth = 3 * n + 8
     least = np.zeros(n, np.int64)
     state = PackingState(
-        scalars=np.zeros(10, np.int64),
+        scalars=np.zeros(11, np.int64),
         bump=np.ones(1),
         capacity=np.array([capacity], np.int64),
         offset=np.full(n, -1, np.int64),
@@ -81,7 +91,7 @@ def new_state(
         failed=np.zeros(s),
         key=noise.astype(np.float64),
         order=np.array(["WATS".index(c) for c in order], np.int64),
-        frames=np.zeros((depth, 9), np.int64),
+        frames=np.zeros((depth, FRAME_COLUMNS), np.int64),
         placed=np.zeros(n, np.int64),
         placed_marks=np.zeros((n + 1, 2), np.int64),
         trail_buffer=np.empty(len(columns.near) + 1, np.int64),
@@ -90,6 +100,7 @@ def new_state(
         trail_floor=np.empty((n + 1) * (s + 1), np.int64),
         members=np.empty((n + 2) * (n + 2), np.int64),
         parts=np.empty(((n + 2) * (s + 2), 4), np.int64),
+        features=np.zeros(NUM_FEATURES),
     )
     begin(columns, state)
     return state
@@ -97,7 +108,7 @@ def new_state(
 
 @compiled_in_place
 def begin(c: BufferColumns, st: PackingState) -> None:
-    """Sums of the sections, first minimum offsets, and the frame of the root."""
+    """Fill in section sums and minimum offsets, and push the first frame."""
     n, s = len(c.size), len(c.of_at) - 1
     for i in range(n):
         st.least[i] = lowest(c, i, 0)
@@ -116,7 +127,7 @@ def begin(c: BufferColumns, st: PackingState) -> None:
 
 @compiled_in_place
 def above(c: BufferColumns, st: PackingState, low: int, high: int, offset: int) -> bool:
-    """Whether sections low to high - 1 still fit if nothing more lies below `offset`."""
+    """Whether sections low to high - 1 still fit if nothing lies below `offset`."""
     for k in range(low, high):
         is_lower = st.total[k] > 0 and st.floor[k] < offset
         if is_lower and st.total[k] > room(c, st, k, offset):
@@ -126,7 +137,10 @@ def above(c: BufferColumns, st: PackingState, low: int, high: int, offset: int) 
 
 @compiled_in_place
 def next_choice(c: BufferColumns, st: PackingState, f: int) -> int:
-    """The position in the members of the next buffer to try; -1 none, -2 all placed."""
+    """The next buffer to try in frame f, as a position in its members.
+
+    Returns -1 if no further choice can help, and -2 if all buffers are placed.
+    """
     start, length = st.frames[f, START], st.frames[f, LENGTH]
     last, rank = st.frames[f, LAST], st.frames[f, RANK]
     best, best_offset, dominated, unplaced = -1, HIGH, HIGH, 0
@@ -154,17 +168,14 @@ def is_hatless(c: BufferColumns, st: PackingState, i: int) -> bool:
 
 @compiled_in_place
 def step_choice(c: BufferColumns, st: PackingState, f: int, signal: int) -> int:
-    """Place the next buffer of frame f; the signal for the frame on top."""
+    """Place the next buffer of frame f; returns ENTER, SUCCESS or FAIL for the top frame.
+
+    signal: SUCCESS if the frame above has just ended with a packing.
+    """
     z = st.scalars
     if signal == SUCCESS:
         z[TOP] = f - 1
         return SUCCESS
-    if signal == FAIL:
-        z[FAILS] += 1
-        undo(c, st, st.frames[f, MARK])
-        if st.frames[f, HATLESS]:
-            z[TOP] = f - 1
-            return FAIL
     while True:
         p = next_choice(c, st, f)
         if p < 0:
@@ -183,16 +194,32 @@ def step_choice(c: BufferColumns, st: PackingState, f: int, signal: int) -> int:
     st.frames[f, HATLESS] = 1 if is_hatless(c, st, i) else 0
     if not split(c, st, f, i):
         g = f + 1
-        for x in range(9):
+        for x in range(FRAME_COLUMNS):
             st.frames[g, x] = st.frames[f, x]
         st.frames[g, MARK], st.frames[g, HATLESS] = z[DEPTH], 0
+        st.frames[g, ENTERED], st.frames[g, FAILURES] = z[NODES], 0
         z[TOP] = g
     return ENTER
 
 
 @compiled_in_place
-def run(c: BufferColumns, st: PackingState, most_nodes: int) -> int:
-    """Advance the search by so many nodes, at most; FOUND, NONE or OPEN."""
+def take_back(c: BufferColumns, st: PackingState, f: int) -> bool:
+    """Undo the last placement of frame f, which failed; whether another one may succeed."""
+    st.scalars[FAILS] += 1
+    st.frames[f, FAILURES] += 1
+    undo(c, st, st.frames[f, MARK])
+    return st.frames[f, HATLESS] == 0
+
+
+@compiled_in_place
+def run(
+    c: BufferColumns, st: PackingState, trees: BacktrackingTrees, most_nodes: int
+) -> int:
+    """Advance the search by at most `most_nodes` nodes; returns FOUND, NONE or OPEN.
+
+    With trees, frames that they call hopeless count as failed. NONE is then a proof only
+    if the scalar GIVEN_UP, the number of such frames, is 0.
+    """
     z = st.scalars
     end = z[NODES] + most_nodes
     while z[TOP] >= 0:
@@ -200,7 +227,13 @@ def run(c: BufferColumns, st: PackingState, most_nodes: int) -> int:
             return OPEN
         f = z[TOP]
         if st.frames[f, KIND] == CHOICE:
-            z[SIGNAL] = step_choice(c, st, f, z[SIGNAL])
+            if z[SIGNAL] == FAIL and not take_back(c, st, f):
+                z[TOP] = f - 1
+            elif z[SIGNAL] == FAIL and is_hopeless(c, st, trees, f):
+                z[GIVEN_UP] += 1
+                z[TOP] = f - 1
+            else:
+                z[SIGNAL] = step_choice(c, st, f, z[SIGNAL])
         else:
             z[SIGNAL] = step_parts(st, f, z[SIGNAL])
     return FOUND if z[SIGNAL] == SUCCESS else NONE

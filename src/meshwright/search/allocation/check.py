@@ -1,4 +1,4 @@
-"""An independent check of offsets: every pair of buffers, every limit, no shared code."""
+"""An independent check of offsets, pair by pair, that shares no code with the search."""
 
 from collections.abc import Iterator, Sequence
 

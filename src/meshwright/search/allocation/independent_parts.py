@@ -1,6 +1,7 @@
-"""Independent parts of a packing: divided where no unplaced buffer crosses, and in order.
+"""Independent parts of a packing, which are packed one after another.
 
-A part whose packing has failed most often so far comes first.
+The problem is divided at each time that no unplaced buffer spans. The part whose packing
+has failed most often so far comes first.
 """
 
 from meshwright.search.allocation.packing_state import (
@@ -8,7 +9,9 @@ from meshwright.search.allocation.packing_state import (
     DECAY,
     DEPTH,
     ENTER,
+    ENTERED,
     FAIL,
+    FAILURES,
     FIRST_PART,
     HATLESS,
     HIGHEST,
@@ -19,6 +22,7 @@ from meshwright.search.allocation.packing_state import (
     MARK,
     MEMBER_END,
     NEXT_PART,
+    NODES,
     NUM_PARTS,
     PART_END,
     PARTS,
@@ -34,7 +38,7 @@ from meshwright.search.compiled import compiled_in_place
 
 @compiled_in_place
 def split(c: BufferColumns, st: PackingState, f: int, i: int) -> bool:
-    """Push a frame of parts if placing buffer i has cut the range of frame f."""
+    """Divide the range of frame f if placing buffer i made it divisible; whether it did."""
     is_cut = False
     for k in range(c.first[i], c.last[i]):
         is_cut = is_cut or st.cuts[k] == 0
@@ -116,7 +120,7 @@ def letter(c: BufferColumns, st: PackingState, i: int, letter: int) -> float:
 
 @compiled_in_place
 def sort_members(c: BufferColumns, st: PackingState, start: int, end: int) -> None:
-    """Sort members by the static order, with the totals of now (insertion sort)."""
+    """Sort the buffers of a frame by the static order, with the sections' present sums."""
     for p in range(start + 1, end):
         i = st.members[p]
         q = p
@@ -128,7 +132,7 @@ def sort_members(c: BufferColumns, st: PackingState, start: int, end: int) -> No
 
 @compiled_in_place
 def sort_parts(st: PackingState, first: int, number: int) -> None:
-    """Sort parts, most failures first, ties from left to right."""
+    """Sort parts by their number of failures, most first; ties from left to right."""
     for p in range(first + 1, first + number):
         q = p
         while q > first and weight(st, q) > weight(st, q - 1):
@@ -147,7 +151,7 @@ def weight(st: PackingState, row: int) -> float:
 
 @compiled_in_place
 def blame(st: PackingState, row: int) -> None:
-    """Add to the weights of the sections of a part that has no packing."""
+    """Raise the failure weights of the sections of a part that has no packing."""
     for k in range(st.parts[row, 0], st.parts[row, 1]):
         st.failed[k] += st.bump[0]
     st.bump[0] *= DECAY
@@ -159,7 +163,7 @@ def blame(st: PackingState, row: int) -> None:
 
 @compiled_in_place
 def step_parts(st: PackingState, f: int, signal: int) -> int:
-    """Go on with the next part of frame f; the signal for the frame on top."""
+    """Begin the next part of frame f; returns ENTER, SUCCESS or FAIL for the top frame."""
     z = st.scalars
     first, number = st.frames[f, FIRST_PART], st.frames[f, NUM_PARTS]
     turn = st.frames[f, NEXT_PART]
@@ -178,5 +182,6 @@ def step_parts(st: PackingState, f: int, signal: int) -> int:
     st.frames[g, START], st.frames[g, LENGTH] = st.parts[row, 2], st.parts[row, 3]
     st.frames[g, LAST], st.frames[g, RANK] = -1, -1
     st.frames[g, MARK], st.frames[g, HATLESS] = z[DEPTH], 0
+    st.frames[g, ENTERED], st.frames[g, FAILURES] = z[NODES], 0
     z[TOP] = g
     return ENTER

@@ -1,6 +1,6 @@
-"""The state of a search for a packing: what lies where, and how it is undone.
+"""The state of a search for a packing: arrays that compiled functions change in place.
 
-It is a record of arrays, which compiled functions change in place.
+Every placement is recorded, so that it can be undone.
 """
 
 from typing import NamedTuple
@@ -19,20 +19,25 @@ DECAY = 1.02
 
 # scalars of a state
 TOP, SIGNAL, DEPTH, OFFSET_END, FLOOR_END, MEMBER_END, PART_END = range(7)
-NODES, FAILS, STAMP = 7, 8, 9
+NODES, FAILS, STAMP, GIVEN_UP = 7, 8, 9, 10
 # columns of a frame
 KIND, LOW, HIGHEST, START, LENGTH, LAST, RANK, MARK, HATLESS = range(9)
+ENTERED, FAILURES = 9, 10
+FRAME_COLUMNS = 11
 FIRST_PART, NUM_PARTS, NEXT_PART = START, LENGTH, LAST  # of a frame of parts
 
 
 class PackingState(NamedTuple):
-    """All that the search knows, [n] buffers and [s] sections.
+    """The whole state of a search, over n buffers and s sections.
 
-    offset: [n] offsets of placed buffers, -1 of others. least: [n] minimum offsets.
-    floor, total, cuts: [s] least minimum offset and sum of sizes of unplaced buffers;
-    number of unplaced buffers that cross from a section to the next. failed: [s] weights
-    of failures. keys: [3, n] order of buffers, best first. frames: the stack. placed:
-    buffers in order of placement; the trails record what a placement has changed.
+    offset: [n] offsets of placed buffers, -1 for others. least: [n] minimum offsets.
+    floor, total: [s] least minimum offset, and sum of the sizes, of unplaced buffers.
+    cuts: [s] number of unplaced buffers that continue into the next section.
+    failed: [s] weights of failures. frames: the stack of the search.
+    key, order: numbers and letters that sort the buffers, see `canonical.new_state`.
+    placed: buffers in the order of their placement. trail_*: values that placements have
+        overwritten.
+    features: the last input of the trees that call a frame hopeless.
     """
 
     scalars: Ints
@@ -57,11 +62,15 @@ class PackingState(NamedTuple):
     trail_floor: Ints
     members: Ints
     parts: Ints
+    features: Floats
 
 
 @compiled_in_place
 def lowest(c: BufferColumns, i: int, offset: int) -> int:
-    """The lowest offset of buffer i from `offset` on that is aligned and not blocked."""
+    """The lowest free, aligned offset of buffer i that is not below `offset`.
+
+    Memory of fixed buffers is not free.
+    """
     align = c.align[i]
     offset = -(-offset // align) * align
     for e in range(c.block_at[i], c.block_at[i + 1]):
@@ -85,7 +94,7 @@ def refloor(c: BufferColumns, st: PackingState, k: int) -> None:
 
 @compiled_in_place
 def place(c: BufferColumns, st: PackingState, i: int, offset: int) -> bool:
-    """Place buffer i, raise minimum offsets and floors; whether the rest may fit."""
+    """Place buffer i, and raise minimum offsets and floors; whether the rest may fit."""
     z = st.scalars
     st.placed[z[DEPTH]] = i
     st.placed_marks[z[DEPTH], 0] = z[OFFSET_END]
@@ -145,7 +154,7 @@ def room(c: BufferColumns, st: PackingState, k: int, floor: int) -> int:
 
 @compiled_in_place
 def undo(c: BufferColumns, st: PackingState, depth: int) -> None:
-    """Take placements back until `depth` are left."""
+    """Undo placements until only the first `depth` are left."""
     z = st.scalars
     while z[DEPTH] > depth:
         z[DEPTH] -= 1

@@ -1,4 +1,4 @@
-"""A portfolio of canonical searches that take turns, with ever more nodes a turn."""
+"""Several searches for a packing, which take turns with more and more nodes each turn."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -7,9 +7,11 @@ from functools import cache
 
 import numpy as np
 
+from meshwright.search.allocation.backtracking import no_trees, shipped_trees
 from meshwright.search.allocation.canonical import new_state, run
 from meshwright.search.allocation.packing_state import (
     FOUND,
+    GIVEN_UP,
     NODES,
     NONE,
     OPEN,
@@ -20,7 +22,13 @@ _ORDERS = ("WAT", "TAW", "TWA")
 """Static orders of MiniMalloc's default portfolio."""
 
 _SLICE = 10_000
-"""Nodes between two looks at the clock: 0.05 to 0.5 s."""
+"""Nodes between two looks at the clock: 0.02 to 0.5 s."""
+
+_TAIL = 10_000
+"""Nodes of each complete search before the restarting one joins them."""
+
+_RESTART = 20_000
+"""Nodes between two restarts, times Luby's sequence (benchmarks/backtracking.py)."""
 
 
 class FitVerdict(Enum):
@@ -31,35 +39,101 @@ class FitVerdict(Enum):
     OPEN = OPEN
 
 
-class Portfolio:
-    """Searches for one packing within a capacity, one for each static order.
+class CompleteSearch:
+    """One search in a fixed order of buffers, which ends with a packing or a proof."""
 
-    The answer depends on the seed and the number of rounds, not on the number of threads:
-    of several searches that end in the same slice, the first one counts.
+    def __init__(self, columns: BufferColumns, capacity: int, order: str) -> None:
+        self._columns = columns
+        noise = np.ones(len(columns.size))
+        self._state = new_state(columns, capacity, order, noise)
+
+    @property
+    def nodes(self) -> int:
+        """Placements that were tried."""
+        return int(self._state.scalars[NODES])
+
+    @property
+    def offsets(self) -> list[int]:
+        """The packing that was found: one offset per buffer without fixed offset."""
+        return [int(offset) for offset in self._state.offset]
+
+    def advance(self, num_nodes: int) -> int:
+        """Search on for at most `num_nodes` nodes; returns FOUND, NONE or OPEN."""
+        return run(self._columns, self._state, no_trees(), num_nodes)
+
+
+class RestartingSearch:
+    """Searches in one random order of buffers after another, for the long tail.
+
+    A search ends after `_RESTART` nodes times Luby's sequence, and gives up placements
+    that decision trees call hopeless. It proves that there is no packing only if nothing
+    was given up.
     """
 
     def __init__(self, columns: BufferColumns, capacity: int, seed: int) -> None:
-        rng = np.random.default_rng(seed)
-        n = len(columns.size)
-        noises = [np.ones(n)] * len(_ORDERS)
-        noises.append(np.exp(rng.normal(0.0, 0.3, n)))
-        orders = (*_ORDERS, "AWT")
-        self._columns = columns
-        self._states = [
-            new_state(columns, capacity, order, noise)
-            for order, noise in zip(orders, noises, strict=True)
+        self._columns, self._capacity = columns, capacity
+        self._rng = np.random.default_rng(seed)
+        self._turns = luby()
+        self._trees = shipped_trees()
+        self._nodes_before = 0
+        self._begin()
+
+    @property
+    def nodes(self) -> int:
+        """Placements that were tried, by all searches so far."""
+        return self._nodes_before + int(self._state.scalars[NODES])
+
+    @property
+    def offsets(self) -> list[int]:
+        """The packing that was found: one offset per buffer without fixed offset."""
+        return [int(offset) for offset in self._state.offset]
+
+    def advance(self, num_nodes: int) -> int:
+        """Search on for about `num_nodes` nodes; returns FOUND, NONE or OPEN."""
+        end = self.nodes + num_nodes
+        while self.nodes < end:
+            left = self._limit - int(self._state.scalars[NODES])
+            size = min(left, end - self.nodes)
+            outcome = run(self._columns, self._state, self._trees, size)
+            given_up = self._state.scalars[GIVEN_UP] > 0
+            if outcome == FOUND or (outcome == NONE and not given_up):
+                return outcome
+            if outcome == NONE or self._state.scalars[NODES] >= self._limit:
+                self._nodes_before = self.nodes
+                self._begin()
+        return OPEN
+
+    def _begin(self) -> None:
+        noise = np.exp(self._rng.normal(0.0, 0.3, len(self._columns.size)))
+        self._state = new_state(self._columns, self._capacity, "AWT", noise)
+        self._limit = _RESTART * next(self._turns)
+
+
+class Portfolio:
+    """Searches for one packing within a capacity, which take turns.
+
+    Three of them are complete, in MiniMalloc's static orders; a restarting one joins them
+    once each has tried `_TAIL` nodes. The answer depends on the seed and the number of
+    rounds, not on the number of threads: of several searches that end in the same slice,
+    the first one counts.
+    """
+
+    def __init__(self, columns: BufferColumns, capacity: int, seed: int) -> None:
+        self._columns, self._capacity, self._seed = columns, capacity, seed
+        self._searches: list[CompleteSearch | RestartingSearch] = [
+            CompleteSearch(columns, capacity, order) for order in _ORDERS
         ]
-        self._winner = self._states[0]
+        self._winner = self._searches[0]
 
     @property
     def nodes(self) -> int:
         """Placements that were tried, by all searches."""
-        return sum(int(state.scalars[NODES]) for state in self._states)
+        return sum(search.nodes for search in self._searches)
 
     def rounds(self, pool: Executor, most_nodes: int | None) -> Iterator[FitVerdict]:
-        """The verdict after each slice of work, until one of them is final.
+        """The verdict after each slice of work, until one is final.
 
-        most_nodes: the end of the rounds, by all searches together.
+        most_nodes: number of nodes, of all searches together, at which to stop.
         """
         turn = 2 * len(self._columns.size)
         while most_nodes is None or self.nodes < most_nodes:
@@ -70,6 +144,10 @@ class Portfolio:
                 if verdict is not FitVerdict.OPEN:
                     return
             turn *= 2
+            if turn > _TAIL and len(self._searches) == len(_ORDERS):
+                self._searches.append(
+                    RestartingSearch(self._columns, self._capacity, self._seed)
+                )
 
     def run_all(self, most_nodes: int) -> FitVerdict:
         """The verdict after so many nodes at most, on one thread."""
@@ -78,22 +156,28 @@ class Portfolio:
 
     def offsets(self) -> list[int]:
         """The offsets that were found, one per buffer without fixed offset."""
-        return [int(offset) for offset in self._winner.offset]
+        return self._winner.offsets
 
     def _slice(self, pool: Executor, num_nodes: int) -> FitVerdict:
-        outcomes = pool.map(
-            lambda state: run(self._columns, state, num_nodes), self._states
-        )
-        for state, outcome in zip(self._states, list(outcomes), strict=True):
+        outcomes = pool.map(lambda search: search.advance(num_nodes), self._searches)
+        for search, outcome in zip(self._searches, list(outcomes), strict=True):
             if outcome != OPEN:
-                self._winner = state
+                self._winner = search
                 return FitVerdict(outcome)
         return FitVerdict.OPEN
 
 
+def luby() -> Iterator[int]:
+    """Luby's sequence of restarts: 1, 1, 2, 1, 1, 2, 4, 1, 1, 2, 1, 1, 2, 4, 8, ..."""
+    u = v = 1
+    while True:
+        yield v
+        u, v = (u + 1, 1) if u & -u == v else (u, 2 * v)
+
+
 @cache
 def compile_search(columns: Callable[[], BufferColumns]) -> None:
-    """Compile the search, or load it from numba's cache, by a small one.
+    """Compile the search by running a small one, or load it from numba's cache.
 
     Compiling takes some 15 s, once per installation.
     """

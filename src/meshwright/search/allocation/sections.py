@@ -15,13 +15,17 @@ from meshwright.search.arrays import Ints
 
 
 class BufferColumns(NamedTuple):
-    """Buffers without fixed offset, numbered 0 to n - 1, as arrays.
+    """Buffers without fixed offset, numbered 0 to n - 1, as arrays over s sections.
 
-    size, align: [n]. first, last: [n] first and last section of a buffer.
-    start, duration: [n] times. near_at [n + 1], near: buffers that are live together with
-    a buffer. at [n + 1], sections: sections of a buffer. of_at [s + 1], of: buffers of a
-    section. block_at [n + 1], block_low, block_high: fixed memory that a buffer must not
-    touch, by offset. used_at [s + 1], used_low, used_high: fixed memory of a section.
+    size, align, start, duration: [n] bytes, alignment, first time and lifetime.
+    first, last: [n] first and last section of a buffer.
+    near: buffers that are live together with each buffer; rows begin at near_at [n + 1].
+    sections: sections of each buffer; rows begin at `at` [n + 1].
+    of: buffers of each section; rows begin at of_at [s + 1].
+    block_low, block_high: memory of fixed buffers that a buffer must not touch; rows begin
+        at block_at [n + 1].
+    used_low, used_high: memory of fixed buffers in each section; rows begin at used_at
+        [s + 1].
     """
 
     size: Ints
@@ -89,7 +93,7 @@ def columns_of(buffers: Sequence[Buffer]) -> BufferColumns:
 def _sections(
     free: Sequence[Buffer],
 ) -> tuple[list[tuple[int, int]], list[frozenset[int]]]:
-    """Times and live buffers of every section that is no subset of a neighbour."""
+    """Times and live buffers of each section, without sections contained in neighbours."""
     events: dict[int, tuple[list[int], list[int]]] = {}
     for index, buffer in enumerate(free):
         for lower, upper in buffer.spans:
@@ -117,7 +121,7 @@ def _sections(
 def _blocks(
     spans: Sequence[tuple[int, int]], fixed: Sequence[Buffer]
 ) -> list[tuple[int, int]]:
-    """Memory of the fixed buffers that are live in `spans`, merged, in order."""
+    """Memory that fixed buffers use during `spans`, as merged ranges in order."""
     met = sorted(
         (b.offset, b.offset + b.size)
         for b in fixed

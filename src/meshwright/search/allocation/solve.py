@@ -89,7 +89,11 @@ def _check_arguments(
 
 
 class _Search:
-    """One search: its clock, its bounds, and its best packing so far."""
+    """One search: its clock, its bounds, and its best packing so far.
+
+    grain: a number of bytes of which all heights are multiples.
+    bound: a height that no packing is below.
+    """
 
     def __init__(
         self,
@@ -113,7 +117,7 @@ class _Search:
         self.best_height = 0
 
     def start_clock(self, seconds: float) -> None:
-        """Count `seconds` from now on; compiling the search takes none of them."""
+        """Count `seconds` from this moment; compiling the search is not counted."""
         self.started_s = time.perf_counter()
         self.end_s = self.started_s + seconds
 
@@ -148,7 +152,7 @@ class _Search:
         return self.ended("time" if verdict is FitVerdict.OPEN else "search")
 
     def lowest(self) -> Allocation:
-        """The lowest packing that is found: bisection, with ever more nodes a question."""
+        """The lowest packing found by bisection, with more nodes for each question."""
         limit = 4 * len(self.buffers) + 1000
         first = self.bound
         while self.bound < self.best_height and self._has_time():
@@ -168,7 +172,10 @@ class _Search:
         return self.ended("search" if self._has_time() else "time")
 
     def ended(self, cause: str) -> Allocation:
-        """The best packing if it is within the capacity, or that none was found."""
+        """The best packing if it is within the capacity, else that none was found.
+
+        cause: what ended the search: "greedy", "search", "time" or "interrupted".
+        """
         if self.capacity is None or self.best_height <= self.capacity:
             how = {"greedy": "found greedily", "search": "found by search"}
             return self._answer(

@@ -92,7 +92,7 @@ def _header() -> str:
 
 
 def _columns(source: str, row: Sequence[str]) -> tuple[list[str], int]:
-    """Names of the columns, and what an `end` adds to the last live time."""
+    """Names of the columns, and the number to add to `upper` values to exclude the end."""
     given = [name.strip() for name in row]
     names = [_SPELLINGS.get(name, name) for name in given]
     known = (*_REQUIRED, *_OPTIONAL)

@@ -1,9 +1,9 @@
-"""Phases of a solve: message passing, a search of the core, then of all remaining choices.
+"""The phases of a solve: message passing, a search of the core, a search of the rest.
 
-The core is the few choices that are likely in the best solutions, according to the
-messages (core problems: Balas and Zemel, Operations Research 28, 1980). The last phase
-searches all choices that a better solution than the best one so far may contain
-(reduced-cost fixing).
+The core is the few choices of each node that are likely in the best solutions,
+according to the messages (core problems: Balas and Zemel, Operations Research 28,
+1980). The last phase searches all choices that a solution better than the best one so
+far may contain (reduced-cost fixing).
 """
 
 from collections.abc import Callable
@@ -35,35 +35,49 @@ from meshwright.search.assignment.problem.work_rates import (
 )
 
 _SWEEPS, _MAX_ROUNDS = 10, 200
-"""Sweeps of messages per round, and the limit on rounds if `SolveOptions.rounds` is
-`None`."""
+"""Forward and backward passes of messages in a round, and the largest number of rounds.
+
+The second number counts only if `SolveOptions.rounds` sets no limit."""
 
 _MESSAGE_SHARE, _MESSAGE_SHARE_BY_ROUNDS = 0.2, 0.5
-"""Share of the remaining time for message passing: without and with a limit on rounds."""
+"""Share of the remaining time for message passing.
+
+The first number is for solves without a limit on rounds, the second with one."""
 
 _DIVE_STEPS, _DIVE_SHARE = 300, 0.6
-"""Number of steps of a dive, and the share of the remaining time after which the dive
-hurries. With 100 steps EfficientNet on 16 by 4 H100 gets 5 to 76 % slower plans, after
-10 to 40 rounds."""
+"""Number of steps of a dive, and the share of the remaining time after which it hurries.
+
+With 100 steps EfficientNet on 16 by 4 H100 gets 5 to 76 % slower plans, after 10 to 40
+rounds."""
 
 _DIVE_PASSES = 3
-"""Work of one step of a dive, in passes of messages: two passes, and one to compute
-margins."""
+"""Work of one step of a dive, in passes of message passing over the graph.
+
+Two passes send messages; computing the margins takes as long as a third.
+"""
 
 _EARLY_ROUNDS = 6
-"""Rounds of messages before a first dive into the core, if the bound is still rising.
-EfficientNet on 8 by 4 TPU v3 came to 10.5 ms after three rounds and to 7.1 ms after
-six, in the same 2 s."""
+"""Rounds of message passing before a first dive into the core, if the bound rises on.
+
+EfficientNet on 8 by 4 TPU v3 came to a plan of 10.5 ms after three rounds and of 7.1 ms
+after six, in the same 2 s.
+"""
 
 _CORE_EXCESS = 3e-4
-"""Largest min-marginal excess of a choice of the core, as a share of the bound. With
-three times as much, programs of the zoo are not eliminated exactly any more."""
+"""Largest min-marginal excess of a choice in the core, as a share of the lower bound.
+
+The excess says how far above the bound every solution with this choice costs at least.
+With three times as much, bucket elimination is not exact any more for some of the
+benchmark programs.
+"""
 
 _CORE_ROUNDS = 20
-"""Largest number of rounds of search in the core."""
+"""Largest number of rounds of large neighbourhood search among the core's choices."""
 
 _CORE_SHARE, _CORE_SHARE_BY_ROUNDS = 0.3, 0.7
-"""Share of the remaining time for the core: without and with a limit on rounds."""
+"""Share of the remaining time for the search of the core.
+
+The first number is for solves without a limit on rounds, the second with one."""
 
 
 def run(
@@ -73,9 +87,10 @@ def run(
     seed: int,
     on_progress: Callable[[Progress], None] | None,
 ) -> tuple[Incumbent, Floats | None]:
-    """The incumbent at the end of a solve, and the messages of the first phase.
+    """Solve a problem; return the best solution, and messages for the next solve.
 
-    The solve ends when its time is up, the optimum is proven, or Ctrl-C is pressed.
+    The solve ends when its time is up, the optimum is proven, or Ctrl-C is pressed. The
+    messages are those of the first phase (see `SolveOptions.messages`).
     """
     incumbent = Incumbent(*merge(problem), clock, options, on_progress)
     clock.count(MERGE, len(problem.tables))
@@ -114,6 +129,7 @@ def _search_core(
     """Look for solutions among the choices of the core, by a dive and then a search.
 
     rounds: largest number of rounds of the search; with 0 there is only the dive.
+        Nothing is done if there are memory constraints.
     """
     if incumbent.is_over or incumbent.memory.num_rows:
         return
@@ -147,10 +163,11 @@ def _search_core(
 
 
 def _restricted(incumbent: Incumbent, problem: Assignment, kept: Bools) -> Incumbent:
-    """The incumbent of the same solve with only the kept choices.
+    """The incumbent of the same solve with only the choices in the mask `kept`.
 
-    Presolve looks for dominated choices only without a limit on rounds: once the core
-    is known, this would take longer than the rest of most solves.
+    Without a limit on rounds, presolve also removes dominated choices. With a limit it
+    does not: once the core is known, this would take longer than the rest of most
+    solves.
     """
     reduced = merge_followers(incumbent.reduced, kept)
     incumbent.clock.count(RESTRICT, len(incumbent.reduced.graph.tables))
@@ -165,7 +182,7 @@ def _restricted(incumbent: Incumbent, problem: Assignment, kept: Bools) -> Incum
 
 
 def messages_of(incumbent: Incumbent, values: Floats | None = None) -> Messages:
-    """Message passing on the problem of an incumbent.
+    """An object that passes messages on the reduced problem of an incumbent.
 
     values: messages to start from, zero by default.
     """
@@ -174,15 +191,15 @@ def messages_of(incumbent: Incumbent, values: Floats | None = None) -> Messages:
 
 
 def num_message_rounds(options: SolveOptions) -> int:
-    """The largest number of rounds of message passing."""
+    """The largest number of rounds of message passing in a solve with these options."""
     return _MAX_ROUNDS if options.rounds is None else options.rounds
 
 
 def pass_messages(incumbent: Incumbent, messages: Messages, rounds: int) -> bool:
-    """Pass messages in rounds, as long as the bound rises and a share of the time lasts.
+    """Pass messages in rounds while the bound rises and a share of the time lasts.
 
-    The choices decoded from the messages are offered after each round. Returns whether
-    the bound was still rising at the end.
+    The choices read off the messages are offered to the incumbent after each round.
+    Returns whether the bound was still rising at the end.
     """
     clock = incumbent.clock
     by_rounds = incumbent.options.rounds is not None
@@ -201,7 +218,7 @@ def pass_messages(incumbent: Incumbent, messages: Messages, rounds: int) -> bool
 
 
 def offer_dive(incumbent: Incumbent, messages: Messages) -> None:
-    """Offer the solution of a dive; do nothing if there is a memory limit.
+    """Offer the solution of a dive to the incumbent; do nothing if memory is limited.
 
     The messages that guide a dive ignore memory.
     """

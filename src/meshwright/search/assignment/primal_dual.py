@@ -1,4 +1,8 @@
-"""Large neighbourhood search and dual ascent together, in rounds or on two threads."""
+"""Large neighbourhood search and dual ascent together, in rounds or on two threads.
+
+The first looks for better solutions, the second raises the lower bound; each uses the
+results of the other.
+"""
 
 import threading
 import time
@@ -13,37 +17,44 @@ from meshwright.search.assignment.primal.improve import NeighbourhoodSearch
 from meshwright.search.assignment.solvers.proofs import CpSatProof, HighsProof
 
 _SMALL = 20_000
-"""With at most this many pairs of choices, the search alternates on one thread, and
-then runs CP-SAT."""
+"""Largest number of entries of all edge tables of a small problem.
+
+A small problem is searched on one thread, and then with CP-SAT.
+"""
 
 _MEDIUM = 1_000_000
-"""With at most this many pairs of choices, HiGHS runs in a process of its own."""
+"""Largest number of entries of all edge tables for which HiGHS runs.
+
+HiGHS then has its own process.
+"""
 
 _FEW_ROWS = 2000
-"""With at most this many memory rows, CP-SAT and HiGHS run."""
+"""Largest number of memory constraints for which CP-SAT and HiGHS run."""
 
 _ALTERNATIONS, _MAX_STALE = 40, 4
-"""Largest number of alternations on one thread, and of consecutive ones without gain."""
+"""Largest number of dual and primal steps on one thread, all and without gain in a row."""
 
 _LEAST_WORK = 1e6
 _WORK = {_LEAST_WORK: 0.4, 5e6: 0.7, 3e7: 1.0}
-"""Limits on the entries of all elimination messages of a dual bound, coarse to fine,
-each with the share of the time until which it is used."""
+"""Limits on the work of bucket elimination in a Lagrangian bound, from coarse to fine.
+
+A limit is a number of table entries. Each comes with the share of the solve's time
+until which it is used.
+"""
 
 _LEAST_FACTOR = 0.005
-"""A relaxation has converged if its factor on Polyak's step is below this."""
+"""Factor on Polyak's step length below which a Lagrangian relaxation has converged."""
 
 _FIRST_SHARE = 0.3
-"""Largest share of the time in which only the primal search runs, until it finds a
-first feasible solution."""
+"""Largest share of the time in which only the search for a first solution runs."""
 
 
 def search_primal_dual(
     incumbent: Incumbent, messages: Messages, seed: int, rounds: int | None
 ) -> None:
-    """Improve solution and bound for a number of rounds, or for the rest of the time.
+    """Improve the solution and the bound for some rounds, or for the rest of the time.
 
-    rounds: `None` for the rest of the time.
+    rounds: number of rounds; `None` for the rest of the time.
     """
     if incumbent.is_over:
         return
@@ -68,7 +79,10 @@ def search_primal_dual(
 def _search_by_time(
     incumbent: Incumbent, primal: NeighbourhoodSearch, dual: DualBound, seed: int
 ) -> None:
-    """Search until the time is up; a small problem first on one thread, then on several."""
+    """Search until the time is up: a small problem on one thread, then on several.
+
+    A large problem is searched on several threads from the beginning.
+    """
     graph, plan = primal.graph, primal.plan
     has_few_rows = incumbent.memory.num_rows <= _FEW_ROWS
     is_small = len(graph.tables) <= _SMALL and has_few_rows
@@ -126,7 +140,8 @@ def _search_by_rounds(
 ) -> None:
     """Alternate dual and primal steps for a number of rounds.
 
-    A relaxation that has converged is replaced by one with larger messages.
+    A Lagrangian relaxation that has converged is replaced by a tighter one, whose
+    elimination takes more work.
     """
     works, stale = iter(_WORK), 0
     next(works)
@@ -148,7 +163,10 @@ def _search_by_rounds(
 
 
 def _suits_cp_sat(incumbent: Incumbent) -> bool:
-    """Whether CP-SAT can handle the memory rows: integer numbers in few rows."""
+    """Whether CP-SAT can handle the memory constraints.
+
+    They must be few and have integer coefficients.
+    """
     excess = incumbent.memory.segments.excess
     return bool(
         np.all(excess == np.round(excess)) and incumbent.memory.num_rows <= _FEW_ROWS
@@ -188,9 +206,10 @@ def _run_threads(incumbent: Incumbent, works: Sequence[Callable[[], None]]) -> N
 def _raise_bounds(
     incumbent: Incumbent, dual: DualBound, primal: NeighbourhoodSearch
 ) -> None:
-    """Raise the bound with messages of growing size.
+    """Raise the lower bound with Lagrangian relaxations that become tighter.
 
-    Each result is suggested to the primal search.
+    A tighter relaxation takes more work per step. The choices that each relaxation
+    finds are suggested to the primal search.
     """
     for work, part in _WORK.items():
         tighter = dual if work == _LEAST_WORK else dual.tightened(work)

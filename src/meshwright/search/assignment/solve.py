@@ -1,4 +1,4 @@
-"""Entry point of the solver: the best choices for an assignment problem within a budget."""
+"""Entry point of the integer-program solver: `solve` finds one choice per node."""
 
 import math
 from collections.abc import Callable
@@ -27,14 +27,14 @@ def solve(
     on_progress: Callable[[Progress], None] | None = None,
     meter: Meter = REAL_TIME,
 ) -> Solution:
-    """The best choices found within a budget in seconds, or until Ctrl-C.
+    """Find the choices of least cost within a budget in seconds, or until Ctrl-C.
 
     The solve ends early once the cost is proven optimal, or to be within the gap of
     `options`. Small problems give the same result on each run. On large problems two
     threads search, and what they find by the deadline depends on the clock. With a
     limit on rounds, and a `WorkMeter` for the seconds, every run of any problem gives
-    the same result.
-    Raises AssignmentError if the problem is infeasible, or if no solution was found.
+    the same result. Raises AssignmentError if the problem is infeasible, or if no
+    solution was found.
     """
     clock = Clock(meter.read(), budget_s, meter)
     if not budget_s > 0:

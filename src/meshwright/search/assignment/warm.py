@@ -1,7 +1,7 @@
-"""Compilation of the solver before its first use: `python -m` this module.
+"""Compile the solver before its first use; run with `python -m`.
 
 Numba caches its machine code in `__pycache__`, so compilation takes time only once.
-Otherwise the first solve compiles within its budget.
+Without this, the first solve compiles within its time budget.
 """
 
 from contextlib import suppress
@@ -14,21 +14,25 @@ from meshwright.search.assignment.solve import SolveOptions, solve
 from meshwright.search.work import REAL_TIME, WorkMeter
 
 _SIZES, _LIMITS = ((12, 3), (120, 12), (400, 24)), (None, 0.6)
-"""Nodes and choices of three problems without a limit on rounds: presolve solves the
-first, one thread the second, two threads the third. Each is solved with no memory limit,
-and with one of 0.6 per node."""
+"""Problems that are solved without a limit on rounds.
+
+The pairs are numbers of nodes and choices per node: presolve solves the first problem,
+one thread the second, two threads the third. Each is solved without a memory limit, and
+with a limit of 0.6 per node."""
 
 _SIZES_BY_ROUNDS, _LIMITS_BY_ROUNDS = ((12, 3), (24, 4)), (None, 0.6, 0.3, 0.2)
-"""The same with a limit on rounds, where no second thread is used: presolve solves the
-first, dives and search the second; the tighter memory limits need prices, and repair.
-Larger problems compile nothing more."""
+"""Problems that are solved with a limit on rounds, where no second thread is used.
+
+Presolve solves the first, dives and search the second. The tighter memory limits need
+memory prices and repair. Larger problems compile nothing more."""
 
 
 def warm(rounds: int | None = None) -> None:
-    """Solve small problems of each kind, with and without a memory limit.
+    """Solve small problems of each kind, so that numba compiles all functions they use.
 
-    rounds: as in `SolveOptions`. With a limit only the functions of such solves are
-    compiled; if they are in the cache, this takes 0.4 s of one core.
+    rounds: limit on rounds, as in `SolveOptions`. With a limit only the functions of
+        such solves are compiled; if they are in the cache, this takes 0.4 s of one
+        core.
     """
     by_time = rounds is None
     sizes, limits = (
@@ -42,7 +46,10 @@ def warm(rounds: int | None = None) -> None:
 
 
 def _solve(problem: Assignment, rounds: int | None) -> None:
-    """Solve within 2 s; with a limit on rounds, compilation counts as no time."""
+    """Solve a problem within 2 s.
+
+    With a limit on rounds, compilation counts as no time. Errors are ignored.
+    """
     meter = REAL_TIME if rounds is None else WorkMeter()
     options = SolveOptions(rounds=rounds)
     with suppress(AssignmentError):  # infeasible or out of time, but compiled
@@ -50,14 +57,17 @@ def _solve(problem: Assignment, rounds: int | None) -> None:
 
 
 def _clique() -> Assignment:
-    """A clique of four nodes that must all differ, with three choices: infeasible."""
+    """An infeasible problem: four nodes with three choices each must all differ."""
     unlike = np.where(np.eye(3, dtype=bool), np.inf, 0.0)
     edges = [(i, j, unlike) for j in range(4) for i in range(j)]
     return Assignment.of([[0.0, 1.0, 2.0]] * 4, edges)
 
 
 def _problem(num_nodes: int, num_choices: int, limit: float | None) -> Assignment:
-    """A random chain with extra edges; choice 0 of all nodes is always feasible."""
+    """A random problem: a chain of nodes with extra edges and a memory limit.
+
+    Taking choice 0 of every node is always feasible.
+    """
     rng = np.random.default_rng(0)
     costs = rng.uniform(0, 1, (num_nodes, num_choices))
     edges: list[tuple[int, int, np.ndarray]] = []

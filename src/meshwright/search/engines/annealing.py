@@ -1,4 +1,7 @@
-"""Simulated annealing: small changes to one trajectory at a falling temperature."""
+"""Simulated annealing: a search that changes one sequence of actions at random.
+
+Changes that raise the cost are accepted with a probability that falls with time.
+"""
 
 import math
 import random
@@ -13,15 +16,15 @@ from meshwright.search.loop.walk import Trajectory, Walker, mutate
 
 @dataclass(frozen=True, slots=True)
 class Annealing:
-    """Simulated annealing (Kirkpatrick, Gelatt and Vecchi, Science 220, 1983) in rounds.
+    """Simulated annealing in rounds (Kirkpatrick, Gelatt, Vecchi, Science 220, 1983).
 
     The first round begins at the start of the problem, each later one at the end of a
     random walk. In each round the temperature falls from `hot` to `cold`. Each round is
     twice as long as the one before, so that the engine need not know the budget.
-
-    hot, cold: temperatures, as multiples of the mean change of the cost so far.
-    first_round: number of trials of the first round.
-    longest: largest number of actions of a trajectory.
+    hot, cold: temperatures, as multiples of the mean absolute change of the cost so
+        far.
+    first_round: number of trials (candidates) of the first round.
+    longest: largest number of actions in a sequence of actions.
     """
 
     seed: int
@@ -59,14 +62,21 @@ class Annealing:
 
 
 class _Scale:
-    """The mean absolute change of the cost so far: the unit of temperature."""
+    """The mean absolute change of the cost over all trials so far.
+
+    It is the unit of temperature.
+    """
 
     def __init__(self) -> None:
         self.total = 0.0
         self.count = 0
 
     def accepts(self, new: float, old: float, heat: float, rng: random.Random) -> bool:
-        """Whether to accept a change of the cost (Metropolis's rule); updates the mean."""
+        """Whether to accept a change of the cost, by Metropolis's rule.
+
+        The change is also added to the mean. heat: temperature, as a multiple of the
+        mean.
+        """
         if new == old or old == math.inf:
             return True
         if new == math.inf:

@@ -1,4 +1,4 @@
-"""Beam search: the best few states at each depth."""
+"""Beam search: at each depth, only the states of lowest cost are continued."""
 
 import math
 from collections.abc import Hashable
@@ -14,13 +14,14 @@ from meshwright.search.loop.walk import order
 class Beam:
     """Beam search with a width that doubles until no state is dropped.
 
-    A level consists of the `width` best states of one depth; all their successors are
-    priced. When a search of one width has ended, it restarts with twice the width;
-    states that were priced before cost nothing. Once no state is dropped, every state
-    has been seen.
-
-    slack: number of consecutive levels without a new best state that ends a width;
-        doubles with the width. Levels before the first feasible state do not count.
+    Of all states at one depth (number of actions), the search keeps the `width` states
+    of lowest cost and computes the costs of all their successors. When a search of one
+    width has ended, it restarts with twice the width; costs that are known are not
+    computed again. Once no state is dropped, every state has been seen.
+    width: number of states that the first search keeps at each depth.
+    slack: number of consecutive depths without a new lowest cost that ends the search
+        of one width. It doubles with the width. Depths before the first feasible state
+        do not count.
     """
 
     width: int = 8
@@ -41,7 +42,10 @@ class Beam:
     def _sweep[S, A: Hashable](
         self, problem: Problem[S, A], width: int, slack: int
     ) -> Exploration[S, A]:
-        """One search, level by level; returns whether every state was seen."""
+        """Search once with one width, depth by depth.
+
+        Return whether every state was seen.
+        """
         start = problem.start()
         seen = {problem.key(start)}
         beam: list[tuple[float, S, tuple[A, ...]]] = [(math.inf, start, ())]

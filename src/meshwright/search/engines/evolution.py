@@ -1,4 +1,7 @@
-"""Evolutionary search: trajectories are mutated and crossed, and the worst are replaced."""
+"""Evolutionary search over sequences of actions.
+
+New sequences arise by mutation and crossover of good ones, and replace the worst.
+"""
 
 import random
 from bisect import bisect_left
@@ -15,12 +18,13 @@ from meshwright.search.loop.walk import Trajectory, Walker, cross, mutate
 class Evolution:
     """Steady-state evolution: one child at a time, with tournament selection.
 
-    A child has its parents' actions in order, without those that are impossible. It
-    replaces the worst trajectory of the population if its cost is no higher. No state
-    joins twice.
-
+    An individual is a trajectory: a sequence of actions from the start. A child takes
+    over its parents' actions in their order, without actions that have become
+    impossible. It joins the population if its last state is new; the individual of
+    highest cost then leaves.
+    population: number of individuals.
     crossing: share of children with two parents.
-    strangers: share of children that are random walks.
+    strangers: share of children that are random walks instead.
     longest: largest number of actions of a trajectory.
     """
 
@@ -64,7 +68,7 @@ class Evolution:
     def _breed[S, A: Hashable](
         self, walker: Walker[S, A], living: list[tuple[float, Trajectory[S, A]]]
     ) -> Trajectory[S, A]:
-        """A child of one or two parents; each parent is the better of two random ones."""
+        """A child of one or two parents: the better of two random individuals each."""
         rng = walker.rng
 
         def parent() -> Trajectory[S, A]:

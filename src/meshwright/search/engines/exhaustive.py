@@ -1,4 +1,4 @@
-"""Exhaustive search: every state, each once."""
+"""Exhaustive search: an engine that visits every state of the problem once."""
 
 from collections import deque
 from collections.abc import Hashable
@@ -15,7 +15,7 @@ from meshwright.search.loop.walk import order
 class Exhaustive:
     """Breadth-first or depth-first search; complete if the number of states is finite.
 
-    first: "breadth" prices states with few actions first; "depth" takes less memory.
+    first: "breadth" visits states with few actions first; "depth" takes less memory.
     """
 
     first: Literal["breadth", "depth"] = "breadth"

@@ -1,11 +1,11 @@
 """Monte Carlo tree search over states, not over sequences of actions.
 
 UCT (Kocsis and Szepesvari, ECML 2006) on a graph. A state that is reached in two ways
-is one node (transpositions). Actions of a state that lead to the same state are one
-edge (groups). So all ways to a state share its statistics (Childs, Brodeur and Kocsis,
-CIG 2008; for partitioning: Alabed et al., arXiv 2210.06352). The reward of a cost is
-its rank among the costs seen. A node is solved if no new state lies below it; it is
-then not visited any more.
+is one node (a transposition). Actions of a state that lead to the same state are one
+edge. So all ways to a state share its statistics (Childs, Brodeur and Kocsis, CIG 2008;
+for partitioning: Alabed et al., arXiv 2210.06352). The reward of a cost is its rank
+among the costs seen. A node is solved if all states below it have been seen; it is then
+not visited any more.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from meshwright.search.loop.walk import Merits, Walker, order
 class Mcts:
     """Monte Carlo tree search: each trajectory adds one state to the tree.
 
-    exploration: weight of rarely tried actions against successful ones, UCT's constant.
+    exploration: UCT's constant, the weight of trying rare actions.
     widening: a state visited n times has about n ** widening edges (progressive
-        widening); with 1 every action of a state is tried before any child is expanded.
-    greed: weight of the best cost below a state in the state's value; the mean reward
-        has the rest.
-    num_draws: a random action is the one of largest merit among up to this many drawn
-        actions; 1 is UCT's uniform random walk.
+        widening). With 1, every action is tried before any child is expanded.
+    greed: weight, from 0 to 1, of the lowest cost below a state in the state's value.
+        The mean reward has the rest of the weight.
+    num_draws: number of actions drawn at random, of which the one with the highest mean
+        reward is taken. With 1 the walks are uniform, as in UCT.
     longest: largest number of actions of a random walk beyond the tree.
     """
 
@@ -60,18 +60,20 @@ class Mcts:
 
 
 class Stop(Enum):
-    """The option in every state, besides its actions, to end the trajectory there."""
+    """The option, in every state besides its actions, to end the trajectory there."""
 
     HERE = "here"
 
 
 @dataclass(slots=True, eq=False)
 class TreeNode[S, A]:
-    """A state, and the statistics of all trajectories through it.
+    """A state in the search tree, and the statistics of all trajectories through it.
 
-    untried: options not tried yet, the next one last; `None` before the first visit.
-    total, best: sum of rewards, and lowest cost. is_priced: whether the state's own
-    cost is known. serial: number of the last trajectory through this node.
+    untried: actions and `Stop` not tried yet, next one last; `None` before the first
+        visit.
+    total, best: sum of the rewards, and lowest cost, of these trajectories.
+    is_priced: whether the cost of the state itself is known.
+    serial: number of the last of these trajectories.
     """
 
     state: S
@@ -87,7 +89,10 @@ class TreeNode[S, A]:
 
 @dataclass(slots=True, eq=False)
 class Edge[S, A]:
-    """All actions of a state that lead to one child; `action` is the first of them."""
+    """All actions of a state that lead to one child node.
+
+    `action` is the first of them.
+    """
 
     action: A
     child: TreeNode[S, A]
@@ -119,7 +124,7 @@ class Scale:
         return share**3
 
     def bounds(self) -> tuple[float, float]:
-        """The median of the costs seen, and the difference between it and the lowest."""
+        """The median of the costs seen, and how far the lowest cost is below it."""
         costs = self._costs
         if not costs:
             return 0.0, 1.0
@@ -128,7 +133,7 @@ class Scale:
 
 
 class _Tree[S, A: Hashable]:
-    """All nodes by key, and the statistics that they share."""
+    """The search tree: all nodes by the keys of their states, and shared statistics."""
 
     def __init__(self, options: Mcts, problem: Problem[S, A]) -> None:
         self.options = options
@@ -172,7 +177,8 @@ class _Tree[S, A: Hashable]:
     def _descend(self) -> tuple[list[TreeNode[S, A]], list[Edge[S, A]], bool]:
         """Nodes and edges from the root to a leaf, and whether the leaf is new.
 
-        A trajectory continues at random from a new leaf, and ends in an old one.
+        From a leaf never visited before, the trajectory continues as a random walk; in
+        another leaf it ends.
         """
         node, path, edges = self.root, [self.root], list[Edge[S, A]]()
         while True:
@@ -191,7 +197,7 @@ class _Tree[S, A: Hashable]:
                 edges.append(edge)
 
     def _choose(self, node: TreeNode[S, A]) -> Edge[S, A] | None:
-        """The edge to follow; `None` if the trajectory ends here or the node is solved."""
+        """The edge on which to leave a node; `None` if the trajectory ends there."""
         if node.untried is None:
             node.untried = self._open(node)
         while node.untried:
@@ -213,7 +219,11 @@ class _Tree[S, A: Hashable]:
         return edge
 
     def _open(self, node: TreeNode[S, A]) -> list[A | Stop]:
-        """Untried options of a node, the next one last: actions by prior, and `Stop`."""
+        """List all options of a node at its first visit: its actions and `Stop`.
+
+        They are in order of the prior, the next one to try last. `Stop` is left out if
+        the cost of the state is known.
+        """
         actions = self.problem.actions(node.state)
         ordered = order(self.options.prior_fn, node.state, actions)
         untried: list[A | Stop] = [*reversed(ordered)]
@@ -223,7 +233,11 @@ class _Tree[S, A: Hashable]:
         return untried
 
     def _pop(self, untried: list[A | Stop]) -> A | Stop:
-        """Remove the next option: by the prior, or else the best of some random draws."""
+        """Remove and return the option to try next from the list `untried`.
+
+        With a prior it is the last one; else the best by mean reward of some random
+        draws.
+        """
         if self.options.prior_fn is None:
             rng, size = self.rng.random, len(untried)
             best, chosen = -math.inf, -1
@@ -237,10 +251,10 @@ class _Tree[S, A: Hashable]:
         return untried.pop()
 
     def _expand(self, node: TreeNode[S, A], action: A) -> Edge[S, A] | None:
-        """A new edge of a node for an action.
+        """Add an edge to a node for an action, and return it; `None` if it is useless.
 
-        `None` if the node already has an edge to that child, or if the child is solved
-        or on the path.
+        It is useless if the node has an edge to that child already, if all states below
+        the child have been seen, or if the child is on the path.
         """
         state = self.problem.apply(node.state, action)
         key = self.problem.key(state)
@@ -257,7 +271,7 @@ class _Tree[S, A: Hashable]:
         return edge
 
     def _select(self, node: TreeNode[S, A]) -> Edge[S, A] | None:
-        """The edge with the largest upper confidence bound among unsolved children."""
+        """The edge with the largest upper confidence bound (UCB) on its value."""
         middle, span = self.scale.bounds()
         greed, log_visits = self.options.greed, math.log(node.visits)
         best, chosen = -math.inf, None

@@ -1,4 +1,4 @@
-"""Random sampling: the baseline that any other search has to beat."""
+"""Random sampling: the baseline that every other engine has to beat."""
 
 import random
 from collections.abc import Hashable

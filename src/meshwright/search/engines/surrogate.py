@@ -1,7 +1,7 @@
-"""Search by a model of the costs, which chooses the most promising neighbour to try next.
+"""Search guided by a model of the costs, which chooses the change to try next.
 
-For costs that take seconds to find, such as a compilation: the model learns from each
-cost, and then proposes the next state ("model proposes, hardware disposes").
+It is meant for costs that take seconds to find, such as a compilation. The model learns
+from each cost, and then proposes the next state ("model proposes, hardware disposes").
 """
 
 import math
@@ -17,20 +17,23 @@ from meshwright.search.loop.walk import Walker
 
 
 class Model(Protocol):
-    """A model of gains: learns from each new cost, and weighs the actions to try next."""
+    """A learned model of how much each action lowers the cost."""
 
     def weights(self, state: Any, actions: Sequence[Any]) -> Sequence[float]:
-        """One weight per action of a state; larger weights promise larger gains."""
+        """One weight per action of a state.
+
+        Larger weights promise larger falls of the cost.
+        """
         ...
 
     def learn(self, added: Sequence[Any], before: float, after: float) -> None:
-        """Learn from the cost before and after the actions `added` were taken."""
+        """Learn from the costs before and after the actions `added` were taken."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Surrogate:
-    """Steps from the best state to neighbours, in the order of the model's weights.
+    """A hill climb from the best state, with actions ordered by a model's weights.
 
     A step adds the action of largest weight that was not tried in this state, or, with
     probability `jumps`, two or three actions of large weight at once. If the cost
@@ -38,13 +41,12 @@ class Surrogate:
     again from it. After every gain each earlier action is removed on trial, and stays
     out if the cost does not rise. When all actions have been tried, the search starts
     again from a random state.
-
-    model: weighs actions; without one `prior_fn` does, or all have equal weight.
-    near: largest relative loss after which an action is tried again after the next
-    gain.
-    least_gain: a state is better only if its cost is lower by this share.
+    model: gives the weights of actions. Without a model `prior_fn` does; without
+        either, all weights are equal.
+    near: largest relative rise of the cost for which a failed action counts as narrow.
+    least_gain: least relative fall of the cost that counts as a gain.
     losses: number of consecutive steps without a gain that ends the search; `None` is
-    no limit.
+        no limit.
     longest: largest number of actions of the random walk to a new start.
     """
 
@@ -77,7 +79,11 @@ class Surrogate:
 
 
 class _Climb[S, A: Hashable]:
-    """One search under way: its best state, and the actions tried from there."""
+    """The state of one run of `Surrogate`.
+
+    That is the actions that lead to the best state, and the costs of those tried from
+    there.
+    """
 
     def __init__(
         self, engine: Surrogate, problem: Problem[S, A], rng: random.Random
@@ -91,14 +97,17 @@ class _Climb[S, A: Hashable]:
         self.losses = 0
 
     def begin(self, path: tuple[A, ...]) -> Exploration[S, A]:
-        """Make the end of a path the best state."""
+        """Make the state at the end of a sequence of actions the best state.
+
+        Its cost is computed.
+        """
         self.path, self.tried = path, {}
         self.losses += bool(path)
         self.best = yield self._candidate(path)
         return False
 
     def random_path(self) -> tuple[A, ...]:
-        """The actions of a random walk from the start."""
+        """The actions of a random walk from the start of the problem."""
         walker = Walker(self.problem, self.rng, None, self.engine.longest)
         actions = list[A]()
         length = int((self.engine.longest + 1) ** self.rng.random())
@@ -126,7 +135,11 @@ class _Climb[S, A: Hashable]:
         return [0.0] * len(actions) if prior_fn is None else prior_fn(state, actions)
 
     def _several(self, state: S, ranked: Sequence[A]) -> tuple[A, ...]:
-        """Two or three actions that are possible one after another, drawn from the best."""
+        """Two or three actions that can follow one another, drawn from the best.
+
+        Empty if no two such actions are found. ranked: actions of `state` by falling
+        weight.
+        """
         chosen: list[A] = []
         count = self.rng.choice((2, 2, 3))
         pool = list(ranked[:_POOL])
@@ -157,7 +170,10 @@ class _Climb[S, A: Hashable]:
         return cost < self.best - self.engine.least_gain * abs(self.best)
 
     def _try_without(self, action: A) -> Exploration[S, A]:
-        """Remove an action of the best state if the rest is possible and costs no more."""
+        """Remove an action of the best state's sequence, if that costs no more.
+
+        The action stays if a later one is impossible without it.
+        """
         path: list[A] = []
         state = self.problem.start()
         for each in self.path:
@@ -188,4 +204,4 @@ class _Climb[S, A: Hashable]:
 
 
 _POOL = 24
-"""Number of best actions from which several at once are drawn."""
+"""Number of actions of largest weight from which a step with several actions draws."""

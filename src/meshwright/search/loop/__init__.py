@@ -1,1 +1,1 @@
-"""The loop that all searches share: problems, budgets, trajectories, results."""
+"""The loop that all search engines share: problems, budgets, trajectories, results."""

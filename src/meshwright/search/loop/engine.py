@@ -1,8 +1,9 @@
-"""The search loop around every engine: prices candidates, enforces the budget, reports.
+"""The search loop around every engine: computes costs, enforces the budget, reports.
 
-An engine is a generator: it yields candidates and receives their costs. It never sees
-the budget, the clock or the cache of costs, and returns only when no candidate is left.
-So all engines treat budgets, interrupts and repeated states in the same way.
+An engine is a generator: it yields candidates (states to look at) and receives their
+costs. It never sees the budget, the clock or the cache of costs, and returns only when
+no candidate is left. So all engines treat budgets, interrupts and repeated states
+alike.
 """
 
 import math
@@ -15,27 +16,36 @@ from meshwright.errors import SearchError
 from meshwright.search.loop.problem import Problem
 
 type Candidate[S, A] = tuple[Hashable, S, Sequence[A]]
-"""Key of a state, the state, and the actions that lead from the start to it."""
+"""A state for which an engine asks the cost.
+
+The parts are its key, the state, and the actions that lead from the start to it.
+"""
 
 type Exploration[S, A] = Generator[Candidate[S, A], float, bool]
-"""A generator that yields candidates and receives their costs. It returns whether it
-was complete: whether it has yielded every state."""
+"""A run of an engine: a generator that yields candidates and receives their costs.
+
+Its return value says whether it was complete, that is, whether it has yielded every
+state.
+"""
 
 type Stopped = Literal[
     "exhausted", "stalled", "evaluations", "trials", "seconds", "interrupted"
 ]
-"""Why a search ended: all states seen; no new state for long (patience); one of the
-three limits of the budget; or Ctrl-C."""
+"""The reason why a search ended.
+
+"exhausted": all states were seen. "stalled": no new state for long (`Engine.patience`).
+"evaluations", "trials", "seconds": a limit of the budget. "interrupted": Ctrl-C.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
     """Limits of a search; the first one reached ends it, and `None` is no limit.
 
-    seconds: time by `clock`, real time by default.
-    evaluations: number of states that are priced for the first time.
-    trials: number of candidates, priced before or not; in a tree search, of
-    trajectories.
+    seconds: limit on the time by `clock`, which is real time by default.
+    evaluations: limit on the number of states whose cost is computed.
+    trials: limit on the number of candidates, whether their costs are known or not. A
+        tree search yields one candidate per trajectory.
     """
 
     seconds: float | None = None
@@ -55,7 +65,11 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Improvement:
-    """A new lowest cost, and when it was found; evaluations and trials count from one."""
+    """A new lowest cost, and when it was found.
+
+    evaluation, trial: numbers of states and candidates until then, this one included.
+    seconds: time since the start of the search.
+    """
 
     cost: float
     evaluation: int
@@ -65,13 +79,13 @@ class Improvement:
 
 @dataclass(frozen=True, slots=True)
 class Result[S, A]:
-    """The best state found, and the actions that lead to it from the start.
+    """The best state that a search found, and the actions that lead to it.
 
     cost: cost of `state`. If no feasible state was found, `state` is the start and the
         cost is infinite.
-    evaluations: number of distinct states that were priced.
-    trials: number of candidates, including those priced before.
-    is_complete: whether every reachable state was priced, so that none costs less.
+    evaluations: number of distinct states whose cost was computed.
+    trials: number of candidates, including repeated ones.
+    is_complete: whether every reachable state was seen, so that none costs less.
     improvements: each new lowest cost, in order.
     """
 
@@ -102,11 +116,11 @@ type OnImprovement[S] = Callable[[Improvement, S], None]
 
 
 class Engine(Protocol):
-    """A search algorithm: a frozen record of its parameters, seed included."""
+    """A search algorithm: a frozen record of its parameters and random seed."""
 
     @property
     def patience(self) -> int | None:
-        """Number of consecutive candidates, all priced before, that ends a search.
+        """Number of consecutive candidates with known costs after which a search ends.
 
         `None` is no limit.
         """
@@ -124,11 +138,12 @@ def search[S, A: Hashable](
     *,
     on_improvement: OnImprovement[S] | None = None,
 ) -> Result[S, A]:
-    """The best state that the engine finds within the budget.
+    """Search for the state of lowest cost with an engine, within a budget.
 
-    The start is always priced, and no key is priced twice. Ctrl-C ends the search like
-    a limit. An evaluation is never cut short by the limit in seconds: the search ends
-    before a trial that is expected to end more than half a trial after the limit.
+    The cost of the start is always computed, and that of each key only once. Ctrl-C
+    ends the search like a limit. A computation of a cost is never cut short by the
+    limit in seconds: the search ends before a trial that is expected to end more than
+    half a trial after the limit.
     """
     run = _Run(problem, budget, on_improvement)
     is_complete = False
@@ -141,7 +156,7 @@ def search[S, A: Hashable](
 
 
 class _Run[S, A: Hashable]:
-    """One search under way: costs by key, the best candidate, counts."""
+    """One search under way: costs by key, the best candidate and counts so far."""
 
     def __init__(
         self,
@@ -162,7 +177,10 @@ class _Run[S, A: Hashable]:
         """Number of candidates in a row that were priced before."""
 
     def follow(self, engine: Engine) -> Stopped | None:
-        """Price the candidates of an engine; returns why it ended, `None` if complete."""
+        """Compute the costs of an engine's candidates until it ends or a limit does.
+
+        Returns the reason for the end; `None` if the engine has yielded every state.
+        """
         candidate: Candidate[S, A] = (self.problem.key(self.start), self.start, ())
         self._look(candidate)
         self.before = self.budget.clock()
@@ -185,9 +203,9 @@ class _Run[S, A: Hashable]:
         return "trials"
 
     def _is_late(self) -> bool:
-        """Whether half of one more trial would already end after the limit.
+        """Whether even the middle of one more trial would be after the limit.
 
-        A trial is expected to take as long as the last one.
+        A trial is expected to take as many seconds as the last one.
         """
         if self.budget.seconds is None:
             return False
@@ -196,7 +214,10 @@ class _Run[S, A: Hashable]:
         return now - self.started + half >= self.budget.seconds
 
     def _look(self, candidate: Candidate[S, A]) -> float | None:
-        """The cost of a candidate; `None` if it is new and no evaluation is left."""
+        """The cost of a candidate, from the cache or computed.
+
+        `None` if the cost is not known and the limit on evaluations is reached.
+        """
         self.trials += 1
         cost = self.costs.get(candidate[0])
         if cost is not None:

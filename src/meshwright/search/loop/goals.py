@@ -1,8 +1,9 @@
-"""Searches for several goals in sequence: each starts from the result of the one before.
+"""Searches for several goals in sequence.
 
-A sequence of goals can guide a search better than the sum of their costs: first the
-time along one mesh axis, then along the next, then memory (the meta-controller of
-Alabed et al., arXiv 2210.06352).
+Each search starts from the result of the one before. A sequence of goals can guide a
+search better than the sum of their costs: for example first the time along one mesh
+axis, then along the next, then memory (the meta-controller of Alabed et al., arXiv
+2210.06352).
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -23,9 +24,10 @@ from meshwright.search.loop.problem import Problem
 class Goal[S, A]:
     """A cost to minimize, and the actions that may be used for it.
 
-    actions_fn: filter of a state's actions for this goal; all by default.
+    actions_fn: function that selects, from a state and its actions, the actions allowed
+        for this goal; by default all are allowed.
     share: weight of this goal when the remaining budget is divided among the remaining
-    goals.
+        goals.
     """
 
     name: str
@@ -48,12 +50,12 @@ def search_goals[S, A: Hashable](
     *,
     on_improvement: OnImprovement[S] | None = None,
 ) -> tuple[Result[S, A], ...]:
-    """One result per goal, in order; the state of the last one is the overall result.
+    """Search for each goal in turn, and return one result per goal.
 
     Each search starts in the state of the result before, and returns that state unless
-    it finds one of lower cost for its own goal. The `actions` of each result lead from
-    the start of the problem. Budget that a goal does not use goes to the next goals.
-    Ctrl-C ends the sequence.
+    it finds one of lower cost for its own goal. So the state of the last result is the
+    overall result. The `actions` of each result lead from the start of the problem.
+    Budget that a goal does not use goes to the next goals. Ctrl-C ends the sequence.
     """
     results: list[Result[S, A]] = []
     state, path = problem.start(), ()
@@ -75,7 +77,7 @@ def search_goals[S, A: Hashable](
 
 @dataclass(frozen=True, slots=True)
 class _GoalProblem[S, A: Hashable]:
-    """The problem of one goal, with its own start, actions and cost."""
+    """The search problem of one goal, with its own start, actions and cost."""
 
     problem: Problem[S, A]
     goal: Goal[S, A]
@@ -100,7 +102,10 @@ class _GoalProblem[S, A: Hashable]:
 
 
 def _share_of(budget: Budget, share: float) -> Budget:
-    """A budget with a share of each limit, at least one evaluation and one trial."""
+    """The budget with each limit multiplied by `share`.
+
+    At least one evaluation and one trial.
+    """
     return replace(
         budget,
         seconds=None if budget.seconds is None else budget.seconds * share,
@@ -114,7 +119,10 @@ def _count(limit: int | None, share: float) -> int | None:
 
 
 def _remaining[S, A](budget: Budget, spent: Result[S, A]) -> Budget:
-    """A budget with what is left of each limit, or the least valid limit if nothing is."""
+    """The budget that remains of each limit after a search.
+
+    A limit that is used up becomes the smallest one that `Budget` allows.
+    """
     seconds, evaluations, trials = budget.seconds, budget.evaluations, budget.trials
     return replace(
         budget,

@@ -1,7 +1,7 @@
 """The interface of a search problem: states, actions and costs.
 
 Two states with equal keys count as the same state, however they were reached
-(transpositions); only the first of them is priced.
+(transpositions). The cost is computed only for the first of them.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -10,15 +10,16 @@ from typing import Any, Protocol
 type Prior = Callable[[Any, Sequence[Any]], Sequence[float]]
 """A function from a state and its actions to one weight per action.
 
-Actions of larger weight are tried first. None is excluded: actions of weight zero come
-last."""
+Actions of larger weight are tried first. No action is excluded: actions of weight zero
+come last.
+"""
 
 
 class Problem[S, A: Hashable](Protocol):
     """A deterministic search problem over immutable states `S` and actions `A`."""
 
     def start(self) -> S:
-        """The initial state, without any decision."""
+        """The initial state, in which no action has been taken."""
         ...
 
     def actions(self, state: S) -> Sequence[A]:
@@ -29,7 +30,7 @@ class Problem[S, A: Hashable](Protocol):
         ...
 
     def apply(self, state: S, action: A) -> S:
-        """The successor of a state by one of its actions."""
+        """The state that follows when an action is taken in a state."""
         ...
 
     def cost(self, state: S) -> float:

@@ -12,7 +12,10 @@ from meshwright.search.loop.problem import Prior, Problem
 def order[A](
     prior_fn: Prior | None, state: object, actions: Sequence[A]
 ) -> Sequence[A]:
-    """Actions by falling weight; actions of equal weight keep their order."""
+    """The actions by falling weight of the prior.
+
+    Actions of equal weight keep their order.
+    """
     if prior_fn is None:
         return actions
     weights = prior_fn(state, actions)
@@ -21,7 +24,7 @@ def order[A](
 
 
 class Merits[A: Hashable]:
-    """The mean reward of all trajectories that contain an action, for each action.
+    """For each action, the mean reward of all trajectories that contain it: its merit.
 
     If the order of decisions matters little, the merit of an action in one state is a
     good estimate of it in most other states (move averages: Finnsson and Bjornsson,
@@ -44,7 +47,7 @@ class Merits[A: Hashable]:
 
 
 _EVEN = 0.1
-"""Share of walks, and of single draws, that ignore the prior."""
+"""Probability that a random walk, or a single random draw, ignores the prior."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +55,8 @@ class Walker[S, A: Hashable]:
     """Random walks through a problem, of at most `longest` actions.
 
     For each step up to `num_draws` actions are drawn with the weights of the prior, and
-    the one of largest merit is taken. A tenth of the walks ignores the prior, so that
-    every action can be drawn.
+    the action of largest merit (see `Merits`) is taken. A tenth of the walks ignores
+    the prior, so that every action can be drawn.
     """
 
     problem: Problem[S, A]
@@ -64,13 +67,13 @@ class Walker[S, A: Hashable]:
     num_draws: int = 1
 
     def draw(self, state: S, actions: Sequence[A]) -> A:
-        """A random action, by prior and merit."""
+        """A random action of a state, drawn by prior weight and by merit."""
         return self._draw(state, actions, self._maybe_prior())
 
     def walk(self, states: list[S], actions: list[A], length: int) -> bool:
         """Append up to `length` random steps to `states` and `actions`, in place.
 
-        Returns False if the walk has ended in a state without actions.
+        Returns False if the walk ended early, in a state without actions.
         """
         problem, prior_fn = self.problem, self._maybe_prior()
         state = states[-1]
@@ -85,7 +88,10 @@ class Walker[S, A: Hashable]:
         return True
 
     def _maybe_prior(self) -> Prior | None:
-        """The prior for the next draw or walk; `None` if all actions get equal weight."""
+        """The prior for the next draw or walk; `None` if all actions get equal weight.
+
+        The prior is left out with a probability of 0.1.
+        """
         is_even = self.prior_fn is None or self.rng.random() < _EVEN
         return None if is_even else self.prior_fn
 
@@ -102,9 +108,9 @@ class Walker[S, A: Hashable]:
     def roll_out(
         self, states: list[S], actions: list[A]
     ) -> Generator[Candidate[S, A], float, float]:
-        """Extend a trajectory at random in place, and return the cost of its end.
+        """Extend a trajectory by a random walk, in place; return its last state's cost.
 
-        While the end is infeasible the walk continues, each time by twice as many
+        While that state is infeasible the walk continues, each time by twice as many
         actions. So it finds feasible states whether they need many decisions or few.
         """
         problem, begin = self.problem, len(actions)
@@ -121,20 +127,26 @@ class Walker[S, A: Hashable]:
 
 @dataclass(frozen=True, slots=True)
 class Trajectory[S, A]:
-    """A sequence of actions; action `i` leads from state `i` to state `i + 1`."""
+    """A path through a problem; action `i` leads from state `i` to state `i + 1`."""
 
     states: tuple[S, ...]
     actions: tuple[A, ...]
 
 
 _ONE_MORE = 0.25
-"""Probability of one more mutation, so that every local optimum can be left."""
+"""Probability of one more change in a mutation.
+
+Lets a search leave any local optimum.
+"""
 
 
 def mutate[S, A: Hashable](
     walker: Walker[S, A], old: Trajectory[S, A]
 ) -> Trajectory[S, A]:
-    """The trajectory with one action, or several, inserted, removed, replaced or moved."""
+    """A trajectory changed at random.
+
+    One or more actions are inserted, removed, replaced or moved.
+    """
     new = _mutate_once(walker, old)
     while walker.rng.random() < _ONE_MORE:
         new = _mutate_once(walker, new)
@@ -144,7 +156,10 @@ def mutate[S, A: Hashable](
 def cross[S, A: Hashable](
     walker: Walker[S, A], first: Trajectory[S, A], second: Trajectory[S, A]
 ) -> Trajectory[S, A]:
-    """Crossover: a prefix of the first trajectory, then the second or a suffix of it."""
+    """Crossover: the first actions of one trajectory, then actions of another.
+
+    The second part is all of the other trajectory's actions, or the last ones of them.
+    """
     rng = walker.rng
     begin = rng.randint(0, len(first.actions))
     rest = rng.randint(0, len(second.actions)) if rng.random() < 0.5 else 0
@@ -173,7 +188,7 @@ def _mutate_once[S, A: Hashable](
 def _insert[S, A: Hashable](
     walker: Walker[S, A], old: Trajectory[S, A], index: int, rest: Iterable[A]
 ) -> Trajectory[S, A]:
-    """The trajectory up to `index`, then a random action, then the actions `rest`."""
+    """The first `index` actions of a trajectory, a random action, then `rest`."""
     options = walker.problem.actions(old.states[index])
     if not options:
         return _continue(walker, old, index, rest)
@@ -184,7 +199,10 @@ def _insert[S, A: Hashable](
 def _continue[S, A: Hashable](
     walker: Walker[S, A], old: Trajectory[S, A], index: int, rest: Iterable[A]
 ) -> Trajectory[S, A]:
-    """The first `index` actions of a trajectory, then those of `rest` that are possible."""
+    """The first `index` actions of a trajectory, then `rest`.
+
+    Actions in `rest` that are impossible are left out.
+    """
     states, done = list(old.states[: index + 1]), list(old.actions[:index])
     for action in rest:
         if action in walker.problem.actions(states[-1]):

@@ -82,7 +82,9 @@ def _reversals(x):
 def _pads(x, value):
     low = lax.pad(x, jnp.float32(0), ((0, 0, 0), (1, 2, 1)))
     cropped = lax.pad(x, value, ((-2, 0, 0), (0, 0, 0)))
-    return low, cropped, lax.pad(x, value, ((0, 0, 0), (0, 0, 0)))
+    up = lax.pad(x, value, ((1, -1, 0), (0, 0, 0)))
+    down = lax.pad(x, jnp.float32(0), ((-1, 1, 0), (1, -1, 0)))
+    return low, cropped, up, down, lax.pad(x, value, ((0, 0, 0), (0, 0, 0)))
 
 
 def _padded_sum(x, value):

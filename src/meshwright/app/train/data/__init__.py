@@ -1,1 +1,1 @@
-"""The data of a run: examples from files or functions, and batches in one global order."""
+"""Training data: examples from files or functions, and batches in a reproducible order."""

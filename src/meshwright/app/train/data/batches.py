@@ -1,8 +1,8 @@
-"""Batches in one global order, of which each process reads only its own rows.
+"""Batches in one global order; each process reads only the rows that it needs.
 
-Example `i` of the order is fixed by the seed alone: Grain shuffles the source anew for
-each epoch. Batch `n` has the examples `n * batch` to `(n + 1) * batch - 1`. So the place in
-the data is one number, whatever the number of processes was or will be.
+The order depends on the seed alone: Grain shuffles the source anew for each epoch. Batch
+`n` has the examples `n * batch` to `(n + 1) * batch - 1` of the order. So the position in
+the data is one number, and does not depend on the number of processes.
 """
 
 from __future__ import annotations
@@ -21,28 +21,37 @@ from meshwright.errors import RecipeError
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batches:
-    """All batches of a source, by number, without end."""
+    """The endless numbered batches of a source of examples.
+
+    batch: examples per batch. seed: seed of the order.
+    """
 
     source: Examples
     batch: int
     seed: int
 
     def read(self, number: int, rows: Sequence[int] | None = None) -> Any:
-        """Some rows of a batch, or all of them: a pytree of arrays [rows, ...]."""
+        """Batch `number` as a pytree of arrays [rows, ...].
+
+        rows: positions in the batch to read; `None` for all.
+        """
         dataset = self._dataset()
         chosen = range(self.batch) if rows is None else rows
         examples = [dataset[number * self.batch + row] for row in chosen]
         return jax.tree.map(lambda *leaves: np.stack(leaves), *examples)
 
     def shapes(self) -> Any:
-        """The types of a batch."""
+        """The types of a batch, as a pytree of `ShapeDtypeStruct`s."""
         example = jax.tree.map(np.asarray, self.source[0])
         return jax.tree.map(
             lambda x: jax.ShapeDtypeStruct((self.batch, *x.shape), x.dtype), example
         )
 
     def ahead(self, start: int, rows: Sequence[int] | None = None) -> Iterator[Any]:
-        """The batches from `start` on, read in the background; some rows, or all."""
+        """The batches from number `start` on, read ahead in a background thread.
+
+        rows: positions in each batch to read; `None` for all.
+        """
         grain = import_grain()
         numbers = grain.MapDataset.range(start, start + 2**40)
         options = grain.ReadOptions(num_threads=1, prefetch_buffer_size=2)
@@ -58,7 +67,7 @@ class Batches:
 
 
 def import_grain() -> Any:
-    """The module `grain`; `RecipeError` with the extra if it is missing."""
+    """The module `grain`; a `RecipeError` that names the pip extra if it is missing."""
     try:
         return import_module("grain")
     except ImportError as missing:

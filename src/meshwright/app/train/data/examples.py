@@ -1,4 +1,4 @@
-"""Sources of examples: text, token files, and sequences of the user.
+"""Sources of training examples: text files, token files, and the user's own sequences.
 
 A source has a length and returns example `i` as a pytree of NumPy arrays.
 """
@@ -21,14 +21,14 @@ _WANTED = "wanted a function that returns a sequence of examples, with len() and
 
 @runtime_checkable
 class Examples(Protocol):
-    """A sequence of examples, read in any order."""
+    """A sequence of examples with random access."""
 
     def __len__(self) -> int: ...
     def __getitem__(self, index: int, /) -> Any: ...
 
 
 def open_source(part: DataPart) -> Examples:
-    """The examples that a recipe names; `RecipeError` if there are none."""
+    """The source of examples that a recipe names; `RecipeError` if it is empty."""
     if part.source:
         _, source = call_named(part.source, part.options, "data", _WANTED)
         if not isinstance(source, Examples):
@@ -48,7 +48,10 @@ def open_source(part: DataPart) -> Examples:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Windows:
-    """Consecutive windows of a row of tokens, which share only their borders."""
+    """Examples that are consecutive windows of `sequence` tokens of one long row.
+
+    A window's last target is the next window's first input.
+    """
 
     tokens: Any
     sequence: int
@@ -63,7 +66,7 @@ class Windows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Records:
-    """The first tokens of each record of an .array_record file, int32."""
+    """Examples from an .array_record file: the first tokens (int32) of each record."""
 
     reader: Sequence[bytes]
     sequence: int
@@ -83,7 +86,7 @@ class Records:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """A part of a source, from example `start` on."""
+    """A contiguous part of a source: `length` examples from example `start` on."""
 
     source: Examples
     start: int
@@ -97,7 +100,10 @@ class Part:
 
 
 def split_held_out(source: Examples, held_out: float) -> tuple[Examples, Examples]:
-    """The examples to train on, and the last ones, a share of all, for evaluation."""
+    """The examples to train on, and the examples for evaluation.
+
+    held_out: share of the examples for evaluation, which are the last ones.
+    """
     count = round(len(source) * held_out)
     if held_out and not 0 < count < len(source):
         raise RecipeError(
@@ -109,13 +115,16 @@ def split_held_out(source: Examples, held_out: float) -> tuple[Examples, Example
 
 
 def as_example(tokens: Any) -> dict[str, Any]:
-    """Tokens as inputs, and as targets one position later, int32."""
+    """An example from n + 1 tokens: n inputs, and n targets shifted by one, int32."""
     row = np.asarray(tokens).astype(np.int32)
     return {"inputs": row[:-1], "targets": row[1:]}
 
 
 def _read_text(patterns: Sequence[str]) -> Any:
-    """The bytes of all files, in the order of patterns and of names, uint8."""
+    """The bytes of all files as one uint8 array.
+
+    Patterns are taken in order, and the files of a pattern by name.
+    """
     files: list[Path] = []
     for pattern in patterns:
         named = glob(pattern, recursive=True) if has_magic(pattern) else [pattern]

@@ -1,1 +1,1 @@
-"""The recipe of a run: its file, and the model, optimizer and tactics that it names."""
+"""The recipe (TOML file) of a training run, and the model and tactics that it names."""

@@ -1,4 +1,4 @@
-"""The model of a recipe: functions that the user's module returns."""
+"""Loading of the model that a recipe names, from functions of the user's module."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -17,8 +17,9 @@ _WANTED = "wanted a function that returns (init, loss), such as `return init, lo
 class TrainModel:
     """The model to train.
 
-    init: makes the parameters from a key. loss: of (parameters, batch), or of (parameters,
-    batch, key) if `takes_key`. schedules: lists of tactics of the module, by name.
+    init: a function from a PRNG key to the parameters.
+    loss: a function of (parameters, batch), or of (parameters, batch, key) if `takes_key`.
+    schedules: lists of tactics in the user's module that a recipe can name.
     """
 
     init: Callable[..., Any]
@@ -28,7 +29,10 @@ class TrainModel:
 
 
 def load_model(part: ModelPart) -> TrainModel:
-    """The model that a recipe names; `RecipeError` if its function returns no model."""
+    """The model that a recipe names.
+
+    Raises `RecipeError` if the named function does not return `(init, loss)`.
+    """
     module, made = call_named(part.program, part.options, "model", _WANTED)
     if (
         not isinstance(made, tuple | list)
@@ -58,9 +62,11 @@ def _takes_key(loss: Callable[..., Any], program: str) -> bool:
 def call_named(
     target: str, options: Mapping[str, Any], table: str, wanted: str
 ) -> tuple[Any, Any]:
-    """The module of `path.py:name` or `pkg.module:name`, and what its function returns.
+    """Import a user's module, call a function in it, and return module and result.
 
-    options: keyword arguments of the function. table: of the recipe, for errors.
+    target: `path.py:name` or `pkg.module:name`. options: keyword arguments of the function.
+    table: the recipe's table that names the target, for errors.
+    wanted: text on what the function should return, for errors.
     """
     place, colon, name = target.rpartition(":")
     if not colon or not place or not name:
@@ -84,9 +90,10 @@ def call_named(
 def require_options(
     fn: Callable[..., Any], options: Mapping[str, Any], what: str, *given: str
 ) -> None:
-    """Raise `RecipeError` for an option that a function does not take, or one it lacks.
+    """Raise `RecipeError` if a function has no such option, or needs one that is missing.
 
-    given: names of arguments that it gets besides.
+    options: the keyword arguments that a recipe gives. what: text for the error.
+    given: names of arguments that the caller passes in addition.
     """
     parameters = inspect.signature(fn).parameters
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())

@@ -1,4 +1,4 @@
-"""Optimizers and schedules of optax, by name and options."""
+"""Make the optimizer and the learning rate schedule from optax that a recipe names."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -10,7 +10,7 @@ from meshwright.errors import RecipeError, did_you_mean
 
 
 def make_schedule(part: SchedulePart) -> Callable[..., Any]:
-    """The learning rate as a function of the number of steps done."""
+    """The learning rate, as a function of the number of steps done."""
     make = _named(part.name, "schedule")
     require_options(make, part.options, f"[schedule] options of {part.name}")
     try:
@@ -22,7 +22,7 @@ def make_schedule(part: SchedulePart) -> Callable[..., Any]:
 
 
 def make_optimizer(part: OptimizerPart, schedule: Callable[..., Any]) -> Any:
-    """The optimizer with a learning rate."""
+    """The optax optimizer that a recipe names, with this learning rate schedule."""
     make = _named(part.name, "optimizer")
     what = f"[optimizer] options of {part.name}"
     require_options(make, part.options, what, "learning_rate")
@@ -45,7 +45,7 @@ def _named(name: str, table: str) -> Callable[..., Any]:
 
 
 def import_optax() -> Any:
-    """The module `optax`; `RecipeError` with the extra if it is missing."""
+    """The module `optax`; a `RecipeError` that names the pip extra if it is missing."""
     try:
         return import_module("optax")
     except ImportError as missing:

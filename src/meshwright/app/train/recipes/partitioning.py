@@ -1,4 +1,4 @@
-"""The mesh and the tactics of a run, from its recipe."""
+"""The mesh and the tactics of a training run, from its recipe."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,10 @@ AUTO = "auto"
 
 
 def mesh_for(part: PartitionPart, num_devices: int) -> Mesh:
-    """The mesh on so many devices; a size of -1 becomes what is left for its axis."""
+    """The recipe's mesh for this number of devices.
+
+    An axis of size -1 gets the size that uses all devices.
+    """
     known = math.prod(size for size in part.mesh.values() if size != -1)
     sizes = dict(part.mesh)
     for axis, size in sizes.items():
@@ -36,9 +39,9 @@ def mesh_for(part: PartitionPart, num_devices: int) -> Mesh:
 def tactics_for(
     part: PartitionPart, schedules: Mapping[str, Sequence[Tactic]]
 ) -> tuple[Tactic, ...] | None:
-    """The tactics of a recipe; `None` for those that a search finds.
+    """The tactics that a recipe names; `None` if a search has to find them.
 
-    schedules: lists of tactics of the model's module, by name.
+    schedules: named lists of tactics in the model's module.
     """
     if part.tactics == AUTO:
         return None
@@ -67,9 +70,10 @@ def decisions_for(
     tactics: tuple[Tactic, ...] | None,
     num_devices: int,
 ) -> tuple[Mesh, Sequence[Tactic], str | Gather]:
-    """The mesh, the tactics and `gather` for a function of arguments of these shapes.
+    """The mesh, the tactics and the `gather` mode for a function.
 
-    tactics: `None` for a search, which chooses the mesh as well.
+    shapes: types of the arguments.
+    tactics: `None` to let `autoplan` search, which chooses the mesh as well.
     """
     if tactics is not None:
         return mesh_for(how, num_devices), tactics, how.gather
@@ -84,9 +88,9 @@ def _with_ones(part: PartitionPart) -> dict[str, int]:
 
 
 def sharding_tactics(plan: Plan) -> tuple[Tactic, ...]:
-    """Tactics that shard another function's arguments as a plan shards its own.
+    """Tactics that give another function's arguments the shardings of a plan's inputs.
 
-    They name the arguments by their paths, which both functions share.
+    The other function must have arguments with the same paths.
     """
     by_axis: dict[str, dict[str, int]] = {}
     for leaf in plan.inputs:

@@ -1,4 +1,7 @@
-"""Recipes from TOML, read strictly: an error names the line and the nearest known entry."""
+"""Read recipes from TOML strictly.
+
+An error names the line in the file and proposes the nearest known entry.
+"""
 
 import re
 import tomllib
@@ -20,7 +23,7 @@ _KINDS = {
 
 
 def load_recipe(path: str | Path) -> Recipe:
-    """The recipe of a TOML file; `RecipeError` if it cannot be read."""
+    """The recipe in a TOML file; `RecipeError` if the file is missing or wrong."""
     file = Path(path)
     try:
         text = file.read_text(encoding="utf-8-sig")
@@ -30,7 +33,10 @@ def load_recipe(path: str | Path) -> Recipe:
 
 
 def parse_recipe(text: str, name: str) -> Recipe:
-    """The recipe in a TOML text, which errors call `name`."""
+    """The recipe in a TOML text.
+
+    name: the file's name, for errors.
+    """
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -39,19 +45,22 @@ def parse_recipe(text: str, name: str) -> Recipe:
 
 
 class _Reader:
-    """A reader of one text; it knows the lines of entries, and words the errors."""
+    """Turns parsed TOML tables into dataclasses, with line numbers in errors.
+
+    path: in the methods, the dotted path of a table or entry, such as "run.steps".
+    """
 
     def __init__(self, text: str, name: str) -> None:
         self.lines = entry_lines(text)
         self.name = name
 
     def fail(self, path: str, what: str) -> NoReturn:
-        """Raise `RecipeError` with the line of an entry."""
+        """Raise `RecipeError` with the line of the entry at `path`."""
         line = self.lines.get(path)
         raise RecipeError(f"{self.name}{'' if line is None else f':{line}'}: {what}")
 
     def record[T](self, kind: type[T], table: object, path: str) -> T:
-        """The record that a table describes."""
+        """The dataclass `kind`, filled from a TOML table."""
         if not isinstance(table, Mapping):
             self.fail(path, f"{path} is {table!r:.60}; wanted a table [{path}]")
         known = [each.name for each in fields(kind)]  # pyright: ignore[reportArgumentType]
@@ -82,7 +91,7 @@ class _Reader:
             self.fail(_entry_of(error, path, self.lines), str(error))
 
     def value(self, kind: Any, entry: object, path: str) -> Any:
-        """The value of an entry, which must be of the field's kind."""
+        """The value of an entry, checked against the annotated type of its field."""
         if isinstance(kind, type) and is_dataclass(kind):
             return self.record(kind, entry, path)
         if isinstance(kind, types.UnionType):
@@ -98,7 +107,7 @@ class _Reader:
         return self.mapping(kind, entry, path)
 
     def plain(self, kind: type, entry: Any, path: str) -> Any:
-        """A text, a number or a truth value."""
+        """The value of an entry whose type is str, int, float or bool."""
         allowed = int | float if kind is float else kind
         if not isinstance(entry, allowed) or (
             isinstance(entry, bool) and kind is not bool
@@ -107,7 +116,7 @@ class _Reader:
         return kind(entry)
 
     def mapping(self, kind: Any, entry: object, path: str) -> Any:
-        """A table whose keys are free."""
+        """The value of an entry that is a table with arbitrary keys."""
         if not isinstance(entry, Mapping):
             self.fail(path, f"{path} is {entry!r:.60}; wanted a table")
         _, inner = get_args(kind)
@@ -120,7 +129,7 @@ class _Reader:
 
 
 def _entry_of(error: RecipeError, path: str, lines: Mapping[str, int]) -> str:
-    """Dotted path of the entry that an error names; the table's if it names none."""
+    """Dotted path of the entry that an error is about; the table's path if unknown."""
     named = error.entry if isinstance(error, EntryError) else ""
     return named if named in lines else path
 
@@ -134,7 +143,9 @@ _ENTRY = re.compile(r"\s*([\w\-\".' ]+?)\s*=")
 
 
 def entry_lines(text: str) -> dict[str, int]:
-    """The line, from 1, of each table and entry of a TOML text, by dotted path.
+    """The line number of each table and entry of a TOML text, by dotted path.
+
+    Lines count from 1.
 
     >>> entry_lines("[run] # first")
     {'run': 1}

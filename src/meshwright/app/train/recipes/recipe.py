@@ -1,6 +1,6 @@
-"""The recipe of a training run: one frozen record for each table of its TOML file.
+"""The recipe of a training run: one frozen dataclass for each table of its TOML file.
 
-The field of a record is an entry of the table, with the same name, type and default.
+The fields of a dataclass are the entries of the table, with the same names and defaults.
 """
 
 from collections.abc import Mapping
@@ -11,9 +11,9 @@ from meshwright.errors import RecipeError
 
 
 class EntryError(RecipeError):
-    """An entry of a recipe has a value that is not allowed.
+    """A value in a recipe is not allowed.
 
-    entry: its dotted path, such as "run.steps", for the line in the file.
+    entry: dotted path of the value, such as "run.steps", by which its line is found.
     """
 
     def __init__(self, what: str, entry: str = "") -> None:
@@ -23,12 +23,12 @@ class EntryError(RecipeError):
 
 @dataclass(frozen=True, slots=True)
 class ModelPart:
-    """The model.
+    """The table [model] of a recipe.
 
     program: `path.py:name` or `pkg.module:name`, a function that returns `(init, loss)`:
         `init(key)` makes the parameters; `loss(params, batch)`, or `loss(params, batch,
-        key)`, is their mean loss, a scalar.
-    options: keyword arguments of the function.
+        key)`, is the mean loss of the batch, a scalar.
+    options: keyword arguments of that function.
     """
 
     program: str
@@ -37,16 +37,18 @@ class ModelPart:
 
 @dataclass(frozen=True, slots=True)
 class DataPart:
-    """The examples: exactly one of `text`, `tokens` and `source`.
+    """The table [data] of a recipe: exactly one of `text`, `tokens` and `source`.
 
-    batch: examples of a step, over all devices.
+    batch: examples per step, over all devices.
     text: files, or patterns such as "books/*.txt", whose bytes are the tokens.
-    tokens: a .npy file of whole numbers, or an .array_record file with one in each record.
+    tokens: a .npy file with one row of integers, or an .array_record file with one example
+        per record.
     source: `path.py:name`, a function that returns a sequence of examples, each a pytree of
         arrays of the same shapes. options: keyword arguments of the function.
-    sequence: tokens of an example of `text` or `tokens`; its batch is `inputs` and
-        `targets`, int32 [batch, sequence], where targets are one position later.
-    seed: of the order. held_out: share of the examples, the last ones, for evaluation.
+    sequence: tokens per example of `text` or `tokens`. A batch is then `inputs` and
+        `targets`, int32 [batch, sequence], where targets are shifted by one position.
+    seed: seed of the order of the examples.
+    held_out: share of the examples that is kept for evaluation; the last ones are taken.
     """
 
     batch: int
@@ -82,10 +84,11 @@ class DataPart:
 
 @dataclass(frozen=True, slots=True)
 class OptimizerPart:
-    """An optimizer of optax.
+    """The table [optimizer] of a recipe.
 
-    name: of a function of optax that takes `learning_rate`. options: its other arguments.
-    clip_norm: largest global norm of the gradients; 0 does not clip.
+    name: name of an optax function that takes `learning_rate`.
+    options: the other arguments of that function.
+    clip_norm: largest global norm of the gradients; 0 for no clipping.
     """
 
     name: str = "adamw"
@@ -95,9 +98,10 @@ class OptimizerPart:
 
 @dataclass(frozen=True, slots=True)
 class SchedulePart:
-    """The learning rate: a schedule of optax by name, such as "cosine_decay_schedule".
+    """The table [schedule] of a recipe: the learning rate.
 
-    options: the arguments of the schedule; `value` for the default, a constant.
+    name: name of an optax schedule, such as "cosine_decay_schedule".
+    options: arguments of the schedule; the default schedule is constant and takes `value`.
     """
 
     name: str = "constant_schedule"
@@ -106,13 +110,14 @@ class SchedulePart:
 
 @dataclass(frozen=True, slots=True)
 class PartitionPart:
-    """The mesh and the tactics of the step.
+    """The table [partition] of a recipe: the mesh and the tactics of the train step.
 
     mesh: axis sizes by name; at most one is -1, for all devices that are left.
-    tactics: the name of a schedule of the model's module; or tactics in order, as text:
-        ["data_parallel('data')", "fsdp('data')"]; or "auto" for a search.
-    machine: of the figures and of the search: a preset or a TOML file.
-    budget: seconds of work of the search.
+    tactics: the name of a list of tactics in the model's module (`schedules`); or tactics
+        in order, as text: ["data_parallel('data')", "fsdp('data')"]; or "auto" for a
+        search.
+    machine: the machine for predicted figures and for the search: a preset or a TOML file.
+    budget: time budget of the search in seconds.
     gather: as in `mw.partition`.
     """
 
@@ -135,11 +140,14 @@ class PartitionPart:
 
 @dataclass(frozen=True, slots=True)
 class RunPart:
-    """The run.
+    """The table [run] of a recipe.
 
-    steps: number of the last step. seed: of the parameters and of `key`.
-    evaluate_every: steps between evaluations; 0 for none. evaluate_batches: in each.
-    log_every: steps between lines of the log. profile_step: the step to profile; 0: none.
+    steps: number of steps.
+    seed: seed of the initial parameters and of the key that the loss may take.
+    evaluate_every: steps between evaluations; 0 for no evaluation.
+    evaluate_batches: batches per evaluation.
+    log_every: steps between lines of the log.
+    profile_step: the step to profile; 0 for none.
     """
 
     steps: int
@@ -156,9 +164,10 @@ class RunPart:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointPart:
-    """The retention policy; `mw.Checkpoints` says what the other entries mean.
+    """The table [checkpoint] of a recipe: when checkpoints are saved, and which are kept.
 
     save_every: steps between checkpoints; 0 saves only at the end.
+    The other entries decide which checkpoints are kept, as in `mw.Checkpoints`.
     """
 
     save_every: int = 100
@@ -174,10 +183,10 @@ class CheckpointPart:
 
 @dataclass(frozen=True, slots=True)
 class OutputPart:
-    """The folder and the kinds of the results.
+    """The table [output] of a recipe: where results go, and in which form.
 
-    folder: of checkpoints, metrics and profiles. csv, tensorboard: whether metrics are
-        written so.
+    folder: folder of checkpoints, metrics and profiles.
+    csv, tensorboard: whether metrics are written as CSV, and for TensorBoard.
     """
 
     folder: str = "run"
@@ -187,11 +196,12 @@ class OutputPart:
 
 @dataclass(frozen=True, slots=True)
 class ClusterPart:
-    """The cluster to run on.
+    """The table [cluster] of a recipe: the cluster on which the run trains.
 
-    address: as of `mw.cluster`, such as "local:4x2"; by default the run is on the devices
-        of this process, or of all processes of `jax.distributed`.
-    workers, devices, platform, resources: as of `Workers`, of a cluster that is started.
+    address: as in `mw.cluster`, such as "local:4x2". By default the run uses the devices of
+        this process, or of all processes of `jax.distributed`.
+    workers, devices, platform, resources: the fields of `Workers`, for a cluster that is
+        newly started.
     retries: losses of the workers in a row, without a new checkpoint, before the run ends.
     """
 
@@ -208,7 +218,7 @@ class ClusterPart:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """A training run, one record for each table of the file."""
+    """A training run as its TOML file describes it; each field is one table of the file."""
 
     model: ModelPart
     data: DataPart
@@ -230,7 +240,7 @@ class Recipe:
 
 
 def _require_least(part: Any, table: str, **least: int) -> None:
-    """Raise `RecipeError` for the first number below its least value."""
+    """Raise `RecipeError` if an entry of a table is below its least allowed value."""
     for name, value in least.items():
         if getattr(part, name) < value:
             raise EntryError(

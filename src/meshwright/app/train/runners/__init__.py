@@ -1,1 +1,1 @@
-"""The devices of a run: of this process, of `jax.distributed`, or of a cluster."""
+"""The devices of a training run: of this process, of all processes, or of a cluster."""

@@ -1,4 +1,4 @@
-"""The runner on a slice of a cluster, whose workers may be lost and replaced."""
+"""The runner for a cluster, whose workers may be lost and replaced during training."""
 
 from __future__ import annotations
 
@@ -38,32 +38,36 @@ from meshwright.run.cluster.client import Cluster, Slice
 from meshwright.run.cluster.session import RemoteArray
 
 _WRITER_S = 60.0
-"""Seconds until the controller has certainly given up a client that was killed, whose
-workers are the writer of the directory till then."""
+"""Seconds to wait for the lock of the checkpoint folder.
+
+If a client was killed, its workers keep the lock until the controller notices, which takes
+less than this.
+"""
 
 
 def open_cluster(part: ClusterPart) -> Cluster:
-    """The cluster that a recipe names."""
+    """The cluster that a recipe's table [cluster] describes."""
     workers = Workers(part.workers, part.devices, part.platform, part.resources)
     return cluster(part.address, token=os.environ.get(TOKEN, ""), workers=workers)
 
 
 def cluster_runner(folder: Path, recipe: Recipe) -> ClusterRunner:
-    """The runner of a recipe with a cluster."""
+    """The runner for a recipe that names a cluster."""
     return ClusterRunner(open_cluster(recipe.cluster), folder, recipe.checkpoint)
 
 
 class ClusterRunner:
-    """All devices of a cluster, and a directory of checkpoints that its workers write.
+    """The runner on all devices of a cluster, whose workers write the checkpoints.
 
-    `Runner` says what its methods do. This process plans, reads the batches, and keeps
-    handles. It must see the directory too, under the same path.
+    `Runner` documents the methods. This process plans, reads the batches, and holds handles
+    to arrays on the workers. It must see the checkpoint folder under the same path as the
+    workers.
     """
 
     is_first = True
 
     def __init__(self, on: Cluster, folder: Path, part: CheckpointPart) -> None:
-        """Use a cluster, which `close` ends if this process has started it."""
+        """Use a cluster; `close` shuts it down if this process started it."""
         self._cluster = on
         self._folder = folder.absolute()
         self._retention = {
@@ -98,7 +102,7 @@ class ClusterRunner:
         self._attempt = ready.attempt
         self._write_events()
         if self._slice is not None:
-            with suppress(ClusterError):  # of a session that has ended
+            with suppress(ClusterError):  # the session has ended already
                 self._slice.release()
         mesh, chosen, gather = decisions_for(fn, shapes, how, tactics, ready.devices)
         self._slice = self._cluster.slice(dict(mesh.sizes))
@@ -191,7 +195,10 @@ class ClusterRunner:
         return RestoredRun(state, number, saved.plan, saved.position)
 
     def recover(self, error: ClusterError) -> bool:
-        """Wait for new workers if the ones that had the state are lost."""
+        """Wait for new workers if those that held the state are lost.
+
+        Returns whether they were lost.
+        """
         status = self._cluster.status()
         is_lost = status.attempt != self._attempt or not status.places
         if is_lost:
@@ -226,7 +233,10 @@ class ClusterRunner:
         return self._own_slice.task(kind, str(self._folder), whole, inputs, out_avals)
 
     def _newest(self) -> int:
-        """The newest step, -1 without one; waits while a client that was killed writes."""
+        """The step of the newest checkpoint, or -1 if there is none.
+
+        It waits while the workers of a killed client still hold the checkpoint folder.
+        """
         ends = time.monotonic() + _WRITER_S
         while True:
             try:
@@ -237,7 +247,7 @@ class ClusterRunner:
             time.sleep(1.0)
 
     def _write_events(self) -> None:
-        """Append what has happened on the cluster to a file beside the checkpoints."""
+        """Append new events of the cluster to `cluster.log`, next to the checkpoints."""
         known = self._last_event
         events = [each for each in self._cluster.events() if each.number > known]
         self._last_event = events[-1].number if events else known

@@ -1,4 +1,4 @@
-"""The runner on the devices of this process, or of all processes of `jax.distributed`."""
+"""The runner on the devices of this process, or of all `jax.distributed` processes."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from meshwright.run.checkpoint.process_group import make_group
 from meshwright.run.local import find_devices
 
 _AGREE_EVERY = 10
-"""Steps between two questions whether to end, which take some 20 ms with many processes."""
+"""Steps between two votes of all processes on ending the run; a vote takes some 20 ms."""
 
 
 class LocalRunner:
-    """The devices that JAX sees, and a directory of checkpoints.
+    """The runner on the devices that JAX sees, which writes checkpoints itself.
 
-    `Runner` says what its methods do. Each process reads only the rows of a batch that its
-    devices need, and a step that is saved already is not saved again.
+    `Runner` documents the methods. Each process reads only the rows of a batch that its
+    devices need. A step that has a checkpoint is not saved again.
     """
 
     def __init__(self, directory: Path, part: CheckpointPart) -> None:
-        """Become the writer of the directory; `CheckpointError` if there is another."""
+        """Open the checkpoint directory; `CheckpointError` if it has another writer."""
         self._devices = find_devices()
         self._group = make_group()
         self._checkpoints = Checkpoints(
@@ -150,7 +150,10 @@ class LocalRunner:
 
 
 def _local_rows(shapes: Any, shardings: Any) -> list[int]:
-    """The rows of a batch that the devices of this process hold."""
+    """The rows of a batch that the devices of this process hold.
+
+    shapes, shardings: types and shardings of the batch's arrays.
+    """
     rows: set[int] = set()
     pairs = zip(jax.tree.leaves(shapes), jax.tree.leaves(shardings), strict=True)
     for shape, sharding in pairs:
@@ -161,7 +164,10 @@ def _local_rows(shapes: Any, shardings: Any) -> list[int]:
 
 
 def _place(values: Any, rows: Sequence[int], shape: Any, sharding: Any) -> jax.Array:
-    """A global array, of which `values` are the rows that this process has read."""
+    """A global array on the devices, made from the rows that this process has read.
+
+    values: the rows' content. rows: their indices in the batch.
+    """
 
     def part(index: Any) -> Any:
         wanted = range(*index[0].indices(shape.shape[0]))

@@ -1,8 +1,8 @@
-"""`Runner`: the devices of a run, as the loop sees them.
+"""`Runner`: the interface through which the training loop uses devices.
 
-The loop holds states, batches and metrics only as handles, which it gets from a runner and
-gives back to it. So the devices may be those of this process (`local_runner.py`), of all
-processes of `jax.distributed`, or those of a slice of a cluster.
+States, batches and metrics are opaque handles to the loop: it gets them from a runner and
+gives them back to it. So the devices may be those of this process (`local_runner.py`), of
+all processes of `jax.distributed`, or of a slice of a cluster.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,20 +18,20 @@ from meshwright.errors import ClusterError
 from meshwright.partitioner.tactics import Tactic
 
 State = Any
-"""Handle of a state that stays on the devices."""
+"""Handle to a training state that stays on the devices."""
 
 Batch = Any
-"""Handle of a batch on the devices."""
+"""Handle to a batch on the devices."""
 
 Metrics = Any
-"""Handle of the metrics of a step, which may not be computed yet."""
+"""Handle to the metrics of a step, which the devices may still be computing."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunnerStep:
-    """A partitioned function of (state, batch), and the plan that it executes.
+    """A partitioned function of (state, batch), with its plan.
 
-    call: returns handles at once. state_shapes: types of its state.
+    call: the function, which returns handles at once. state_shapes: types of the state.
     """
 
     call: Callable[[State, Batch], Any]
@@ -41,10 +41,11 @@ class RunnerStep:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A measured and a predicted step.
+    """The measured and the predicted time of one training step.
 
-    folder: JAX's profile, for XProf or Perfetto, and `predicted.json`, trace events of
-        the predicted step. predicted_s: `None` if the plan has no figures.
+    measured_s, predicted_s: seconds; `predicted_s` is `None` if the plan has no figures.
+    folder: folder with JAX's profile, for XProf or Perfetto, and with `predicted.json`,
+        trace events of the predicted step.
     """
 
     step: int
@@ -61,10 +62,10 @@ class Profile:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RestoredRun:
-    """A restored state, and where the run was.
+    """A training run restored from its last checkpoint.
 
     step: number of steps done, which is also the number of batches that were used.
-    plan: JSON of the plan that ran. position: as it was saved.
+    plan: the plan of the saved run, as JSON. position: the saved position in the data.
     """
 
     state: State
@@ -74,22 +75,22 @@ class RestoredRun:
 
 
 class Runner(Protocol):
-    """The devices of a run: the operations that the loop needs."""
+    """The devices of a training run, as the operations that the training loop needs."""
 
     @property
     def num_devices(self) -> int:
-        """The number of devices."""
+        """The number of devices of the run, over all processes."""
         ...
 
     @property
     def is_first(self) -> bool:
-        """Whether this process prints and writes metrics."""
+        """Whether this process is the one that prints and writes metrics."""
         ...
 
     def agree_to_end(self, number: int, asked: bool) -> bool:
-        """Whether the run ends after step `number`, for all processes alike.
+        """Whether the run ends after step `number`; all processes get the same answer.
 
-        asked: whether this process was asked to, as by Ctrl-C.
+        asked: whether this process was asked to end the run, for example by Ctrl-C.
         """
         ...
 
@@ -100,36 +101,46 @@ class Runner(Protocol):
         how: PartitionPart,
         tactics: tuple[Tactic, ...] | None,
     ) -> RunnerStep:
-        """A function of (state, batch), partitioned; the first argument is donated.
+        """Partition a function of (state, batch); the state is donated.
 
-        shapes: types of state and batch. tactics: `None` for a search.
+        shapes: types of state and batch. how: the recipe's mesh and search options.
+        tactics: `None` to let a search find them.
         """
         ...
 
     def partition_like(
         self, fn: Callable[..., Any], step: RunnerStep
     ) -> Callable[..., Any]:
-        """Another function of (state, batch), which takes them as `step` cuts them."""
+        """Partition another function of (state, batch), with `step`'s input shardings."""
         ...
 
     def init(self, step: RunnerStep, init_fn: Callable[..., Any], seed: int) -> State:
-        """The first state `init_fn(key)`, on the devices."""
+        """The first state, `init_fn(key)`, created on the devices.
+
+        seed: seed of the key.
+        """
         ...
 
     def put_ahead(
         self, step: RunnerStep, batches: Batches, start: int
     ) -> Iterator[Batch]:
-        """The batches from number `start` on, on the devices; read in the background."""
+        """The batches from number `start` on, placed on the devices.
+
+        Batches are read ahead in the background.
+        """
         ...
 
     def profile(
         self, step: RunnerStep, number: int, args: tuple[State, Batch], folder: Path
     ) -> tuple[Any, Profile]:
-        """The results of one step, and its profile, written into a folder."""
+        """Run one step under a profiler; return its results and the profile.
+
+        folder: the folder into which the profile is written.
+        """
         ...
 
     def values(self, rows: Sequence[Metrics]) -> list[dict[str, float]]:
-        """The metrics of several steps as numbers; waits for these steps."""
+        """The metrics of several steps as numbers; this waits for the steps to finish."""
         ...
 
     def save(
@@ -140,20 +151,23 @@ class Runner(Protocol):
         position: Any,
         metrics: Mapping[str, float],
     ) -> None:
-        """Save a state after `number` steps, in the background."""
+        """Save the state after `number` steps as a checkpoint, in the background."""
         ...
 
     def restore(self, step: RunnerStep) -> RestoredRun | None:
-        """The last saved state, cut as `step` needs it; `None` if there is none."""
+        """The state of the last checkpoint, sharded as `step` needs it.
+
+        `None` if there is no checkpoint.
+        """
         ...
 
     def recover(self, error: ClusterError) -> bool:
-        """Whether the run can go on from its last checkpoint after an error.
+        """Whether the run can continue from its last checkpoint after this error.
 
-        Waits until there are devices again, which may be fewer or more.
+        It waits until there are devices again, which may be fewer or more than before.
         """
         ...
 
     def close(self) -> None:
-        """Wait until all that was saved is committed, and free what was opened."""
+        """Wait until all checkpoints are complete, and release the resources."""
         ...

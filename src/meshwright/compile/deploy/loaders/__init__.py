@@ -1,5 +1,6 @@
-"""Loaders that are copied into the folders of deployed models, and need no Meshwright.
+"""Loaders: Python files that are copied into folders of deployed models as `model.py`.
 
-Each becomes a module `model.py`, whose `load()` is called with arrays by name. In: the
-folder's `model.json` and the model file. Out: a dict of arrays.
+They do not need Meshwright. `load()` reads the folder's `model.json` and the model, and
+returns an object that is called with an array for each input by name, and returns a
+dict of arrays.
 """

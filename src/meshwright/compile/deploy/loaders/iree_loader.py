@@ -1,7 +1,7 @@
 """The model of this folder on IREE's runtime: `pip install iree-base-runtime numpy`.
 
-from model import Model
-outputs = Model()(x=array)
+from model import load
+outputs = load()(x=array)
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ import numpy as np
 
 
 class IreeModel:
-    """A compiled module; called with one array per input, it returns a dict of arrays.
+    """A module compiled by IREE: a function from arrays by name to a dict of arrays.
 
-    driver: IREE's name of the device, by default the one for which it was compiled.
+    driver: IREE's name of the device, such as "local-sync". By default it is the one
+        for which the module was compiled.
     """
 
     def __init__(self, folder: str | Path = "", driver: str = "") -> None:
@@ -42,7 +43,8 @@ class IreeModel:
         ].main
 
     def __call__(self, **inputs: Any) -> dict[str, np.ndarray]:
-        """Results by name."""
+        """A dict of the outputs by name."""
+        _require_names(inputs, self.about["inputs"])
         given = [
             self._place(inputs[port["name"]], port) for port in self.about["inputs"]
         ]
@@ -56,7 +58,7 @@ class IreeModel:
     def next_inputs(
         self, inputs: dict[str, Any], outputs: dict[str, np.ndarray]
     ) -> dict[str, Any]:
-        """The inputs of the next step of training, whose state is among the outputs."""
+        """Inputs of the next training step: `inputs` with the new state of `outputs`."""
         ties = self.about["ties"]
         return inputs | {ties[name]: outputs[name] for name in ties}
 
@@ -77,7 +79,7 @@ class IreeModel:
             return self._staged(result)
 
     def _staged(self, result: Any) -> np.ndarray:
-        """A result copied through a buffer that device and host both see."""
+        """A result, copied from the device through a buffer that the host can read."""
         view, device = result._buffer_view, self._config.device
         source = view.get_buffer()
         target = device.allocator.allocate_buffer(
@@ -101,6 +103,13 @@ class IreeModel:
         return np.array(target.map().asarray(view.shape, dtype))
 
 
+def _require_names(inputs: dict[str, Any], ports: list[dict[str, Any]]) -> None:
+    names = [port["name"] for port in ports]
+    if set(inputs) != set(names):
+        given = ", ".join(sorted(inputs)) or "nothing"
+        raise ValueError(f"the inputs are {given}; wanted {', '.join(names)}")
+
+
 def _dtype(name: str) -> Any:
     if name == "bfloat16":
         import ml_dtypes
@@ -110,5 +119,5 @@ def _dtype(name: str) -> Any:
 
 
 def load(folder: str | Path = "") -> IreeModel:
-    """The model of a folder, by default the one in which this file lies."""
+    """The model in a folder, by default in the folder of this file."""
     return IreeModel(folder)

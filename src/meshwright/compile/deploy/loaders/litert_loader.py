@@ -1,7 +1,7 @@
 """The model of this folder on LiteRT: `pip install ai-edge-litert numpy`.
 
-from model import Model
-outputs = Model()(x=array)
+from model import load
+outputs = load()(x=array)
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ai_edge_litert.interpreter import (  # pyright: ignore[reportMissingImports
 
 
 class LitertModel:
-    """A flatbuffer; called with one array per input, it returns a dict of arrays."""
+    """A LiteRT flatbuffer: a function from arrays by name to a dict of arrays."""
 
     def __init__(self, folder: str | Path = "", threads: int = 1) -> None:
         home = Path(folder) if folder else Path(__file__).parent
@@ -30,7 +30,8 @@ class LitertModel:
         self._run: Any = self._interpreter.get_signature_runner()
 
     def __call__(self, **inputs: Any) -> dict[str, np.ndarray]:
-        """Results by name."""
+        """A dict of the outputs by name."""
+        _require_names(inputs, self.about["inputs"])
         given = {
             port["name"]: _checked(inputs[port["name"]], port)
             for port in self.about["inputs"]
@@ -41,9 +42,16 @@ class LitertModel:
     def next_inputs(
         self, inputs: dict[str, Any], outputs: dict[str, np.ndarray]
     ) -> dict[str, Any]:
-        """The inputs of the next step of training, whose state is among the outputs."""
+        """Inputs of the next training step: `inputs` with the new state of `outputs`."""
         ties = self.about["ties"]
         return inputs | {ties[name]: outputs[name] for name in ties}
+
+
+def _require_names(inputs: dict[str, Any], ports: list[dict[str, Any]]) -> None:
+    names = [port["name"] for port in ports]
+    if set(inputs) != set(names):
+        given = ", ".join(sorted(inputs)) or "nothing"
+        raise ValueError(f"the inputs are {given}; wanted {', '.join(names)}")
 
 
 def _checked(array: Any, port: dict[str, Any]) -> np.ndarray:
@@ -56,5 +64,5 @@ def _checked(array: Any, port: dict[str, Any]) -> np.ndarray:
 
 
 def load(folder: str | Path = "") -> LitertModel:
-    """The model of a folder, by default the one in which this file lies."""
+    """The model in a folder, by default in the folder of this file."""
     return LitertModel(folder)

@@ -1,7 +1,7 @@
 """The model of this folder on ONNX Runtime: `pip install onnxruntime numpy`.
 
-from model import Model
-outputs = Model()(x=array)
+from model import load
+outputs = load()(x=array)
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import onnxruntime  # pyright: ignore[reportMissingImports]
 
 
 class OnnxModel:
-    """An ONNX graph; called with one array per input, it returns a dict of arrays."""
+    """An ONNX model: a function from arrays by name to a dict of arrays."""
 
     def __init__(self, folder: str | Path = "", threads: int = 1) -> None:
         home = Path(folder) if folder else Path(__file__).parent
@@ -30,7 +30,8 @@ class OnnxModel:
         )
 
     def __call__(self, **inputs: Any) -> dict[str, np.ndarray]:
-        """Results by name."""
+        """A dict of the outputs by name."""
+        _require_names(inputs, self.about["inputs"])
         given = {
             port["name"]: _checked(inputs[port["name"]], port)
             for port in self.about["inputs"]
@@ -41,9 +42,16 @@ class OnnxModel:
     def next_inputs(
         self, inputs: dict[str, Any], outputs: dict[str, np.ndarray]
     ) -> dict[str, Any]:
-        """The inputs of the next step of training, whose state is among the outputs."""
+        """Inputs of the next training step: `inputs` with the new state of `outputs`."""
         ties = self.about["ties"]
         return inputs | {ties[name]: outputs[name] for name in ties}
+
+
+def _require_names(inputs: dict[str, Any], ports: list[dict[str, Any]]) -> None:
+    names = [port["name"] for port in ports]
+    if set(inputs) != set(names):
+        given = ", ".join(sorted(inputs)) or "nothing"
+        raise ValueError(f"the inputs are {given}; wanted {', '.join(names)}")
 
 
 def _checked(array: Any, port: dict[str, Any]) -> np.ndarray:
@@ -56,5 +64,5 @@ def _checked(array: Any, port: dict[str, Any]) -> np.ndarray:
 
 
 def load(folder: str | Path = "") -> OnnxModel:
-    """The model of a folder, by default the one in which this file lies."""
+    """The model in a folder, by default in the folder of this file."""
     return OnnxModel(folder)

@@ -1,9 +1,6 @@
 """The model of this folder on WebAssembly in Python: `pip install wasmtime numpy`.
 
-    from model import load
-    outputs = load()(x=array)
-
-Browsers use `runner.js`, which does the same.
+Use: `from model import load; outputs = load()(x=array)`. Browsers use `runner.js` instead.
 """
 
 from __future__ import annotations
@@ -42,14 +39,20 @@ _TYPES = {
 
 
 class MemoryPart:
-    """A part of the module's memory: (address, bytes), in an allocation `owner`."""
+    """A part of the WebAssembly module's memory, `size` bytes from address `at`.
+
+    owner: the allocation in which the part lies.
+    """
 
     def __init__(self, at: int, size: int, owner: MemoryPart | None = None) -> None:
         self.at, self.size, self.owner = at, size, owner or self
 
 
 class WasmMemory:
-    """Memory from the end of the module's own data on; freed parts are used again."""
+    """An allocator for the WebAssembly module's memory behind the module's own data.
+
+    Freed memory is used again for allocations of the same size.
+    """
 
     def __init__(self, store: Any, memory: Any, base: int) -> None:
         self._store, self._memory = store, memory
@@ -58,7 +61,7 @@ class WasmMemory:
         self._used: dict[MemoryPart, int] = {}
 
     def allocate(self, size: int) -> MemoryPart:
-        """A part of at least so many bytes."""
+        """An allocation of at least `size` bytes."""
         room = max(_ALIGNMENT, -(-size // _ALIGNMENT) * _ALIGNMENT)
         free = self._free.get(room)
         if free:
@@ -73,12 +76,12 @@ class WasmMemory:
         return span
 
     def keep_only(self, live: set[MemoryPart]) -> None:
-        """Free all parts but these."""
+        """Free all allocations that are not in `live`."""
         for span in [s for s in self._used if s not in live]:
             self._free.setdefault(self._used.pop(span), []).append(span.at)
 
     def bytes(self) -> np.ndarray:
-        """The whole memory as uint8; invalid after the next allocation."""
+        """The module's whole memory as uint8; invalid after the next allocation."""
         size = self._memory.data_len(self._store)
         pointer = self._memory.data_ptr(self._store)
         address = ctypes.cast(pointer, ctypes.c_void_p).value
@@ -86,7 +89,7 @@ class WasmMemory:
 
 
 class WasmModel:
-    """A WebAssembly module; called with one array per input, it returns a dict."""
+    """A WebAssembly module: a function from arrays by name to a dict of arrays."""
 
     def __init__(self, folder: str | Path = "") -> None:
         home = Path(folder) if folder else Path(__file__).parent
@@ -114,18 +117,21 @@ class WasmModel:
             self._kept |= {v.owner for v in values if isinstance(v, MemoryPart)}
 
     def __call__(self, **inputs: Any) -> dict[str, np.ndarray]:
-        """Results by name."""
+        """A dict of the outputs by name."""
         ports = {port["name"]: port for port in self.about["inputs"]}
-        given: list[Any] = []
+        if set(inputs) != set(ports):
+            given = ", ".join(sorted(inputs)) or "nothing"
+            raise ValueError(f"the inputs are {given}; wanted {', '.join(ports)}")
+        buffers: list[Any] = []
         for place, fixed in zip(self._host["inputs"], self._fixed, strict=True):
             if fixed is not None:
-                given.append(fixed)
+                buffers.append(fixed)
                 continue
             array = _checked(inputs[place["name"]], ports[place["name"]])
             span = self.heap.allocate(array.nbytes)
             self._write(span.at, array.tobytes())
-            given.append(span)
-        results = self._interpret(self._host["main"], given)
+            buffers.append(span)
+        results = self._interpret(self._host["main"], buffers)
         outputs: dict[str, np.ndarray] = {}
         for port, span in zip(self.about["outputs"], results, strict=True):
             part = self.heap.bytes()[span.at : span.at + span.size].copy()
@@ -136,7 +142,7 @@ class WasmModel:
     def next_inputs(
         self, inputs: dict[str, Any], outputs: dict[str, np.ndarray]
     ) -> dict[str, Any]:
-        """The inputs of the next step of training, whose state is among the outputs."""
+        """Inputs of the next training step: `inputs` with the new state of `outputs`."""
         ties = self.about["ties"]
         return inputs | {ties[name]: outputs[name] for name in ties}
 
@@ -162,7 +168,7 @@ class WasmModel:
         self.heap.bytes()[at : at + len(content)] = np.frombuffer(content, np.uint8)
 
     def _interpret(self, blocks: Sequence[Any], args: Sequence[Any]) -> list[Any]:
-        """Run the blocks of a function; its results."""
+        """Run the blocks of a function in host.json; return the results."""
         values: dict[int, Any] = {}
         at, given = 0, list(args)
         while True:
@@ -251,7 +257,7 @@ class WasmModel:
     def on_dispatch(
         self, read: list[Any], kernel: int, constants: int, count: int
     ) -> None:
-        """Call a kernel once per workgroup, as IREE's `executable_library.h` says."""
+        """Call a kernel for each workgroup, as IREE's `executable_library.h` says."""
         x, y, z = read[:3]
         rest = read[3 + constants :]
         spans, offsets, sizes = (rest[i * count : (i + 1) * count] for i in range(3))
@@ -290,5 +296,5 @@ def _checked(array: Any, port: dict[str, Any]) -> np.ndarray:
 
 
 def load(folder: str | Path = "") -> WasmModel:
-    """The model of a folder, by default the one in which this file lies."""
+    """The model in a folder, by default in the folder of this file."""
     return WasmModel(folder)

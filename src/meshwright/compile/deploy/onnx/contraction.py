@@ -1,4 +1,4 @@
-"""Products, convolutions and pooling: the ops that dominate a model's time."""
+"""Converters of products, convolutions and pooling."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from meshwright.compile.deploy.source.inexpressible import Inexpressible
 
 @converts("dot_general")
 def dot_general(call: OpCall) -> str:
-    """A MatMul of [batch, free, contracted] and [batch, contracted, free]."""
+    """A MatMul of operands as [batch, free, contracted], [batch, contracted, free]."""
     graph = call.graph
     (lc, rc), (lb, rb) = call.params["dimension_numbers"]
     left, right = call.op.operands
@@ -73,7 +73,7 @@ def _inverse(order: Sequence[int]) -> list[int]:
 
 @converts("reduce_window_max", "reduce_window_sum", "reduce_window_min")
 def pool(call: OpCall) -> str:
-    """Pooling over the dims that have windows, the others before them as channels."""
+    """Pooling over dims that have windows; all other dims become channels."""
     graph, params = call.graph, call.params
     if set(params["base_dilation"]) - {1}:
         raise Inexpressible("ONNX's pooling has no dilated inputs")

@@ -1,4 +1,4 @@
-"""ONNX models of programs, and the target `onnx`."""
+"""The target `onnx`: the ONNX model of a program."""
 
 from __future__ import annotations
 
@@ -31,15 +31,16 @@ from meshwright.program.ir import Op, Program
 MODEL_FILE = "model.onnx"
 _IR_VERSION = 10
 _LARGEST_BYTES = 2 * 10**9
-"""Protocol buffers end at 2 GiB."""
+"""Most bytes of weights in a model; protocol buffers hold at most 2 GiB."""
 
 _HINT = "Write the program without these ops, or use the target iree-cpu."
 
 
 def write_onnx(model: SourceModel, folder: Path, options: DeployOptions) -> None:
-    """Write the model's graph; `DeployError` names ops that ONNX lacks.
+    """Write the ONNX model into a folder; `DeployError` names ops that ONNX lacks.
 
-    Loops are unrolled for int8, since products in their bodies are not quantized.
+    For int8, loops are unrolled, since ONNX Runtime does not quantize products in loop
+    bodies.
     """
     require("onnx", "onnxruntime")
     if model.weight_bytes > _LARGEST_BYTES:
@@ -67,7 +68,7 @@ def write_onnx(model: SourceModel, folder: Path, options: DeployOptions) -> None
 
 
 def _require_kernels(content: bytes) -> None:
-    """Raise `Inexpressible` if ONNX Runtime has no kernel for a node and its types."""
+    """Raise `Inexpressible` if ONNX Runtime has no kernel for an op and its dtypes."""
     runtime: Any = import_module("onnxruntime")
     options = runtime.SessionOptions()
     options.log_severity_level = 4
@@ -88,7 +89,7 @@ def _try_alone(program: Program) -> None:
 
 
 def require_known(program: Program) -> None:
-    """Raise `DeployError`, which names kinds of ops without a converter and their lines."""
+    """Raise `DeployError` with the source lines of ops that have no converter."""
     known = known_kinds()
     missing: list[tuple[Op, str]] = [
         (op, "ONNX has no such op") for op in program.walk() if op.kind not in known
@@ -100,7 +101,7 @@ def require_known(program: Program) -> None:
 def convert(
     program: Program, name: str, input_names: list[str], output_names: list[str]
 ) -> bytes:
-    """The model of a program, as a file holds it."""
+    """The ONNX model of a program, as the content of a file."""
     onnx: Any = import_module("onnx")
     graph = OnnxGraph()
     found = inline(graph, program, input_names)
@@ -132,7 +133,7 @@ def convert(
 
 
 def _read_names(graph: OnnxGraph) -> frozenset[str]:
-    """Names that some node reads, in bodies too."""
+    """Names of all values that nodes read, also in bodies of loops and branches."""
 
     def of(nodes: Any) -> Any:
         for node in nodes:

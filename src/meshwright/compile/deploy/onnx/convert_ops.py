@@ -1,4 +1,4 @@
-"""The walk over a program's ops, each by the converter of its kind."""
+"""Conversion of a program's ops in order, each by the converter of its kind."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from meshwright.program.ir import Op, Program
 
 
 class OpInexpressible(Exception):
-    """An op has no form in ONNX. op: which. reason: why."""
+    """ONNX cannot express an op. op: the op. reason: why, as a phrase."""
 
     def __init__(self, op: Op, reason: str) -> None:
         super().__init__(reason)
@@ -20,7 +20,10 @@ class OpInexpressible(Exception):
 
 
 def inline(graph: OnnxGraph, program: Program, inputs: Sequence[str]) -> list[str]:
-    """Append the nodes of a program to a graph; the names of its outputs."""
+    """Append the nodes of a program to a graph, and return the names of the outputs.
+
+    inputs: names of the program's inputs in the graph.
+    """
     scope = dict(graph.names)
     graph.names.update(zip(program.inputs, inputs, strict=True))
     for value, array in program.constants.items():

@@ -1,4 +1,4 @@
-"""The registry of converters, and what a converter is given."""
+"""The table of converters, by kind of op, and the argument that a converter takes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from meshwright.program.ir import Op
 
 @dataclass(frozen=True, slots=True)
 class OpCall:
-    """An op, the names of its operands, and the graph that gets its nodes."""
+    """The argument of a converter: an op, its operands' names, the graph to extend."""
 
     graph: OnnxGraph
     op: Op
@@ -25,27 +25,30 @@ class OpCall:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of the first result."""
+        """The shape of the op's first result."""
         return self.op.results[0].shape
 
     @property
     def dtype(self) -> str:
-        """The dtype of the first result."""
+        """The dtype of the op's first result."""
         return self.op.results[0].dtype
 
     def node(self, kind: str, *names: str, **attributes: Any) -> str:
-        """Append a node to the graph."""
+        """Append a node with one output to the graph; return the output's name."""
         return self.graph.node(kind, names, **attributes)
 
 
 Converter = Callable[[OpCall], str | Sequence[str]]
-"""Appends the nodes of an op; the names of its results."""
+"""A function that appends the nodes of an op and returns its results' names."""
 
 _CONVERTERS: dict[str, Converter] = {}
 
 
 def converts(*kinds: str) -> Callable[[Converter], Converter]:
-    """Register a converter for kinds of ops; a second one for a kind is an error."""
+    """A decorator that registers a converter for kinds of ops.
+
+    A second converter for the same kind is an error.
+    """
 
     def register(converter: Converter) -> Converter:
         for kind in kinds:
@@ -57,10 +60,10 @@ def converts(*kinds: str) -> Callable[[Converter], Converter]:
 
 
 def find_converter(kind: str) -> Converter | None:
-    """The converter of a kind of op."""
+    """The converter of a kind of op; `None` if the kind has none."""
     return _CONVERTERS.get(kind)
 
 
 def known_kinds() -> frozenset[str]:
-    """Kinds of ops that have a converter."""
+    """All kinds of ops that have a converter."""
     return frozenset(_CONVERTERS)

@@ -1,4 +1,4 @@
-"""Elementwise ops, comparisons, selection and conversion of dtypes."""
+"""Converters of elementwise ops, comparisons, selection and conversion of dtypes."""
 
 from __future__ import annotations
 

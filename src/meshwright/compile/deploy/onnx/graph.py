@@ -1,4 +1,4 @@
-"""A graph of ONNX in the making: nodes, constants and names."""
+"""An ONNX graph while it is built: its nodes, constants and names of values."""
 
 from __future__ import annotations
 
@@ -13,8 +13,12 @@ from numpy.typing import NDArray
 from meshwright.compile.deploy.source.inexpressible import Inexpressible
 from meshwright.program.ir import Atom, Literal
 
-OPSET = 21
-"""Version of ONNX's operators: ONNX Runtime 1.20 and later has it, also in browsers."""
+OPSET = 20
+"""Version of ONNX's operators: ONNX Runtime 1.17 and later has it, also in browsers.
+
+At version 21, ONNX Runtime 1.32 cannot load int8 models in which a reshape follows a
+product: it moves the quantization past the reshape, with another type for its zero point.
+"""
 
 _TYPES = {
     "bool": "BOOL", "float16": "FLOAT16", "bfloat16": "BFLOAT16", "float32": "FLOAT",
@@ -25,7 +29,7 @@ _TYPES = {
 
 
 def onnx_type(dtype: str) -> int:
-    """ONNX's number of a dtype; `Inexpressible` for typed keys, complex and 4-bit ones."""
+    """ONNX's number of a dtype; `Inexpressible` if ONNX lacks it, as complex64."""
     if dtype not in _TYPES:
         raise Inexpressible(f"there is no type {dtype}")
     return int(getattr(import_module("onnx").TensorProto, _TYPES[dtype]))
@@ -33,10 +37,12 @@ def onnx_type(dtype: str) -> int:
 
 @dataclass
 class OnnxGraph:
-    """Nodes so far, and the names of values; bodies of loops have graphs of their own.
+    """An ONNX graph while it is built; each body of a loop has a graph of its own.
 
-    names: of values. constants: arrays by name, the root's for all bodies.
-    outer: the graph around a body, whose names the body may read.
+    names: by value, its name. constants: arrays by name, shared by all bodies.
+    outer: for a body, the graph around it, whose values the body may read.
+    count: the number of names made so far, shared by all bodies.
+    known: names of small constants by dtype, shape and content.
     """
 
     outer: OnnxGraph | None = None
@@ -47,29 +53,32 @@ class OnnxGraph:
     known: dict[tuple[str, tuple[int, ...], bytes], str] = field(default_factory=dict)
 
     def body(self) -> OnnxGraph:
-        """An empty graph inside this one."""
+        """An empty graph for the body of a loop or branch in this graph."""
         return OnnxGraph(self, [], {}, self.constants, self.count, self.known)
 
     def fresh(self, hint: str = "v") -> str:
-        """A name that no other value has."""
+        """A new name that no other value has."""
         self.count[0] += 1
         return f"{hint}_{self.count[0]}"
 
     def node(self, kind: str, inputs: Sequence[str], /, **attributes: Any) -> str:
-        """Append a node of one output; its name."""
+        """Append a node with one output, and return the output's name."""
         return self.nodes_of(kind, inputs, 1, **attributes)[0]
 
     def nodes_of(
         self, kind: str, inputs: Sequence[str], count: int, /, **attributes: Any
     ) -> list[str]:
-        """Append a node of several outputs; their names."""
+        """Append a node with `count` outputs, and return the outputs' names."""
         names = [self.fresh(kind.lower()) for _ in range(count)]
         make = import_module("onnx").helper.make_node
         self.nodes.append(make(kind, list(inputs), names, names[0], **attributes))
         return names
 
     def constant(self, array: Any, dtype: str = "int64") -> str:
-        """The name of a constant; equal small ones are stored once."""
+        """The name of a constant, which is added to the graph.
+
+        Equal constants of at most 64 elements are stored once.
+        """
         plain = np.asarray(array)
         if str(plain.dtype) != dtype:
             plain = plain.astype(_numpy_type(dtype))
@@ -85,7 +94,7 @@ class OnnxGraph:
         return self.known[key]
 
     def read(self, atom: Atom) -> str:
-        """The name of a value, here or in a graph around this one, or of a literal."""
+        """The name of a literal, or of a value in this graph or one around it."""
         if isinstance(atom, Literal):
             return self.constant(atom.value, atom.dtype)
         graph: OnnxGraph | None = self
@@ -100,14 +109,14 @@ class OnnxGraph:
     def fold(
         self, name: str, compute: Callable[[NDArray[Any]], NDArray[Any]]
     ) -> str | None:
-        """The name of a function of a constant; `None` if `name` is none."""
+        """The name of `compute(constant)`; `None` if `name` is not a constant."""
         if name not in self.constants:
             return None
         made = np.ascontiguousarray(compute(self.constants[name]))
         return self.constant(made, str(made.dtype))
 
     def reshape(self, name: str, shape: Sequence[int]) -> str:
-        """The elements in row-major order in another shape."""
+        """The name of the value in another shape, in row-major order."""
         folded = self.fold(name, lambda x: x.reshape(tuple(shape)))
         if folded is not None:
             return folded
@@ -116,7 +125,7 @@ class OnnxGraph:
         return self.node("Reshape", [name, self.constant(list(shape))], **extra)
 
     def transpose(self, name: str, order: Sequence[int]) -> str:
-        """The dims in another order."""
+        """The name of a value with the dims in another order."""
         if list(order) == sorted(order):
             return name
         folded = self.fold(name, lambda x: x.transpose(tuple(order)))
@@ -125,7 +134,7 @@ class OnnxGraph:
         return self.node("Transpose", [name], perm=list(order))
 
     def cast(self, name: str, dtype: str) -> str:
-        """The value in another dtype."""
+        """The name of the value converted to another dtype."""
         return self.node("Cast", [name], to=onnx_type(dtype))
 
     def slice(
@@ -135,13 +144,13 @@ class OnnxGraph:
         ends: Sequence[int],
         steps: Sequence[int],
     ) -> str:
-        """A strided slice of every dim."""
+        """The name of a slice; starts, ends and steps are given for every dim."""
         axes = self.constant(list(range(len(starts))))
         rest = [self.constant(list(each)) for each in (starts, ends)]
         return self.node("Slice", [name, *rest, axes, self.constant(list(steps))])
 
     def expand(self, name: str, shape: Sequence[int]) -> str:
-        """The value with dims of 1 repeated."""
+        """The name of the value with its dims of size 1 repeated up to `shape`."""
         return self.node("Expand", [name, self.constant(list(shape))])
 
 
@@ -154,6 +163,6 @@ def _numpy_type(dtype: str) -> Any:
 
 
 def value_info(name: str, shape: Sequence[int], dtype: str) -> Any:
-    """ONNX's description of a value."""
+    """ONNX's record of the name, shape and dtype of an input or output."""
     helper = import_module("onnx").helper
     return helper.make_tensor_value_info(name, onnx_type(dtype), list(shape))

@@ -1,4 +1,4 @@
-"""Gathers, scatters and slices whose place depends on values."""
+"""Converters of gathers, scatters, and slices whose start depends on values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from meshwright.compile.deploy.source.inexpressible import Inexpressible
 
 
 def _clamped(call: OpCall, indices: str, limits: Sequence[int], dtype: str) -> str:
-    """Indices as int64 in [0, limit] for each component of their last dim."""
+    """Index vectors as int64, each component clamped to [0, limit].
+
+    limits: one for each component, which the last dim of `indices` counts.
+    """
     wide = indices if dtype == "int64" else call.graph.cast(indices, "int64")
     low, high = call.graph.constant(0), call.graph.constant(list(limits))
     return call.node("Min", call.node("Max", wide, low), high)
@@ -20,7 +23,7 @@ def _clamped(call: OpCall, indices: str, limits: Sequence[int], dtype: str) -> s
 
 @converts("gather")
 def gather(call: OpCall) -> str:
-    """GatherND on an operand whose indexed dims come first."""
+    """A Gather or GatherND of the operand with its indexed dims first."""
     graph, numbers = call.graph, call.params["dimension_numbers"]
     operand, indices = call.op.operands
     batch = list(getattr(numbers, "operand_batching_dims", ()))
@@ -62,7 +65,7 @@ def gather(call: OpCall) -> str:
 def _masked(
     call: OpCall, found: str, limits: Sequence[int], outer: Sequence[int], inner: int
 ) -> str:
-    """The gathered values, with the fill value where an index was out of bounds."""
+    """The gathered values, with the fill value where an index is out of bounds."""
     if "FILL" not in str(call.params["mode"]):
         return found
     graph, indices = call.graph, call.op.operands[1]
@@ -89,7 +92,7 @@ def _fill(call: OpCall) -> Any:
 
 
 def _gather_slice(call: OpCall, indexed: Sequence[int], sizes: Sequence[int]) -> str:
-    """An ONNX `Slice`, for a gather of a single slice whose start is one index vector."""
+    """A Slice, for a gather with a single index vector, which is the slice's start."""
     operand, indices = call.op.operands
     numbers = call.params["dimension_numbers"]
     if int(np.prod(indices.shape[:-1], dtype=np.int64)) != 1 or "FILL" in str(
@@ -128,7 +131,7 @@ def dynamic_slice(call: OpCall) -> str:
 
 
 def _starts(call: OpCall, names: Sequence[str], limits: Sequence[int]) -> str:
-    """Scalar starts as one vector of int64, clamped as JAX does."""
+    """Scalar starts, one per dim, as one int64 vector clamped to [0, limit]."""
     ones = [call.graph.reshape(call.graph.cast(name, "int64"), (1,)) for name in names]
     together = ones[0] if len(ones) == 1 else call.node("Concat", *ones, axis=0)
     return _clamped(call, together, limits, "int64")
@@ -136,7 +139,7 @@ def _starts(call: OpCall, names: Sequence[str], limits: Sequence[int]) -> str:
 
 @converts("dynamic_update_slice")
 def dynamic_update_slice(call: OpCall) -> str:
-    """The update, padded to the operand's size, where it lies; the operand elsewhere."""
+    """A Where of the operand and the update, padded to the operand's shape."""
     x, update, *starts = call.names
     graph, sizes = call.graph, call.op.operands[1].shape
     if not call.shape:
@@ -165,9 +168,10 @@ _SCATTERED = {
 
 @converts(*_SCATTERED)
 def scatter(call: OpCall) -> str:
-    """ScatterND on an operand whose indexed dims come first.
+    """A ScatterND on the operand, transposed so that its indexed dims come first.
 
-    A spare row takes the updates that JAX drops.
+    The operand gets one more row, into which updates go that are out of bounds. The row
+    is cut off again.
     """
     graph, numbers = call.graph, call.params["dimension_numbers"]
     operand, indices, updates = call.op.operands
@@ -196,7 +200,7 @@ def scatter(call: OpCall) -> str:
 
 
 def _or_spare(call: OpCall, sizes: Sequence[int], indices: Any) -> str:
-    """Indices as int64; those out of bounds point to the row after the last one."""
+    """Index vectors as int64; those out of bounds name the extra last row."""
     graph = call.graph
     wide = graph.cast(call.names[1], "int64")
     limits = [n - 1 for n in sizes]

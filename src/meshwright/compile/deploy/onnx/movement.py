@@ -1,4 +1,4 @@
-"""Ops that move elements by rules known when the model is written."""
+"""Converters of ops that move elements to places that do not depend on values."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def dilate(
     factors: Sequence[int],
     value: str = "",
 ) -> str:
-    """The value with `factor - 1` elements of `value` between neighbours of each dim."""
+    """The name of an array with `factor - 1` fill values between neighbours."""
     sizes = list(shape)
     for dim, factor in enumerate(factors):
         if factor == 1:
@@ -139,7 +139,10 @@ def iota(call: OpCall) -> str:
 
 @converts("sort")
 def sort(call: OpCall) -> list[str]:
-    """TopK of all elements, whose ties are in order of position, as in a stable sort."""
+    """A TopK node over all elements of the sorted dim, which gives their order.
+
+    Equal elements stay in the order of their positions, as in a stable sort.
+    """
     params, graph = call.params, call.graph
     if params["num_keys"] != 1:
         raise Inexpressible("ONNX sorts by one key")

@@ -1,4 +1,4 @@
-"""Reductions and cumulative sums."""
+"""Converters of reductions and cumulative sums."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Loops and branches, whose bodies are graphs inside the graph."""
+"""Converters of loops and branches, whose bodies are ONNX graphs inside of the graph.
+
+In Meshwright's IR, a wire connects an operand or result of a loop or branch with inputs
+and outputs of its bodies.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +26,7 @@ def remat(call: OpCall) -> list[str]:
 
 @converts("scan")
 def scan(call: OpCall) -> list[str]:
-    """ONNX's Scan; constants are read from the graph around the body."""
+    """A Scan node; its body reads the scan's constants from the graph around it."""
     op = call.op
     carries = [w for w in op.wires if w.inputs and w.outputs]
     slices = [w for w in op.wires if w.inputs and w.is_stacked]
@@ -60,7 +64,7 @@ def scan(call: OpCall) -> list[str]:
 
 @converts("while")
 def while_(call: OpCall) -> list[str]:
-    """ONNX's Loop; the condition is computed before it and at the end of its body."""
+    """A Loop node; the condition is computed before it, and at the end of its body."""
     op = call.op
     carries = [w for w in op.wires if w.operand is not None and w.outputs]
     consts = [w for w in op.wires if w.operand is not None and not w.outputs]
@@ -87,7 +91,7 @@ def while_(call: OpCall) -> list[str]:
 
 @converts("cond")
 def cond(call: OpCall) -> list[str]:
-    """If nodes, one inside the other for more than two branches."""
+    """An If node; more than two branches are If nodes inside each other."""
     op = call.op
     which = next(w for w in op.wires if not w.inputs and not w.outputs)
     assert which.operand is not None, "a branch index is an operand"
@@ -121,7 +125,7 @@ def cond(call: OpCall) -> list[str]:
 
 
 def _given(call: OpCall, wires: Sequence[Wire]) -> dict[int, str]:
-    """Names of inputs of the first body, by position, for wires that have operands."""
+    """Names of operands, by position of the input of body 0 to which each is passed."""
     return {
         position: call.names[wire.operand]
         for wire in wires
@@ -138,7 +142,11 @@ def _at(
     carries: Sequence[Wire],
     names: Sequence[str],
 ) -> dict[int, str]:
-    """Names of the inputs of one body: constants of the op, and carries by `names`."""
+    """Names of the inputs of one body, by position.
+
+    consts: wires whose operand the body reads. carries: wires whose inputs are called
+        `names`.
+    """
     given = {
         position: call.names[w.operand]
         for w in consts
@@ -154,7 +162,7 @@ def _at(
 def _body(
     call: OpCall, graph: OnnxGraph, body: int, given: dict[int, str]
 ) -> list[str]:
-    """Append the ops of a body to a graph; the names of its outputs."""
+    """Append the ops of a body to a graph; return the names of its outputs."""
     program = call.op.bodies[body]
     return inline(graph, program, [given[i] for i in range(len(program.inputs))])
 
@@ -162,7 +170,11 @@ def _body(
 def _graph(
     body: OnnxGraph, inputs: Sequence[Any], outputs: Sequence[tuple[str, Any]]
 ) -> Any:
-    """ONNX's graph of a body, each of whose outputs is a node's own."""
+    """ONNX's graph of a body.
+
+    Each output gets an Identity node, since ONNX allows no output that is an input or
+    constant.
+    """
     infos = []
     for name, value in outputs:
         own = body.node("Identity", [name])
@@ -177,6 +189,6 @@ def _results(call: OpCall, outputs: Sequence[str]) -> list[str]:
 
 
 def _placed(call: OpCall, wires: Sequence[Wire], names: Sequence[str]) -> list[str]:
-    """Names in the order of the op's results."""
+    """Names of an op's results in order, given the names of those on `wires`."""
     found = {w.result: name for w, name in zip(wires, names, strict=True)}
     return [found[i] for i in range(len(call.op.results))]

@@ -1,4 +1,5 @@
-"""The model that all targets read, its options, refusals and quantization.
+"""Parts that all targets share: the model, options, refusals, quantization.
 
-In: a function or a plan. Out: a `SourceModel`. Begin reading at `model.py`.
+In: a function, a plan, or a stage of a pipeline. Out: a `SourceModel`. Begin reading at
+`model.py`.
 """

@@ -1,4 +1,4 @@
-"""The optional packages of targets, imported when a target is used."""
+"""Checks that the optional packages of a target are installed, made when it is used."""
 
 from importlib.util import find_spec
 
@@ -14,11 +14,11 @@ _PACKAGES = {
     "onnxruntime": "onnxruntime",
     "wasmtime": "wasmtime",
 }
-"""Names on the package index, by module."""
+"""By Python module, the name of its package on the package index."""
 
 
 def require(*modules: str) -> None:
-    """Raise `DeployError`, which names the extra, if one of the modules is missing."""
+    """Raise `DeployError`, which says what to install, for missing modules."""
     missing = [_PACKAGES[name] for name in modules if not _is_there(name)]
     if missing:
         raise DeployError(

@@ -1,4 +1,4 @@
-"""Refusals: what a target cannot express, with the user's source lines."""
+"""Refusals: errors for what a target cannot express, with the user's source lines."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ _MOST_NAMED = 5
 
 
 class Inexpressible(Exception):
-    """A target has nothing for an op; the text says why."""
+    """Raised by a converter for an op that its target lacks; the text is the reason."""
 
 
 def refuse(target: str, found: Iterable[tuple[Op, str]], hint: str) -> DeployError:
-    """The error that names ops, their types and source lines, and what to do."""
+    """The error that names ops with types, source lines and reasons, and a way out.
+
+    hint: the sentence that says what to do instead.
+    """
     rows: dict[str, None] = {}
     for op, why in found:
         kinds = ", ".join(show_type(a.shape, a.dtype) for a in op.operands)
@@ -30,10 +33,10 @@ def refuse(target: str, found: Iterable[tuple[Op, str]], hint: str) -> DeployErr
 def probe_ops(
     program: Program, try_fn: Callable[[Program], None], most: int = 200
 ) -> list[tuple[Op, str]]:
-    """Ops that fail when each is a program of its own, with the reason of the failure.
+    """The ops that a target refuses when each is converted alone, with the reasons.
 
-    try_fn: raises `Inexpressible` for a program that the target does not take. Ops that
-    are equal in kind, types and parameters are tried once.
+    try_fn: converts a program, and raises `Inexpressible` if the target refuses it. Ops
+        with the same kind, types and parameters are tried once.
     """
     verdicts: dict[str, str] = {}
     found: list[tuple[Op, str]] = []
@@ -56,7 +59,7 @@ def _verdict(program: Program, try_fn: Callable[[Program], None]) -> str:
 
 
 def _alone(op: Op) -> Program:
-    """A program of one op, whose operands are its inputs."""
+    """A program that consists of one op, whose operands are the inputs."""
     inputs = dict.fromkeys(a for a in op.operands if not isinstance(a, Literal))
     values = tuple(v for v in inputs if isinstance(v, Value))
     return Program(values, (op,), op.results)

@@ -1,4 +1,4 @@
-"""The model that all targets deploy: a program, its weights, and results of JAX."""
+"""`SourceModel`: a program, its weights and JAX's results, as all targets read."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from meshwright.program.ir import Program, Value
 from meshwright.program.rewrite.dead_code import eliminate_dead_code
 
 WEIGHT_ARGUMENTS = ("batch_stats", "params", "stats", "variables", "weights")
-"""Names of arguments that are weights unless the caller says which are."""
+"""Names of arguments that become part of the model, unless the caller names others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """The name, shape and dtype of an input or output of a deployed model."""
+    """An input or output of a deployed model: name, shape and dtype."""
 
     name: str
     shape: tuple[int, ...]
     dtype: str
 
     def to_json(self) -> dict[str, object]:
-        """Fields as JSON has them."""
+        """The fields as a dict for JSON."""
         return {"name": self.name, "shape": list(self.shape), "dtype": self.dtype}
 
     def __str__(self) -> str:
@@ -39,14 +39,17 @@ class Port:
 
 @dataclass(frozen=True, eq=False)
 class SourceModel:
-    """A captured function with its weights told apart from its inputs.
+    """A captured function whose inputs are divided into weights and model inputs.
 
-    program: its inputs are weights and model inputs, in the order of the arguments.
-    weights: arrays by the value of the program's input that they are.
-    names: of the program's inputs. outputs: as the deployed model returns them.
-    samples: one array per model input, from the caller's arguments.
-    ties: for a training step, from names of outputs to the inputs that they become.
-    fn, args: the original, to compute what is expected.
+    program: the function; its inputs are weights and model inputs, in argument order.
+    weights: the array of each program input that is a weight.
+    names: the path of each program input, such as `params.w`.
+    outputs: the outputs, in the order in which the deployed model returns them.
+    samples: an array for each model input, from the caller's arguments.
+    ties: for a training step, the input that each output replaces in the next step, by
+        name.
+    fn, args: the original function and arguments, with which JAX's results are
+        computed.
     """
 
     name: str
@@ -61,7 +64,7 @@ class SourceModel:
 
     @property
     def inputs(self) -> tuple[Port, ...]:
-        """The model's inputs: those of the program that are no weights."""
+        """The model's inputs: the inputs of the program that are not weights."""
         names = [self.names[v] for v in self.program.inputs if v not in self.weights]
         return tuple(
             Port(name, array.shape, str(array.dtype))
@@ -75,17 +78,20 @@ class SourceModel:
 
     @cached_property
     def jitted(self) -> Callable[[], list[Any]]:
-        """JAX's own results of the samples, flat, compiled once and timed by callers."""
+        """A function that computes JAX's results for the samples, as a list of leaves.
+
+        It is compiled once, and its callers may measure it.
+        """
         compiled = jax.jit(self.fn)
         return lambda: jax.block_until_ready(jax.tree.leaves(compiled(*self.args)))
 
     @cached_property
     def expected(self) -> tuple[NDArray[Any], ...]:
-        """JAX's results as arrays of NumPy, those of keys as their words."""
+        """JAX's results as NumPy arrays; random keys are arrays of their words."""
         return tuple(np.asarray(plain(leaf)) for leaf in self.jitted())
 
     def baked(self) -> Program:
-        """The program with weights as constants, so that model inputs alone are left."""
+        """The program with weights as constants; its inputs are the model's."""
         program = self.program
         inputs = tuple(v for v in program.inputs if v not in self.weights)
         constants = {**program.constants, **self.weights}
@@ -97,10 +103,14 @@ def read_model(
 ) -> SourceModel:
     """The model of `fn(*args)`, whose arguments are arrays.
 
-    weights: names of arguments that become part of the model; by default those that
-        `WEIGHT_ARGUMENTS` lists, unless the function returns them as its next state.
+    weights: names of arguments that become part of the model. By default these are the
+        names in `WEIGHT_ARGUMENTS`, except arguments that the function returns as its
+        next state.
     """
+    if isinstance(weights, str):
+        raise DeployError(f"weights is a text; wanted a list of names: [{weights!r}]")
     captured = capture(fn, args)
+    _require_deployable(captured.program)
     leaves = jax.tree.leaves(tuple(args))
     fixed = _weight_positions(captured, weights)
     program = captured.program
@@ -125,8 +135,25 @@ def read_model(
     )
 
 
+_CALLBACKS = ("debug_callback", "debug_print", "io_callback", "pure_callback")
+"""Kinds of ops that call Python."""
+
+
+def _require_deployable(program: Program) -> None:
+    """Raise `DeployError` for a program without results, or one that calls Python."""
+    if not program.outputs:
+        raise DeployError("the function returns no array: there is nothing to deploy")
+    for op in program.walk():
+        if op.kind in _CALLBACKS:
+            raise DeployError(
+                f"`{op.kind}` at {op.source or 'an unknown line'} calls Python, which is "
+                "not there where a deployed model runs: remove it, or move it out of the "
+                "function"
+            )
+
+
 def _name_of(fn: Any) -> str:
-    """The name of a function, also of one with some arguments filled in."""
+    """The name of a function; of a `functools.partial`, that of its inner function."""
     inner = getattr(fn, "func", fn)
     return getattr(inner, "__name__", type(inner).__name__)
 
@@ -135,11 +162,11 @@ PLAIN_DTYPES = (
     "bool", "float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8",
     "uint16", "uint32", "uint64",
 )  # fmt: skip
-"""Dtypes of NumPy itself, which all loaders but IREE's are limited to."""
+"""NumPy's own number types; loaders other than IREE's accept no other dtypes."""
 
 
 def require_plain_dtypes(model: SourceModel, target: str) -> None:
-    """Raise `DeployError` if the dtype of an input or output is no number type of NumPy."""
+    """Raise `DeployError` for inputs and outputs of dtypes not in `PLAIN_DTYPES`."""
     for port in (*model.inputs, *model.outputs):
         if port.dtype not in PLAIN_DTYPES:
             raise DeployError(
@@ -149,7 +176,7 @@ def require_plain_dtypes(model: SourceModel, target: str) -> None:
 
 
 def _weight_positions(captured: Any, wanted: Collection[str] | None) -> frozenset[int]:
-    """Positions of the inputs that are weights."""
+    """Positions of the program's inputs that are weights."""
     arguments = [path.split(".")[0] for path in captured.paths]
     if wanted is None:
         tied = {arguments[i] for i in captured.ties.values()}
@@ -172,7 +199,7 @@ def _weight_positions(captured: Any, wanted: Collection[str] | None) -> frozense
 
 
 def plain(leaf: Any) -> Any:
-    """An array as other runtimes take it: typed keys are arrays of their words."""
+    """A plain array; a typed random key becomes an array of its words."""
     if isinstance(leaf, jax.Array) and is_key(leaf.dtype):
         return jax.random.key_data(leaf)
     return np.asarray(jax.numpy.asarray(leaf))

@@ -1,5 +1,8 @@
-"""Options of a deployment that some targets read."""
+"""Options of a deployment."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,12 +11,12 @@ from meshwright.errors import DeployError
 
 @dataclass(frozen=True, slots=True)
 class DeployOptions:
-    """Options of a deployment.
+    """Options of a deployment; each is read by some targets only.
 
-    labels: names of an image model's classes, for the page of `web`.
-    pixels: the values of black and white for an image model.
-    quantize: "" or "int8". calibration: inputs by name, from which ranges of values are
-        read for int8.
+    labels: names of an image model's classes, for its page.
+    pixels: the values of black and of white in an image model's input.
+    quantize: "" or "int8".
+    calibration: inputs by name, on which the ranges of values are measured for int8.
     """
 
     labels: tuple[str, ...] = ()
@@ -34,13 +37,41 @@ class DeployOptions:
                 "calibration is for quantize='int8', which is not asked for"
             )
 
+    @staticmethod
+    def read(
+        labels: Any, pixels: Any, quantize: str, calibration: Any
+    ) -> DeployOptions:
+        """The options that a caller gave; `DeployError` for values of other types."""
+        if isinstance(labels, str) or not all(isinstance(each, str) for each in labels):
+            raise DeployError(f"labels are {labels!r:.60}; wanted a list of texts")
+        is_list = isinstance(calibration, Sequence)
+        if not is_list or not all(isinstance(each, Mapping) for each in calibration):
+            raise DeployError(
+                f"calibration is {type(calibration).__name__}; wanted a list of dicts, "
+                "each with an array for every input by name, as in [{'x': array}]"
+            )
+        if len(pixels) != 2:
+            raise DeployError(
+                f"pixels are {pixels!r:.60}; wanted the values of black and white"
+            )
+        given = tuple(dict(each) for each in calibration)
+        return DeployOptions(tuple(labels), (pixels[0], pixels[1]), quantize, given)
+
     def require_fit(self, target: str) -> None:
-        """Raise `DeployError` if the target does not read what was given."""
+        """Raise `DeployError` for an option that the target does not read."""
+        if self.labels and target not in WITH_PAGES:
+            raise DeployError(
+                f"labels are for the pages of {' and '.join(WITH_PAGES)}; {target} "
+                "writes none"
+            )
         if self.quantize and target not in QUANTIZED:
             raise DeployError(
                 f"{target} has no int8 form here; {', '.join(QUANTIZED)} have one"
             )
 
 
+WITH_PAGES = ("web", "wasm")
+"""Targets that write a page for image and text models."""
+
 QUANTIZED = ("litert", "onnx", "web")
-"""Targets with an int8 form."""
+"""Names of the targets that have an int8 form."""

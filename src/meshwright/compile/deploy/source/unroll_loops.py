@@ -1,4 +1,4 @@
-"""Scans as straight-line ops, for formats that have no loops."""
+"""Unrolling of scans into straight-line ops, for formats without loops."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ from meshwright.program.ir import Atom, Literal, Op, Program, Value, Wire
 from meshwright.program.rules.builder import Builder
 
 MOST_OPS = 20_000
-"""Ops of an unrolled program; a converter takes minutes beyond that."""
+"""Most ops of an unrolled program; a converter takes minutes for more."""
 
 
 def unroll_loops(program: Program, target: str) -> Program:
-    """The program with every scan repeated, remats inlined, and branches selected.
+    """The program with scans unrolled, remats inlined, and branches selected.
 
-    A branch's results are chosen after both are computed. Law: the result computes the
-    same. `DeployError` names a `while` whose number of iterations is unknown.
+    All branches of a conditional are computed, and one result is selected. The program
+    computes the same. `DeployError` names a `while` loop, whose number of iterations is
+    unknown.
+
+    target: the format's name, for messages.
     """
     unroller = _Unroller(target, dict(program.constants))
     outputs = unroller.inline(program, program.inputs)
@@ -32,14 +35,18 @@ def unroll_loops(program: Program, target: str) -> Program:
 
 @dataclass
 class _Unroller:
-    """Ops so far. constants: arrays by value; slices of constants are constants too."""
+    """The ops of the unrolled program so far.
+
+    constants: arrays by value. An element of a stacked constant becomes a constant,
+        too.
+    """
 
     target: str
     constants: dict[Value, Any]
     builder: Builder = field(default_factory=lambda: Builder(Mesh({"device": 1})))
 
     def inline(self, program: Program, inputs: Sequence[Atom]) -> list[Atom]:
-        """Append the ops of a program on other inputs; its outputs."""
+        """Append the ops of a program on other inputs; return its outputs."""
         env: dict[Atom, Atom] = dict(zip(program.inputs, inputs, strict=True))
         self.constants.update(program.constants)
 
@@ -77,7 +84,11 @@ class _Unroller:
     def _body(
         self, op: Op, body: int, wires: Iterable[Wire], given: Sequence[Atom]
     ) -> list[Atom]:
-        """Outputs of one body; `given` has the array of each operand of the wires."""
+        """Append the ops of one body of a loop or branch; return its outputs.
+
+        given: for each operand of the op, the value that the body reads in this
+            iteration.
+        """
         inputs: list[Atom] = [*op.bodies[body].inputs]
         for wire in wires:
             for b, position in wire.inputs:
@@ -139,7 +150,7 @@ class _Unroller:
         return results
 
     def _element(self, atom: Atom, i: int) -> Atom:
-        """Element `i` along the first dim; a constant if the array is one."""
+        """Element `i` along the first dim; a constant if the array is a constant."""
         known = self.constants.get(atom) if isinstance(atom, Value) else None
         if known is not None:
             value = Value(atom.shape[1:], atom.dtype)

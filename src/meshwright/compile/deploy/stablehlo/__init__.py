@@ -1,4 +1,4 @@
-"""StableHLO text, and the targets whose own compilers read it: IREE and LiteRT.
+"""Targets whose own compilers read StableHLO text: IREE and LiteRT.
 
-In: a model. Out: the files of a target. Begin reading at `lowering.py`.
+In: a `SourceModel`. Out: the files of a target. Begin reading at `lowering.py`.
 """

@@ -1,4 +1,4 @@
-"""IREE: a module compiled ahead of time, with its weights in an archive beside it."""
+"""The targets `iree-cpu` and `iree-vulkan`: a compiled module and its weights."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from meshwright.run.iree.toolchain import compile_program
 MODEL_FILE = "model.vmfb"
 WEIGHTS_FILE = "weights.irpa"
 SCOPE = "model"
-"""The name under which a module asks for its weights."""
+"""The scope under which a compiled module looks for its weights in an archive."""
 
 _TIMEOUT_S = 600.0
 
 
 def write_iree(model: SourceModel, folder: Path, flags: Sequence[str]) -> None:
-    """Write the compiled module, and the archive of weights if the model has any.
+    """Write the compiled module and, if the model has weights, their archive.
 
-    flags: IREE's for the device, as `toolchain` lists them.
+    flags: IREE's flags for the device, such as `toolchain.HOST_CPU`.
     """
     require("iree.compiler", "iree.runtime")
     text = module_text(model)
@@ -50,11 +50,11 @@ def write_iree(model: SourceModel, folder: Path, flags: Sequence[str]) -> None:
 
 
 def module_text(model: SourceModel) -> str:
-    """MLIR of a module whose public `main` takes the model's inputs alone.
+    """MLIR text of a module whose function `main` takes the model's inputs only.
 
-    Weights are globals that IREE's runtime fills from an archive.
+    Weights are globals of the module, which IREE's runtime loads from the archive.
     """
-    inner = lower_to_stablehlo(model.program)
+    inner = lower_to_stablehlo(model.program, redirect=True)
     head, _, tail = inner.partition("func.func public @main(")
     signature, body = tail.split("\n", 1)
     types = [mlir_type(value) for value in model.program.inputs]
@@ -94,7 +94,7 @@ _TYPES = {
 
 
 def mlir_type(value: Value) -> str:
-    """The tensor type of a program's input; that of its words for typed keys."""
+    """The MLIR tensor type of an input; a random key is an array of its words."""
     if value.dtype.startswith("key<"):
         words = 4 if "rbg" in value.dtype else 2
         return mlir_type_of((*value.shape, words), "uint32")
@@ -102,13 +102,13 @@ def mlir_type(value: Value) -> str:
 
 
 def mlir_type_of(shape: Sequence[int], dtype: str) -> str:
-    """The tensor type of a shape and a dtype, as StableHLO has it."""
+    """The MLIR tensor type of a shape and a dtype, such as `tensor<2x3xf32>`."""
     short = _TYPES.get(dtype) or dtype.replace("uint", "ui").replace("int", "i")
     return f"tensor<{''.join(f'{n}x' for n in shape)}{short}>"
 
 
 def write_archive(model: SourceModel, path: Path) -> None:
-    """Write the weights in IREE's format for parameters."""
+    """Write the weights as an archive in IREE's format (.irpa)."""
     runtime: Any = import_module("iree.runtime")
     index = runtime.ParameterIndex()
     for value, array in model.weights.items():
@@ -119,6 +119,8 @@ def write_archive(model: SourceModel, path: Path) -> None:
 
 def _try_alone(program: Program, flags: Sequence[str]) -> None:
     try:
-        compile_program(lower_to_stablehlo(program), flags=flags, timeout_s=60.0)
+        compile_program(
+            lower_to_stablehlo(program, redirect=True), flags=flags, timeout_s=60.0
+        )
     except CompilerError as error:
         raise Inexpressible(str(error)) from None

@@ -1,4 +1,4 @@
-"""LiteRT: a program without loops as a flatbuffer, by `litert-converter`."""
+"""The target `litert`: a loop-free program as a flatbuffer, by `litert-converter`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from meshwright.compile.deploy.source.int8 import calibration_of, quantize_liter
 from meshwright.compile.deploy.source.model import SourceModel, require_plain_dtypes
 from meshwright.compile.deploy.source.options import DeployOptions
 from meshwright.compile.deploy.source.unroll_loops import unroll_loops
+from meshwright.compile.deploy.stablehlo.dilated_inputs import pad_dilated_inputs
 from meshwright.compile.deploy.stablehlo.lowering import lower_to_stablehlo
+from meshwright.compile.deploy.stablehlo.scatter_regions import restore_scatter_regions
 from meshwright.program.ir import Program
 
 MODEL_FILE = "model.tflite"
@@ -30,7 +32,7 @@ def write_litert(model: SourceModel, folder: Path, options: DeployOptions) -> No
     if options.quantize:
         require("ai_edge_quantizer")
     require_plain_dtypes(model, "LiteRT")
-    program = unroll_loops(model.baked(), "LiteRT")
+    program = pad_dilated_inputs(unroll_loops(model.baked(), "LiteRT"))
     names = [port.name for port in model.inputs], [p.name for p in model.outputs]
     try:
         found = convert(program, *names)
@@ -50,7 +52,7 @@ _HINT = "Write the program without these ops, or use the target iree-cpu."
 def convert(
     program: Program, input_names: Sequence[str], output_names: Sequence[str]
 ) -> bytes:
-    """The flatbuffer of a program that LiteRT's interpreter accepts."""
+    """The flatbuffer of a program, which LiteRT's interpreter has accepted."""
     text = lower_to_stablehlo(program)
     # The converter has no public interface: its packages for PyTorch use these modules.
     api: Any = import_module("litert_converter.converter_api_ext")
@@ -75,12 +77,13 @@ def convert(
             raise Inexpressible(
                 _first_line(error, "the converter refuses it")
             ) from None
+    found = restore_scatter_regions(found)
     _require_kernels(found)
     return found
 
 
 def _require_kernels(flatbuffer: bytes) -> None:
-    """Raise `Inexpressible` if the interpreter has no kernel for an op of the model."""
+    """Raise `Inexpressible` if LiteRT's interpreter lacks a kernel for an op."""
     runtime: Any = import_module("ai_edge_litert.interpreter")
     try:
         runtime.Interpreter(model_content=flatbuffer).allocate_tensors()

@@ -1,4 +1,4 @@
-"""StableHLO text of programs, which IREE and LiteRT read."""
+"""Lowering of programs to StableHLO text, which IREE and LiteRT read."""
 
 from __future__ import annotations
 
@@ -7,16 +7,24 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from meshwright.compile.deploy.stablehlo.index_bounds import (
+    clamp_gathers,
+    redirect_scatters,
+)
 from meshwright.program.ir import Program, Value
 from meshwright.run.local.execute import run_program
 
 _KEYS = {"key<fry>": "threefry2x32", "key<rbg>": "rbg", "key<urbg>": "unsafe_rbg"}
 
 
-def lower_to_stablehlo(program: Program) -> str:
-    """The program as a StableHLO module, whose function is `main`, on one device.
+def lower_to_stablehlo(program: Program, *, redirect: bool = False) -> str:
+    """The program as a StableHLO module for one device, with a function `main`.
 
-    Typed keys among inputs and outputs are arrays of their words.
+    Random keys among inputs and outputs are arrays of their words. Indices of gathers
+    are clamped to the array.
+
+    redirect: write out-of-bounds updates of scatters into a margin that is cut off, for
+        compilers that do not skip them (`index_bounds.py`).
     """
 
     def main(*arrays: Any) -> list[Any]:
@@ -27,7 +35,13 @@ def lower_to_stablehlo(program: Program) -> str:
         ]
 
     shapes = [_plain_shape(value) for value in program.inputs]
-    return jax.jit(main, keep_unused=True).lower(*shapes).as_text()
+    module: Any = (
+        jax.jit(main, keep_unused=True).lower(*shapes).compiler_ir("stablehlo")
+    )
+    clamp_gathers(module)
+    if redirect:
+        redirect_scatters(module)
+    return str(module)
 
 
 def _as_typed(array: Any, value: Value) -> Any:

@@ -1,5 +1,7 @@
-"""WebAssembly by IREE: kernels in one module, and a small program that calls them.
+"""The target `wasm`: IREE's kernels in a WebAssembly module, and what calls them.
 
-In: a model. Out: `model.wasm`, `host.json`, `weights.bin` and a runtime in JavaScript that
-needs nothing else. Begin reading at `build.py`; `host_program.py` reads IREE's host code.
+In: a `SourceModel`. Out: `model.wasm` with the kernels, `host.json` with the program
+that allocates memory and calls them, `weights.bin`, and `runner.js`, which runs that
+program and needs nothing else. Begin reading at `build.py`; `host_program.py` reads
+IREE's host code.
 """

@@ -1,4 +1,4 @@
-"""The target `wasm`: IREE's kernels as a WebAssembly module, and what calls them."""
+"""Writing of the target `wasm`: compile with IREE, link, store host code."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
@@ -22,9 +23,15 @@ from meshwright.compile.deploy.source.inexpressible import (
 from meshwright.compile.deploy.source.model import SourceModel, require_plain_dtypes
 from meshwright.compile.deploy.source.options import DeployOptions
 from meshwright.compile.deploy.stablehlo.lowering import lower_to_stablehlo
-from meshwright.compile.deploy.wasm.host_program import HostProgram, read_host_program
+from meshwright.compile.deploy.wasm.constants import find_constants
+from meshwright.compile.deploy.wasm.host_program import (
+    HostProgram,
+    read_host_program,
+    unwritten_globals,
+    write_global,
+)
 from meshwright.compile.deploy.wasm.math_functions import math_object
-from meshwright.compile.deploy.web.page import copy_page, page_kind
+from meshwright.compile.deploy.web.page import copy_page, page_kind, require_labels
 from meshwright.errors import CompilerError, DeployError
 from meshwright.program.ir import Program
 from meshwright.run.iree.toolchain import LOCAL, CompilePhase, compile_program
@@ -42,12 +49,12 @@ _ALIGNMENT = 64
 
 
 def write_wasm(model: SourceModel, folder: Path, options: DeployOptions) -> None:
-    """Write module, host program and weights, and a page if the model fits one."""
-    del options
+    """Write module, host program, weights and runner, and a page if one fits."""
+    require_labels(model, options.labels)
     require("iree.compiler", "wasmtime")
     require_plain_dtypes(model, "wasm")
     try:
-        host, wasm = compile_wasm(lower_to_stablehlo(model.program))
+        host, wasm = compile_wasm(lower_to_stablehlo(model.program, redirect=True))
     except CompilerError as error:
         ops = probe_ops(model.program, _try_alone, most=100)
         if not ops:
@@ -68,7 +75,7 @@ def write_wasm(model: SourceModel, folder: Path, options: DeployOptions) -> None
 
 
 def compile_wasm(text: str) -> tuple[HostProgram, bytes]:
-    """The host program and the linked module of StableHLO text."""
+    """The host program and the linked WebAssembly module of StableHLO text."""
     with tempfile.TemporaryDirectory(prefix="meshwright-") as place:
         library = Path(place, "kernels.o")
         flags = (*_FLAGS, f"--iree-llvmcpu-static-library-output-path={library}")
@@ -76,13 +83,35 @@ def compile_wasm(text: str) -> tuple[HostProgram, bytes]:
             text, CompilePhase.HAL, flags=flags, timeout_s=_TIMEOUT_S
         )
         program = read_host_program(host.decode())
+        _restore_constants(program, text, flags)
         if not library.exists():  # a program that only moves its arguments
             return program, _EMPTY
         return program, _link(library, Path(place, "model.wasm"))
 
 
+def _restore_constants(program: HostProgram, text: str, flags: Sequence[str]) -> None:
+    """Add the constants that IREE's host code reads but never writes.
+
+    text: the program as StableHLO.
+    """
+    lost = unwritten_globals(program)
+    if not lost:
+        return
+    earlier = compile_program(
+        text, CompilePhase.STREAM, flags=flags, timeout_s=_TIMEOUT_S
+    )
+    found = find_constants(earlier.decode(), lost)
+    for name in lost:
+        if name not in found:
+            raise CompilerError(
+                f"IREE's host code for browsers reads {name} and never writes it; use "
+                "the target web or iree-cpu"
+            )
+        write_global(program, name, found[name])
+
+
 _EMPTY = b"\0asm\x01\0\0\0\x05\x03\x01\0\x02\x07\x0a\x01\x06memory\x02\0"
-"""A module with a memory and nothing else."""
+"""A WebAssembly module that has a memory and nothing else."""
 
 
 def _link(library: Path, out: Path) -> bytes:
@@ -106,7 +135,11 @@ def _link(library: Path, out: Path) -> bytes:
 
 
 def _write_weights(model: SourceModel, path: Path) -> list[dict[str, Any]]:
-    """Write the weights one after another; where each input of `main` comes from."""
+    """Write all weights into one file; return the origin of each input of `main`.
+
+    An input is a weight, at an offset with a number of bytes, or a model input with a
+    name.
+    """
     places: list[dict[str, Any]] = []
     with path.open("wb") as file:
         for value in model.program.inputs:
@@ -122,10 +155,11 @@ def _write_weights(model: SourceModel, path: Path) -> list[dict[str, Any]]:
 
 
 def kernel_ordinals(wasm: bytes, host: HostProgram) -> list[int]:
-    """Positions in the module's table of the host program's kernels.
+    """Positions of the host program's kernels in the module's function table.
 
-    The library lists its functions and their names, as IREE's `executable_library.h` has
-    it; fields between both differ among releases, so that the names are looked for.
+    IREE's `executable_library.h` defines a struct with the kernels' functions and
+    names. The fields between these two differ between releases, so that the names are
+    searched for.
     """
     if not host.kernels:
         return []
@@ -156,6 +190,6 @@ def kernel_ordinals(wasm: bytes, host: HostProgram) -> list[int]:
 
 def _try_alone(program: Program) -> None:
     try:
-        compile_wasm(lower_to_stablehlo(program))
+        compile_wasm(lower_to_stablehlo(program, redirect=True))
     except CompilerError as error:
         raise Inexpressible(str(error)) from None

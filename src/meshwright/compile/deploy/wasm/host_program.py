@@ -1,8 +1,9 @@
-"""IREE's host code as data: blocks of steps that a small interpreter runs.
+"""IREE's host code as data, which a small interpreter runs in the browser.
 
-IREE's inline execution model leaves a function of allocations, copies, fills, branches and
-dispatches, without a virtual machine or a driver. A step is
-`[kind, operands, results, *attributes]`; values are numbered.
+With IREE's inline execution model, the host code of a function consists of allocations,
+copies, fills, branches and kernel calls (dispatches), and needs neither IREE's virtual
+machine nor a driver. Here it becomes blocks of steps. A step is a list `[kind,
+operands, results, *attributes]`, in which values are numbers.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
+from meshwright.compile.deploy.wasm.constants import bytes_of
 from meshwright.errors import CompilerError
 
 Step = list[Any]
@@ -20,10 +22,11 @@ Step = list[Any]
 
 @dataclass
 class HostProgram:
-    """Functions of blocks, in the form of host.json.
+    """The host code of a module, in the form of host.json.
 
-    initializers run once, in order; `main` is run with one buffer per input.
-    kernels: names of the dispatched functions, by the number that steps have.
+    initializers: functions that run once, in order. main: the function that runs the
+        model; it takes one buffer per input. Each function is a list of blocks.
+    kernels: by name of a kernel, the number that steps call it by.
     """
 
     initializers: list[list[dict[str, Any]]] = field(default_factory=list)
@@ -32,7 +35,7 @@ class HostProgram:
 
 
 def read_host_program(text: str) -> HostProgram:
-    """The host program of a module in IREE's phase "hal", compiled to run inline."""
+    """The host program in MLIR text that IREE compiled to its phase "hal"."""
     ir: Any = import_module("iree.compiler.ir")
     host = HostProgram()
     with ir.Context():
@@ -46,16 +49,11 @@ def read_host_program(text: str) -> HostProgram:
                 and op.operation.attributes["sym_name"].value == "main"
             ):
                 host.main = _Reader(host).function(op.operation)
-    _require_written(host)
     return host
 
 
-def _require_written(host: HostProgram) -> None:
-    """Refuse a program that reads a constant which no initializer writes.
-
-    IREE's inline execution model loses the values of some constants, such as those of
-    random number generators.
-    """
+def unwritten_globals(host: HostProgram) -> list[str]:
+    """Names of the globals that the program reads and no initializer writes."""
     steps = [
         step
         for blocks in (*host.initializers, host.main)
@@ -63,16 +61,22 @@ def _require_written(host: HostProgram) -> None:
         for step in block["steps"]
     ]
     written = {step[3] for step in steps if step[0] == "global_store"}
-    lost = sorted({s[3] for s in steps if s[0] == "global_load"} - written)
-    if lost:
-        raise CompilerError(
-            f"IREE's host code for browsers reads {', '.join(lost)} and never writes it, "
-            "as it does for random numbers; use the target web or iree-cpu"
-        )
+    return sorted({s[3] for s in steps if s[0] == "global_load"} - written)
+
+
+def write_global(host: HostProgram, name: str, content: bytes) -> None:
+    """Add an initializer that writes a constant into a global."""
+    text = base64.b64encode(content).decode()
+    steps = [
+        ["data", [], [0], text],
+        ["global_store", [0], [], name],
+        ["return", [], []],
+    ]
+    host.initializers.insert(0, [{"args": [], "steps": steps, "live": []}])
 
 
 class _Reader:
-    """Numbers of values and blocks of one function."""
+    """Reads one function; it numbers the function's values and blocks."""
 
     def __init__(self, host: HostProgram) -> None:
         self.host = host
@@ -134,7 +138,7 @@ _PLAIN = {
     "util.buffer.size": "length", "util.return": "return",
     "util.status.check_ok": "check_ok",
 }  # fmt: skip
-"""Ops of IREE with operands alone, and their kind of step."""
+"""For IREE's ops without attributes, the kind of step that each becomes."""
 
 
 def _constant(reader: _Reader, op: Any, operands: Any, results: Any) -> Step:
@@ -177,22 +181,8 @@ def _dispatch(reader: _Reader, op: Any, operands: Any, results: Any) -> Step:
 
 def _data(reader: _Reader, op: Any, operands: Any, results: Any) -> Step:
     del reader, operands
-    content = base64.b64encode(_bytes_of(op.attributes["value"])).decode()
+    content = base64.b64encode(bytes_of(op.attributes["value"])).decode()
     return ["data", [], results, content]
-
-
-def _bytes_of(attribute: Any) -> bytes:
-    """The bytes of a constant buffer, which IREE serializes as it stores them."""
-    import numpy as np
-
-    try:
-        array = np.array(attribute)
-    except (TypeError, ValueError, RuntimeError):
-        text = str(attribute)
-        raise CompilerError(f"a constant of IREE cannot be read: {text[:60]}") from None
-    if attribute.is_splat:
-        array = np.broadcast_to(array, tuple(attribute.type.shape))
-    return np.ascontiguousarray(array).tobytes()
 
 
 def _load(reader: _Reader, op: Any, operands: Any, results: Any) -> Step:
@@ -241,9 +231,10 @@ _SPECIAL: Mapping[str, Callable[[_Reader, Any, Any, Any], Step | None]] = {
 
 
 def _mark_live(blocks: Sequence[dict[str, Any]]) -> None:
-    """Add to each block the values from outside that it, or one after it, still reads.
+    """Add the entry "live" to each block: values from before it that are still read.
 
-    What no live value refers to is freed at a branch, so that loops need little memory.
+    At a branch, the interpreter frees memory to which no live value refers, so that
+    loops need little memory.
     """
     reads: list[set[int]] = []
     for block in blocks:

@@ -1,4 +1,4 @@
-"""Functions of C's mathematical library that IREE's kernels call, for WebAssembly."""
+"""C math functions that IREE's kernels call, compiled for WebAssembly by LLVM."""
 
 from __future__ import annotations
 

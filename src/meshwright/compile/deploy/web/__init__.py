@@ -1,1 +1,1 @@
-"""A page that runs a model in a browser, with all that it needs in one folder."""
+"""The target `web`: a page that runs a model, with all files that it needs."""

@@ -1,4 +1,4 @@
-"""The target `web`: an ONNX model, ONNX Runtime for browsers, and a page for both."""
+"""Writing of the target `web`: an ONNX model, ONNX Runtime for browsers, and a page."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from meshwright.compile.deploy.onnx.convert import write_onnx
@@ -14,7 +15,7 @@ from meshwright.compile.deploy.source.options import DeployOptions
 from meshwright.errors import DeployError
 
 ORT_WEB = "onnxruntime-web@1.30.0"
-"""The npm package, pinned: the names of its files change between releases."""
+"""The npm package, with a version since its files' names change with releases."""
 
 _ORT_FILES = (
     "ort.wasm.min.mjs",
@@ -25,8 +26,9 @@ _PAGE_FILES = ("index.html", "page.js", "image.js", "text.js")
 
 
 def write_page(model: SourceModel, folder: Path, options: DeployOptions) -> None:
-    """Write the model, its page and the runtime; nothing is loaded from elsewhere."""
+    """Write the model, the page and the runtime; the page loads nothing else."""
     page_kind(model.inputs, model.outputs)
+    require_labels(model, options.labels)
     runtime = ort_folder()
     write_onnx(model, folder, options)
     (folder / "ort").mkdir()
@@ -36,17 +38,31 @@ def write_page(model: SourceModel, folder: Path, options: DeployOptions) -> None
     copy_page(folder)
 
 
+def require_labels(model: SourceModel, labels: Sequence[str]) -> None:
+    """Raise `DeployError` if names of classes are given, and their number is another."""
+    if not labels:
+        return
+    count = model.outputs[0].shape[-1] if model.outputs[0].shape else 1
+    if page_kind(model.inputs, model.outputs) != "image":
+        raise DeployError("labels are for models of images, and this one is of text")
+    if len(labels) != count:
+        raise DeployError(
+            f"the labels name {len(labels)} classes, and the model has {count} scores"
+        )
+
+
 def copy_page(folder: Path) -> None:
-    """Copy the page, which runs the model by the folder's `runner.js`."""
+    """Copy the files of the page, which runs the model by the folder's `runner.js`."""
     for name in _PAGE_FILES:
         shutil.copyfile(Path(__file__).parent / name, folder / name)
 
 
 def page_kind(inputs: tuple[Port, ...], outputs: tuple[Port, ...]) -> str:
-    """The kind of page, "image" or "text", by the shapes of a model's inputs and outputs.
+    """The kind of page that fits a model's inputs and outputs: "image" or "text".
 
-    An image model takes float32 [1, height, width, 3]; a text model takes int32 [1, S],
-    bytes of text, and returns scores [1, S, V] of the byte after each.
+    An image model takes float32 [1, height, width, 3]. A text model takes int32 [1, S],
+    which are bytes of text, and returns float32 [1, S, V]: scores of the byte after
+    each. `DeployError` says so for any other model.
     """
     if len(inputs) == 1 and len(outputs) == 1:
         (given,), (made,) = inputs, outputs
@@ -70,7 +86,10 @@ def page_kind(inputs: tuple[Port, ...], outputs: tuple[Port, ...]) -> str:
 
 
 def ort_folder() -> Path:
-    """A folder with ONNX Runtime for browsers, which npm fetches the first time."""
+    """A folder with the files of ONNX Runtime for browsers.
+
+    npm fetches them the first time; afterwards they are in the user's cache folder.
+    """
     kept = Path.home() / ".cache" / "meshwright" / ORT_WEB.replace("@", "-")
     if all((kept / name).is_file() for name in _ORT_FILES):
         return kept

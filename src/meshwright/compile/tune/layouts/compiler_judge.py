@@ -21,10 +21,10 @@ from meshwright.run.compilers.server import CompilerServer, Entry
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TunedStep:
-    """A device program whose layouts are chosen.
+    """A device program whose layouts are being chosen.
 
-    kept: positions of arguments, and of results, whose layouts stay the default since
-        one takes the other's memory.
+    kept: positions of arguments and results that share memory (donation); their layouts
+        stay the default.
     """
 
     lowered: Lowered
@@ -67,11 +67,11 @@ def _verdict(answer: dict[str, Any], cost: float) -> Verdict:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EstimateJudge:
-    """The compiler's own estimate of cycles, and a charge for what it does not estimate.
+    """Judges layouts by the compiler's estimate of cycles, and by unestimated bytes.
 
-    Asynchronous copies, slices and custom calls have no estimate. So bytes that they move
-    beyond those of the baseline are charged at the bandwidth of main memory: what merely
-    moves out of sight is no gain.
+    Asynchronous copies, slices and custom calls have no estimate. The bytes that they move
+    beyond those of the baseline are charged at the bandwidth of main memory, so that moving
+    work into them is no gain.
     """
 
     server: CompilerServer
@@ -114,11 +114,11 @@ _DEFAULT = Question({}, {}, False)
 
 @dataclass(slots=True, eq=False)
 class MeasuringJudge:
-    """CPU time of one thread, as a multiple of the time with the default layouts.
+    """Judges layouts by CPU time on one thread, as a multiple of the default layouts' time.
 
     Both programs run in shuffled order in each of several passes, and the cost is the
-    median of their ratios. So the default costs 1, and costs of an interrupted search hold
-    where it goes on at another speed.
+    median of their ratios. So the default costs 1, and an interrupted search can go on
+    although the machine runs at another speed by then.
     """
 
     server: CompilerServer
@@ -138,7 +138,7 @@ class MeasuringJudge:
         return self._measured(question, _PASSES)
 
     def confirm(self, question: Question) -> Verdict:
-        """The least favourable verdict of several new processes."""
+        """The least favourable verdict of several measurements, each in a new process."""
         verdicts: list[Verdict] = []
         for _ in range(_PROCESSES):
             self.server.restart()
@@ -170,7 +170,7 @@ class MeasuringJudge:
 
 
 def _ratio(first: Sequence[float], other: Sequence[float]) -> tuple[float, float]:
-    """Median of the ratios within a pass, and half the width of their middle half."""
+    """The median of the ratios within each pass, and half of their interquartile range."""
     ratios = sorted(b / a for a, b in zip(first, other, strict=True))
     quarter = len(ratios) // 4
     middle = median(ratios)

@@ -1,4 +1,4 @@
-"""Features of a layout choice, as numbers by text label, for the model of its gain."""
+"""Features of a layout choice, by name, for the model that predicts its gain."""
 
 import math
 from collections.abc import Iterator
@@ -11,7 +11,10 @@ _LANES, _SUBLANES = 128, 8
 
 
 def features(site: Site, choice: LayoutChoice) -> dict[str, float]:
-    """Feature values by name; they are the same for sites of the same part and form."""
+    """Features of a layout choice, by name.
+
+    They are equal for sites whose values have the same shape and play the same role.
+    """
     return dict(_features(site, choice))
 
 
@@ -52,6 +55,6 @@ def padding(shape: tuple[int, ...], order: tuple[int, ...]) -> float:
 
 
 def best_padding(site: Site) -> float:
-    """The padding of the best order of dims."""
+    """The padding of a site with the best order of its dims."""
     rank = range(len(site.shape))
     return min(padding(site.shape, (a, b)) for a in rank for b in rank if a != b)

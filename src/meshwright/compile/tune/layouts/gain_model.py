@@ -1,8 +1,8 @@
-"""A Gaussian process over the gains of choices, around a mean that ships with the package.
+"""A Gaussian process that predicts the gains of layout choices.
 
-The mean is linear in `features`; its weights, in `gain_weights.json`, are set by hand.
-Within a run, covariances tell what one choice says about others: of the same site, of the
-same site with the same minor dims, of the same part elsewhere.
+Its mean is linear in `features`; the weights, in `gain_weights.json`, are set by hand.
+Within a run, covariances tell what the gain of one choice says about others: choices of the
+same site, choices with the same minor dims, and choices for values with the same role.
 """
 
 import json
@@ -54,9 +54,10 @@ def cut_gain(before: float, after: float) -> float:
 
 @dataclass(slots=True, eq=False)
 class GainModel:
-    """The model of one run.
+    """The gain model of one run.
 
-    prior: weights of features. seen: choices that were tried, with their gains.
+    prior: weights of features.
+    seen: choices that were tried, with their gains.
     """
 
     sites: Mapping[str, Site]
@@ -67,7 +68,7 @@ class GainModel:
     _numbers: dict[object, int] = field(default_factory=dict)
 
     def weights(self, state: State, actions: Sequence[LayoutChoice]) -> Sequence[float]:
-        """Upper confidence bounds of gains, which are taken to be alike in every state."""
+        """Upper confidence bounds of the gains of actions, assumed equal in every state."""
         del state
         if not actions:
             return []
@@ -122,7 +123,7 @@ class GainModel:
         return self._numbers.setdefault(label, len(self._numbers))
 
     def _likeness(self, choice: LayoutChoice) -> tuple[object, ...]:
-        """What choices have in common that say something about each other."""
+        """The key under which similar choices share their gains."""
         site, minors = self.sites[choice.site], choice.order[-2:]
         letters = "".join(site.dims[d] for d in minors)
         return choice.site, (choice.site, minors), (site.role, letters), choice

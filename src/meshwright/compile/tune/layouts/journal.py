@@ -1,4 +1,4 @@
-"""The journal of a search: each verdict on a line of its own, so that a run can go on."""
+"""The journal of a search: one verdict per line, so that an interrupted run can go on."""
 
 import json
 from collections.abc import Iterator
@@ -11,9 +11,9 @@ from meshwright.errors import PlanError
 
 @dataclass(slots=True, eq=False)
 class Journal:
-    """Verdicts by the text of what was judged; also in a file, if there is a path.
+    """Verdicts by the text of the judged program; also in a file, if there is a path.
 
-    A line that was cut short by an interruption is dropped.
+    A line that an interruption cut short is dropped.
     """
 
     path: Path | None = None
@@ -49,7 +49,7 @@ class Journal:
             yield line
 
     def note(self, key: str, verdict: Verdict) -> None:
-        """Keep a verdict."""
+        """Record a verdict."""
         self.verdicts[key] = verdict
         if self.path is not None:
             line = json.dumps({"key": key, "verdict": verdict.to_json()})

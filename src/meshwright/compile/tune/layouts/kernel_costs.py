@@ -1,4 +1,4 @@
-"""Costs of kernels: known ones exactly, others from those that are most alike."""
+"""Costs of kernels: exact for compiled ones, else guessed from similar kernels."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,7 +23,7 @@ _FLOOR = 50.0
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A kernel that was compiled, with the compiler's estimate; 0 if it gives none."""
+    """A kernel that was compiled, with the compiler's estimate of cycles; 0 without one."""
 
     key: str
     kind: str
@@ -56,7 +56,7 @@ class KernelCosts:
     errors: list[float] = field(default_factory=list)
 
     def learn(self, examples: Iterable[Example]) -> None:
-        """Take note of kernels that were compiled."""
+        """Add kernels that were compiled."""
         for example in examples:
             if example.key in self.known:
                 continue
@@ -70,11 +70,11 @@ class KernelCosts:
         self.guesses.clear()
 
     def predict(self, kernels: Sequence[HloKernel]) -> float:
-        """Cycles of a program of these kernels."""
+        """Predicted cycles of a program with these kernels."""
         return sum(k.runs * self.cycles_of(k) for k in kernels if not k.is_async)
 
     def least(self, kernels: Sequence[HloKernel]) -> float:
-        """The least cycles that are likely: unknown kernels one deviation cheaper."""
+        """An optimistic prediction: unknown kernels cost one standard deviation less."""
         mean, spread = self._error()
         cheaper = math.exp(mean - spread - max(mean, 0.0))
         return sum(
@@ -84,11 +84,11 @@ class KernelCosts:
         )
 
     def num_unknown(self, kernels: Sequence[HloKernel]) -> int:
-        """Kernels that were never compiled."""
+        """The number of kernels that were never compiled."""
         return sum(k.key not in self.known and not k.is_async for k in kernels)
 
     def cycles_of(self, kernel: HloKernel) -> float:
-        """Cycles of one execution."""
+        """Known or guessed cycles of one execution of a kernel."""
         if kernel.key in self.known:
             return self.known[kernel.key]
         if kernel.key not in self.guesses:
@@ -117,7 +117,7 @@ class KernelCosts:
 
 
 def async_bytes(kernels: Sequence[HloKernel]) -> float:
-    """Bytes that kernels without estimates write in one execution."""
+    """Bytes that asynchronous kernels, which have no estimate, write in one execution."""
     return sum(k.runs * k.num_bytes for k in kernels if k.is_async)
 
 

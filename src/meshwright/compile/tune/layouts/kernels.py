@@ -29,12 +29,14 @@ _LANES, _SUBLANES = 128, 8
 
 @dataclass(frozen=True, slots=True)
 class HloKernel:
-    """One instruction that runs as a kernel.
+    """One HLO instruction that runs as a kernel.
 
-    key: equal for kernels of equal cost. runs: executions, loops multiplied.
-    kind: what sort of kernel it is, for likeness with others.
+    key: hash that is equal for kernels of equal cost.
+    runs: executions per step, with the trip counts of loops.
+    kind: the sort of kernel, by which similar kernels are found.
     features: logarithms of bytes and operations, see `_features`.
-    is_async: it moves bytes beside others, and has no estimate. num_bytes: that it writes.
+    is_async: whether it moves bytes while other kernels run, and has no estimate.
+    num_bytes: bytes that it writes.
     """
 
     name: str
@@ -143,9 +145,9 @@ def _type_of(name: str, types: Mapping[str, str]) -> str:
 def _key(
     each: Instruction, operands: Sequence[str], body: Sequence[Instruction]
 ) -> str:
-    """A hash of what decides the cost: ops, and arrays as they lie in memory.
+    """A hash of all that decides a kernel's cost: its ops, and arrays as stored in memory.
 
-    Kernels that differ by the names or the logical order of dims alone are equal.
+    Kernels that differ only by names or the logical order of dims have equal keys.
     """
     types = {line.name: line.type for line in body}
     lines = [_physical_line(each, operands)]
@@ -158,7 +160,7 @@ def _key(
 
 
 def _physical_line(line: Instruction, operands: Sequence[str]) -> str:
-    """An instruction with dims in the order in which they lie in memory."""
+    """An instruction whose arrays have their dims in the order of memory."""
     rest = _NAMED.sub("", _plain(line.rest).partition(")")[2])
     labels = " ".join((*_labels(line, operands), *_dimensions(line, operands)))
     types = (_physical(text) for text in (line.type, *operands))
@@ -173,15 +175,15 @@ def _physical(text: str) -> str:
 
 
 def _in_order(items: Sequence[str], layout: str | None) -> list[str]:
-    """Items of dims, major to minor by a minor-to-major layout."""
+    """Items, one per dim, sorted major to minor by a minor-to-major layout."""
     order = [d for d in reversed(_numbers(layout or "")) if d < len(items)]
     return [items[d] for d in order] if order else list(items)
 
 
 def _dimensions(line: Instruction, operands: Sequence[str]) -> list[str]:
-    """The dims that an op names, as places in memory order.
+    """The dims that an op names, as positions in memory order.
 
-    Reductions and transposes name dims of their operand, other ops those of their result.
+    Reductions and transposes name dims of their operand, other ops dims of their result.
     """
     named = _DIMENSIONS.search(line.rest)
     if named is None or not operands:
@@ -212,7 +214,7 @@ def _labels(line: Instruction, operands: Sequence[str]) -> list[str]:
 
 
 def _plain(rest: str) -> str:
-    """The rest of an instruction without what does not change its cost."""
+    """The rest of an instruction without attributes that do not change its cost."""
     rest = re.sub(
         r", (?:metadata|backend_config|sharding|calls|frontend_attributes)=.*", "", rest
     )
@@ -220,7 +222,7 @@ def _plain(rest: str) -> str:
 
 
 def _kind(each: Instruction, body: Sequence[Instruction]) -> str:
-    """The main op of a kernel, and where products have their minor dims."""
+    """The main op of a kernel; for products also the roles of their minor dims."""
     products = [line for line in body if line.opcode in ("convolution", "dot")]
     if products:
         return f"product {_minors(products[0], body)}"
@@ -232,9 +234,9 @@ def _kind(each: Instruction, body: Sequence[Instruction]) -> str:
 
 
 def _minors(product: Instruction, body: Sequence[Instruction]) -> str:
-    """The parts of the two minor dims of both operands and the result of a product.
+    """The roles of the two minor dims, for both operands and the result of a product.
 
-    By the letters of XLA's dim labels: batch, feature, input, output, space.
+    Roles are letters of XLA's dim labels: batch, feature, input, output, space.
     """
     types = {line.name: line.type for line in body}
     operands = [types.get(name, "") for name in _operands(product)[:2]]

@@ -1,4 +1,4 @@
-"""The search problem: a state is a set of sites with chosen layouts."""
+"""The search problem: a state assigns layouts to sites (values of the program)."""
 
 from __future__ import annotations
 
@@ -34,9 +34,11 @@ type State = tuple[LayoutChoice, ...]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LayoutProblem:
-    """States, choices and costs for `search`; `cost_fn` asks the judge or guesses.
+    """States, choices and costs for the engines of `search`.
 
-    An action chooses the layout of a site, or another one for it. begin: the start.
+    An action chooses the layout of a site, or another layout for it.
+    cost_fn: cost of a state, from the judge or predicted.
+    begin: the first state.
     """
 
     sites: Mapping[str, Site]

@@ -1,7 +1,7 @@
-"""The part that each value of a program plays in the ops around it.
+"""The role of each value of a program: which ops compute it and read it.
 
 Layout assignment is decided where dims have a meaning: at matrix products, convolutions,
-reshapes, reductions, gathers and the carries of loops. Values between them follow.
+reshapes, reductions, gathers and the carries of loops. Values between these follow.
 """
 
 import hashlib
@@ -99,7 +99,7 @@ def _note(op: Op, runs: int, uses: dict[Value, Uses]) -> None:
 
 
 def _describe(value: Value, use: Uses) -> None:
-    """Set role, dims and whether the value is a site."""
+    """Set a value's role and dims, and whether its layout is worth choosing (a site)."""
     maker = use.maker
     made = use.role or (_SHORT.get(maker.kind, "") if maker else "")
     if maker is not None and maker.kind.startswith("reduce"):
@@ -161,9 +161,9 @@ _PRODUCTS = {"dot_general": _dot_dims, "conv_general_dilated": _conv_dims}
 def _gradient(value: Value, maker: Op, uses: Mapping[Value, Uses]) -> Value | None:
     """The gradient of a product's result, if the program multiplies with it.
 
-    The gradients of both operands are products of it with the other operand. Where only
-    one of them is computed, several values may be multiplied with that operand. Then it is
-    the one that is a product with what the value itself is multiplied with.
+    The gradients of both operands are products with this gradient. If only one of them is
+    computed, several values may be multiplied with that operand; the gradient is then
+    the one that is itself a product with the value by which the result is multiplied.
     """
     partners = [_multiplied(a, value, maker, uses) for a in maker.operands]
     first, second = partners

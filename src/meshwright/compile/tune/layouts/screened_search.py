@@ -1,4 +1,4 @@
-"""A search over screened programs, of which few are compiled."""
+"""A search over programs that are screened (optimised only), and few compiled."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -22,13 +22,13 @@ _LATER = 4
 class ScreenedSearch:
     """Rounds that screen many candidates and compile few, from the best state so far.
 
-    A round searches by predicted costs. It compiles the candidate of the least predicted
-    cost, and the one that may turn out cheapest; their kernels make later predictions
-    better. States all of whose kernels are known need not be compiled. The search ends
-    where no candidate may still be cheaper than the best state.
+    A round searches by predicted costs. It compiles the candidate of the least
+    predicted cost, and the candidate that may turn out cheapest; their kernels make
+    later predictions better. States all of whose kernels are known need not be
+    compiled. The search ends when no candidate may still be cheaper than the best state.
 
     judge_fn: cost of a compiled state; `None` when the budget is spent.
-    losses: compiled programs in a row without a gain that end the search.
+    losses: number of compiled programs in a row without a gain that ends the search.
     """
 
     screens: Screens
@@ -63,7 +63,7 @@ class ScreenedSearch:
         raise AssertionError("the rounds have no end")
 
     def _look_around(self, number: int) -> None:
-        """Screen neighbours of the best state, in the order of the model's promises."""
+        """Screen `number` neighbours of the best state, the most promising ones first."""
         count = self.num_screens if number == 0 else self.num_screens // _LATER
         for rest in without_one(self.best):
             self.screens.cost(rest)

@@ -1,4 +1,4 @@
-"""Screened programs: kernels before code is generated, and what they likely cost."""
+"""Screened programs: their kernels before code is generated, and their predicted costs."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -19,10 +19,11 @@ _EACH_CHOICE = 2e-3
 
 @dataclass(slots=True, eq=False)
 class Screens:
-    """States that were screened, and their costs by those of their kernels.
+    """The states that were screened, and their costs as sums over their kernels.
 
-    screen_fn: kernels of a state, `None` if it cannot be compiled. charge: cost of one byte
-        that instructions without an estimate write beyond those of the state ().
+    screen_fn: kernels of a state, `None` if it cannot be compiled.
+    charge: cost of one byte that instructions without an estimate write, beyond the
+        bytes of the state without choices.
     """
 
     screen_fn: Callable[[State], list[HloKernel] | None]
@@ -37,7 +38,7 @@ class Screens:
         return self.kernels[state]
 
     def learn(self, examples: Iterable[Example]) -> None:
-        """Take note of kernels that were compiled."""
+        """Add kernels that were compiled."""
         self.costs.learn(examples)
 
     def cost(self, state: State) -> float:
@@ -48,14 +49,14 @@ class Screens:
         return self.costs.predict(kernels) + self._charged(kernels)
 
     def least(self, state: State) -> float:
-        """The cost with unknown kernels as cheap as they may well be."""
+        """An optimistic cost, with unknown kernels as cheap as is likely."""
         kernels = self.of(state)
         if kernels is None:
             return math.inf
         return self.costs.least(kernels) + self._charged(kernels)
 
     def ranked(self, state: State) -> float:
-        """The likely cost, with a malus for each choice, which has to pay for itself."""
+        """The predicted cost, plus a penalty for each choice."""
         return self.cost(state) * (1 + _EACH_CHOICE * len(state))
 
     def is_known(self, state: State) -> bool:
@@ -64,7 +65,7 @@ class Screens:
         return kernels is not None and not self.costs.num_unknown(kernels)
 
     def program(self, state: State) -> frozenset[tuple[str, int]]:
-        """What states of the same program have in common."""
+        """A key that is equal for states with the same program."""
         return frozenset(same_program(self.of(state) or ()).items())
 
     def _charged(self, kernels: list[HloKernel]) -> float:

@@ -1,4 +1,4 @@
-"""The search for layouts: baseline, sites, choices one after another, and a last check."""
+"""The search for layouts: a baseline, values to choose for, choices, and a last check."""
 
 import contextlib
 import math
@@ -29,13 +29,15 @@ _RESERVED = 3
 class Found:
     """The result of a search for layouts.
 
-    default, auto: verdicts without choices, arguments in the default layouts or in those
-        that the compiler chooses. baseline: the better of them.
-    best: the chosen layouts, () if none are better than the baseline. verdict: on them.
-    charged: their cost, with the charge for what has no estimate.
-    gains: by name of a site, the relative cost that its choice saves.
-    judged: programs that were judged. screened: programs of which no code was generated.
-    failures: reasons of those that did not compile.
+    default, auto: verdicts on the program without choices: with arguments in the default
+        layouts, and in layouts that the compiler chooses.
+    best: the chosen layouts; () if none are better than the baseline.
+    verdict: the verdict on `best`.
+    charged: its cost, with the charge for bytes without an estimate.
+    gains: relative cost that each site's choice saves, by name of the site.
+    judged: number of programs that were compiled.
+    screened: number of programs that were optimised only.
+    failures: reasons of programs that did not compile.
     history: least cost after each judged program.
     """
 
@@ -53,7 +55,7 @@ class Found:
 
     @property
     def baseline(self) -> Baseline:
-        """Which of `default` and `auto` costs less: the program that choices start from."""
+        """Which costs less, "default" or "auto"; choices start from that program."""
         return "auto" if self.auto.cost < self.default.cost else "default"
 
     @property
@@ -66,9 +68,11 @@ class Found:
 class SearchOptions:
     """Limits of a search.
 
-    budget: programs to judge. losses: trials in a row without a gain that end the search.
-    charge: cost of one byte that instructions without an estimate write beyond those of
-        the baseline. screens: programs to screen before the first is compiled.
+    budget: number of programs to judge.
+    losses: number of trials in a row without a gain that ends the search.
+    charge: cost of one byte that instructions without an estimate write, beyond the
+        bytes of the baseline.
+    screens: number of programs to screen before the first one is compiled.
     """
 
     budget: int
@@ -87,11 +91,13 @@ class SearchOptions:
 
 @dataclass(slots=True, eq=False)
 class LayoutSearch:
-    """One search: asks the judge what the journal does not know, and keeps count.
+    """One search, which asks the judge only for verdicts that the journal does not have.
 
-    name: of the program and the judge, in the journal. show: is told how the search goes.
-    asked: keys of the programs that were judged. costs: least cost after each of them.
-    screens: what was screened, by whether AUTO is the baseline.
+    name: name of the program and the judge, in the journal.
+    show: a function that is called with lines about the progress.
+    asked: keys of the programs that were judged.
+    costs: least cost after each of them.
+    screens: screened programs, by whether AUTO layouts are the baseline.
     """
 
     program: Program
@@ -141,7 +147,7 @@ class LayoutSearch:
     def _auto(self, default: Verdict) -> Verdict:
         """The verdict with layouts of arguments and results that the compiler chooses.
 
-        It is that on the default if the compiler chooses the same program.
+        It equals the verdict on the default if the compiler chooses the same program.
         """
         if not self.judge.chooses_entry:
             return default
@@ -191,13 +197,13 @@ class LayoutSearch:
         return best, stopped, gains
 
     def _affordable(self, state: State, is_auto: bool, base: Verdict) -> float | None:
-        """The cost of a state; `None` where the budget is spent but for the last checks."""
+        """The cost of a state; `None` if last checks need the rest of the budget."""
         if len(self.asked) > self.options.budget - _RESERVED:
             return None
         return self._charged(self._ask(state, is_auto), base)
 
     def _verified(self, best: State, is_auto: bool, base: Verdict) -> State:
-        """The state, or a better one that was compiled."""
+        """The given best state, or a better one among those that were compiled."""
         compiled = {
             state: self._charged(verdict, base)
             for state in self.screens[is_auto].kernels
@@ -217,7 +223,7 @@ class LayoutSearch:
     # -- verdicts ----------------------------------------------------------------------
 
     def _checked(self, found: Found) -> Found:
-        """The result judged once more, its layouts written out; the baseline if worse."""
+        """The result, judged again with all its layouts fixed; the baseline if worse."""
         if self.judge.screens and found.baseline == "default":
             return found if found.charged < found.base.cost else self._none(found)
         question = self._question(found.best, found.baseline == "auto")
@@ -241,7 +247,10 @@ class LayoutSearch:
         return replace(found, best=(), verdict=base, charged=base.cost, gains={})
 
     def _gains(self, best: State, is_auto: bool, base: Verdict) -> dict[str, float]:
-        """Savings of each choice: against the state without it, if that was judged."""
+        """The cost that each choice saves, compared with the state without this choice.
+
+        Choices whose state without them was not judged are left out.
+        """
         cost = self._charged(self._ask(best, is_auto), base)
         gains: dict[str, float] = {}
         for choice in best:
@@ -252,7 +261,7 @@ class LayoutSearch:
         return gains
 
     def _charged(self, verdict: Verdict, base: Verdict) -> float:
-        """The cost, with a charge for bytes that moved to where none are estimated."""
+        """A verdict's cost, with the charge for bytes moved by unestimated instructions."""
         more = verdict.unestimated_bytes - base.unestimated_bytes
         return verdict.cost + self.options.charge * max(0, more)
 

@@ -1,8 +1,8 @@
-"""Sites: the values of a program whose layout is worth a choice, equal layers as one.
+"""Sites: the values of a program whose layouts are worth choosing.
 
-A site is a set of values that play the same part: those of equal layers, or of a loop's
-body. Values that are only a transpose of another share its site, since a layout of one is
-a layout of the other.
+A site is a set of values that play the same role, in equal layers or in a loop's body, and
+get one layout. Values that are only a transpose of another share its site, since a layout
+of one is a layout of the other.
 """
 
 import itertools
@@ -23,12 +23,12 @@ class Site:
     """Values that get one layout.
 
     name: short and unique in the program, the same in every run.
-    role: what makes the values and what reads them: "dot>dot.lhs".
-    dims: one letter per dim, its part in the ops around: see `roles.Uses`.
-    weight: bytes of all values in one execution of the program, loops multiplied.
+    role: the ops that compute and read the values, such as "dot>dot.lhs".
+    dims: one letter per dim for its role in the ops around, see `roles.Uses`.
+    weight: bytes of all values in one execution of the program, times trip counts of loops.
     share: weight as a share of the largest site's.
     source: source line of the op that makes the first value, or the input's path.
-    twins: those gradients with respect to these values that the program computes.
+    twins: the gradients with respect to these values that the program computes.
     """
 
     name: str
@@ -54,7 +54,10 @@ class Site:
 def find_sites(
     program: Program, paths: Sequence[str], most: int = _MOST_SITES
 ) -> tuple[Site, ...]:
-    """Sites by falling weight; paths: names of the program's inputs."""
+    """At most `most` sites, by falling weight.
+
+    paths: names of the program's inputs.
+    """
     uses = read_uses(program, paths)
     groups: dict[str, list[Value]] = {}
     for value, use in uses.items():
@@ -95,9 +98,9 @@ def _site(
 
 
 def orders(rank: int) -> Iterator[tuple[int, ...]]:
-    """Candidate layouts of a rank, major to minor, the default first.
+    """Candidate layouts for arrays of a rank, dims major to minor, the default first.
 
-    All pairs of minor dims, which tiles span, with the other dims in their order.
+    They are all pairs of minor dims, which tiles span, with the other dims in their order.
     """
     default = tuple(range(rank))
     yield default

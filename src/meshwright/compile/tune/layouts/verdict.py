@@ -1,4 +1,4 @@
-"""What a compiler, or a measurement, says about a program with chosen layouts."""
+"""The verdict of a compiler or a measurement on a program with chosen layouts."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from meshwright.run.compilers.server import EntryLayout
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Cost of a program, and the figures that a person reads beside it.
+    """The cost of a program with chosen layouts, with further figures for people to read.
 
     cost: cycles, or CPU time over that of the default layouts; infinite if the program
         could not be compiled.
-    spread: relative half-width of the middle half of measurements, 0 for an estimate.
-    bytes_accessed: XLA's count, loop bodies once.
+    spread: half of the interquartile range of measurements, relative; 0 for an estimate.
+    bytes_accessed: XLA's count, in which loop bodies count once.
     async_copies: asynchronous copies and slices of one execution.
     unestimated_bytes: bytes written by instructions without an estimate of cycles.
-    temp_bytes: temporary memory.
+    temp_bytes: bytes of temporary memory.
     in_layouts, out_layouts: layouts of arguments and results, major to minor.
-    error: why there is no cost, "" if there is one.
+    error: the reason why there is no cost; "" if there is one.
     examples: kernels with the compiler's estimates, from which other programs are guessed.
     """
 
@@ -70,11 +70,12 @@ def failed(reason: str) -> Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A program with chosen layouts.
+    """A program with chosen layouts, about which a judge is asked.
 
-    layouts: constraints on values of the program. inputs: chosen layouts of arguments, by
-        position. is_auto: whether the compiler chooses the layouts of other arguments and
-        of results; otherwise they are the default.
+    layouts: constraints on values of the program.
+    inputs: chosen layouts of arguments, by position.
+    is_auto: whether the compiler chooses the layouts of other arguments and of results;
+        otherwise they are the default.
     """
 
     layouts: Layouts
@@ -90,7 +91,7 @@ class Question:
 
 
 class Judge(Protocol):
-    """Decides what programs with chosen layouts cost."""
+    """Finds out the costs of programs with chosen layouts."""
 
     @property
     def unit(self) -> str:
@@ -104,17 +105,17 @@ class Judge(Protocol):
 
     @property
     def screens(self) -> bool:
-        """Whether `screen` can be asked, which takes much less time than `judge`."""
+        """Whether the judge has `screen`, which takes much less time than `judge`."""
         ...
 
     def screen(self, question: Question) -> list[HloKernel] | None:
-        """The kernels of the program, not yet compiled; `None` if that fails."""
+        """The kernels of the optimised program, not compiled; `None` if that fails."""
         ...
 
     def judge(self, question: Question) -> Verdict:
-        """The verdict; a program that does not compile has one, too."""
+        """The verdict on a program, also if it does not compile."""
         ...
 
     def confirm(self, question: Question) -> Verdict:
-        """The verdict on what a search chose, with more care than `judge` takes."""
+        """The verdict on a search's final choice, with more care than `judge` takes."""
         ...

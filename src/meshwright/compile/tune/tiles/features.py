@@ -61,7 +61,7 @@ class _Tiles:
 
 
 def _shares(kernel: CpuKernel, tiles: _Tiles, sizes: Floats) -> list[Floats]:
-    """Features [c] of how many tiles there are, and of how well their sizes divide."""
+    """Features [c] of the number of tiles, and of how well tile sizes divide loops."""
     result = ~tiles.sums
     groups = np.ceil(sizes / tiles.group)
     steps = np.ceil(tiles.group / tiles.vector)
@@ -81,9 +81,9 @@ def _shares(kernel: CpuKernel, tiles: _Tiles, sizes: Floats) -> list[Floats]:
 
 
 def _rests(kernel: CpuKernel, tiles: _Tiles, sizes: Floats) -> list[Floats]:
-    """Shares [c] of the lanes, the rows and the sums that whole vectors leave over.
+    """Shares [c] of lanes, rows and sums that are left over by whole vectors.
 
-    A rest runs with masks, or one element at a time.
+    Such a remainder runs with masks, or one element at a time.
     """
     whole = np.where(tiles.sums, sizes, tiles.group)
     vectors = sizes // whole * (whole // tiles.vector) + sizes % whole // tiles.vector
@@ -157,7 +157,7 @@ def _bytes(operand: Operand, tile: Floats) -> Floats:
 
 
 def _run(operand: Operand, tile: Floats) -> Floats:
-    """Elements that lie next to each other in memory within a tile [c]."""
+    """Number of contiguous elements in memory within a tile of an operand [c]."""
     run = np.ones(len(tile))
     for loop, stride in operand.index[-1] if operand.index else ():
         run = run + (tile[:, loop] - 1 if stride == 1 else 0)
@@ -199,5 +199,5 @@ def _kernel_row(kernel: CpuKernel, sizes: Floats) -> Floats:
 
 
 def _is_last(operand: Operand, loop: int) -> bool:
-    """Whether a loop walks along the contiguous dim of an operand."""
+    """Whether a loop runs along the contiguous dim of an operand."""
     return bool(operand.index) and any(each == loop for each, _ in operand.index[-1])

@@ -1,4 +1,4 @@
-"""The search for one kernel's tiles: the model proposes, measurements decide."""
+"""The search for one kernel's tile sizes: a model proposes, measurements decide."""
 
 from __future__ import annotations
 
@@ -34,9 +34,11 @@ _LEAST_GAIN = 0.01
 class FoundTiles:
     """The outcome of one kernel's search.
 
-    tiling: `None` if the default is best. default_s, tuned_s: CPU seconds of one run.
-    spread: (median - fastest) / fastest pass, the larger of both. measured: tilings that
-    were asked for, the default included. errors: of those that did not compile.
+    tiling: the tile sizes; `None` if the default is best.
+    default_s, tuned_s: CPU seconds of one run.
+    spread: (median - fastest) / fastest pass, the larger of both programs'.
+    measured: number of tilings that were tried, the default included.
+    errors: error messages of those that did not compile.
     stopped: reason for the end of the search.
     """
 
@@ -56,10 +58,11 @@ class FoundTiles:
 
 @dataclass(slots=True, eq=False)
 class KernelSearch:
-    """A search for the tiles of one kernel, which measures what the journal does not know.
+    """A search for one kernel's tile sizes, which reuses measurements of its journal.
 
-    place: compiler and CPU, in the keys of the journal, so that another program with the
-    same kernel finds its times there. budget: tilings to measure, the default included.
+    place: compiler and CPU, part of the journal's keys; another program with the same
+        kernel then finds its times there.
+    budget: number of tilings to measure, the default included.
     """
 
     kernel: CpuKernel
@@ -94,7 +97,7 @@ class KernelSearch:
         return self._decide(tried[:_FINALISTS], result.stopped)
 
     def ask(self, state: State) -> float:
-        """Time of a tiling over the default's; infinite if it does not compile."""
+        """A tiling's time over the default's time; infinite if it does not compile."""
         if state not in self.asked:
             self.asked[state] = self._known(str(state), lambda: self._measure(state))
             best = min(verdict.cost for verdict in self.asked.values())
@@ -120,7 +123,7 @@ class KernelSearch:
         ]
 
     def _decide(self, finalists: Sequence[Tiling], stopped: Stopped) -> FoundTiles:
-        """The best finalist in a last comparison, or the default."""
+        """The fastest finalist in a last comparison, or the default if none is faster."""
         default = self.default()
         compared = self._final(finalists)
         best = min(compared, key=lambda t: compared[t].cost, default=None)
@@ -158,7 +161,7 @@ class KernelSearch:
         return Verdict(min(times) / 1e9, spread=spread_of(times))
 
     def _known(self, what: str, measure: Callable[[], Verdict]) -> Verdict:
-        """The journal's verdict, or that of `measure`, which the journal then keeps."""
+        """The journal's verdict, or a new measurement that the journal then stores."""
         key = self._key(what)
         if key not in self.journal.verdicts:
             self.journal.note(key, measure())
@@ -166,7 +169,7 @@ class KernelSearch:
 
     @property
     def bench(self) -> KernelBench:
-        """The compiled kernel, made when something is first measured."""
+        """The compiled kernel, created at the first measurement."""
         if not self._bench:
             self._bench.append(KernelBench(self.kernel, self.seed, self.timeout_s))
         return self._bench[0]

@@ -1,7 +1,7 @@
-"""The model of one search: the ranker's guess, corrected by what was measured.
+"""The model of one search: the ranker's prediction, corrected by measurements.
 
-A Gaussian process over the errors of the ranker, with a constant that nobody knows in
-advance: the ranker's guess of a kernel's speed as a whole.
+It is a Gaussian process over the errors of the ranker, plus an unknown constant: the
+ranker's error for the kernel as a whole.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class TileModel:
     _guesses: dict[Tiling, float] = field(default_factory=dict)
 
     def weights(self, state: Any, actions: Sequence[Tiling]) -> Sequence[float]:
-        """One weight per tiling; the largest is of the tiling that is predicted fastest."""
+        """One weight per tiling; the tiling predicted to be fastest has the largest."""
         del state
         if not actions:
             return []
@@ -61,7 +61,7 @@ class TileModel:
         return (_OPTIMISM * np.sqrt(np.maximum(left, 0)) - means).tolist()
 
     def learn(self, added: Sequence[Tiling], before: float, after: float) -> None:
-        """Note the relative time of the last tiling; `before` says nothing about it."""
+        """Record the relative time of the last tiling; `before` is not used."""
         del before
         time = math.log(after) if math.isfinite(after) else _FAILED
         self.seen.append((added[-1], time))

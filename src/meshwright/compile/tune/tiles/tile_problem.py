@@ -1,4 +1,4 @@
-"""The search problem of one kernel: a state is a tiling, an action another one."""
+"""The search problem of one kernel: a state is a tiling, an action changes to another."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ State = Tiling | None
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TileProblem:
-    """The search for one kernel's tiles, as states, actions and costs for `search`.
+    """The search for one kernel's tile sizes, as states, actions and costs for `search`.
 
-    pool: tilings that can be chosen in every state; its neighbours can be, too.
-    cost_fn: time over the default's, infinite if a tiling does not compile.
+    pool: tilings that can be chosen in every state, besides the neighbours of the state.
+    cost_fn: time over the default's time; infinite if a tiling does not compile.
     """
 
     space: TileSpace

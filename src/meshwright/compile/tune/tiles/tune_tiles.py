@@ -40,11 +40,11 @@ Show = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class TileOptions:
-    """Limits of a search for tiles: measurements, seconds, and what is known already.
+    """Limits of a search for tile sizes.
 
-    budget: tilings that are measured per kernel, IREE's own included. timeout_s: seconds
-    for one compilation of a kernel. journal: file of verdicts, which also serves other
-    programs with the same kernels.
+    budget: number of tilings that are measured per kernel, IREE's own included.
+    timeout_s: seconds for one compilation of a kernel.
+    journal: file of verdicts, which also serves other programs with the same kernels.
     """
 
     budget: int
@@ -60,10 +60,11 @@ def tune_tiles(
     options: TileOptions,
     show: Show = lambda text: None,
 ) -> TunedTiles:
-    """The fastest tiles of a function's kernels that measurements within a budget find.
+    """Find the fastest tile sizes of a function's kernels within a budget of measurements.
 
     args: arrays. The whole program is timed at the end, and its results are compared with
-    JAX's; a kernel whose tiles change them, or a spec that does not pay, is left out.
+    JAX's. A kernel whose tiles change the results is left out, and so is a tuning spec that
+    does not make the program faster.
     """
     require_iree()
     journal = Journal(options.journal)
@@ -153,7 +154,7 @@ class _Trial:
     def right_tiles(
         self, chosen: Mapping[CpuKernel, Tiling]
     ) -> dict[CpuKernel, Tiling]:
-        """The tiles of kernels with which the program computes what JAX computes."""
+        """The tile sizes, without those that make the program's results wrong."""
         if self._works(chosen):
             return dict(chosen)
         kept: dict[CpuKernel, Tiling] = {}

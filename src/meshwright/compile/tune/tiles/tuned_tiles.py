@@ -1,4 +1,4 @@
-"""The result of tuning tiles: kernel by kernel, end to end, and the spec for IREE."""
+"""The result of tuning tile sizes: by kernel, for the whole program, and as a spec."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ _FORMAT = "meshwright tiles"
 
 @dataclass(frozen=True, slots=True)
 class TunedKernel:
-    """One tuned kernel: its tiles, and its times with and without them.
+    """One tuned kernel: its tile sizes, and its times with and without them.
 
-    name: op, loops and types. fingerprint: of its text. tiles: in IREE's syntax, "" where
-        the default is best or nothing was tried.
-    count: dispatches of the program that run it. default_s, tuned_s: CPU seconds of a run.
-    spread: (median - fastest) / fastest pass. measured: tilings that were measured, the
-        default included. failed: of these, how many did not compile.
+    name: op, loops and types. fingerprint: hash of its text.
+    tiles: tile sizes in IREE's syntax; "" if the default is best or nothing was tried.
+    count: number of dispatches of the program that run the kernel.
+    default_s, tuned_s: CPU seconds of one run.
+    spread: (median - fastest) / fastest pass.
+    measured: number of tilings that were measured, the default included.
+    failed: number of these that did not compile.
     """
 
     name: str
@@ -49,14 +51,15 @@ class TunedKernel:
 
 @dataclass(frozen=True, slots=True)
 class TunedTiles:
-    """The result of tuning tiles: the tuning spec, and what it gains by measurement.
+    """The result of tuning tile sizes: the tuning spec, and its measured gain.
 
-    default_s, tuned_s: CPU seconds of one run of the whole program. spread: of passes.
-    kernels: those whose tiles can be chosen, the slowest first. others: names of other
-        dispatches, with the reason. notes: what a reader should know.
-    spec: the tuning spec for `iree-compile --iree-codegen-tuning-spec-path`, "" if the
-        default is best. fn: the tuned function of the original's arguments, run by IREE;
-        `None` if read from JSON.
+    default_s, tuned_s: CPU seconds of one run of the whole program. spread: of the passes.
+    kernels: kernels whose tile sizes can be chosen, the slowest first.
+    others: names of other dispatches, each with the reason. notes: remarks for the user.
+    spec: the tuning spec for `iree-compile --iree-codegen-tuning-spec-path`; "" if the
+        default is best.
+    fn: the tuned function of the original's arguments, run by IREE; `None` if read from
+        JSON.
     """
 
     name: str
@@ -75,7 +78,7 @@ class TunedTiles:
 
     @property
     def speed_up(self) -> float:
-        """Time of the program with IREE's tiles by that with the tuned ones."""
+        """Time of the program with IREE's tile sizes over its time with the tuned ones."""
         return self.default_s / self.tuned_s
 
     def __call__(self, *args: Any) -> Any:

@@ -1,1 +1,1 @@
-"""XLA's CPU compiler: its pipeline, and the passes and policies of its own."""
+"""Model of XLA's CPU compiler: its pipeline, and the passes that only it has."""

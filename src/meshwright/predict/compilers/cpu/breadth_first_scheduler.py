@@ -1,7 +1,8 @@
 """Breadth-first schedule: the order in which XLA's CPU compiler runs fusions.
 
-XLA: `BFScheduler`. Independent fusions become neighbours, so that threads can share
-them. That takes more memory: what depends only on arguments is computed at the start.
+XLA: `BFScheduler`. Independent fusions become neighbours, so that threads can run them
+at the same time. The order takes more memory, because values that depend only on
+arguments are computed at the start.
 """
 
 from collections import deque
@@ -13,9 +14,10 @@ from meshwright.program.ir import Program, Value
 
 
 def breadth_first(fusions: Sequence[Fusion], program: Program) -> list[Fusion]:
-    """The fusions in the order in which the last of their operands becomes available.
+    """Sort fusions by the time at which their last operand becomes available.
 
-    All-reduces over the same devices that do not need each other are launched together.
+    All-reduces over the same devices that do not depend on each other are launched
+    together.
     """
     groups = _launch_groups(fusions)
     num_missing = [0] * len(fusions)
@@ -53,10 +55,10 @@ def breadth_first(fusions: Sequence[Fusion], program: Program) -> list[Fusion]:
 
 
 def _launch_groups(fusions: Sequence[Fusion]) -> list[int]:
-    """For each fusion, the index of the first fusion that is launched together with it.
+    """Indices, one per fusion, of the first fusion that is launched together with it.
 
-    All-reduces form a group if they have equal dtypes and parameters, and equally many
-    all-reduces in the longest chain before them.
+    All-reduces are launched together if they have equal dtypes and parameters, and if
+    the longest chains of dependencies before them contain equally many all-reduces.
     """
     depth: dict[Value, int] = {}
     first: dict[tuple[int, str], int] = {}

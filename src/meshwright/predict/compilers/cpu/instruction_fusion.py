@@ -1,9 +1,9 @@
-"""Fusion decisions of XLA's CPU compiler: what is recomputed, and what a library computes.
+"""Fusion decisions of XLA's CPU compiler: recomputed results, and library calls.
 
 Products, convolutions and large reductions are library calls (YNNPACK, Eigen): they
-read their operands from memory, in one order of dims, and write their results.
-Everything else is fused into loops. Consumers recompute an op if it reads no more than
-its result, or if none of them needs the result stored (XLA's `InstructionFusion`,
+read their operands from memory, in one order of dims, and write their results. All
+other ops are fused into loops. Consumers recompute an op if it reads no more bytes than
+its result has, or if no consumer needs the result in memory (XLA's `InstructionFusion`,
 `CpuInstructionFusion` and `LibraryRewriter`; jaxlib 0.12).
 """
 
@@ -26,7 +26,7 @@ _EXPENSIVE = frozenset(
         "tan", "tanh",
     }
 )  # fmt: skip
-"""Ops that are computed only once, even if several ops read them."""
+"""Kinds of ops that are computed only once, even if several ops read the result."""
 
 _LIBRARY_REDUCTIONS = frozenset({"reduce_max", "reduce_min", "reduce_sum"})
 
@@ -38,10 +38,10 @@ _LIBRARY_OPS = frozenset(
         "sin", "sqrt", "square", "sub", "tan", "tanh", "transpose",
     }
 )  # fmt: skip
-"""Ops that a library's reduction computes itself, for floats."""
+"""Kinds of ops on floats that a library's reduction can compute in the same call."""
 
 _MIN_LIBRARY_ELEMENTS = 4096
-"""Least number of elements of a reduction that a library computes."""
+"""Smallest number of operand elements with which a library computes a reduction."""
 
 _MIN_ROW_BYTES, _MIN_JOINED_BYTES = 64, 2048
 """Least bytes of a row, and in total, of a concatenation that is a loop of its own."""
@@ -50,7 +50,10 @@ _MAX_JOINED_OPERANDS = 8
 
 
 def decide(producer: FusedOp) -> list[Decision]:
-    """For each result of an op, whether it is stored, recomputed by consumers, or both."""
+    """For each result of an op, whether it is stored, recomputed by consumers, or both.
+
+    producer: the op, together with the producers that are already fused into it.
+    """
     op, producers, flow, _ = producer
     found: list[Decision] = []
     for value in op.results:
@@ -62,7 +65,11 @@ def decide(producer: FusedOp) -> list[Decision]:
 
 
 def stack_outputs(op: Op) -> set[Value]:
-    """Outputs of bodies that a loop stacks and that nothing else in the body reads."""
+    """Outputs of a loop's bodies that are written directly into the stacked result.
+
+    They are outputs that the loop stacks over its iterations, that a fusible op
+    computes, and that no other op of the body reads.
+    """
     return {
         end
         for body, end in stacked_ends(op)
@@ -82,7 +89,10 @@ CPU_FUSION = FusionPolicy(
 
 
 def is_loop(op: Op) -> bool:
-    """Whether an op is fused into loops, with its consumers or its operands."""
+    """Whether an op can be fused with consumers or operands into one loop.
+
+    A loop fusion computes its result element by element (XLA: kLoop).
+    """
     if has_trait(op.kind, Trait.SCATTERS) or op.kind == "concatenate":
         return op.kind == "concatenate" and not _joins_rows(op)
     is_indexed = op.kind in {"gather", "dynamic_update_slice"}
@@ -90,9 +100,11 @@ def is_loop(op: Op) -> bool:
 
 
 def _reads_no_more(op: Op, flow: Flow) -> bool:
-    """Whether an op reads one large operand, or no more elements than it computes.
+    """Whether an op is cheap to recompute: it reads no more elements than it makes.
 
-    Operands that only repeat a smaller value do not count as large.
+    An op with at most one large operand also qualifies. An operand is large if it has
+    at least as many dims longer than 1 as the result; broadcasts of smaller values are
+    not.
     """
     operands, producers = flow.operands[op], flow.producers
     (result, *_) = op.results
@@ -108,14 +120,17 @@ def _reads_no_more(op: Op, flow: Flow) -> bool:
 
 
 def _rank(value: Value) -> int:
-    """The number of dims with more than one element."""
+    """The number of dims of a value that have more than one element."""
     return sum(n > 1 for n in value.shape)
 
 
 def _fusing_consumers(
     op: Op, consumers: Sequence[Op], producers: Collection[Op], flow: Flow
 ) -> tuple[Op, ...]:
-    """The consumers of a result that recompute it; `producers` are fused into the op."""
+    """The consumers of an op's result that recompute the op in their own fusions.
+
+    producers: ops that are already fused into the op.
+    """
     if not is_loop(op) or op.kind == "dynamic_update_slice":
         return ()
     if op.kind in _EXPENSIVE and len(consumers) > 1:
@@ -127,10 +142,10 @@ def _fusing_consumers(
 
 
 def _is_for_library(op: Op, producers: Collection[Op], flow: Flow) -> bool:
-    """Whether a library computes an op together with its large producers.
+    """Whether one library call can compute an op together with its large producers.
 
-    Those have at least as many elements as the op. If ops outside the fusion read the
-    result of one of them, the library does not.
+    A producer is large if it has at least as many elements as the op. The library call
+    is impossible if an op outside the fusion reads the result of a large producer.
     """
     size, fused = math.prod(op.results[0].shape), {op, *producers}
     large = [
@@ -146,7 +161,10 @@ def _is_for_library(op: Op, producers: Collection[Op], flow: Flow) -> bool:
 
 
 def _fuses(consumer: Op, op: Op, is_library: bool) -> bool:
-    """Whether a consumer recomputes the result of an op."""
+    """Whether a consumer recomputes an op that it reads.
+
+    is_library: whether a library call could compute the op within a reduction.
+    """
     if kind_of(consumer) is FusionKind.REDUCTION:
         return is_library or not _is_library_reduction(consumer)
     if consumer.kind == "broadcast_in_dim" and op.kind in _EXPENSIVE:
@@ -172,7 +190,10 @@ def _is_float(atom: Atom) -> bool:
 
 
 def _joins_rows(op: Op) -> bool:
-    """Whether a concatenation is a loop of its own: it joins long rows or many operands."""
+    """Whether a concatenation is not fused: it joins long rows or many operands.
+
+    Such a concatenation is a loop of its own.
+    """
     (result,) = op.results
     minor, size = len(result.shape) - 1, itemsize_bytes(result.dtype)
     return len(op.operands) > _MAX_JOINED_OPERANDS or (

@@ -1,9 +1,9 @@
 """Library rewriter: the operand layouts and fused results of CPU libraries.
 
-XLA: `LibraryRewriter`, with the copies of `LayoutAssignment`. Products and convolutions
-read operands in one order of dims, so other operands are copied first. They write the
-result of a following transpose or conversion directly. A scatter into zeros whose
-result is added to a value scatters into that value instead.
+XLA: `LibraryRewriter`, with the copies that `LayoutAssignment` adds. Products and
+convolutions read operands in one order of dims, so operands in another order are copied
+first. They write the result of a following transpose or conversion directly. A scatter
+into zeros whose result is added to a value scatters into that value instead.
 """
 
 from collections import Counter
@@ -17,7 +17,7 @@ from meshwright.program.ir import Atom, Op, Program, Value
 
 
 def rewrite_for_libraries(program: Program, origins: Origins) -> Program:
-    """The program with copies of operands, and with results fused into products."""
+    """Copy operands into the order that libraries read; fuse results into products."""
     producers: dict[Atom, Op] = {r: op for op in program.ops for r in op.results}
     replaced, dropped = _fused_results(program, producers)
     ops: list[Op] = []
@@ -43,9 +43,11 @@ def rewrite_for_libraries(program: Program, origins: Origins) -> Program:
 def _fused_results(
     program: Program, producers: Mapping[Atom, Op]
 ) -> tuple[dict[Op, Op], set[Op]]:
-    """Replacements of ops that take in their producer, by op; and these producers.
+    """Ops that absorb the op that makes their operand, with their replacements.
 
-    The op is the only reader of the producer.
+    An op absorbs a producer only if nothing else reads the producer's result. Returns
+    the replacement of each such op, and the set of absorbed producers. A transpose that
+    the product before it can write becomes a reshape; the product stays.
     """
     reads: Counter[Atom] = Counter(program.outputs)
     reads.update(v for op in program.ops for v in op.operands)
@@ -71,12 +73,12 @@ def _fused_results(
 
 
 def _scatters(op: Op, producers: Mapping[Atom, Op]) -> bool:
-    """Whether an op scatters into zeros."""
+    """Whether an op is a scatter-add into an array of zeros."""
     return op.kind == "scatter-add" and is_zeros(producers, op.operands[0])
 
 
 def _can_write(product: Op, transpose: Op) -> bool:
-    """Whether a product writes its own transpose if its operands are exchanged."""
+    """Whether a product can write its own transpose by exchanging its two operands."""
     if product.kind != "dot_general":
         return False
     order: Any = transpose.params["permutation"]
@@ -86,9 +88,9 @@ def _can_write(product: Op, transpose: Op) -> bool:
 
 
 def _misplaced(op: Op, producers: Mapping[Atom, Op]) -> list[int]:
-    """Positions of operands whose dims are in another order than a library reads.
+    """Positions of an op's operands that must be copied into another order of dims.
 
-    They are copied.
+    Libraries read the operands of products and convolutions in one order only.
     """
     if op.kind == "conv_general_dilated":
         numbers: Any = op.params["dimension_numbers"]
@@ -108,11 +110,12 @@ def _misplaced(op: Op, producers: Mapping[Atom, Op]) -> list[int]:
 
 
 def _is_image(shape: tuple[int, ...], spec: Sequence[int], is_kernel: bool) -> bool:
-    """Whether dims are in the order in which convolutions read them.
+    """Whether the dims of a convolution's operand are in the order that libraries read.
 
-    Images have the order batch, space, features; kernels space, input and output
-    features.
-    spec: the dims of batch and features, or of output and input features; then space.
+    Images have the order batch, space, features. Kernels have the order space, input
+    features, output features.
+    spec: numbers of the dims, as in JAX's `ConvDimensionNumbers`: batch and features
+        (for a kernel: output and input features), then space.
     """
     first, second, *space = spec
     order = (*space, second, first) if is_kernel else (first, *space, second)
@@ -121,7 +124,10 @@ def _is_image(shape: tuple[int, ...], spec: Sequence[int], is_kernel: bool) -> b
 
 
 def reads_through(product: Op, op: Op | None) -> bool:
-    """Whether an op is a transpose that a product needs not, as it can read the operand."""
+    """Whether an op is a transpose that is not computed before a product.
+
+    The product reads the untransposed operand instead, in another order of dims.
+    """
     if product.kind != "dot_general" or op is None or op.kind != "transpose":
         return False
     order: Any = op.params["permutation"]
@@ -136,8 +142,8 @@ def reads_through(product: Op, op: Op | None) -> bool:
 def _is_in_order(op: Op, position: int, order: tuple[int, ...] | None = None) -> bool:
     """Whether the dims of a product's operand are in the order that libraries read.
 
-    For a left operand that is batch, free, contracted dims, and for a right operand
-    batch, contracted, free dims. order: positions of the dims in memory, from the
+    A left operand has batch, free, then contracted dims; a right operand has batch,
+    contracted, then free dims. order: numbers of the operand's dims in memory, from the
     outermost; `None` for row-major order.
     """
     contracted, batch = _dims(op)
@@ -153,7 +159,7 @@ def _is_in_order(op: Op, position: int, order: tuple[int, ...] | None = None) ->
 
 
 def _is_stack(op: Op) -> bool:
-    """Whether both operands are batches of matrices, with batch dims first."""
+    """Whether both operands of a product are batches of matrices, batch dims first."""
     return all(
         list(outer) == list(range(len(outer)))
         and len(inner) == 1
@@ -163,6 +169,6 @@ def _is_stack(op: Op) -> bool:
 
 
 def _dims(op: Op) -> tuple[Any, Any]:
-    """Contracted dims of both operands, then batch dims of both."""
+    """The contracted dims of a product's two operands, then the batch dims of both."""
     numbers: Any = op.params["dimension_numbers"]
     return numbers

@@ -1,4 +1,4 @@
-"""The pipeline of XLA's CPU compiler, and how it assigns buffers."""
+"""The passes of XLA's CPU compiler in order, and its policy of assigning buffers."""
 
 from collections.abc import Sequence
 from operator import attrgetter
@@ -44,10 +44,12 @@ PASSES = (
 def all_inputs_counted(
     op: Op, number: int, fusions: Sequence[Fusion], layouts: Layouts
 ) -> BodyBuffers:
-    """Body buffers of a compiler that counts all inputs, even those in operands' buffers.
+    """Buffers of one body of a loop or branch, as the CPU compiler assigns them.
 
-    Nothing is updated in place. What a loop stacks is written into the stack. A loop's
-    constants are read in the next iteration, too, so nothing takes their buffers.
+    Every input of the body counts, even one that shares an operand's buffer. Nothing is
+    updated in place. An output that the loop stacks is written into the stack. A loop's
+    constants are read in each iteration, so no other value may take their buffers.
+    number: index of the body among the op's bodies.
     """
     del fusions, layouts
     body = op.bodies[number]
@@ -60,7 +62,10 @@ def all_inputs_counted(
 
 
 def loop_constants(op: Op, number: int) -> list[Value]:
-    """The inputs of a loop's body that are the same in each iteration."""
+    """The inputs of a loop's body that have the same value in each iteration.
+
+    number: index of the body among the loop's bodies.
+    """
     if not has_trait(op.kind, Trait.LOOP):
         return []
     return [
@@ -81,7 +86,10 @@ CPU_BUFFERS = BufferPolicy(
 )
 
 _UNCOMBINED = frozenset({"all_gather", "reduce_scatter"})
-"""Kinds that compiled programs of data parallelism and ZeRO keep apart; their all-reduces
-become one to three (XLA: `AllReduceCombiner`)."""
+"""Kinds of collectives that the CPU compiler does not combine into larger ones.
+
+Compiled programs of data parallelism and ZeRO keep them apart, while their all-reduces
+become one to three (XLA: `AllReduceCombiner`).
+"""
 
 CPU = Compiler("cpu", "cpu", frozenset(), PASSES, CPU_FUSION, CPU_BUFFERS, _UNCOMBINED)

@@ -1,1 +1,1 @@
-"""XLA's GPU compiler: its pipeline."""
+"""Model of XLA's GPU compiler: its pipeline, and the passes that only it has."""

@@ -1,10 +1,10 @@
-"""Collective pipeliner: loops whose first iteration runs before the loop.
+"""Collective pipeliner: peel off the first iteration of loops that reduce-scatter.
 
 XLA: `CollectivePipeliner`, forward, for reduce-scatters. If a loop stacks the results
 of a reduce-scatter, such as the gradients of each layer, one iteration starts the
-collective and the next one ends it. For this the first iteration is peeled off. It
-reads its slices of stacked operands from the arrays that were passed to the loop, which
-stay live until then.
+collective and the next one ends it. For this the first iteration runs before the loop.
+It reads its slices of stacked operands from the arrays that were passed to the loop,
+which stay live until then.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from meshwright.program.rewrite.recomputation import copied
 
 
 def pipeline_collectives(program: Program, origins: Origins) -> Program:
-    """The program with the first iteration of pipelined loops as a loop of its own."""
+    """Peel the first iteration off each loop that stacks results of reduce-scatters."""
     ops: list[Op] = []
     for op in program.ops:
         loop = origins.with_bodies(op, pipeline_collectives)
@@ -26,7 +26,7 @@ def pipeline_collectives(program: Program, origins: Origins) -> Program:
 
 
 def _is_pipelined(op: Op) -> bool:
-    """Whether a loop stacks the result of a reduce-scatter."""
+    """Whether an op is a scan of at least 2 iterations that stacks reduce-scatters."""
     length = op.params.get("length")
     if op.kind != "scan" or not isinstance(length, int) or length < 2:
         return False
@@ -41,7 +41,10 @@ def _is_pipelined(op: Op) -> bool:
 
 
 def _is_scattered(atom: Atom, makers: Mapping[Value, Op]) -> bool:
-    """Whether an atom is the result of a reduce-scatter, perhaps converted or reshaped."""
+    """Whether a value is the result of a reduce-scatter, perhaps converted or reshaped.
+
+    makers: the op that computes each value.
+    """
     while isinstance(atom, Value) and atom in makers:
         op = makers[atom]
         if op.kind == "reduce_scatter":
@@ -57,10 +60,11 @@ _FORMATS = (Trait.ALIASES_OPERAND, Trait.MOVES)
 
 
 def _peeled(loop: Op, origins: Origins) -> list[Op]:
-    """The slices that the first iteration reads, that iteration, and the loop without it.
+    """Split a loop into its first iteration and the rest.
 
-    The loop keeps the results that the first iteration stacks, and writes the others
-    next to them.
+    Returns the slices of stacked operands that the first iteration reads, a loop of
+    that one iteration, and the loop of the other iterations. The second loop also takes
+    the stacked results of the first as operands, so that they stay live.
     """
     (body,), length = loop.bodies, loop.params["length"]
     assert isinstance(length, int), f"a scan of length {length!r}"

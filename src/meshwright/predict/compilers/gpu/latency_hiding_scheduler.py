@@ -1,10 +1,10 @@
 """Latency-hiding scheduler: the order in which the GPU compiler runs fusions.
 
-XLA: `LatencyHidingScheduler` with `GpuLatencyEstimator`. It orders a program from its
-end. While a collective waits for the fusions that hide it, other fusions whose
-consumers are all placed come before those consumers. So the gradients of weights, which
-only the optimizer reads, are computed late in the backward pass, and their operands
-stay live until then.
+XLA: `LatencyHidingScheduler` with `GpuLatencyEstimator`. It fills the schedule from the
+end of the program to the beginning. While a collective waits for the fusions that hide
+it, the scheduler places any other fusion whose consumers are all placed. So the
+gradients of weights, which only the optimizer reads, are computed late in the backward
+pass, and their operands stay live until then.
 """
 
 from collections.abc import Collection, Sequence
@@ -15,20 +15,26 @@ from meshwright.predict.compilers.hlo.fusion import Fusion, FusionKind
 from meshwright.program.ir import Program, Value
 
 _LATENCY = 5000
-"""Time between the start and the end of any collective, in XLA's units."""
+"""Time between the start and the end of any collective, in the scheduler's cost unit.
+
+XLA's `GpuLatencyEstimator` uses abstract units, not seconds.
+"""
 
 _LIBRARY_CALL = 1000
-"""Time of a convolution, which cuDNN computes, in XLA's units."""
+"""Time of a convolution, which cuDNN computes, in the scheduler's cost unit."""
 
 
 @dataclass(frozen=True, slots=True)
 class LatencyHidingScheduler:
-    """The pass; async_collectives: kinds of collectives that run beside kernels."""
+    """The pass that orders fusions so that computation hides collectives.
+
+    async_collectives: kinds of collectives that run at the same time as kernels.
+    """
 
     async_collectives: Collection[str]
 
     def __call__(self, fusions: Sequence[Fusion], program: Program) -> list[Fusion]:
-        """The fusions in an order in which other fusions hide collectives."""
+        """Order fusions so that computation runs while a collective is in flight."""
         del program
         if not any(self._is_async(fusion) for fusion in fusions):
             return list(fusions)
@@ -67,10 +73,10 @@ class LatencyHidingScheduler:
 
 
 def _cost(fusion: Fusion) -> int:
-    """Time of a fusion in XLA's units.
+    """Time of a fusion, in the scheduler's cost unit (see `_LATENCY`).
 
-    XLA estimates the time of a matrix product or loop, but not of library calls: one
-    product or loop hides a collective.
+    XLA estimates the time of a matrix product or a control-flow loop, but not of
+    library calls: one product or loop hides a whole collective.
     """
     if fusion.kind is FusionKind.REGION:
         return _LATENCY
@@ -83,9 +89,10 @@ def _cost(fusion: Fusion) -> int:
 def _dependencies(
     fusions: Sequence[Fusion], makers: dict[Value, int]
 ) -> list[list[int]]:
-    """The fusions that each fusion waits for: those that compute what it reads.
+    """Indices of the fusions that each fusion depends on, since it reads their results.
 
-    Fusions with an effect keep their order.
+    A fusion with an effect also depends on the previous fusion with an effect, so that
+    these keep their order. makers: index of the fusion that writes each value.
     """
     found: list[list[int]] = []
     last_effect: int | None = None

@@ -23,19 +23,24 @@ from meshwright.program.ir import Atom, Op, Program, Value
 from meshwright.program.ops import Trait, has_trait
 
 Order = tuple[int, ...]
-"""Dims from the outermost to the innermost in memory, as numbers among the dims that
-have more than one element. Dims of one element may be anywhere."""
+"""The order of a value's dims in memory, from the outermost to the innermost.
+
+Only dims with more than one element are numbered. Dims of one element may be anywhere.
+"""
 
 COPY = "copy_p"
 
 
 def assign_gpu_layouts(compilation: Compilation) -> Compilation:
-    """The compilation after `copy_between_orders`, with the minor dims of its values."""
+    """Add the copies of `copy_between_orders`, then assign minor dims to all values."""
     return assign_layouts(Rewrite(copy_between_orders)(compilation))
 
 
 def copy_between_orders(program: Program, origins: Origins) -> Program:
-    """The program with copies of stacked arrays that loops make and read differently."""
+    """Copy a stacked array if the loop that reads it needs another order of dims.
+
+    The order that counts is the one in which an earlier loop made the array.
+    """
     made: dict[Atom, Order] = {}
     ops: list[Op] = []
     for op in program.ops:
@@ -56,7 +61,10 @@ def copy_between_orders(program: Program, origins: Origins) -> Program:
 
 
 def _stacked_orders(op: Op, is_result: bool) -> list[tuple[int, Order]]:
-    """Positions of a loop's stacked operands or results, and their orders within it."""
+    """Positions of a loop's stacked operands, with the order of dims in its body.
+
+    is_result: take the stacked results instead of the stacked operands.
+    """
     stacked = [wire for wire in op.wires if wire.is_stacked]
     if not stacked:
         return []
@@ -74,9 +82,10 @@ def _stacked_orders(op: Op, is_result: bool) -> list[tuple[int, Order]]:
 
 
 def dim_orders(body: Program) -> dict[Value, Order]:
-    """The order of dims of each value that the matrix products of a program require.
+    """The order of dims that matrix products require, by value of a loop body.
 
-    An order that a product needs to read has precedence over one that a product writes.
+    The order in which a product must read a value has precedence over the order in
+    which a product writes it. A value that no product constrains is missing.
     """
     orders: dict[Value, Order] = {}
     for op in reversed(body.ops):
@@ -107,7 +116,7 @@ def dim_orders(body: Program) -> dict[Value, Order]:
 
 
 def _add(orders: dict[Value, Order], found: Any) -> None:
-    """Add the orders of values that have none so far."""
+    """Record the orders of values that have none yet; skip pairs without an order."""
     for value, order in found:
         if isinstance(value, Value) and order is not None:
             orders.setdefault(value, order)
@@ -124,9 +133,10 @@ def _extents(value: Atom) -> tuple[int, ...]:
 def _through(
     op: Op, order: Order, operand: Atom, is_forward: bool = False
 ) -> Order | None:
-    """The order of an operand, given that of the result, or the reverse.
+    """The order of dims of an op's operand, given the order of its result.
 
     `None` if the op moves elements in another way than a transpose does.
+    is_forward: compute the order of the result from the order of the operand instead.
     """
     (result, *others) = op.results
     if others or len(op.bodies):
@@ -144,9 +154,10 @@ def _through(
 
 
 def _operand_order(op: Op, position: int) -> Order | None:
-    """The order in which a product needs an operand; `None` if it can read any.
+    """The order of dims in which a product must read an operand; `None` if any.
 
-    It can read any order without batch dims, or if each kind of dims is adjacent.
+    Any order will do if there are no batch dims, or if the batch, the contracted and
+    the other dims are each adjacent.
     """
     numbers: Any = op.params["dimension_numbers"]
     contracted, batch = (tuple(pair[position]) for pair in numbers)
@@ -162,5 +173,5 @@ def _operand_order(op: Op, position: int) -> Order | None:
 
 
 def _is_run(dims: Sequence[int]) -> bool:
-    """Whether dims are consecutive and ascending."""
+    """Whether numbers of dims are consecutive and ascending."""
     return list(dims) == list(range(dims[0], dims[0] + len(dims))) if dims else True

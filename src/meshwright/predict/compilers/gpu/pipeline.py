@@ -1,4 +1,4 @@
-"""The pipeline of XLA's GPU compiler, and how it forms fusions."""
+"""The passes of XLA's GPU compiler in order, and its policy of forming fusions."""
 
 from dataclasses import replace
 

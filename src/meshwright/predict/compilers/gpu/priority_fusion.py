@@ -1,9 +1,9 @@
 """Priority fusion: which results XLA's GPU compiler recomputes instead of storing them.
 
-XLA: `PriorityFusion`, after `GemmFusion`. An elementwise op is computed by all of its
-consumers or by none. A kernel for a matrix product does not compute elementwise ops
-that another consumer also needs, and a convolution, which a library computes, computes
-none.
+XLA: `PriorityFusion`, after `GemmFusion`. Either all consumers of an elementwise op
+recompute it in their own kernels, or the op's result is stored. The kernel of a matrix
+product does not recompute elementwise ops that another consumer also needs. A
+convolution, which a library computes, recomputes nothing.
 """
 
 import math
@@ -29,14 +29,22 @@ _EXPENSIVE = frozenset(
     {"acos", "asin", "atan2", "cos", "digamma", "erf", "erf_inv", "erfc", "lgamma", "pow",
      "sin", "tan", "tanh"}
 )  # fmt: skip
-"""Ops that a GPU computes more slowly than it reads: more than ten cycles per element."""
+"""Kinds of ops that cost a GPU more than ten cycles per element.
+
+To recompute them takes longer than to read their results.
+"""
 
 _EMITTED = frozenset({FusionKind.LOOP, FusionKind.REDUCTION})
-"""Kinds of fusions that XLA emits itself, element by element."""
+"""Kinds of fusions whose code XLA emits element by element, so that they can recompute
+operands.
+"""
 
 
 def decide(producer: FusedOp) -> Sequence[Decision]:
-    """For each result of an op, whether it is stored, recomputed by consumers, or both."""
+    """For each result of an op, whether it is stored, recomputed by consumers, or both.
+
+    producer: the op, together with the producers that are already fused into it.
+    """
     op, _, flow, _ = producer
     carried = recomputed_carries(op) if op.bodies else ()
     found: list[Decision] = []
@@ -52,12 +60,15 @@ def decide(producer: FusedOp) -> Sequence[Decision]:
 
 
 def _is_elemental(op: Op, flow: Flow) -> bool:
-    """Whether a fusion can compute single elements of an op's result."""
+    """Whether a fusion can compute single elements of an op's result.
+
+    True of elementwise ops and moves of elements, but not of scatters.
+    """
     return flow.kinds[op] is FusionKind.LOOP and not has_trait(op.kind, Trait.SCATTERS)
 
 
 def _is_fused(producer: FusedOp, value: Value) -> bool:
-    """Whether all consumers of a value compute it."""
+    """Whether all consumers of a value recompute it, so that it is not stored."""
     flow = producer.flow
     consumers = list(dict.fromkeys(flow.consumers[value]))
     if not all(_can_fuse(consumer, producer, value) for consumer in consumers):
@@ -66,7 +77,7 @@ def _is_fused(producer: FusedOp, value: Value) -> bool:
 
 
 def _can_fuse(consumer: Op, producer: FusedOp, value: Value) -> bool:
-    """Whether the kernel of a consumer can compute a value that it reads."""
+    """Whether the kernel of a consumer can recompute a value that it reads."""
     kind = producer.flow.kinds[consumer]
     if kind is FusionKind.REGION:
         return is_large_broadcast(value, producer.flow)
@@ -78,9 +89,9 @@ def _can_fuse(consumer: Op, producer: FusedOp, value: Value) -> bool:
 
 
 def _is_operand(producer: FusedOp, value: Value) -> bool:
-    """Whether a product's kernel also computes its operand (XLA: `IsInputWorthFusing`).
+    """Whether a product's kernel recomputes its operand (XLA: `IsInputWorthFusing`).
 
-    It does if nothing else needs the value and the product then reads no more.
+    It does if no other op needs the value and the product then reads no more bytes.
     """
     reads = producer.producers.reads
     is_single = len(producer.flow.consumers[value]) == 1
@@ -88,10 +99,10 @@ def _is_operand(producer: FusedOp, value: Value) -> bool:
 
 
 def _saves_time(producer: FusedOp, value: Value, consumers: Sequence[Op]) -> bool:
-    """Whether several consumers read less if each of them computes a value.
+    """Whether several consumers move fewer bytes if each of them recomputes a value.
 
-    Otherwise the value is written once and read by each, and its operands are read
-    once.
+    The alternative is that one kernel reads the value's operands, writes the value, and
+    each consumer reads it.
     """
     op, flow, reads = producer.op, producer.flow, producer.producers.reads
     if any(each.kind in _EXPENSIVE for each in (op, *producer.producers.ops)):

@@ -1,4 +1,4 @@
-"""A compiler as a list of named passes, and the compilation that they work on.
+"""A compiler as a list of named passes, and the compilation that passes transform.
 
 A pass takes a `Compilation` and returns a new one; it changes nothing in place.
 `docs/extending.md` says how to add one.
@@ -20,7 +20,7 @@ from meshwright.program.ir import Op, Program
 
 
 class Stage(Enum):
-    """Part of a pipeline; the value says what its passes change."""
+    """A group of passes of a compiler; the value says what the passes change."""
 
     OPS = "ops of the program"
     LAYOUTS = "layouts of its values"
@@ -31,7 +31,7 @@ class Stage(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """A named step of a compiler, under the name that XLA gives it where it has one."""
+    """A named step of a compiler, under XLA's name if XLA has such a step."""
 
     name: str
     stage: Stage
@@ -40,13 +40,13 @@ class Pass:
 
 @dataclass(frozen=True, slots=True)
 class Compiler:
-    """A compiler: its passes in order, and how it decides on fusions and buffers.
+    """A modelled compiler: its passes in order, and policies for fusions and buffers.
 
-    name: value of `Machine.compiler` that selects it.
+    name: the value of `Machine.compiler` that selects this compiler.
     platform: name of the platform in JAX, "" if the compiler stands for no real one.
     async_collectives: kinds of collectives that run at the same time as computation.
-    uncombined: kinds of which it leaves small collectives apart, so that a program gains
-        by combining them itself.
+    uncombined: kinds of collectives that the compiler does not combine into larger
+        ones, so that a program gains by combining them itself.
     """
 
     name: str
@@ -59,33 +59,41 @@ class Compiler:
 
     @property
     def assigns_memory_spaces(self) -> bool:
-        """Whether the compiler places values in scratch memory; if not, it is a cache."""
+        """Whether the compiler decides which values stay in scratch memory, as on TPUs.
+
+        If it does not, the chip's fast memory works as a cache.
+        """
         return any(each.stage is Stage.MEMORY for each in self.passes)
 
 
 class Origins(dict[Op, Op]):
-    """For each op that a pass has added, the op of the input program that it replaces."""
+    """For each op that a pass has added, the op of the input program that it replaces.
+
+    Later analyses use it to trace a rewritten op back to the user's program.
+    """
 
     def replace(self, op: Op, **fields: Any) -> Op:
-        """An op with other fields, which counts as the same op of the input program."""
+        """A copy of an op with some fields changed and the same origin."""
         made = replace(op, **fields)
         self[made] = self.get(op, op)
         return made
 
     def with_bodies(self, op: Op, rewrite: RewriteFn) -> Op:
-        """An op with its bodies rewritten; the same op if no body changes."""
+        """An op with its bodies rewritten, or the same op if no body changes."""
         bodies = tuple([rewrite(body, self) for body in op.bodies])
         return op if bodies == op.bodies else self.replace(op, bodies=bodies)
 
 
 RewriteFn = Callable[[Program, Origins], Program]
-"""A function from a program to the rewritten program, or to the same one if nothing
-changes. It also records the origins of new ops."""
+"""Type of a function that rewrites a program and records the origins of new ops.
+
+It returns the same program if nothing changes.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """A pass that reads and changes only the program."""
+    """A pass that reads and changes only the program, not its layouts or fusions."""
 
     rewrite: RewriteFn
 
@@ -97,7 +105,7 @@ class Rewrite:
 
 @dataclass(frozen=True, slots=True)
 class FusionRewrite:
-    """A pass that rewrites the fusions of a program, and of each of its bodies."""
+    """A pass that rewrites the fusions of a program and of loop and branch bodies."""
 
     rewrite: Callable[[Sequence[Fusion], Program], Sequence[Fusion]]
 
@@ -121,15 +129,16 @@ _NO_KERNELS = KernelSequence((), (), OnChipCandidates((), 0), ())
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Compilation:
-    """A device program between two passes of a compiler.
+    """The state of a device program between two passes of a compiler.
 
-    input: the program that is compiled.
+    input: the program before all passes.
     program: the input program after the rewrites of the passes so far.
     layouts: how values are stored; none of them is in scratch memory.
     num_devices: number of devices among which the batch is still to be divided.
     fusions: in the order in which they run; the memory curve has one point for each.
-    kernels: fusions after multi-output fusion; the timeline is over them.
-    on_chip: values that may stay in scratch memory, of the program and of each body.
+    kernels: fusions after multi-output fusion; the timeline consists of them.
+    on_chip: values that may stay in scratch memory, one entry for the program and one
+        for each body of its loops and branches.
     """
 
     input: Program
@@ -143,7 +152,7 @@ class Compilation:
     on_chip: tuple[OnChipCandidates, ...] = ()
 
     def after(self, *stages: Stage) -> Compilation:
-        """The compilation after all passes of the given stages."""
+        """The compilation after all passes of the given stages, in pipeline order."""
         compilation = self
         for each in self.compiler.passes:
             if each.stage in stages:
@@ -151,7 +160,7 @@ class Compilation:
         return compilation
 
     def layouts_on(self, scratch_bytes: float) -> Layouts:
-        """The layouts after values are placed in scratch memory of this size."""
+        """The layouts with values placed in a scratch memory of the given size."""
         placed = (each.fitting(scratch_bytes) for each in self.on_chip)
         return replace(self.layouts, on_chip=frozenset(chain.from_iterable(placed)))
 
@@ -159,11 +168,12 @@ class Compilation:
 def start_compilation(
     program: Program, compiler: Compiler, tile: tuple[int, int], num_devices: int = 1
 ) -> Compilation:
-    """A compilation before the first pass.
+    """The state of a compilation before its first pass.
 
     tile: rows and columns to which the two minor dims of an array are padded.
     num_devices: number of devices among which the batch of the program is still to be
-        divided, which matters to passes that count images; else 1.
+        divided. Passes that count the images of a batch need it. 1 for a device
+        program.
     """
     return Compilation(program, program, compiler, Layouts(tile), num_devices)
 
@@ -171,5 +181,8 @@ def start_compilation(
 def compile_program(
     program: Program, compiler: Compiler, tile: tuple[int, int]
 ) -> Compilation:
-    """The compilation of a device program after all passes of a compiler."""
+    """The state of a device program after all passes of a compiler.
+
+    tile: rows and columns to which the two minor dims of an array are padded.
+    """
     return start_compilation(program, compiler, tile).after(*Stage)

@@ -1,7 +1,7 @@
-"""Producers and consumers of each value of a program; bitcasts are looked through.
+"""Dataflow graph of a program: the producer and the consumers of each value.
 
-A bitcast (such as a reshape) gives the same memory another name, so it produces
-nothing: its result is replaced by its operand.
+A bitcast (such as a reshape) gives the same memory another name, so it counts as no op
+here: its result is replaced by its operand.
 """
 
 from collections import defaultdict
@@ -20,20 +20,25 @@ from meshwright.program.ir import Atom, Op, Program, Value
 from meshwright.program.ops import Trait, has_trait, ops_with
 
 _MOST_STEPS = 8
-"""Largest number of elementwise ops after which paths that split must join again."""
+"""Largest number of elementwise ops that `Flow.paths_join` follows from a value."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Flow:
-    """The dataflow of one program or body.
+    """The dataflow graph of one program, or of one body of a loop or branch.
 
-    kinds, operands: for each op that computes something, in the order of the program;
-        an operand that the bodies of a loop keep as bfloat16 is the cast of the value.
-    producers: the op that computes a value. consumers: for each value, one entry for
-        each time that an op reads it.
-    stored: values that are in memory: outputs, operands of barriers and of `casts`.
-    casts: by result, conversions that a loop would otherwise do in every iteration.
-    sources: for each result of a bitcast, the value whose memory it is.
+    All mappings leave bitcasts out: ops refer to the value whose memory a bitcast
+    shares.
+    kinds: the fusion kind of each op, in the order of the program.
+    operands: the values that each op reads. If the bodies of a loop keep an operand as
+        bfloat16, the loop reads a cast of the value instead.
+    producers: the op that computes each value.
+    consumers: for each value, one entry for each time that an op reads it.
+    stored: values that must be in memory: outputs, operands of barriers and of `casts`.
+    casts: conversions to bfloat16 that are done once before a loop instead of in each
+        iteration, by their result.
+    sources: for each result of a bitcast, the value whose memory it shares.
+    positions: index of each op in the order of the program.
     """
 
     kinds: Mapping[Op, FusionKind]
@@ -46,13 +51,16 @@ class Flow:
     positions: Mapping[Op, int]
 
     def operand(self, op: Op, position: int) -> Value | None:
-        """An operand as an op reads it; `None` for a literal."""
+        """The value that an op reads at an operand position; `None` for a literal."""
         before = sum(isinstance(v, Value) for v in op.operands[:position])
         is_value = isinstance(op.operands[position], Value)
         return self.operands[op][before] if is_value else None
 
     def chain_links(self) -> dict[Value, Op]:
-        """The producer of each value that leads from one elementwise op only to another."""
+        """The producer of each value between two elementwise ops that has one reader.
+
+        Such a value need not be stored: its one consumer fuses the producer.
+        """
         kinds, stored, loop = self.kinds, self.stored, FusionKind.LOOP
         producer_of = self.producers.get
         return {
@@ -67,10 +75,11 @@ class Flow:
         }
 
     def paths_join(self, value: Value) -> bool:
-        """Whether all paths from a value join in one op whose result is stored.
+        """Whether all elementwise paths from a value join in one op that is stored.
 
-        True of `x` in `x * logistic(x)` if the product is written. A result that
-        several ops read counts as stored, as most such results are.
+        For example, the paths from `x` join in `x * logistic(x)` if that product is
+        stored. A result that several ops read counts as stored, as most such results
+        are.
         """
         ops = set(self.consumers.get(value, ()))
         for _ in range(_MOST_STEPS):
@@ -89,7 +98,7 @@ class Flow:
         return False
 
     def is_reshaped_for(self, consumer: Op, value: Value) -> bool:
-        """Whether a convolution reads an operand in a shape other than its producer's."""
+        """Whether a convolution reads a value in another shape than its producer's."""
         if consumer.kind != "conv_general_dilated":
             return False
         pairs = zip(consumer.operands, self.operands[consumer], strict=True)
@@ -97,7 +106,10 @@ class Flow:
 
 
 def body_inputs(op: Op, value: Value, sources: Mapping[Value, Value]) -> list[Value]:
-    """The inputs of an op's bodies through which they get `value`, one of its operands."""
+    """The inputs of loop or branch bodies that receive `value`, an operand of the op.
+
+    sources: for each result of a bitcast, the value whose memory it shares.
+    """
     return [
         op.bodies[body].inputs[i]
         for wire in op.wires
@@ -109,7 +121,7 @@ def body_inputs(op: Op, value: Value, sources: Mapping[Value, Value]) -> list[Va
 
 
 def dataflow_of(program: Program, layouts: Layouts) -> Flow:
-    """The dataflow of a program whose values have these layouts."""
+    """The dataflow graph of a program whose values are stored with these layouts."""
     sources = bitcast_sources(program)
     source = sources.get
     ops = [op for op in program.ops if not (op.results and op.results[0] in sources)]
@@ -142,9 +154,10 @@ def _round_loop_operands(
     bfloat16: Collection[Value],
     sources: Mapping[Value, Value],
 ) -> dict[Value, Op]:
-    """Replace operands that a loop's bodies keep as bfloat16 by casts before the loop.
+    """Cast loop operands to bfloat16 before the loop if its bodies store bfloat16.
 
-    Returns each cast by the value that it reads. operands: by op; changed in place.
+    Returns the new casts, by the value that each one reads.
+    operands: the values that each op reads; changed in place.
     """
     casts: dict[Value, Op] = {}
     for op in [op for op in operands if op.bodies]:
@@ -164,7 +177,7 @@ def _round_loop_operands(
 
 
 def stored_outputs(program: Program) -> tuple[Atom, ...]:
-    """The outputs of a program, with each bitcast replaced by its source."""
+    """The program's outputs; a bitcast is replaced by the value that it renames."""
     sources = bitcast_sources(program)
     return tuple(
         [sources.get(v, v) if isinstance(v, Value) else v for v in program.outputs]
@@ -172,7 +185,7 @@ def stored_outputs(program: Program) -> tuple[Atom, ...]:
 
 
 def stacked_ends(op: Op) -> list[tuple[Program, Value]]:
-    """Outputs of bodies that a loop stacks over its iterations, each with its body."""
+    """Body outputs that a loop stacks over its iterations, each with its body."""
     return [
         (op.bodies[body], end)
         for wire in op.wires
@@ -183,7 +196,7 @@ def stacked_ends(op: Op) -> list[tuple[Program, Value]]:
 
 
 def bitcast_sources(program: Program) -> Mapping[Value, Value]:
-    """Results of bitcasts, each with the value whose memory it shares."""
+    """Results of a program's bitcasts, each with the value whose memory it shares."""
     known = _SOURCES.get(program)
     if known is not None:
         return known
@@ -200,4 +213,4 @@ def bitcast_sources(program: Program) -> Mapping[Value, Value]:
 
 
 _SOURCES: WeakKeyDictionary[Program, Mapping[Value, Value]] = WeakKeyDictionary()
-"""Cache of the bitcasts of programs, which every analysis of live ranges needs."""
+"""Cache of `bitcast_sources` by program, which every analysis of live ranges needs."""

@@ -1,4 +1,8 @@
-"""Fusions: ops that a compiler emits as one, with a root and fused producers."""
+"""Fusions: groups of ops that a compiler emits as one kernel.
+
+The last op of a group is its root. The other ops, the fused producers, are computed
+inside the kernel and leave no result in memory.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +33,16 @@ class FusionKind(Enum):
 
 
 BARRIER = "optimization_barrier"
-"""An op across which nothing is fused, so that its operands are in memory."""
+"""Kind of op across which nothing is fused; its operands are stored in memory."""
 
 SLICE_OF_DEVICE = "all_slice"
-"""An op that slices the device's own part out of a value that every device has whole."""
+"""Kind of op that slices the device's part out of a value that all devices hold."""
 
 SPACE_TO_BATCH_COPY = "space_to_batch"
-"""An op that copies images split in space to another layout; no input program has it."""
+"""Kind of op that copies images that are split in space to another layout.
+
+Only the space-to-batch pass makes it; no input program contains it.
+"""
 
 _KIND_OF = {
     **dict.fromkeys(ops_with(Trait.REGION), FusionKind.REGION),
@@ -52,7 +59,7 @@ _SCATTERS = ops_with(Trait.SCATTERS)
 
 
 def kind_of(op: Op) -> FusionKind:
-    """The kind of fusion that has `op` at its root."""
+    """The kind of the fusion whose root is `op`."""
     known = _KIND_OF.get(op.kind)
     if known is not None:
         return known
@@ -66,7 +73,10 @@ def kind_of(op: Op) -> FusionKind:
 
 
 def is_zeros(producers: Mapping[Atom, Op], atom: Atom) -> bool:
-    """Whether an atom is a broadcast of 0; `producers` has the op that makes a value."""
+    """Whether a value is a broadcast of the literal 0.
+
+    producers: the op that computes each value.
+    """
     producer = producers.get(atom)
     if producer is None or producer.kind != "broadcast_in_dim":
         return False
@@ -75,7 +85,7 @@ def is_zeros(producers: Mapping[Atom, Op], atom: Atom) -> bool:
 
 
 def _is_one_hot(op: Op) -> bool:
-    """Whether a scatter puts one element into each row, as gradients of losses do."""
+    """Whether a scatter writes one element into each row, as gradients of losses do."""
     numbers: Any = op.params.get("dimension_numbers")
     batching = getattr(numbers, "operand_batching_dims", ())
     rank, indices = len(op.operands[0].shape), op.operands[1].shape
@@ -89,20 +99,22 @@ FUSES_OPERANDS = frozenset({FusionKind.PRODUCT, FusionKind.REDUCTION, FusionKind
 @fast_frozen
 @dataclass(frozen=True, slots=True, eq=False)
 class Fusion:
-    """Ops that run as one; only the root writes to memory.
+    """Ops that a compiler emits as one kernel; only the root writes to memory.
 
-    reads, writes: values in memory. work: of all ops, also those that other fusions
-        compute as well.
-    in_place: the operand whose memory the result may take if nothing reads it later.
+    reads, writes: values in memory that the fusion reads and writes.
+    work: FLOPs of all its ops, also of ops that other fusions recompute.
+    in_place: the operand that the result may overwrite if nothing reads the operand
+        later.
     bodies: for control flow, the fusions of each body.
     merged: the fusions that multi-output fusion merged into this one.
     overwrites: operands whose buffer the result may take if this is their last use.
     replaces: for results of a loop, the operand (a carry) whose buffer they take.
-    is_joined: whether it is launched together with the fusion before it; it keeps
-    its own buffers.
-    shares: for operands of which only the device's own slice is read, that share.
-    sides: for a matrix product, the values in `reads` from which each operand is
-    computed.
+    is_joined: whether the fusion is launched together with the one before it; it keeps
+        its own buffers.
+    shares: for operands of which only the device's own slice is read, the share of the
+        operand that is read, from 0 to 1.
+    sides: for a matrix product, one tuple for the left and one for the right operand:
+        the values in `reads` from which the operand is computed.
     """
 
     root: Op
@@ -121,12 +133,16 @@ class Fusion:
 
     @property
     def parts(self) -> tuple[Fusion, ...]:
-        """The fusions before multi-output fusion merged them."""
+        """The fusions that were merged into this one; if none, the fusion itself."""
         return self.merged or (self,)
 
 
 def read_shares(fusions: Iterable[Fusion]) -> dict[Value, float]:
-    """The share of each value that the fusions read, taken together, if it is below 1."""
+    """For each value that several fusions read only in part, the share that is read.
+
+    The share of a value is the largest that one fusion reads, below 1. Values that a
+    fusion reads in full are left out.
+    """
     shares: dict[Value, float] = {}
     for fusion in fusions:
         for value in fusion.reads:
@@ -136,7 +152,10 @@ def read_shares(fusions: Iterable[Fusion]) -> dict[Value, float]:
 
 
 def launch_groups(fusions: Sequence[Fusion]) -> list[tuple[int, int]]:
-    """For each fusion, the first and last index of those that are launched with it."""
+    """Index ranges of fusions that are launched together, one range per fusion.
+
+    A range is the pair of the first and the last index, both included.
+    """
     if not any(fusion.is_joined for fusion in fusions):
         return [(i, i) for i in range(len(fusions))]
     starts = [i for i, fusion in enumerate(fusions) if not fusion.is_joined]
@@ -145,7 +164,10 @@ def launch_groups(fusions: Sequence[Fusion]) -> list[tuple[int, int]]:
 
 
 def widening_bytes(op: Op) -> int:
-    """Bytes that a conversion adds to each element; 0 for other ops."""
+    """Bytes by which a dtype conversion enlarges each element; 0 for other ops.
+
+    The number is negative for a conversion to a narrower dtype.
+    """
     if op.kind != "convert_element_type":
         return 0
     (operand,), (result,) = op.operands, op.results
@@ -154,10 +176,10 @@ def widening_bytes(op: Op) -> int:
 
 @dataclass(slots=True, eq=False)
 class FusedProducers:
-    """Ops that a consumer computes itself, with their work.
+    """The ops that are fused into one consumer, with the work of each op.
 
-    ops: each after the ops whose results it reads. reads: the stored values that they
-    read.
+    ops: each op comes after the ops whose results it reads.
+    reads: the values in memory that these ops read, as an ordered set.
     """
 
     ops: dict[Op, OpWork]
@@ -166,10 +188,12 @@ class FusedProducers:
     def shares(
         self, root: Op, operands: Mapping[Op, Sequence[Value]]
     ) -> dict[Value, float]:
-        """The share of each value that is needed; empty if all values are needed in full.
+        """Share of each value read by the fused ops or the root that is needed, 0 to 1.
 
-        root: the op into which the producers are fused. operands: of each op, as
-        stored.
+        The result is empty if the fusion slices no value down to the device's own part;
+        then all values are needed in full.
+        root: the op into which the producers are fused.
+        operands: the values that each op reads.
         """
         shares: dict[Value, float] = {}
         if SLICE_OF_DEVICE not in [root.kind, *(op.kind for op in self.ops)]:
@@ -189,7 +213,11 @@ class FusedProducers:
         return shares
 
     def work_with(self, work: OpWork, shares: Mapping[Value, float]) -> OpWork:
-        """The work of all producers, each counted once, plus `work`."""
+        """The work of all fused producers plus `work`; each producer counts once.
+
+        shares: for each value, the share of its elements that is needed; scales the
+            work.
+        """
         if not self.ops:
             return work
         works = self.ops.values()

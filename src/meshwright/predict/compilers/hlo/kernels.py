@@ -1,7 +1,7 @@
-"""Kernels of a device program: their work and traffic, before a chip gives them times.
+"""Kernels of a device program, with their work and memory traffic but without seconds.
 
-Fusions that multi-output fusion merges are one kernel. The traffic of a kernel is found
-once; for another machine only the values in its scratch memory change.
+Fusions that multi-output fusion merges are one kernel. The traffic of a kernel is
+computed once; for another machine only the set of values in scratch memory changes.
 """
 
 from __future__ import annotations
@@ -23,14 +23,22 @@ from meshwright.program.ops import Trait, has_trait
 from meshwright.program.records import fast_frozen
 
 _MAX_RATIO = 2.0
-"""An array besides the operands that is more than this many times larger or smaller
-than the result is not read for each tile, such as a vector or a sum."""
+"""Largest ratio of the sizes of an array and a product's result with which the array is
+read for each tile of the result.
+
+An array besides the operands that is smaller or larger by more than this factor, such
+as a vector or a sum, is not read for each tile.
+"""
 
 _Sizes = tuple[tuple[Value, float], ...]
 
 
 class OnChipRange(NamedTuple):
-    """A value, the first and the last fusion of its live range, and its bytes."""
+    """A value that may stay in scratch memory, with its live range and size.
+
+    start, end: indices of the first and the last fusion of the live range.
+    size: bytes.
+    """
 
     value: Value
     start: int
@@ -43,14 +51,19 @@ class OnChipCandidates:
     """Values of one program or body that may stay in scratch memory.
 
     ranges: sorted from the shortest live range, which takes scratch memory for the
-    shortest time. num_fusions: number of fusions of the program.
+        shortest time.
+    num_fusions: number of fusions of the program or body.
     """
 
     ranges: tuple[OnChipRange, ...]
     num_fusions: int
 
     def fitting(self, scratch_bytes: float) -> frozenset[Value]:
-        """The values that fit into scratch memory throughout their live ranges."""
+        """The candidates that are placed in a scratch memory of the given size.
+
+        Values are taken greedily, from the shortest live range. A value is placed if it
+        fits next to the values placed before it throughout its live range.
+        """
         used = np.zeros(self.num_fusions, np.int64)
         kept: list[Value] = []
         for value, start, end, size in self.ranges:
@@ -64,17 +77,20 @@ class OnChipCandidates:
 
 
 Access = tuple[Value, int, int, int]
-"""A value that a kernel reads or writes and that may be in scratch memory; its
-elements; those that pass through registers; and bytes of traffic if it is in main
-memory."""
+"""One read or write, by a kernel, of a value that may be in scratch memory.
+
+The entries are the value; its elements; the number of its elements that pass through
+vector registers; and the bytes of traffic if the value is in main memory.
+"""
 
 
 class StreamedOperands(NamedTuple):
-    """Arrays that a product may read repeatedly while it runs, each with its bytes.
+    """Arrays that a matrix product may read repeatedly while it runs, with bytes.
 
-    left, right: arrays from which an operand is computed. others: what is read or
-    written besides. elements: of the result. widest: bytes of the widest element that
-    is written.
+    left, right: arrays from which the left or the right operand is computed.
+    others: other arrays, about as large as the result, that are read or written.
+    elements: number of elements of the result.
+    widest: bytes per element of the widest array that is written.
     """
 
     left: _Sizes
@@ -84,7 +100,10 @@ class StreamedOperands(NamedTuple):
     widest: int
 
     def outside(self, on_chip: Collection[Value]) -> Streams:
-        """The streams through main memory: arrays in scratch memory cost nothing."""
+        """Bytes of the arrays that are in main memory and may be read repeatedly.
+
+        on_chip: values in scratch memory, which cost no traffic.
+        """
         left, right, others = (
             sum([size for value, size in side if value not in on_chip])
             for side in self[:3]
@@ -99,8 +118,10 @@ class Kernel:
     """A fusion, or several merged by multi-output fusion, that is launched once.
 
     accesses: reads and writes of values that may stay in scratch memory.
-    num_bytes, elements: read and written if nothing is in scratch memory; for a
-        collective, the bytes of its whole value.
+    num_bytes: bytes read and written if nothing is in scratch memory; for a collective,
+        the bytes of its whole value.
+    elements: elements that pass through vector registers if nothing is in scratch
+        memory.
     work: a key; kernels with equal keys, bytes and elements take equally long.
     streams: for a product, the operands that may be read more than once.
     bodies: for control flow, the kernels of each body.
@@ -116,14 +137,14 @@ class Kernel:
 
     @property
     def axes(self) -> tuple[str, ...]:
-        """Mesh axes that the kernel, or a collective in its bodies, communicates over."""
+        """Mesh axes over which the kernel, or a collective inside it, communicates."""
         if self.fusion.kind is FusionKind.COLLECTIVE:
             params: Mapping[str, Any] = self.fusion.root.params
             return tuple(params["axes"])
         return tuple(axis for body in self.bodies for axis in body.axes)
 
     def traffic(self, on_chip: Collection[Value]) -> KernelTraffic:
-        """Bytes that the kernel moves to and from main memory, and elements in registers.
+        """Bytes moved to and from main memory, and elements in vector registers.
 
         on_chip: values in scratch memory; they pass through registers once.
         """
@@ -138,11 +159,11 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KernelSequence:
-    """The kernels of a program or body, in a valid order.
+    """The kernels of a program or body, in an order that respects their dependencies.
 
-    inputs: values available from the start. on_chip: values that may stay in scratch
-    memory.
-    axes: mesh axes of all collectives, also of those in bodies.
+    inputs: values available from the start.
+    on_chip: values that may stay in scratch memory.
+    axes: mesh axes of all collectives, including collectives in nested bodies.
     """
 
     inputs: tuple[Value, ...]
@@ -152,7 +173,7 @@ class KernelSequence:
 
 
 def multi_output_writes(sequence: KernelSequence) -> list[tuple[Value, ...]]:
-    """The results of each kernel that has several, those of bodies included."""
+    """The results of each kernel that writes several values, also in loop bodies."""
     found: list[tuple[Value, ...]] = []
     for each in sequence.kernels:
         if len(each.fusion.writes) > 1:
@@ -163,7 +184,11 @@ def multi_output_writes(sequence: KernelSequence) -> list[tuple[Value, ...]]:
 
 
 def accessed_values(fusion: Fusion) -> list[Value]:
-    """Values that a fusion reads and writes; for a sliced array, the slice."""
+    """Values whose bytes a fusion moves: all that it reads and writes, with exceptions.
+
+    An op that reads a table at an index moves only what it takes from the table. A
+    dynamic-update-slice in place moves only the update, once to read and once to write.
+    """
     root = fusion.root
     accessed = [*fusion.reads, *fusion.writes]
     if has_trait(root.kind, Trait.READS_AT_INDEX) and root.operands[0] in accessed:
@@ -177,13 +202,13 @@ def accessed_values(fusion: Fusion) -> list[Value]:
 
 
 def matrix_unit_operands(fusion: Fusion) -> tuple[Atom, ...]:
-    """Operands that go to the matrix unit without passing through registers."""
+    """Operands that go to the matrix unit without passing vector registers."""
     is_product = fusion.kind is FusionKind.PRODUCT and uses_matrix_unit(fusion.root)
     return fusion.root.operands[:2] if is_product else ()
 
 
 def collective_bytes(fusion: Fusion, layouts: Layouts) -> int:
-    """Bytes of a collective's whole value on one device: operands or results."""
+    """Bytes of a collective's operands or results on one device, the larger sum."""
     sides = (fusion.reads, fusion.writes)
     return max((sum(map(layouts.num_bytes, side)) for side in sides if side), default=0)
 

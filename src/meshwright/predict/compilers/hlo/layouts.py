@@ -1,8 +1,9 @@
 """Bytes that values take in a device's memory: stored dtype, and padding to tiles.
 
-XLA calls this a tiled layout: a TPU stores the two minor dims in tiles of 8 x 128 elements
-(`tile` of a chip). `Layouts.padded` counts the padding. The matrix unit pads products to
-its own size; see `predict/roofline/matrix_unit.py`.
+XLA calls this a tiled layout: a TPU stores the two minor dims, which are the innermost
+in memory, in tiles of 8 x 128 elements (`tile` of a chip). `Layouts.padded` counts the
+padding. The matrix unit pads products to its own size; see
+`predict/roofline/matrix_unit.py`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from meshwright.predict.roofline.matrix_unit import padded_extent
 from meshwright.program.ir import Program, Value, itemsize_bytes
 
 _WORD = 4
-"""Rows of smaller elements are packed into words of this many bytes."""
+"""Bytes of a memory word, into which rows of smaller elements are packed."""
 
 _BFLOAT16_BYTES = 2
 
@@ -26,18 +27,23 @@ _Shape = tuple[int, ...]
 
 
 class PhysicalShape(NamedTuple):
-    """The shape in which a value is stored, and its two minor dims if they are known."""
+    """The shape in which a value is stored, if it differs from the value's own shape.
+
+    minor: numbers of the two innermost dims in memory; `None` if they are unknown.
+    """
 
     shape: _Shape
     minor: tuple[int, int] | None = None
 
 
 class ShapeLayouts(NamedTuple):
-    """Minor dims that convolutions and batched products require, by shape.
+    """Minor dims that convolutions and batched products require, by array shape.
 
-    inputs: inputs of the program, which have the caller's layouts.
-    images: batch and feature dims of what convolutions read or compute.
-    batched_products: dims of their results, two of which are minor: all but batch dims.
+    Minor dims are the innermost dims in memory, which are padded to tiles.
+    inputs: inputs of the program; the caller decides on their layouts.
+    images: batch and feature dim of each shape that a convolution reads or computes.
+    batched_products: for each shape of a batched product's result, all dims but the
+        batch dims; two of them are minor.
     """
 
     inputs: frozenset[Value] = frozenset()
@@ -66,22 +72,23 @@ def shape_layouts(program: Program) -> ShapeLayouts:
 
 
 _Memo = dict[object, int]
-"""Sizes computed so far: bytes by value, elements with padding by shape."""
+"""Cache of computed sizes: bytes of a value, and padded elements of a shape."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layouts:
-    """How the values of one device program are stored in memory.
+    """Storage of a device program's values: dtypes, padding, and memory spaces.
 
-    tile: rows and columns to which the two minor dims are padded. The compiler chooses
-        these dims; they are taken to be the pair with the least padding.
+    tile: rows and columns to which the two minor (innermost) dims are padded. The
+        compiler chooses these dims; they are taken to be the pair with the least
+        padding.
     bfloat16: float32 values that are stored as bfloat16.
     recomputed: inputs of bodies that are never in memory, since readers compute them.
     slices: values that are part of another buffer, such as one iteration's slice of
         what a loop scans.
     on_chip: values that are in scratch memory throughout their live ranges.
     unpadded: values that are stored without padding.
-    shapes: minor dims by shape.
+    shapes: minor dims that ops require, by shape.
     physical: for values that are stored in another shape, that shape.
     """
 
@@ -96,25 +103,29 @@ class Layouts:
     _memo: _Memo = field(default_factory=_Memo, repr=False)
 
     def changed(self, **fields: Any) -> Layouts:
-        """Layouts with other fields, and without the sizes that have been computed.
+        """A copy with other fields, and with an empty cache of sizes.
 
-        If only `on_chip` or `unpadded` changes, sizes stay valid: `size` looks there first.
+        A change of only `on_chip` or `unpadded` needs no new cache, since `size` tests
+        these first; then `dataclasses.replace` will do.
         """
         return replace(self, _memo={}, **fields)
 
     def num_bytes(self, value: Value) -> int:
-        """Bytes of a value's elements, without padding, which is never read."""
+        """Bytes of a value's elements without padding, which kernels never read."""
         return self.itemsize(value) * math.prod(value.shape)
 
     def itemsize(self, value: Value) -> int:
-        """Bytes of one element."""
+        """Bytes of one stored element of a value; 0 if it is never in memory."""
         if value in self.recomputed:
             return 0
         is_rounded = value in self.bfloat16
         return _BFLOAT16_BYTES if is_rounded else itemsize_bytes(value.dtype)
 
     def size(self, value: Value) -> int:
-        """Bytes that a value takes in main memory, padding included."""
+        """Bytes that a value takes in main memory, padding included.
+
+        It is 0 for values in scratch memory and for slices of another buffer.
+        """
         if value in self.slices or value in self.on_chip:
             return 0
         if value in self.unpadded:
@@ -137,11 +148,13 @@ class Layouts:
         return itemsize * elements * padded // max(elements, 1)
 
     def padded(self, shape: Sequence[int], minor: Sequence[int], itemsize: int) -> int:
-        """Elements with padding if two of the extents in `minor` are the minor dims.
+        """Elements of an array with padding, for the least padded pair of minor dims.
 
-        A tile has at most as many rows as the next power of two of its dim, and as fill
-        words of 32 bits: all 696,646 arrays of float32, int32 and bfloat16 in 69
-        programs are stored so (libtpu 0.0.50); some of bool have tiles of 32 rows.
+        minor: extents of the dims among which the two minor dims are chosen. A tile has
+            at most as many rows as the next power of two of its dim, and at least as
+            many as fill words of 32 bits: all 696,646 arrays of float32, int32 and
+            bfloat16 in 69 programs are stored so (libtpu 0.0.50); some of bool have
+            tiles of 32 rows.
         """
         most, columns = self.tile
         elements = math.prod(shape)
@@ -158,7 +171,12 @@ class Layouts:
     def _padded_elements(
         self, shape: _Shape, minor: _Shape | None, is_fixed: bool, itemsize: int
     ) -> int:
-        """Elements with padding; is_fixed: whether no convolution decides on the dims."""
+        """Elements of a stored array with padding.
+
+        minor: numbers of the two minor dims, or `None` to derive them from the shape.
+        is_fixed: whether the minor dims do not depend on convolutions and batched
+            products.
+        """
         if len(shape) < 2:
             return padded_extent(shape[0], self.tile[1]) if shape else 1
         image = None if is_fixed else self.shapes.images.get(shape)

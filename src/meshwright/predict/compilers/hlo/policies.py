@@ -1,6 +1,7 @@
-"""Policies of a compiler: its choices in forming fusions and in assigning buffers.
+"""Policies of a compiler: its rules for forming fusions and for assigning buffers.
 
-`xla.instruction_fusion` follows the first, `memory.buffer_assignment` the second.
+`xla.instruction_fusion` applies the fusion policy, `memory.buffer_assignment` the
+buffer policy.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -31,7 +32,7 @@ UNUSED = Decision(False, False)
 
 
 class FusedOp(NamedTuple):
-    """An op of a dataflow with the producers fused into it."""
+    """An op and the producers fused into it, in a program's dataflow graph."""
 
     op: Op
     producers: FusedProducers
@@ -41,16 +42,17 @@ class FusedOp(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FusionPolicy:
-    """Choices of one compiler in forming fusions.
+    """Functions by which one compiler decides how to form fusions.
 
-    decide: what happens to each result of an op.
-    single_consumer_chains: for values that their one consumer fuses in any case, the
-        producer; such values are not decided on one by one.
+    decide: for each result of an op, whether it is stored or recomputed by consumers.
+    single_consumer_chains: values that their only consumer always recomputes, with
+        their producers; `decide` is not called for such values.
     aliased_operands: operands whose buffers a result may take after their last use.
     carried_operands: for results of a loop, the operand whose buffer they take.
     stack_outputs: outputs of an op's bodies that are written into the stacked result.
     slice_readers: kinds of fusions that read a slice of a stacked operand in place.
-    reclassify: the dataflow after ops are pattern-matched, such as softmaxes.
+    reclassify: a function that returns the dataflow graph with patterns, such as
+        softmaxes, marked for fusion.
     """
 
     decide: Callable[[FusedOp], Sequence[Decision]]
@@ -63,12 +65,14 @@ class FusionPolicy:
 
 
 BodyOrderFn = Callable[[Op, int, Sequence[Fusion]], Sequence[Fusion]]
-"""A function from an op, the number of a body and its fusions to the order in which
-they run."""
+"""Type of a function that orders the fusions of one body of a loop or branch.
+
+Its arguments are the op, the index of the body among the op's bodies, and the fusions.
+"""
 
 
 class HeapOrder(Enum):
-    """Order in which a compiler packs buffers into a heap."""
+    """The order in which a compiler packs buffers into a heap of temporary memory."""
 
     BEST_FIT = "largest or longest-lived first, the heap of each body by itself"
     BY_TIME = "in the order in which live ranges begin, those of bodies included"
@@ -76,10 +80,11 @@ class HeapOrder(Enum):
 
 
 class BodyBuffers(NamedTuple):
-    """The buffers of one body of a loop or branch that are not written inside it.
+    """Buffers at the boundary of one body of a loop or branch.
 
-    inputs: those with a buffer inside the body. outputs: those that live to its end.
-    aliases: for inputs, the output that takes over the buffer.
+    inputs: body inputs that have a buffer inside the body.
+    outputs: body outputs that live to the body's end.
+    aliases: for a body input, the output that takes over its buffer.
     outside: inputs whose bytes are also counted outside the body.
     """
 
@@ -92,9 +97,10 @@ class BodyBuffers(NamedTuple):
 def all_inputs_shared(
     op: Op, number: int, fusions: Sequence[Fusion], layouts: Layouts
 ) -> BodyBuffers:
-    """Body buffers of a compiler whose inputs share the operands' buffers.
+    """Boundary buffers of a body if its inputs share the buffers of the op's operands.
 
-    Carries are updated in place.
+    Only slices of stacked operands have buffers inside the body. Carries are updated in
+    place. number: index of the body among the op's bodies.
     """
     body = op.bodies[number]
     shared = shared_inputs(op, number)
@@ -106,7 +112,11 @@ def all_inputs_shared(
 def carried_in_place(
     op: Op, number: int, fusions: Sequence[Fusion], layouts: Layouts
 ) -> dict[Value, Atom]:
-    """The outputs that fusions write into the buffers of inputs of one body, by input."""
+    """For each loop carry that is updated in place, the output that overwrites it.
+
+    The keys are body inputs. Input and output must have equal sizes, and a fusion of
+    the body must compute the output. number: index of the body among the op's bodies.
+    """
     inputs, outputs = op.bodies[number].inputs, stored_outputs(op.bodies[number])
     made, size = {value for each in fusions for value in each.writes}, layouts.size
     return {
@@ -120,7 +130,11 @@ def carried_in_place(
 
 
 def shared_inputs(op: Op, number: int) -> set[Value]:
-    """The inputs of one body that share an operand's buffer: all except slices."""
+    """The inputs of one body that share an operand's buffer.
+
+    These are all inputs except slices of stacked operands. number: index of the body
+    among the op's bodies.
+    """
     return {
         op.bodies[body].inputs[i]
         for wire in op.wires
@@ -132,16 +146,18 @@ def shared_inputs(op: Op, number: int) -> set[Value]:
 
 @dataclass(frozen=True, slots=True)
 class BufferPolicy:
-    """Choices of one compiler in assigning buffers.
+    """Rules by which one compiler assigns buffers to values.
 
-    alignment_bytes: of offsets, and of the address tables for prefetched arguments and
-        for kernels with several results; 0 if unknown.
+    heap: order in which buffers are packed.
+    alignment_bytes: alignment of offsets, and of the address tables for prefetched
+        arguments and for kernels with several results; 0 if unknown.
     compresses_layouts: whether padding is removed when memory is short.
     outputs: values of a program that live to its end.
-    body_buffers: from an op, the number of a body and its fusions to the body's
-    buffers.
-    body_order: the order in which such fusions run; by default that of the program.
-    preallocates_stacks: whether a stack of a loop has its buffer from the beginning.
+    body_buffers: a function that finds the buffers at the boundary of a body, from the
+        op, the index of the body, the body's fusions and the layouts.
+    body_order: the order in which the fusions of a body run; by default program order.
+    preallocates_stacks: whether the array that a loop stacks has its buffer from the
+        program's start.
     aliases_any_size: whether a result may take any operand's buffer that is free, even
         of another size, and even if the kernel that wrote the operand writes several
         values.
@@ -159,7 +175,7 @@ class BufferPolicy:
     aliases_any_size: bool = False
 
     def is_preallocated(self, op: Op, result: Value) -> bool:
-        """Whether a result of an op has its buffer from the program's start."""
+        """Whether a result, such as a loop's stack, has a buffer from program start."""
         return self.preallocates_stacks and any(
             wire.is_stacked
             and wire.result is not None

@@ -1,1 +1,1 @@
-"""A compiler of no particular machine: its pipeline."""
+"""A compiler for machines without a modelled one: it only fuses, as XLA does."""

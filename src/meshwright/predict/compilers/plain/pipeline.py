@@ -1,6 +1,6 @@
-"""The pipeline of a compiler that fuses like XLA, and does nothing else.
+"""The passes of a compiler that fuses like XLA and does nothing else.
 
-It is used for machines whose compiler has not been described.
+It is used for machines whose real compiler is not modelled.
 """
 
 from meshwright.predict.compilers.hlo.compilation import Compiler

@@ -1,4 +1,8 @@
-"""Matrix products: batch, free and contracted dims; contracted ones are reductions."""
+"""Factor rules of matrix products: batch, free and contracted dims can be split.
+
+In a rule such as `bik,bkj->bij`, letters are dims that can be sharded. To split a
+contracted dim (k) gives partial results, which a collective sums.
+"""
 
 import math
 from collections.abc import Sequence
@@ -13,7 +17,7 @@ _EITHER = (frozenset({0}), frozenset({1}))
 
 
 def _product_work(op: Op) -> OpWork:
-    """Two operations for each product that is summed."""
+    """The work of a `dot_general`: two operations for each product that is summed."""
     params: Any = op.params
     (contracted, _), _ = params["dimension_numbers"]
     summed = math.prod(op.operands[0].shape[d] for d in contracted)
@@ -22,7 +26,11 @@ def _product_work(op: Op) -> OpWork:
 
 @rule("dot_general", traits=(Trait.CONTRACTION, Trait.EXPENSIVE), work=_product_work)
 def dot_general(op: Op) -> FactorRule:
-    """The rule `bik,bkj->bij` for any choice of batch, free and contracted dims."""
+    """The factor rule of `dot_general`, such as `bik,bkj->bij`.
+
+    Each letter is a dim that can be sharded. Any choice of batch, free and contracted
+    dims works.
+    """
     params: Any = op.params
     factors = RuleFactors()
     left, right, result = product_dims(
@@ -32,9 +40,10 @@ def dot_general(op: Op) -> FactorRule:
 
 
 def product_linear(op: Op) -> tuple[frozenset[int], ...]:
-    """The product is linear in either operand.
+    """The operands in which a product is linear, so that they may be partial sums.
 
-    Not if integers are widened, since partial sums would wrap.
+    A product is linear in either operand. If integers are widened it is in neither,
+    since partial sums would wrap around.
     """
     out = op.results[0].dtype
     plain = all(a.dtype == out or is_inexact(a.dtype) for a in op.operands[:2])
@@ -48,9 +57,12 @@ def product_dims(
     is_summed: bool,
     grouped: Sequence[int] = (),
 ) -> tuple[Dims, Dims, Dims]:
-    """Letters of both operands and of the result (batch, free left, free right).
+    """The factors of the dims of both operands and of the result of a matrix product.
 
-    is_summed: contracted dims may be split. grouped: right dims that get no letter.
+    A factor is a letter of a rule such as `ik,kj->ij`. The result's dims are batch
+    dims, free dims of the left and free dims of the right operand.
+    is_summed: whether contracted dims may be split.
+    grouped: dims of the right operand that get no factor.
     """
     (left_sum, right_sum), (left_batch, right_batch) = numbers
     shape, other = op.operands[0].shape, op.operands[1].shape
@@ -76,19 +88,26 @@ def _free(shape: Shape, batch: Sequence[int], contracted: Sequence[int]) -> list
 
 @rule("scaled_dot", traits=(Trait.EXPENSIVE,))
 def scaled_dot(op: Op) -> FactorRule:
-    """The rule `ik,kj,is,sj->ij`: a scale applies to a block of the contracted dim."""
+    """The factor rule `ik,kj,is,sj->ij` of a product of scaled blocks.
+
+    Letters are dims that can be sharded. A scale applies to a block of the contracted
+    dim k, so that k is the product of blocks s and elements.
+    """
     params: Any = op.params
     return _scaled(op, params["dimension_numbers"])
 
 
 @rule("scaled_matmul_wrapper")
 def scaled_matmul(op: Op) -> FactorRule:
-    """The rule `bik,bjk,bis,bjs->bij`."""
+    """The factor rule `bik,bjk,bis,bjs->bij` of a batched product of scaled blocks.
+
+    Letters are dims that can be sharded; k is the product of blocks s and elements.
+    """
     return _scaled(op, (((2,), (2,)), ((0,), (0,))))
 
 
 def _scaled(op: Op, numbers: Any) -> FactorRule:
-    """The letters of a product and of the blocks of its contracted dims."""
+    """The factor rule of a matrix product whose operands have a scale per block."""
     factors = RuleFactors()
     sides = product_dims(factors, op, numbers, is_summed=False)
     values, result = [list(dims) for dims in (*sides[:2], *sides[:2])], sides[2]
@@ -108,11 +127,11 @@ def _scaled(op: Op, numbers: Any) -> FactorRule:
 def _blocks(
     factors: RuleFactors, extent: int, left: int, right: int
 ) -> tuple[Factor, Factor, Factor]:
-    """Letters of a contracted dim, of its left scales and of its right scales.
+    """The factors of a contracted dim, of its left scales and of its right scales.
 
     The dim is the product of blocks of the coarser scale, blocks of the finer scale
-    within them, and elements. A device keeps at least two elements, which is the fewest
-    that JAX accepts per scale.
+    within them, and elements. A device keeps at least two elements per scale, the
+    fewest that JAX accepts.
     """
     coarse, fine = sorted((left, right))
     if not coarse or fine % coarse or extent % fine:

@@ -1,9 +1,11 @@
-"""Convolutions: split over batch, features and groups, and over space with halo exchange.
+"""Factor rules of convolutions, which are split over batch, features, groups and space.
 
-With one group, the features are those of a matmul: `nc,oc->no`. With feature groups, the
-input's features are (g c) and the kernel's outputs (g o). With batch groups, the input's
-batch is (g n) and the kernel's outputs are (g o). A spatial dim is split in input and
-output, or, as in the gradient of a kernel, in input and window with a partial output.
+Factors are letters of dims that can be sharded. With one group, the features are those
+of a matmul: `nc,oc->no`. With feature groups, the input's features are (g c) and the
+kernel's outputs (g o). With batch groups, the input's batch is (g n) and the kernel's
+outputs are (g o). A spatial dim is split in input and output, with an exchange of halos
+(edge elements of neighbours). Or it is split in input and window, with a partial
+output, as in the gradient of a kernel.
 """
 
 import math
@@ -34,10 +36,11 @@ _INPUT, _KERNEL, _OUTPUT = range(3)
 
 @dataclass
 class _Draft:
-    """Letters of input, kernel and output that have been assigned so far.
+    """The factors of input, kernel and output that have been assigned so far.
 
-    dims: per value and dim, its factors.
-    halos: by special factor, its spatial dim and the halo to fetch.
+    dims: for each of the three values and each of its dims, the dim's factors.
+    halos: for each factor whose split needs a halo exchange, its spatial dim and the
+        halo.
     """
 
     dims: tuple[list[tuple[int, ...]], ...]
@@ -45,13 +48,16 @@ class _Draft:
     halos: dict[int, tuple[int, Halo]] = field(default_factory=dict)
 
     def append(self, factor: tuple[int, ...], *places: tuple[int, int]) -> None:
-        """Append a factor to dims, given as (value, dim), as their minor part."""
+        """Append a factor to dims, given as (value, dim), as the dims' minor part."""
         for value, dim in places:
             self.dims[value][dim] += factor
 
 
 def _work(op: Op) -> OpWork:
-    """Products of kernel and input elements, without padding and dilation's zeros."""
+    """Two operations per product of a kernel and an input element.
+
+    Products with padding and with the zeros of dilation are left out.
+    """
     _, (_, of, *_), (batch, feature, *_) = _specs(op)
     result = op.results[0].shape
     pairs = math.prod(
@@ -63,7 +69,11 @@ def _work(op: Op) -> OpWork:
 
 @rule("conv_general_dilated", traits=(Trait.CONTRACTION, Trait.EXPENSIVE), work=_work)
 def convolve(op: Op) -> FactorRule:
-    """The rule of all three values; spatial factors with a halo are special."""
+    """The factor rule of a convolution, with factors of batch, features and space.
+
+    Spatial factors that need a halo exchange are special: only `_exchange` can split
+    them.
+    """
     out = op.results[0].shape
     if 0 in (*op.operands[0].shape, *op.operands[1].shape, *out):
         return opaque_rule(op, "it is a convolution without elements")
@@ -83,7 +93,10 @@ def convolve(op: Op) -> FactorRule:
 
 
 def _name_features(op: Op, draft: _Draft) -> None:
-    """Add the factors of batch and features; groups come first, as major factors."""
+    """Add the factors of batch and feature dims.
+
+    Groups come first, as major factors.
+    """
     (batch, feature, *_), (to, of, *_), (out_batch, out_feature, *_) = _specs(op)
     kernel, out = op.operands[1].shape, op.results[0].shape
     by_feature = cast(int, op.params["feature_group_count"])
@@ -103,8 +116,8 @@ def _name_features(op: Op, draft: _Draft) -> None:
 def _name_space(op: Op, draft: _Draft, spatial: int) -> None:
     """Add the factors of one spatial dim to the rule.
 
-    The input shares a factor with the output or with the window, whichever needs the
-    smaller halo exchange.
+    The input dim is split together with the output or with the window, whichever needs
+    the smaller exchange of halos (edge elements of neighbours).
     """
     lhs, rhs, out = (
         (value, spec[2 + spatial]) for value, spec in enumerate(_specs(op))
@@ -145,7 +158,10 @@ def _sliding(op: Op, spatial: int) -> Sliding:
 
 
 def _specs(op: Op) -> tuple[tuple[int, ...], ...]:
-    """Per value its batch, feature and spatial dims (kernel: output, input, spatial)."""
+    """The batch, feature and spatial dims of input, kernel and output.
+
+    The kernel's first two are its output and input features.
+    """
     numbers = op.params["dimension_numbers"]
     return tuple(
         tuple(getattr(numbers, name)) for name in ("lhs_spec", "rhs_spec", "out_spec")
@@ -155,7 +171,7 @@ def _specs(op: Op) -> tuple[tuple[int, ...], ...]:
 def _local_params(
     op: Op, operands: tuple[Shape, ...], results: tuple[Shape, ...]
 ) -> Mapping[str, object]:
-    """Parameters with the number of groups that one device has."""
+    """A convolution's parameters on one device: the number of groups that it has."""
     (batch, feature, *_), (_, of, *_), (out_batch, *_) = _specs(op)
     return {
         **op.params,
@@ -172,9 +188,9 @@ def _exchange(
     operands: tuple[Value, ...],
     cut: OpCut,
 ) -> tuple[Value, ...]:
-    """Fetch halos, then convolve with the padding that remains.
+    """Fetch halos from neighbours, then convolve with the padding that remains.
 
-    Halos of one dim are exchanged after the other, so that corners are forwarded.
+    Halos are exchanged one dim after the other, so that corners are forwarded.
     """
     lhs, rhs = operands
     padding = paddings_of(op)

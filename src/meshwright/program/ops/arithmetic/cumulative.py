@@ -1,8 +1,8 @@
-"""Cumulative sums, products, maxima, minima and log-sum-exps along one dim.
+"""Factor rules of cumulative sums, products, maxima, minima and log-sum-exps.
 
 If the scanned dim is split, each device scans its part, all devices gather the parts'
-totals, and each part is combined with the total of the parts before it (after it, if the
-scan is reversed).
+totals, and each part is combined with the total of the parts before it (after it, if
+the scan is reversed).
 """
 
 import math
@@ -30,7 +30,11 @@ _COMBINE = {
     work=lambda op: OpWork(math.prod(op.operands[0].shape)),
 )
 def scan_dim(op: Op) -> FactorRule:
-    """The rule `ab->ab`; the scanned dim is split by an expansion."""
+    """The factor rule `ab->ab`: both dims can be sharded.
+
+    If the scanned dim is split, devices exchange the totals of their parts
+    (`_scan_parts`).
+    """
     shape = op.operands[0].shape
     scanned = cast(int, op.params["axis"])
     can_split = shape[scanned] > 0 and _neutral(op) is not None
@@ -53,7 +57,7 @@ def _neutral(op: Op) -> bool | int | float | None:
 def _scan_parts(
     builder: Builder, op: Op, operands: tuple[Value, ...], cut: OpCut
 ) -> tuple[Value, ...]:
-    """Scan the part, then combine it with the total of the parts before it."""
+    """Scan this device's part, then combine it with the total of all earlier parts."""
     (x,) = operands
     dim = cast(int, op.params["axis"])
     axes = cut.axes[dim]  # factor i is dim i, since every dim has a factor here
@@ -68,7 +72,7 @@ def _scan_parts(
 
 
 def _last(builder: Builder, op: Op, scanned: Value) -> Value:
-    """The last element of the scan, which is the total."""
+    """The last element of a scan along its dim, which is the total."""
     dim = cast(int, op.params["axis"])
     at = 0 if op.params["reverse"] else scanned.shape[dim] - 1
     return builder.slice(scanned, dim, at, at + 1)
@@ -77,7 +81,10 @@ def _last(builder: Builder, op: Op, scanned: Value) -> Value:
 def _earlier_totals(
     builder: Builder, op: Op, totals: Value, axes: tuple[str, ...]
 ) -> Value:
-    """The totals of the parts before this one; the identity in place of all others."""
+    """The totals of the parts that precede this device's part in the scan.
+
+    In place of the other totals stands the identity of the operation.
+    """
     dim = cast(int, op.params["axis"])
     before = "gt" if op.params["reverse"] else "lt"
     part = builder.iota(totals.shape, dim)

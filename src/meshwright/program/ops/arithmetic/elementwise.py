@@ -1,7 +1,8 @@
-"""Elementwise primitives: every dim of the result is a factor of each operand.
+"""Factor rules of elementwise primitives: each dim of the result is a factor.
 
-Some take scalars together with arrays, or broadcast a dim of size 1 to size n; such a dim
-of an operand has no letter.
+A factor is a letter of the rule, such as a and b in `ab,ab->ab`; its dims can be
+sharded together. Some primitives take scalars together with arrays, or broadcast a dim
+of size 1 to size n; such a dim of an operand has no letter.
 """
 
 import math
@@ -42,7 +43,10 @@ _ARITHMETIC = (
 _LINEAR_ARITHMETIC = (
     "add", "add_any", "complex", "div", "mul", "neg", "select_n", "sub",
 )  # fmt: skip
-"""Functions that cost one operation per element and are linear in some operands."""
+"""Functions that cost one operation per element and are linear in some operands.
+
+An op that is linear in an operand may be applied to partial sums of it.
+"""
 
 _TRANSCENDENTAL = (
     "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "cos", "cosh",
@@ -58,13 +62,13 @@ _COPIES = (
     "conj", "copy", "imag", "layout_constraint", "name", "real", "stop_gradient", "tag",
     "xla_metadata_value",
 )  # fmt: skip
-"""Functions that cost no operation."""
+"""Elementwise primitives that cost no arithmetic operation."""
 
 
 def _division(op: Op) -> Linear:
-    """The operands in which a division is linear.
+    """The operands in which a division is linear: the dividend, or none.
 
-    The dividend, if the divisor is a constant other than 0; else none.
+    It is linear in the dividend if the divisor is a constant other than 0.
     """
     divisor = op.operands[1]
     is_known = isinstance(divisor, Literal) and bool(divisor.value != 0)
@@ -72,9 +76,10 @@ def _division(op: Op) -> Linear:
 
 
 def _conversion(op: Op) -> Linear:
-    """The operands in which a conversion is linear: its operand if nothing is rounded.
+    """The operands in which a dtype conversion is linear: its operand, or none.
 
-    Rounding each addend would add up the errors.
+    It counts as linear only if nothing is rounded, since rounding each addend of a
+    partial sum would add up the errors.
     """
     source, target = op.operands[0].dtype, op.results[0].dtype
     if not (is_inexact(source) and is_inexact(target)):
@@ -93,9 +98,10 @@ _BITS = {
 
 
 def _rounding(op: Op) -> Linear:
-    """The operands in which a rounding is linear: its operand if nothing is rounded.
+    """The operands in which `reduce_precision` is linear: its operand, or none.
 
-    `jax.checkpoint` uses such an op to mark what it saves.
+    It is linear if nothing is rounded. `jax.checkpoint` uses such an op to mark what it
+    saves.
     """
     params: Any = op.params
     exponent, mantissa = _BITS.get(op.operands[0].dtype, (99, 99))
@@ -142,12 +148,15 @@ describe("copy", "name", "stop_gradient", "tag", traits=(Trait.ALIASES_OPERAND,)
 
 @rule(*_LINEAR, traits=(Trait.ELEMENTWISE,))
 def elementwise(op: Op) -> FactorRule:
-    """The rule of an elementwise op, with the operands in which it is linear."""
+    """The factor rule of an elementwise op, with the operands in which it is linear."""
     return broadcasting_rule(op, linear=_LINEAR[op.kind](op))
 
 
 def broadcasting_rule(op: Op, **fields: Any) -> FactorRule:
-    """The rule `ab,ab->ab`, without letters on dims of operands that broadcast."""
+    """The factor rule `ab,ab->ab`; an operand's dim that broadcasts has no letter.
+
+    Each letter is a dim that can be sharded. `fields` are more fields of `FactorRule`.
+    """
     factors = RuleFactors()
     dims = tuple(factors.each(op.results[0].shape))
     operands = [_unstretched(a, op.results[0], dims) for a in op.operands]
@@ -155,7 +164,7 @@ def broadcasting_rule(op: Op, **fields: Any) -> FactorRule:
 
 
 def _unstretched(operand: Atom, result: Value, dims: Dims) -> Dims:
-    """The result's letters on the dims along which an operand does not broadcast."""
+    """The factors of an operand's dims: the result's, or none where it broadcasts."""
     if not operand.shape:
         return ()
     return tuple(
@@ -166,7 +175,11 @@ def _unstretched(operand: Atom, result: Value, dims: Dims) -> Dims:
 
 @rule("bitcast_convert_type", "to_edtype", "from_edtype")
 def reinterpretation(op: Op) -> FactorRule:
-    """The rule `ab->ab`; a last dim with the pieces of one element has no letter."""
+    """The factor rule `ab->ab` of a bitcast: both dims can be sharded.
+
+    If an element becomes several narrower ones, the last dim, which has them, has no
+    letter.
+    """
     factors = RuleFactors()
     (operand,), (result,) = op.operands, op.results
     shared = min(len(operand.shape), len(result.shape))
@@ -179,13 +192,16 @@ def reinterpretation(op: Op) -> FactorRule:
 
 @rule("optimization_barrier", traits=(Trait.ALIASES_OPERAND,))
 def barrier(op: Op) -> FactorRule:
-    """The rule `ab,c->ab,c`: each operand has its own letters."""
+    """The factor rule `ab,c->ab,c`: the dims of each operand can be sharded."""
     return _identities(op)
 
 
 @rule("device_put")
 def placement(op: Op) -> FactorRule:
-    """The rule `ab,c->ab,c`; each operand moves to a memory space."""
+    """The factor rule `ab,c->ab,c` of `device_put`: all dims can be sharded.
+
+    Each operand moves to another memory space, such as the host's.
+    """
     return replace(_identities(op), local_params=_memories)
 
 
@@ -198,7 +214,7 @@ def _identities(op: Op) -> FactorRule:
 def _memories(
     op: Op, operands: tuple[Shape, ...], results: tuple[Shape, ...]
 ) -> Mapping[str, object]:
-    """Parameters with the memory spaces but without the devices and shardings."""
+    """Parameters of `device_put` that keep memory spaces and drop devices."""
     del operands, results
     params: Any = op.params
     places = {
@@ -210,6 +226,6 @@ def _memories(
 
 @rule("dce_sink")
 def keep_alive(op: Op) -> FactorRule:
-    """The rule `ab->`: the op keeps a value alive and has no result."""
+    """The factor rule `ab->`: the op keeps a value alive and has no result."""
     factors = RuleFactors()
     return factors.rule([tuple(factors.each(op.operands[0].shape))], [])

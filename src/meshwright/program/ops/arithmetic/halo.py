@@ -21,8 +21,9 @@ from meshwright.program.rules.builder import Builder
 class Sliding:
     """One dim of a windowed op, in the terms of `lax.conv_general_dilated`.
 
+    size, window, out: extents of the input, of the window and of the output.
     padding: elements added before and after the (dilated) input; may be negative.
-    base, dilation: spacing of the input's and of the window's elements.
+    base, dilation: spacing of the input's elements and of the window's elements.
     """
 
     size: int
@@ -36,15 +37,16 @@ class Sliding:
 
 @dataclass(frozen=True, slots=True)
 class Halo:
-    """How one dim is split into corresponding parts.
+    """The elements that a device needs from its neighbours if one dim is split.
 
-    left, right: elements of the input needed from the neighbours.
-    padding: padding that the op adds to a part and its halo.
-    factor: extent of the factor that the input shares with its partner, which is the
-        output or the window.
-    minor, partner_minor: extents of the factors that complete the input's and the
-        partner's dim and are not split.
-    is_plain: each part is the same op on smaller shapes, without an exchange.
+    The input's dim is split together with a partner dim: that of the output or of the
+    window.
+    left, right: number of input elements needed from the previous and the next device.
+    padding: padding that the op adds to a device's part with its halo.
+    factor: extent of the factor that input and partner share.
+    minor, partner_minor: extents of factors that complete the input's and the partner's
+        dim and are not split.
+    is_plain: whether each part is the same op on smaller shapes, without an exchange.
     """
 
     left: int
@@ -57,34 +59,44 @@ class Halo:
 
     @property
     def least(self) -> int:
-        """The smallest local size of the factor: one neighbour must have all the halo."""
+        """The smallest part of the factor that a device may have.
+
+        A part must be so large that one neighbour has all of the halo.
+        """
         return max(1, math.ceil(max(self.left, self.right) / self.minor))
 
     @property
     def moved(self) -> int:
-        """The number of elements that each part receives."""
+        """The number of elements along the dim that each device receives."""
         return self.left + self.right
 
 
 def output_halo(dim: Sliding) -> Halo | None:
-    """The halo if input and output are split; `None` if their parts do not correspond."""
+    """The halo if input and output are split together.
+
+    `None` if parts of the input and of the output do not correspond.
+    """
     reach = (dim.window - 1) * dim.dilation
     return _aligned(dim, dim.out, dim.stride, reach)
 
 
 def window_halo(dim: Sliding) -> Halo | None:
-    """The halo if input and window are split and the output is partial, or `None`."""
+    """The halo if input and window are split together, so that the output is partial.
+
+    `None` if parts of the input and of the window do not correspond.
+    """
     reach = (dim.out - 1) * dim.stride
     return _aligned(dim, dim.window, dim.dilation, reach)
 
 
 def _aligned(dim: Sliding, partner: int, step: int, reach: int) -> Halo | None:
-    """The halo of an input whose partner has elements `step` positions apart.
+    """The halo of an input dim split together with a partner dim (output or window).
 
-    Element j of the partner meets the dilated input at positions j * step - low up to
-    j * step - low + reach. A part of n input elements and m partner elements, which both
-    cover `base * n = step * m` positions, meets positions from -low up to
-    `base * n - step - low + reach`, counted from its first element.
+    Element j of the partner meets the dilated input at positions j * step - low up to j
+    * step - low + reach. A part of n input elements and m partner elements, which both
+    cover `base * n = step * m` positions, meets positions from -low up to `base * n -
+    step - low + reach`, counted from the part's first element.
+    step: distance of the partner's elements, in positions of the dilated input.
     """
     if min(dim.size, dim.window, dim.out) < 1 or dim.size * dim.base != partner * step:
         return None
@@ -109,7 +121,7 @@ def _aligned(dim: Sliding, partner: int, step: int, reach: int) -> Halo | None:
 
 @lru_cache(maxsize=4096)  # a step asks for each convolution some five times
 def unpadded_pairs(dim: Sliding) -> int:
-    """Number of pairs of window element and output position that meet a real input element.
+    """Number of (window element, output position) pairs that meet a real input element.
 
     Pairs that meet padding, or a zero of the input's dilation, do not count.
     """
@@ -120,7 +132,11 @@ def unpadded_pairs(dim: Sliding) -> int:
 
 
 def _positions(dim: Sliding, offset: int, span: int) -> int:
-    """Output positions o whose o * stride + offset is a real element in 0..span."""
+    """Number of output positions whose window element meets a real input element.
+
+    For position o, that element lies at o * stride + offset, which must be in 0..span
+    and a multiple of `base`.
+    """
     first = max(0, -(offset // dim.stride))
     last = min(dim.out - 1, (span - offset) // dim.stride)
     if last < first:
@@ -136,12 +152,12 @@ def _positions(dim: Sliding, offset: int, span: int) -> int:
 
 
 def number_at(op: Op, name: str, dim: int) -> int:
-    """The number for one dim in a parameter that has one number per dim."""
+    """The entry for dim `dim` of the parameter `name`, which has one number per dim."""
     return cast(tuple[int, ...], op.params[name])[dim]
 
 
 def paddings_of(op: Op) -> list[tuple[int, int]]:
-    """Per dim the padding before and after."""
+    """The op's padding before and after each dim, in elements."""
     pairs = cast(tuple[tuple[int, int], ...], op.params["padding"])
     return [(low, high) for low, high in pairs]
 
@@ -154,7 +170,11 @@ def extend(
     halo: Halo,
     fill: Atom | None = None,
 ) -> Value:
-    """`x` with the edges of its neighbours; `fill`, zeros by default, at the outer ends."""
+    """`x` joined along `dim` with the edges that its neighbour devices send.
+
+    fill: value in place of an edge on the first and last device, which have only one
+        neighbour; zeros by default.
+    """
     num = builder.mesh.size(axes)
     extent = x.shape[dim]
     pieces = [x]
@@ -176,7 +196,10 @@ def _received(
     route: tuple[tuple[tuple[int, int], ...], int],
     fill: Atom | None,
 ) -> Value:
-    """The edge received from a neighbour; `fill` on the device that has no neighbour."""
+    """The edge received from a neighbour device.
+
+    The outermost device has no neighbour on this side, and gets `fill` instead.
+    """
     pairs, outermost = route
     moved = builder.permute(edge, axes, pairs)
     if fill is None:
@@ -188,7 +211,7 @@ def _received(
 def crop(
     builder: Builder, x: Value, dim: int, halo: Halo
 ) -> tuple[Value, tuple[int, int]]:
-    """`x` cropped by negative padding, and the padding that remains."""
+    """`x` cropped by the negative padding, and the padding that remains."""
     low, high = halo.padding
     start, stop = max(0, -low), x.shape[dim] - max(0, -high)
     if (start, stop) != (0, x.shape[dim]):

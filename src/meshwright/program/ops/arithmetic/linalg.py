@@ -1,7 +1,8 @@
-"""Dense linear algebra and Fourier transforms, split over batch dims.
+"""Factor rules of dense linear algebra and Fourier transforms, split over batch dims.
 
-The last dims of each operand are one matrix, vector or signal; the dims before are batch
-dims. Solves are also split over the dim that lists the right-hand sides.
+The last dims of each operand are one matrix, vector or signal; the dims before are
+batch dims. Solves are also split over the dim that lists the right-hand sides. In rules
+such as `a--->a--`, letters are dims that can be sharded and `-` is a dim that cannot.
 """
 
 import math
@@ -31,15 +32,18 @@ _OPERAND_RANKS: dict[str, tuple[int, ...]] = {
     "tridiagonal": (2,),
     "tridiagonal_solve": (1, 1, 1, 2),
 }
-"""The number of dims of each operand that are not batch dims."""
+"""The number of dims of each operand that belong to one matrix or vector."""
 
 _RIGHT_HAND_SIDE = {"ormqr": 2, "triangular_solve": 1, "tridiagonal_solve": 3}
-"""The operand in which the op is linear; the result has its shape."""
+"""The position of the operand in which the op is linear; the result has its shape."""
 
 
 @rule(*(kind for kind in _OPERAND_RANKS if kind not in _RIGHT_HAND_SIDE))
 def factorize(op: Op) -> FactorRule:
-    """The rule `ab--->ab--,ab-`: batch dims only."""
+    """The factor rule `ab--->ab--,ab-` of factorizations of batches of matrices.
+
+    The batch dims a and b can be sharded, the dims `-` of the matrices cannot.
+    """
     factors = RuleFactors()
     rank = len(op.operands[0].shape) - _OPERAND_RANKS[op.kind][0]
     batch = factors.each(op.operands[0].shape[:rank])
@@ -51,7 +55,11 @@ def factorize(op: Op) -> FactorRule:
 
 @rule(*_RIGHT_HAND_SIDE)
 def solve(op: Op) -> FactorRule:
-    """The rule `a--,a-k->a-k`: batch dims, and right-hand sides k of one matrix."""
+    """The factor rule `a--,a-k->a-k` of linear solves.
+
+    Batch dims a and the right-hand sides k of one matrix can be sharded, dims `-`
+    cannot.
+    """
     right = _RIGHT_HAND_SIDE[op.kind]
     shape = op.operands[right].shape
     factors = RuleFactors()
@@ -65,17 +73,20 @@ def solve(op: Op) -> FactorRule:
 
 
 def _are_columns(op: Op) -> bool:
-    """Whether right-hand sides are columns, so that the matrix is left of the unknown."""
+    """Whether right-hand sides are columns, as in A X = B.
+
+    Else they are rows of X A = B.
+    """
     return bool(op.params.get("left_side", op.params.get("left", True)))
 
 
 def _batched(batch: Sequence[Factor], value: Atom) -> Dims:
-    """The dims of a value: batch dims first, then dims without factors."""
+    """The factors of a value's dims: those of batch dims, none for other dims."""
     return (*batch, *((),) * (len(value.shape) - len(batch)))
 
 
 def _cubic(numerator: int, denominator: int) -> CountWork:
-    """`numerator / denominator` n^3 for each square matrix of side n."""
+    """A count of `numerator / denominator` n^3 operations per matrix of side n."""
 
     def count(op: Op) -> OpWork:
         *batch, rows, columns = op.operands[0].shape
@@ -86,7 +97,7 @@ def _cubic(numerator: int, denominator: int) -> CountWork:
 
 
 def _substitution(op: Op) -> OpWork:
-    """n^2 for each right-hand side."""
+    """The work of a triangular solve: n^2 operations for each right-hand side."""
     return OpWork(op.operands[0].shape[-1] * math.prod(op.operands[1].shape))
 
 
@@ -110,7 +121,10 @@ describe("tridiagonal_solve", traits=(Trait.STANDALONE,))
 
 
 def _work(op: Op) -> OpWork:
-    """5 n log2 n for a complex transform of length n, 3 n log2 n for a real one."""
+    """The operations of a Fourier transform of length n.
+
+    They are 5 n log2 n for a complex transform and 3 n log2 n for a real one.
+    """
     lengths = cast(tuple[int, ...], op.params["fft_lengths"])
     length = math.prod(lengths)
     sides = (*op.operands, *op.results)
@@ -122,7 +136,10 @@ def _work(op: Op) -> OpWork:
 
 @rule("fft", traits=(Trait.STANDALONE, Trait.EXPENSIVE), work=_work)
 def fft(op: Op) -> FactorRule:
-    """The rule `ab-->ab--` of a transform over two dims, of any of the four types."""
+    """The factor rule `ab-->ab--` of Fourier transforms over the last dims.
+
+    The batch dims a and b can be sharded. The rule is the same for all four types.
+    """
     shape = op.operands[0].shape
     lengths = cast(tuple[int, ...], op.params["fft_lengths"])
     factors = RuleFactors()

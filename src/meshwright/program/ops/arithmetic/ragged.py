@@ -1,13 +1,14 @@
-"""Ragged matrix products: rows in consecutive groups, with a matrix for each group.
+"""Factor rules of ragged matrix products: groups of rows, with a matrix per group.
 
-There are three forms, by the role of the left operand's ragged dim: free (`mk,gkn->mn`,
-experts of a mixture), contracted (`mk,mn->gkn`, the gradient of their weights), or batch
-(groups have no effect). The third operand has the number of rows of each group.
+Letters of a rule are dims that can be sharded. There are three forms, by the role of
+the left operand's ragged dim: free (`mk,gkn->mn`, experts of a mixture), contracted
+(`mk,mn->gkn`, the gradient of the experts' weights), or batch (groups have no effect).
+The third operand has the number of rows of each group.
 
-If the ragged dim is split, a device has a window of the rows, and its group sizes are the
-numbers of rows that are in the window. If groups are split, the rows before and after the
-device's own groups form one more group at each end, whose matrix is zero or whose result
-is dropped.
+If the ragged dim is split, a device has a window of the rows, and its group sizes are
+the numbers of rows that are in the window. If groups are split, the rows before and
+after the device's own groups form one more group at each end, whose matrix is zero or
+whose result is dropped.
 """
 
 import math
@@ -25,11 +26,14 @@ from meshwright.program.rules.rule import Dims, FactorRule, OpCut
 
 @dataclass(frozen=True, slots=True)
 class _Ragged:
-    """The factors of the ragged dim and of the groups.
+    """The factors of the ragged dim and of the groups in one op's factor rule.
 
-    row: factor of the ragged dim. group: factor of the groups.
-    group_dim: the right operand's dim of groups; `None` if they are the result's dim 0.
-    result: the result's dims.
+    row: number of the factor of the ragged dim.
+    group: number of the factor of the groups.
+    group_dim: dim of the right operand that lists groups; `None` if the result's dim 0
+        does.
+    num_rows: extent of the ragged dim.
+    result: factors of the result's dims.
     """
 
     row: int
@@ -40,7 +44,7 @@ class _Ragged:
 
 
 def _work(op: Op) -> OpWork:
-    """Operations of the products of each row with the matrix of its one group."""
+    """The operations of the products of each row with the matrix of its one group."""
     params: Any = op.params
     numbers = params["ragged_dot_dimension_numbers"]
     (contracted, _), _ = numbers.dot_dimension_numbers
@@ -53,7 +57,11 @@ def _work(op: Op) -> OpWork:
 
 @rule("ragged_dot_general", traits=(Trait.CONTRACTION, Trait.EXPENSIVE), work=_work)
 def ragged_dot_general(op: Op) -> FactorRule:
-    """The rule `mk,gkn,-->mn`, `mk,mn,-->gkn` or `bmk,bkn,-->bmn`."""
+    """The factor rule `mk,gkn,-->mn`, `mk,mn,-->gkn` or `bmk,bkn,-->bmn`.
+
+    Letters are dims that can be sharded: m lists rows, g groups. The third operand has
+    the number of rows of each group.
+    """
     params: Any = op.params
     numbers = params["ragged_dot_dimension_numbers"]
     (left_sum, _), (left_batch, _) = numbers.dot_dimension_numbers
@@ -91,7 +99,10 @@ def _plain(
     sides: tuple[Dims, Dims, Dims],
     roles: tuple[int, Any, Any],
 ) -> FactorRule:
-    """The rule if groups are a batch: the ragged dim has no letter."""
+    """The factor rule of a ragged product whose ragged dim and groups cannot be split.
+
+    It applies if groups are a batch or have several sizes each.
+    """
     left, right, result = sides
     ragged, left_sum, left_batch = roles
     dropped = left[ragged]
@@ -150,7 +161,10 @@ def _sizes_in_window(
 
 
 def _sums_up_to(builder: Builder, sizes: Value) -> Value:
-    """Cumulative sums, by masking an [n, n] array: n, the number of groups, is small."""
+    """Cumulative sums of the group sizes, [n].
+
+    They are computed by masking an [n, n] array, since the number of groups n is small.
+    """
     (n,) = sizes.shape
     square = (n, n)
     is_past = builder.compare("le", builder.iota(square, 1), builder.iota(square, 0))
@@ -160,7 +174,7 @@ def _sums_up_to(builder: Builder, sizes: Value) -> Value:
 
 
 def _with_rest(builder: Builder, sizes: Value, axes: tuple[str, ...]) -> Value:
-    """Group sizes for this device's groups, with a group before and one after for the rest.
+    """The sizes of this device's groups, with one more group before and one after.
 
     The first counts the rows of all groups of devices before this one, the last those
     of devices after it.

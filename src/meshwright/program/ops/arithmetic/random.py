@@ -1,9 +1,9 @@
-"""Random numbers: the same bits as on one device, however they are sharded.
+"""Factor rules of random numbers: sharding does not change the random bits.
 
-Dims of key arrays are parallel, since each key yields its own bits. For threefry keys a
-result dim of `random_bits` is a new factor: the bits are a function of key and global
-index, and a device computes the window of bits that it holds. This requires JAX's setting
-`jax_threefry_partitionable`, which is on by default.
+Dims of key arrays can be split in parallel, since each key yields its own bits. For
+threefry keys, dims of the result of `random_bits` can be split as well: the bits are a
+function of key and global index, and a device computes the bits of its own part. This
+requires JAX's setting `jax_threefry_partitionable`, which is on by default.
 """
 
 import math
@@ -23,16 +23,22 @@ _COUNTING = ("fry", "fry4", "phx2", "phx4")
 """Key types whose bits are a hash of key and index, so that keys are independent."""
 
 _INDEPENDENT = (*_COUNTING, "rbg")
-"""Key types that split and fold in with such a hash. `rbg` draws bits for a batch of keys
-from one generator, and `urbg` uses it for splitting as well (`jax.random`)."""
+"""Key types whose split and fold-in hash each key on its own.
+
+`rbg` draws bits for a batch of keys from one generator, and `urbg` uses that generator
+for splitting as well (`jax.random`).
+"""
 
 _WINDOW_TAG = "fry"
-"""The key type for which `run` can compute a window of the bits."""
+"""The key type for which a device can compute its own part of the bits."""
 
 
 _THREEFRY_ROUNDS = 20
 _OPS_A_ROUND = 5
-"""Add, rotate (three ops) and exclusive or, for two words (Salmon et al., SC 2011)."""
+"""Operations of one threefry round on two words (Salmon et al., SC 2011).
+
+They are an add, a rotation (three operations) and an exclusive or.
+"""
 
 
 def _work(op: Op) -> OpWork:
@@ -47,12 +53,15 @@ describe("rng_uniform", traits=(Trait.DRAWS_FROM_STATE,))
 
 
 def _tag(value: Atom) -> str:
-    """The key type's tag: `fry` of `key<fry>`."""
+    """The name of a key type: `fry` in the dtype `key<fry>`."""
     return value.dtype.removeprefix("key<").removesuffix(">")
 
 
 def _leading(op: Op, count: int) -> FactorRule:
-    """The rule by which the first `count` dims of all values are parallel."""
+    """The factor rule in which the first `count` dims of all values are split together.
+
+    The other dims cannot be split.
+    """
     factors = RuleFactors()
     first = factors.each(op.results[0].shape[:count])
 
@@ -67,33 +76,48 @@ rule("threefry2x32", "random_clone", "random_seed")(broadcasting_rule)
 
 @rule("random_fold_in")
 def random_fold_in(op: Op) -> FactorRule:
-    """Factor rule of `fold_in`: elementwise if keys are independent, else no factors."""
+    """The factor rule of `fold_in`, elementwise if keys are independent.
+
+    If they are not, no dim can be split.
+    """
     independent = _tag(op.operands[0]) in _INDEPENDENT
     return broadcasting_rule(op) if independent else _leading(op, 0)
 
 
 @rule("random_split", "random_gamma")
 def random_split(op: Op) -> FactorRule:
-    """Factor rule: each dim of the keys is a factor if keys are independent."""
+    """The factor rule of splitting keys, whose dims can be sharded.
+
+    They cannot if keys are not independent of each other.
+    """
     keys = op.operands[0]
     return _leading(op, len(keys.shape) if _tag(keys) in _INDEPENDENT else 0)
 
 
 @rule("random_wrap", "random_unwrap")
 def random_wrap(op: Op) -> FactorRule:
-    """The rule of key arrays and their words: the dim of words has no letter."""
+    """The factor rule of conversions between typed keys and arrays of their words.
+
+    Dims of keys can be sharded; the dim that lists the words of one key cannot.
+    """
     return _leading(op, min(len(op.operands[0].shape), len(op.results[0].shape)))
 
 
 @rule("rng_bit_generator")
 def rng_bit_generator(op: Op) -> FactorRule:
-    """The rule of an opaque op, since the compiler chooses the order of the bits."""
+    """The factor rule of `rng_bit_generator`, which cannot be partitioned.
+
+    The compiler chooses the order of its bits.
+    """
     return opaque_rule(op, "the order of its bits is up to the compiler")
 
 
 @rule("random_bits")
 def random_bits(op: Op) -> FactorRule:
-    """The rule by which key dims are parallel and, for threefry, dims of bits are new."""
+    """The factor rule of `random_bits`: dims of keys can be sharded.
+
+    For threefry keys, the dims that list the bits of one key can be sharded too.
+    """
     keys, result = op.operands[0], op.results[0]
     batch = len(keys.shape)
     if _tag(keys) != _WINDOW_TAG:
@@ -117,7 +141,7 @@ def _window(
     operands: tuple[Value, ...],
     cut: OpCut,
 ) -> tuple[Value, ...]:
-    """The window of bits that this device holds, computed from the global index."""
+    """This device's part of the random bits, computed from their global indices."""
     keys = operands[0]
     params = cast(Mapping[str, tuple[int, ...]], op.params)
     starts: list[Atom] = []

@@ -1,7 +1,8 @@
-"""Reductions over whole dims: sum, prod, max, min, and, or, xor, argmax, argmin.
+"""Factor rules of reductions over dims: sums, extrema, logic, argmax and argmin.
 
 A monoid is the associative operation of a reduction. A reduced dim may be split; the
-result is then partial with the reduction's monoid.
+result is then partial: each device has a term, and a collective combines them with the
+monoid.
 """
 
 import math
@@ -26,10 +27,10 @@ _IDEMPOTENT = ("max", "min", "and", "or")
 
 
 def identity_of(monoid: str, dtype: str) -> bool | int | float | None:
-    """The identity of `monoid` in `dtype`; `None` if there is none.
+    """The identity element of the operation `monoid` in `dtype`.
 
-    There is none for the order of complex numbers, nor of floats of 8 bits, since some of
-    these dtypes have no infinity.
+    `None` if there is none. There is none for max and min of complex numbers, which
+    have no order, nor of floats of 8 bits, since some of these dtypes have no infinity.
     """
     if dtype == "bool":
         return _OF_BOOL.get(monoid)
@@ -54,7 +55,11 @@ def integer_range(dtype: str) -> tuple[int, int]:
 
 
 def is_neutral(init: Atom, monoid: str) -> bool:
-    """Whether it makes no difference if every part of a reduction starts from `init`."""
+    """Whether every device may start its part of a reduction from `init`.
+
+    It may if `init` is the identity, or if max, min, and, or make repeated starts
+    harmless.
+    """
     if monoid in _IDEMPOTENT:
         return True
     if not isinstance(init, Literal):
@@ -63,7 +68,10 @@ def is_neutral(init: Atom, monoid: str) -> bool:
 
 
 def monoid_of(jaxpr: Any) -> str | None:
-    """The monoid that a jaxpr of two scalars computes; `None` unless it is one known op."""
+    """The operation that a jaxpr of two scalars computes, such as "sum".
+
+    `None` if the jaxpr is not exactly one of the known operations.
+    """
     inner = getattr(jaxpr, "jaxpr", jaxpr)
     if len(inner.eqns) != 1:
         return None
@@ -90,28 +98,35 @@ _MONOIDS = {
 }
 
 _MAPPED = {"psum": "sum", "pmax": "max", "pmin": "min"}
-"""Reductions over a named axis of `vmap`, which is a dim after tracing."""
+"""Reductions over a named axis of `vmap`, which becomes a dim when it is traced."""
 
 
 _REDUCES = (Trait.REDUCTION, Trait.EXPENSIVE)
 
 
 def _work(op: Op) -> OpWork:
-    """One operation per operand element, except for the first of each result."""
+    """The work of a reduction: one operation per operand element, less one a result."""
     operand, result = op.operands[0].shape, op.results[0].shape
     return OpWork(max(math.prod(operand) - math.prod(result), 0))
 
 
 @rule(*_MONOIDS, traits=_REDUCES, work=_work)
 def reduce_dims(op: Op) -> FactorRule:
-    """The rule `ab->a` for dim 1, with b as a reduction."""
+    """The factor rule `ab->a`, if dim b is reduced; both dims can be sharded.
+
+    To split b leaves a partial result on each device.
+    """
     monoid = _across_devices(_MONOIDS[op.kind], op.operands[0].dtype)
     return _reduction(op, op.params["axes"], monoid)
 
 
 @rule("reduce", traits=_REDUCES, work=_work)
 def reduce_any(op: Op) -> FactorRule:
-    """The rule of a reduction by any function; only known monoids are split."""
+    """The factor rule of `lax.reduce` with any function.
+
+    The reduced dims can be sharded only if the function is a known operation, such as a
+    sum.
+    """
     monoid = None
     if len(op.results) == 1:
         found = monoid_of(op.params["jaxpr"])
@@ -122,7 +137,10 @@ def reduce_any(op: Op) -> FactorRule:
 
 @rule(*_MAPPED)
 def reduce_mapped(op: Op) -> FactorRule:
-    """Factor rule of a collective, such as `psum`, whose axis `vmap` has made a dim."""
+    """The factor rule of `psum`, `pmax` or `pmin` over an axis of `vmap`.
+
+    Tracing has made a dim of that axis.
+    """
     axes = op.params["axes"]
     is_plain = len(op.operands) == 1 and op.params.get("axis_index_groups") is None
     if not is_plain or not all(
@@ -133,7 +151,11 @@ def reduce_mapped(op: Op) -> FactorRule:
 
 
 def _reduction(op: Op, axes: object, monoid: str | None) -> FactorRule:
-    """The rule of a reduction over `axes`, which have no letters if `monoid` is `None`."""
+    """The factor rule of a reduction over the dims `axes`.
+
+    These dims can be split only if `monoid`, which combines partial results, is not
+    `None`.
+    """
     reduced = frozenset(cast(Iterable[int], axes))
     num = len(op.results)
     factors = RuleFactors()
@@ -148,10 +170,10 @@ def _reduction(op: Op, axes: object, monoid: str | None) -> FactorRule:
 
 
 def _across_devices(monoid: str, dtype: str) -> str | None:
-    """The monoid that combines parts of a reduction; `None` if that is impossible.
+    """The operation that combines the devices' partial results; `None` if none can.
 
-    The maximum of bools is `or`. Complex numbers have no order. Sums of floats of at most
-    8 bits would be rounded more often than on one device.
+    For the maximum of bools it is `or`. Complex numbers have no order. Sums of floats
+    of at most 8 bits would be rounded more often than on one device.
     """
     if monoid in ("sum", "prod"):
         return monoid if can_sum(dtype) else None
@@ -164,7 +186,10 @@ def _across_devices(monoid: str, dtype: str) -> str | None:
 
 @rule("argmax", "argmin", traits=_REDUCES, work=_work)
 def locate_extremum(op: Op) -> FactorRule:
-    """The rule `ab->a`; the searched dim b is split by comparing the parts' extrema."""
+    """The factor rule `ab->a` of argmax and argmin over dim b; both can be sharded.
+
+    If b is split, the devices compare the extrema of their parts (`_locate_in_parts`).
+    """
     searched = _searched(op)
     factors = RuleFactors()
     can_compare = identity_of(_extremum(op), op.operands[0].dtype) is not None
@@ -191,7 +216,7 @@ def _extremum(op: Op) -> str:
 def _locate_in_parts(
     builder: Builder, op: Op, operands: tuple[Value, ...], cut: OpCut
 ) -> tuple[Value, ...]:
-    """The position of the extremum if this part contains it, else the largest integer.
+    """The position of the extremum if this device has it, else the largest integer.
 
     The minimum of these over all devices is the first position of the extremum. As in
     JAX, NaN counts as the extremum.

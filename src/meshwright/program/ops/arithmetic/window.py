@@ -1,8 +1,9 @@
-"""Reductions over windows, and the selections and scatters of max-pooling's derivatives.
+"""Factor rules of reductions over windows, and of the derivatives of max-pooling.
 
 A dim along which the window has one element is a batch dim. A dim over which the window
-slides is split if parts of input and output correspond; devices exchange halos if windows
-overlap. If parts do not correspond, the dim has no factor.
+slides can be sharded if parts of input and output correspond; devices exchange halos
+(edge elements of their parts) if windows overlap. If parts do not correspond, it
+cannot.
 """
 
 import math
@@ -42,14 +43,14 @@ _OWN_KERNEL = (Trait.STANDALONE, Trait.EXPENSIVE)
 
 
 def _work(op: Op) -> OpWork:
-    """One operation for each element of a window but the first."""
+    """The work of a windowed reduction: window elements less one, per result."""
     window = math.prod(cast(tuple[int, ...], op.params["window_dimensions"]))
     return OpWork(math.prod(op.results[0].shape) * max(window - 1, 0))
 
 
 @rule(*_MONOIDS, traits=_OWN_KERNEL, work=_work)
 def pool(op: Op) -> FactorRule:
-    """The rule of sums, maxima or minima over windows, padded with the identity."""
+    """The factor rule of sums, maxima or minima over windows."""
     dtype = op.operands[0].dtype
     is_linear = op.kind == "reduce_window_sum" and can_sum(dtype)
     linear = (frozenset({0}),) if is_linear else ()
@@ -58,10 +59,11 @@ def pool(op: Op) -> FactorRule:
 
 @rule("reduce_window", traits=_OWN_KERNEL)
 def reduce_window(op: Op) -> FactorRule:
-    """The rule for any computation; only for a known monoid are halos exchanged.
+    """The factor rule of `reduce_window` with any function.
 
-    For others, the initial value may be combined with the elements more than once, and
-    backends differ in how often they do so.
+    Halos are exchanged only for a known operation, such as a sum. For others, the
+    initial value may be combined with the elements more than once, and backends differ
+    in how often.
     """
     num = len(op.results)
     monoid = monoid_of(op.params["jaxpr"]) if num == 1 else None
@@ -71,7 +73,7 @@ def reduce_window(op: Op) -> FactorRule:
 
 @rule("select_and_gather_add", traits=(Trait.STANDALONE,))
 def select_and_gather(op: Op) -> FactorRule:
-    """The rule of tangents at the positions that an operand's windows select."""
+    """The factor rule of the tangent of max-pooling, read where windows select."""
     tangents, operand = (a.dtype for a in op.operands)
     fills = (Literal(0, tangents), _literal(_selected_monoid(op), operand))
     return _windowed(op, fills, (frozenset({0}),) if can_sum(tangents) else ())
@@ -83,7 +85,7 @@ def _literal(monoid: str, dtype: str) -> Literal | None:
 
 
 def _selected_monoid(op: Op) -> str:
-    """The extremum that a selection by `ge` or `le` takes from a window: max or min."""
+    """The extremum that is selected from each window: max (`ge`) or min (`le`)."""
     name = cast(Any, op.params["select_prim"]).name
     return {"ge": "max", "le": "min"}[name]
 
@@ -91,7 +93,10 @@ def _selected_monoid(op: Op) -> str:
 def _windowed(
     op: Op, fills: tuple[Atom | None, ...], linear: tuple[frozenset[int], ...]
 ) -> FactorRule:
-    """The rule if the first `len(fills)` operands have windows, padded by `fills`."""
+    """The factor rule of an op whose first `len(fills)` operands have windows.
+
+    fills: value that pads each of these operands; `None` if halos cannot be exchanged.
+    """
     factors = RuleFactors()
     operand: list[tuple[int, ...]] = []
     result: list[tuple[int, ...]] = []
@@ -119,7 +124,10 @@ def _windowed(
 
 
 def _halo_of(op: Op, dim: int) -> Halo | None:
-    """The halo of a dim; `None` if it cannot be split, as a dilated input cannot."""
+    """The halo of one dim.
+
+    `None` if the dim, such as a dilated one, cannot be split.
+    """
     if number_at(op, "base_dilation", dim) != 1:
         return None
     return output_halo(
@@ -136,10 +144,11 @@ def _halo_of(op: Op, dim: int) -> Halo | None:
 
 @dataclass(frozen=True, slots=True)
 class _Exchange:
-    """The expansion: fetch halos, then reduce windows with the padding that remains.
+    """The expansion of a windowed op on one device, which exchanges halos.
 
     fills: padding values, one per operand with windows.
-    halos: by factor, its dim and its halo. result: letters of each result.
+    halos: for each split factor, the dim and the halo to fetch.
+    result: factors of each result's dims.
     """
 
     fills: tuple[Atom | None, ...]
@@ -149,7 +158,10 @@ class _Exchange:
     def expand(
         self, builder: Builder, op: Op, operands: tuple[Value, ...], cut: OpCut
     ) -> tuple[Value, ...]:
-        """Exchange halos of one dim after the other, so that corners are forwarded."""
+        """Fetch halos one dim after the other, which forwards corners.
+
+        Then reduce windows.
+        """
         arrays = list(operands[: len(self.fills)])
         initial = operands[len(self.fills) :]
         padding = paddings_of(op)
@@ -167,7 +179,7 @@ class _Exchange:
 
 @dataclass(frozen=True, slots=True)
 class _Overlap:
-    """The halos of operand and source along one dim."""
+    """The halos of operand and source along one dim of a selection and scatter."""
 
     dim: int
     operand: Halo
@@ -176,7 +188,7 @@ class _Overlap:
 
 @rule("select_and_scatter_add", traits=(Trait.STANDALONE, Trait.EXPENSIVE))
 def select_and_scatter_add(op: Op) -> FactorRule:
-    """The rule of the gradient of max- or min-pooling; linear in the source."""
+    """The factor rule of the gradient of max- or min-pooling, linear in the source."""
     source, operand = op.operands
     fill = identity_of(_selected_monoid(op), operand.dtype)
     linear = (frozenset({0}),) if can_sum(source.dtype) else ()
@@ -185,16 +197,21 @@ def select_and_scatter_add(op: Op) -> FactorRule:
 
 @rule("select_and_scatter", traits=(Trait.STANDALONE,))
 def select_and_scatter(op: Op) -> FactorRule:
-    """The rule for any selection and scatter: dims with overlapping windows stay whole."""
+    """The factor rule of any selection and scatter.
+
+    Overlapping windows forbid a split.
+    """
     return _scattered(op, (1, 0), can_fill=False, linear=())
 
 
 def _scattered(
     op: Op, order: tuple[int, int], can_fill: bool, linear: tuple[frozenset[int], ...]
 ) -> FactorRule:
-    """The rule of a selection and scatter.
+    """The factor rule of a selection and scatter, as in max-pooling's gradient.
 
-    order: which operand is the source, and which has the windows.
+    order: positions of the source (the values to scatter) and of the operand in whose
+        windows positions are selected.
+    can_fill: whether halos can be exchanged, since a padding value is known.
     """
     source, operand = (op.operands[i] for i in order)
     factors = RuleFactors()
@@ -224,7 +241,7 @@ def _scattered(
 
 
 def _overlap_of(op: Op, dim: int, extents: tuple[int, int]) -> _Overlap | None:
-    """The halos of one dim; `None` if windows and parts do not correspond.
+    """The halos of one dim; `None` if parts of operand and windows do not correspond.
 
     A device needs the source of all windows that overlap its part of the operand: up to
     `before` windows of the previous part and `after` of the next. To select in them, it
@@ -257,7 +274,10 @@ def _scatter_parts(
     operands: tuple[Value, ...],
     cut: OpCut,
 ) -> tuple[Value, ...]:
-    """Fetch halos and scatter, then drop the result's halo, which its owner computes."""
+    """Fetch halos and scatter, then drop the halo of the result.
+
+    The device that owns those elements computes them itself.
+    """
     source, operand = operands
     chosen = {f: overlap for f, overlap in overlaps.items() if cut.is_cut(f)}
     fill = _literal(_selected_monoid(op), operand.dtype)

@@ -1,1 +1,1 @@
-"""Ops that move elements or say where they are stored; Pallas kernels and callbacks too."""
+"""Ops that move or copy elements, ops that fix shardings, and Pallas kernels."""

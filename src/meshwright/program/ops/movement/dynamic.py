@@ -1,7 +1,9 @@
-"""Slices that are read or written at positions known only at run time.
+"""Factor rules of `dynamic_slice` and `dynamic_update_slice`.
 
-Positions are first clamped to the whole array, as JAX does. Each device then subtracts
-the start of its chunk, and reads or writes the elements that its chunk has.
+Start positions are known only at run time. They are first clamped to the whole array,
+as JAX does. Each device then subtracts the start of its chunk, and reads or writes only
+the elements that are in its chunk. In rules such as `ab->a-`, letters are dims that can
+be sharded and `-` is a dim that cannot.
 """
 
 from collections.abc import Sequence
@@ -25,9 +27,9 @@ _INT_BITS = {"int8": 7, "uint8": 8, "int16": 15, "uint16": 16}
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """A dim of `extent` elements of which `size` are read or written.
+    """One dim of which a slice reads or writes `size` of `extent` elements.
 
-    factor: the factor that splits the dim into chunks.
+    factor: number of the factor that splits the dim into chunks.
     """
 
     dim: int
@@ -36,11 +38,11 @@ class _Window:
     size: int
 
     def chunk(self, cut: OpCut) -> int:
-        """The number of elements on one device."""
+        """The number of elements of the dim on one device."""
         return self.extent // cut.parts[self.factor]
 
     def position(self, builder: Builder, start: Atom, cut: OpCut) -> Value:
-        """The start of the window, counted from the first element of this chunk."""
+        """The start of the slice, counted from the start of this device's chunk."""
         here = builder.axis_index(cut.axes[self.factor])
         return builder.binary(
             "sub", start, builder.binary("mul", here, self.chunk(cut))
@@ -49,9 +51,10 @@ class _Window:
 
 @rule("dynamic_slice", traits=(Trait.MOVES, Trait.READS_AT_INDEX))
 def dynamic_slice(op: Op) -> FactorRule:
-    """The rule `ab->a-`, with each dim that is not taken whole as a reduction.
+    """The factor rule `ab->a-`, for a slice that takes dim a whole and dim b in part.
 
-    A device contributes the elements that its chunk has, and zeros for the others.
+    Letters are dims that can be sharded. Dim b is a reduction: each device contributes
+    the elements that its chunk has, and zeros for the others, and the sum is the slice.
     """
     factors = RuleFactors()
     operand, *starts = op.operands
@@ -70,9 +73,9 @@ def dynamic_slice(op: Op) -> FactorRule:
 def _letters(
     factors: RuleFactors, whole: Shape, part: Shape, can_split: bool
 ) -> tuple[Dims, Dims, tuple[_Window, ...]]:
-    """Letters of an array and of a part of it, and the windows of dims taken in part.
+    """Factors of an array's dims and of a slice's dims, and the dims taken in part.
 
-    can_split: dims that are taken in part have a letter, in the array alone.
+    can_split: whether a dim that is taken in part gets a factor, in the array alone.
     """
     pairs = list(zip(whole, part, strict=True))
     dims = tuple(
@@ -92,7 +95,10 @@ def _read_local_part(
     operands: tuple[Value, ...],
     cut: OpCut,
 ) -> tuple[Value, ...]:
-    """Slice the chunk after padding it with zeros on both sides."""
+    """Slice this device's chunk, which is first padded with zeros on both sides.
+
+    Elements of the slice that lie in other devices' chunks become zeros.
+    """
     operand, *given = operands
     whole, part = op.operands[0].shape, op.results[0].shape
     sizes = tuple(
@@ -112,7 +118,11 @@ def _read_local_part(
 
 @rule("dynamic_update_slice", traits=(Trait.STANDALONE,))
 def dynamic_update_slice(op: Op) -> FactorRule:
-    """The rule `ab,a-->ab`: along b each device writes the part of the update it holds."""
+    """The factor rule `ab,a-->ab`, for an update that covers dim a whole and b in part.
+
+    Letters are dims that can be sharded, `-` is a dim that cannot. Along b, each device
+    writes the part of the update that falls into its chunk.
+    """
     factors = RuleFactors()
     operand, update, *starts = op.operands
     can_split = not is_key(operand.dtype)
@@ -133,7 +143,11 @@ def _write_local_part(
     operands: tuple[Value, ...],
     cut: OpCut,
 ) -> tuple[Value, ...]:
-    """Read the range of the chunk that may change, merge the update, and write it back."""
+    """Write the elements of the update that fall into this device's chunk.
+
+    The range of the chunk that may change is read, merged with the update and written
+    back.
+    """
     operand, update, *given = operands
     starts = _clamped(builder, op.operands[0].shape, op.operands[1].shape, given)
     inside: list[tuple[int, Value]] = []
@@ -157,7 +171,7 @@ def _write_local_part(
 def _clamped(
     builder: Builder, whole: Shape, part: Shape, starts: Sequence[Atom]
 ) -> list[Atom]:
-    """Start positions as int32, clamped so that the slice is inside the array."""
+    """Start positions as int32, clamped so that the slice stays inside of the array."""
     found: list[Atom] = []
     for n, m, start in zip(whole, part, starts, strict=True):
         if n == m:
@@ -175,7 +189,10 @@ def _clamped(
 def _shifted(
     builder: Builder, x: Value, dim: int, skipped: Value, length: int
 ) -> Value:
-    """`length` elements of a dim from position `skipped` on, with zeros outside."""
+    """`length` elements of `x` along `dim` from position `skipped` on.
+
+    Positions outside of `x` give zeros.
+    """
     size = x.shape[dim]
     if size == length == 1:
         return x
@@ -187,7 +204,10 @@ def _shifted(
 
 
 def _is_inside(builder: Builder, skipped: Value, length: int, size: int) -> Value:
-    """Per element from position `skipped` on, [length], whether it is in 0..size - 1."""
+    """Whether each of `length` positions from `skipped` on is in 0..size - 1.
+
+    The result is an array of bools, [length].
+    """
     offset = builder.broadcast(skipped, (length,), ())
     at = builder.binary("add", builder.iota((length,), 0), offset)
     return builder.binary(

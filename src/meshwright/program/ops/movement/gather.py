@@ -1,14 +1,17 @@
-"""Gather: batch dims of indices, whole windows and batching dims are parallel factors.
+"""The factor rule of gathers, by which a lookup in a split table moves no part of it.
 
-A dim that is indexed element by element, such as the vocabulary of an embedding table, is
-a reduction. The device whose chunk has an index gathers the row, all others contribute
-zeros, and the sum over devices is the row. No part of the table is moved.
+Factors are letters of dims that can be sharded (`rules/rule.py`). Batch dims of
+indices, dims that are taken whole and batching dims are parallel factors. A dim that is
+indexed element by element, such as the vocabulary of an embedding table, is a
+reduction: the device whose chunk has an index gathers the row, all others contribute
+zeros, and the sum over devices is the row.
 
     table[V, E], ids[B, 1] -> rows[B, E]        letters: ve, b- -> be; v is special
 
-The last dim of the indices is an index vector, each component of which addresses one dim
-of the operand. If that dim is split, every device subtracts the start of its chunk;
-positions outside of the chunk belong to other devices. Scatters use indices so too.
+The last dim of the indices is an index vector, each component of which addresses one
+dim of the operand. If that dim is split, every device subtracts the start of its chunk
+from the indices; positions outside of the chunk belong to other devices. Scatters treat
+their indices in the same way.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,18 +27,18 @@ from meshwright.program.rules.registry import Trait, rule
 from meshwright.program.rules.rule import FactorRule, OpCut, Shape
 
 INT32_MAX = 2**31 - 1
-"""The largest extent of an indexed dim that can be split, since chunks use int32."""
+"""The largest extent of an indexed dim that can be split, since positions are int32."""
 
 _WIDE = ("uint32", "int64", "uint64")
 
 
 @dataclass(frozen=True, slots=True)
 class IndexedDim:
-    """One component of the index vector.
+    """A dim of a gather's operand that one component of the index vector addresses.
 
-    extent: global extent of the operand dim that it addresses.
+    extent: the dim's extent on all devices together.
     window: number of elements of that dim that one index takes.
-    factor: the dim's factor if the dim can be split, else `None`.
+    factor: number of the dim's factor if the dim can be split, else `None`.
     """
 
     extent: int
@@ -43,24 +46,24 @@ class IndexedDim:
     factor: int | None = None
 
     def chunk(self, cut: OpCut) -> int | None:
-        """Elements per device if the dim is split, else `None`."""
+        """Elements of the dim on each device if the dim is split, else `None`."""
         if self.factor is None or not cut.is_cut(self.factor):
             return None
         return self.extent // cut.parts[self.factor]
 
 
 def dims_without(rank: int, dropped: Sequence[int]) -> tuple[int, ...]:
-    """The dims of an array of that rank, in order, that are not dropped."""
+    """The dims 0 to rank - 1, in order, except those in `dropped`."""
     return tuple(d for d in range(rank) if d not in dropped)
 
 
 def is_wide(dtype: str) -> bool:
-    """Whether the dtype has indices that do not fit into int32."""
+    """Whether the integer dtype has values that do not fit into int32."""
     return dtype in _WIDE
 
 
 def split_components(builder: Builder, indices: Value) -> list[Value]:
-    """The components of the index vector, each [..., 1]."""
+    """The components of the index vector (last dim), each as an array [..., 1]."""
     last = len(indices.shape) - 1
     count = indices.shape[last]
     if count == 1:
@@ -69,7 +72,7 @@ def split_components(builder: Builder, indices: Value) -> list[Value]:
 
 
 def join_components(builder: Builder, components: Sequence[Value]) -> Value:
-    """The index vector with these components; the inverse of `split_components`."""
+    """The index vector made of these components; the inverse of `split_components`."""
     if len(components) == 1:
         return components[0]
     return builder.concatenate(components, len(components[0].shape) - 1)
@@ -88,7 +91,10 @@ def to_int32(builder: Builder, x: Value) -> Value:
 
 
 def chunk_start(builder: Builder, dim: IndexedDim, cut: OpCut) -> Value:
-    """The start of this device's chunk of a split dim, an int32 scalar."""
+    """The global position of the start of this device's chunk of a split dim.
+
+    The result is an int32 scalar.
+    """
     assert dim.factor is not None, "only a cut dim has chunks"
     here = builder.axis_index(cut.axes[dim.factor])
     return builder.binary("mul", here, dim.extent // cut.parts[dim.factor])
@@ -99,7 +105,10 @@ def chunk_start(builder: Builder, dim: IndexedDim, cut: OpCut) -> Value:
     traits=(Trait.MOVES, Trait.READS_AT_INDEX, Trait.STANDALONE, Trait.EXPENSIVE),
 )
 def gather(op: Op) -> FactorRule:
-    """The rule of a gather with any dimension numbers."""
+    """The factor rule of `lax.gather`, for any dimension numbers.
+
+    The docstring of this file explains it with an example.
+    """
     numbers, sizes = _numbers(op), _slice_sizes(op)
     operand, indices = (a.shape for a in op.operands)
     factors = RuleFactors()
@@ -143,7 +152,7 @@ def _is_filled(op: Op) -> bool:
 
 
 def _windows(op: Op) -> tuple[int, ...]:
-    """Operand dims that the result has, in the order of `offset_dims`."""
+    """Operand dims that also are dims of the result, in the order of `offset_dims`."""
     numbers = _numbers(op)
     dropped = (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)
     return dims_without(len(op.operands[0].shape), dropped)
@@ -152,7 +161,10 @@ def _windows(op: Op) -> tuple[int, ...]:
 def _indexed_dims(
     op: Op, factors: RuleFactors, table: list[Factor]
 ) -> tuple[IndexedDim, ...]:
-    """The components of the index vector; assigns factors to dims indexed by elements."""
+    """The operand dims that the index vector addresses, one per component.
+
+    A dim that is indexed element by element gets a factor, entered in `table`.
+    """
     operand = op.operands[0]
     is_summed = operand.dtype == "bool" or can_sum(operand.dtype)
     is_summed &= max(operand.shape, default=0) <= INT32_MAX
@@ -168,9 +180,10 @@ def _indexed_dims(
 
 
 def _is_linear(op: Op) -> bool:
-    """Whether a gather is linear: partial sums of the fill value must be the fill value.
+    """Whether a gather of partial sums gives partial sums of the gather.
 
-    0 and NaN are such values.
+    Rows out of bounds are filled with a value; a sum of such values must be that value
+    again, which is true for 0 and NaN.
     """
     if not can_sum(op.operands[0].dtype):
         return False
@@ -181,7 +194,10 @@ def _is_linear(op: Op) -> bool:
 def _local_params(
     op: Op, operands: tuple[Shape, ...], results: tuple[Shape, ...]
 ) -> Mapping[str, object]:
-    """Parameters with the local extent of dims that a window takes whole."""
+    """A gather's parameters for one device: slice sizes with local extents.
+
+    They change along dims of which the slice takes every element.
+    """
     del results
     sizes = list(_slice_sizes(op))
     for dim in _windows(op):
@@ -198,10 +214,10 @@ def _expand(
     operands: tuple[Value, ...],
     cut: OpCut,
 ) -> tuple[Value, ...]:
-    """Gather the rows that this device's chunks have, with zeros for the others.
+    """Gather the rows that are in this device's chunk of the table, zeros for others.
 
-    An index out of bounds is assigned to the nearest chunk, whose device clamps it or
-    fills the row, as the mode says; so exactly one device contributes.
+    An index out of bounds belongs to the nearest chunk, whose device clamps it or fills
+    the row, as the gather's mode says. So exactly one device contributes each row.
     """
     table, indices = operands
     fills = _is_filled(op)
@@ -232,7 +248,10 @@ def _expand(
 
 
 def _owns(builder: Builder, index: Value, dim: IndexedDim, cut: OpCut) -> Value:
-    """Whether the nearest index in bounds is in this device's chunk, [..., 1] bools."""
+    """Whether the nearest index in bounds is in this device's chunk.
+
+    The result is an array of bools, [..., 1], one per index.
+    """
     nearest = builder.clamp(index, 0, dim.extent - 1)
     offset = builder.binary("sub", nearest, chunk_start(builder, dim, cut))
     above = builder.compare("ge", offset, 0)

@@ -1,10 +1,10 @@
-"""Pallas kernels: split along grid dims whose steps are independent of each other.
+"""The factor rule of Pallas kernels: grid dims with independent steps can be split.
 
 Index maps say which block of each operand and result a step of the grid sees. A dim of
-the grid can be split if the kernel does not read its `program_id`, if every result has a
-separate block for each step along it, and if every operand either has one too or does
-not depend on it. A device that runs some of the steps then needs exactly their blocks,
-and may number them from 0.
+the grid can be split if the kernel does not read its `program_id`, if every result has
+a separate block for each step along it, and if every operand either has one too or does
+not depend on it. A device that runs some of the steps then needs exactly the blocks of
+these steps, and may number the steps from 0.
 """
 
 import math
@@ -20,7 +20,7 @@ from meshwright.program.rules.rule import Dims, FactorRule, Shape, opaque_rule
 
 _READS_STEP = frozenset({"num_programs", "program_id"})
 _IN_ORDER = ("prng_", "dma_", "semaphore_")
-"""Prefixes of primitives whose effects last from one step to the next."""
+"""Prefixes of primitives whose effects last from one grid step to the next."""
 
 
 def _work(op: Op) -> OpWork:
@@ -30,7 +30,11 @@ def _work(op: Op) -> OpWork:
 
 @rule("pallas_call", traits=(Trait.STANDALONE,), work=_work)
 def pallas(op: Op) -> FactorRule:
-    """`(gb)k->(gb)k` for an independent grid dim g with blocks of b rows."""
+    """The factor rule of `pallas_call`: `(gb)k->(gb)k` for each independent grid dim g.
+
+    Letters are dims that can be sharded; (gb) is an array dim of g blocks of b rows, of
+    which only g can be split.
+    """
     params: Any = op.params
     mapping = params["grid_mapping"]
     unblocked = op.operands[: len(op.operands) - mapping.num_inputs]
@@ -58,7 +62,7 @@ def pallas(op: Op) -> FactorRule:
 def _local_params(
     op: Op, operands: tuple[Shape, ...], results: tuple[Shape, ...]
 ) -> Mapping[str, object]:
-    """Parameters of the call that runs one device's steps."""
+    """Parameters of the `pallas_call` that runs one device's share of grid steps."""
     params: Any = op.params
     mapping = params["grid_mapping"]
     shapes = (*operands[len(operands) - mapping.num_inputs :], *results)
@@ -119,7 +123,10 @@ def _is_independent(op: Op, dim: int) -> bool:
 
 
 def _has_blocks(block: Any, dim: int) -> bool:
-    """Whether the steps along a grid dim see consecutive blocks along one array dim."""
+    """Whether each step along grid dim `dim` sees the next block of an array.
+
+    The blocks must lie one after another along one dim of the array and fill it.
+    """
     places = _grid_dims(block)
     if places.count(dim) != 1 or _depends(block, dim, places.index(dim)):
         return False
@@ -128,7 +135,7 @@ def _has_blocks(block: Any, dim: int) -> bool:
 
 
 def _grid_dims(block: Any) -> list[int | None]:
-    """Per dim of an array, the grid dim that is its block index, if there is one."""
+    """The grid dim that indexes the blocks along each array dim, or `None`."""
     jaxpr = block.index_map_jaxpr.jaxpr
     numbers = {var: index for index, var in enumerate(jaxpr.invars)}
     return [
@@ -138,7 +145,10 @@ def _grid_dims(block: Any) -> list[int | None]:
 
 
 def _depends(block: Any, dim: int, besides: int = -1) -> bool:
-    """Whether a grid dim affects a block's position along any dim, `besides` left out."""
+    """Whether grid dim `dim` affects a block's position along any array dim.
+
+    The array dim `besides` is left out.
+    """
     jaxpr = block.index_map_jaxpr.jaxpr
     reached = {jaxpr.invars[dim]}
     for eqn in jaxpr.eqns:
@@ -152,7 +162,7 @@ def _depends(block: Any, dim: int, besides: int = -1) -> bool:
 
 
 def _sizes(block: Any) -> list[int]:
-    """Extents of a block; 0 for dims that are not indexed by whole blocks."""
+    """Extents of a block, one per array dim; 0 for dims not indexed by whole blocks."""
     sizes = {"Blocked": lambda dim: dim.block_size, "Squeezed": lambda dim: 1}
     return [
         sizes.get(type(dim).__name__, lambda dim: 0)(dim) for dim in block.block_shape

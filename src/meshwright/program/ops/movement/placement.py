@@ -1,8 +1,10 @@
-"""Ops by which users fix shardings: constraints and `shard_map`.
+"""Factor rules of ops by which users fix shardings: constraints and `shard_map`.
 
-A constraint is an identity. The body of a `shard_map` is not analysed, but its specs fix
-the shardings of operands and results. Each mesh axis is a factor of the axis's size, the
-major part of every dim that it splits; splitting that factor gives exactly the spec.
+A constraint is an identity. The body of a `shard_map` is not analysed, but its specs
+fix the shardings of operands and results. Each mesh axis becomes a factor (a letter of
+the rule, which can be split) of the axis's size, as the major part of every dim that it
+splits. To split that factor along the axis gives exactly the sharding that the spec
+asks for.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,9 +17,9 @@ from meshwright.program.rules.rule import Dims, FactorRule
 
 @rule("sharding_constraint", "reshard", traits=(Trait.SHARDING_CONSTRAINT,))
 def constraint(op: Op) -> FactorRule:
-    """The rule of a sharding constraint, which is an identity.
+    """The factor rule of a sharding constraint, which is that of an identity.
 
-    `partitioner.constraints` applies the sharding before any tactic.
+    `partitioner.constraints` applies the sharding that it asks for before any tactic.
     """
     dims: Dims = tuple((d,) for d in range(len(op.operands[0].shape)))
     linear = (frozenset({0}),)
@@ -26,10 +28,10 @@ def constraint(op: Op) -> FactorRule:
 
 @rule("shard_map")
 def manual(op: Op) -> FactorRule:
-    """The rule of a `shard_map`, with one factor per axis of its mesh.
+    """The factor rule of a `shard_map`, with one factor per axis of its mesh.
 
-    Factors 0, 1, ... are the axes in the order of `manual_axes(op)`; the rest of a dim is
-    one more factor. The body itself reduces over axes.
+    Factors 0, 1, ... are the axes in the order of `manual_axes(op)`; the rest of a dim
+    is one more factor. The body itself reduces over axes, so that no result is partial.
     """
     sizes = manual_axes(op)
     names = list(sizes)
@@ -56,12 +58,12 @@ def manual(op: Op) -> FactorRule:
 
 
 def manual_axes(op: Op) -> Mapping[str, int]:
-    """The axis sizes of the mesh of a `shard_map`."""
+    """The axis sizes of the mesh of a `shard_map`, by axis name."""
     return dict(op.params["mesh"].shape)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def spec_axes(spec: object, rank: int) -> tuple[tuple[str, ...], ...]:
-    """The axes per dim of a `PartitionSpec` or a list of its entries."""
+    """The mesh axes of each dim in a `PartitionSpec` or a list of its entries."""
     entries = list(spec) if isinstance(spec, Iterable) else []
     axes = [
         (e,) if isinstance(e, str) else tuple(e) if isinstance(e, tuple) else ()
@@ -72,7 +74,10 @@ def spec_axes(spec: object, rank: int) -> tuple[tuple[str, ...], ...]:
 
 @rule("send", traits=(Trait.ALIASES_OPERAND,))
 def send(op: Op) -> FactorRule:
-    """The rule of an identity that moves complete values elsewhere, no partial sums."""
+    """The factor rule of `send`, an identity whose result lives on other devices.
+
+    Its operand must not be partial: `send` moves complete values.
+    """
     factors = RuleFactors()
     dims = [tuple(factors.each(op.results[0].shape))]
     return factors.rule(dims, dims)

@@ -1,9 +1,9 @@
-"""Reshape: common factors of the dims of operand and result.
+"""The factor rule of reshapes: factors that dims of operand and result share.
 
 Both shapes have the same number of elements. Dims are compared major to minor. If a dim
-of one side is a product of dims of the other, they share factors: `(ab)c->a(bc)`. If two
-dims have only a divisor in common, their major part is a factor and the rest cannot be
-split.
+of one shape is a product of dims of the other, they share factors: `(ab)c->a(bc)`, in
+which letters can be split over devices. If two dims have only a divisor in common,
+their major part is a factor and the rest cannot be split.
 """
 
 import math
@@ -18,7 +18,11 @@ from meshwright.program.rules.rule import FactorRule, Shape
 
 @rule("reshape", traits=(Trait.ALIASES_OPERAND,))
 def reshape(op: Op) -> FactorRule:
-    """The rule `(ab)c->a(bc)`, for the operand's dims in the order `dimensions`."""
+    """The factor rule of a reshape, such as `(ab)c->a(bc)`.
+
+    Each letter is a factor that can be sharded; (ab) is a dim that is the product of
+    two. The operand's dims are taken in the order of the parameter `dimensions`.
+    """
     params: Any = op.params
     (operand,), (result,) = op.operands, op.results
     order = params["dimensions"]
@@ -40,9 +44,11 @@ def reshape(op: Op) -> FactorRule:
 
 @dataclass
 class _Side:
-    """The dims of one shape, to which factors are assigned major to minor.
+    """The operand's or the result's shape, while factors are assigned to its dims.
 
-    at: the current dim. left: the extent of it that has no factor yet.
+    letters: the factors of each dim so far.
+    at: the dim that gets the next factor.
+    left: the extent of that dim that has no factor yet.
     """
 
     shape: Shape
@@ -55,18 +61,24 @@ class _Side:
         self.advance()
 
     def advance(self) -> None:
-        """Go to the next dim with extent left; after the last, `left` is 1."""
+        """Go to the next dim that still has extent without a factor.
+
+        After the last dim, `left` is 1.
+        """
         while self.left == 1 and self.at + 1 < len(self.shape):
             self.at += 1
             self.left = self.shape[self.at]
 
     def give(self, factor: Factor, size: int) -> None:
-        """Assign a factor of that size to the current dim."""
+        """Append a factor of extent `size` to the current dim."""
         self.letters[self.at] += factor
         self.left //= size
 
     def close(self, factors: RuleFactors) -> None:
-        """Complete the dim by a factor that cannot be split, if it has factors at all."""
+        """Complete the current dim by a factor that cannot be split, and go on.
+
+        A dim without any factor stays without.
+        """
         if self.letters[self.at]:
             self.letters[self.at] += factors.indivisible(self.left)
         self.left = 1
@@ -76,7 +88,10 @@ class _Side:
 def common_factors(
     factors: RuleFactors, source: Shape, target: Shape
 ) -> tuple[list[Factor], list[Factor]]:
-    """The common factors, per dim, of two shapes with equally many elements."""
+    """The factors of each dim of two shapes with equally many elements.
+
+    Dims of the two shapes that have a factor in common are split together.
+    """
     a, b = _Side(source), _Side(target)
     if math.prod(source) == 0:
         return a.letters, b.letters
@@ -94,7 +109,7 @@ def common_factors(
 
 
 def _skip_to_boundary(factors: RuleFactors, a: _Side, b: _Side) -> None:
-    """Close dims until both sides have passed equally many elements."""
+    """Close dims of both shapes until both have passed equally many elements."""
     passed_a, passed_b = a.left, b.left
     a.close(factors)
     b.close(factors)

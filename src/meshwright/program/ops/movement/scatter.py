@@ -1,10 +1,12 @@
-"""Scatter, and scatter with add, sub, mul, min or max.
+"""Factor rules of scatters: plain, and with add, sub, mul, min or max.
 
-Whole windows and batching dims are parallel factors. A dim of the operand that is indexed
-element by element is parallel too: each device subtracts the start of its chunk from the
-indices and drops the updates of other chunks. Batch dims of indices are reductions: each
-device scatters its share of the updates, and only the first starts from the operand, the
-others from the identity. A plain scatter has no such factors, since order matters.
+Factors are letters of dims that can be sharded. Dims that an update covers whole and
+batching dims are parallel factors. A dim of the operand that is indexed element by
+element is parallel too: each device subtracts the start of its chunk from the indices
+and drops the updates of other chunks. Batch dims of indices are reductions: each device
+scatters its share of the updates; only the first device starts from the operand, and
+the others start from the operation's identity. A plain scatter has no such factors,
+since the order of updates matters.
 
     table[V, E], ids[B, 1], grads[B, E] -> table'[V, E]    letters: ve, b-, be -> ve
 """
@@ -35,12 +37,13 @@ from meshwright.program.rules.rule import FactorRule, OpCut
 
 @dataclass(frozen=True, slots=True)
 class _Combiner:
-    """The combination of updates with the operand.
+    """The operation by which a scatter combines updates with the operand.
 
-    monoid: combines the results of devices; `None` if the order of updates matters.
-    neutral: replaces the operand on all devices but the first; `None` if starting from
-        the operand on every device makes no difference.
-    linear: sets of operands in which the scatter is linear, as in `FactorRule`.
+    monoid: operation that combines the results of devices; `None` if the order of
+        updates matters.
+    neutral: number that replaces the operand on all devices but the first; `None` if
+        every device may start from the operand, as for min and max.
+    linear: sets of operands in which the scatter is jointly linear, as in `FactorRule`.
     """
 
     monoid: str | None
@@ -67,7 +70,10 @@ describe(
 
 @rule(*_COMBINERS, traits=(Trait.SCATTERS, Trait.EXPENSIVE))
 def scatter(op: Op) -> FactorRule:
-    """The rule of a scatter with any dimension numbers."""
+    """The factor rule of a scatter, for any dimension numbers.
+
+    The docstring of this file explains it with an example.
+    """
     combiner = _COMBINERS[op.kind]
     numbers: Any = op.params["dimension_numbers"]
     table, indices, updates = (a.shape for a in op.operands)
@@ -105,14 +111,17 @@ def scatter(op: Op) -> FactorRule:
 
 
 def _window_dims(op: Op) -> tuple[int, ...]:
-    """Operand dims that the updates have, in the order of `update_window_dims`."""
+    """Operand dims that the updates also have, in order of `update_window_dims`."""
     numbers: Any = op.params["dimension_numbers"]
     dropped = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
     return dims_without(len(op.operands[0].shape), dropped)
 
 
 def _is_linear(op: Op) -> bool:
-    """Whether the scatter is linear; `.at[].apply` with a function may not be."""
+    """Whether a scatter of partial sums gives partial sums of the scatter.
+
+    `.at[].apply` with a user's function may not be linear.
+    """
     if not can_sum(op.operands[0].dtype):
         return False
     return op.kind != "scatter" or op.params.get("update_jaxpr") is None
@@ -121,7 +130,10 @@ def _is_linear(op: Op) -> bool:
 def _indexed_dims(
     op: Op, factors: RuleFactors, into: list[Factor]
 ) -> tuple[IndexedDim, ...]:
-    """The components of the index vector; assigns factors to dims indexed by elements."""
+    """The operand dims that the index vector addresses, one per component.
+
+    A dim that is indexed element by element gets a factor, entered in `into`.
+    """
     numbers: Any = op.params["dimension_numbers"]
     table, _, updates = (a.shape for a in op.operands)
     sizes = [1] * len(table)
@@ -169,7 +181,10 @@ def _moved_indices(
     indices: Value,
     cut: OpCut,
 ) -> Value:
-    """Indices relative to this device's chunks; those out of bounds stay out of bounds."""
+    """Indices relative to the starts of this device's chunks of the operand.
+
+    Indices that are out of bounds stay out of bounds.
+    """
     moved: list[Value] = []
     parts = split_components(builder, indices)
     for part, dim in zip(parts, indexed, strict=True):

@@ -1,7 +1,9 @@
-"""Ops that change an array's shape or order, take arrays apart, join or create them.
+"""Factor rules of ops that change shapes or order, and that slice or join arrays.
 
-A dim that the result has whole is a factor. A dim of which a part is taken, or that joins
-several operands, has none. Slices at run-time positions are in `dynamic.py`.
+In a rule such as `ab->a-`, letters (factors) are dims that can be sharded, and `-` is a
+dim that cannot. A dim that the result has whole is a factor. A dim of which a part is
+taken, or that joins several operands, has none. Slices at run-time positions are in
+`dynamic.py`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +27,10 @@ _FIRST = (frozenset({0}),)
 
 @rule("broadcast_in_dim", traits=(Trait.MOVES, Trait.REPEATS))
 def broadcast_in_dim(op: Op) -> FactorRule:
-    """The rule `a->ba`; a dim that is new or that broadcasts is a factor of the result."""
+    """The factor rule `a->ba`: letters are dims that can be sharded.
+
+    A dim that is new or that repeats the operand is a factor of the result only.
+    """
     params: Any = op.params
     factors = RuleFactors()
     (operand,), (result,) = op.operands, op.results
@@ -46,7 +51,7 @@ def broadcast_in_dim(op: Op) -> FactorRule:
 
 @rule("transpose", traits=(Trait.MOVES,))
 def transpose(op: Op) -> FactorRule:
-    """The rule `ab->ba`."""
+    """The factor rule `ab->ba`: letters are dims that can be sharded."""
     params: Any = op.params
     factors = RuleFactors()
     dims = factors.each(op.operands[0].shape)
@@ -56,7 +61,7 @@ def transpose(op: Op) -> FactorRule:
 
 @rule("squeeze", traits=(Trait.ALIASES_OPERAND,))
 def squeeze(op: Op) -> FactorRule:
-    """The rule `a-->a`, which drops dims of size 1."""
+    """The factor rule `a-->a`: letters are dims that can be sharded, `-` has size 1."""
     params: Any = op.params
     factors = RuleFactors()
     dropped = {int(d) for d in params["dimensions"]}
@@ -67,7 +72,10 @@ def squeeze(op: Op) -> FactorRule:
 
 @rule("tile", traits=(Trait.MOVES,))
 def tile(op: Op) -> FactorRule:
-    """The rule `a->(ra)` of r repetitions; r is a factor of the result alone."""
+    """The factor rule `a->(ra)`: a dim of size a is repeated r times.
+
+    Both letters can be sharded; r is a factor of the result only.
+    """
     params: Any = op.params
     factors = RuleFactors()
     operand_dims, made = [], []
@@ -90,7 +98,10 @@ def _local_repeats(
 
 @rule("rev", traits=(Trait.MOVES,))
 def rev(op: Op) -> FactorRule:
-    """The rule `ab->ab`; devices also exchange the parts of a reversed dim."""
+    """The factor rule `ab->ab`: letters are dims that can be sharded.
+
+    If a reversed dim is split, the devices also exchange their parts.
+    """
     params: Any = op.params
     factors = RuleFactors()
     (operand,) = op.operands
@@ -106,7 +117,7 @@ def rev(op: Op) -> FactorRule:
 def _swap_parts(
     builder: Builder, op: Op, operands: tuple[Value, ...], cut: OpCut
 ) -> tuple[Value, ...]:
-    """Reverse each part, then send part i of n to position n - 1 - i."""
+    """Reverse each device's part, then send part i of n to the device at n - 1 - i."""
     params: Any = op.params
     (found,) = builder.apply(op, operands, (operands[0].shape,))
     for d in params["dimensions"]:
@@ -121,7 +132,10 @@ def _swap_parts(
 
 @rule("iota", traits=(Trait.REPEATS,))
 def iota(op: Op) -> FactorRule:
-    """The rule `->ab`; along a split dim each device counts from its own start."""
+    """The factor rule `->ab` of an op without operands; both dims can be sharded.
+
+    Along a split dim, each device counts from the start of its own chunk.
+    """
     params: Any = op.params
     factors = RuleFactors()
     dims = tuple(factors.each(op.results[0].shape))
@@ -137,7 +151,11 @@ def iota(op: Op) -> FactorRule:
 def _count_on(
     builder: Builder, op: Op, operands: tuple[Value, ...], cut: OpCut
 ) -> tuple[Value, ...]:
-    """Count in int32, then convert, so that low-precision floats round as on one device."""
+    """This device's part of an iota, counted from its first global position.
+
+    It counts in int32 and then converts, so that low-precision floats are rounded as on
+    one device.
+    """
     del operands
     params: Any = op.params
     dim, (result,) = params["dimension"], op.results
@@ -151,7 +169,7 @@ def _count_on(
 
 @rule("empty")
 def empty(op: Op) -> FactorRule:
-    """The rule `->ab` of uninitialized memory."""
+    """The factor rule `->ab` of uninitialized memory; both dims can be sharded."""
     factors = RuleFactors()
     dims = tuple(factors.each(op.results[0].shape))
     return factors.rule([], [dims], local_params=with_result_shape("shape"))
@@ -159,14 +177,20 @@ def empty(op: Op) -> FactorRule:
 
 @rule("platform_index")
 def platform_index(op: Op) -> FactorRule:
-    """The rule `->` of the index of the branch that the platform selects."""
+    """The factor rule `->`: the result is a scalar, so that there is nothing to shard.
+
+    The op gives the index of the branch that `lax.platform_dependent` takes.
+    """
     del op
     return RuleFactors().rule([], [()])
 
 
 @rule("slice", traits=(Trait.MOVES, Trait.SLICES))
 def slice_(op: Op) -> FactorRule:
-    """The rule `ab->a-`: dims that are taken whole are factors."""
+    """The factor rule `a-->a-`: dim a can be sharded, the sliced dim `-` cannot.
+
+    Dims that are taken whole are factors.
+    """
     params: Any = op.params
     shape = op.operands[0].shape
     strides = params["strides"] or (1,) * len(shape)
@@ -180,7 +204,10 @@ def slice_(op: Op) -> FactorRule:
 def _local_limits(
     op: Op, operands: tuple[Shape, ...], results: tuple[Shape, ...]
 ) -> Mapping[str, object]:
-    """Parameters with the local extent as the limit of each dim that is taken whole."""
+    """A slice's parameters on one device: limits that are the local extents.
+
+    Only the limits of dims that are taken whole change.
+    """
     del results
     params: Any = op.params
     limits = zip(
@@ -190,23 +217,9 @@ def _local_limits(
     return {**op.params, "limit_indices": local}
 
 
-@rule("pad", traits=(Trait.MOVES,))
-def pad(op: Op) -> FactorRule:
-    """The rule `ab,->a-`: dims without padding are factors; linear if it pads by 0."""
-    params: Any = op.params
-    operand, value = op.operands
-    factors = RuleFactors()
-    config = [tuple(int(n) for n in c) for c in params["padding_config"]]
-    padded = [d for d, c in enumerate(config) if c != (0, 0, 0)]
-    dims = tuple(factors.each(operand.shape, padded))
-    is_zero = isinstance(value, Literal) and bool(value.value == 0)
-    linear = _FIRST if is_zero or not padded else all_operands(op)
-    return factors.rule([dims, ()], [dims], linear=linear)
-
-
 @rule("concatenate", traits=(Trait.MOVES, Trait.JOINS))
 def concatenate(op: Op) -> FactorRule:
-    """The rule `a-,a-->a-`: the dim along which operands are joined is not a factor."""
+    """The factor rule `a-,a-->a-`: dim a can be sharded, the joined dim `-` cannot."""
     params: Any = op.params
     factors = RuleFactors()
     joined = (int(params["dimension"]),) if len(op.operands) > 1 else ()
@@ -216,7 +229,10 @@ def concatenate(op: Op) -> FactorRule:
 
 @rule("split", traits=(Trait.MOVES, Trait.SLICES))
 def split(op: Op) -> FactorRule:
-    """The rule `a-->a-,a-`; the inverse of `concatenate`."""
+    """The factor rule `a-->a-,a-`: dim a can be sharded, the dim `-` cannot.
+
+    Dim `-` is the one that is taken apart.
+    """
     params: Any = op.params
     factors = RuleFactors()
     axis = (int(params["axis"]),) if len(op.results) > 1 else ()
@@ -236,7 +252,7 @@ def _local_sizes(
 
 @rule("stack", traits=(Trait.MOVES, Trait.JOINS))
 def stack(op: Op) -> FactorRule:
-    """The rule `a,a->-a`: the new dim is not a factor."""
+    """The factor rule `a,a->-a`: letters can be sharded, the new dim `-` cannot."""
     factors = RuleFactors()
     dims = factors.each(op.operands[0].shape)
     return factors.rule(
@@ -248,7 +264,10 @@ def stack(op: Op) -> FactorRule:
 
 @rule("unstack", traits=(Trait.MOVES,))
 def unstack(op: Op) -> FactorRule:
-    """The rule `-a->a,a`; the inverse of `stack`."""
+    """The factor rule `-a->a,a`: dim a can be sharded, the dim `-` cannot.
+
+    Dim `-` is the one that is taken apart.
+    """
     params: Any = op.params
     factors = RuleFactors()
     shape = list(op.operands[0].shape)

@@ -1,5 +1,5 @@
-"""Engines start the workers of a gang: Ray as processes, or this process as threads.
+"""Engines start the workers of a gang: as Ray processes, or as threads of this process.
 
-In: the number of workers and of their devices. Out: a `Gang`, which takes instructions
-and tells completions, and the `Connection` of a client to the controller.
+In: the number of workers and of devices. Out: a `Gang`, which takes instructions and
+reports completions, and the `Connection` of a client to the controller.
 """

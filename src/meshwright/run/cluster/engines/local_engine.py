@@ -1,6 +1,6 @@
-"""A cluster in this process: its devices are one worker, its controller is a thread.
+"""A cluster within this process: its devices are one worker, its controller is a thread.
 
-It needs no Ray; a program can be tried with it before it runs on many machines.
+It needs no Ray. A program can be tried with it before it runs on many machines.
 """
 
 import asyncio
@@ -50,9 +50,10 @@ class LocalGang:
         return await self._run(self._others, self._worker.fetch, array)
 
     async def stop(self) -> None:
-        """See `Gang`; what was begun is ended, since its process lives on.
+        """See `Gang`; instructions that have begun are finished first.
 
-        The threads have ended, too: one that is left would answer a loop that is closed.
+        The threads are joined as well: one that is left would call an event loop that is
+        closed.
         """
         threads = self._order, self._progress, self._others
         for each in threads:

@@ -1,4 +1,4 @@
-"""Addresses of Ray: which are of this machine alone, and how a process joins one."""
+"""Addresses of Ray: which ones stay within this machine, and how a process joins one."""
 
 import contextlib
 import os
@@ -55,7 +55,7 @@ def join_ray(ray: Any, address: str | None) -> None:
 
 
 def _require_reachable(address: str) -> None:
-    """Raise `ClusterError` if nobody listens, for which Ray itself would try minutes."""
+    """Raise `ClusterError` at once if nothing listens; Ray itself would try for minutes."""
     client, place = "ray://", address.removeprefix("ray://")
     if address.startswith(client) and find_spec("grpc") is None:
         raise ClusterError(
@@ -73,7 +73,7 @@ def _require_reachable(address: str) -> None:
 
 
 def is_of_this_machine(address: str) -> bool:
-    """True for the address of a Ray that was started for this machine alone."""
+    """Whether an address is that of a Ray started for this machine only."""
     services: Any = import_module("ray._private.services")
     if address == "auto":
         address = services.get_ray_address_from_environment("auto", None) or ""
@@ -83,14 +83,14 @@ def is_of_this_machine(address: str) -> bool:
 
 
 def _take_token_of_this_machine() -> None:
-    """Use Ray's token in this user's folder, as Ray itself does for "auto" alone."""
+    """Use the Ray token in this user's folder; Ray itself does so for "auto" only."""
     found: Any = import_module("ray._private.authentication.authentication_token_setup")
     found.maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
 
 
 @contextlib.contextmanager
 def _on_loopback() -> Generator[None]:
-    """While this lasts, a Ray that starts, or that is joined, is at `_LOOPBACK`."""
+    """A context in which Ray listens, and is joined, at the loopback address only."""
     constants: Any = import_module("ray._private.ray_constants")
     known, variable = constants.ENABLE_RAY_CLUSTER, os.environ.get(_CLUSTERS)
     constants.ENABLE_RAY_CLUSTER, os.environ[_CLUSTERS] = False, "0"

@@ -1,4 +1,4 @@
-"""The controller as an actor of Ray, and the connection of a client to it."""
+"""The controller as a Ray actor, and a client's connection to it."""
 
 import contextlib
 import hmac
@@ -37,7 +37,7 @@ class ControllerActor:
         limits: IslandLimits,
         key: str = "",
     ) -> None:
-        """Start no worker yet; who knows `key` may stop the controller."""
+        """Create the controller without any worker; the holder of `key` may stop it."""
         self._controller = Controller(engine, size, tenants, limits=limits)
         self._key = key
         self._is_started = False
@@ -57,7 +57,7 @@ class ControllerActor:
         return await asked(*arguments)
 
     async def beat(self, session: str) -> None:
-        """Say that a client lives; in threads of its own, however many calls wait."""
+        """Record a client's sign of life, in a thread that waiting calls cannot block."""
         await self._controller.beat(session)
 
     async def stop(self, key: str) -> None:
@@ -78,11 +78,12 @@ _PUBLIC = frozenset(
 
 
 class RayConnection:
-    """A connection to a controller that is an actor.
+    """A connection to a controller that is a Ray actor.
 
     owned: whether the controller ends with this connection.
-    key: what the controller wants to see before it ends; "" if another has started it.
-    address: where other clients find Ray.
+    key: secret that the controller requires before it stops; "" if another process
+        started it.
+    address: address at which other clients find Ray.
     """
 
     def __init__(self, actor: Any, owned: bool, started_ray: bool, key: str) -> None:
@@ -94,9 +95,9 @@ class RayConnection:
         self.address: str = self._ray.get_runtime_context().gcs_address
 
     def call(self, method: str, *arguments: Any) -> Future[Any]:
-        """See `Connection`; `ClusterError` once Ray has been left.
+        """See `Connection`; raises `ClusterError` after this process has left Ray.
 
-        Ray would start another cluster for a call that is made after its end.
+        Otherwise Ray would start another cluster for the call.
         """
         if not self._ray.is_initialized():
             raise ClusterError(
@@ -134,7 +135,7 @@ class RayConnection:
             self._ray.shutdown()
 
     def _unwrapped(self, future: Future[Any]) -> Future[Any]:
-        """A future that raises the controller's error instead of Ray's around it."""
+        """A future that raises the controller's own error, not Ray's error around it."""
         found: Future[Any] = Future()
         kinds = self._ray.exceptions
 
@@ -163,12 +164,13 @@ def connect(
     tenants: Sequence[Tenant],
     limits: IslandLimits,
 ) -> RayConnection:
-    """A connection to the controller of a Ray cluster, which is started if there is none.
+    """Connect to the controller of a Ray cluster, which is started if there is none.
 
-    address: of a Ray cluster, such as "ray://head:10001" or "auto"; `None` starts Ray on
-        this machine, and ends it with the connection.
-    engine: of a controller that is started; `None` starts none.
-    Raises `ClusterError` if there is no Ray at the address, or no controller and no engine.
+    address: address of a Ray cluster, such as "ray://head:10001" or "auto". `None`
+        starts Ray on this machine, and ends it with the connection.
+    engine: engine of a controller that is started; `None` starts none.
+    Raises `ClusterError` if there is no Ray at the address, or neither controller nor
+    engine.
     """
     ray = require_ray()
     started = not ray.is_initialized()
@@ -192,10 +194,10 @@ def connect(
 
 
 def _controller_actor(ray: Any, num_tenants: int, stays: bool) -> Any:
-    """The controller as a kind of actor, with room for all calls that may wait.
+    """The controller's actor class, with enough threads for all calls that may wait.
 
-    Signs of life have a group of their own, so that no tenant's calls hold up those of
-    another.
+    Signs of life have a group of threads of their own, so that one tenant's waiting
+    calls do not delay those of another.
     """
 
     class Grouped(ControllerActor):

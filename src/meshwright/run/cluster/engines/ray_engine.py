@@ -1,9 +1,9 @@
-"""Ray underneath: workers and controller as actors, arrays in its object store.
+"""The Ray engine: workers and controller as actors, arrays in Ray's object store.
 
-A worker is an actor with groups of threads: one takes instructions in their order, the
-others tell completions, send arrays and take in those of other workers meanwhile. JAX
-is imported in the workers only after their environment is set, and joins a group of
-`jax.distributed` that belongs to one attempt.
+A worker is an actor with several groups of threads. One takes instructions in their order;
+the others meanwhile report completions, send arrays, and receive arrays of other workers.
+JAX is imported in the workers only after their environment is set. It joins a
+`jax.distributed` group that belongs to one attempt to start the workers.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ class WorkerActor:
         self._peers: Any = None
 
     def free_address(self) -> str:
-        """An address of this machine at which nobody listens."""
+        """An address of this machine with a port that nothing listens on."""
         ray = require_ray()
         host = ray.util.get_node_ip_address()
         with socket.socket() as s:
@@ -65,9 +65,9 @@ class WorkerActor:
     def join(
         self, address: str, count: int, rank: int, platform: str
     ) -> tuple[list[int], str]:
-        """Join the group at an address.
+        """Join the `jax.distributed` group at an address.
 
-        Returns the process of each device of the group, and this one's host and number.
+        Returns the process of each device of the group, and this process's host and number.
         """
         import jax
 
@@ -87,14 +87,15 @@ class WorkerActor:
         return processes, f"{socket.gethostname()}:{os.getpid()}"
 
     def meet(self, children: Sequence[Any], peers: Sequence[Any]) -> None:
-        """Hand instructions on to other workers from now on.
+        """Set the workers to which this worker forwards instructions and sends arrays.
 
-        peers: in a list, a reference to all workers, which is read when it is needed.
+        peers: a list with one element, a reference to all workers; it is resolved when
+            needed.
         """
         self._children, self._peers = list(children), peers[0]
 
     def _send(self, receiver: int, delivery: Any) -> None:
-        """Hand parts of an array to another worker, through Ray's object store."""
+        """Send parts of an array to another worker, through Ray's object store."""
         if not isinstance(self._peers, list):
             self._peers = require_ray().get(self._peers)
         self._peers[receiver].deliver.remote(delivery)
@@ -104,7 +105,7 @@ class WorkerActor:
         self._worker.deliver(delivery)
 
     def execute(self, instructions: Sequence[WorkerInstruction]) -> None:
-        """Hand instructions on, and start them here."""
+        """Forward instructions to other workers, and start them here."""
         for child in self._children:
             child.execute.remote(instructions)
         self._worker.execute(instructions)
@@ -119,7 +120,7 @@ class WorkerActor:
 
 
 def _loaded(value: Any) -> Any:
-    """The array that a reference stands for, or the value itself.
+    """The array behind a reference of Ray, or the value itself if it is no reference.
 
     Raises `ClusterError` if its client is gone, or has not made it in time.
     """
@@ -133,7 +134,7 @@ def _loaded(value: Any) -> Any:
 
 
 class RayGang:
-    """Worker actors that have joined one group."""
+    """Worker actors that have joined one `jax.distributed` group."""
 
     def __init__(
         self, attempt: int, actors: Sequence[Any], answers: Sequence[Any], platform: str
@@ -146,7 +147,7 @@ class RayGang:
         self._actors = list(actors)
 
     def send(self, instructions: Sequence[WorkerInstruction]) -> None:
-        """See `Gang`; the first workers hand them on to the others."""
+        """See `Gang`; the first workers forward the instructions to the others."""
         for actor in self._actors[:WIDTH]:
             actor.execute.remote(list(instructions))
 
@@ -177,9 +178,10 @@ def _kill(actors: Sequence[Any]) -> None:
 
 
 class RayEngine:
-    """Starts gangs as Ray actors.
+    """Starts gangs of workers as Ray actors.
 
-    platform: "cpu", "cuda" or "tpu". resources: of each worker, as options of Ray.
+    platform: "cpu", "cuda" or "tpu".
+    resources: Ray options that reserve the resources of each worker.
     """
 
     def __init__(self, platform: str, resources: dict[str, Any]) -> None:

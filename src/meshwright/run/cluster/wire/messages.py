@@ -1,8 +1,8 @@
 """The messages of a client to the controller, and of the controller to its workers.
 
-All arrays are named by numbers that the client chooses, one for each logical array: no
-message grows with the number of shards. A client names only its own arrays, so the
-controller adds the session's name to each number before workers see it.
+The client chooses a number for each logical array, whatever its number of shards, so that
+no message grows with the shards. A client names only its own arrays: the controller adds
+the session's name to each number before workers see it.
 """
 
 from collections.abc import Mapping
@@ -29,13 +29,13 @@ class HostArray(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Define:
-    """Keep a program under a number; it is compiled when it first runs.
+    """Register a program under a number; it is compiled when it first runs.
 
-    code: `ProgramCode.to_bytes`, which the controller passes on without reading it.
-    devices: the position of each device of the mesh among those of the gang.
+    code: bytes from `ProgramCode.to_bytes`, which the controller passes on unread.
+    devices: the position of each device of the mesh among the gang's devices.
     donated: positions of donated arguments.
     input_bytes, output_bytes: bytes of each argument and result on one device.
-    whole: positions of the results that each device has whole.
+    whole: positions of the results that each device holds completely.
     """
 
     program: int
@@ -49,10 +49,10 @@ class Define:
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """Keep an array of the client; devices get their parts when a program reads it.
+    """Store an array of the client; devices get their parts when a program reads it.
 
     value: a `HostArray`, or a reference to one in the object store.
-    num_bytes: of the whole array.
+    num_bytes: bytes of the whole array.
     """
 
     array: int
@@ -61,13 +61,13 @@ class Put:
 
     @property
     def outputs(self) -> tuple[int, ...]:
-        """The one array."""
+        """The number of the stored array, as a tuple."""
         return (self.array,)
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Run a program on arrays; the results are named at once, and computed later."""
+    """Run a program on arrays; its results have numbers at once, and data later."""
 
     program: int
     inputs: tuple[int, ...]
@@ -76,10 +76,10 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """Copy arrays from the devices of another slice to those of a program.
+    """Copy arrays from another slice to the devices on which a program runs.
 
-    positions: the arguments of the program that the copies will be, one for each array;
-        the copies are sharded like them.
+    positions: for each array, the program's argument that the copy will be; copies are
+        sharded like these arguments.
     """
 
     program: int
@@ -90,7 +90,7 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True)
 class Free:
-    """Forget arrays that the client has dropped, and programs that it no longer calls."""
+    """Free arrays whose handles were dropped, and programs that are no longer called."""
 
     arrays: tuple[int, ...]
     programs: tuple[int, ...] = ()
@@ -98,11 +98,13 @@ class Free:
 
 @dataclass(frozen=True, slots=True)
 class WorkerTask:
-    """Run one of the functions that workers know by name, on arrays.
+    """Run a function that workers know by name, on arrays.
 
-    kind: the name, such as "save". folder: the one that it reads and writes.
-    argument: what else it needs besides arrays, as JSON.
-    devices: those of the slice. output_bytes: bytes of each result on one device.
+    kind: the function's name, such as "save".
+    folder: folder that it reads and writes.
+    argument: its further arguments, as JSON.
+    devices: devices of the slice.
+    output_bytes: bytes of each result on one device.
     """
 
     kind: str
@@ -116,7 +118,7 @@ class WorkerTask:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Forget all that a session has, which has ended."""
+    """Free all arrays and programs of a session that has ended."""
 
 
 type Request = Define | Put | Call | Transfer | WorkerTask | Free
@@ -125,10 +127,10 @@ type Request = Define | Put | Call | Transfer | WorkerTask | Free
 
 @dataclass(frozen=True, slots=True)
 class WorkerInstruction:
-    """A request as workers get it, with its place in the island's order.
+    """A request in the form that workers get, with its place in the island's order.
 
     number: grows by one from instruction to instruction of a gang.
-    session: of the client; programs and arrays are named within it.
+    session: the client's session, within which programs and arrays are numbered.
     """
 
     number: int
@@ -139,8 +141,9 @@ class WorkerInstruction:
 class Completion(NamedTuple):
     """The end of one instruction on one worker.
 
-    seconds: from the end of the instruction before it, or from its own start if that is
-        later. error: why it failed; "" if it did not.
+    seconds: seconds since the end of the instruction before it, or since its own start if
+        that is later.
+    error: the reason of its failure; "" if it succeeded.
     """
 
     number: int
@@ -149,7 +152,7 @@ class Completion(NamedTuple):
 
 
 class ArrayPart(NamedTuple):
-    """One part of an array: the slices of the whole that it covers, and its data."""
+    """One part of an array: its data, and the slices of the whole array that it covers."""
 
     slices: tuple[slice, ...]
     data: Any

@@ -1,6 +1,6 @@
-"""The code of a device program as plain data, which workers read without running any of it.
+"""The code of a device program as plain data; reading it never executes any code.
 
-A tenant's program is XLA's, and nothing else: a serialised `jax.export`, and JSON.
+A tenant's program consists of a serialised `jax.export` and JSON, nothing else.
 """
 
 import json
@@ -20,17 +20,19 @@ class ProgramCode:
 
     exported: the serialised `jax.export` of the program over a mesh of these `sizes`.
     inputs, outputs: the shardings of its arguments and results, none partial.
+    name: what errors of the program begin with; "" for nothing.
     """
 
     exported: bytes
     sizes: tuple[tuple[str, int], ...]
     inputs: tuple[Sharding, ...]
     outputs: tuple[Sharding, ...]
+    name: str = ""
 
     def to_bytes(self) -> bytes:
         """The code for a message; `from_bytes` is the inverse."""
         dims = [[s.dims for s in side] for side in (self.inputs, self.outputs)]
-        text = json.dumps([self.sizes, *dims]).encode()
+        text = json.dumps([self.sizes, *dims, self.name]).encode()
         return len(text).to_bytes(_LENGTH_BYTES) + text + self.exported
 
     @classmethod
@@ -38,12 +40,13 @@ class ProgramCode:
         """The code that a client has sent; `ClusterError` if it is malformed."""
         end = _LENGTH_BYTES + int.from_bytes(code[:_LENGTH_BYTES])
         try:
-            sizes, inputs, outputs = json.loads(code[_LENGTH_BYTES:end])
+            sizes, inputs, outputs, name = json.loads(code[_LENGTH_BYTES:end])
             return cls(
                 code[end:],
                 tuple((str(axis), int(size)) for axis, size in sizes),
                 tuple(map(_sharding, inputs)),
                 tuple(map(_sharding, outputs)),
+                str(name),
             )
         except (TypeError, ValueError) as error:
             raise ClusterError(

@@ -1,7 +1,7 @@
-"""Boxes: the parts of sharded arrays, and which process sends which to which.
+"""Boxes: rectangular parts of sharded arrays, and the processes that exchange them.
 
-Both shardings of a transfer are known to all workers, so each works out for itself what
-it has to send, and from whom it gets the rest.
+All workers know both shardings of a transfer. So each worker finds out for itself which
+boxes it has to send, and which processes send it the boxes that it lacks.
 """
 
 import itertools
@@ -21,9 +21,9 @@ type Box = tuple[tuple[int, int], ...]
 
 
 class BoxData(NamedTuple):
-    """One part of an array, whose data may lie on a device.
+    """One part of an array, with its data, which may lie on a device.
 
-    key_type: as in `HostArray`; the data of keys have one more dim.
+    key_type: as in `HostArray`; the data of PRNG keys has one more dim.
     """
 
     box: Box
@@ -53,10 +53,11 @@ def routes(
     target: Mapping[Box, tuple[int, ...]],
     process: int,
 ) -> Iterator[Route]:
-    """The routes between two placements of an array that start or end at a process.
+    """The boxes that a process sends or receives when an array's placement changes.
 
-    Each receiver gets each box once: from itself if it has it, else from one of those
-    that have it, so that receivers of the same box take turns.
+    source, target: the processes that hold each box, before and after.
+    Each receiver gets each box once: from itself if it holds it, else from one of the
+    processes that hold it. Receivers of the same box use different senders in turn.
     """
     mine = {box: None for box, senders in source.items() if process in senders}
     others = [box for box in source if box not in mine]
@@ -73,9 +74,9 @@ def routes(
 
 
 def cut(value: jax.Array, boxes: Sequence[Box]) -> list[BoxData]:
-    """Copies of boxes of an array, each within one part on this process's devices.
+    """Copies of boxes of an array; each box lies within one part on this process's devices.
 
-    They stay on the devices, and are right even if the array is donated next.
+    The copies stay on the devices, and are valid even if the array is donated next.
     """
     if not boxes:
         return []
@@ -110,7 +111,7 @@ def assemble(target: Any, parts: Sequence[BoxData]) -> jax.Array:
 
 
 def on_devices(value: HostArray, target: Any) -> jax.Array:
-    """An array of the host on devices, of which each gets only its part."""
+    """Place an array of the host on devices; each device gets only its part."""
     data = np.asarray(value.data)
     whole = tuple((0, size) for size in target.shape)
     return assemble(target, [BoxData(whole, data, value.key_type)])

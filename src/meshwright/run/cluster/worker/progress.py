@@ -1,8 +1,9 @@
-"""The progress of a worker: a thread waits for results, and records when each is there."""
+"""The progress of a worker: a thread that records when results are computed."""
 
 import queue
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
@@ -19,7 +20,7 @@ _GATHER_S = 0.03
 
 
 _END_S = 10.0
-"""Seconds that `close` waits at most for programs that run."""
+"""Seconds that a wait for programs that run takes at most."""
 
 
 class Failed:
@@ -30,33 +31,48 @@ class Failed:
 
 
 class WorkerProgress:
-    """The instructions that were begun, and the completions of those that have ended."""
+    """The instructions that have begun, and the completions of those that have ended."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._running: queue.SimpleQueue[tuple[int, float, Any] | None] = (
-            queue.SimpleQueue()
-        )
+        self._running: queue.SimpleQueue[
+            tuple[int, float, Any, Callable[[str], str]] | None
+        ] = queue.SimpleQueue()
+        self._last = 0  # the number of the last instruction that has ended
         self._completions: list[Completion] = []
         self._under_way = 0
         self._watcher = threading.Thread(target=self._watch, daemon=True)
         self._watcher.start()
 
     def begin(self) -> float:
-        """The time at which an instruction begins; it counts as under way from now on."""
+        """The present time, at which an instruction begins; it then counts as running."""
         with self._changed:
             self._under_way += 1
         return time.monotonic()
 
-    def await_results(self, number: int, start_s: float, results: Any) -> None:
-        """Record, once the results of an instruction are there, that it has ended."""
-        self._running.put((number, start_s, results))
+    def await_results(
+        self,
+        number: int,
+        start_s: float,
+        results: Any,
+        explain: Callable[[str], str] = str,
+    ) -> None:
+        """Record, once the results of an instruction are there, that it has ended.
+
+        explain: the text that is told in place of the error of a result.
+        """
+        self._running.put((number, start_s, results, explain))
+
+    def wait_until_ended(self, number: int) -> None:
+        """Wait until an instruction and all before it have ended, at most 10 s."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._last >= number, _END_S)
 
     def completions(self, after: int) -> list[Completion]:
-        """The completions of instructions after number `after`, once there are any.
+        """The completions of instructions after number `after`; waits until there are any.
 
-        Returns an empty list after half a second without one. While more instructions
-        are under way, several completions are gathered.
+        Returns an empty list after half a second without one. Several completions are
+        gathered while more instructions run.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._known(after), _POLL_S)
@@ -66,7 +82,7 @@ class WorkerProgress:
             return list(found)
 
     def close(self) -> None:
-        """End the thread, once what was begun has ended."""
+        """End the thread, after all instructions that have begun."""
         self._running.put(None)
         self._watcher.join(_END_S)
 
@@ -77,21 +93,27 @@ class WorkerProgress:
         """Wait for the results of each instruction, and record when it ended."""
         last_s = time.monotonic()
         while (begun := self._running.get()) is not None:
-            number, start_s, results = begun
+            number, start_s, results, explain = begun
             is_failed = isinstance(results, Failed)
             error = results.reason if is_failed else _wait(results)
+            error = explain(error) if error and not is_failed else error
             now_s = time.monotonic()
-            del begun, results  # they would keep the arrays until the next instruction
+            del (
+                begun,
+                results,
+                explain,
+            )  # they would keep the arrays until the next instruction
             with self._changed:
                 self._under_way -= 1
                 took_s = now_s - max(start_s, last_s)
+                self._last = number
                 self._completions.append(Completion(number, took_s, error))
                 self._changed.notify_all()
             last_s = now_s
 
 
 def present(value: Any) -> Any:
-    """The array, once all of its parts have arrived at this process.
+    """The array, after waiting for all of its parts to arrive at this process.
 
     Raises `ClusterError` if the op that should have made it failed.
     """
@@ -101,7 +123,7 @@ def present(value: Any) -> Any:
 
 
 def error_text(error: BaseException) -> str:
-    """The type and the message of an error; of a `ClusterError`, the message alone."""
+    """The type and message of an error; for a `ClusterError` the message only."""
     is_own = isinstance(error, ClusterError)
     return str(error) if is_own else f"{type(error).__name__}: {error}"
 
@@ -109,8 +131,8 @@ def error_text(error: BaseException) -> str:
 def _wait(results: Any) -> str:
     """Wait for the results of an instruction; returns its error, or "".
 
-    Results that a later program has taken over are skipped: the others of the same
-    program tell its end.
+    Results that were donated to a later program are skipped: the other results of the same
+    program show that it has ended.
     """
     for result in results or ():
         try:

@@ -1,8 +1,8 @@
 """Transfers: parts of arrays that workers send to each other, from slice to slice.
 
-A worker sends only the boxes that the other one needs, cut on its devices; data of the
-receiver's own devices stay there. No worker waits for another until a program reads the
-array.
+A worker sends only the boxes (rectangular parts) that the receiver needs, cut on its
+devices. Data for its own devices does not leave it. No worker waits for another one until a
+program reads the array.
 """
 
 import threading
@@ -45,7 +45,7 @@ class Delivery(NamedTuple):
 
 
 class Mailbox:
-    """Deliveries of other workers, kept until all of a transfer have arrived.
+    """Deliveries from other workers, kept until all of a transfer have arrived.
 
     Deliveries may come before this worker has reached the transfer's instruction.
     """
@@ -65,7 +65,7 @@ class Mailbox:
         return future
 
     def deliver(self, delivery: Delivery) -> None:
-        """Take in a delivery."""
+        """Store a delivery."""
         with self._lock:
             if delivery.key in self._failed:
                 return
@@ -73,11 +73,11 @@ class Mailbox:
         self._settle(delivery.key)
 
     def fail(self, key: TransferKey, reason: str) -> None:
-        """Record that a transfer has failed, and drop what has arrived or will."""
+        """Record that a transfer has failed; all of its deliveries are dropped."""
         self.deliver(Delivery(key, -1, (), reason))
 
     def _settle(self, key: TransferKey) -> None:
-        """Finish a transfer if all is there, or something is missing for good."""
+        """Finish a transfer if all deliveries have arrived, or one can never arrive."""
         with self._lock:
             arrived = self._arrived.get(key, [])
             errors = [each.error for each in arrived if each.error]
@@ -101,9 +101,9 @@ class Mailbox:
 
 
 class Transfers:
-    """Arrays on their way between this worker and others.
+    """The arrays on their way between this worker and others.
 
-    send: hands a delivery to the worker of a number.
+    send: a function that sends a delivery to a worker, given its number.
     """
 
     def __init__(self, send: Callable[[int, Delivery], None]) -> None:
@@ -112,12 +112,15 @@ class Transfers:
         self._senders = ThreadPoolExecutor(_SENDERS)
         self._process = jax.process_index()
 
-    def start(self, key: TransferKey, source: Any, target: Any) -> Future[Any] | None:
+    def start(
+        self, key: TransferKey, source: Any, target: Any, explain: Callable[[str], str]
+    ) -> Future[Any] | None:
         """Send this worker's parts of an array, and await the others'.
 
         source: the array; if this process has no part of it, its aval with the sharding.
-        target: the aval of the copy. Returns the copy, which comes later; `None` if this
-            process has no part of it.
+        target: the aval of the copy. explain: the text that receivers get in place of the
+            error by which the array cannot be read. Returns the copy, which comes later;
+            `None` if this process has no part of it.
         """
         if source.shape != target.shape:
             raise ClusterError(
@@ -132,7 +135,7 @@ class Transfers:
         kept = cut(source, boxes.pop(me, []))
         for receiver, wanted in boxes.items():
             parts = cut(source, wanted)
-            self._senders.submit(self._post, receiver, key, parts)
+            self._senders.submit(self._post, receiver, key, parts, explain)
         if all(me not in each for each in receivers.values()):
             return None
         senders = {route.sender for route in found if route.receiver == me} - {me}
@@ -143,19 +146,26 @@ class Transfers:
         return self.mailbox.expect(key, len(senders), finish)
 
     def close(self) -> None:
-        """End the threads, once they have sent what is on its way."""
+        """End the threads, after they have sent the deliveries that are on their way."""
         self._senders.shutdown()
 
     def fail(self, key: TransferKey, target: Any, reason: str) -> None:
-        """Tell all that await an array that there is none."""
+        """Tell all workers that wait for an array that it does not exist."""
         for receiver in {p for each in holders(target).values() for p in each}:
             self._send(receiver, Delivery(key, self._process, (), reason))
 
-    def _post(self, receiver: int, key: TransferKey, parts: Sequence[BoxData]) -> None:
+    def _post(
+        self,
+        receiver: int,
+        key: TransferKey,
+        parts: Sequence[BoxData],
+        explain: Callable[[str], str],
+    ) -> None:
         """Send parts once they are computed."""
         try:
             read = tuple(p._replace(data=np.asarray(p.data)) for p in parts)
             delivery = Delivery(key, self._process, read)
         except Exception as error:  # noqa: BLE001  raised where the array is used
-            delivery = Delivery(key, self._process, (), str(error) or repr(error))
+            reason = explain(str(error) or repr(error))
+            delivery = Delivery(key, self._process, (), reason)
         self._send(receiver, delivery)

@@ -1,8 +1,8 @@
-"""A worker: executes the instructions of the controller on the devices of its process.
+"""A worker: executes the controller's instructions on the devices of its process.
 
 All workers of a gang get the same instructions in the same order, so that their
-collectives match. A worker starts programs without waiting for their results; a thread
-of its own waits for them and records when each ended.
+collectives match. A worker starts programs without waiting for their results; a separate
+thread waits for the results and records when each program ended.
 """
 
 import json
@@ -10,15 +10,12 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from meshwright.errors import ClusterError
-from meshwright.jax_private import is_key
 from meshwright.run.checkpoint.tasks import CheckpointTasks
 from meshwright.run.cluster.wire.messages import (
     ArrayKey,
-    ArrayPart,
     Call,
     Completion,
     Define,
@@ -32,6 +29,8 @@ from meshwright.run.cluster.wire.messages import (
     WorkerTask,
 )
 from meshwright.run.cluster.worker.boxes import on_devices
+from meshwright.run.cluster.worker.failures import FailedArrays
+from meshwright.run.cluster.worker.own_parts import parts_of, why_not_read
 from meshwright.run.cluster.worker.progress import (
     Failed,
     WorkerProgress,
@@ -46,7 +45,7 @@ from meshwright.run.local import find_devices
 class BrokenProgram(NamedTuple):
     """A program that cannot run, because its definition failed.
 
-    donated: positions of arguments that are freed all the same.
+    donated: positions of arguments that a call frees nevertheless.
     """
 
     donated: frozenset[int]
@@ -54,11 +53,11 @@ class BrokenProgram(NamedTuple):
 
 
 class Worker:
-    """The programs and arrays of one process, and what it does with them.
+    """The programs and arrays of one process, and the instructions that change them.
 
-    send: hands parts of an array to the worker of a number.
-    load: the array that a reference of a request stands for; raises an exception if it is
-        lost.
+    send: a function that sends parts of an array to a worker, given its number.
+    load: a function that returns the array behind a reference in a request; raises an
+        exception if it is lost.
     """
 
     def __init__(
@@ -70,6 +69,7 @@ class Worker:
         self._load = load
         self._programs: dict[tuple[str, int], WorkerProgram | BrokenProgram] = {}
         self._arrays: dict[ArrayKey, Any] = {}
+        self._failed = FailedArrays()
         self._tasks: dict[str, CheckpointTasks] = {}
         self._progress = WorkerProgress()
 
@@ -77,11 +77,12 @@ class Worker:
         """Start instructions, in order; `completions` tells when each ended."""
         for each in instructions:
             start_s = self._progress.begin()
+            explain = self._explain(each)
             try:
                 results = _HANDLERS[type(each.request)](self, each)
             except Exception as error:  # noqa: BLE001  told with the completion
                 results = self._fail(each.session, each.request, error_text(error))
-            self._progress.await_results(each.number, start_s, results)
+            self._progress.await_results(each.number, start_s, results, explain)
 
     def completions(self, after: int) -> list[Completion]:
         """Completions of instructions after number `after`; waits half a second at most."""
@@ -90,21 +91,22 @@ class Worker:
     def fetch(self, array: ArrayKey) -> Fetched | None:
         """This process's parts of an array; of replicated parts, only the first.
 
-        Returns `None` if it has none. Raises `ClusterError` if they cannot be read: the
-        program that should have made the array failed, or a call has taken it over.
+        Returns `None` if it holds none. Raises `ClusterError` if they cannot be read:
+        the program that should have made the array failed, or the array was donated.
         """
         value = self._arrays.get(array)
         if value is None or isinstance(value, Elsewhere):
             return None
         try:
-            return _parts(present(value))
+            return parts_of(present(value))
         except ClusterError:
             raise
         except Exception as error:
-            raise ClusterError(_why_not_read(array, value, error)) from error
+            reason = self._failed.reason(array) or why_not_read(array, value, error)
+            raise ClusterError(reason) from error
 
     def close(self) -> None:
-        """End what was begun, and forget all programs and arrays."""
+        """Finish the instructions that have begun, and free all programs and arrays."""
         with ExitStack() as ends:
             ends.callback(self._arrays.clear)
             ends.callback(self._programs.clear)
@@ -117,16 +119,16 @@ class Worker:
     # -- instructions --------------------------------------------------------------------
 
     def deliver(self, delivery: Delivery) -> None:
-        """Take in parts of an array that another worker sends."""
+        """Receive parts of an array that another worker sends."""
         self._transfers.mailbox.deliver(delivery)
 
     def define(self, each: Any) -> Any:
-        """Keep a program."""
+        """Store a program under its number."""
         program = WorkerProgram(each.request)
         self._programs[each.session, each.request.program] = program
 
     def put(self, each: Any) -> Any:
-        """Keep an array of the client."""
+        """Store an array of the client under its number."""
         request = each.request
         value, stated = self._load(request.value), request.num_bytes
         if type(value) is not HostArray or type(value.data) is not np.ndarray:
@@ -139,14 +141,14 @@ class Worker:
         self._arrays[ArrayKey(each.session, request.array)] = value
 
     def free(self, each: Any) -> Any:
-        """Forget arrays and programs."""
+        """Free arrays and programs."""
         for number in each.request.arrays:
             self._arrays.pop(ArrayKey(each.session, number), None)
         for number in each.request.programs:
             self._programs.pop((each.session, number), None)
 
     def call(self, each: Any) -> Any:
-        """Start a program, and name its results; donated arguments are gone in any case."""
+        """Start a program, and store its results; donated arguments are always freed."""
         request = each.request
         program = self._programs[each.session, request.program]
         inputs = [ArrayKey(each.session, number) for number in request.inputs]
@@ -168,7 +170,7 @@ class Worker:
         inputs: Sequence[ArrayKey],
         outputs: Sequence[ArrayKey],
     ) -> None:
-        """Note where the arrays of a program are of which this process has no device."""
+        """Record where the results are of a program that runs on other processes only."""
         for position, key in enumerate(inputs):
             if isinstance(self._arrays.get(key), HostArray):
                 self._arrays[key] = Elsewhere(program, False, position)
@@ -181,49 +183,61 @@ class Worker:
         keys: Sequence[ArrayKey],
         outputs: Sequence[ArrayKey],
     ) -> Any:
-        """Start a program of which this process has devices."""
+        """Start a program that runs on devices of this process."""
         # First, so that all workers know where the array is even if the program fails.
         for key, aval in zip(keys, program.inputs, strict=True):
             if isinstance(value := self._arrays[key], HostArray):
                 self._arrays[key] = on_devices(value, aval)
-        executable = program.executable
-        placed = executable.place([present(self._arrays[key]) for key in keys])
-        results = executable.run(placed)
+        given = [present(self._arrays[key]) for key in keys]
+        try:
+            executable = program.executable
+            results = executable.run(executable.place(given))
+        except Exception as error:
+            if program.name:
+                raise ClusterError(f"{program.name}: {error_text(error)}") from error
+            raise
         self._arrays.update(zip(outputs, results, strict=True))
         return results
 
     def transfer(self, each: Any) -> Any:
-        """Send the parts of arrays that this process has, and await those it needs."""
+        """Send this process's parts of arrays, and receive the parts that it needs."""
         request, session = each.request, each.session
         program = self._programs[session, request.program]
         if isinstance(program, BrokenProgram):
             raise ClusterError(program.reason)
         results: list[Any] = []
         for i, position in enumerate(request.positions):
-            value = self._arrays[ArrayKey(session, request.inputs[i])]
+            source = ArrayKey(session, request.inputs[i])
             target = Elsewhere(program, False, position)
-            result = self._move(value, target, (each.number, i))
+            result = self._move(source, target, (each.number, i))
             self._arrays[ArrayKey(session, request.outputs[i])] = result
             results.append(result)
         return results
 
-    def _move(self, value: Any, target: Elsewhere, key: TransferKey) -> Any:
-        """The part of an array that this process has after its transfer.
+    def _move(self, array: ArrayKey, target: Elsewhere, key: TransferKey) -> Any:
+        """This process's part of an array after a transfer.
 
-        The array itself if all have it, and where it is if this process has no part.
+        It is the array itself if all processes have it, and its placement (`Elsewhere`)
+        if this process has no part of it.
         """
+        value = self._arrays[array]
+
+        def explain(error: str) -> str:
+            self._progress.wait_until_ended(key[0] - 1)
+            return self._failed.reason(array) or error
+
         if isinstance(value, HostArray):
             return value  # all workers have it
         try:
             source = value.aval if isinstance(value, Elsewhere) else present(value)
-            future = self._transfers.start(key, source, target.aval)
+            future = self._transfers.start(key, source, target.aval, explain)
         except ClusterError as error:
             self._transfers.fail(key, target.aval, str(error))
             return Failed(str(error))
         return future or target
 
     def task(self, each: Any) -> Any:
-        """Run a function by its name, and name its results."""
+        """Run a function by its name, and store its results."""
         request, session = each.request, each.session
         tasks = self._tasks.setdefault(session, CheckpointTasks())
         keys = [ArrayKey(session, number) for number in request.inputs]
@@ -239,16 +253,27 @@ class Worker:
         return arrays
 
     def end(self, each: Any) -> Any:
-        """Forget all of a session, and end what its tasks have begun."""
+        """Free all arrays and programs of a session, and finish its running tasks."""
         ended = each.session
         tasks = self._tasks.pop(ended, None)
         self._arrays = {k: v for k, v in self._arrays.items() if k.session != ended}
         self._programs = {k: v for k, v in self._programs.items() if k[0] != ended}
+        self._failed.forget(ended)
         if tasks is not None:
             tasks.close()
 
+    def _explain(self, each: WorkerInstruction) -> Callable[[str], str]:
+        """The function that explains an error of an instruction's results."""
+        request = each.request
+        program = self._programs.get((each.session, getattr(request, "program", -1)))
+        if not isinstance(request, Call) or not isinstance(program, WorkerProgram):
+            return str
+        inputs = [ArrayKey(each.session, number) for number in request.inputs]
+        outputs = [ArrayKey(each.session, number) for number in request.outputs]
+        return self._failed.of_call(program.name, inputs, outputs)
+
     def _fail(self, session: str, request: Any, reason: str) -> Failed:
-        """Mark what a request should have made as failed."""
+        """Mark the results of a request as failed."""
         for number in getattr(request, "outputs", ()):
             self._arrays[ArrayKey(session, number)] = Failed(reason)
         if isinstance(request, Define):
@@ -266,28 +291,3 @@ _HANDLERS: dict[type, Callable[[Worker, Any], Any]] = {
     Free: Worker.free,
     End: Worker.end,
 }
-
-
-def _parts(value: Any) -> Fetched:
-    """The first replica of each part of an array that is on this process's devices."""
-    if isinstance(value, HostArray):
-        data = np.asarray(value.data)
-        whole = ArrayPart(tuple(slice(None) for _ in data.shape), data)
-        shards = () if jax.process_index() else (whole,)
-        return Fetched(data.shape, shards, value.key_type)
-    key_type = ""
-    if is_key(value.dtype):
-        key_type, value = str(jax.random.key_impl(value)), jax.random.key_data(value)
-    shards = tuple(
-        ArrayPart(shard.index, np.asarray(shard.data))
-        for shard in value.addressable_shards
-        if shard.replica_id == 0
-    )
-    return Fetched(value.shape, shards, key_type)
-
-
-def _why_not_read(array: ArrayKey, value: Any, error: Exception) -> str:
-    """The reason why parts of an array could not be read."""
-    if isinstance(value, jax.Array) and value.is_deleted():
-        return f"array {array.number} was donated to a call; go on with its results"
-    return f"array {array.number} cannot be read: {error_text(error)}"

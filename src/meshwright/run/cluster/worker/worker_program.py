@@ -1,4 +1,4 @@
-"""A program on a worker: its shardings on the gang's devices, and how to run it."""
+"""A program on a worker: its shardings on the gang's devices, and its compiled form."""
 
 import math
 from collections.abc import Sequence
@@ -21,6 +21,7 @@ from meshwright.run.local.spmd import named_shardings
 class WorkerProgram:
     """A defined program, compiled when it first runs.
 
+    name: what its errors begin with; "" for nothing.
     takes_part: whether this process has one of its devices.
     """
 
@@ -28,6 +29,7 @@ class WorkerProgram:
         self.donated = frozenset(request.donated)
         self._request = request
         self._code = ProgramCode.from_bytes(request.code)
+        self.name = self._code.name
         devices = find_devices()
         own = jax.process_index()
         self._devices = [devices[i] for i in request.devices]
@@ -62,10 +64,10 @@ class WorkerProgram:
 
     @cached_property
     def executable(self) -> Executable:
-        """The program on its devices, jitted.
+        """The program, jitted for its devices.
 
-        Raises `ClusterError` if its results are larger than its definition says, by
-        which the controller counts what a tenant holds.
+        Raises `ClusterError` if its results are larger than its definition says. The
+        controller relies on the definition when it counts the bytes of a tenant.
         """
         for aval, stated in zip(self.outputs, self._request.output_bytes, strict=True):
             assert isinstance(aval.sharding, NamedSharding)
@@ -89,9 +91,9 @@ class WorkerProgram:
 
 
 class Elsewhere(NamedTuple):
-    """An array of which this process has no part, but knows the place.
+    """The placement of an array of which this process has no part.
 
-    It is an argument (`is_result` false) or a result of a program.
+    The array is an argument (`is_result` false) or a result of a program.
     """
 
     program: WorkerProgram

@@ -2,10 +2,10 @@
 
 A node whose elimination message would be too large is replaced by one copy for each of
 its edges (node splitting: Choi, Chavira and Darwiche, UAI 2007). The graph with copies
-is then eliminated exactly. Its optimum is a lower bound for any multipliers that divide
-a node's cost among its copies, and for any prices of memory (dual decomposition:
-Komodakis et al., ICCV 2007). Subgradient steps raise the bound: they make the copies of
-a node agree, and the choices fit into memory.
+is then solved exactly by bucket elimination. Its optimum is a lower bound for any
+multipliers that divide a node's cost among its copies, and for any prices of memory
+(dual decomposition: Komodakis et al., ICCV 2007). Subgradient steps raise the bound:
+they make the copies of a node agree, and the choices fit into memory.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class DualBound:
     """A Lagrangian relaxation of a reduced problem, and its present multipliers.
 
     share: addend to the cost of each choice of a copy; the addends of all copies of a
-    node sum to zero
-    row_prices: price of memory at each row, not negative
-    picked: the optimal choices at the present multipliers, as indices into the costs of
-        the split graph; set by `evaluate`
+        node sum to zero
+    row_prices: price of memory at each memory row, not negative
+    picked: optimal choices at the present multipliers, as indices into the costs of the
+        split graph; set by `evaluate`
     factor: factor on Polyak's step length
     stale: number of steps since the bound last rose
     """
@@ -68,7 +68,10 @@ class DualBound:
         self.picked = np.zeros(0, np.int64)
 
     def _index_choices(self) -> None:
-        """Find the original choice of each choice in the split graph; count its copies."""
+        """Find the original choice of each choice in the split graph.
+
+        Also counts the copies of each original choice.
+        """
         active = np.zeros(len(self.source), np.bool_)
         active[self.order] = True
         self.active = active[owners_of(self.graph.starts)]
@@ -80,9 +83,10 @@ class DualBound:
         )
 
     def tightened(self, work: float) -> DualBound:
-        """A relaxation with larger messages, which starts from the best multipliers so far.
+        """A tighter relaxation, which starts from the best multipliers so far.
 
-        work: limit on `num_entries`, as in `plan_within`.
+        It splits fewer nodes, so that its elimination messages are larger. work: limit
+        on the work of elimination, as in `plan_within`.
         """
         plan = plan_of(self.incumbent, self.original, work)
         dual = DualBound(self.incumbent, self.original, plan, self.messages)
@@ -92,9 +96,9 @@ class DualBound:
         return dual
 
     def _entries(self, edge_ends: Bools) -> Bools:
-        """A mask of the choices of those copies that belong to the given ends of edges.
+        """A mask of the choices of the copies that belong to some ends of edges.
 
-        edge_ends: [E, 2].
+        edge_ends: mask of these ends, [E, 2]; ends without a copy are ignored.
         """
         wanted = np.zeros(len(self.source), np.bool_)
         wanted[len(self.original.starts) - 1 :] = edge_ends[self.at_kept]
@@ -117,14 +121,15 @@ class DualBound:
         return value - float(self.row_prices @ self.incumbent.memory.slack)
 
     def weights(self) -> Floats:
-        """The share of a node's copies that picked each of its original choices."""
+        """Share of a node's copies that picked each of its original choices."""
         picked = np.bincount(self.origin[self.picked], minlength=len(self.copies))
         return picked / np.maximum(self.copies, 1)
 
     def step(self, value: float, target: float, factor: float) -> None:
         """Move the multipliers along a subgradient by `factor` times Polyak's step.
 
-        value: the bound at the present multipliers. target: the bound to aim for.
+        value: lower bound at the present multipliers.
+        target: lower bound to aim for.
         """
         memory = self.incumbent.memory
         weights = self.weights()
@@ -154,14 +159,20 @@ class DualBound:
 
 
 def plan_of(incumbent: Incumbent, graph: CostGraph, work: float) -> Elimination:
-    """The order of `plan_within` for an incumbent's search; counts the work of planning."""
+    """The order of `plan_within` for an incumbent's search.
+
+    The work of planning is counted on the incumbent's clock.
+    """
     plan = plan_within(graph, work, lambda: incumbent.is_over)
     incumbent.clock.count(PLAN, len(graph.ends))
     return plan
 
 
 def ascend(dual: DualBound, steps: int) -> None:
-    """Take up to `steps` subgradient steps; fewer if the search is over before."""
+    """Raise a Lagrangian bound by up to `steps` subgradient steps.
+
+    There are fewer steps if the search is over before.
+    """
     incumbent = dual.incumbent
     for _ in range(steps):
         value = dual.evaluate()
@@ -183,7 +194,7 @@ def ascend(dual: DualBound, steps: int) -> None:
 
 
 def _elimination(graph: CostGraph, plan: Elimination) -> Elimination:
-    """The elimination order `plan` with all copies before it.
+    """An elimination order of the split graph: first all copies, then `plan`.
 
     A copy has at most one neighbour, so that its message is small.
     """
@@ -202,7 +213,10 @@ def _elimination(graph: CostGraph, plan: Elimination) -> Elimination:
 
 
 def _split(graph: CostGraph, at_kept: Bools, source: Ints) -> CostGraph:
-    """The graph in which each edge of a kept node ends at its own copy of the node."""
+    """The graph in which some ends of edges have their own copy of the node there.
+
+    at_kept: mask of these ends, [E, 2]. source: original node of each node and copy.
+    """
     ends = graph.ends.copy()
     ends[at_kept] = np.arange(len(graph.starts) - 1, len(source))
     starts = starts_of(np.diff(graph.starts)[source])

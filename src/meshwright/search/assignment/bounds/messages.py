@@ -4,8 +4,8 @@ Kolmogorov, PAMI 28, 2006: in a fixed order of all nodes, forward and backward, 
 node sends a message to its later neighbours: for each of their choices, the least cost
 on the sender's side. The messages reparametrise the costs: they move cost between nodes
 and edges and change no total. The bound never falls. It soon comes near the bound of
-the linear relaxation, for which subgradients take tens of times as long. Memory is
-ignored.
+the linear relaxation, for which subgradients take tens of times as long. The memory
+limit is ignored.
 """
 
 from typing import NamedTuple
@@ -17,24 +17,24 @@ from meshwright.search.assignment.problem.reduced_problem import CostGraph
 from meshwright.search.compiled import compiled_in_place
 
 UNASSIGNED = -1
-"""Value in arrays of choices that marks a node without a choice."""
+"""Value in an array of choices for a node that has no choice yet."""
 
 MIN_RISE = 2e-4
-"""If the bound rises by less than this share in a round, it counts as converged."""
+"""Relative rise of the lower bound in a round below which it counts as converged."""
 
 
 class MessageArrays(NamedTuple):
-    """The present messages of a graph, and scratch arrays for one node.
+    """The present messages of a graph with E edges, and scratch arrays for one node.
 
-    costs: of each choice of each node, [sum of widths]
+    costs: cost of each choice of each node
     starts: start of each edge's messages in `values`, [E + 1]; the messages to its
         first node come first, then those to its second node
-    values: the messages
+    values: messages, one number per choice of the receiver
     weights: share of a node's belief that it sends along each edge (gamma of TRW-S),
-    [N]
+        one per node
     belief: scratch: costs of a node's choices plus all messages to it, minus the
-    minimum
-    outgoing: scratch: the sender's part of a message
+        minimum
+    outgoing: scratch: sender's part of a message
     """
 
     graph: CostGraph
@@ -50,8 +50,8 @@ class Messages:
     """Message passing on a graph whose tables are finite.
 
     bound: lower bound on the cost of every combination of choices.
-    values: messages to start from, zero by default. Any values are valid; those of a
-        problem that differs only in its costs give a good bound at once.
+    values: messages to start from, zero by default. Any values are valid; the final
+        messages of a problem that differs only in its costs give a good bound at once.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Messages:
         return len(self.graph.tables) + 2 * len(arrays.values) + len(arrays.costs)
 
     def sweep(self, times: int) -> float:
-        """The lower bound after `times` forward and backward passes."""
+        """Pass messages forward and backward `times` times; return the lower bound."""
         unassigned = np.full(len(self.graph.starts) - 1, UNASSIGNED)
         for _ in range(times):
             for is_forward in (True, False):
@@ -92,10 +92,10 @@ class Messages:
         return self.bound
 
     def decode(self) -> tuple[Ints, Floats]:
-        """Choices by one greedy forward pass, and the min-marginal excess of every choice.
+        """Choices read off the messages, and the min-marginal excess of every choice.
 
-        All solutions that contain a choice cost at least the bound plus the choice's
-        excess, [sum of widths].
+        The choices come from one greedy forward pass. All solutions that contain a
+        choice cost at least the bound plus the choice's excess.
         """
         arrays = self.arrays._replace(values=self.arrays.values.copy())
         choices = np.zeros(len(self.graph.starts) - 1, np.int64)
@@ -104,12 +104,12 @@ class Messages:
         return choices, excess
 
     def split(self, edge_ends: Bools) -> Floats:
-        """Lagrange multipliers of node copies that give the same bound as these messages.
+        """Lagrange multipliers of node copies that give the bound of these messages.
 
         edge_ends: which ends of edges get a copy of their node, [E, 2].
-        Each copy has an equal share of its node's cost. The result has, for each copy in
-        order, a number per choice that is added to this share. The numbers of all copies
-        of a node sum to zero.
+        Each copy has an equal share of its node's cost. The result has, for each copy
+        in order, a number per choice that is added to this share. The numbers of all
+        copies of a node sum to zero.
         """
         graph = self.graph
         nodes = graph.ends[edge_ends]
@@ -126,7 +126,10 @@ class Messages:
 
 @compiled_in_place
 def subtract_minimum(numbers: Floats, first: int, count: int) -> float:
-    """Subtract from `count` numbers their minimum, in place, and return the minimum."""
+    """Subtract the minimum of `count` numbers from each of them, in place; return it.
+
+    The numbers begin at index `first`.
+    """
     least = numbers[first]
     for x in range(first + 1, first + count):
         least = min(least, numbers[x])
@@ -137,7 +140,10 @@ def subtract_minimum(numbers: Floats, first: int, count: int) -> float:
 
 @compiled_in_place
 def update_belief(arrays: MessageArrays, node: int) -> float:
-    """Set `belief` for a node, and return the minimum that was subtracted from it."""
+    """Set `belief` for a node: the costs of its choices plus all messages to it.
+
+    The minimum is subtracted from it, and returned.
+    """
     graph, belief = arrays.graph, arrays.belief
     start = graph.starts[node]
     width = int(graph.starts[node + 1] - start)
@@ -156,9 +162,10 @@ def update_belief(arrays: MessageArrays, node: int) -> float:
 
 @compiled_in_place
 def send_message(arrays: MessageArrays, edge: int, node: int) -> float:
-    """Recompute the message of a node along an edge, minus its minimum; return the minimum.
+    """Recompute the message of a node along an edge.
 
-    Slices are taken first, since loops over an array from index 0 on are vectorised.
+    The minimum is subtracted from it, and returned. Slices are taken first, since loops
+    over an array from index 0 on are vectorised.
     """
     graph, values = arrays.graph, arrays.values
     i, j = graph.ends[edge, 0], graph.ends[edge, 1]
@@ -192,7 +199,7 @@ def send_message(arrays: MessageArrays, edge: int, node: int) -> float:
 def pass_once(arrays: MessageArrays, chosen: Ints, is_forward: bool) -> float:
     """Pass messages once, forward or backward, and return the lower bound.
 
-    Only nodes that are unassigned in `chosen` send and receive messages.
+    Only nodes without a choice in `chosen` send and receive messages.
     """
     graph = arrays.graph
     num = len(graph.starts) - 1
@@ -217,7 +224,7 @@ def choose_forward(
     """Set `choices` and `excess` of `Messages.decode` in one forward pass of messages.
 
     Each node takes its best choice given the choices of the nodes before it. total:
-    scratch.
+    scratch array.
     """
     graph = arrays.graph
     for i in range(len(graph.starts) - 1):

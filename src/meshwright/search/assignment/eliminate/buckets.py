@@ -1,4 +1,4 @@
-"""Bucket elimination: exact optimisation of some nodes while the others stay fixed.
+"""Bucket elimination: exact optimisation of some nodes while all others stay fixed.
 
 Nodes are eliminated one by one. An eliminated node sends a message to its remaining
 neighbours, its scope: for every combination of their choices, its least cost (Bertele
@@ -60,7 +60,7 @@ class Addends(NamedTuple):
     offsets: index of each table's entry for the current combination of choices
     strides: distance in each table between consecutive choices of each node of the
         scope, and, last, of the eliminated node, [tables, W + 1]
-    is_message: whether the table is in `MessageTables.values` rather than in the graph
+    is_message: whether each table is in `MessageTables.values`, not in the graph
     """
 
     offsets: Ints
@@ -88,7 +88,7 @@ def optimise_in_order(
 def fixed_costs(
     graph: CostGraph, costs: Floats, elimination: Elimination, choices: Ints
 ) -> Floats:
-    """Costs of choices and of edges to fixed nodes, [n, largest number of choices]."""
+    """Cost of each choice of each node, with all its edges to fixed nodes."""
     starts, ends = graph.starts, graph.ends
     nodes, position, rank = elimination.nodes, elimination.position, elimination.rank
     n = len(nodes)
@@ -234,9 +234,9 @@ def minimise(  # noqa: C901, PLR0913  the innermost loop, on the caller's arrays
 ) -> None:
     """Fill the message of a step: the least total for each combination of its scope.
 
-    step: the step's number, and the number of tables that it sums.
+    step: number of the step, and number of tables that it sums.
     index, total: scratch: current choices of the scope (zero at first), and sums over
-    tables.
+        tables.
     """
     s, count = step
     offsets, strides = addends.offsets, addends.strides

@@ -1,4 +1,4 @@
-"""Greedy orders of elimination: the node with the smallest message is always next."""
+"""Greedy orders of bucket elimination: the node with the smallest message is next."""
 
 import heapq
 import math
@@ -24,16 +24,15 @@ def plan_elimination(
     has_ended: Callable[[], bool] = lambda: False,
     noise: Floats | None = None,
 ) -> Elimination:
-    """A greedy order of elimination of all nodes, smallest message first.
+    """A greedy order in which to eliminate nodes, smallest message first.
 
-    Whenever all messages are too large, the node with most neighbours is kept fixed.
-
+    Whenever all messages are too large, the node with most neighbours is left out: it
+    will keep its present choice, and its neighbours' messages become smaller.
     log_cap: base-2 logarithm of the largest allowed work of a message (see
-    `num_entries`).
-    has_ended: called every 64 nodes; once it is true, all remaining nodes are kept
-    fixed.
-    noise: for each node a number from 0 to 1, which randomises the nodes that are kept
-    fixed.
+        `num_entries`).
+    has_ended: called every 64 nodes; once it is true, all remaining nodes are left out.
+    noise: for each node a number from 0 to 1, which randomises the nodes that are left
+        out.
     """
     log_widths = np.log2(np.diff(graph.starts))
     shuffle = np.zeros(len(log_widths)) if noise is None else noise
@@ -60,10 +59,10 @@ def plan_elimination(
 def plan_within(
     graph: CostGraph, work: float, has_ended: Callable[[], bool] = lambda: False
 ) -> Elimination:
-    """The order of elimination that keeps fewest nodes fixed within a limit of work.
+    """The elimination order that leaves out fewest nodes within a limit of work.
 
-    If no order is within the limit, the order of least work. work: limit on
-    `num_entries`.
+    If no order is within the limit, the result is the order of least work.
+    work: limit on the result of `num_entries`.
     """
     best = plan_elimination(graph, _CAPS[0], has_ended)
     least = num_entries(graph, best)
@@ -79,7 +78,10 @@ def plan_within(
 
 
 def num_entries(graph: CostGraph, plan: Elimination) -> float:
-    """Work of an elimination: entries of each message times choices of its sender."""
+    """Work of an elimination: entries of each message times choices of its sender.
+
+    The sender of a message is the node that is eliminated.
+    """
     logs = np.log2(np.diff(graph.starts)).tolist()
     work = 0.0
     for node, scope, size in zip(plan.order, plan.scopes, plan.sizes, strict=True):
@@ -96,7 +98,10 @@ def _adjacency(graph: CostGraph) -> list[set[int]]:
 
 
 def _remove(neighbours: list[set[int]], node: int) -> set[int]:
-    """Remove a node and connect its neighbours with each other; returns the neighbours."""
+    """Remove a node and connect its neighbours with each other.
+
+    Returns the neighbours.
+    """
     scope = neighbours[node]
     for other in scope:
         neighbours[other] |= scope
@@ -147,14 +152,14 @@ def optimise(
     log_cap: float,
     noise: Floats,
 ) -> int:
-    """Improve the choices of a subset of nodes in place; return how many were kept fixed.
+    """Improve the choices of a subset of nodes, in place, by bucket elimination.
 
-    A node is kept fixed if its message would be too large. If none is, the choices of
-    the subset are optimal, given the choices of all other nodes.
-
+    A node keeps its choice if its message would be too large. If no node does, the
+    choices of the subset are optimal, given the choices of all other nodes. Returns how
+    many nodes of the subset kept their choices.
     log_cap: base-2 logarithm of the largest allowed work of a message.
     noise: for each position of the subset a number that is added to the logarithm of
-    its message's work when the next node is chosen.
+        its message's work when the next node is chosen.
     """
     starts, ends = graph.starts, graph.ends
     n = len(subset)
@@ -183,7 +188,12 @@ def optimise(
 
 @compiled
 def order_nodes(adjacent: Bools, logs: Floats, log_cap: float, noise: Floats) -> Ints:
-    """Positions in order of elimination, smallest message first; others are kept fixed."""
+    """The elimination order of a small graph, smallest message first.
+
+    Nodes whose messages would be too large are left out.
+    adjacent: whether two nodes are neighbours; changed in place. logs: base-2 logarithm
+        of each node's number of choices.
+    """
     n = len(logs)
     order = np.empty(n, np.int64)
     alive = np.ones(n, np.bool_)
@@ -217,7 +227,7 @@ def order_nodes(adjacent: Bools, logs: Floats, log_cap: float, noise: Floats) ->
 def find_smallest_and_largest(
     alive: Bools, weight: Floats, degree: Ints, noise: Floats
 ) -> tuple[int, int]:
-    """The node with the smallest message, and the node with most neighbours."""
+    """The remaining node with the smallest message, and that with most neighbours."""
     smallest = -1
     largest = -1
     for a in range(len(alive)):
@@ -234,7 +244,10 @@ def find_smallest_and_largest(
 def join_neighbours(
     adjacent: Bools, node: int, logs: Floats, weight: Floats, degree: Ints
 ) -> None:
-    """Connect all neighbours of an eliminated node with each other, in place."""
+    """Connect all neighbours of an eliminated node with each other, in place.
+
+    The weights (logarithms of message sizes) and degrees of the neighbours are updated.
+    """
     n = len(logs)
     for a in range(n):
         if not adjacent[node, a]:
@@ -248,7 +261,10 @@ def join_neighbours(
 
 @compiled
 def find_scopes(adjacent: Bools, order: Ints) -> tuple[Ints, Ints]:
-    """Remaining neighbours of each node when it is eliminated, padded, and their number."""
+    """The scope of each message: its node's remaining neighbours, padded; and its size.
+
+    Nodes that are eliminated before do not count.
+    """
     scopes = np.empty((len(order), _MAX_SCOPE), np.int64)
     sizes = np.zeros(len(order), np.int64)
     alive = np.zeros(len(adjacent), np.bool_)

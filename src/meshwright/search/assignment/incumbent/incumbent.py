@@ -21,12 +21,13 @@ ROUNDING = 1e-9  # relative difference of costs that counts as equal
 
 
 class Incumbent:
-    """The best choices for a reduced problem so far, a lower bound, and whether to stop.
+    """The best choices found so far for a reduced problem, and a lower bound.
 
-    stopped: set to end the search.
-    stops: functions that stop other solvers; called at the end of the search.
+    All parts of a solve offer their solutions and bounds to it.
+    stopped: whether a thread or Ctrl-C has asked the search to end.
+    stops: functions that stop external solvers; called at the end of the search.
     start: choices from which the primal search starts; they may exceed the memory
-    limit.
+        limit.
     """
 
     def __init__(
@@ -54,14 +55,18 @@ class Incumbent:
         self._unrestricted: Incumbent | None = None
 
     def begin_from(self, original: Ints) -> None:
-        """Start from the choices nearest to given choices of the original nodes."""
+        """Start from given choices of the original nodes.
+
+        The nearest choices of the reduced nodes are offered, and become `start`.
+        """
         self.start = self.reduced.nearest(original)
         self.offer(self.start)
 
     def restricted(self, reduced: ReducedProblem, memory: MemoryRows) -> Incumbent:
-        """This search with fewer choices, among which every better solution is.
+        """The incumbent of the same search on a smaller problem with fewer choices.
 
-        If the best solution so far is not among them, its cost remains the one to beat.
+        Every solution better than the best one so far must remain. If the best solution
+        itself does not, its cost remains the one to beat.
         """
         new = Incumbent(reduced, memory, self.clock, self.options, self._on_progress)
         new._unrestricted, new.bound, new.first_s = self, self.bound, self.first_s
@@ -80,7 +85,10 @@ class Incumbent:
         return None if before is None else before.lifted()
 
     def offer(self, choices: Ints) -> bool:
-        """Accept choices that fit and cost less than the best; returns whether it did."""
+        """Keep these choices if they fit into memory and cost less than the best ones.
+
+        Returns whether they were kept.
+        """
         cost = self.reduced.cost(choices)
         if cost >= self.cost or self.memory.left(choices).min(initial=0.0) < 0:
             return False
@@ -94,7 +102,10 @@ class Incumbent:
         return True
 
     def raise_bound(self, bound: float) -> None:
-        """Accept a lower bound if it is higher; rounded up if all costs are integers."""
+        """Keep this lower bound if it is higher than the present one.
+
+        If all costs are integers, it is rounded up.
+        """
         if self._is_whole and math.isfinite(bound):
             bound = float(math.ceil(bound - 1e-6 - ROUNDING * abs(bound)))
         with self._lock:
@@ -104,7 +115,10 @@ class Incumbent:
                 self._report()
 
     def priced(self, row_prices: Floats) -> Floats:
-        """Costs of all choices, plus the price of the memory that they take."""
+        """Costs of all choices, plus the price of the memory that each takes.
+
+        row_prices: price of memory at each memory row.
+        """
         if not self.memory.num_rows:
             return self.reduced.costs
         starts = self.reduced.graph.starts
@@ -112,7 +126,7 @@ class Incumbent:
 
     @property
     def is_proven(self) -> bool:
-        """Whether the bound proves the cost to be within the allowed gap."""
+        """Whether the bound proves the cost to be within the allowed optimality gap."""
         gap = self.cost - self.bound
         allowed = max(self.options.gap, ROUNDING)
         return self.cost < math.inf and gap <= allowed * abs(self.cost)
@@ -127,7 +141,10 @@ class Incumbent:
         return self.stopped or is_useless or self.clock.left_s <= 0
 
     def _report(self) -> None:
-        """Tell the progress; under the lock, so that threads report in order."""
+        """Call the progress function.
+
+        Under the lock, so that threads report in order.
+        """
         if self._on_progress is not None:
             self._on_progress(Progress(self.cost, self.bound, self.clock.elapsed_s))
 

@@ -10,7 +10,10 @@ from meshwright.search.work import REAL_TIME, Meter, Work
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """A meter, its reading at the start of a solve, and the budget of the solve."""
+    """The clock of a solve: a meter, its reading at the start, and the time budget.
+
+    All are in seconds, real or of counted work.
+    """
 
     start_s: float
     budget_s: float
@@ -25,7 +28,7 @@ class Clock:
         return self.budget_s - self.elapsed_s
 
     def count(self, work: Work, units: float = 1.0) -> None:
-        """Add work to the meter."""
+        """Record operations of a kind of work on the meter."""
         self.meter.count(work, units)
 
 
@@ -33,9 +36,9 @@ class Clock:
 class SolveOptions:
     """Conditions that end a solve before its budget, and values to start from.
 
-    gap: the solve ends at this relative optimality gap.
-    stop_bound: the solve ends once the lower bound reaches this, however good the best
-        solution is (Gurobi's BestBdStop).
+    gap: relative optimality gap at which the solve ends.
+    stop_bound: lower bound at which the solve ends, however good the best solution is
+        (Gurobi's BestBdStop).
     start: choices to start from (a warm start); if they are feasible, the result costs
         no more than they do.
     rounds: largest number of rounds of each search phase. With a limit the solve runs
@@ -54,7 +57,11 @@ class SolveOptions:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Best cost and lower bound so far; infinite, positive and negative, if unknown."""
+    """The best cost and the lower bound so far in a solve.
+
+    Without a solution the cost is infinite; without a bound it is minus infinity.
+    seconds: time since the start of the solve.
+    """
 
     cost: float
     bound: float
@@ -63,8 +70,10 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Solution:
-    """Choices with their cost, and a lower bound on the cost of every solution.
+    """The result of a solve: choices with their cost, and a bound.
 
+    choices: one choice per node.
+    bound: lower bound on the cost of every solution.
     seconds: duration of the solve.
     first_s: seconds until the first feasible solution.
     messages: final dual messages, to be passed as `SolveOptions.messages` to a problem

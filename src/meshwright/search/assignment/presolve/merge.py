@@ -45,9 +45,10 @@ def merge_followers(
 
 
 def _shrunk(reduced: ReducedProblem, kept: Bools, num_kept: Ints) -> ReducedProblem:
-    """The problem after one round: choices removed, and nodes merged with their leaders.
+    """The problem after one round: choices removed, nodes merged with their leaders.
 
-    The costs of a node with one choice are added to those of its neighbours.
+    The costs of a node with one choice are added to the costs of its neighbours. kept:
+    mask of choices. num_kept: number of kept choices per node.
     """
     lead, by = find_leaders(reduced.graph, kept, num_kept)
     is_root = lead < 0
@@ -65,10 +66,11 @@ def _shrunk(reduced: ReducedProblem, kept: Bools, num_kept: Ints) -> ReducedProb
 def _rebuilt(
     reduced: ReducedProblem, starts: Ints, picks: ChoiceMaps
 ) -> ReducedProblem:
-    """The problem over merged nodes.
+    """The problem over merged nodes, with the costs of the old ones summed.
 
-    starts: offsets of their choices. picks: for each old node the merged node, its
-    owner, and the old choice under each choice of the owner.
+    starts: offsets of the merged nodes' choices.
+    picks: for each old node the merged node that represents it, and the old choice
+        under each choice of that node.
     """
     widths, old = np.diff(starts), reduced.graph
     one, two = picks.owner[old.ends].T
@@ -90,7 +92,10 @@ def _rebuilt(
 
 @compiled
 def drop_unsupported(graph: CostGraph, kept: Bools) -> bool:
-    """Remove unsupported choices from `kept`; returns whether any was removed."""
+    """Remove from `kept` the choices that a neighbour forbids whatever it chooses.
+
+    Returns whether any choice was removed.
+    """
     changed = False
     for step in range(2 * len(graph.ends)):
         e = min(step, 2 * len(graph.ends) - 1 - step)  # forward, then backward
@@ -119,7 +124,10 @@ def drop_unsupported(graph: CostGraph, kept: Bools) -> bool:
 
 @compiled
 def who_follows(graph: CostGraph, kept: Bools, edge: int) -> tuple[bool, bool]:
-    """Whether an edge's second node follows its first, and whether its first its second."""
+    """Whether the second node of an edge follows the first, and the first the second.
+
+    A node follows the other if each choice of the other allows exactly one of its own.
+    """
     i, j = graph.ends[edge, 0], graph.ends[edge, 1]
     start_i, start_j = graph.starts[i], graph.starts[j]
     width = graph.starts[j + 1] - start_j
@@ -144,7 +152,10 @@ def who_follows(graph: CostGraph, kept: Bools, edge: int) -> tuple[bool, bool]:
 
 @compiled
 def find_leaders(graph: CostGraph, kept: Bools, num_kept: Ints) -> tuple[Ints, Ints]:
-    """The leader of each node (-1: none), and the edge to it; leaders form no cycle."""
+    """The leader of each node (-1: none), and the edge to it; leaders form no cycle.
+
+    The choice of a leader determines the choice of the node.
+    """
     lead = np.full(len(num_kept), -1)
     by = np.full(len(num_kept), -1)
     top = np.arange(len(num_kept))
@@ -197,7 +208,7 @@ def compose_picks(
 def set_picks(
     graph: CostGraph, kept: Bools, node: int, leader: int, edge: int, picks: ChoiceMaps
 ) -> None:
-    """Set the choice of a node under each choice of its root, given that of its leader.
+    """Set the choice of a node under each choice of its root, given its leader's.
 
     The choices of a root are its kept choices.
     """
@@ -225,7 +236,7 @@ def set_picks(
 def add_costs(
     old: CostGraph, old_costs: Floats, picks: ChoiceMaps, starts: Ints, costs: Floats
 ) -> None:
-    """Add the costs of old nodes to those of the merged nodes, in place."""
+    """Add the costs of old nodes to the costs of the merged nodes, in place."""
     for i in range(len(picks.owner)):
         at = picks.starts[i]
         for c in range(picks.starts[i + 1] - at):
@@ -237,10 +248,10 @@ def add_costs(
 def add_tables(
     old: CostGraph, picks: ChoiceMaps, slots: Ints, new: CostGraph, costs: Floats
 ) -> None:
-    """Add old edge tables to new ones, in place.
+    """Add the edge tables of the old graph to those of the new one, in place.
 
-    slots: the new edge of each old edge. Without one (-1), the old edge joins nodes
-    that are merged or have one choice, and its costs are added to those of a node.
+    slots: new edge of each old edge. If it is -1, the old edge joins nodes that are
+        merged or have one choice, and its costs are added to the costs of a node.
     """
     for e in range(len(old.ends)):
         i, j = old.ends[e, 0], old.ends[e, 1]
@@ -264,7 +275,7 @@ def add_tables(
 
 
 def compose_maps(first: ChoiceMaps, then: ChoiceMaps) -> ChoiceMaps:
-    """The composition of two maps, from the original nodes to the newest ones."""
+    """The composition of two maps of merged nodes, from the oldest to the newest."""
     owner = then.owner[first.owner]
     sizes = np.diff(then.starts)[first.owner]
     chosen = then.picks[ranges(then.starts[first.owner], sizes)]

@@ -1,11 +1,11 @@
-"""Presolve: merge nodes, and remove choices that do not fit or are dominated, in rounds.
+"""Presolve: merge nodes, and remove choices that are of no use, in rounds.
 
-A choice is dominated if another choice of the node costs no more, whatever the
-neighbours choose, and takes no more memory at any time (dead-end elimination: Desmet et
-al., Nature 356, 1992). A pair of choices of two neighbours is dominated if, given the
-one's choice, another choice of the other is no worse, whatever its other neighbours
-choose. A node that has one neighbour and takes no memory keeps one choice for each
-choice of that neighbour, and is then merged with it.
+A choice is removed if it does not fit into memory, or is dominated: another choice of
+the node costs no more, whatever the neighbours choose, and takes no more memory at any
+time (dead-end elimination: Desmet et al., Nature 356, 1992). A pair of choices of nodes
+A and B is dominated if, given B's choice, another choice of A costs no more, whatever
+A's other neighbours choose. A node that has one neighbour and takes no memory keeps one
+choice for each choice of that neighbour, and is then merged with it.
 """
 
 from dataclasses import replace
@@ -36,9 +36,11 @@ _LARGEST = 5_000_000  # nodes with more entries in the array `worst` are skipped
 
 
 def merge(problem: Assignment) -> tuple[ReducedProblem, MemoryRows]:
-    """The problem with followers merged, and its memory rows: the quick part of presolve.
+    """The problem with dependent nodes merged, and its memory constraints.
 
-    Raises AssignmentError if every solution is forbidden or exceeds memory.
+    This is the quick part of presolve: a node is merged with a neighbour whose choice
+    determines its own. Raises AssignmentError if every solution is forbidden or exceeds
+    memory.
     """
     return with_memory(problem, merge_followers(ReducedProblem.whole(problem)))
 
@@ -46,7 +48,7 @@ def merge(problem: Assignment) -> tuple[ReducedProblem, MemoryRows]:
 def presolve(
     problem: Assignment, reduced: ReducedProblem | None
 ) -> tuple[ReducedProblem, MemoryRows]:
-    """A smaller problem that keeps an optimal solution, and its memory rows.
+    """A smaller problem that keeps an optimal solution, and its memory constraints.
 
     Raises AssignmentError if `reduced` is `None` (infeasible), or if no solution fits.
     """
@@ -67,7 +69,10 @@ def presolve(
 def with_memory(
     problem: Assignment, reduced: ReducedProblem | None
 ) -> tuple[ReducedProblem, MemoryRows]:
-    """A reduced problem and its memory rows; AssignmentError if it is infeasible."""
+    """A reduced problem together with its memory constraints.
+
+    Raises AssignmentError if it is `None` or nothing fits into memory.
+    """
     if reduced is None:
         raise AssignmentError(
             "no solution: costs forbid all combinations of choices that fit into memory"
@@ -85,7 +90,7 @@ def with_memory(
 def drop_dominated(
     reduced: ReducedProblem, memory: MemoryRows
 ) -> tuple[Bools, CostGraph]:
-    """A mask of undominated choices, and the graph in which dominated pairs cost infinity.
+    """A mask of undominated choices, and the graph with dominated pairs forbidden.
 
     At least one optimal solution remains.
     """
@@ -97,7 +102,10 @@ def drop_dominated(
 
 @compiled
 def strides_at(graph: CostGraph, edge: int, node: int) -> tuple[int, int, int]:
-    """Strides of an edge's table for a node and for its neighbour; and the neighbour."""
+    """Strides of an edge's table for a node and for its neighbour.
+
+    And the neighbour.
+    """
     i, j = int(graph.ends[edge, 0]), int(graph.ends[edge, 1])
     width = int(graph.starts[j + 1] - graph.starts[j])
     if node == i:
@@ -109,9 +117,9 @@ def strides_at(graph: CostGraph, edge: int, node: int) -> tuple[int, int, int]:
 def find_worst(
     graph: CostGraph, kept: Bools, edge: int, node: int, worst: Floats
 ) -> None:
-    """Set `worst[k, q]` to the most by which an edge's cost rises from choice k to q.
+    """Set `worst[k, q]` to the most that an edge's cost rises from choice k to q.
 
-    The most over all choices of the neighbour.
+    The maximum is over all choices of the neighbour at the edge's other end.
     """
     stride_k, stride_m, other = strides_at(graph, edge, node)
     start = graph.starts[node]
@@ -140,7 +148,7 @@ def takes_no_more_memory(segments: Segments, node: int, k: int, q: int) -> bool:
 
 @compiled
 def is_less(new: float, old: float, is_first: bool) -> bool:
-    """Whether `new` is less than `old`; equal is enough if `is_first`.
+    """Whether the cost `new` is less than `old`; with `is_first`, equal is enough.
 
     A choice that justified an earlier removal may be removed itself. So replacements
     must never form a cycle, neither by ties nor by rounding.
@@ -154,9 +162,9 @@ def is_less(new: float, old: float, is_first: bool) -> bool:
 def drop_pairs(
     graph: CostGraph, edge: int, node: int, k: int, q: int, rest: float
 ) -> None:
-    """Forbid the pairs of choice `k` with a neighbour's choice for which `q` is no worse.
+    """Forbid pairs of choice `k` and a neighbour's choice with which `q` is as good.
 
-    rest: the most by which all other costs rise from `k` to `q`.
+    rest: most by which all other costs rise from `k` to `q`.
     """
     stride_k, stride_m, other = strides_at(graph, edge, node)
     for m in range(graph.starts[other + 1] - graph.starts[other]):

@@ -2,8 +2,9 @@
 
 After message passing, several choices of a node often have equal cost. If each node
 chose alone among them, choices of neighbours would not match. A dive first assigns the
-nodes of largest margin, and then passes messages among the rest (decimation: Mezard,
-Parisi and Zecchina, Science 297, 2002), so that each tie is broken once.
+nodes of largest margin (the cost by which the best choice beats the second best), and
+then passes messages among the rest, so that each tie is broken once (decimation:
+Mezard, Parisi and Zecchina, Science 297, 2002).
 """
 
 from collections.abc import Callable
@@ -22,11 +23,13 @@ from meshwright.search.assignment.problem.reduced_problem import CostGraph
 from meshwright.search.compiled import compiled_in_place
 
 _RADII = 2, 4, 8
-"""Nodes up to this distance in edges from a forbidden pair are assigned again, in turn."""
+"""Distances in edges from a forbidden pair, used in turn.
+
+Nodes within the distance lose their choices and are assigned again.
+"""
 
 _REPAIR_SWEEPS, _REPAIR_STEPS = 10, 60
-"""Sweeps of messages over these nodes before they are assigned, and steps to assign
-them."""
+"""Sweeps of messages around forbidden pairs, and steps to assign the nodes there again."""
 
 _LATE_PARTS = 4
 """Number of steps in which the remaining nodes are assigned once the dive is late."""
@@ -35,15 +38,15 @@ _LATE_PARTS = 4
 def dive(
     messages: Messages, steps: int, penalty: float, is_late: Callable[[float], bool]
 ) -> Ints:
-    """Choices of all nodes, assigned in `steps` parts, the nodes of largest margin first.
+    """Choices of all nodes, assigned in `steps` parts, nodes of largest margin first.
 
+    The margin of a node is the cost by which its best choice beats the second best.
     Afterwards nodes around forbidden pairs (whose table entry is `penalty`) are
     unassigned and assigned again, as long as this lowers the number of nodes in such
     pairs. Some forbidden pairs may remain.
-
-    messages: swept at least once.
-    is_late: whether to hurry; called before each part with the share of the nodes that
-        are unassigned. Parts are larger while it is true.
+    messages: result of at least one sweep of message passing.
+    is_late: function that says whether to hurry; called before each part with the share
+        of the nodes that are unassigned. Parts are larger while it returns true.
     """
     graph = messages.graph
     arrays = messages.arrays._replace(values=messages.arrays.values.copy())
@@ -73,7 +76,7 @@ def _num_unassigned(chosen: Ints) -> int:
 
 
 def _in_forbidden_pairs(graph: CostGraph, choices: Ints, penalty: float) -> Bools:
-    """A mask of the nodes that are in forbidden pairs of choices."""
+    """A mask of the nodes whose choice is forbidden with a neighbour's choice."""
     found = np.zeros(len(choices), np.bool_)
     found[graph.ends[graph.tables[graph.pairs(choices)] >= penalty]] = True
     return found
@@ -82,7 +85,10 @@ def _in_forbidden_pairs(graph: CostGraph, choices: Ints, penalty: float) -> Bool
 def _assign_all(
     arrays: MessageArrays, chosen: Ints, count: int, is_late: Callable[[float], bool]
 ) -> None:
-    """Assign all unassigned nodes, `count` at a time, with messages in between."""
+    """Give all nodes without a choice one, `count` nodes at a time.
+
+    Messages are passed after each part.
+    """
     margins = np.empty(len(chosen))
     while left := _num_unassigned(chosen):
         hurries = is_late(left / len(chosen))
@@ -96,7 +102,10 @@ def _assign_all(
 
 @compiled_in_place
 def measure_margins(arrays: MessageArrays, chosen: Ints, margins: Floats) -> None:
-    """Set each node's margin: second lowest minus lowest cost; -1 if it is assigned."""
+    """Set each node's margin: its second lowest minus its lowest cost.
+
+    The margin of a node that has a choice already is -1.
+    """
     for i in range(len(chosen)):
         margins[i] = -1.0
         if chosen[i] != UNASSIGNED:
@@ -113,7 +122,7 @@ def measure_margins(arrays: MessageArrays, chosen: Ints, margins: Floats) -> Non
 
 @compiled_in_place
 def assign(arrays: MessageArrays, nodes: Ints, chosen: Ints) -> None:
-    """Assign nodes to their best choices one by one, and send these to their neighbours."""
+    """Give nodes their best choices one by one, and send messages about each."""
     graph = arrays.graph
     for i in nodes:
         update_belief(arrays, i)
@@ -128,7 +137,10 @@ def assign(arrays: MessageArrays, nodes: Ints, chosen: Ints) -> None:
 
 @compiled_in_place
 def send_choice(arrays: MessageArrays, edge: int, node: int, choice: int) -> None:
-    """Set the message of an assigned node: the costs in the table at its choice."""
+    """Set the message of an assigned node along an edge.
+
+    The message is the row or column of the edge's table for the node's choice.
+    """
     graph = arrays.graph
     i, j = graph.ends[edge, 0], graph.ends[edge, 1]
     rows = graph.starts[i + 1] - graph.starts[i]
@@ -144,7 +156,10 @@ def send_choice(arrays: MessageArrays, edge: int, node: int, choice: int) -> Non
 
 @compiled_in_place
 def unassign(arrays: MessageArrays, region: Bools, chosen: Ints) -> None:
-    """Unassign the nodes of a region; their messages then come only from assigned nodes."""
+    """Take away the choices of the nodes of a region.
+
+    Their messages are set to zero, except those from assigned neighbours.
+    """
     graph = arrays.graph
     for i in range(len(chosen)):
         if region[i]:

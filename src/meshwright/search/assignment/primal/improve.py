@@ -1,8 +1,8 @@
-"""Large neighbourhood search (Shaw, CP 1998): parts of a solution are optimised exactly.
+"""Large neighbourhood search (Shaw, CP 1998): parts of a solution are optimised.
 
-Memory has a price at each row, which is raised where the row overflows and lowered
-elsewhere, so that solutions stay near the limit. A solution that overflows a little is
-repaired.
+Each part is optimised exactly. Memory has a price at each memory row (a time at which
+the limit can bind). It is raised where the row overflows and lowered elsewhere, so that
+solutions stay near the limit. A solution that overflows a little is repaired.
 """
 
 import numpy as np
@@ -28,9 +28,10 @@ _PATIENCE = 12  # rounds without gain before the solution is perturbed
 
 
 class NeighbourhoodSearch:
-    """The search of one thread, with its present solution and its prices of memory.
+    """The large neighbourhood search of one thread: its solution and memory prices.
 
-    The present solution may exceed memory; only solutions that fit are offered.
+    The present solution may exceed memory; only solutions that fit are offered to the
+    incumbent.
     """
 
     def __init__(
@@ -78,7 +79,10 @@ class NeighbourhoodSearch:
             self._perturb()
 
     def suggest(self, choices: Ints, row_prices: Floats) -> None:
-        """Replace solution and prices after this round; other threads may call it."""
+        """Ask to replace solution and prices before the next round.
+
+        Other threads may call it.
+        """
         self._suggested = choices, row_prices
 
     def start_from(self, choices: Ints, row_prices: Floats) -> None:
@@ -102,9 +106,10 @@ class NeighbourhoodSearch:
         self.incumbent.clock.count(DESCEND, len(area))
 
     def _all_sweeps(self) -> list[Elimination]:
-        """Orders of elimination of all nodes; each keeps other nodes fixed.
+        """Elimination orders of the whole graph; each leaves out other nodes.
 
-        Once a solution fits, each call adds an order, up to `_NUM_SWEEPS`.
+        The nodes left out keep their choices. Once a solution fits into memory, each
+        call adds an order, up to `_NUM_SWEEPS`.
         """
         if self.incumbent.choices is not None and len(self._sweeps) < _NUM_SWEEPS:
             noise = self.random.random(self.reduced.num_nodes)
@@ -116,7 +121,10 @@ class NeighbourhoodSearch:
         return self._sweeps
 
     def _area(self) -> Ints:
-        """A random neighbourhood: all nodes, or the nodes around one."""
+        """A random neighbourhood: all nodes, or nodes around one.
+
+        Nodes with a single choice are left out of the first.
+        """
         if not self.is_large and self.random.random() < 0.3:
             return self.movable
         return self._around(int(self.random.choice(self.movable)))
@@ -126,7 +134,10 @@ class NeighbourhoodSearch:
         return ball(self.graph, node, size, int(self.random.integers(1 << 30)))
 
     def settle(self) -> None:
-        """Offer the solution, repaired if it exceeds memory, and update the prices."""
+        """Offer the present solution to the incumbent, and update the memory prices.
+
+        A solution that exceeds memory is repaired first.
+        """
         left = self.memory.left(self.choices)
         if not len(left):
             self.incumbent.offer(self.choices)
@@ -142,18 +153,20 @@ class NeighbourhoodSearch:
         self.costs = self.incumbent.priced(self.row_prices)
 
     def _is_near(self, left: Floats) -> bool:
-        """Whether the solution is near enough to the limit to be repaired.
+        """Whether the solution is near enough to the memory limit to be repaired.
 
-        On large problems prices first have to bring memory down.
+        On large problems the prices first have to bring memory down. left: slack that
+        the solution leaves at each memory row.
         """
         worst = int(np.argmin(left))
         is_near = bool(-left[worst] < 3 * self.memory.slack[worst])
         return is_near or not self.is_large
 
     def _repair(self, left: Floats) -> None:
-        """Offer a repaired copy of the solution.
+        """Offer a copy of the solution that is repaired to fit into memory.
 
         Before the first feasible solution, repairs are repeated as long as they help.
+        left: slack that the solution leaves at each memory row.
         """
         repaired = self.choices.copy()
         before = -np.inf
@@ -181,7 +194,7 @@ class NeighbourhoodSearch:
         self.row_prices[over] += step * (left[over] / left[worst]) / over.sum()
 
     def _polish(self) -> None:
-        """Optimise neighbourhoods of the best solution; offer the results that fit."""
+        """Optimise neighbourhoods of the best solution; offer the results."""
         if self.incumbent.choices is None:
             return
         for _ in range(4):
@@ -192,7 +205,10 @@ class NeighbourhoodSearch:
             self.incumbent.offer(mine)
 
     def _perturb(self) -> None:
-        """Give one node a random choice and optimise around it: a random restart."""
+        """Give one node a random choice, and optimise the nodes around it.
+
+        So the search leaves a local optimum.
+        """
         self.stale = 0
         if self.incumbent.choices is not None and self.random.random() < 0.5:
             self.choices = self.incumbent.choices.copy()
@@ -209,7 +225,10 @@ class NeighbourhoodSearch:
 
 @compiled
 def ball(graph: CostGraph, node: int, size: int, seed: int) -> Ints:
-    """The `size` nodes nearest to a node, or fewer; breadth first, in random order."""
+    """The `size` nodes nearest to a node, itself included; fewer in a small graph.
+
+    The search is breadth first, and visits edges in random order.
+    """
     found = np.empty(size, np.int64)
     seen = np.zeros(len(graph.starts) - 1, np.bool_)
     found[0] = node

@@ -1,4 +1,4 @@
-"""Repair: change choices one by one until the memory limit holds at every row."""
+"""Repair of a solution: change choices one by one until the memory limit holds."""
 
 import numpy as np
 
@@ -14,9 +14,10 @@ _STEPS = 300  # limit on the changes of one repair
 def repair(
     graph: CostGraph, costs: Floats, segments: Segments, left: Floats, choices: Ints
 ) -> bool:
-    """Change choices in place until they fit into memory; returns whether they fit now.
+    """Change choices in place until they fit into memory; returns whether they fit.
 
-    Each change is the one of least cost per byte freed at the row with the least slack.
+    Each change is the one of least cost per byte freed at the memory row that is
+    exceeded most.
     left: slack that the choices leave at each row; updated in place.
     """
     starts, excess = graph.starts, segments.excess
@@ -50,7 +51,10 @@ def repair(
 
 @compiled
 def segment_at(segments: Segments, node: int, row: int) -> int:
-    """The segment of a node that contains a row; -1 if the row is before all of them."""
+    """The segment of a node that contains a row; -1 if the row is before all segments.
+
+    A segment is a range of memory rows over which the node's excess is constant.
+    """
     first = segments.starts[node]
     rows = segments.rows[first : segments.starts[node + 1]]
     found = np.searchsorted(rows, row, side="right")
@@ -59,7 +63,7 @@ def segment_at(segments: Segments, node: int, row: int) -> int:
 
 @compiled
 def free_rows(segments: Segments, node: int, old: int, new: int, left: Floats) -> None:
-    """Add to `left` the memory that a node frees when its choice changes."""
+    """Add to `left` (slack per row) the memory freed by a change of a node's choice."""
     for s in range(segments.starts[node], segments.starts[node + 1]):
         block = segments.block_starts[s]
         freed = segments.excess[block + old] - segments.excess[block + new]
@@ -69,7 +73,7 @@ def free_rows(segments: Segments, node: int, old: int, new: int, left: Floats) -
 
 @compiled
 def change_costs(graph: CostGraph, costs: Floats, choices: Ints, node: int) -> Floats:
-    """The change of the total cost by each choice of a node, if only this node changes."""
+    """Change of the total cost by each choice of a node, if all other nodes stay."""
     first_choice = graph.starts[node]
     width = graph.starts[node + 1] - first_choice
     total = np.empty(width)

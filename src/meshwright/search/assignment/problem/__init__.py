@@ -1,1 +1,1 @@
-"""The assignment problem, its forms inside the solver, and its file format."""
+"""The assignment problem, its reduced form and memory rows, and its file format."""

@@ -1,8 +1,10 @@
 """The assignment problem: one choice per node at least cost, within a memory limit.
 
-This is the problem of the IOPDDL contest (ASPLOS / EuroSys 2025), and of Alpa's
-intra-op pass (Zheng et al., OSDI 2022): a weighted constraint satisfaction problem with
-pairwise costs.
+A node is a variable, for example a tensor; its choices are the values it can take, for
+example shardings. Nodes have costs, and so do pairs of neighbouring nodes. This is the
+problem of the IOPDDL contest (ASPLOS / EuroSys 2025), and of Alpa's intra-op pass
+(Zheng et al., OSDI 2022): a weighted constraint satisfaction problem with pairwise
+costs.
 """
 
 from __future__ import annotations
@@ -23,17 +25,19 @@ type Choices = Sequence[int] | NDArray[np.integer[Any]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Assignment:
-    """N nodes with choices, E edges with a cost per pair of choices, and a memory limit.
+    """Nodes with choices, edges with costs of pairs of choices, and a memory limit.
 
-    An infinite cost forbids a choice or a pair. Arrays are flat and read-only.
-
+    A solution takes one choice per node. An infinite cost forbids a choice or a pair of
+    choices. Arrays are flat and read-only. N is the number of nodes, E of edges, C of
+    all choices.
     starts: offset of each node's choices in `costs` and `usages`, [N + 1]
     costs, usages: cost and memory of each choice, [C]
     lives: half-open interval of times in which a node takes memory, [N, 2]; may be
         empty
     ends: the two nodes of each edge, [E, 2]; two nodes may have several edges
     table_starts: offset of each edge's table in `tables`, [E + 1]
-    tables: cost of each pair of choices, the first node's choice major
+    tables: cost of each pair of choices; each edge's table is in row-major order, with
+        one row per choice of the edge's first node
     limit: largest sum of usages over all live nodes at any time, `None` for no limit
     """
 
@@ -64,9 +68,11 @@ class Assignment:
         lives: Sequence[Sequence[int]] | None = None,
         limit: float | None = None,
     ) -> Assignment:
-        """An assignment from lists: costs per node, and (node, node, table) per edge.
+        """An assignment problem from lists.
 
-        Without usages nothing takes memory. Without lives all nodes are live at the
+        costs: costs of each node's choices.
+        edges: for each edge its two nodes and its table.
+        Without usages no choice takes memory. Without lives all nodes are live at the
         same time.
         """
         listed = list(edges)
@@ -101,7 +107,10 @@ class Assignment:
         )
 
     def cost(self, choices: Choices) -> float:
-        """Sum of costs over nodes and edges; infinite if a choice or pair is forbidden."""
+        """Cost of taking these choices, one per node: the sum over nodes and edges.
+
+        It is infinite if a choice or a pair of choices is forbidden.
+        """
         x = self._checked(choices)
         one, two = self.ends[:, 0], self.ends[:, 1]
         widths = np.diff(self.starts)
@@ -109,7 +118,7 @@ class Assignment:
         return float(self.costs[self.starts[:-1] + x].sum() + self.tables[pairs].sum())
 
     def usage(self, choices: Choices) -> tuple[Ints, Floats]:
-        """Times at which the memory in use changes, and the memory in use from each on."""
+        """Times at which the memory in use changes, and the memory from each on."""
         use = self.usages[self.starts[:-1] + self._checked(choices)]
         live = self.lives[:, 0] < self.lives[:, 1]
         times, at = np.unique(self.lives[live].T, return_inverse=True)
@@ -118,11 +127,11 @@ class Assignment:
         return times, np.cumsum(summed)
 
     def peak(self, choices: Choices) -> float:
-        """The largest memory in use at any time."""
+        """The largest memory in use at any time with these choices."""
         return float(max(self.usage(choices)[1], default=0.0))
 
     def is_feasible(self, choices: Choices) -> bool:
-        """Whether memory is within the limit, and no choice or pair is forbidden."""
+        """Whether these choices fit into the memory limit and none is forbidden."""
         fits = self.limit is None or self.peak(choices) <= self.limit
         return fits and self.cost(choices) < np.inf
 
@@ -141,7 +150,7 @@ class Assignment:
 
 
 def flat(rows: Sequence[Sequence[float]], size: int) -> Floats:
-    """The numbers in a list of lists, as one flat array."""
+    """The numbers in a list of lists, as one flat array. size: how many there are."""
     return np.fromiter(chain.from_iterable(rows), np.float64, size)
 
 

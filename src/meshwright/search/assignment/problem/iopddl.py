@@ -1,9 +1,10 @@
 """File format of the IOPDDL contest on intra-op parallelism (ASPLOS / EuroSys 2025).
 
-A problem is JSON, gzipped or not. `problem.nodes` has half-open `intervals`, `costs`
-and `usages`. `problem.edges` has `nodes` (pairs) and `costs` (the first node's choice
-major). `problem.usage_limit` may be absent. A cost of 10**18 forbids a choice or a
-pair. A solution is a JSON list of one choice index per node.
+A problem is JSON, gzipped or not. `problem.nodes` has half-open `intervals` of live
+times, and `costs` and `usages` of each node's choices. `problem.edges` has `nodes`
+(pairs) and `costs` (a flat table per edge, one row per choice of the first node).
+`problem.usage_limit` may be absent. A cost of 10**18 forbids a choice or a pair. A
+solution is a JSON list of one choice index per node.
 """
 
 import gzip
@@ -58,7 +59,7 @@ def read_assignment(path: Path) -> Assignment:
 
 
 def write_solution(path: Path, choices: Choices) -> None:
-    """Write the choices as a JSON list of one index per node."""
+    """Write a solution to a file, as a JSON list of one choice index per node."""
     path.write_bytes(orjson.dumps(np.asarray(choices).tolist()))
 
 

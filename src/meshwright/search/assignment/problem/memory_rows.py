@@ -1,10 +1,10 @@
-"""Memory constraints of a reduced problem: one row per time at which the limit can bind.
+"""Memory constraints of a reduced problem: one row per time that matters.
 
 At each time a node takes at least the memory of its smallest choice; the sum over nodes
 is the base. The slack of a row is the limit minus the base. The excess of a choice is
-its memory beyond that of the node's smallest choice. The limit can bind at a time only
-if the largest excesses of all nodes together exceed the slack. The excess of a node is
-piecewise constant over rows; each piece is a segment.
+its memory beyond that of the node's smallest choice. A time has a row only if the limit
+can bind there: if the largest excesses of all nodes together exceed the slack. The
+excess of a node is piecewise constant over rows; each piece is a segment.
 """
 
 from dataclasses import dataclass
@@ -19,13 +19,14 @@ from meshwright.search.compiled import compiled
 
 
 class Segments(NamedTuple):
-    """The excess of each choice of each node, piecewise constant over rows.
+    """The excess memory of each choice of each node, piecewise constant over rows.
 
+    N is the number of nodes, S of segments.
     starts: first segment of each node, [N + 1]
     rows, ends: first row of each segment, and the row after its last, [S]; the excess
         is zero before the first segment of a node
     block_starts: offset of each segment in `excess`, [S + 1]
-    excess: one number per choice, segment by segment, [sum of widths over segments]
+    excess: excess of each choice of the segment's node, segment after segment
     """
 
     starts: Ints
@@ -37,7 +38,10 @@ class Segments(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MemoryRows:
-    """The slack of each row, negative if nothing can fit, and the excess of each choice."""
+    """Memory constraints: at each row the choices' excesses sum to at most the slack.
+
+    A negative slack means that no choices fit.
+    """
 
     slack: Floats
     segments: Segments
@@ -47,21 +51,28 @@ class MemoryRows:
         return len(self.slack)
 
     def left(self, choices: Ints) -> Floats:
-        """The slack that the choices leave at each row; negative where they do not fit."""
+        """Slack that remains at each row with these choices.
+
+        Negative if they exceed it.
+        """
         change = np.zeros(self.num_rows)
         add_excess(self.segments, choices, change)
         return self.slack - np.cumsum(change)
 
     def used(self, starts: Ints, weights: Floats) -> Floats:
-        """The excess at each row if each choice is taken with a weight between 0 and 1."""
+        """Sum of the excesses at each row if choices are taken in part.
+
+        weights: share of each choice that is taken, between 0 and 1.
+        """
         change = np.zeros(self.num_rows)
         add_used(self.segments, starts, weights, change)
         return np.cumsum(change)
 
     def prices(self, starts: Ints, row_prices: Floats) -> Floats:
-        """The price of each choice's excess, summed over the rows in which it counts.
+        """The price of the memory of each choice: its excess times the price of memory.
 
-        row_prices: price of memory at each row.
+        The price is summed over the rows in which the choice takes memory.
+        row_prices: price of memory at each row (its Lagrange multiplier).
         """
         out = np.zeros(int(starts[-1]))
         summed = np.concatenate([np.zeros(1), np.cumsum(row_prices)])
@@ -101,16 +112,17 @@ def _no_memory(num_nodes: int) -> MemoryRows:
 
 
 def _segment_ends(starts: Ints, rows: Ints, num_rows: int) -> Ints:
-    """The row after the last one of each segment."""
+    """The row after the last row of each segment."""
     ends = np.append(rows[1:], num_rows)[: len(rows)]
     ends[starts[1:][np.diff(starts) > 0] - 1] = num_rows
     return ends
 
 
 def _compressed(memory: MemoryRows, binds: Bools) -> MemoryRows:
-    """Memory rows with only the rows that can bind, and segments that differ.
+    """Memory rows without the rows that can never bind.
 
-    A segment is dropped if its excess equals that of the node's segment before it.
+    Segments that then equal the node's segment before them are dropped.
+    binds: whether the limit can bind at each row.
     """
     old = memory.segments
     row_after = starts_of(binds.astype(np.int64))  # binding rows before each row
@@ -129,11 +141,13 @@ def _compressed(memory: MemoryRows, binds: Bools) -> MemoryRows:
 def add_usages(
     live: Ints, segment: Ints, pick_starts: Ints, use: Floats, segments: Segments
 ) -> None:
-    """Add memory to `segments.excess` as changes: plus at a node's start, minus at its end.
+    """Add memory to `segments.excess` as changes over time.
 
+    The memory of a node is added at its start and subtracted at its end.
     live: nodes whose live range is not empty
-    segment: first segment of each of them, and the segment at its end, [2, nodes]
-    use: usage of each original node under each choice of its owner
+    segment: for each such node the segment that begins at its start, and the segment
+        that begins at its end, [2, nodes]
+    use: usage of each original node under each choice of the reduced node that owns it
     """
     for n in range(len(live)):
         start = pick_starts[live[n]]
@@ -148,8 +162,8 @@ def add_usages(
 def split_base(segments: Segments, starts: Ints, base: Floats, most: Floats) -> None:
     """Turn the changes of `add_usages` into excesses, in place.
 
-    base, most: filled with the changes from row to row of two sums over nodes: of their
-    smallest choices' memory, and of their largest excesses.
+    base, most: filled with the changes from row to row of two sums over nodes: the
+        memory of their smallest choices (base), and their largest excesses (most).
     """
     excess = segments.excess
     for i in range(len(starts) - 1):
@@ -174,9 +188,10 @@ def split_base(segments: Segments, starts: Ints, base: Floats, most: Floats) -> 
 
 @compiled
 def mark_segments(segments: Segments, row_after: Ints, kept: Bools) -> None:
-    """Mark segments in `kept` whose excess differs from that of the last one marked.
+    """Set `kept` to true for segments whose excess differs from the last kept one's.
 
-    Segments without a binding row are not marked.
+    Segments without a binding row are not kept. row_after: number of binding rows
+    before each row.
     """
     blocks, excess = segments.block_starts, segments.excess
     for i in range(len(segments.starts) - 1):
@@ -194,7 +209,7 @@ def mark_segments(segments: Segments, row_after: Ints, kept: Bools) -> None:
 
 @compiled
 def drop_unfit(segments: Segments, starts: Ints, slack: Floats, kept: Bools) -> None:
-    """Remove from `kept` the choices whose excess alone is above the slack of some row."""
+    """Remove from `kept` choices whose excess alone is above the slack of some row."""
     for i in range(len(starts) - 1):
         for s in range(segments.starts[i], segments.starts[i + 1]):
             least = np.inf
@@ -207,7 +222,10 @@ def drop_unfit(segments: Segments, starts: Ints, slack: Floats, kept: Bools) -> 
 
 @compiled
 def add_excess(segments: Segments, choices: Ints, change: Floats) -> None:
-    """Add to `change[row]` the growth of the choices' total excess from the row before."""
+    """Add to `change[row]` the growth of the total excess since the row before.
+
+    The total is over all nodes with the given choices.
+    """
     for i in range(len(choices)):
         before = 0.0
         for s in range(segments.starts[i], segments.starts[i + 1]):
@@ -218,7 +236,10 @@ def add_excess(segments: Segments, choices: Ints, change: Floats) -> None:
 
 @compiled
 def add_used(segments: Segments, starts: Ints, weights: Floats, change: Floats) -> None:
-    """Add to `change[row]` the growth of the weighted total excess from the row before."""
+    """Add to `change[row]` the growth of a weighted total excess since the row before.
+
+    weights: share of each choice that is taken, between 0 and 1.
+    """
     for i in range(len(starts) - 1):
         before = 0.0
         for s in range(segments.starts[i], segments.starts[i + 1]):
@@ -232,9 +253,9 @@ def add_used(segments: Segments, starts: Ints, weights: Floats, change: Floats) 
 
 @compiled
 def add_prices(segments: Segments, starts: Ints, summed: Floats, out: Floats) -> None:
-    """Add to `out` the price of each choice's excess.
+    """Add to `out` the price of each choice's excess, summed over rows.
 
-    summed: at index r, the sum of the prices of all rows before row r.
+    summed: at index r, the sum of the prices of memory of all rows before row r.
     """
     for i in range(len(starts) - 1):
         for s in range(segments.starts[i], segments.starts[i + 1]):

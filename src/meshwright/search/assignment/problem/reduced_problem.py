@@ -1,4 +1,4 @@
-"""The reduced problem: an assignment problem after presolve, and the map back."""
+"""The reduced problem: an assignment problem after presolve, and the map back to it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from meshwright.search.assignment.problem.assignment import Assignment
 
 
 class CostGraph(NamedTuple):
-    """A graph of pairwise costs in flat arrays, with the edges of each node.
+    """A graph with a table of pairwise costs per edge, and the edges of each node.
 
+    The arrays are flat; N is the number of nodes, E of edges.
     starts, ends, table_starts, tables: as in `Assignment`
     edge_starts: offset of each node's edges in `edges`, [N + 1]
     edges: edge numbers, sorted by node, [2 E]
@@ -28,14 +29,14 @@ class CostGraph(NamedTuple):
     edges: Ints
 
     def pairs(self, choices: Ints) -> Ints:
-        """Indices in `tables` of the pairs of choices at the ends of each edge."""
+        """Index in `tables` of the pair of choices at the ends of each edge."""
         one, two = self.ends.T
         columns = np.diff(self.starts)[two]
         return self.table_starts[:-1] + choices[one] * columns + choices[two]
 
 
 def graph_of(starts: Ints, ends: Ints, table_starts: Ints, tables: Floats) -> CostGraph:
-    """The cost graph with these tables."""
+    """The cost graph with these edge tables; finds the edges of each node."""
     nodes = ends.T.ravel()
     edges = np.tile(np.arange(len(ends)), 2)
     counts = np.bincount(nodes, minlength=len(starts) - 1)
@@ -44,8 +45,10 @@ def graph_of(starts: Ints, ends: Ints, table_starts: Ints, tables: Floats) -> Co
 
 
 class ChoiceMaps(NamedTuple):
-    """A map from old nodes to new nodes, and back from new choices to old ones.
+    """A map from the nodes of a problem to fewer new nodes, and of choices back.
 
+    It is the result of merging nodes. Choosing for a new node determines the choices of
+    all old nodes that it represents.
     owner: the new node that represents each old node, [N]
     starts, picks: for each old node, its choice under each choice of its owner; `picks`
         is flat, `starts` has the offset of each node
@@ -58,11 +61,11 @@ class ChoiceMaps(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReducedProblem:
-    """A problem whose nodes each represent a group of original nodes.
+    """An assignment problem whose nodes each represent a group of original nodes.
 
-    Two nodes have at most one edge.
-
-    costs: as in `Assignment`. maps: from the original nodes to those of `graph`.
+    Two nodes have at most one edge, except in the result of `whole`.
+    costs: cost of each choice, as in `Assignment`.
+    maps: map from the original nodes to the nodes of `graph`.
     """
 
     graph: CostGraph
@@ -71,7 +74,7 @@ class ReducedProblem:
 
     @classmethod
     def whole(cls, problem: Assignment) -> ReducedProblem:
-        """The whole problem, in which each node represents itself."""
+        """The whole problem as a reduced one, in which each node represents itself."""
         starts = problem.starts.copy()  # a copy: numba types read-only arrays apart
         ends, table_starts = problem.ends.copy(), problem.table_starts.copy()
         graph = graph_of(starts, ends, table_starts, problem.tables.copy())
@@ -90,17 +93,20 @@ class ReducedProblem:
 
     @property
     def penalty(self) -> float:
-        """A finite cost for forbidden pairs, above any difference between solutions."""
+        """A finite cost for forbidden pairs: more than solutions can differ by."""
         finite = self.graph.tables[self.graph.tables < np.inf]
         return 10 * float(np.abs(self.costs).sum() + np.abs(finite).sum()) + 1
 
     def lift(self, choices: Ints) -> Ints:
-        """The choices of all original nodes, given those of the reduced nodes."""
+        """The choices of all original nodes, given the choices of the reduced nodes."""
         maps = self.maps
         return maps.picks[maps.starts[:-1] + choices[maps.owner]]
 
     def nearest(self, choices: Ints) -> Ints:
-        """The choice of each node that agrees with most of its original nodes' choices."""
+        """The choice of each reduced node that agrees with most of its original nodes.
+
+        choices: choices of the original nodes.
+        """
         maps, starts = self.maps, self.graph.starts
         agree = maps.picks == np.repeat(choices, np.diff(maps.starts))
         at = ranges(starts[maps.owner], self.widths[maps.owner])
@@ -109,14 +115,17 @@ class ReducedProblem:
         return np.array(best, np.int64)
 
     def cost(self, choices: Ints) -> float:
-        """Cost of the choices; equal to the original cost of the lifted choices."""
+        """Cost of these choices of the reduced nodes.
+
+        It equals the cost of the lifted choices in the original problem.
+        """
         graph, nodes = self.graph, self.graph.starts[:-1] + choices
         pairs = graph.pairs(choices)
         return float(self.costs[nodes].sum() + graph.tables[pairs].sum())
 
 
 def finite_graph(reduced: ReducedProblem) -> CostGraph:
-    """The cost graph of a reduced problem in which forbidden pairs cost `penalty`."""
+    """The cost graph of a reduced problem with `penalty` in place of infinite costs."""
     tables = reduced.graph.tables
     return reduced.graph._replace(
         tables=np.where(tables < np.inf, tables, reduced.penalty)

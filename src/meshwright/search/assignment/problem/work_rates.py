@@ -1,30 +1,36 @@
-"""Kinds of counted work of a solve."""
+"""Kinds of operations that the assignment solver counts, with the seconds each takes.
+
+A solve that counts work instead of real time gives the same result on every machine.
+"""
 
 from meshwright.search.work import Work
 
 MERGE = Work("merge", 3e-8)
-"""To read and reduce a problem at the start of a solve, per entry of its tables."""
+"""Reading and reducing a problem at the start of a solve, per entry of edge tables."""
 
 RESTRICT = Work("restrict", 1e-8)
-"""To drop choices of a reduced problem, per entry of its tables."""
+"""Removing choices from a reduced problem, per entry of its edge tables."""
 
 PASS = Work("pass", 8e-10)
-"""For one forward or backward pass of messages, per entry (`Messages.num_entries`)."""
+"""A forward or backward pass of message passing, per entry (`Messages.num_entries`)."""
 
 DIVE_STEP = Work("dive step", 2e-4)
-"""For one part of a dive, without its passes of messages."""
+"""One step of a dive, which assigns a part of the nodes.
+
+Without its message passing.
+"""
 
 PLAN = Work("plan", 8e-5)
-"""To plan an order of elimination, per edge of the graph."""
+"""Planning an order of bucket elimination, per edge of the graph."""
 
 ELIMINATE = Work("eliminate", 5e-9)
-"""To eliminate the nodes of a relaxation, per entry of an elimination message."""
+"""Bucket elimination of a Lagrangian relaxation, per table entry that it reads."""
 
 DUAL_STEP = Work("dual step", 1.5e-9)
-"""For one step of the subgradient method, per choice of the split graph."""
+"""One step of the subgradient method, per choice of the graph with split nodes."""
 
 SWEEP = Work("sweep", 1.4e-6)
-"""To eliminate all nodes of a large graph with small messages, per edge."""
+"""Bucket elimination of all nodes of a large graph with small messages, per edge."""
 
 DESCEND = Work("descend", 6e-6)
-"""To optimise a neighbourhood exactly, per node."""
+"""Exact optimisation of a neighbourhood in large neighbourhood search, per node."""

@@ -1,1 +1,4 @@
-"""CP-SAT and HiGHS on the linearised problem."""
+"""Two external solvers, CP-SAT and HiGHS, on the problem as a linear program.
+
+The program is a linear integer program.
+"""

@@ -1,6 +1,7 @@
 """HiGHS as a function, and as a program that another process can start and kill.
 
-The module imports nothing else of this package, so that it starts within a second.
+It solves a linear integer program. The module imports nothing else of this package, so
+that it starts within a second.
 """
 
 import pickle
@@ -12,9 +13,10 @@ from scipy import optimize
 
 
 def minimise(parts: tuple[Any, ...], budget_s: float) -> tuple[Any, float]:
-    """The values of the variables, `None` if no solution was found, and a lower bound.
+    """Solve an integer program; return the values of its variables and a lower bound.
 
-    parts: the fields of `proofs.BinaryProgram`, in their order.
+    The values are `None` if no solution was found.
+    parts: fields of `proofs.BinaryProgram`, in their order.
     """
     num_choices, costs, allowed, equal, wanted, usage, limits = parts
     bound_rows: Any = optimize.LinearConstraint

@@ -1,8 +1,8 @@
 """CP-SAT (OR-tools) and HiGHS (through SciPy) on the linearised problem.
 
-The integer program has one variable per choice and one per pair of choices. Pair costs
-are linearised as in Alpa (Zheng et al., OSDI 2022): over all pairs of an edge that
-contain a choice, the pair variables sum to the variable of that choice.
+The integer program has one 0-1 variable per choice and one per pair of choices of an
+edge. Pair costs are linearised as in Alpa (Zheng et al., OSDI 2022): over all pairs of
+an edge that contain a choice, the pair variables sum to the variable of that choice.
 """
 
 import math
@@ -33,8 +33,8 @@ _SPARE_S = 0.7  # kept back, so that the answer arrives before the time is up
 class BinaryProgram(NamedTuple):
     """Minimize costs @ x over 0-1 vectors x: equal @ x = wanted, usage @ x <= limits.
 
-    num_choices: number of choice variables, which are followed by the pair variables
-    allowed: whether a variable may be 1
+    num_choices: number of variables for choices; the variables for pairs follow them
+    allowed: whether each variable may be 1
     """
 
     num_choices: int
@@ -47,7 +47,7 @@ class BinaryProgram(NamedTuple):
 
 
 def linearise(graph: Assignment | CostGraph, node_costs: Floats) -> BinaryProgram:
-    """The integer program of a problem, without its memory constraints."""
+    """The integer program of an assignment problem, without its memory constraints."""
     num_choices = int(graph.starts[-1])
     costs = np.concatenate([node_costs, graph.tables])
     allowed = costs < np.inf
@@ -66,7 +66,7 @@ def linearise(graph: Assignment | CostGraph, node_costs: Floats) -> BinaryProgra
 
 
 def chosen(starts: Ints, values: Floats) -> Ints:
-    """The choice of each node in a solution of the integer program."""
+    """The choice of each node, read off the variables of the integer program."""
     best = np.zeros(len(starts) - 1, np.int64)
     owners = owners_of(starts)
     on = np.flatnonzero(values[: starts[-1]] > 0.5)
@@ -90,7 +90,11 @@ def linearise_reduced(reduced: ReducedProblem, memory: MemoryRows) -> BinaryProg
 
 
 def _equalities(graph: Assignment | CostGraph, num_variables: int) -> sparse.csr_array:
-    """The matrix `equal`: one choice per node, and sums of pair variables."""
+    """The matrix of the equations of the integer program.
+
+    They say that each node has one choice, and that the pair variables which contain a
+    choice sum to the variable of that choice.
+    """
     widths = np.diff(graph.starts)
     num_choices = int(graph.starts[-1])
     one, two = graph.ends[:, 0], graph.ends[:, 1]
@@ -116,8 +120,8 @@ def _equalities(graph: Assignment | CostGraph, num_variables: int) -> sparse.csr
 class CpSatModel:
     """A CP-SAT model of an assignment problem that can be run and stopped.
 
-    Costs that are not integers are rounded to 1e-12 of the largest cost, and the bound
-    is lowered by the largest possible sum of rounding errors.
+    CP-SAT takes integers. Other costs are scaled so that the largest is 1e12, and
+    rounded; the lower bound is reduced by the largest possible sum of rounding errors.
     """
 
     def __init__(self, linear: BinaryProgram, seed: int, workers: int) -> None:
@@ -131,7 +135,10 @@ class CpSatModel:
         self.solver.parameters.random_seed = seed
 
     def hint(self, choices: Ints) -> None:
-        """Start from a solution; choices: indices of the variables that are 1."""
+        """Start the run from a solution.
+
+        Choices: indices of the variables that are 1.
+        """
         ones = set(choices.tolist())
         for index in range(self.linear.num_choices):
             self.model.add_hint(self.variables[index], index in ones)
@@ -143,7 +150,11 @@ class CpSatModel:
     def run(
         self, budget_s: float, on_found: Callable[[Floats], None]
     ) -> tuple[Floats | None, float]:
-        """Values of the choice variables, `None` if none were found; and a lower bound."""
+        """Solve; return the values of the choice variables, and a lower bound.
+
+        The values are `None` if no solution was found. on_found: called with the values
+        of each new solution.
+        """
         from ortools.sat.python import cp_model
 
         if budget_s <= 0:
@@ -170,9 +181,9 @@ class CpSatModel:
 
 
 class CpSatProof:
-    """A run of CP-SAT that starts from the incumbent and offers it each solution.
+    """A run of CP-SAT that starts from the best solution and reports each new one.
 
-    On a small reduced problem it proves the optimum that Lagrangian bounds do not
+    On a small reduced problem it often proves an optimum that Lagrangian bounds do not
     reach.
     """
 
@@ -201,7 +212,10 @@ class CpSatProof:
 
 
 class HighsProof:
-    """A run of HiGHS in a process of its own, whose result is offered at the end."""
+    """A run of HiGHS in its own process.
+
+    It offers its result to the incumbent at the end.
+    """
 
     def __init__(self, incumbent: Incumbent) -> None:
         self.incumbent = incumbent
@@ -237,7 +251,7 @@ class HighsProof:
 
 
 def whole_costs(linear: BinaryProgram) -> tuple[Floats, float]:
-    """The costs as integers, and the factor by which they were multiplied."""
+    """The costs as integers, and the factor by which they were multiplied for this."""
     if np.all(linear.costs == np.round(linear.costs)):
         return linear.costs, 1.0
     scale = 1e12 / max(np.abs(linear.costs).max(), 1e-300)

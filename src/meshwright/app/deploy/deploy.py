@@ -1,4 +1,4 @@
-"""`deploy`: a function as a folder that runs without JAX, checked against JAX."""
+"""`deploy`: write a folder that runs a function without JAX, checked against JAX."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ import numpy as np
 
 from meshwright.app.check.sample import sample, sample_arguments
 from meshwright.app.output.progress import show_progress
+from meshwright.app.pipeline.plan import StagedPlan
 from meshwright.app.record.plan_record import PlanRecord, program_of
-from meshwright.errors import DeployError
-from meshwright.partitioner.decide import Decided
+from meshwright.errors import DeployError, did_you_mean
 from meshwright.program.analysis.input_ranges import find_ranges
+from meshwright.program.ir import Program
 
 if TYPE_CHECKING:
     from meshwright.compile.deploy.deployment import Deployment
@@ -22,11 +23,12 @@ if TYPE_CHECKING:
 
 
 def deploy(  # noqa: PLR0913  the options of a target
-    fn: Callable[..., Any] | PlanRecord,
+    fn: Callable[..., Any] | PlanRecord | StagedPlan,
     args: Sequence[Any] | None = None,
     *,
     to: str,
     out: str | PathLike[str],
+    stage: str = "",
     weights: Collection[str] | None = None,
     quantize: str = "",
     calibration: Sequence[Mapping[str, Any]] = (),
@@ -34,20 +36,25 @@ def deploy(  # noqa: PLR0913  the options of a target
     pixels: tuple[float, float] = (-1.0, 1.0),
     seed: int = 0,
 ) -> Deployment:
-    """The record of a folder that runs `fn` elsewhere, after a comparison with JAX.
+    """Write a folder that runs `fn` without JAX, and return a record of it.
 
-    fn: a function of pytrees, or a plan, of which the program of one device is deployed.
-        args: its arguments; a `jax.ShapeDtypeStruct` stands for random numbers. None for
-        a plan. Shapes are fixed: the model takes no others.
+    Results are compared with JAX's before the folder appears.
+    fn: a function of pytrees, or a plan; for a plan the program of one device is deployed.
+    args: arguments of `fn`, with `jax.ShapeDtypeStruct`s to stand for random numbers; None
+        for a plan. The deployed model takes these shapes only.
     to: "iree-cpu", "iree-vulkan", "wasm", "litert", "onnx" or "web" (`meshwright[deploy]`).
     out: the folder to write: model, loader, README. It appears when it is complete.
+    stage: the name of a stage, if `fn` is the plan of a pipeline: the stage's forward
+        pass is deployed, for one microbatch. What it sends to another stage is an output
+        `sent.N`, and there an input `received.N`.
     weights: names of the arguments that become part of the model; by default those that
         are called params, variables, weights, stats or batch_stats, unless `fn` returns
         them as its next state.
     quantize: "int8" stores weights and computes products in 8 bits ("onnx", "web",
-        "litert"); calibration: inputs by name, whose values tell the ranges.
-    labels, pixels: of an image model, for the page of "web": names of classes, and the
-        values of black and white.
+        "litert").
+    calibration: example inputs by name, from which int8 value ranges are measured.
+    labels, pixels: only for image models, for the page of "web": names of the classes, and
+        the input values of black and white pixels.
     Raises `DeployError` with source lines if the target cannot express the program, or if
     a result differs from JAX's by more than 1e-4 of its largest value.
     """
@@ -57,12 +64,13 @@ def deploy(  # noqa: PLR0913  the options of a target
     from meshwright.compile.deploy.targets import find_target
 
     target, folder = find_target(to), checked_folder(out)
-    options = DeployOptions(
-        tuple(labels), pixels, quantize, tuple(dict(each) for each in calibration)
-    )
+    options = DeployOptions.read(labels, pixels, quantize, calibration)
     options.require_fit(target.name)
     with show_progress(f"deploying {getattr(fn, '__name__', 'a model')} to {to}"):
-        model = _model_of(fn, args, weights, seed)
+        if isinstance(fn, StagedPlan) or stage:
+            model = _stage_model(fn, args, stage, seed)
+        else:
+            model = _model_of(fn, args, weights, seed)
         return deploy_model(model, target, folder, options)
 
 
@@ -72,7 +80,7 @@ def _model_of(
     weights: Collection[str] | None,
     seed: int,
 ) -> SourceModel:
-    """The model of a function, or of one device of a plan."""
+    """The model to deploy, from a function or from the program of one device of a plan."""
     from meshwright.compile.deploy.source.device_program import read_device_model
     from meshwright.compile.deploy.source.model import read_model
 
@@ -83,19 +91,54 @@ def _model_of(
                 "alone, mw.deploy(plan, to=..., out=...)"
             )
         decided = program_of(fn)
-        return read_device_model(decided, _local_samples(decided, seed))
+        samples = _local_samples(decided.lowered.program, seed)
+        return read_device_model(decided, samples)
     if not callable(fn):
         raise DeployError(f"deploy wants a function or a plan, got {fn!r:.60}")
     if args is None:
         raise DeployError(
             "deploy wants the function's arguments: mw.deploy(fn, args, ...)"
         )
+    if not isinstance(args, list | tuple):
+        raise DeployError(
+            f"the arguments are one {type(args).__name__}; wanted a tuple of them, as in "
+            "mw.deploy(fn, (params, x), ...)"
+        )
     return read_model(fn, sample_arguments(fn, args, seed), weights)
 
 
-def _local_samples(decided: Decided, seed: int) -> list[Any]:
+def _stage_model(
+    fn: Any, args: Sequence[Any] | None, stage: str, seed: int
+) -> SourceModel:
+    """The model of the forward pass of one stage of a pipeline."""
+    from meshwright.app.pipeline.build import stage_programs
+    from meshwright.compile.deploy.source.device_program import (
+        read_stage_model,
+        stage_program,
+    )
+
+    if not isinstance(fn, StagedPlan) or args is not None:
+        raise DeployError(
+            "a stage belongs to the plan of a pipeline: mw.deploy(pipelined.plan(*args), "
+            "stage=..., to=..., out=...)"
+        )
+    names = [each.name for each in fn.stages]
+    if stage not in names:
+        raise DeployError(
+            f"the plan has no stage {stage!r}{did_you_mean(stage, names)}: name one of "
+            f"{', '.join(names)} in stage="
+        )
+    if fn.step is None:
+        raise DeployError("a plan that was read from JSON has no programs to deploy")
+    number = names.index(stage)
+    step, tasks = stage_programs(fn.step)[number]
+    found = stage_program(fn.step.decided[number], step, tasks)
+    name = f"{fn.name or 'step'}.{stage}"
+    return read_stage_model(name, found, _local_samples(found[0], seed))
+
+
+def _local_samples(program: Program, seed: int) -> list[Any]:
     """A random array for each input of a device program, with valid indices."""
-    program = decided.lowered.program
     ranges, rng = find_ranges(program), np.random.default_rng(seed)
     return [
         sample(

@@ -1,0 +1,93 @@
+"""Padding: dims that are padded have no factor, unless the padding shifts them."""
+
+from typing import Any
+
+from meshwright.program.ir import Atom, Literal, Op, Value
+from meshwright.program.rules.builder import Builder
+from meshwright.program.rules.factors import RuleFactors, all_operands
+from meshwright.program.rules.registry import Trait, rule
+from meshwright.program.rules.rule import FactorRule, OpCut
+
+_FIRST = (frozenset({0}),)
+
+
+@rule("pad", traits=(Trait.MOVES,))
+def pad(op: Op) -> FactorRule:
+    """The rule `ab,->a-`: dims without padding are factors; linear if it pads by 0.
+
+    So are dims that are shifted by one element, whose padding is (1, -1) or (-1, 1): each
+    device sends its last or first element to its neighbour.
+    """
+    operand, value = op.operands
+    factors = RuleFactors()
+    config = _padding(op)
+    padded = [d for d, c in enumerate(config) if c != (0, 0, 0)]
+    shifted = [d for d in padded if config[d] in _SHIFTS]
+    kept = [d for d in padded if d not in shifted]
+    dims = tuple(factors.each(operand.shape, kept))
+    is_zero = isinstance(value, Literal) and bool(value.value == 0)
+    linear = _FIRST if is_zero or not padded else all_operands(op)
+    special = frozenset(f for d in shifted for f in dims[d])
+    if not special:
+        return factors.rule([dims, ()], [dims], linear=linear)
+    return factors.rule(
+        [dims, ()], [dims], linear=linear, special=special, expand=_shift_parts
+    )
+
+
+_SHIFTS = ((1, -1, 0), (-1, 1, 0))
+"""Paddings that shift a dim by one element."""
+
+
+def _padding(op: Op) -> list[tuple[int, ...]]:
+    params: Any = op.params
+    return [tuple(int(n) for n in c) for c in params["padding_config"]]
+
+
+def _shift_parts(
+    builder: Builder, op: Op, operands: tuple[Value, ...], cut: OpCut
+) -> tuple[Value, ...]:
+    """Shift each part, with the neighbour's element at its end; pad the other dims."""
+    x, fill = operands
+    config, factor = _padding(op), 0
+    for d, padding in enumerate(config):
+        if padding not in _SHIFTS and padding != (0, 0, 0):
+            continue  # it has no factor
+        axes = cut.axes[factor]
+        factor += 1
+        if padding in _SHIFTS and axes:
+            config[d] = (0, 0, 0)
+            x = _shift(builder, x, d, axes, padding[0] > 0, fill)
+    if all(padding == (0, 0, 0) for padding in config):
+        return (x,)
+    pairs = zip(x.shape, config, strict=True)
+    shape = tuple(n + low + high + gap * max(0, n - 1) for n, (low, high, gap) in pairs)
+    params = {**op.params, "padding_config": tuple(config)}
+    return builder.apply(op, (x, fill), (shape,), params)
+
+
+def _shift(
+    builder: Builder,
+    x: Value,
+    dim: int,
+    axes: tuple[str, ...],
+    is_up: bool,
+    fill: Atom,
+) -> Value:
+    """`x` with a dim that is split along `axes` shifted by one element, up or down."""
+    size, num = x.shape[dim], builder.mesh.size(axes)
+    last, first = (size - 1, 0) if is_up else (0, 1)
+    edge = builder.slice(x, dim, last, last + 1)
+    pairs = tuple((i, i + 1) if is_up else (i + 1, i) for i in range(num - 1))
+    moved = builder.permute(edge, axes, pairs)
+    is_zero = isinstance(fill, Literal) and bool(fill.value == 0)
+    if not is_zero:
+        outermost = builder.compare(
+            "eq", builder.axis_index(axes), 0 if is_up else num - 1
+        )
+        filled = builder.broadcast(fill, edge.shape, ())
+        moved = builder.select(outermost, moved, filled)
+    if size == 1:
+        return moved
+    rest = builder.slice(x, dim, first, first + size - 1)
+    return builder.concatenate([moved, rest] if is_up else [rest, moved], dim)

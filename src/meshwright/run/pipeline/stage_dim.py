@@ -1,0 +1,23 @@
+"""Arrays whose leading dim is the stages of a pipeline."""
+
+from typing import Any
+
+import jax
+from jax import lax
+
+
+def along_stages(mask: Any, ndim: int) -> Any:
+    """A mask of stages, reshaped to broadcast against arrays of `ndim` dims."""
+    return mask.reshape(-1, *(1,) * (ndim - 1))
+
+
+def element_of_each(x: Any, numbers: Any) -> Any:
+    """The element that each stage selects, by its number, of its own array."""
+    return jax.vmap(lambda row, i: lax.dynamic_index_in_dim(row, i, 0, False))(
+        x, numbers
+    )
+
+
+def shared_element_of_each(x: Any, numbers: Any) -> Any:
+    """The element that each stage selects, by its number, of an array they share."""
+    return jax.vmap(lambda i: lax.dynamic_index_in_dim(x, i, 0, False))(numbers)
