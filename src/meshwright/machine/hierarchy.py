@@ -50,12 +50,13 @@ def placements(hierarchy: Sequence[int], axes: Sequence[int]) -> Placements:
     """All placements of mesh axes of the given sizes on a hierarchy of devices.
 
     hierarchy: number of children at each level, from the outermost to the innermost.
-
     In the first placement below, the axis of 2 runs inside nodes; the axis of 32 runs
     over 4 nodes and 8 devices of each.
 
-    >>> print(placements(hierarchy=[4, 16], axes=[2, 32])) 2 placements of axes 2x32 on
-    hierarchy 4x16 [[1 2] [4 8]] [[2 1] [2 16]]
+    >>> print(placements(hierarchy=[4, 16], axes=[2, 32]))
+    2 placements of axes 2x32 on hierarchy 4x16
+      [[1 2] [4 8]]
+      [[2 1] [2 16]]
     """
     levels, sizes = whole_sizes(hierarchy, "hierarchy"), whole_sizes(axes, "axes")
     if math.prod(levels) != math.prod(sizes):
@@ -123,7 +124,7 @@ def show_matrix(matrix: Sequence[Sequence[int]]) -> str:
 
 
 def machine_on(machine: Machine, hierarchy: Sequence[int]) -> Machine:
-    """The same kind of machine with the grid and number of devices of a hierarchy.
+    """A machine of the same kind with the grid and number of devices of a hierarchy.
 
     A switch takes one entry of the hierarchy, a torus one for each of its dims. If
     several grids are possible, the one with most dims in inner levels is taken. Raises
@@ -180,7 +181,7 @@ def _fits(level: Level, shape: tuple[int, ...]) -> bool:
 
 
 def level_names(grid: Sequence[Dim]) -> tuple[str, ...]:
-    """For each dim of a grid, the name of the level of links that run along it."""
+    """Names of the levels of links that run along the dims of a grid, one per dim."""
     return tuple(dim.level.name for dim in grid)
 
 

@@ -35,8 +35,8 @@ def memory_bytes(size: float | str) -> float:
     Raises `PlanError` for anything else, and for a number that must have been meant in
     another unit, such as 80.
 
-    >>> memory_bytes("80GiB"), memory_bytes("16 gb"), memory_bytes(16e9) (85899345920.0,
-    16000000000.0, 16000000000.0)
+    >>> memory_bytes("80GiB"), memory_bytes("16 gb"), memory_bytes(16e9)
+    (85899345920.0, 16000000000.0, 16000000000.0)
     """
     num_bytes = size_bytes(size, "memory")
     if num_bytes < _LEAST_BYTES:
@@ -64,8 +64,8 @@ def size_bytes(size: float | str, what: str) -> float:
 def show_bytes(num_bytes: float) -> str:
     """A size with three digits, such as `3.16 TiB`; 1,000 or more use the next unit.
 
-    >>> show_bytes(2**34), show_bytes(1000 * 2**20), show_bytes(999) ('16.0 GiB', '0.977
-    GiB', '999 B')
+    >>> show_bytes(2**34), show_bytes(1000 * 2**20), show_bytes(999)
+    ('16.0 GiB', '0.977 GiB', '999 B')
     """
     for size, unit in BINARY_UNITS:
         if abs(num_bytes) >= size * 999.5 / 1024:

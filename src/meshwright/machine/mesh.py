@@ -118,10 +118,7 @@ class Mesh:
         return product
 
     def require(self, axis: str) -> str:
-        """The given axis.
-
-        Raises `MeshError` with the known axes if the mesh lacks it.
-        """
+        """The given axis; raises `MeshError` with the known axes if it is not one."""
         self.require_all((axis,))
         return axis
 

@@ -67,7 +67,7 @@ class Placement:
         return tuple(segment for axis in axes for segment in chosen[axis])
 
     def device_order(self) -> tuple[int, ...]:
-        """For each device of the mesh, in row-major order, its position on the grid.
+        """Positions on the grid of the mesh's devices, in the mesh's row-major order.
 
         Positions are row-major as well, the outermost dim first. If `devices` is in the
         grid's order, `mw.Mesh(axes, [devices[i] for i in order])` has this placement.
@@ -141,7 +141,7 @@ def placed_by(matrix: Matrix, mesh: Mesh, machine: Machine) -> Placement:
 
 
 def _segments(matrix: Matrix, grid: tuple[Dim, ...]) -> list[tuple[Segment, ...]]:
-    """For each axis, its segments: one per dim along which it has several devices."""
+    """Segments of each mesh axis: one per dim along which it has several devices."""
     columns = tuple(zip(*matrix, strict=True))
     return [
         tuple(

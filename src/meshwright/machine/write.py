@@ -39,7 +39,7 @@ CURVES = {
     "mul-adds": "vector",
     "copy": "memory",
 }
-"""By kind of probe, the name of the efficiency curve that its timings give."""
+"""Names of the efficiency curves that timings give, by kind of probe."""
 
 TINY = Probe("copy", 64, ((8,), ()))
 MUL_ADDS = 32
@@ -52,7 +52,7 @@ _DTYPES = ("float32", "bfloat16", "float16")
 def probes_of(
     num_devices: int, collectives: Sequence[str]
 ) -> list[tuple[float, int, list[Probe]]]:
-    """For each kind of op: (share of time, least number of probes, probes).
+    """Ops to time, one (share of time, least number of probes, probes) per kind of op.
 
     The shares divide the time budget of the measurement in proportion.
     """
@@ -158,7 +158,7 @@ def _rate(sample: tuple[Probe, float]) -> float:
 
 
 def _fastest(group: Samples) -> dict[str, tuple[Probe, float]]:
-    """By dtype, the probe that reached the highest rate, with its seconds."""
+    """The probe that reached the highest rate, with its seconds, by dtype."""
     ascending = sorted(group, key=lambda s: s[0].size / s[1])
     return {probe.dtype: (probe, op_s) for probe, op_s in ascending}
 

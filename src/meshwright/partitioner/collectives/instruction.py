@@ -54,8 +54,9 @@ class ReductionStep:
         `Form.INSIDE`.
 
     >>> print(ReductionStep(CollectiveKind.REDUCE_SCATTER, Form.INSIDE, 1))
-    reduce_scatter inside 1 >>> print(ReductionStep(CollectiveKind.ALL_REDUCE,
-    Form.MASTER, 1, 0)) all_reduce master 1 under 0
+    reduce_scatter inside 1
+    >>> print(ReductionStep(CollectiveKind.ALL_REDUCE, Form.MASTER, 1, 0))
+    all_reduce master 1 under 0
     """
 
     collective: CollectiveKind
@@ -112,10 +113,7 @@ type ReductionProgram = tuple[ReductionStep, ...]
 
 
 def show_program(program: Sequence[ReductionStep]) -> str:
-    """The text of a reduction program, which `parse_program` reads: steps joined by `.
-
-    `.
-    """
+    """The text of a reduction program, for `parse_program`: steps joined by `; `."""
     return "; ".join(map(str, program))
 
 
@@ -123,10 +121,11 @@ _STEP = re.compile(r"(\w+) +(\w+) +(\d+)(?: +under +(\d+))?")
 
 
 def parse_program(text: str) -> ReductionProgram:
-    """The reduction program that a text describes.
+    """The reduction program of a text; `CollectiveError` if the text is malformed.
 
-    `CollectiveError` if it is malformed. >>> program = parse_program("reduce inside 0;
-    broadcast inside 0") >>> show_program(program) 'reduce inside 0; broadcast inside 0'
+    >>> program = parse_program("reduce inside 0; broadcast inside 0")
+    >>> show_program(program)
+    'reduce inside 0; broadcast inside 0'
     """
     steps = [step.strip() for step in text.split(";")]
     return tuple(map(_parse_step, steps))

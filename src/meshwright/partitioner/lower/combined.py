@@ -17,7 +17,7 @@ from meshwright.program.ops import COLLECTIVES, Builder, Trait, has_trait
 from meshwright.program.rewrite.waiting_ops import Combination, Direction, combine
 
 type Limits = Mapping[tuple[str, ...], int]
-"""By mesh axes, the bytes up to which collectives over these axes are combined."""
+"""Bytes up to which collectives over some mesh axes are combined, by axes."""
 
 _KINDS = ("all_reduce", "reduce_scatter", "all_gather")
 

@@ -98,7 +98,7 @@ def _late(
 
 
 def _outside(program: Program, loop: Mapping[Op, int], axis: str) -> dict[Op, int]:
-    """For each op outside of loops, the number of loops that must run before it."""
+    """The number of loops that must run before each op that is in none of them."""
     outside: dict[Op, int] = {}
     known: dict[Atom, int] = {}
     for op in program.ops:

@@ -168,7 +168,7 @@ def even_cuts(step: Microbatches, num_stages: int) -> Cuts:
 
 
 def sent_bytes(forward: Sequence[Op]) -> list[int]:
-    """For each position, the bytes that stages would send if one began there.
+    """Bytes that stages would send if one began at a position, for each position.
 
     They are the results of ops before the position that ops from there on read.
     """

@@ -34,9 +34,9 @@ def mark_op(name: str, value: Atom) -> Op:
 
 
 def names_of(points: Sequence[StagePoint]) -> Mapping[StagePoint, str]:
-    """The names of the stages that begin at points: `1`, `2`, ....
+    """The names of the stages that begin at points: "1", "2" and so on.
 
-    `0` begins at the start.
+    Stage "0" begins at the start of the program.
     """
     return {point: str(number) for number, point in enumerate(points, 1)}
 

@@ -24,7 +24,7 @@ class _Touch:
 
 
 def find_places(step: Microbatches, cuts: Cuts) -> dict[Op, int]:
-    """For each op of one microbatch its pass, as a position in the chain of passes.
+    """The pass of each op of one microbatch, as a position in the chain of passes.
 
     The chain has the forward passes by stage, then the backward passes in reverse
     (`StagePart.place`). No op has an earlier position than an op whose result it reads.

@@ -1,8 +1,8 @@
 """The staged step: the program of one microbatch, whose ops know their stage and pass.
 
 It is an ordinary program over the inputs of the step, with the batch of one microbatch,
-so that ordinary tactics partition it. It has two more kinds of op, which compute
-nothing:
+so that ordinary tactics partition it. It has two more kinds of op:
+
 - `send`, which copies a value to another stage that reads it;
 - a tag `total:`, whose result is the operand's sum over all microbatches.
 """

@@ -26,7 +26,7 @@ _COMBINE = {
     "or": "or",
     "and": "and",
 }
-"""By kind of reduction, the op that adds one microbatch's value to the running one."""
+"""The op that adds one microbatch's value to the running one, by kind of reduction."""
 
 
 def added(total: Total, result: Value) -> Op:

@@ -77,7 +77,7 @@ def by_levels(
 
 
 def level_sizes(tactics: Sequence[object], mesh: Mesh) -> Mapping[str, tuple[int, ...]]:
-    """By axis, the sizes of levels into which tactics split it, or `TacticError`."""
+    """The sizes of levels into which tactics split axes, by axis, or `TacticError`."""
     sizes: dict[str, tuple[int, ...]] = {}
     for tactic in tactics:
         if not isinstance(tactic, ByLevels):

@@ -28,7 +28,7 @@ def sequence_parallel(axis: str) -> AxisTactic:
 
 
 def _cut_sums(work: Workspace, axis: str, tactic: str) -> None:
-    """For each matmul sharded by rows, shard the first reader of its partial sum."""
+    """Shard the first reader of the partial sum of each matmul sharded by rows."""
     products = find_products(work, find_structure(work))
     seeds = [
         seed

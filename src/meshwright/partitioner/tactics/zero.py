@@ -249,7 +249,7 @@ def _first_open(
 def _dims(
     work: Workspace, structure: Structure, params: Leaves, state: Leaves, axis: str
 ) -> dict[int, int | None]:
-    """For each node the dim to shard, or `None` if sharded already or impossible."""
+    """The dim to shard of each node, or `None` if sharded already or impossible."""
     nodes = work.graph.input_nodes
     dims = {n.index: _first_open(work, n, axis, n) for _, n in params}
     for _, node in state:
