@@ -60,19 +60,19 @@ class _BatchCut:
 
 
 def data_parallel(axis: str, inputs: str | Sequence[str] | None = None) -> AxisTactic:
-    """Cut the batch along a mesh axis: `data_parallel("data")`.
+    """Shard the batch along a mesh axis: `data_parallel("data")`.
 
-    before: f32[32, 8], uncut        after: f32[32, 8], dim 0 along the axis
+    before: f32[32, 8], unsharded        after: f32[32, 8], dim 0 along the axis
 
     inputs: pattern, or several, of the leaves that contain the batch; by default all
         except state, weights, PRNG keys and scalars.
     The batch is dim 0 of the data, or dim 1 if a scan runs over dim 0. If this cut
-    leaves part of the matrix products uncut, cuts weights, or needs values gathered,
-    the other dims of the data are tried. If none is better, the rows of the largest
-    product are tried, since minibatches may be made inside the step. The dim that cuts
-    most of the work is taken. A warning says what even this dim leaves uncut.
-    When the tactic is applied, it raises `TacticError` for an invalid pattern, and if
-    there is nothing to cut.
+    leaves part of the matrix products unsharded, shards weights, or needs values
+    gathered, the other dims of the data are tried. If none is better, the rows of the
+    largest product are tried, since minibatches may be made inside the step. The dim
+    that cuts most of the work is taken. A warning says what even this dim leaves
+    unsharded. When the tactic is applied, it raises `TacticError` for an invalid
+    pattern, and if there is nothing to shard.
     """
     given: Any = () if inputs is None else inputs
     patterns = tuple(given) if isinstance(given, tuple | list) else (given,)

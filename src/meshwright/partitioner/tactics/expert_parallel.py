@@ -15,12 +15,12 @@ from meshwright.partitioner.tactics.tactic import AxisTactic
 
 
 def expert_parallel(axis: str) -> AxisTactic:
-    """Cut the experts of every mixture along a mesh axis: `expert_parallel("model")`.
+    """Shard the experts of every mixture along a mesh axis: `expert_parallel("model")`.
 
-    before: tokens[E, C, D] x up[E, D, F]        after: both cut on E
+    before: tokens[E, C, D] x up[E, D, F]        after: both sharded on E
 
     If an earlier tactic has cut the tokens along the same axis, all ops with a dim of
-    experts are cut on that dim instead, with an all-to-all of the tokens before and
+    experts are sharded on that dim instead, with an all-to-all of the tokens before and
     after. When the tactic is applied, it raises `TacticError` if there are no experts.
     """
     return AxisTactic(f"expert_parallel({axis!r})", axis, _cut_experts)

@@ -1,9 +1,9 @@
 """Layouts of a decoder's inference: which devices hold, gather and compute what.
 
 Pope et al., "Efficiently Scaling Transformer Inference", MLSys 2023. A weight [E, F] is
-stored cut by the first axis along E (d_model) and by the others along F (d_ff or heads).
-Weight-stationary layouts move activations to the weights. Weight-gathered layouts cut the
-tokens, and gather each weight where it is used.
+stored sharded by the first axis along E (d_model) and by the others along F (d_ff or
+heads). Weight-stationary layouts move activations to the weights. Weight-gathered
+layouts shard the tokens, and gather each weight where it is used.
 """
 
 from collections.abc import Sequence

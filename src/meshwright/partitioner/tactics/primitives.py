@@ -112,7 +112,7 @@ class Replicate:
 
 
 def shard(dims: Mapping[str, Dim | DimOf] | DimOf, axis: str) -> Shard:
-    """Cut inputs along a mesh axis: `shard({"batch.*": 0}, axis="data")`.
+    """Shard inputs along a mesh axis: `shard({"batch.*": 0}, axis="data")`.
 
     dims: from patterns to dims. A pattern is a glob over the leaf's dotted path, which
         starts with the function's parameter name (`*` is one component, `**` any
@@ -135,7 +135,7 @@ def shard(dims: Mapping[str, Dim | DimOf] | DimOf, axis: str) -> Shard:
 def replicate(*patterns: str, axis: str | tuple[str, ...] | None = None) -> Replicate:
     """Replicate inputs along one axis, several, or all: `replicate("state.params.**")`.
 
-    Later tactics and propagation cannot cut them along these axes.
+    Later tactics and propagation cannot shard them along these axes.
     """
     if not patterns:
         raise TacticError("replicate wants at least one pattern")

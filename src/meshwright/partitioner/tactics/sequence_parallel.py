@@ -1,8 +1,8 @@
-"""Sequence parallelism: activations between the pairs of Megatron are cut by sequence.
+"""Sequence parallelism: activations between Megatron's pairs are sharded by sequence.
 
 Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models",
 MLSys 2023. Each all-reduce becomes a reduce-scatter and an all-gather, and norms,
-residuals and dropout are no longer computed on every device.
+residuals and dropout are not computed on every device any more.
 """
 
 from meshwright.errors import TacticError
@@ -15,14 +15,15 @@ from meshwright.partitioner.tactics.tactic import AxisTactic
 
 
 def sequence_parallel(axis: str) -> AxisTactic:
-    """Cut activations between the pairs of `megatron(axis)` along the sequence.
+    """Shard activations between the pairs of `megatron(axis)` along the sequence.
 
     before: x[B, S, D] + partial[B, S, D], all-reduced
-    after: both cut on S; the sum is a reduce-scatter, and gathered for the next matmul
+    after: both sharded on S; the sum is a reduce-scatter, and gathered for the next
+        matmul
 
     The sequence is the last dim of an activation that is neither contracted nor cut
-    yet; if all are cut, the last one that the axis still divides. When the tactic is
-    applied, it raises `TacticError` if no such pair is cut.
+    yet; if all are sharded, the last one that the axis still divides. When the tactic
+    is applied, it raises `TacticError` if no such pair is sharded.
     """
     return AxisTactic(f"sequence_parallel({axis!r})", axis, _cut_sums)
 

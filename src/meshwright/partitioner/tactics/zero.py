@@ -106,17 +106,17 @@ def zero(
     state: str | None = None,
     min_elements: int | None = None,
 ) -> AxisTactic:
-    """Cut optimizer state (stage 2) and parameters (stage 3): `zero(3, "data")`.
+    """Shard optimizer state (stage 2) and parameters (stage 3): `zero(3, "data")`.
 
     Data parallelism along the same axis comes first: gradients are then
     reduce-scattered.
     params, state: patterns of parameters and of optimizer state; found by default.
-    min_elements: leaves with fewer elements stay uncut; 0 cuts all. By default leaves
-        of fewer than 16,384 elements, such as biases, stay uncut if they have at most 1
-        % of all elements: a collective for each would cost its latency, and cutting
-        them would save hardly any memory.
+    min_elements: leaves with fewer elements stay unsharded; 0 shards all. By default
+        leaves of fewer than 16,384 elements, such as biases, stay unsharded if they
+        have at most 1 % of all elements: a collective for each would cost its latency,
+        and sharding them would save hardly any memory.
     Raises `TacticError` for another stage or an invalid pattern and, when the tactic is
-    applied, if there is nothing to cut.
+    applied, if there is nothing to shard.
     """
     if stage not in (2, 3):
         raise TacticError(f"zero has stages 2 and 3, not {stage!r}")
@@ -135,10 +135,10 @@ def zero(
 
 
 def fsdp(axis: str, min_elements: int | None = None) -> AxisTactic:
-    """Cut batch, parameters and optimizer state along one axis: `fsdp("data")`.
+    """Shard batch, parameters and optimizer state along one axis: `fsdp("data")`.
 
-    Applies `data_parallel(axis)`, unless the axis is in use already, and `zero(3, axis)`.
-    min_elements: as in `zero`.
+    Applies `data_parallel(axis)`, unless the axis is in use already, and `zero(3,
+    axis)`. min_elements: as in `zero`.
     """
     _require_count("fsdp", min_elements)
     options = "" if min_elements is None else f", min_elements={min_elements}"
