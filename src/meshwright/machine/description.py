@@ -83,12 +83,10 @@ class DescriptionReader:
         return entry
 
     def device_count(self, num_devices: int | None, chips: int, per_chip: int) -> int:
-        """The number of devices that a user asks for.
-
-        Fails unless it fills whole chips.
+        """The number of devices that a user asks for; it must fill whole chips.
 
         num_devices: the number given; `None` for all devices of `chips` chips.
-            per_chip: number of devices of one chip.
+        per_chip: number of devices of one chip.
         """
         if isinstance(chips, bool) or not isinstance(chips, int):  # pyright: ignore[reportUnnecessaryIsInstance]
             self.fail(f"chips is {chips!r}; wanted a whole number")

@@ -70,9 +70,9 @@ def placements(hierarchy: Sequence[int], axes: Sequence[int]) -> Placements:
 def require_placement(
     matrix: Sequence[Sequence[int]], hierarchy: Sequence[int]
 ) -> Matrix:
-    """A placement matrix as tuples.
+    """A placement matrix as tuples, if it fits a hierarchy.
 
-    `MeshError` unless its columns multiply to the levels.
+    Raises `MeshError` unless each column multiplies to the size of its level.
     """
     try:
         rows = tuple(whole_sizes(row, "a row of the placement") for row in matrix)
@@ -154,7 +154,7 @@ def _shapes(
 ) -> tuple[tuple[int, ...], ...] | None:
     """The grid shape of each level of links, innermost first.
 
-    `None` if the sizes fit none.
+    `None` if the levels have no grid of these sizes.
     """
     if not sizes:
         return ()

@@ -88,7 +88,7 @@ class Level:
     def shape(self, count: int) -> tuple[int, ...] | None:
         """The most compact grid of `count` groups within the extents.
 
-        `None` if none fits. Sizes ascend, as in the names of TPU slices: 4x8, not 8x4.
+        `None` if no grid fits. Sizes ascend, as in names of TPU slices: 4x8, not 8x4.
         """
         grids = _grids(count, sorted(self.extents))
         return min(grids, key=lambda grid: (sum(grid), grid), default=None)

@@ -23,10 +23,7 @@ BINARY_UNITS = (
 _SIZE = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)\s*([a-z]*)\s*", re.I)
 
 _LEAST_BYTES = 1000
-"""Fewest bytes accepted as a device's memory.
-
-A user who gives fewer meant gigabytes.
-"""
+"""Fewest bytes accepted as a device's memory: less was meant as gigabytes."""
 
 
 def memory_bytes(size: float | str) -> float:

@@ -89,7 +89,7 @@ def probes_of(
 def _convolution(batch: int, side: int, channels: int) -> Probe:
     """A probe of a 3x3 convolution with "same" padding.
 
-    FLOPs on the padding don't count.
+    FLOPs on the padding are not counted.
     """
     flops = 2 * batch * channels**2 * (3 * side - 2) ** 2
     shapes = (batch, side, side, channels), (3, 3, channels, channels)

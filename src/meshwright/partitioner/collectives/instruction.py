@@ -34,10 +34,10 @@ class CollectiveKind(Enum):
 class Form(Enum):
     """The way in which a step forms groups of devices in the machine's tree.
 
-    INSIDE: each group is all devices under one node at the instruction's depth.
-    PARALLEL: group i joins the i-th device of every node at that depth that is under
-    the same node at a smaller depth. In 4 nodes of 8 GPUs: GPU i of each node. MASTER:
-    as PARALLEL, for the first device (i = 0) only.
+    INSIDE: each group is all devices under one node at the step's depth.
+    PARALLEL: a group joins the i-th devices of all nodes at that depth that are under
+        one node at a smaller depth. In 4 nodes of 8 GPUs: GPU i of each node.
+    MASTER: as PARALLEL, for the first device (i = 0) only.
     """
 
     INSIDE = "inside"

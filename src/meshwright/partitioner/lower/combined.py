@@ -61,10 +61,7 @@ def combine_collectives(lowered: Lowered, limits: Limits) -> Lowered:
 
 
 def _key(op: Op) -> object:
-    """The key that collectives must share to be combined.
-
-    `None` for unsuitable dtypes.
-    """
+    """The key that collectives must share to be combined; `None` for odd dtypes."""
     dtype = op.results[0].dtype
     if not dtype.startswith(("float", "bfloat", "int", "uint")):
         return None

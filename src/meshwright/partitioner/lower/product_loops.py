@@ -133,10 +133,7 @@ class _GatheredProduct:
         self.total: Value | None = None
 
     def add(self, offset: int, chunk: Atom, part: int) -> None:
-        """Multiply the part `chunk`.
-
-        Add the product to the result or write it there.
-        """
+        """Multiply the part `chunk`, and add or write the product to the result."""
         builder, other = self.ring.builder, self.op.operands[1 - self.side]
         if self.partner is not None:
             other = builder.part_slice(other, self.partner, self.ring.axes, offset)

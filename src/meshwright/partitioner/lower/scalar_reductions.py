@@ -42,7 +42,7 @@ def _is_between_devices(op: Op, mesh: Mesh) -> bool:
 
 
 def _key(op: Op) -> object:
-    """The axes, monoid, dtype and pipeline part that combined all-reduces share."""
+    """The key that all-reduces must share to be combined; `None` for tensors."""
     if not _is_one_element(op.operands[0]):
         return None
     part = op.source.part if isinstance(op.source, PartSource) else None

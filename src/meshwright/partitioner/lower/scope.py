@@ -135,10 +135,7 @@ class Scope:
         return Program(tuple(self._inputs), ops, outputs, self._constants)
 
     def written_for[T](self, op: Op | None, write: Callable[[], T]) -> T:
-        """The result of `write`.
-
-        Ops that it writes are recorded as lowered from `op`.
-        """
+        """Call `write`, and record that the ops it writes are lowered from `op`."""
         start = len(self.builder.ops)
         found = write()
         if op is not None:

@@ -49,9 +49,9 @@ def _without(sharding: Sharding, axis: str) -> Sharding:
 
 
 class _Separation:
-    """The rewrite of one program.
+    """Rewrites collectives along a sequential axis so that they name no other axis.
 
-    `origins` is updated with the reasons of new collectives.
+    origins: the recorded reasons for collectives, extended by the new ones.
     """
 
     def __init__(self, mesh: Mesh, axis: str, origins: dict[Op, Origin]) -> None:
@@ -156,7 +156,10 @@ class _Separation:
         return tuple(outputs), builder.ops
 
     def _dim(self, sharding: Sharding, what: str) -> int | None:
-        """The dim that the sequential axis shards; `MeshError` if minor axes do too."""
+        """The dim that the sequential axis shards.
+
+        Raises `MeshError` if another axis shards the dim after it.
+        """
         dim = sharding.dim_of(self.axis)
         if dim is not None and sharding.dims[dim][-1] != self.axis:
             rest = ", ".join(

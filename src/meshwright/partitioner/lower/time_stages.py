@@ -18,9 +18,9 @@ from meshwright.program.ir import Atom, Op, Program, Value, num_bytes
 class Stages:
     """The assignment of ops to loops, which are numbered from 0 in order of execution.
 
-    loop: for each op in a loop its number; for each crossing (a collective over all
-        iterations) that of its operand. outside: for other ops, the number of loops
-        before.
+    loop: for each op in a loop, the loop's number; for each crossing (a collective over
+        all iterations), the number of the loop that computes its operand.
+    outside: for each other op, the number of loops that run before it.
     """
 
     num_loops: int
@@ -29,7 +29,7 @@ class Stages:
 
 
 def find_stages(program: Program, axis: str) -> Stages:
-    """The loops of a program in which each collective along `axis` names it alone."""
+    """Assign ops to loops in time; no collective along `axis` may name other axes."""
     looped = looped_ops(program, axis)
     early = _early(program, looped, axis)
     num_loops = 1 + max(early.values(), default=-1)
@@ -79,10 +79,7 @@ def _late(
     num_loops: int,
     axis: str,
 ) -> dict[Op, int]:
-    """The latest possible loop of each op that needs one.
-
-    Ops with effects stay early.
-    """
+    """The latest possible loop of each op that runs in one; effects stay early."""
     loop: dict[Op, int] = {}
     needed: dict[Atom, int] = {}
     for op in reversed(program.ops):

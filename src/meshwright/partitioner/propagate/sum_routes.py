@@ -24,7 +24,7 @@ from meshwright.program.ir import Atom, Literal, Op, Value, num_bytes
 
 
 class SumRoutes:
-    """Answers which ops may read a partial sum before it is reduced; caches the answers.
+    """Answers, with a cache, which ops may read a partial sum before it is reduced.
 
     in_time: whether an axis of the mesh is sequential, that is a loop in time.
     """
@@ -94,7 +94,7 @@ class SumRoutes:
     def _equal_share(self, node: Node, value: int, num_consumers: int) -> float | None:
         """The share of a linear op's result bytes that is charged to one operand value.
 
-        `None` unless linear in the value and, for an addition, the only reader.
+        `None` if the op is not linear in the value, or adds it while others read it.
         """
         group = self._group_of(node, value)
         if group is None or (len(group) > 1 and num_consumers > 1):

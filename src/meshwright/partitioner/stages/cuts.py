@@ -141,7 +141,7 @@ _SLACK = 0.25
 
 
 def even_cuts(step: Microbatches, num_stages: int) -> Cuts:
-    """Cuts into stages of nearly equal FLOPs, each where few bytes have to be sent."""
+    """Stages of nearly equal FLOPs, each beginning where few bytes have to be sent."""
     if num_stages < 1:
         raise StageError(f"{num_stages} stages; wanted at least one")
     backward = backward_start(step)

@@ -25,10 +25,7 @@ class StagePoint:
 
 
 def mark_op(name: str, value: Atom) -> Op:
-    """A tag op that marks the start of a stage.
-
-    Later ops read its result, not `value`.
-    """
+    """A tag op that marks the start of a stage; it returns `value` under a new name."""
     result = Value(value.shape, value.dtype)
     return Op("tag", (value,), (result,), {"name": f"{MARK}{name}"})
 

@@ -182,9 +182,9 @@ class _StageWriter:
         return TaskProgram(self._program(inputs, ops, outputs))
 
     def _closure(self, wanted: Collection[Atom]) -> list[Op]:
-        """The ops that run once and that `wanted` values need.
+        """The ops, of those that run once, on which the `wanted` values depend.
 
-        Effects run on stage 0.
+        On stage 0 ops with effects are included.
         """
         needed = set(wanted)
         found: list[Op] = []

@@ -115,7 +115,7 @@ def _visit_once(
 ) -> None:
     """Propagate dependence bits with each loop run once.
 
-    Updated state loses its state bits.
+    Results that are updated state lose the bits of state inputs.
 
     state: bits of all state inputs. on_path: the result of `_find_update_paths`.
     """

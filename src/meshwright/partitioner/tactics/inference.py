@@ -102,15 +102,15 @@ def inference(
 ) -> InferenceLayout:
     """Lay a decoder out for inference: `inference("weight_stationary_2d", ["x", "y"])`.
 
-    layout: "weight_stationary_1d" cuts weights on d_ff and heads alone,
-        "weight_stationary_2d" also on d_model, along the first axis. "weight_gathered_x",
-        "weight_gathered_xy" and "weight_gathered_xyz" store weights as the 2-D layout,
-        cut the tokens along the first one, two or three axes, and gather each weight
-        along these where it is used.
-    axes: of the mesh, the one for d_model first.
-    attention: whether attention is cut by "heads" or by "batch". Multi-query attention
-        has one head of keys and values, which a cut by heads keeps on every device; by
-        batch, each device has the cache of its own sequences.
+    layout: "weight_stationary_1d" shards weights on d_ff and heads alone,
+        "weight_stationary_2d" also on d_model, along the first axis.
+        "weight_gathered_x", "weight_gathered_xy" and "weight_gathered_xyz" store
+        weights as the 2-D layout, shard the tokens along the first one, two or three
+        axes, and gather each weight along these where it is used.
+    axes: mesh axes, the one for d_model first.
+    attention: whether attention is sharded by "heads" or by "batch". Multi-query
+        attention has one head of keys and values, which sharding by heads keeps on
+        every device; by batch, each device has the cache of its own sequences.
     When it is applied, it raises `TacticError` if no pair of products is found.
     """
     known = [each.value for each in Layout]
@@ -130,10 +130,10 @@ def inference(
 
 @dataclass(frozen=True, slots=True)
 class _Decoder:
-    """The dims of a decoder's weights, as dims to shard.
+    """The dims of a decoder's weights and activations that a layout shards.
 
-    wide: dims of d_model. inner: dims of d_ff and heads. hidden: d_ff and heads of the
-        activations that a second weight multiplies, so that sums before are scattered.
+    wide: d_model of the weights. inner: d_ff and heads of the weights.
+    hidden: d_ff and heads of activations that the second weight of a pair multiplies.
     """
 
     wide: list[Seed]
@@ -177,7 +177,10 @@ def _find_decoder(work: Workspace, axis: str, tactic: str, by_heads: bool) -> _D
 
 
 def _batch_seeds(work: Workspace, axis: str) -> list[Seed]:
-    """Dims that shard products of activations by batch; `axis` is for a trial."""
+    """Dims that shard products of activations with each other by batch.
+
+    axis: the mesh axis for the trial that finds the batch.
+    """
     mark = work.mark()
     data_parallel(axis).apply(work)
     state, structure = work.state, find_structure(work)

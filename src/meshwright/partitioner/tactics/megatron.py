@@ -22,15 +22,15 @@ from meshwright.program.ops import Trait, has_trait
 
 
 def megatron(axis: str) -> AxisTactic:
-    """Cut pairs of matmuls by columns and rows along a mesh axis: `megatron("model")`.
+    """Shard pairs of matmuls by columns and rows along an axis: `megatron("model")`.
 
     before: x[B, D] @ up[D, F], gelu, @ down[F, D]
     after: up by dim 1 and down by dim 0, one all-reduce of [B, D]
 
-    Weights are tried in program order, dim by dim. A cut is propagated, and undone
-    unless it makes some later weight cut by rows, needs no gather in between, and leads
-    to partial sums no larger than the results that it cuts. This also finds attention
-    heads, with fused weights or not. When the tactic is applied, it raises
+    Weights are tried in program order, dim by dim. The sharding is propagated, and
+    undone unless it shards some later weight by rows, needs no gather in between, and
+    leads to partial sums no larger than the results that it divides. This also finds
+    attention heads, with fused weights or not. When the tactic is applied, it raises
     `TacticError` if there is no such pair.
     """
     return AxisTactic(f"megatron({axis!r})", axis, _cut_pairs)

@@ -28,10 +28,11 @@ type Cut = tuple[tuple[str, int], ...]
 class Decisions:
     """All sharding decisions about one program on one mesh, as plain data.
 
-    kinds: distinct kinds of nodes, with result types. nodes: each node's index of its
-        kind. digest: a hash of nodes, operands, dims. cuts: distinct shardings of
-        nodes. cut_of: each node's index of its own. sub_axes: each mesh axis's, with
-        sizes. Others: as in `State`.
+    kinds: the distinct kinds of nodes, with the types of their results.
+    nodes: for each node, the index of its kind. digest: a hash of all nodes.
+    cuts: the distinct shardings of nodes. cut_of: for each node, the index of its own.
+    scattered, settled, kept, overlapped: as in `State`.
+    sub_axes: the sub-axes of each mesh axis, with their sizes.
     """
 
     kinds: tuple[str, ...]
