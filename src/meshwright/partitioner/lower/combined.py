@@ -76,7 +76,7 @@ def _is_cheap(op: Op) -> bool:
 
 
 def _joined(group: Sequence[Op], mesh: Mesh, origins: dict[Op, Origin]) -> Sequence[Op]:
-    """The ops that replace a group of collectives: one, and slices of its result."""
+    """The ops that replace a group of collectives: a joint one, and its slices."""
     first = group[0]
     axes = first.params["axes"]
     assert isinstance(axes, tuple)

@@ -66,13 +66,13 @@ def data_parallel(axis: str, inputs: str | Sequence[str] | None = None) -> AxisT
 
     inputs: pattern, or several, of the leaves that contain the batch; by default all
         except state, weights, PRNG keys and scalars.
-    The batch is dim 0 of the data, or dim 1 if a scan runs over dim 0. If this cut
+    The batch is dim 0 of the data, or dim 1 if a scan runs over dim 0. If sharding it
     leaves part of the matrix products unsharded, shards weights, or needs values
     gathered, the other dims of the data are tried. If none is better, the rows of the
     largest product are tried, since minibatches may be made inside the step. The dim
-    that cuts most of the work is taken. A warning says what even this dim leaves
-    unsharded. When the tactic is applied, it raises `TacticError` for an invalid
-    pattern, and if there is nothing to shard.
+    that divides most of the FLOPs is taken. A warning says what it leaves unsharded.
+    When the tactic is applied, it raises `TacticError` for an invalid pattern, and if
+    there is nothing to shard.
     """
     given: Any = () if inputs is None else inputs
     patterns = tuple(given) if isinstance(given, tuple | list) else (given,)

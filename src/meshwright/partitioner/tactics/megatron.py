@@ -128,7 +128,7 @@ class _TrialBytes:
 
 
 class _Search:
-    """Trial shardings of one workspace, of which none that failed is repeated."""
+    """Tries shardings on one workspace, and remembers which of them failed."""
 
     def __init__(
         self,
