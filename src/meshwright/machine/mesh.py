@@ -9,18 +9,17 @@ from meshwright.errors import MeshError
 
 @dataclass(frozen=True, slots=True, init=False)
 class Mesh:
-    """Named axes and their sizes, as in JAX.
+    """Named axes and their sizes, as in JAX; the first varies slowest over devices.
 
-    The first axis varies slowest over devices. `Mesh({"data": 8, "model": 4})` needs no
-    devices; they are chosen when a step runs. `Mesh({"data": 8}, sequential={"micro":
-    4})` has 8 devices; tactics shard along "micro" as along any other axis, but its 4
-    parts run one after another on the same devices.
+    `Mesh({"data": 8, "model": 4})` needs no devices; they are chosen when a step runs.
+    `Mesh({"data": 8}, sequential={"micro": 4})` has 8 devices; tactics shard along
+    "micro" as along any other axis, but its 4 parts run one after another on the same
+    devices.
 
     axes: the names, major to minor, those of sequential axes last.
     devices: the devices to use, as a flat tuple in the mesh's order; `None` for the
         first devices of the process.
-    sequential: the names of sequential axes (loops in time), of which there is at most
-        one.
+    sequential: the names of sequential axes (loops in time), at most one.
     """
 
     sizes: tuple[tuple[str, int], ...]

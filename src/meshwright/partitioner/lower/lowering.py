@@ -239,7 +239,7 @@ def _lower_region(scope: Scope, op: Op) -> None:
 
 
 def _wire_sharding(scope: Scope, node: Node) -> Sharding:
-    """Sharding of an array in a loop or branch, with axes of partial sums.
+    """Sharding of an array in a loop or branch, and axes along which it is partial.
 
     A loop-invariant value may be gathered before the loop, a remat's operand inside.
     """
@@ -271,7 +271,7 @@ def _region_operand(scope: Scope, atom: Atom, need: Sharding, node: Node) -> Ato
 
 
 def _as_addend(scope: Scope, atom: Atom, local: Atom, need: Sharding) -> Atom:
-    """The local value as a partial sum along all axes along which `need` is partial."""
+    """The local value as a partial sum along the axes along which `need` is partial."""
     have = scope.have[atom][1].partial if isinstance(atom, Value) else ()
     missing = tuple(a for a in need.partial if a not in have)
     if not missing or scope.shared.partial_sums.routes.is_zero(atom):

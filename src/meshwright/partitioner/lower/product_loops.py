@@ -27,9 +27,8 @@ _BOTH_WAYS = 4
 `SpmdPartitioner` (`bidirectional_windowed_einsum`)."""
 
 _PIECES = 2
-"""Number of partial results each way of a reduce-scatter loop: the products of one run
-
-while the other is permuted (the unrolling by two of the paper).
+"""Number of partial sums each way of a reduce-scatter loop: the products of one are
+computed while the other is permuted (the unrolling by two of the paper).
 """
 
 _NARROW = ("bfloat16", "float16")

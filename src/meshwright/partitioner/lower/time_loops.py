@@ -74,7 +74,7 @@ class TimeLoops:
         return self.lowered.mesh.size(self.axis)
 
     def ops(self) -> list[Op]:
-        """The rewritten program's ops: scans, and the ops before, between, after."""
+        """The ops of the rewritten program: scans, and the ops outside of them."""
         found: list[Op] = []
         for stage in range(self.stages.num_loops + 1):
             ops = self.lowered.program.ops

@@ -16,8 +16,8 @@ from meshwright.program.ir import Sharding
 
 SUB_AXIS = ":"
 """The character between an axis and the number of its sub-axis, as in `model:0`.
-
-ASCII, since exported programs contain names of axes."""
+ASCII, since exported programs contain names of axes.
+"""
 
 
 def split_axes(

@@ -103,7 +103,7 @@ class SumRoutes:
         return self.numbers(node.op).count(value) / len(group)
 
     def _group_of(self, node: Node, value: int) -> frozenset[int] | None:
-        """The jointly linear operand positions that contain all uses of a value, if any."""
+        """Positions of jointly linear operands with all uses of a value, if any."""
         if node.op is None:
             return None
         places = {p for p, n in enumerate(self.numbers(node.op)) if n == value}

@@ -27,7 +27,7 @@ class Cuts:
 
     Positions count the ops that run for each microbatch.
 
-    starts: the first op of each stage; the first stage begins at 0.
+    starts: the position of the first op of each stage; the first stage begins at 0.
     backward: where the backward pass begins; the number of ops if there is none.
     """
 

@@ -104,7 +104,7 @@ def _find_update_paths(graph: Graph) -> list[int]:
 
 
 def _keeps_shape(node: Node) -> bool:
-    """Whether a node is an elementwise op, or the wire of a loop or branch."""
+    """Whether a node is elementwise, or an array entering or leaving a region."""
     if node.op is None:
         return False
     return node.wire is not None or has_trait(node.op.kind, Trait.ELEMENTWISE)

@@ -26,10 +26,10 @@ from meshwright.partitioner.tactics.tactic import TacticKind, as_code
 class Pin:
     """Shard inputs and ops exactly as given, and propagate nothing.
 
-    before: y = x @ w, unsharded    after `{"mlp.py:7 dot_general": "[data, -]"}`: by
-        rows
+    before: y = x @ w, unsharded
+    after `{"mlp.py:7 dot_general": "[data, -]"}`: its rows are sharded
     name: text for plans to show instead of the pins, such as the name of the tactic
-    that made these decisions.
+        that made these decisions.
     """
 
     pins: tuple[tuple[str, str], ...]
