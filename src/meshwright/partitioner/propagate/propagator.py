@@ -168,7 +168,7 @@ class Propagator:
 
 
 def _first_in(state: State, value: int, axis: str) -> int | None:
-    """The consumer that first requested that an axis cut a value."""
+    """The node that first requested that an axis shard a value it reads, if any."""
     return next(iter(state.requests.get((value, axis), {}).values()), None)
 
 

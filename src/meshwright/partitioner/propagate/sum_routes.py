@@ -205,7 +205,7 @@ class SumRoutes:
         return node, self.graph.number[op.results[wire.result]]
 
     def _ends(self, node: Node) -> Iterator[int]:
-        """Numbers of the values that the bodies of a region return through a wire."""
+        """Numbers of the values that a region's bodies return as the node's array."""
         op, wire = node.op, node.wire
         assert op is not None
         assert wire is not None
@@ -267,7 +267,10 @@ class SumRoutes:
         return [n for g in groups for p in g if (n := numbers[p]) is not None]
 
     def is_start(self, value: int) -> bool:
-        """Whether a wire's value is an input of a body, not a result of the loop."""
+        """Whether a value is an input of a loop's body, not a result of the loop.
+
+        The value belongs to an array that enters or leaves the loop.
+        """
         node = self.graph.nodes[self.graph.producer[value]]
         assert node.op is not None
         return self.graph.values[value] not in node.op.results

@@ -19,9 +19,10 @@ def expert_parallel(axis: str) -> AxisTactic:
 
     before: tokens[E, C, D] x up[E, D, F]        after: both sharded on E
 
-    If an earlier tactic has cut the tokens along the same axis, all ops with a dim of
-    experts are sharded on that dim instead, with an all-to-all of the tokens before and
-    after. When the tactic is applied, it raises `TacticError` if there are no experts.
+    If an earlier tactic has sharded the tokens along the same axis, all ops with a dim
+    of experts are sharded on that dim instead, with an all-to-all of the tokens before
+    and after. When the tactic is applied, it raises `TacticError` if there are no
+    experts.
     """
     return AxisTactic(f"expert_parallel({axis!r})", axis, _cut_experts)
 

@@ -110,9 +110,10 @@ class _TrialBytes:
     """Bytes in the forward pass that one trial affects; a heuristic, not a cost model.
 
     The tactic has no machine, so that it compares bytes instead of seconds. All are
-    bytes of unsharded values. made: results of the matmuls sharded by columns. closed:
-    results of those sharded by rows. summed: other partial sums. gathered: values that
-    some op needs unsharded, or sharded on another dim.
+    bytes of unsharded values.
+    made: results of the matmuls sharded by columns. closed: of those sharded by rows.
+    summed: other partial sums. gathered: values that some op needs unsharded, or
+        sharded on another dim.
     """
 
     made: int

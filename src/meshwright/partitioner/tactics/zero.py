@@ -33,7 +33,7 @@ us for 7 hops of 1 us, and 0.6 us for the bytes at 90 GB/s.
 SMALL_SHARE = 0.01
 """Largest share of all elements in leaves that stay unsharded by default.
 
-Biases and norms of large models have less; a model of small arrays is sharded whole.
+Biases and norms of large models have less; small models have every leaf sharded.
 """
 
 
@@ -137,8 +137,9 @@ def zero(
 def fsdp(axis: str, min_elements: int | None = None) -> AxisTactic:
     """Shard batch, parameters and optimizer state along one axis: `fsdp("data")`.
 
-    Applies `data_parallel(axis)`, unless the axis is in use already, and `zero(3,
-    axis)`. min_elements: as in `zero`.
+    Applies `data_parallel(axis)`, unless the axis is used already, and `zero(3, axis)`.
+
+    min_elements: as in `zero`.
     """
     _require_count("fsdp", min_elements)
     options = "" if min_elements is None else f", min_elements={min_elements}"
