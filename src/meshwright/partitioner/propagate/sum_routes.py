@@ -112,10 +112,10 @@ class SumRoutes:
     # -- delayed --------------------------------------------------------------------
 
     def accumulator_of(self, value: int) -> Node | None:
-        """The wire of the scan's carry to which a value is added in the end.
+        """The node of the scan's carry to which a value is added in the end.
 
         Between the value and the addition are only linear ops and exits of regions,
-        each with one reader. `None` if the route is another.
+        each with one reader. `None` if there is no such route.
         """
         passed: list[int] = []
         found: Node | None = None
