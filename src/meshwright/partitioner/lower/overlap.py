@@ -73,7 +73,7 @@ def walk_loops(program: Program, is_chosen: Chosen) -> Iterator[ProductLoop]:
 
 @dataclass(frozen=True, slots=True)
 class _Body:
-    """A program, the readers of each value, and the index of its producer."""
+    """A program, and for each value its readers and the index of its producer."""
 
     program: Program
     readers: Mapping[Atom, list[Op]]

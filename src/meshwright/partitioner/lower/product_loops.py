@@ -67,7 +67,7 @@ class Ring:
         return self.builder.permute(x, self.axes, pairs)
 
     def start(self, offset: int, part: int) -> Value:
-        """First index, along the sharded dim, of the part of the offset device."""
+        """First index, along a dim, of the part of the device at an offset."""
         key = offset % self.size, part
         if key not in self.starts:
             position = self.me
@@ -237,7 +237,10 @@ class _ScatteredProduct:
     pieces: int
 
     def product(self, offset: int, index: int) -> Value:
-        """This device's addend of piece `index` of the offset device's part."""
+        """This device's addend of piece `index` of the part of another device.
+
+        offset: the position of the other device, ahead of this one.
+        """
         made, op = self.op.results[0], self.op
         extent = made.shape[self.dim] // (self.ring.size * self.pieces)
         shape = (*made.shape[: self.dim], extent, *made.shape[self.dim + 1 :])
