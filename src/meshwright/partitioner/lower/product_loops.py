@@ -78,7 +78,7 @@ class Ring:
         return self.starts[key]
 
     def put(self, x: Atom, part: Atom, dim: int, offset: int) -> Value:
-        """`x` with `part` written into `dim`, where the offset device's part is."""
+        """`x` with `part`, the part of the device at an offset, written along `dim`."""
         starts = self._starts(x, dim, offset, part.shape[dim])
         return self.builder.emit(
             "dynamic_update_slice", (x, part, *starts), x.shape, x.dtype

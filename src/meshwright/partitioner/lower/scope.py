@@ -278,7 +278,7 @@ class Scope:
         return builder.select(first, builder.full(local.shape, 0, local.dtype), local)
 
     def tracked[T](self, origin: Origin, write: Callable[[], T]) -> T:
-        """Call `write`, and record the origin of the collectives that it writes."""
+        """Call `write`, and record `origin` as the reason for its collectives."""
         before = len(self.builder.ops)
         result = write()
         for op in self.builder.ops[before:]:

@@ -183,10 +183,10 @@ class SumRoutes:
         return self.is_cheap(value) or self.is_delayed(value)
 
     def _step(self, value: int) -> tuple[Node, int] | None:
-        """The only reader of a value, and that reader's result; `None` if several.
+        """The only reader of a value, and that reader's result.
 
-        The reader is linear, or the wire by which the value leaves a region or loop
-        body.
+        `None` if there are several, or if the reader is neither linear in the value nor
+        the exit by which the value leaves a region or becomes a scan's carry.
         """
         readers = self.graph.consumers[value]
         if len(readers) != 1 or value in self.outputs:
