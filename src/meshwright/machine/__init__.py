@@ -1,8 +1,8 @@
 """Machines, which are devices and the links between them, and meshes over devices.
 
-A preset's name or a TOML file goes in, with a number of chips or devices. A `Machine`
-comes out: one `Chip` in numbers, the `Level`s of links, and the grid of devices.
-`placement.place_mesh` places the axes of a `Mesh` on that grid. `write` does the reverse
+`machine` takes the name of a preset or TOML file, and a number of chips. It returns a
+`Machine`: one `Chip` in numbers, the `Level`s of links, and the grid of devices.
+`placement.place_mesh` places the axes of a `Mesh` on that grid. `write` is the reverse
 of `load`: it turns measurements into a chip, and a machine into TOML.
 
 Begin with `machine.py`, then `chip.py`; `load.py` reads the TOML. `docs/extending.md`

@@ -1,4 +1,4 @@
-"""One chip in numbers: its speeds, memories, power and price, and a GPU's cores."""
+"""The numbers of one chip: its speeds, memories, power and price, and a GPU's cores."""
 
 import math
 from collections.abc import Mapping
@@ -9,7 +9,9 @@ from meshwright.errors import MachineError
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """The share of a peak that work reaches, as a function of the work's size.
+    """The share of a peak rate that an op reaches, as a function of the op's size.
+
+    Sizes are FLOPs or bytes.
 
     points: (size, share) pairs, by ascending size. Between two points the share is
         interpolated over the logarithm of the size; outside of all points it is the
@@ -26,7 +28,7 @@ class Curve:
             raise MachineError(f"shares of a curve lie in (0, 1]; got {self.points}")
 
     def share(self, size: float) -> float:
-        """The share of the peak that work of this size reaches."""
+        """The share of the peak rate, from 0 to 1, that an op of this size reaches."""
         (first, share), *rest = self.points
         for point in rest:
             if size <= first:
@@ -39,11 +41,11 @@ class Curve:
 
 
 _SHARE_FOR_VALUES = 0.75
-"""Share of on-chip memory for values; the rest is for windows of streamed data."""
+"""Assumed share of on-chip memory for arrays; the rest buffers streamed tiles."""
 
 
 EFFICIENCY_CLASSES = ("convolution", "memory", "product", "reread", "vector")
-"""Classes of operation with a calibrated efficiency.
+"""Classes of ops that have a calibrated efficiency curve of their own.
 
 "reread" stands for operands that a product reads from main memory more than once.
 """
@@ -53,24 +55,28 @@ EFFICIENCY_CLASSES = ("convolution", "memory", "product", "reread", "vector")
 class Chip:
     """One device, as JAX counts devices: a core of TPU v2, v3 and 7x, else a chip.
 
-    flops_per_s: peak of the matrix unit by dtype; a dtype not listed has float32's peak.
+    flops_per_s: peak of the matrix unit by dtype; a dtype not listed has float32's
+        peak.
     vector_flops_per_s: peak of elementwise float32 operations.
-    hbm_bytes: size of main memory. usable_bytes: its part that a program may use.
+    hbm_bytes: size of main memory.
+    usable_bytes: part of main memory that a program may use.
     hbm_bytes_per_s: bandwidth of main memory.
     on_chip_bytes: size of the scratch memory (VMEM of a TPU) or of the last cache.
-    placed_bytes: part of scratch memory in which the compiler places values; 0 if it is
+    placed_bytes: part of scratch memory in which the compiler places arrays; 0 if it is
         not known, and then three quarters are assumed.
-    window_bytes: part of scratch memory that the compiler gives to the windows of one
-        operation; 0 if it is not known.
-    receives_on_chip: 1 if collectives may write their results to scratch memory, else 0.
-    tile: rows and columns to which the two minor dims of an array are padded.
+    window_bytes: part of scratch memory that the compiler uses for tiles that one op
+        streams from main memory; 0 if it is not known.
+    receives_on_chip: 1 if collectives may write their results to scratch memory, else
+        0.
+    tile: rows and columns to whose multiples the two minor dims of an array are padded.
     unit: rows and columns of the tile that the matrix unit takes as its operand.
-    clock_hz: frequency of the cycles in which the compiler counts; None if not known.
-    launch_s: least time of an operation that is launched by itself.
+    clock_hz: frequency of the cycles in which the compiler's cost model counts; `None`
+        if not known.
+    launch_s: least time of an op that is launched by itself.
     mean_w, idle_w, peak_w: power, including the chip's share of the host; mean_w is the
-        mean while the chip works. None if the vendor publishes none.
-    usd_per_hour: list price on demand; None if the vendor publishes none.
-    efficiency: the share of the peak that is reached, by class of operation, one of
+        mean while the chip works. `None` if the vendor publishes none.
+    usd_per_hour: list price on demand; `None` if the vendor publishes none.
+    efficiency: the share of the peak that ops reach, by class of op, one of
         `EFFICIENCY_CLASSES`; a class that is not listed reaches all of it.
     """
 
@@ -118,36 +124,37 @@ class Chip:
 
     @property
     def room_bytes(self) -> float:
-        """Bytes of scratch memory, or of the last cache, that can hold values."""
+        """Bytes of scratch memory, or of the last cache, that can hold arrays."""
         return self.placed_bytes or _SHARE_FOR_VALUES * self.on_chip_bytes
 
     @property
     def lasting_bytes(self) -> float:
-        """Bytes of `room_bytes` that values may occupy for their whole live range.
+        """Bytes of `room_bytes` that arrays may occupy for their whole live range.
 
-        The rest of `room_bytes` holds prefetched values until they are used.
+        The rest of `room_bytes` holds prefetched arrays until they are used.
         """
         return min(self.room_bytes, _SHARE_FOR_VALUES * self.on_chip_bytes)
 
     @property
     def half_flops_per_s(self) -> float:
-        """The peak of the matrix unit in 16 bits; utilisation is relative to it."""
+        """Peak FLOP/s of the matrix unit in 16 bits; utilisation is relative to it."""
         found = (self.flops_per_s.get(dtype, 0.0) for dtype in ("bfloat16", "float16"))
         return max(found) or self.flops_per_s["float32"]
 
     def peak_flops_per_s(self, dtype: str) -> float:
-        """The peak of the matrix unit for products of this dtype."""
+        """Peak FLOP/s of the matrix unit for matrix products of a dtype."""
         return self.flops_per_s.get(dtype, self.flops_per_s["float32"])
 
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """The streaming multiprocessors of a GPU, whose numbers its compiler needs.
+    """Numbers of a GPU's streaming multiprocessors, for the model of its compiler.
 
     capability: CUDA's compute capability, major and minor.
-    num_cores: number of multiprocessors. lanes: float32 units of one multiprocessor.
-    shared_bytes: shared memory of one multiprocessor. block_shared_bytes: its largest
-        part that one thread block may use.
+    num_cores: number of streaming multiprocessors.
+    lanes: float32 units of one multiprocessor.
+    shared_bytes: shared memory of one multiprocessor.
+    block_shared_bytes: largest part of shared_bytes that one thread block may use.
     """
 
     capability: tuple[int, int]

@@ -1,4 +1,4 @@
-"""The entries of a machine's TOML, each checked, with errors that name the machine."""
+"""Reading of a machine's TOML, entry by entry, with checks and errors that name it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields
@@ -17,14 +17,20 @@ _DTYPES = (
 
 
 class DescriptionReader:
-    """A reader of one description; it collects sources by path and words the errors."""
+    """Reads the parsed TOML of one machine, checks it, and words the errors.
+
+    In each method, `path` is the dotted name of the entry, such as `chip.hbm_bytes`.
+
+    name: the machine's name, for errors.
+    sources: where each number comes from, by path; filled while entries are read.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.sources: dict[str, str] = {}
 
     def fail(self, what: str) -> NoReturn:
-        """Raise `MachineError` with the name of this description."""
+        """Raise `MachineError` with the machine's name and the text `what`."""
         raise MachineError(f"machine {self.name!r}: {what}")
 
     def table(self, entry: object, path: str) -> dict[str, Any]:
@@ -34,27 +40,33 @@ class DescriptionReader:
         return dict(entry)
 
     def tables(self, table: dict[str, Any], path: str) -> list[object]:
-        """The tables of a repeated entry `[[path]]`, taken out; none if it has none."""
+        """Remove a repeated entry `[[path]]` from `table` and return its tables.
+
+        Empty if there is no such entry.
+        """
         entry = table.pop(path, [])
         if not isinstance(entry, list):
             self.fail(f"{path} is {entry!r:.60}; wanted tables [[{path}]]")
         return entry
 
     def text(self, entry: object, path: str) -> str:
-        """The text of an entry."""
+        """The entry, if it is a string; otherwise fails."""
         if not isinstance(entry, str):
             self.fail(f"{path} is {entry!r:.60}; wanted a text in quotes")
         return entry
 
     def whole(self, entry: object, path: str) -> int:
-        """The whole number of an entry, which is 0 or more."""
+        """The entry as an integer of 0 or more; fails for anything else."""
         number = self.number(entry, path)
         if number != int(number):
             self.fail(f"{path} is {number}; wanted a whole number")
         return int(number)
 
     def _value(self, entry: Any, path: str) -> Any:
-        """The value of an entry; records its source if it has one."""
+        """The value of an entry, which may be a table of a value and its source.
+
+        The source is recorded in `sources`.
+        """
         if isinstance(entry, Mapping):
             self._check_known(entry, ("value", "source"), path)
             self.sources[path] = str(entry.get("source", ""))
@@ -62,7 +74,7 @@ class DescriptionReader:
         return entry
 
     def number(self, entry: object, path: str) -> float:
-        """The number of an entry, which is 0 or more."""
+        """The entry as a number of 0 or more; fails for anything else."""
         entry = self._value(entry, path)
         if isinstance(entry, bool) or not isinstance(entry, int | float):
             self.fail(f"{path} is {entry!r}; wanted a number")
@@ -71,7 +83,11 @@ class DescriptionReader:
         return entry
 
     def device_count(self, num_devices: int | None, chips: int, per_chip: int) -> int:
-        """The number of devices asked for; fails unless it fills whole chips."""
+        """The number of devices that a user asks for; it must fill whole chips.
+
+        num_devices: the number given; `None` for all devices of `chips` chips.
+        per_chip: number of devices of one chip.
+        """
         if isinstance(chips, bool) or not isinstance(chips, int):  # pyright: ignore[reportUnnecessaryIsInstance]
             self.fail(f"chips is {chips!r}; wanted a whole number")
         wanted = chips * per_chip if num_devices is None else num_devices
@@ -85,7 +101,7 @@ class DescriptionReader:
         return wanted
 
     def chip(self, table: dict[str, Any]) -> Chip:
-        """The chip that the `[chip]` table describes."""
+        """The `Chip` that the `[chip]` table describes; fails for invalid entries."""
         values: dict[str, Any] = {}
         self._check_names(table, Chip, "chip")
         for key, entry in table.items():
@@ -109,7 +125,7 @@ class DescriptionReader:
         return self._made(Chip, values, "[chip]")
 
     def gpu(self, entry: object) -> Gpu:
-        """The GPU numbers that the `[gpu]` table describes."""
+        """The `Gpu` that the `[gpu]` table describes; fails for invalid entries."""
         table = self.table(entry, "gpu")
         self._check_names(table, Gpu, "gpu")
         values: dict[str, Any] = {
@@ -120,7 +136,7 @@ class DescriptionReader:
         return self._made(Gpu, values, "[gpu]")
 
     def level(self, entry: object, index: int) -> Level:
-        """The level that one `[[levels]]` table describes."""
+        """The `Level` (kind of link) that the table number `index` describes."""
         path = f"levels[{index}]"
         table = self.table(entry, path)
         self._check_names(table, Level, path)
@@ -157,7 +173,7 @@ class DescriptionReader:
         return self._made(Curve, {"points": points}, path)
 
     def _check_dtypes(self, rates: Mapping[str, object], path: str) -> None:
-        """Fail if the name of a rate is not a dtype."""
+        """Fail if a key of `rates`, a table of FLOP/s by dtype, is not a dtype."""
         for name in rates:
             if name not in _DTYPES:
                 self.fail(
@@ -168,7 +184,7 @@ class DescriptionReader:
     def _check_known(
         self, table: Mapping[str, object], known: Sequence[str], path: str
     ) -> None:
-        """Fail if a table has an entry of another name."""
+        """Fail if a key of a table is none of the `known` names."""
         for key in table:
             if key not in known:
                 wanted = f"; wanted one of {', '.join(known)}"

@@ -1,7 +1,8 @@
-"""Hierarchies of a machine: its levels as numbers of children, from the outermost in.
+"""Hierarchies: a machine as the number of children at each level, outermost first.
 
-`machine_on` gives a machine the grid of a hierarchy such as (4, 16): 4 nodes of 16
-devices. `placements` lists all ways to place mesh axes on it.
+The hierarchy (4, 16) is 4 nodes of 16 devices (the notation of P2, MLSys 2022).
+`machine_on` gives a machine such a grid; `placements` lists all ways to place mesh axes
+on it.
 """
 
 import math
@@ -15,12 +16,13 @@ from meshwright.machine.placement import Matrix, matrices
 
 @dataclass(frozen=True, slots=True)
 class Placements:
-    """All placements of mesh axes on a hierarchy, as matrices.
+    """All placements of mesh axes on a hierarchy such as 4 nodes of 16 devices.
 
     hierarchy: number of children at each level, from the outermost to the innermost.
     axes: size of each mesh axis.
-    matrices: a row for each axis and a column for each level (P2); products of rows are
-        `axes`, products of columns `hierarchy`.
+    matrices: one matrix per placement (P2), with a row for each axis and a column for
+        each level. An entry is the number of parts of the axis at the level, so that
+        products of rows are `axes` and products of columns are `hierarchy`.
     """
 
     hierarchy: tuple[int, ...]
@@ -45,9 +47,11 @@ class Placements:
 
 
 def placements(hierarchy: Sequence[int], axes: Sequence[int]) -> Placements:
-    """All placements of axes of the given sizes on a hierarchy of devices.
+    """All placements of mesh axes of the given sizes on a hierarchy of devices.
 
     hierarchy: number of children at each level, from the outermost to the innermost.
+    In the first placement below, the axis of 2 runs inside nodes; the axis of 32 runs
+    over 4 nodes and 8 devices of each.
 
     >>> print(placements(hierarchy=[4, 16], axes=[2, 32]))
     2 placements of axes 2x32 on hierarchy 4x16
@@ -66,7 +70,10 @@ def placements(hierarchy: Sequence[int], axes: Sequence[int]) -> Placements:
 def require_placement(
     matrix: Sequence[Sequence[int]], hierarchy: Sequence[int]
 ) -> Matrix:
-    """The matrix as tuples; raises `MeshError` unless its columns fill the hierarchy."""
+    """A placement matrix as tuples, if it fits a hierarchy.
+
+    Raises `MeshError` unless each column multiplies to the size of its level.
+    """
     try:
         rows = tuple(whole_sizes(row, "a row of the placement") for row in matrix)
     except TypeError:
@@ -104,7 +111,7 @@ def whole_sizes(sizes: Sequence[int], what: str) -> tuple[int, ...]:
 
 
 def show_sizes(sizes: Sequence[int]) -> str:
-    """The sizes with `x` between them: `4x16`."""
+    """The sizes joined by `x`, such as `4x16`."""
     return "x".join(map(str, sizes))
 
 
@@ -117,11 +124,11 @@ def show_matrix(matrix: Sequence[Sequence[int]]) -> str:
 
 
 def machine_on(machine: Machine, hierarchy: Sequence[int]) -> Machine:
-    """The machine with the grid of a hierarchy, and as many devices.
+    """A machine of the same kind with the grid and number of devices of a hierarchy.
 
-    A switch takes one entry of the hierarchy, a torus one for each of its dims. If several
-    grids are possible, the one with most dims in inner levels is taken. Raises
-    `MachineError` with what the levels can join if there is none.
+    A switch takes one entry of the hierarchy, a torus one for each of its dims. If
+    several grids are possible, the one with most dims in inner levels is taken. Raises
+    `MachineError`, with the sizes that the levels allow, if there is none.
     """
     sizes = whole_sizes(hierarchy, "hierarchy")
     if tuple(dim.extent for dim in machine.grid) == sizes:
@@ -145,7 +152,10 @@ def _capacity(level: Level) -> str:
 def _shapes(
     levels: tuple[Level, ...], sizes: tuple[int, ...]
 ) -> tuple[tuple[int, ...], ...] | None:
-    """The shape of each level in use, from the innermost; None if none fits."""
+    """The grid shape of each level of links, innermost first.
+
+    `None` if the levels have no grid of these sizes.
+    """
     if not sizes:
         return ()
     if not levels:
@@ -163,7 +173,7 @@ def _shapes(
 
 
 def _fits(level: Level, shape: tuple[int, ...]) -> bool:
-    """Whether a level's extents, in any order, have room for a shape."""
+    """Whether a grid shape is within the largest extents of a level, in any order."""
     largest = sorted(level.extents, reverse=True)[: len(shape)]
     return all(
         n <= most for n, most in zip(sorted(shape, reverse=True), largest, strict=True)
@@ -171,12 +181,15 @@ def _fits(level: Level, shape: tuple[int, ...]) -> bool:
 
 
 def level_names(grid: Sequence[Dim]) -> tuple[str, ...]:
-    """The name of the level of each dim."""
+    """Names of the levels of links that run along the dims of a grid, one per dim."""
     return tuple(dim.level.name for dim in grid)
 
 
 def require_axes(reduce_axes: Sequence[int], num_axes: int) -> tuple[int, ...]:
-    """The axes without repetition; raises `CollectiveError` if the mesh lacks one."""
+    """Sorted positions of the mesh axes to reduce over.
+
+    Raises `CollectiveError` for a repeated one, or one that the mesh does not have.
+    """
     given = tuple(reduce_axes)
     for axis in given:
         if isinstance(axis, bool) or not isinstance(axis, int):  # pyright: ignore[reportUnnecessaryIsInstance]

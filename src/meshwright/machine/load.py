@@ -22,16 +22,20 @@ _COMPILERS = ("plain", "tpu", "gpu", "cpu")
 
 
 def preset_names() -> tuple[str, ...]:
-    """The sorted names of the presets; each is a TOML file in `machine/presets`."""
+    """Sorted names of the machines that Meshwright knows, such as for `machine(name)`.
+
+    Each is a TOML file in `machine/presets`.
+    """
     folder = resources.files("meshwright.machine") / "presets"
     names = (each.name for each in folder.iterdir())
     return tuple(sorted(n.removesuffix(".toml") for n in names if n.endswith(".toml")))
 
 
 def machine(name: str | Path, *, chips: int = 1) -> Machine:
-    """The machine of a preset's name or of a TOML file, with the given number of chips.
+    """A machine by the name of a preset or TOML file, with the given number of chips.
 
-    TPU v2, v3 and 7x have two devices per chip. Raises `MachineError` as `load_machine`.
+    TPU v2, v3 and 7x have two devices per chip. Raises `MachineError` as
+    `load_machine`.
     """
     return load_machine(name, None, chips)
 
@@ -39,9 +43,10 @@ def machine(name: str | Path, *, chips: int = 1) -> Machine:
 def load_machine(
     name: str | Path, num_devices: int | None = 1, chips: int = 1
 ) -> Machine:
-    """The machine of a preset's name or of a TOML file, with `num_devices` devices.
+    """A machine by the name of a preset or TOML file, with `num_devices` devices.
 
-    num_devices: devices as JAX counts them; None for all devices of `chips` chips.
+    num_devices: devices as JAX counts them; `None` for all devices of `chips` chips.
+
     Raises `MachineError` for an unknown name, a description with a missing, negative or
     unknown entry, or a number of devices that no such machine has.
     """
@@ -74,9 +79,9 @@ def _text_of(path: Path) -> str:
 def parse_machine(
     text: str, name: str, num_devices: int | None, chips: int = 1
 ) -> Machine:
-    """The machine that a TOML text describes; `name` is its name if the text has none.
+    """The machine that a TOML text describes; `name` is used if the text gives no name.
 
-    num_devices: devices as JAX counts them; None for all devices of `chips` chips.
+    num_devices: devices as JAX counts them; `None` for all devices of `chips` chips.
     """
     try:
         table = tomllib.loads(text)

@@ -1,4 +1,7 @@
-"""The machine: a number of equal devices on a grid of links, in levels."""
+"""The machine: a number of equal devices on a grid, and levels of links between them.
+
+A level is one kind of link, such as NVLink inside nodes, or the network between them.
+"""
 
 import math
 from collections.abc import Mapping
@@ -11,7 +14,7 @@ from meshwright.machine.chip import Chip, Gpu
 
 
 class Kind(Enum):
-    """The topology of the links of one level."""
+    """The topology of the links of one level, such as NVLink or the network."""
 
     TORUS = "torus"  # links join neighbours along each dim
     SWITCH = "switch"  # every device reaches every other at its own link's speed
@@ -19,16 +22,20 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One kind of link, and the number of groups of the next inner level that it joins.
+    """One kind of link, which joins devices, or groups of them, to larger groups.
 
-    extents: largest size of each dim of a torus; one number for a switch.
-    wraps_at: a torus dim closes to a ring if its size is a multiple of this; 0 for never.
-    link_bytes_per_s: bandwidth in one direction, of one link of a torus or of one device
-        at a switch.
+    For instance, NVLink joins devices to nodes, and the network joins nodes.
+
+    extents: largest number of groups along each dim of a torus; one number for a
+        switch.
+    wraps_at: a torus dim closes to a ring if its size is a multiple of this; 0 for
+        never.
+    link_bytes_per_s: bandwidth in one direction, of one link of a torus or of one
+        device at a switch.
     latency_s: latency of one hop.
     pause_share: share of the time in which a joined group stalls while others run.
-    group_links: number of links, such as network cards, by which all devices of a joined
-        group reach this level of a switch together; 0 if each device has a link of its
+    group_links: number of links, such as network cards, that all devices of a joined
+        group share to reach this level of a switch; 0 if each device has a link of its
         own.
     one_ring: 1 if the library runs a collective over this level and inner ones as one
         ring of all devices (NCCL's ring), 0 if it goes level by level.
@@ -75,20 +82,20 @@ class Level:
 
     @property
     def largest(self) -> int:
-        """The largest number of groups that the level joins."""
+        """Largest number of devices or inner groups that the level can join."""
         return math.prod(self.extents)
 
     def shape(self, count: int) -> tuple[int, ...] | None:
-        """The most compact grid of `count` groups, or None if no grid fits the extents.
+        """The most compact grid of `count` groups within the extents.
 
-        The extents ascend, as in the names of TPU slices: 4x8, not 8x4.
+        `None` if no grid fits. Sizes ascend, as in names of TPU slices: 4x8, not 8x4.
         """
         grids = _grids(count, sorted(self.extents))
         return min(grids, key=lambda grid: (sum(grid), grid), default=None)
 
 
 def _grids(count: int, limits: list[int]) -> list[tuple[int, ...]]:
-    """All ascending tuples of ints with product `count`, each int within its limit."""
+    """All ascending tuples of ints with product `count`, each within its limit."""
     if len(limits) == 1:
         return [(count,)] if count <= limits[0] else []
     most = min(limits[0], int(count ** (1 / len(limits)) + 1e-9))
@@ -105,7 +112,9 @@ def _grids(count: int, limits: list[int]) -> list[tuple[int, ...]]:
 class Dim:
     """One dim of a machine's grid of devices.
 
-    level: the level whose links run along the dim. is_ring: whether its ends are joined.
+    level: the level whose links run along the dim.
+    extent: number of groups along the dim.
+    is_ring: whether links join the ends of the dim.
     num_inner: number of devices in each of the groups that the level joins.
     """
 
@@ -119,16 +128,16 @@ class Dim:
 class Machine:
     """`num_devices` devices of one kind, and the grid in which links join them.
 
-    levels: links, from the innermost to the outermost level.
+    levels: kinds of links, from the innermost to the outermost level.
     grid: dims of all levels in use; dims of inner levels come last.
     compiler: the back end of XLA that compiles for it: "tpu", "gpu" or "cpu"; or
         "plain", a compiler that keeps the program's order and overlaps nothing.
     topology: the compiler's name of the chip; "" if it has none.
-    chip_config: the compiler's name of the configuration of the chip's cores; "" for its
-        default.
-    gpu: numbers that only the GPU compiler needs; None if the description has none.
+    chip_config: the compiler's name of the configuration of the chip's cores; "" for
+        its default.
+    gpu: numbers that only the GPU compiler needs; `None` if the description has none.
     pue: power usage effectiveness of its data centre.
-    sources: the source of each number, by its path in the description.
+    sources: where each number comes from, by its path in the TOML description.
     """
 
     name: str
@@ -147,7 +156,7 @@ class Machine:
 
     @property
     def num_chips(self) -> int:
-        """The number of chips as they are sold; a chip has `devices_per_chip` devices."""
+        """Number of chips as they are sold; a chip has `devices_per_chip` devices."""
         return self.num_devices // self.devices_per_chip
 
     def __str__(self) -> str:
@@ -160,7 +169,7 @@ def make_grid(
 ) -> tuple[Dim, ...]:
     """The dims of the grid of `num_devices` devices; dims of inner levels come last.
 
-    Inner levels are filled first; an outer level joins full groups of the inner level.
+    Inner levels are filled first: an outer level joins full groups of the inner level.
     Raises `MachineError` with near sizes if no grid has this number of devices.
     """
     most = math.prod(level.largest for level in levels)
@@ -175,9 +184,9 @@ def make_grid(
 def grid_of(
     shapes: tuple[tuple[Level, tuple[int, ...]], ...],
 ) -> tuple[Dim, ...]:
-    """The dims of levels of the given shapes, from the innermost level to the outermost.
+    """The grid's dims, given each level with its shape, from innermost to outermost.
 
-    Dims of inner levels come last.
+    In the result, dims of inner levels come last.
     """
     dims: tuple[Dim, ...] = ()
     num_inner = 1
@@ -191,7 +200,10 @@ def grid_of(
 def _shapes(
     levels: tuple[Level, ...], num_devices: int
 ) -> list[tuple[int, ...]] | None:
-    """The grid of each level; None if the levels have no grid of this many devices."""
+    """The grid shape of each level.
+
+    `None` if the levels have no grid of that many devices.
+    """
     shapes: list[tuple[int, ...]] = []
     left = num_devices
     for level in levels:
@@ -205,17 +217,20 @@ def _shapes(
 
 
 def is_ring(level: Level, extent: int) -> bool:
-    """True if links close a dim to a ring; two devices share one link and form none."""
+    """Whether links close a dim of the given extent to a ring.
+
+    Two devices share one link and form no ring.
+    """
     wraps = level.wraps_at > 0 and extent % level.wraps_at == 0
     return level.kind is Kind.TORUS and wraps and extent > 2
 
 
 _FAR = 5000
-"""Largest difference in devices at which an error looks for sizes that exist."""
+"""Largest difference, in devices, of the sizes that an error suggests."""
 
 
 def _no_grid(name: str, levels: tuple[Level, ...], num_devices: int) -> str:
-    """The error message for a number of devices without a grid, with near sizes."""
+    """The error message for a number of devices that has no grid, with near sizes."""
     around = (
         n for gap in range(1, _FAR) for n in (num_devices - gap, num_devices + gap)
     )

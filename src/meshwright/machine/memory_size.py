@@ -1,4 +1,4 @@
-"""Sizes of memory as text: read as users write them, and shown in KiB, MiB and GiB."""
+"""Sizes of memory as text: parsed as users write them, shown in KiB, MiB, GiB."""
 
 import math
 import re
@@ -18,16 +18,16 @@ BINARY_UNITS = (
     (2**20, "MiB"),
     (2**10, "KiB"),
 )
-"""Bytes and name of each unit in which sizes are shown, the largest first."""
+"""Bytes and name of each unit in which sizes are shown, largest unit first."""
 
 _SIZE = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)\s*([a-z]*)\s*", re.I)
 
 _LEAST_BYTES = 1000
-"""Bytes of a device below which a user must have meant gigabytes: no chip has so few."""
+"""Fewest bytes accepted as a device's memory: less was meant as gigabytes."""
 
 
 def memory_bytes(size: float | str) -> float:
-    """Bytes of a device's memory from a number of bytes, or from text with a unit.
+    """Bytes of a device's memory, from a number of bytes or a text with a unit.
 
     Raises `PlanError` for anything else, and for a number that must have been meant in
     another unit, such as 80.
@@ -45,7 +45,10 @@ def memory_bytes(size: float | str) -> float:
 
 
 def size_bytes(size: float | str, what: str) -> float:
-    """Bytes from a number of bytes, or from text with a unit; `what` names it in errors."""
+    """Bytes, from a number of bytes or a text with a unit.
+
+    `what` names it in errors.
+    """
     number, unit = _read(size)
     if number is None or unit is None or not 0 < number < math.inf:
         raise PlanError(
@@ -56,7 +59,7 @@ def size_bytes(size: float | str, what: str) -> float:
 
 
 def show_bytes(num_bytes: float) -> str:
-    """A size with three digits: `3.16 TiB`; from 1,000 of a unit on in the next one.
+    """A size with three digits, such as `3.16 TiB`; 1,000 or more use the next unit.
 
     >>> show_bytes(2**34), show_bytes(1000 * 2**20), show_bytes(999)
     ('16.0 GiB', '0.977 GiB', '999 B')
@@ -68,7 +71,10 @@ def show_bytes(num_bytes: float) -> str:
 
 
 def _read(size: float | str) -> tuple[float | None, str | None]:
-    """The number and the unit, as `_UNITS` spells it; `None` for what cannot be read."""
+    """(number, unit as `_UNITS` spells it) of a size.
+
+    `None` for what cannot be parsed.
+    """
     if isinstance(size, bool):
         return None, None
     if isinstance(size, int | float):

@@ -9,15 +9,17 @@ from meshwright.errors import MeshError
 
 @dataclass(frozen=True, slots=True, init=False)
 class Mesh:
-    """Named axes and their sizes, major to minor over the devices.
+    """Named axes and their sizes, as in JAX; the first varies slowest over devices.
 
     `Mesh({"data": 8, "model": 4})` needs no devices; they are chosen when a step runs.
-    `Mesh({"data": 8}, sequential={"micro": 4})` has 8 devices; tactics cut along "micro"
-    as along any other axis, but its 4 parts run one after another on the same devices.
+    `Mesh({"data": 8}, sequential={"micro": 4})` has 8 devices; tactics shard along
+    "micro" as along any other axis, but its 4 parts run one after another on the same
+    devices.
+
     axes: the names, major to minor, those of sequential axes last.
-    devices: the devices to use, as a flat tuple in the mesh's order; None for the first
-        devices of the process.
-    sequential: the names of sequential axes, of which there is at most one.
+    devices: the devices to use, as a flat tuple in the mesh's order; `None` for the
+        first devices of the process.
+    sequential: the names of sequential axes (loops in time), at most one.
     """
 
     sizes: tuple[tuple[str, int], ...]
@@ -65,7 +67,7 @@ class Mesh:
             self._require_devices(chosen)
 
     def _require_devices(self, chosen: tuple[object, ...]) -> None:
-        """Raise `MeshError` unless there are as many different devices as the mesh has."""
+        """Raise `MeshError` unless devices are distinct and fill the mesh."""
         if len(chosen) != self.num_devices:
             raise MeshError(
                 f"{len(chosen)} devices do not fill mesh {self} of {self.num_devices}"
@@ -84,12 +86,12 @@ class Mesh:
 
     @property
     def shape(self) -> dict[str, int]:
-        """The size of each axis, by its name."""
+        """Size of each axis, by its name."""
         return dict(self.sizes)
 
     @property
     def num_devices(self) -> int:
-        """The number of devices: the product of all axis sizes but the sequential one."""
+        """Number of devices: the product of all axis sizes but the sequential one."""
         return math.prod(
             size for name, size in self.sizes if name not in self.sequential
         )
@@ -103,7 +105,10 @@ class Mesh:
         return Mesh(sizes, self.devices)
 
     def size(self, axes: str | Iterable[str]) -> int:
-        """The number of devices along one axis, or along several axes together."""
+        """Number of devices along one axis, or along several together.
+
+        For a sequential axis, the number of its parts in time.
+        """
         if isinstance(axes, str):
             axes = (axes,)
         product = 1
@@ -112,12 +117,12 @@ class Mesh:
         return product
 
     def require(self, axis: str) -> str:
-        """The axis itself; raises `MeshError` with the known axes if the mesh lacks it."""
+        """The given axis; raises `MeshError` with the known axes if it is not one."""
         self.require_all((axis,))
         return axis
 
     def require_all(self, axes: Iterable[str]) -> None:
-        """Raise `MeshError` with all missing and all needed axes if the mesh lacks any."""
+        """Raise `MeshError`, with missing and needed axes, if the mesh lacks any."""
         named = tuple(axes)
         known = ", ".join(f"{name}={size}" for name, size in self.sizes)
         for axis in named:
@@ -141,7 +146,7 @@ class Mesh:
         return Mesh(self.spatial.shape, devices, sequential=in_time)
 
     def require_spatial(self, what: str) -> None:
-        """Raise `MeshError` if the mesh has a sequential axis, which `what` cannot use."""
+        """Raise `MeshError`, with the reason `what`, if there is a sequential axis."""
         for axis in self.sequential:
             raise MeshError(
                 f"mesh {self} has the sequential axis {axis!r}; {what}: leave it out"
@@ -157,7 +162,7 @@ class Mesh:
 def _require_one_sequential(
     axes: Mapping[str, int], sequential: Mapping[str, int]
 ) -> None:
-    """Raise `MeshError` for several sequential axes, and for one with a name twice."""
+    """Raise `MeshError` for two sequential axes, or one that is in `axes` too."""
     if len(sequential) > 1:
         raise MeshError(
             f"sequential axes {', '.join(map(str, sequential))}; wanted at most one, such "
@@ -169,7 +174,7 @@ def _require_one_sequential(
 
 
 _IN_TIME = "time:"
-"""Text before the name of a sequential axis."""
+"""Prefix of the name of a sequential axis in the text form of a mesh."""
 
 
 def parse_mesh(text: str) -> Mesh:

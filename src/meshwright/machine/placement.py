@@ -1,9 +1,10 @@
 """Placements: the assignment of mesh axes to the dims of a machine's grid.
 
 A placement is a matrix of ints (P2: Xie et al., "Synthesizing Optimal Parallelism
-Placement and Reduction Strategies", MLSys 2022). Each row is a mesh axis, and its product
-is the axis's size. Each column is a grid dim, and its product is the dim's extent. Inside
-a dim, an earlier axis of the mesh is major.
+Placement and Reduction Strategies", MLSys 2022). Each row is a mesh axis, and its
+product is the axis's size. Each column is a grid dim, and its product is the dim's
+extent. For 4 nodes of 16 devices, the row [2 8] is an axis of 16: over 2 nodes and 8
+devices of each. Inside a dim, an earlier axis of the mesh is major.
 """
 
 import math
@@ -34,11 +35,14 @@ class Segment:
 
     @property
     def is_ring(self) -> bool:
-        """True if the ends are joined: the dim is a ring, and the segment spans it."""
+        """Whether links join the ends of the segment to a ring.
+
+        That holds if the dim is a ring, and the segment spans it.
+        """
         return self.dim.is_ring and self.extent * self.stride == self.dim.extent
 
     def __str__(self) -> str:
-        """Devices along a dim, and their stride: `4 of 8 x ici at stride 2`."""
+        """Number of devices and stride along a dim: `4 of 8 x ici at stride 2`."""
         of = "" if self.extent == self.dim.extent else f" of {self.dim.extent}"
         apart = "" if self.stride == 1 else f" at stride {self.stride}"
         return f"{self.extent}{of} x {self.dim.level.name}{apart}"
@@ -46,9 +50,11 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The segments of each mesh axis on a machine; segments of inner levels come last.
+    """The assignment of mesh axes to a machine's grid.
 
-    matrix: devices of each axis along each dim of the grid; rows are the axes.
+    segments: for each mesh axis, the parts of grid dims along which it runs; those of
+        inner levels come last.
+    matrix: number of devices of each axis (row) along each dim of the grid (column).
     """
 
     machine: Machine
@@ -56,22 +62,22 @@ class Placement:
     matrix: Matrix = ()
 
     def of(self, axes: tuple[str, ...]) -> tuple[Segment, ...]:
-        """The segments of these axes, in the order of the axes."""
+        """The segments of the given axes, in the order of the axes."""
         chosen = dict(self.segments)
         return tuple(segment for axis in axes for segment in chosen[axis])
 
     def device_order(self) -> tuple[int, ...]:
-        """The place on the grid of each device of the mesh, in the mesh's row-major order.
+        """Positions on the grid of the mesh's devices, in the mesh's row-major order.
 
-        The grid is counted row-major as well, the outermost dim first. With devices in
-        the grid's order, `mw.Mesh(axes, [devices[i] for i in order])` is placed so.
+        Positions are row-major as well, the outermost dim first. If `devices` is in the
+        grid's order, `mw.Mesh(axes, [devices[i] for i in order])` has this placement.
         """
         columns = tuple(zip(*self.matrix, strict=True))
         digits = [tuple(product(*(range(size) for size in row))) for row in self.matrix]
         return tuple(_grid_index(each, columns) for each in product(*digits))
 
     def __str__(self) -> str:
-        """One line: `data 2 x network, model 2 x network + 8 x nvlink`."""
+        """One line, as `data 2 x network, model 2 x network + 8 x nvlink`."""
         parts = [
             f"{axis} {' + '.join(map(str, segments)) or 'on one device'}"
             for axis, segments in self.segments
@@ -82,7 +88,11 @@ class Placement:
 def _grid_index(
     digits: tuple[tuple[int, ...], ...], columns: tuple[tuple[int, ...], ...]
 ) -> int:
-    """The row-major place on a grid; `digits` has the shape of a matrix."""
+    """The row-major position of a device on a grid.
+
+    digits: the device's coordinate along each axis (row) and dim (column). columns: for
+        each dim, the number of devices of each axis along it.
+    """
     index = 0
     for dim, sizes in enumerate(columns):
         for axis, size in enumerate(sizes):
@@ -100,11 +110,13 @@ def require_size(mesh: Mesh, machine: Machine) -> None:
 
 
 def place_mesh(mesh: Mesh, machine: Machine) -> Placement:
-    """The placement whose links are shared least and whose last axes are fastest.
+    """The placement that shares links least and gives the last axes the fastest links.
 
-    First, the largest number of groups that share one link is as small as possible.
-    Among such placements the last axis gets the most bandwidth, then the axis before it,
-    and so on, because schedules put the heaviest communication on the last axis.
+    First, the largest number of groups of devices that share one link is as small as
+    possible. Among such placements the last axis gets the most bandwidth, then the axis
+    before it, and so on, because schedules put the heaviest communication on the last
+    axis.
+
     Raises `MachineError` if mesh and machine have different numbers of devices.
     """
     candidates = placement_matrices(mesh, machine)
@@ -123,13 +135,13 @@ def placement_matrices(mesh: Mesh, machine: Machine) -> tuple[Matrix, ...]:
 
 
 def placed_by(matrix: Matrix, mesh: Mesh, machine: Machine) -> Placement:
-    """The placement of a matrix, whose rows are the mesh's axes."""
+    """The placement that a matrix describes; its rows are the mesh's axes."""
     segments = zip(mesh.axes, _segments(matrix, machine.grid), strict=True)
     return Placement(machine, tuple(segments), matrix)
 
 
 def _segments(matrix: Matrix, grid: tuple[Dim, ...]) -> list[tuple[Segment, ...]]:
-    """The segments of each axis, along the dims in which it has several devices."""
+    """Segments of each mesh axis: one per dim along which it has several devices."""
     columns = tuple(zip(*matrix, strict=True))
     return [
         tuple(
@@ -166,7 +178,10 @@ def factorings(size: int, limits: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
 
 
 def _preference(matrix: Matrix, grid: tuple[Dim, ...]) -> tuple[object, ...]:
-    """The key of `place_mesh`: few groups on one link, then bandwidth of late axes."""
+    """The key by which `place_mesh` compares placements; the largest is best.
+
+    Few groups on one link come first, then the bandwidth of late axes.
+    """
     placed = _segments(matrix, grid)
     strides = [segment.stride for segments in placed for segment in segments]
     speeds: list[float] = [-max(strides, default=1)]
@@ -177,6 +192,6 @@ def _preference(matrix: Matrix, grid: tuple[Dim, ...]) -> tuple[object, ...]:
 
 
 def _speed(segment: Segment) -> float:
-    """Bytes per second through the segment; a ring counts both directions."""
+    """Bytes per second along a segment; a ring counts both directions."""
     ways = 2 if segment.is_ring else 1
     return ways * segment.dim.level.link_bytes_per_s / segment.stride

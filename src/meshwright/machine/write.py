@@ -1,4 +1,4 @@
-"""Descriptions of machines: probes to time, the chip that they yield, and its TOML."""
+"""Descriptions of machines by measurement: probes, the resulting chip, its TOML."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -14,8 +14,9 @@ from meshwright.machine.machine import Level, Machine
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """An op to time.
+    """An op to time, to find the speed of a chip.
 
+    kind: a key of `CURVES`, such as "matmul", or a kind of collective.
     size: FLOPs of the op, or its bytes as the cost model counts them.
     shapes: shapes of the operands on one device; the result has the first one's shape.
     """
@@ -30,7 +31,7 @@ class Probe:
 
 
 Samples = Sequence[tuple[Probe, float]]
-"""Pairs of a probe and the seconds that one op of it takes."""
+"""Timed ops: pairs of a probe and the seconds that one execution of its op takes."""
 
 CURVES = {
     "matmul": "product",
@@ -38,11 +39,11 @@ CURVES = {
     "mul-adds": "vector",
     "copy": "memory",
 }
-"""The name of the efficiency curve that each kind of probe yields."""
+"""Names of the efficiency curves that timings give, by kind of probe."""
 
 TINY = Probe("copy", 64, ((8,), ()))
 MUL_ADDS = 32
-"""Multiply-adds on each element: so many that main memory is not the bottleneck."""
+"""Multiply-adds per element in a probe; with so many, memory is no bottleneck."""
 
 # The rate of the first dtype stands for every dtype without a rate.
 _DTYPES = ("float32", "bfloat16", "float16")
@@ -51,7 +52,10 @@ _DTYPES = ("float32", "bfloat16", "float16")
 def probes_of(
     num_devices: int, collectives: Sequence[str]
 ) -> list[tuple[float, int, list[Probe]]]:
-    """One (share of the time budget, number of probes needed, probes) per kind of op."""
+    """Ops to time, one (share of time, least number of probes, probes) per kind of op.
+
+    The shares divide the time budget of the measurement in proportion.
+    """
     sides = [16 << i for i in range(10)]
     products, *other_products = [
         [Probe("matmul", 2 * n**3, ((n, n), (n, n)), dtype) for n in sides]
@@ -83,7 +87,10 @@ def probes_of(
 
 
 def _convolution(batch: int, side: int, channels: int) -> Probe:
-    """A 3x3 convolution of unchanged size; products with its padding are not counted."""
+    """A probe of a 3x3 convolution with "same" padding.
+
+    FLOPs on the padding are not counted.
+    """
     flops = 2 * batch * channels**2 * (3 * side - 2) ** 2
     shapes = (batch, side, side, channels), (3, 3, channels, channels)
     return Probe("convolution", flops, shapes)
@@ -101,10 +108,11 @@ def _collective(kind: str, exponent: int, num_devices: int) -> Probe:
 def measured_chip(
     samples: Samples, memory: tuple[int, str], how: str
 ) -> tuple[Chip, dict[str, str]]:
-    """The chip that the measurements describe, and the source of each of its numbers.
+    """The chip that measurements describe, and the source of each of its numbers.
 
-    A peak is the best rate of all sizes; the share of it that a size reaches is the mean
-    over the dtypes measured.
+    A peak is the best rate of all sizes; the share of it that a size reaches is the
+    mean over the dtypes measured.
+
     samples: a tiny op first, then ops of all kinds.
     memory: bytes that a device may use, and their source.
     how: text that ends the source of every measured number.
@@ -141,7 +149,7 @@ def measured_chip(
 
 
 def _rounded(number: float) -> float:
-    """The number with four significant digits; measurements are not more precise."""
+    """The number rounded to four significant digits, the precision of measurements."""
     return float(f"{number:.4g}")
 
 
@@ -150,7 +158,7 @@ def _rate(sample: tuple[Probe, float]) -> float:
 
 
 def _fastest(group: Samples) -> dict[str, tuple[Probe, float]]:
-    """The sample with the best rate of each dtype."""
+    """The probe that reached the highest rate, with its seconds, by dtype."""
     ascending = sorted(group, key=lambda s: s[0].size / s[1])
     return {probe.dtype: (probe, op_s) for probe, op_s in ascending}
 
@@ -171,8 +179,8 @@ def _extent(group: Samples) -> str:
 def _cached_bytes(copies: Samples) -> int:
     """Bytes of the last-level cache, estimated from the rates of copies.
 
-    The size of the largest copy that has more than twice the rate of the largest copy
-    of all; if there is none, the size of the smallest.
+    It is the size of the largest copy that has more than twice the rate of the largest
+    copy of all; if there is none, the size of the smallest copy.
     """
     by_size = sorted(copies, key=lambda s: s[0].size)
     (first, _), (last, last_s) = by_size[0], by_size[-1]
@@ -184,10 +192,10 @@ def _cached_bytes(copies: Samples) -> int:
 
 
 def machine_toml(machine: Machine) -> str:
-    """The TOML description of a machine; a number has its source beside it if it has one.
+    """The TOML description of a machine, in which numbers have their known sources.
 
-    `parse_machine` reads it back, given the number of devices. Entries with their default
-    value and no source are left out.
+    `parse_machine` parses it again, given the number of devices. Entries with their
+    default value and no source are left out.
     """
     chip, sources = machine.chip, machine.sources
     curves = {name: curve.points for name, curve in chip.efficiency.items()}
@@ -224,7 +232,7 @@ def _entries(
     sources: Mapping[str, str],
     path: str,
 ) -> dict[str, Any]:
-    """The named fields that differ from their default or have a source."""
+    """The fields in `names` that have a source or differ from their default."""
     values = {
         each.name: value
         for each in fields(record)
@@ -238,7 +246,7 @@ def _entries(
 def _table(
     values: Mapping[str, Any], sources: Mapping[str, str], path: str
 ) -> dict[str, Any]:
-    """The values by name, each in a table of one line with its source if it has one."""
+    """The values by name; a value with a source becomes an inline table of both."""
     table = dict(values)
     for name in values:
         if path + name in sources:

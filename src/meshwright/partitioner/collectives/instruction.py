@@ -1,8 +1,9 @@
-"""Instructions of reduction programs, and the groups of devices that they name.
+"""Steps of reduction programs, and the groups of devices in which they run.
 
-The devices of one reduction are the leaves of a tree. `factors[i]` is the number of
-children of each node at depth i, so that depth 0 is the root and devices are numbered
-from left to right.
+A reduction program computes one collective, such as an all-reduce, as several smaller
+ones. Its devices are the leaves of a tree: machine, nodes, devices. `factors[i]` is the
+number of children of each node at depth i, so that depth 0 is the root and devices are
+numbered from left to right. `inside 1` groups all devices under each node at depth 1.
 """
 
 import math
@@ -33,10 +34,10 @@ class CollectiveKind(Enum):
 class Form(Enum):
     """The way in which a step forms groups of devices in the machine's tree.
 
-    INSIDE: each group is all devices under one node at the instruction's depth.
-    PARALLEL: group i joins the i-th device of every node at that depth that is under
-    the same node at a smaller depth. In 4 nodes of 8 GPUs: GPU i of each node. MASTER:
-    as PARALLEL, for the first device (i = 0) only.
+    INSIDE: each group is all devices under one node at the step's depth.
+    PARALLEL: a group joins the i-th devices of all nodes at that depth that are under
+        one node at a smaller depth. In 4 nodes of 8 GPUs: GPU i of each node.
+    MASTER: as PARALLEL, for the first device (i = 0) only.
     """
 
     INSIDE = "inside"
@@ -53,8 +54,9 @@ class ReductionStep:
         `Form.INSIDE`.
 
     >>> print(ReductionStep(CollectiveKind.REDUCE_SCATTER, Form.INSIDE, 1))
-    reduce_scatter inside 1 >>> print(ReductionStep(CollectiveKind.ALL_REDUCE,
-    Form.MASTER, 1, 0)) all_reduce master 1 under 0
+    reduce_scatter inside 1
+    >>> print(ReductionStep(CollectiveKind.ALL_REDUCE, Form.MASTER, 1, 0))
+    all_reduce master 1 under 0
     """
 
     collective: CollectiveKind
@@ -111,10 +113,7 @@ type ReductionProgram = tuple[ReductionStep, ...]
 
 
 def show_program(program: Sequence[ReductionStep]) -> str:
-    """The text of a reduction program, which `parse_program` reads: steps joined by `.
-
-    `.
-    """
+    """The text of a reduction program, for `parse_program`: steps joined by `; `."""
     return "; ".join(map(str, program))
 
 
@@ -122,10 +121,11 @@ _STEP = re.compile(r"(\w+) +(\w+) +(\d+)(?: +under +(\d+))?")
 
 
 def parse_program(text: str) -> ReductionProgram:
-    """The reduction program that a text describes.
+    """The reduction program of a text; `CollectiveError` if the text is malformed.
 
-    `CollectiveError` if it is malformed. >>> program = parse_program("reduce inside 0;
-    broadcast inside 0") >>> show_program(program) 'reduce inside 0; broadcast inside 0'
+    >>> program = parse_program("reduce inside 0; broadcast inside 0")
+    >>> show_program(program)
+    'reduce inside 0; broadcast inside 0'
     """
     steps = [step.strip() for step in text.split(";")]
     return tuple(map(_parse_step, steps))

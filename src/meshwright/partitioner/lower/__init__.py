@@ -1,8 +1,8 @@
-"""Lowering: from a program and the shardings of its values to a device program.
+"""Lowering: from a program and its shardings to a device program with collectives.
 
-Begin reading at `lowering.py`. `scope.py` reads operands in the sharding that an op needs:
-`Scope.read` gathers them, once or at each use. `reshard.py` chooses the collectives.
-`overlap.py` lets some of them run beside products, as loops over parts.
+Begin reading at `lowering.py`. `scope.py` reads operands in the sharding that an op
+needs: `Scope.read` gathers them, once or at each use. `reshard.py` chooses collectives.
+`overlap.py` interleaves some with matrix products, as loops over parts.
 """
 
 from meshwright.partitioner.lower.constrained import (

@@ -1,8 +1,7 @@
-"""All-reduces written level by level: a reduction program of P2 on sub-axes.
+"""All-reduces written level by level, for axes that span slow and fast links:
 
-An all-reduce over a slow outer and a fast inner level becomes a reduce-scatter inside, an
-all-reduce across, and an all-gather inside: `reduce_scatter inside 1; all_reduce
-parallel 1 under 0; all_gather inside 1` in the words of `partitioner/collectives`.
+a reduce-scatter inside each node, an all-reduce across nodes, and an all-gather inside
+each node (a reduction program of P2, see `partitioner/collectives`).
 """
 
 from collections.abc import Callable, Sequence
@@ -12,7 +11,7 @@ from meshwright.program.ir import Atom, num_bytes
 from meshwright.program.ops import Builder
 
 type Write = Callable[[tuple[str, ...], Callable[[], Atom]], Atom]
-"""Calls a function that writes a collective over axes, and records its origin."""
+"""A function of (axes, write): calls `write`, which adds a collective."""
 
 
 def all_reduce_by_levels(
@@ -22,7 +21,7 @@ def all_reduce_by_levels(
     levels: Sequence[AxisLevels],
     write: Write,
 ) -> Atom:
-    """The sum over axes; a value that is small, or has no dim that fits, stays whole."""
+    """The sum of `x` over axes; one all-reduce if small or no dim is divisible."""
     inner = _innermost(x, axes, levels)
     dim = None if inner is None else _dim(x, builder.mesh.size(inner))
     if inner is None or dim is None:
@@ -36,7 +35,7 @@ def all_reduce_by_levels(
 def _innermost(
     x: Atom, axes: tuple[str, ...], levels: Sequence[AxisLevels]
 ) -> tuple[str, ...] | None:
-    """The innermost levels of all axes that have outer levels among `axes`, too."""
+    """The innermost levels of those axes that have two or more levels among `axes`."""
     inner: list[str] = []
     for each in levels:
         runs = [run for run in each.runs if set(run) <= set(axes)]
@@ -46,6 +45,6 @@ def _innermost(
 
 
 def _dim(x: Atom, parts: int) -> int | None:
-    """The first dim that can be cut into equal parts; None if there is none."""
+    """The first dim whose size is a multiple of `parts`; `None` if there is none."""
     dims = (dim for dim, size in enumerate(x.shape) if size % parts == 0 and size)
     return next(dims, None)

@@ -1,4 +1,4 @@
-"""Combined collectives: several of a kind become one of their elements, laid side by side.
+"""Combination of small collectives: several of one kind become one on joined operands.
 
 Each collective takes at least the latency of the links, however small it is. XLA
 combines all-reduces (`AllReduceCombiner`); on CPU devices it leaves reduce-scatters and
@@ -61,7 +61,7 @@ def combine_collectives(lowered: Lowered, limits: Limits) -> Lowered:
 
 
 def _key(op: Op) -> object:
-    """Collectives with equal keys run as one; `None` for dtypes that do not add up so."""
+    """The key that collectives must share to be combined; `None` for odd dtypes."""
     dtype = op.results[0].dtype
     if not dtype.startswith(("float", "bfloat", "int", "uint")):
         return None
@@ -69,14 +69,14 @@ def _key(op: Op) -> object:
 
 
 def _is_cheap(op: Op) -> bool:
-    """Whether an op may move: it has no effect, runs no body and is no product."""
+    """Whether collectives may move past an op: no effect, body, collective, product."""
     if op.bodies or op.has_effect or op.kind in COLLECTIVES or not op.results:
         return False
     return not any(has_trait(op.kind, t) for t in (Trait.CONTRACTION, Trait.STANDALONE))
 
 
 def _joined(group: Sequence[Op], mesh: Mesh, origins: dict[Op, Origin]) -> Sequence[Op]:
-    """One collective of the group's operands as rows, and the group's results from it."""
+    """The ops that replace a group of collectives: a joint one, and its slices."""
     first = group[0]
     axes = first.params["axes"]
     assert isinstance(axes, tuple)
@@ -99,7 +99,7 @@ def _joined(group: Sequence[Op], mesh: Mesh, origins: dict[Op, Origin]) -> Seque
 
 
 def _rows(builder: Builder, op: Op, parts: int) -> Value:
-    """A collective's operand as a matrix, with a row for each device that gets a part."""
+    """A collective's operand as a matrix, one row per device that gets a part."""
     (x,) = op.operands
     if op.kind != "reduce_scatter":
         return builder.reshape(x, (1, math.prod(x.shape)))
@@ -111,7 +111,7 @@ def _rows(builder: Builder, op: Op, parts: int) -> Value:
 
 
 def _result(builder: Builder, part: Value, op: Op, parts: int) -> Value:
-    """A collective's result from its columns of the combined result."""
+    """One collective's result, from its columns of the combined collective's result."""
     (result,) = op.results
     if op.kind == "all_gather":
         before = _before(op, result)
@@ -123,7 +123,7 @@ def _result(builder: Builder, part: Value, op: Op, parts: int) -> Value:
 
 
 def _before(op: Op, whole: Atom) -> int:
-    """The number of elements of the dims before the one that is cut."""
+    """Number of elements of the dims before the one scattered or gathered."""
     dim = op.params["dim"]
     assert isinstance(dim, int)
     return math.prod(whole.shape[:dim])

@@ -1,9 +1,8 @@
-"""A program with sharding constraints, for a compiler that inserts the collectives itself.
+"""A program with sharding constraints, for a compiler that inserts collectives.
 
-In: a program, a state, and the sharding in which each value is stored. Out: the same
-program, still over global values, with an op `constrain` where a value is computed, and
-where it is read in another sharding. A partial sum gets no constraint, since none can
-express it: the compiler chooses where to reduce it.
+The program stays over global values. An op `constrain` is added where a value is
+computed, and where it is read in another sharding. A partial sum gets no constraint,
+since none can express it: the compiler chooses where to reduce it.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,7 +14,7 @@ from meshwright.partitioner.propagate.state import cut_by
 from meshwright.program.ir import Atom, Op, Program, Sharding, Value, Wire
 
 CONSTRAIN = "constrain"
-"""Kind of the ops that constrain a value; they have a parameter `sharding`."""
+"""Kind of ops that constrain a value's sharding, given by a parameter `sharding`."""
 
 USER_SHARD_MAP = "user_shard_map"
 """Kind of a `shard_map` in the user's code, in a program over global values."""
@@ -40,10 +39,11 @@ def constrained_program(state: State, lowered: Lowered, named: Named) -> Program
 
 
 class _Scope:
-    """The program of one body while it is being written.
+    """The constrained program of one body, such as of a loop, while it is written.
 
-    stored: the sharding in which each value is stored. now: for each value, the
-    constrained value that replaces it. known: constraints by value and sharding.
+    stored: the sharding in which each value is stored.
+    now: for each value, the constrained value that replaces it.
+    known: constrained values by the original value and sharding.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class _Scope:
                 self._settle(value)
 
     def constrain(self, atom: Atom, sharding: Sharding) -> Atom:
-        """The value with a constraint, unless it is stored that way or is partial."""
+        """The value with a constraint; itself if stored so already or a partial sum."""
         if not isinstance(atom, Value):
             return atom
         have = self.stored[atom]
@@ -77,7 +77,7 @@ class _Scope:
         return self.known[atom, sharding]
 
     def _settle(self, value: Value) -> None:
-        """Constrain a value where it is computed; not a scalar or a partial sum."""
+        """Add a constraint to a value where it is computed, unless scalar, partial."""
         sharding = self.stored[value]
         if value.shape and not sharding.partial:
             self.now[value] = self._emit(value, sharding)
@@ -101,7 +101,7 @@ class _Scope:
         return replace(op, operands=operands)
 
     def _region(self, op: Op) -> Op:
-        """A loop, branch or remat, with constraints on what it reads and returns."""
+        """A loop, branch or remat region with constraints on operands and outputs."""
         operands: list[Atom] = list(op.operands)
         outputs = [list(body.outputs) for body in op.bodies]
         scopes = [_Scope(self.state, self.stored, self.named) for _ in op.bodies]
@@ -121,7 +121,11 @@ class _Scope:
         return replace(op, operands=tuple(operands), bodies=bodies)
 
     def _inside(self, op: Op, wire: Wire) -> Sharding:
-        """The sharding of a wire's value in the bodies, or outside if no body reads it."""
+        """The sharding that an array of a loop or branch has inside the bodies.
+
+        wire: how the array enters and leaves. If no body reads it, its result's
+            sharding is used.
+        """
         for body, i in wire.inputs:
             return self.stored[op.bodies[body].inputs[i]]
         if wire.result is None:

@@ -1,7 +1,4 @@
-"""The device program that lowering returns, and counts of its collectives.
-
-`lowering.lower` makes it; `Scope.read` in `scope.py` implements `Gather`.
-"""
+"""The device program that lowering returns, and counts of its collectives."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,7 +11,7 @@ from meshwright.program.ops import COLLECTIVES
 
 
 class Gather(Enum):
-    """How often a value is gathered that several ops need unsharded."""
+    """The number of gathers of a sharded value that several ops need unsharded."""
 
     AT_USE = "at_use"  # anew for each op, so that it need not be kept (PartIR)
     SHARED = "shared"  # once, then kept
@@ -28,13 +25,12 @@ It is called once for each region, inner ones first; the result computes the sam
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The reason for a collective: the value, and the node that reads or computes it.
+    """The reason for a collective: a value, and the node that reads or computes it.
 
-    value: its number in the graph. axes: the mesh axes of the collective. is_read:
-    whether the collective prepares an operand of the node; otherwise it completes a
-    result. num_values: number of values that the collective reduces together; the
-    origin is that of the first. is_overlapped: whether it is a permute of a product
-    loop, which takes the place of the collective.
+    node, value: their numbers in the graph. axes: the mesh axes of the collective.
+    is_read: whether it prepares an operand of the node, or else completes a result.
+    num_values: number of values that it reduces together; `value` is the first.
+    is_overlapped: whether it is a permute of a loop that replaces the collective.
     """
 
     node: int
@@ -49,10 +45,10 @@ class Origin:
 class Lowered:
     """A device program, with the shardings of its inputs and outputs.
 
-    origins: for each collective, also in nested programs.
+    origins: for each collective its reason, also in nested programs.
     stored: the sharding in which each global value is stored, also in bodies.
-    lowered_from: for each op of the device program, the op of the given program for which
-        it was written. Rewrites after lowering may add ops that are not listed.
+    lowered_from: for each op of the device program, the op of the given program for
+        which it was written. Rewrites after lowering may add ops that are not listed.
     """
 
     program: Program
@@ -65,12 +61,15 @@ class Lowered:
 
 
 def executions(program: Program) -> Iterator[tuple[Op, int]]:
-    """Each collective, with the number of times that it runs; see `op_executions`."""
+    """Each collective with its number of executions in one run of the program."""
     return (pair for pair in op_executions(program) if pair[0].kind in COLLECTIVES)
 
 
 def count_collectives(program: Program) -> dict[str, int]:
-    """Executions in a step by kind of collective; a `cond` counts as its busiest branch."""
+    """Executions of collectives in one run, by kind.
+
+    A `cond` counts as its busiest branch.
+    """
     counts: dict[str, int] = dict.fromkeys(COLLECTIVES, 0)
     for op in program.ops:
         if op.kind in COLLECTIVES:

@@ -1,11 +1,11 @@
-"""Lowering: from a program and its state to a device program with explicit collectives.
+"""Lowering: from a program and its shardings to a device program with collectives.
 
-For each operand, *need* is the sharding that the op's factors ask for, and *have* is the
-sharding in which the operand is stored; `reshard` chooses the collectives between them.
-`Scope.read` (`scope.py`) writes them: with `Gather.SHARED` it keeps what it gathered for
-later readers, with `Gather.AT_USE` it gathers again at each use, behind a barrier. A
-partial sum is reduced where `PartialSums` says that it cannot stay partial: by a
-reduce-scatter if all consumers want the same dim cut, otherwise by an all-reduce.
+For each operand, *need* is the sharding that the op's own sharding implies, and *have*
+the one in which the operand is stored; `reshard` chooses the collectives between them.
+`Scope.read` (`scope.py`) writes them: with `Gather.SHARED` it keeps what it gathered,
+with `Gather.AT_USE` it gathers at each use, behind a barrier. A partial sum is reduced
+where `PartialSums` says that it must be: by a reduce-scatter if all consumers want the
+same dim sharded, otherwise by an all-reduce.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -29,7 +29,7 @@ def lower(
     gather: Gather = Gather.SHARED,
     workarounds: Sequence[Workaround] = (),
 ) -> Lowered:
-    """The device program of a state's decisions.
+    """The device program for the sharding decisions of a state.
 
     workarounds: rewrites that the later compiler needs, such as
         `predict.compilers.xla.workarounds.XLA_WORKAROUNDS`; applied in order.
@@ -40,7 +40,7 @@ def lower(
 
 
 def lower_unrolled(state: State, gather: Gather = Gather.SHARED) -> Lowered:
-    """The device program in which a sequential axis is still an axis of collectives."""
+    """The device program in which a sequential axis is still an axis of devices."""
     graph = state.graph
     shared = Shared(state, gather)
     inputs = tuple(state.sharding_at(n, n.outs[0]) for n in graph.input_nodes)
@@ -72,7 +72,7 @@ def _is_overlapped(op: Op, state: State, origins: Mapping[Op, Origin]) -> bool:
 
 
 def _worked_around(program: Program, workarounds: Sequence[Workaround]) -> Program:
-    """The program with the workarounds applied to its regions, inner ones first."""
+    """The program with workarounds applied to loops and branches, inner first."""
     if not workarounds or not any(op.bodies for op in program.ops):
         return program
     ops: list[Op] = []
@@ -94,7 +94,7 @@ _REPLACED = "an output that must be stored as the input it replaces"
 def _store_output(
     scope: Scope, atom: Atom, need: Sharding | None, what: str
 ) -> tuple[Atom, Sharding]:
-    """The local value of an output and its sharding, which is `need` if that is given."""
+    """An output's local value and its sharding, which is `need` if that is given."""
     if isinstance(atom, Literal):
         return atom, Sharding(())
     if need is None:
@@ -152,7 +152,7 @@ def _apply(
     operands: tuple[Atom, ...],
     shapes: tuple[tuple[int, ...], ...],
 ) -> tuple[Value, ...]:
-    """The local results of an op: by the same primitive, or by its rule's own lowering."""
+    """The local results of an op, by the same primitive or its rule's lowering."""
     node = scope.graph.op_node[op]
     rule = node.rule
     assert rule is not None
@@ -182,9 +182,9 @@ def _apply(
 def _as_addends(
     scope: Scope, op: Op, operands: tuple[Atom, ...], axes: Collection[str]
 ) -> tuple[Atom, ...]:
-    """The operands of a sum whose result stays partial; complete addends become partial.
+    """The operands of a sum that stays partial, with complete addends made partial.
 
-    axes: those along which some operand is partial.
+    axes: mesh axes along which some operand is partial.
     """
     node = scope.graph.op_node[op]
     partial_sums = scope.shared.partial_sums
@@ -202,7 +202,7 @@ def _as_addends(
 
 
 def _lower_region(scope: Scope, op: Op) -> None:
-    """Lower a loop, branch or remat; its wires have the shardings of all its ends."""
+    """Lower a loop, branch or remat; an array has one sharding in and outside."""
     operands: list[Atom] = list(op.operands)
     inputs: list[dict[int, Sharding]] = [{} for _ in op.bodies]
     outputs: list[dict[int, Sharding]] = [{} for _ in op.bodies]
@@ -239,10 +239,9 @@ def _lower_region(scope: Scope, op: Op) -> None:
 
 
 def _wire_sharding(scope: Scope, node: Node) -> Sharding:
-    """The sharding of a wire's value inside a region, with partial axes if it leaves it so.
+    """Sharding of an array in a loop or branch, and axes along which it is partial.
 
-    A loop-invariant value may be gathered before the loop, and an operand of a remat
-    inside.
+    A loop-invariant value may be gathered before the loop, a remat's operand inside.
     """
     if scope.shared.gather is Gather.SHARED and (
         node.is_loop_constant or (node.is_remat_constant and _is_gathered(scope, node))
@@ -260,19 +259,19 @@ def _wire_sharding(scope: Scope, node: Node) -> Sharding:
 
 
 def _is_gathered(scope: Scope, node: Node) -> bool:
-    """Whether a body receives its operand in the sharding in which it is stored."""
+    """Whether a remat body receives its operand in the sharding it is stored in."""
     operand = scope.graph.values[node.ins[0][0]]
     return scope.have[operand][1].dims == scope.shared.form_inside(node)
 
 
 def _region_operand(scope: Scope, atom: Atom, need: Sharding, node: Node) -> Atom:
-    """A region's operand; the initial value of a partial carry is made partial, too."""
+    """A region's operand, resharded; made a partial sum if its carry is one."""
     local = scope.read(atom, Sharding(need.dims), node, f"an operand of {node.label}")
     return _as_addend(scope, atom, local, need)
 
 
 def _as_addend(scope: Scope, atom: Atom, local: Atom, need: Sharding) -> Atom:
-    """The local value as a partial sum along all axes along which `need` is partial."""
+    """The local value as a partial sum along the axes along which `need` is partial."""
     have = scope.have[atom][1].partial if isinstance(atom, Value) else ()
     missing = tuple(a for a in need.partial if a not in have)
     if not missing or scope.shared.partial_sums.routes.is_zero(atom):

@@ -1,7 +1,7 @@
-"""Overlap: collectives beside products of a device program become product loops.
+"""Overlap of collectives with matrix products, by loops over parts (product loops).
 
-`find_loops` lists the collectives that can be hidden behind the products which need
-them, and `overlap_products` writes their loops (`product_loops.py`).
+See `product_loops.py` and Wang et al., ASPLOS 2023 (looped CollectiveEinsum).
+`find_loops` lists the possible loops, and `overlap_products` writes them.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -18,16 +18,16 @@ from meshwright.program.ir import Atom, Op, Program, Value
 from meshwright.program.ops import COLLECTIVES, Builder
 
 type Chosen = Callable[[Op], bool]
-"""Whether a collective may become a product loop."""
+"""A test of a collective: whether it may become a loop interleaved with a product."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProductLoop:
-    """A collective and the products beside which it can run.
+    """A collective and the matrix products with which it can be interleaved.
 
-    products: of an all-gather those that are computed part by part as parts arrive; of a
-        reduce-scatter the one whose result it sums.
-    place: the op at whose position the loop is.
+    products: for an all-gather those that are computed part by part as parts arrive;
+        for a reduce-scatter the one whose result it sums.
+    place: the op at whose position the loop is written.
     transpose: the op between product and reduce-scatter, if any.
     is_read: whether other ops read the gathered value as well.
     """
@@ -40,7 +40,10 @@ class ProductLoop:
 
 
 def find_loops(program: Program, is_chosen: Chosen) -> list[ProductLoop]:
-    """The product loops of one body, in order; each product is in one of them at most."""
+    """The product loops of one program body, in order.
+
+    A product is in one loop at most.
+    """
     readers: dict[Atom, list[Op]] = {}
     made_at: dict[Atom, int] = {}
     for index, op in enumerate(program.ops):
@@ -61,7 +64,7 @@ def find_loops(program: Program, is_chosen: Chosen) -> list[ProductLoop]:
 
 
 def walk_loops(program: Program, is_chosen: Chosen) -> Iterator[ProductLoop]:
-    """The product loops of a program and of its bodies."""
+    """The product loops of a program and, recursively, of its bodies."""
     yield from find_loops(program, is_chosen)
     for op in program.ops:
         for body in op.bodies:
@@ -70,14 +73,14 @@ def walk_loops(program: Program, is_chosen: Chosen) -> Iterator[ProductLoop]:
 
 @dataclass(frozen=True, slots=True)
 class _Body:
-    """A program, the readers of each value, and the index of the op that computes it."""
+    """A program, and for each value its readers and the index of its producer."""
 
     program: Program
     readers: Mapping[Atom, list[Op]]
     made_at: Mapping[Atom, int]
 
     def only_reader(self, value: Value) -> Op | None:
-        """The only op that reads a value; `None` if there are others or it is an output."""
+        """The only op that reads a value; `None` if several do or it is an output."""
         found = self.readers.get(value, [])
         return (
             found[0] if len(found) == 1 and value not in self.program.outputs else None
@@ -90,9 +93,10 @@ class _Body:
 
 
 def _gather_loop(body: _Body, gather: Op, taken: Collection[Op]) -> ProductLoop | None:
-    """The loop of an all-gather whose first reader is a product.
+    """The product loop of an all-gather; `None` if its first reader is no product.
 
-    Products of the same value join it if their other operands are known by then.
+    Later products of the gathered value join the loop if their other operands are
+    computed before the first product.
     """
     (whole,) = gather.results
     readers = body.readers.get(whole, [])
@@ -113,7 +117,7 @@ def _gather_loop(body: _Body, gather: Op, taken: Collection[Op]) -> ProductLoop 
 
 
 def _is_summed(op: Op, whole: Value, gather: Op) -> bool:
-    """Whether a product sums over the dim of an operand that is gathered."""
+    """Whether a product contracts the dim of its operand that is gathered."""
     side, dim = op.operands.index(whole), gather.params["dim"]
     assert isinstance(dim, int)
     return ProductDims.of(op).result_dim(side, dim) is None
@@ -126,7 +130,7 @@ def _is_product_of(op: Op, value: Value) -> bool:
 def _scatter_loop(
     body: _Body, scatter: Op, taken: Collection[Op]
 ) -> ProductLoop | None:
-    """The loop of a reduce-scatter of a product, or of a transposed product."""
+    """The product loop of a reduce-scatter of a product, or of a transposed product."""
     (summed,) = scatter.operands
     if scatter.params["monoid"] != "sum" or summed.dtype == "bool":
         return None
@@ -150,10 +154,10 @@ _FINDERS: Mapping[str, Callable[[_Body, Op, Collection[Op]], ProductLoop | None]
 def overlap_products(
     program: Program, mesh: Mesh, origins: dict[Op, Origin], is_chosen: Chosen
 ) -> Program:
-    """The program with all chosen collectives beside products as product loops.
+    """The program with all chosen collectives rewritten as product loops.
 
-    origins: of its collectives; those of the loops' permutes take the place of the
-        origins of their collectives.
+    origins: the reasons for collectives, updated in place: the permutes of a loop get
+        the reason of the collective that the loop replaces.
     """
     loops = find_loops(program, is_chosen)
     at = {loop.place: loop for loop in loops}
@@ -184,13 +188,16 @@ def _is_gather(loop: ProductLoop) -> bool:
 
 
 def _replaced(loop: ProductLoop) -> Sequence[Op]:
-    """The ops that a loop replaces."""
+    """The ops that a product loop replaces: collective, products, and any transpose."""
     found = (loop.collective, *loop.products, loop.transpose)
     return [op for op in found if op is not None]
 
 
 def loop_ops(loop: ProductLoop, mesh: Mesh) -> tuple[Op, ...]:
-    """The ops of a product loop, which compute the values that others read."""
+    """The ops of a product loop.
+
+    They compute the same values as the ops that it replaces.
+    """
     collective = loop.collective
     builder = Builder(mesh, source=collective.source)
     builder.reason = str(collective.params["reason"])

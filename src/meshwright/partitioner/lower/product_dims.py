@@ -1,4 +1,4 @@
-"""The dims of a product by role: contracted, batch, or free."""
+"""The dims of a matrix product by role: contracted, batch, or free."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from meshwright.program.ir import Op
 
 @dataclass(frozen=True, slots=True)
 class ProductDims:
-    """The dims of a product's operands by role; side 0 is the left operand."""
+    """The dims of a `dot_general`'s operands (left, right) by role.
+
+    `side` 0 is the left.
+    """
 
     contracted: tuple[tuple[int, ...], tuple[int, ...]]
     batch: tuple[tuple[int, ...], tuple[int, ...]]
@@ -18,7 +21,7 @@ class ProductDims:
 
     @staticmethod
     def of(op: Op) -> ProductDims:
-        """The dims of a `dot_general`."""
+        """The dims of a `dot_general` op, from its parameter `dimension_numbers`."""
         numbers: Any = op.params["dimension_numbers"]
         (summed, summed_too), (batch, batch_too) = numbers
         left, right, *_ = op.operands
@@ -33,14 +36,14 @@ class ProductDims:
         return [d for d in range(self.ranks[side]) if d not in known]
 
     def partner(self, side: int, dim: int) -> int | None:
-        """The dim of the other operand that goes with a dim; `None` for a free dim."""
+        """The other operand's dim that is contracted or batched with `dim`, if any."""
         for pair in (self.contracted, self.batch):
             if dim in pair[side]:
                 return pair[1 - side][pair[side].index(dim)]
         return None
 
     def result_dim(self, side: int, dim: int) -> int | None:
-        """The dim of the result; `None` for a contracted dim."""
+        """The result's dim that an operand's dim becomes; `None` if contracted."""
         if dim in self.contracted[side]:
             return None
         if dim in self.batch[side]:
@@ -49,7 +52,7 @@ class ProductDims:
         return before + self._free(side).index(dim)
 
     def operand_dims(self, result_dim: int) -> dict[int, int]:
-        """The operands' dims that a dim of the result comes from, by side."""
+        """The dims of the operands from which a dim of the result comes, by `side`."""
         found: dict[int, int] = {}
         for side in (0, 1):
             for dim in range(self.ranks[side]):

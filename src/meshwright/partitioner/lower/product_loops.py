@@ -27,19 +27,20 @@ _BOTH_WAYS = 4
 `SpmdPartitioner` (`bidirectional_windowed_einsum`)."""
 
 _PIECES = 2
-"""Number of sums each way of a reduce-scatter: the products of one run beside the permute
-of the other (the unrolling by two of the paper)."""
+"""Number of partial sums each way of a reduce-scatter loop: the products of one are
+computed while the other is permuted (the unrolling by two of the paper).
+"""
 
 _NARROW = ("bfloat16", "float16")
-"""Floats whose partial sums are added in float32, as one product adds them."""
+"""Floats whose partial sums are added in float32, as a single product adds them."""
 
 
 @dataclass
 class Ring:
-    """The devices along some axes as a ring, and the ops of one loop over it.
+    """The devices along some axes as a ring; each has a part of an array.
 
-    me: this device's position. starts: first index of the part at an offset from this
-    device's, along a dim with parts of one size.
+    An offset counts devices ahead of this one. me: this device's position.
+    starts: first indices of parts along a dim, by (offset, size of a part).
     """
 
     builder: Builder
@@ -52,21 +53,21 @@ class Ring:
 
     @property
     def size(self) -> int:
-        """Number of devices."""
+        """Number of devices in the ring."""
         return self.builder.mesh.size(self.axes)
 
     @property
     def is_both_ways(self) -> bool:
-        """Whether parts travel both ways."""
+        """Whether parts travel around the ring in both directions."""
         return self.size % _BOTH_WAYS == 0
 
     def shift(self, x: Atom, by: int) -> Value:
-        """The value of the device `by` positions before this one."""
+        """The value `x` of the device `by` positions before this one, by a permute."""
         pairs = tuple((p, (p + by) % self.size) for p in range(self.size))
         return self.builder.permute(x, self.axes, pairs)
 
     def start(self, offset: int, part: int) -> Value:
-        """The first index of the part of the device at an offset from this one."""
+        """First index, along a dim, of the part of the device at an offset."""
         key = offset % self.size, part
         if key not in self.starts:
             position = self.me
@@ -77,7 +78,7 @@ class Ring:
         return self.starts[key]
 
     def put(self, x: Atom, part: Atom, dim: int, offset: int) -> Value:
-        """The value with the part of the device at an offset written into `dim`."""
+        """`x` with `part`, the part of the device at an offset, written along `dim`."""
         starts = self._starts(x, dim, offset, part.shape[dim])
         return self.builder.emit(
             "dynamic_update_slice", (x, part, *starts), x.shape, x.dtype
@@ -90,9 +91,10 @@ class Ring:
         return starts
 
     def arrivals(self, x: Atom) -> Iterator[tuple[int, Atom]]:
-        """(offset, part) of all devices, each after the permutes of the parts after it.
+        """(offset, part) of all devices, in the order in which permutes bring them.
 
-        One way, the parts come from the next device; both ways, from either neighbour.
+        The permutes of later parts are written before a part is yielded, to overlap.
+        One way, parts come from the next device; both ways, from either neighbour.
         """
         count = self.size
         back = count // 2 if self.is_both_ways else 0
@@ -114,9 +116,9 @@ class Ring:
 
 
 class _GatheredProduct:
-    """The result of one product while parts of an operand arrive.
+    """The result of one product, built up while parts of an operand arrive.
 
-    side, dim: the operand, and its dim along which the parts lie.
+    side: the operand that arrives in parts, 0 or 1. dim: its dim that is divided.
     """
 
     def __init__(self, ring: Ring, op: Op, side: int, dim: int) -> None:
@@ -130,7 +132,7 @@ class _GatheredProduct:
         self.total: Value | None = None
 
     def add(self, offset: int, chunk: Atom, part: int) -> None:
-        """Multiply one part, and add it to the result or write it there."""
+        """Multiply the part `chunk`, and add or write the product to the result."""
         builder, other = self.ring.builder, self.op.operands[1 - self.side]
         if self.partner is not None:
             other = builder.part_slice(other, self.partner, self.ring.axes, offset)
@@ -151,7 +153,7 @@ class _GatheredProduct:
         self.total = self.ring.put(self.total, value, d, offset)
 
     def finish(self) -> Value:
-        """The result, in the dtype of the product."""
+        """The complete result, in the dtype of the original product."""
         assert self.total is not None, "a ring has at least one part"
         if self.sum_dtype == self.dtype:
             return self.total
@@ -165,7 +167,7 @@ def product_part(
     shape: tuple[int, ...],
     dtype: str,
 ) -> Value:
-    """The product of parts of the operands, with a result of a shape and dtype."""
+    """Emit the product of parts of an op's operands, of a given shape and dtype."""
     params = op.params
     if dtype != op.results[0].dtype:
         params = {**params, "preferred_element_type": np.dtype(dtype)}
@@ -179,9 +181,9 @@ def product_part(
 def gathered_products(
     builder: Builder, gather: Op, products: Sequence[Op], is_read: bool
 ) -> tuple[Op, ...]:
-    """The ops that give the results of products of a gathered value.
+    """The ops of a loop that replaces an all-gather and the products of its result.
 
-    is_read: whether others read the gathered value, which then is put together, too.
+    is_read: whether other ops read the gathered value, so that it is built, too.
     """
     (x,), (whole,) = gather.operands, gather.results
     dim, axes = gather.params["dim"], gather.params["axes"]
@@ -207,9 +209,9 @@ def gathered_products(
 def scattered_product(
     builder: Builder, op: Op, scatter: Op, dim: int
 ) -> tuple[Op, ...]:
-    """The ops of this device's part of a product's reduce-scatter; the last makes it.
+    """The ops of a loop that replaces a product and the reduce-scatter of its result.
 
-    dim: dim of the product's result that is scattered.
+    The last op computes this device's part. dim: dim of the product that is scattered.
     """
     axes = scatter.params["axes"]
     assert isinstance(axes, tuple)
@@ -224,9 +226,9 @@ def scattered_product(
 
 @dataclass(frozen=True, slots=True)
 class _ScatteredProduct:
-    """A product whose result is summed and scattered along `dim`, in parts and pieces.
+    """A product whose result is reduce-scattered along `dim`, computed in parts.
 
-    pieces: number of pieces of each device's part, each of which has its own sum.
+    pieces: number of pieces of each device's part; each piece is summed separately.
     """
 
     ring: Ring
@@ -235,7 +237,10 @@ class _ScatteredProduct:
     pieces: int
 
     def product(self, offset: int, index: int) -> Value:
-        """Piece `index` of the part of the device at an offset."""
+        """This device's addend of piece `index` of the part of another device.
+
+        offset: the position of the other device, ahead of this one.
+        """
         made, op = self.op.results[0], self.op
         extent = made.shape[self.dim] // (self.ring.size * self.pieces)
         shape = (*made.shape[: self.dim], extent, *made.shape[self.dim + 1 :])
@@ -251,11 +256,11 @@ class _ScatteredProduct:
         return product_part(self.ring.builder, op, operands, shape, made.dtype)
 
     def sums(self) -> list[Value]:
-        """The sums of each piece of this device's part.
+        """The sum, over devices, of each piece of this device's part.
 
-        Each way, a sum passes `steps` devices. Forward sums end at their device,
-        backward ones at the device after it. While one sum is permuted, the products of
-        the others are computed.
+        In each direction, a sum passes `steps` devices. Forward sums end at their
+        device, backward ones at the device after it. While one sum is permuted, the
+        products of the others are computed.
         """
         ring, add = self.ring, self.ring.builder.binary
         steps = ring.size // 2 if ring.is_both_ways else ring.size
@@ -279,7 +284,7 @@ class _ScatteredProduct:
 
 
 def _named(ops: Sequence[Op], names: Mapping[Value, Value]) -> tuple[Op, ...]:
-    """The ops, with other values as their results."""
+    """The ops with results renamed as in `names`."""
     return tuple(
         replace(op, results=tuple(names.get(v, v) for v in op.results))
         if any(v in names for v in op.results)

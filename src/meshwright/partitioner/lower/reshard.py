@@ -20,9 +20,9 @@ Axes = tuple[str, ...]
 class ReshardStep:
     """One slice or collective of a resharding.
 
-    kind: "all_slice" or the kind of the collective. dim: the dim that grows or shrinks.
-    axes: the mesh axes involved. other: the dim that an all_to_all splits. to: the new
-    order of axes of a permute.
+    kind: "all_slice" or the kind of the collective.
+    dim: the dim that grows or shrinks. axes: the mesh axes involved.
+    other: the dim that an all_to_all splits. to: the new order of axes of a permute.
     """
 
     kind: str
@@ -81,7 +81,7 @@ def _slice(
 def _swap(
     now: list[list[str]], goal: list[list[str]], steps: list[ReshardStep]
 ) -> None:
-    """Move the last axes of one dim to the end of another dim by all-to-all."""
+    """Move the last axes of one dim to the end of another dim's axes by all-to-all."""
     for i, axes in enumerate(now):
         extra = axes[_common(axes, goal[i]) :]
         for j in range(len(now)):
@@ -106,7 +106,7 @@ def _overlap(extra: list[str], wanted: list[str]) -> int:
 def _permute(
     now: list[list[str]], goal: list[list[str]], steps: list[ReshardStep]
 ) -> None:
-    """Permute axes of a dim so that those that stay come before those that are gathered."""
+    """Reorder the axes of a dim by permute: axes to keep before axes to gather."""
     for dim, axes in enumerate(now):
         keep = _common(axes, goal[dim])
         extra, wanted = axes[keep:], goal[dim][keep:]

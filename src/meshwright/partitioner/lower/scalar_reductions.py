@@ -22,9 +22,8 @@ def combine_scalar_reductions(
 ) -> tuple[Op, ...]:
     """The ops, with all-reduces of scalars combined if none depends on another.
 
-    Only ops on scalars change their place: they are written after the reductions that
-    they depend on, and all of them before the first other op that depends on one. A
-    combined all-reduce has the origin of its first part.
+    Only ops on scalars move: behind the reductions they depend on, before the first
+    other op that needs one. A combined all-reduce has the origin of its first part.
     """
 
     def join(group: Sequence[Op]) -> Sequence[Op]:
@@ -38,12 +37,12 @@ def combine_scalar_reductions(
 
 
 def _is_between_devices(op: Op, mesh: Mesh) -> bool:
-    """Whether an op is an all-reduce that takes time; sums over a loop are additions."""
+    """Whether an op is an all-reduce over devices, not over a loop in time."""
     return op.kind == "all_reduce" and mesh.sequential != op.params["axes"]
 
 
 def _key(op: Op) -> object:
-    """Axes, monoid, dtype, and part of a pipelined step; `None` for tensors."""
+    """The key that all-reduces must share to be combined; `None` for tensors."""
     if not _is_one_element(op.operands[0]):
         return None
     part = op.source.part if isinstance(op.source, PartSource) else None

@@ -1,4 +1,4 @@
-"""The lowering of one body: the local value and the sharding of each global value."""
+"""The lowering of one program body: the per-device value and sharding of each value."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -28,10 +28,10 @@ class Ends:
 
 
 class Shared:
-    """The state that all scopes of one lowering share.
+    """The state that the lowerings of all bodies of one program share.
 
-    needs: for each reduce-scattered (value, axis) the dims that consumers want cut
-        along the axis; `None` stands for a consumer that wants the value uncut.
+    needs: for each reduce-scattered (value, axis) the dims that consumers want sharded
+        along the axis; `None` stands for a consumer that wants the value unsharded.
     """
 
     def __init__(self, state: State, gather: Gather) -> None:
@@ -46,7 +46,7 @@ class Shared:
         self._ends: dict[object, Ends] = {}
 
     def ends_of(self, node: Node) -> Ends:
-        """The shardings at an op's node; cached for ops with equal rules and cuts."""
+        """The shardings of an op's operands and results; cached for equal rules."""
         axes = self.state.axes_of[node.index]
         key = (node.signature, tuple(sorted(axes.items())) if axes else None)
         if key not in self._ends:
@@ -64,9 +64,8 @@ class Shared:
     def form_inside(self, node: Node) -> Cuts:
         """The sharding, by dims, in which a loop or remat body receives a constant.
 
-        It is the stored sharding, unless all consumers want the same sharding with
-        fewer axes: then the value is gathered once before the loop, not in each
-        iteration.
+        It is the stored sharding, unless all consumers want one sharding with fewer
+        axes: then the value is gathered once before the loop, not in each iteration.
         """
         state, graph = self.state, self.graph
         stored = state.sharding_at(node, node.outs[0]).dims
@@ -85,7 +84,7 @@ class Shared:
 
 
 def _is_within(need: Cuts, form: Cuts) -> bool:
-    """Whether `form` can be sliced to `need`, without a collective."""
+    """Whether a value sharded as `form` can be sliced to `need`, no collective."""
     return all(n[: len(f)] == f for n, f in zip(need, form, strict=True))
 
 
@@ -100,10 +99,10 @@ def _collect_needs(state: State) -> dict[tuple[int, str], set[int | None]]:
 
 
 class Scope:
-    """The device program of one body while it is being written.
+    """The device program of one body while it is written.
 
-    have: for each global value, the local value and its sharding. inputs: the global
-    values that the body receives, with their shardings.
+    have: for each global value, the local value and its sharding.
+    inputs: the body's global inputs, with their shardings.
     """
 
     def __init__(
@@ -128,7 +127,7 @@ class Scope:
             self._add_constant(value, array)
 
     def finish(self, outputs: tuple[Atom, ...]) -> Program:
-        """The device program with these local outputs."""
+        """The finished device program of the body, with the given local outputs."""
         self.shared.stored.update((v, s) for v, (_, s) in self.have.items())
         ops = combine_scalar_reductions(
             self.builder.ops, self.mesh, self.shared.origins
@@ -136,7 +135,7 @@ class Scope:
         return Program(tuple(self._inputs), ops, outputs, self._constants)
 
     def written_for[T](self, op: Op | None, write: Callable[[], T]) -> T:
-        """The result of `write`; the ops that it writes count as lowered from `op`."""
+        """Call `write`, and record that the ops it writes are lowered from `op`."""
         start = len(self.builder.ops)
         found = write()
         if op is not None:
@@ -160,10 +159,9 @@ class Scope:
     # -- bringing values into shape -------------------------------------------------
 
     def read(self, atom: Atom, need: Sharding, node: Node, what: str | int) -> Atom:
-        """The local value in the sharding that a node needs; partial sums stay partial.
+        """The per-device value in the sharding that a node needs; stays a partial sum.
 
-        what: number of the node's operand, or the value's part in the node, for
-        messages.
+        what: number of the node's operand, or a description of the value, for messages.
         """
         if isinstance(atom, Literal):
             return atom
@@ -199,7 +197,7 @@ class Scope:
         return local
 
     def settle(self, value: Value, node: Node) -> None:
-        """Reduce a value along its partial axes, except those where it stays partial."""
+        """Reduce a value along its partial axes, unless `PartialSums` delays that."""
         local, have = self.have[value]
         number = self.graph.number[value]
         is_sum = have.monoid == "sum"
@@ -252,9 +250,9 @@ class Scope:
     def _reduced_over_time(
         self, local: Atom, monoid: str, number: int, node: Node, rest: list[str]
     ) -> Atom:
-        """A value reduced along the sequential axis, which is taken out of `rest`.
+        """A value reduced along the sequential axis, which is removed from `rest`.
 
-        It comes before the devices' axes, so that devices reduce once, after the loop.
+        Devices then reduce only once, after the loop in time.
         """
         for axis in self.mesh.sequential:
             if axis in rest and (number, axis) not in self.state.scattered:
@@ -266,7 +264,7 @@ class Scope:
         return local
 
     def _as_read(self, value: int) -> list[str]:
-        """The axes that cut a value where its first consumer reads it, in that order."""
+        """The axes that shard a value as its first consumer reads it, in that order."""
         readers = self.graph.consumers[value]
         if not readers:
             return []
@@ -280,7 +278,7 @@ class Scope:
         return builder.select(first, builder.full(local.shape, 0, local.dtype), local)
 
     def tracked[T](self, origin: Origin, write: Callable[[], T]) -> T:
-        """Call `write`, and record the origin of the collectives that it writes."""
+        """Call `write`, and record `origin` as the reason for its collectives."""
         before = len(self.builder.ops)
         result = write()
         for op in self.builder.ops[before:]:

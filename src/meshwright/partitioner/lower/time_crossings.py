@@ -1,8 +1,8 @@
-"""Collectives along a sequential axis, each rewritten to those of one axis alone.
+"""Rewrites collectives so that those along a sequential axis name no other axis.
 
-A device program is first lowered as if the sequential axis were one of devices. Here each
-of its collectives that names the axis beside others becomes several, of which at most one
-names the axis, and no other. Inputs and outputs are stored whole along the axis.
+A sequential axis is a loop in time. A program is first lowered as if it were an axis of
+devices. Here each collective over it and other axes becomes several, of which at most
+one names it, alone. Inputs and outputs are stored unsharded along it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,16 +15,16 @@ from meshwright.program.ir import Atom, Op, Program, Sharding, Value
 from meshwright.program.ops import COLLECTIVES, Builder
 
 CROSSINGS = ("all_reduce", "all_gather")
-"""Kinds of collectives along the sequential axis that remain."""
+"""Kinds of collectives along the sequential axis that remain after the rewrite."""
 
 
 def is_crossing(op: Op, axis: str) -> bool:
-    """Whether an op takes values of all iterations to one value."""
+    """Whether an op reduces or gathers over all iterations of the sequential axis."""
     return op.kind in CROSSINGS and op.params["axes"] == (axis,)
 
 
 def separate(lowered: Lowered, axis: str) -> Lowered:
-    """The device program with `axis` alone in its collectives, and whole at its ends."""
+    """The device program with `axis` alone in its collectives, not in its inputs."""
     rewrite = _Separation(lowered.mesh, axis, dict(lowered.origins))
     inputs, slices = rewrite.whole_inputs(lowered)
     ops = [*slices]
@@ -49,7 +49,10 @@ def _without(sharding: Sharding, axis: str) -> Sharding:
 
 
 class _Separation:
-    """The rewrite of one program; `origins` follows its collectives."""
+    """Rewrites collectives along a sequential axis so that they name no other axis.
+
+    origins: the recorded reasons for collectives, extended by the new ones.
+    """
 
     def __init__(self, mesh: Mesh, axis: str, origins: dict[Op, Origin]) -> None:
         self.mesh = mesh
@@ -57,7 +60,7 @@ class _Separation:
         self.origins = origins
 
     def alone(self, op: Op) -> Sequence[Op]:
-        """The ops that an op becomes; its results keep their identity."""
+        """The ops that replace an op; the last one has the same result values."""
         self._require_outside(op)
         if "mesh_axes" in op.params:  # an effect, which runs on one device, and once
             axes = tuple(a for a in self.mesh.axes if a != self.axis)
@@ -109,7 +112,7 @@ class _Separation:
             )
 
     def _require_outside(self, op: Op) -> None:
-        """Raise `MeshError` for a collective along the axis in a body of an op."""
+        """Raise `MeshError` for a collective along the axis within a loop or branch."""
         for body in op.bodies:
             for inner in body.walk():
                 if inner.kind in COLLECTIVES and self.axis in _axes(inner):
@@ -153,7 +156,10 @@ class _Separation:
         return tuple(outputs), builder.ops
 
     def _dim(self, sharding: Sharding, what: str) -> int | None:
-        """The dim that the axis cuts; `MeshError` if another axis cuts its parts."""
+        """The dim that the sequential axis shards.
+
+        Raises `MeshError` if another axis shards the dim after it.
+        """
         dim = sharding.dim_of(self.axis)
         if dim is not None and sharding.dims[dim][-1] != self.axis:
             rest = ", ".join(
@@ -174,7 +180,7 @@ def _axes(op: Op) -> tuple[str, ...]:
 
 
 def rename(op: Op, known: Mapping[Atom, Atom], origins: dict[Op, Origin]) -> Op:
-    """The op with other operands; the origin of a collective follows it."""
+    """The op with operands replaced as in `known`; `origins` is kept up to date."""
     if not any(atom in known for atom in op.operands):
         return op
     made = replace(op, operands=tuple(known.get(a, a) for a in op.operands))

@@ -31,9 +31,8 @@ from meshwright.program.ops import Builder
 
 
 def run_in_time(lowered: Lowered) -> Lowered:
-    """The device program over devices alone, with loops for its sequential axis.
+    """The device program with its sequential axis, if any, turned into scans.
 
-    A program over a mesh without one is returned as it is.
     Raises `MeshError` with the source line of what a loop in time cannot express.
     """
     if not lowered.mesh.sequential:
@@ -52,12 +51,12 @@ def run_in_time(lowered: Lowered) -> Lowered:
 
 @dataclass(eq=False)
 class TimeLoops:
-    """The rewrite of one program.
+    """Rewrites one program so that its sequential axis becomes scans.
 
-    stacked: by value of an earlier loop, its values of all iterations.
-    last: by value of a loop that is an output as it is, that of the last iteration. Such
-        a value leaves a region whose other results depend on the position; all
-        iterations compute the same.
+    stacked: for values that later loops read, the stack over all iterations.
+    last: for a loop's value that is an output, its value in the last iteration. Such a
+        value leaves a region whose other results depend on the position; all iterations
+        compute the same.
     """
 
     lowered: Lowered
@@ -75,7 +74,7 @@ class TimeLoops:
         return self.lowered.mesh.size(self.axis)
 
     def ops(self) -> list[Op]:
-        """The ops outside of loops, with the loops between them."""
+        """The ops of the rewritten program: scans, and the ops outside of them."""
         found: list[Op] = []
         for stage in range(self.stages.num_loops + 1):
             ops = self.lowered.program.ops
@@ -86,7 +85,7 @@ class TimeLoops:
         return found
 
     def loop(self, stage: int, inside: Sequence[Op]) -> list[Op]:
-        """One loop, preceded by its initial values and followed by what it hands on."""
+        """The ops that replace loop number `stage`: its scan, and ops before, after."""
         crossings = [op for op in inside if is_crossing(op, self.axis)]
         looped = [op for op in inside if not is_crossing(op, self.axis)]
         made = {value for op in looped for value in op.results}
@@ -123,21 +122,21 @@ class TimeLoops:
         return [*before.ops, body.finish(positions, self.length), *after.ops]
 
     def _enter(self, body: "_Body", made: set[Value], inside: Iterable[Op]) -> None:
-        """Hand the body what its ops read from outside of it."""
+        """Make the values that a loop's ops read from outside inputs of its body."""
         read = dict.fromkeys(a for op in inside for a in op.operands)
         for atom in read:
             if isinstance(atom, Value) and atom not in made:
                 body.enter(atom, self.stacked.get(atom))
 
     def _kept(self, stage: int, made: set[Value]) -> list[Value]:
-        """The values of a loop that later loops read, in order."""
+        """The values of a loop that later loops read, in program order."""
         loop = self.stages.loop
         read = {a for op in loop if loop[op] > stage for a in op.operands}
         order = [v for op in loop if loop[op] == stage for v in op.results]
         return [v for v in order if v in made and v in read]
 
     def _hand_on(self, after: Builder, op: Op, stack: Value) -> None:
-        """Write the reduction or concatenation of a crossing's values of all iterations."""
+        """Reduce or concatenate a value's stack over iterations, as `op` says."""
         if op.kind == "all_reduce":
             monoid = str(op.params["monoid"])
             is_any = op.results[0].dtype == "bool" and monoid == "sum"
@@ -156,7 +155,7 @@ def _is_added_up(op: Op) -> bool:
 
 
 def _concatenated(builder: Builder, stack: Value, dim: int) -> Value:
-    """The elements of a stack along its leading dim, concatenated along `dim`."""
+    """The slices of a stack along its leading dim, concatenated along `dim`."""
     length, *shape = stack.shape
     if dim:
         order = (*range(1, dim + 1), 0, *range(dim + 1, len(stack.shape)))
@@ -169,10 +168,10 @@ def _concatenated(builder: Builder, stack: Value, dim: int) -> Value:
 
 
 class _Body:
-    """The body of one loop while it is being written.
+    """The body of one scan while it is written.
 
-    known: the body's atoms by those of the program outside. stacks: by value of the
-    program, the stack of its values that the loop returns.
+    known: by value of the outer program, the value that replaces it in the body.
+    stacks: by value, its stack over all iterations, which the scan returns.
     """
 
     def __init__(self, mesh: Mesh, axis: str, origins: dict[Op, Origin]) -> None:
@@ -190,7 +189,7 @@ class _Body:
         self._wires: list[Wire] = []
 
     def enter(self, atom: Value, stack: Value | None) -> None:
-        """Take in a value from outside; of a stack, the element of the iteration."""
+        """Make an outer value an input; of a `stack`, the iteration's element."""
         inner = Value(atom.shape, atom.dtype)
         self.known[atom] = inner
         wire = Wire(
@@ -201,7 +200,7 @@ class _Body:
         self._wires.append(wire)
 
     def run(self, op: Op) -> None:
-        """Write an op at the position of the iteration."""
+        """Write an op into the body, with the iteration number as its position."""
         if reads_position(op, self.axis):
             place = Positions(self.mesh, self.axis, self.origins)
             self._ops += place.resolved(op, self.position, self.known)
@@ -209,14 +208,14 @@ class _Body:
             self._ops.append(rename(op, self.known, self.origins))
 
     def add_up(self, op: Op, zero: Value) -> None:
-        """Add the operand of an all-reduce to a carry; the loop returns the total."""
+        """Add the operand of an all-reduce to a carry; the scan returns the total."""
         x = self.known.get(op.operands[0], op.operands[0])
         before, after = Value(x.shape, x.dtype), Value(x.shape, x.dtype)
         self._ops.append(Op("add", (before, x), (after,), source=op.source))
         self._carry(zero, before, after, op.results[0])
 
     def carry_last(self, atom: Atom, zero: Value) -> Value:
-        """The value of the last iteration, which the loop returns."""
+        """Carry a value, so that the scan returns that of the last iteration."""
         result = Value(atom.shape, atom.dtype)
         before = Value(atom.shape, atom.dtype)
         self._carry(zero, before, self.known.get(atom, atom), result)
@@ -236,7 +235,7 @@ class _Body:
         self._wires.append(wire)
 
     def stack(self, atom: Atom, length: int) -> None:
-        """Return the values of all iterations."""
+        """Make the scan return a value of all iterations, stacked."""
         result = Value((length, *atom.shape), atom.dtype)
         wire = Wire(
             outputs=((0, len(self._outputs)),),
@@ -249,7 +248,7 @@ class _Body:
         self.stacks[atom] = result
 
     def finish(self, positions: Value, length: int) -> Op:
-        """The loop over `positions`, which are stacked."""
+        """The complete scan op; `positions` holds the number of each iteration."""
         wire = Wire(len(self._operands), ((0, 0),), is_stacked=True)
         body = Program(tuple(self._inputs), tuple(self._ops), tuple(self._outputs))
         source = next((op.source for op in self._ops if op.source), "")

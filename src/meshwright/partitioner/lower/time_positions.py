@@ -1,4 +1,4 @@
-"""Ops that compute with the position along a sequential axis, in the body of its loop."""
+"""Rewrites ops that read their position along a sequential axis, in its scan."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,14 +13,14 @@ from meshwright.program.ops import Builder
 
 @dataclass(frozen=True, eq=False)
 class Positions:
-    """Rewrites ops that compute with the position along the sequential axis."""
+    """Rewrites ops that read their position along an axis that is a loop in time."""
 
     mesh: Mesh
     axis: str
     origins: dict[Op, Origin]
 
     def resolved(self, op: Op, position: Atom, known: dict[Atom, Atom]) -> Sequence[Op]:
-        """The op with `position` in place of the axis; `known` learns its results."""
+        """The ops that replace `op`, with `position` as the index along the axis."""
         op = rename(op, known, self.origins)
         if op.bodies:
             return (self._region(op, position),)
@@ -43,7 +43,7 @@ class Positions:
         return (*builder.ops, made)
 
     def _index(self, builder: Builder, axes: tuple[str, ...], position: Atom) -> Atom:
-        """The position along `axes`, major to minor."""
+        """The index of this device and iteration along `axes`, major to minor."""
         index: Atom | None = None
         for axis in axes:
             here = position if axis == self.axis else builder.axis_index((axis,))
@@ -55,7 +55,7 @@ class Positions:
         return index
 
     def _region(self, op: Op, position: Atom) -> Op:
-        """A loop, branch or remat whose bodies receive the position."""
+        """A loop, branch or remat region whose bodies get the position as an input."""
         ends: list[tuple[int, int]] = []
         bodies: list[Program] = []
         for number, body in enumerate(op.bodies):

@@ -1,12 +1,10 @@
-"""The loop in time in which each op of a device program runs.
+"""Assignment of a device program's ops to loops in time, for a sequential axis.
 
-An op that depends on the position along the sequential axis runs in a loop. A collective
-along the axis, a *crossing*, needs all iterations of the loop that computes its operand;
-what depends on its result runs behind that loop, or in a later one. Ops that do not depend
-on the position run once, outside of loops.
-
-Between the earliest and the latest loop of each op, the choice is between all earliest
-and all latest: whichever keeps fewer bytes from one loop for another.
+An op that depends on the position along the axis runs in a loop. A collective along the
+axis, a *crossing*, needs all iterations of the loop that computes its operand; ops that
+depend on its result run behind that loop. All other ops run once. If ops have a choice
+of loops, all run in their earliest or all in their latest, whichever keeps fewer bytes
+from one loop for another.
 """
 
 from collections.abc import Mapping
@@ -18,10 +16,11 @@ from meshwright.program.ir import Atom, Op, Program, Value, num_bytes
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """Loops 0 to `num_loops - 1`, and what runs in and between them.
+    """The assignment of ops to loops, which are numbered from 0 in order of execution.
 
-    loop: by op that runs in a loop, and by crossing, whose operand the loop computes.
-    outside: by any other op, the number of loops that run before it.
+    loop: for each op in a loop, the loop's number; for each crossing (a collective over
+        all iterations), the number of the loop that computes its operand.
+    outside: for each other op, the number of loops that run before it.
     """
 
     num_loops: int
@@ -30,7 +29,7 @@ class Stages:
 
 
 def find_stages(program: Program, axis: str) -> Stages:
-    """The stages of a program whose crossings name `axis` alone."""
+    """Assign ops to loops in time; no collective along `axis` may name other axes."""
     looped = looped_ops(program, axis)
     early = _early(program, looped, axis)
     num_loops = 1 + max(early.values(), default=-1)
@@ -40,7 +39,7 @@ def find_stages(program: Program, axis: str) -> Stages:
 
 
 def reads_position(op: Op, axis: str) -> bool:
-    """Whether an op, or an op of its bodies, computes with the position along the axis."""
+    """Whether an op, or an op of its bodies, reads its position along the axis."""
     if op.kind in ("axis_index", "all_slice"):
         axes = op.params["axes"]
         return isinstance(axes, tuple) and axis in axes
@@ -48,7 +47,7 @@ def reads_position(op: Op, axis: str) -> bool:
 
 
 def looped_ops(program: Program, axis: str) -> frozenset[Op]:
-    """The ops that depend on the position along the axis."""
+    """The ops that depend on the position along the axis, and so run in a loop."""
     found: set[Op] = set()
     values: set[Atom] = set()
     for op in program.ops:
@@ -61,7 +60,7 @@ def looped_ops(program: Program, axis: str) -> frozenset[Op]:
 
 
 def _early(program: Program, looped: frozenset[Op], axis: str) -> dict[Op, int]:
-    """The earliest loop of each looped op and of each crossing."""
+    """The earliest possible loop of each op that needs one, and of each crossing."""
     loop: dict[Op, int] = {}
     known: dict[Atom, int] = {}
     for op in program.ops:
@@ -80,7 +79,7 @@ def _late(
     num_loops: int,
     axis: str,
 ) -> dict[Op, int]:
-    """The latest loop of each looped op and of each crossing; effects stay early."""
+    """The latest possible loop of each op that runs in one; effects stay early."""
     loop: dict[Op, int] = {}
     needed: dict[Atom, int] = {}
     for op in reversed(program.ops):
@@ -96,7 +95,7 @@ def _late(
 
 
 def _outside(program: Program, loop: Mapping[Op, int], axis: str) -> dict[Op, int]:
-    """The number of loops before each op that runs in none."""
+    """The number of loops that must run before each op that is in none of them."""
     outside: dict[Op, int] = {}
     known: dict[Atom, int] = {}
     for op in program.ops:
@@ -110,7 +109,7 @@ def _outside(program: Program, loop: Mapping[Op, int], axis: str) -> dict[Op, in
 
 
 def kept_bytes(program: Program, loop: Mapping[Op, int], axis: str) -> int:
-    """Bytes of one iteration that a loop keeps for a later one."""
+    """Bytes per iteration of values that one loop computes and a later one reads."""
     made: dict[Value, int] = {}
     kept: set[Value] = set()
     for op in program.ops:

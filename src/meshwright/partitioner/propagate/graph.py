@@ -60,7 +60,7 @@ class Node:
 
     @property
     def is_loop_constant(self) -> bool:
-        """Whether by this wire a loop-invariant operand enters a loop."""
+        """Whether the node is a loop-invariant operand that enters a loop."""
         return (
             self._is_handed_in
             and self.op is not None
@@ -69,7 +69,7 @@ class Node:
 
     @property
     def is_remat_constant(self) -> bool:
-        """Whether by this wire an operand enters a `jax.checkpoint` region."""
+        """Whether the node is an operand that enters a `jax.checkpoint` region."""
         return self._is_handed_in and self.op is not None and self.op.kind == "remat"
 
     @property

@@ -27,8 +27,7 @@ MAX_ADDENDS = 64
 class PartialSums:
     """Answers which values are partial sums along an axis, given a state's shardings.
 
-    A value is complete ("whole") along an axis if it is not partial.
-
+    A value that is not partial is complete ("whole").
     may_cut: whether later tactics may still shard the accumulators of loops. If so, an
         accumulator stays partial until after its loop only in an inner loop, where it
         saves a reduction in each iteration, and in a recurrent loop, which is one
@@ -131,8 +130,7 @@ class PartialSums:
     def loop_partial(self, node: Node, axis: str) -> bool:
         """Whether a scan's carry stays a partial sum along an axis in all iterations.
 
-        node: the wire of the carry. The body must only add to the carry. Then one
-            all-reduce after the loop replaces one in each iteration.
+        The body must only add to it. One all-reduce after the loop then replaces many.
         """
         self._follow()
         key = (node.index, axis)

@@ -105,7 +105,10 @@ class Propagator:
         return () if dim is None or dim < 0 else (dim,)
 
     def _cause(self, value: int, axis: str, how: str) -> Cause:
-        """Why a claim on a shared value cuts a node: the other node, and its side."""
+        """The reason for sharding a node because of a value shared with another node.
+
+        It names the other node, and whether that node produces or consumes the value.
+        """
         state, node = self.state, self.graph.producer[value]
         if how == "backward":
             return Cause(how, state.tactic, _first_in(state, value, axis), value)
@@ -165,7 +168,7 @@ class Propagator:
 
 
 def _first_in(state: State, value: int, axis: str) -> int | None:
-    """The consumer that first requested that an axis cut a value."""
+    """The node that first requested that an axis shard a value it reads, if any."""
     return next(iter(state.requests.get((value, axis), {}).values()), None)
 
 

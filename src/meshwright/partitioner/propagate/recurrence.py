@@ -43,7 +43,7 @@ def _totals_from(
 ) -> set[int]:
     """Results of accumulators to which a carried state flows within one iteration.
 
-    states: numbers of the carried values at the start of the body. totals: wires of the
+    states: numbers of the values carried into the body. totals: the nodes of the
         accumulators.
     """
     own = {node.index for node in graph.wire_nodes[op]}

@@ -119,10 +119,7 @@ class State:
         return parts
 
     def next_factor(self, node: Node, factors: tuple[int, ...]) -> int | None:
-        """The most major of a dim's factors that can be split further.
-
-        `None` if none can.
-        """
+        """The most major factor of a dim that can be split further, if any can."""
         for factor in factors:
             if self.parts(node, factor) < node.sizes[factor]:
                 return factor
@@ -147,7 +144,7 @@ class State:
         return self.scattered.get((value, axis), -1) if is_open else None
 
     def sharding_at(self, node: Node, port: Port) -> Sharding:
-        """The sharding in which a node reads or computes a value, without partial axes."""
+        """The sharding in which a node reads or computes a value, no partial axes."""
         return cut_by(self.axes_of[node.index], port[1])
 
     def reads(self, node: Node, value: int) -> Iterator[Sharding]:
@@ -174,10 +171,7 @@ class State:
     # -- writing --------------------------------------------------------------------
 
     def assign(self, node: Node, axis: str, factor: int, cause: Cause) -> None:
-        """Let an axis shard a factor of a node.
-
-        The caller has checked `legality.why_not`.
-        """
+        """Let an axis shard a node's factor, which `legality.why_not` must allow."""
         axes = self.axes_of[node.index]
         self._set(self.factor_of[node.index], axis, factor)
         self._set(axes, factor, (*axes.setdefault(factor, ()), axis))
@@ -237,10 +231,7 @@ class State:
             self._set(self.conflicts, key, conflict)
 
     def _set(self, table: dict[Any, Any], key: object, entry: object) -> None:
-        """Write an entry of a table and journal the change.
-
-        An entry `None` deletes it.
-        """
+        """Write an entry of a table, or delete it if `None`, and journal the change."""
         self._note(table, key, table.get(key))
         if entry is None:
             del table[key]

@@ -16,8 +16,8 @@ from meshwright.program.ir import Sharding
 
 SUB_AXIS = ":"
 """The character between an axis and the number of its sub-axis, as in `model:0`.
-
-ASCII, since exported programs contain names of axes."""
+ASCII, since exported programs contain names of axes.
+"""
 
 
 def split_axes(
@@ -156,8 +156,8 @@ def show_axis(axis: str, sizes: Mapping[str, int]) -> str:
 
     sizes: the sizes of all sub-axes, major to minor.
 
-    >>> show_axis("data:0", {"data:0": 2, "data:1": 4, "model": 2}) "'data:0' (the first
-    factor of 'data', 8 = 2 x 4)"
+    >>> show_axis("data:0", {"data:0": 2, "data:1": 4, "model": 2})
+    "'data:0' (the first factor of 'data', 8 = 2 x 4)"
     """
     user, mark, position = axis.partition(SUB_AXIS)
     if not mark:

@@ -16,7 +16,7 @@ def linear_sets(node: Node) -> tuple[frozenset[int], ...]:
 
 
 def is_carry(node: Node) -> bool:
-    """Whether a node is the wire of a value that a scan passes to its next iteration."""
+    """Whether a node is the carry of a scan."""
     wire = node.wire
     if wire is None or not is_scan(node) or wire.is_stacked:
         return False
@@ -24,9 +24,9 @@ def is_carry(node: Node) -> bool:
 
 
 def is_exit(node: Node) -> bool:
-    """Whether a node is the wire of a value that leaves a region and did not enter it.
+    """Whether a node is an array that leaves a region and did not enter it.
 
-    A scan stacks such a value; a `jax.checkpoint` region or branch returns it.
+    A scan stacks such an array; a `jax.checkpoint` region or branch returns it.
     """
     op, wire = node.op, node.wire
     if op is None or wire is None or op.kind not in ("scan", "remat", "cond"):
@@ -35,7 +35,7 @@ def is_exit(node: Node) -> bool:
 
 
 def is_scan(node: Node) -> bool:
-    """Whether a node is a scan, or one of its wires."""
+    """Whether a node is a scan, or one of the arrays that enter or leave it."""
     return node.op is not None and node.op.kind == "scan"
 
 

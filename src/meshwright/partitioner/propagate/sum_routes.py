@@ -24,7 +24,7 @@ from meshwright.program.ir import Atom, Literal, Op, Value, num_bytes
 
 
 class SumRoutes:
-    """Answers which ops may read a partial sum before it is reduced; caches the answers.
+    """Answers, with a cache, which ops may read a partial sum before it is reduced.
 
     in_time: whether an axis of the mesh is sequential, that is a loop in time.
     """
@@ -94,8 +94,7 @@ class SumRoutes:
     def _equal_share(self, node: Node, value: int, num_consumers: int) -> float | None:
         """The share of a linear op's result bytes that is charged to one operand value.
 
-        An addition charges each operand half. `None` if the op is not linear in the
-        value, or if the value has other readers and the op adds something to it.
+        `None` if the op is not linear in the value, or adds it while others read it.
         """
         group = self._group_of(node, value)
         if group is None or (len(group) > 1 and num_consumers > 1):
@@ -104,7 +103,7 @@ class SumRoutes:
         return self.numbers(node.op).count(value) / len(group)
 
     def _group_of(self, node: Node, value: int) -> frozenset[int] | None:
-        """The jointly linear operand positions that contain all uses of a value, if any."""
+        """Positions of jointly linear operands with all uses of a value, if any."""
         if node.op is None:
             return None
         places = {p for p, n in enumerate(self.numbers(node.op)) if n == value}
@@ -113,10 +112,10 @@ class SumRoutes:
     # -- delayed --------------------------------------------------------------------
 
     def accumulator_of(self, value: int) -> Node | None:
-        """The wire of the scan's carry to which a value is added in the end.
+        """The node of the scan's carry to which a value is added in the end.
 
         Between the value and the addition are only linear ops and exits of regions,
-        each with one reader. `None` if the route is another.
+        each with one reader. `None` if there is no such route.
         """
         passed: list[int] = []
         found: Node | None = None
@@ -184,10 +183,10 @@ class SumRoutes:
         return self.is_cheap(value) or self.is_delayed(value)
 
     def _step(self, value: int) -> tuple[Node, int] | None:
-        """The only reader of a value, with that reader's result.
+        """The only reader of a value, and that reader's result.
 
-        `None` unless the value has exactly one reader, which is linear in it, or the
-        wire by which it leaves a region or becomes the next carry of a scan.
+        `None` if there are several, or if the reader is neither linear in the value nor
+        the exit by which the value leaves a region or becomes a scan's carry.
         """
         readers = self.graph.consumers[value]
         if len(readers) != 1 or value in self.outputs:
@@ -206,7 +205,7 @@ class SumRoutes:
         return node, self.graph.number[op.results[wire.result]]
 
     def _ends(self, node: Node) -> Iterator[int]:
-        """Numbers of the values that the bodies of a region return through a wire."""
+        """Numbers of the values that a region's bodies return as the node's array."""
         op, wire = node.op, node.wire
         assert op is not None
         assert wire is not None
@@ -223,9 +222,8 @@ class SumRoutes:
     def _bytes_later(self, value: int, reader: Node, result: int) -> float:
         """Bytes charged to a value if it is reduced at or downstream of `result`.
 
-        reader: the node that reads the value unreduced and computes `result`. The bytes
-            are divided among the addends of the result, in proportion to the bytes that
-            each would need by itself.
+        `reader` computes the result; its addends share the bytes in proportion to
+        theirs.
         """
         addends = self._summed_values(reader, result, value)
         total = sum(map(self._bytes_upstream, addends))
@@ -269,7 +267,10 @@ class SumRoutes:
         return [n for g in groups for p in g if (n := numbers[p]) is not None]
 
     def is_start(self, value: int) -> bool:
-        """Whether a wire's value is an input of a body, not a result of the loop."""
+        """Whether a value is an input of a loop's body, not a result of the loop.
+
+        The value belongs to an array that enters or leaves the loop.
+        """
         node = self.graph.nodes[self.graph.producer[value]]
         assert node.op is not None
         return self.graph.values[value] not in node.op.results

@@ -1,7 +1,7 @@
-"""Cuts of a step into stages: at the user's marks, or where the work is divided evenly.
+"""Divides a step into pipeline stages: at the user's marks, or evenly by FLOPs.
 
-A cut is a position in the ops of one microbatch, all of them in the forward pass: the ops
-from there on, up to the next cut, are of the next stage.
+A cut is a position in the ops of one microbatch, within the forward pass: the ops from
+there on, up to the next cut, are of the next stage.
 """
 
 from collections.abc import Sequence
@@ -18,14 +18,16 @@ from meshwright.program.analysis.live_ranges import (
 from meshwright.program.ir import Op, Program, num_bytes
 
 MARK = "stage:"
-"""Start of the names of tags that are the marks of stages."""
+"""Prefix of the names of tag ops by which the user marks where stages begin."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cuts:
-    """The names of stages, and the positions in a microbatch's ops where they begin.
+    """The names of pipeline stages, and the positions of ops where they begin.
 
-    starts: of all stages, the first of which begins at 0.
+    Positions count the ops that run for each microbatch.
+
+    starts: the position of the first op of each stage; the first stage begins at 0.
     backward: where the backward pass begins; the number of ops if there is none.
     """
 
@@ -49,14 +51,15 @@ class Cuts:
         return len(self.names)
 
     def stage_at(self, position: int) -> int:
-        """The stage of the forward op at a position."""
+        """The number of the stage of the forward op at a position."""
         return sum(start <= position for start in self.starts) - 1
 
 
 def marked_cuts(step: Microbatches) -> Cuts:
-    """The cuts at the marks of `mw.stage` in a step; a stage before the first is `0`.
+    """The stages that begin where the user calls `mw.stage`.
 
-    Raises `StageError` if there is none.
+    Ops before the first mark become a stage named `0`, unless they have no FLOPs.
+    Raises `StageError` if there is no mark.
     """
     starts: dict[str, int] = {}
     for position, op in enumerate(step.body):
@@ -78,19 +81,19 @@ def marked_cuts(step: Microbatches) -> Cuts:
 
 
 def mark_of(op: Op) -> str:
-    """The name of the stage whose mark an op is; "" for other ops."""
+    """The name of the stage that an op marks the start of; "" for other ops."""
     name = str(op.params.get("name", "")) if op.kind == "tag" else ""
     return name.removeprefix(MARK) if name.startswith(MARK) else ""
 
 
 def has_marks(ops: Sequence[Op]) -> bool:
-    """Whether the user has marked stages, also inside of loops."""
+    """Whether the user has marked starts of stages, also inside of loops."""
     inner = (each for op in ops for body in op.bodies for each in body.walk())
     return any(map(mark_of, (*ops, *inner)))
 
 
 def _require_outside(step: Microbatches) -> None:
-    """Raise `StageError` for a mark in a loop, branch or rematted region."""
+    """Raise `StageError` for a stage mark in a loop, branch or remat region."""
     for op in step.body:
         inner = (each for body in op.bodies for each in body.walk())
         for name in filter(None, map(mark_of, inner)):
@@ -101,7 +104,7 @@ def _require_outside(step: Microbatches) -> None:
 
 
 def backward_start(step: Microbatches, least: int = 0) -> int:
-    """The position where the backward pass begins, `least` or later.
+    """The position, `least` or later, of the op where the backward pass begins.
 
     It is taken to be where most bytes are live, without the gradients that wait for the
     end of the step. It is the number of ops if the step sums nothing large enough to be
@@ -124,18 +127,21 @@ def backward_start(step: Microbatches, least: int = 0) -> int:
 
 
 def _has_backward(step: Microbatches) -> bool:
-    """Whether the step sums something of the shape of an input over microbatches."""
+    """Whether the step sums, over microbatches, something of the shape of an input.
+
+    A gradient of a parameter is such a sum.
+    """
     sliced = {place for place, _ in step.slices.values()}
     shapes = {v.shape for i, v in enumerate(step.inputs) if i not in sliced and v.shape}
     return any(op.results[0].shape in shapes for op in step.sums)
 
 
 _SLACK = 0.25
-"""How far a cut may be from where it divides the work evenly, in shares of a stage."""
+"""Largest distance of a cut from even FLOPs, as a share of a stage's FLOPs."""
 
 
 def even_cuts(step: Microbatches, num_stages: int) -> Cuts:
-    """Cuts into stages of nearly equal FLOPs, each where few bytes have to be sent."""
+    """Stages of nearly equal FLOPs, each beginning where few bytes have to be sent."""
     if num_stages < 1:
         raise StageError(f"{num_stages} stages; wanted at least one")
     backward = backward_start(step)
@@ -162,7 +168,10 @@ def even_cuts(step: Microbatches, num_stages: int) -> Cuts:
 
 
 def sent_bytes(forward: Sequence[Op]) -> list[int]:
-    """Bytes of results before each position that forward ops from there on read."""
+    """Bytes that stages would send if one began at a position, for each position.
+
+    They are the results of ops before the position that ops from there on read.
+    """
     ranges = live_ranges((op.operands, op.results) for op in forward)
     return live_bytes(
         (
@@ -175,7 +184,7 @@ def sent_bytes(forward: Sequence[Op]) -> list[int]:
 
 
 def planned_cuts(step: Microbatches, num_stages: int) -> Cuts:
-    """The cuts at the marks `1`, `2`, ... that a plan has written into a program."""
+    """The stages at the marks `1`, `2`, ... that a plan has written into a program."""
     at: dict[str, int] = {}
     for position, op in enumerate(step.body):
         at.setdefault(mark_of(op), position)
@@ -189,13 +198,13 @@ def planned_cuts(step: Microbatches, num_stages: int) -> Cuts:
 
 
 def cuts_at(step: Microbatches, starts: Sequence[int]) -> Cuts:
-    """The cuts at given positions in the ops of one microbatch."""
+    """The stages that begin at given positions in the ops of one microbatch."""
     backward = backward_start(step, max(starts, default=0) + 1)
     names = tuple(map(str, range(len(starts) + 1)))
     return Cuts(names, (0, *starts), backward)
 
 
 def forward_program(step: Microbatches) -> Program:
-    """The forward pass of one microbatch, of which `Cuts.starts` are positions."""
+    """The forward pass of one microbatch as a program; `Cuts.starts` count its ops."""
     forward = step.body[: backward_start(step)]
     return Program((), forward, (), step.constants)

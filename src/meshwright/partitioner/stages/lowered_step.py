@@ -1,7 +1,8 @@
-"""A lowered staged step, read: what each of its device ops belongs to.
+"""Sorts the ops of a lowered pipelined step by stage and pass.
 
-The staged step is lowered as a whole. Each device op has the part of the op for which
-lowering wrote it, or belongs to none: ops that do not depend on the microbatch run once.
+The step of one microbatch is lowered as a whole, with all stages in it. Each device op
+belongs to the stage and pass of the op for which lowering wrote it. Ops that do not
+depend on the microbatch belong to none, and run once.
 """
 
 from collections.abc import Mapping
@@ -16,9 +17,10 @@ from meshwright.program.ir import Atom, Op, Sharding, Value
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Send:
-    """A value that one stage computes and another reads.
+    """A value that one pipeline stage computes and another reads.
 
-    value: on the sender; received: on the receiver, in the receiver's lowering.
+    value: the value on the sender. received: the same on the receiver.
+    to: the receiving stage. part: the stage and pass that compute the value.
     """
 
     value: Value
@@ -29,14 +31,17 @@ class Send:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoweredStep:
-    """A lowered staged step, read: what each device op belongs to.
+    """The device ops of a lowered pipelined step, sorted by stage and pass.
 
-    once: ops that depend on no microbatch. passes: ops of each pass, in order. updates:
-    ops that depend on totals, by level and stage. sends: by their numbers in the staged
-    step. totals: by part.
-    shardings: of the values that are whole on the devices together: inputs, sends, outputs.
-    level: of a value that depends on totals, the number of sends between updates that it
-        depends on.
+    once: ops that depend on no microbatch.
+    passes: ops of each pass of a stage, in order.
+    updates: ops that depend on sums over microbatches, by level (below) and stage.
+    sends: values that go from stage to stage, by their numbers in the staged step.
+    totals: sums over microbatches, by the pass that computes the addend.
+    shardings: for inputs, sends and outputs, their shardings over the stage's devices.
+    varying: values that differ between microbatches.
+    level: for a value that depends on totals, the number of sends between updates of
+        different stages that it depends on.
     """
 
     lowered: Lowered
@@ -51,7 +56,7 @@ class LoweredStep:
 
 
 def read_lowered(staged: Staged, lowered: Lowered) -> LoweredStep:
-    """The device ops of a lowered staged step, by what they belong to."""
+    """Sort the device ops of a lowered pipelined step by stage and pass."""
     return _Reader(staged, lowered).read()
 
 

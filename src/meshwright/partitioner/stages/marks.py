@@ -1,7 +1,7 @@
-"""Marks of stages that a plan has chosen, written into a captured program.
+"""Marks of pipeline stages, written into a captured program where a plan begins them.
 
-A stage begins at an op, or at an iteration of a loop over layers, which is written out
-then. The mark is the same tag that `mw.stage` writes.
+A stage begins at an op, or at an iteration of a loop over layers, which is unrolled
+then. The mark is the same tag op that a user's `mw.stage` writes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,9 +14,10 @@ from meshwright.program.ir import Atom, Op, Program, Value, num_bytes
 
 @dataclass(frozen=True, slots=True)
 class StagePoint:
-    """The op of a captured program at which a stage begins.
+    """The op of a captured program at which a pipeline stage begins.
 
-    iteration: of the op, if it is a loop over layers.
+    op: its position in the program. iteration: the loop iteration, if it is a loop over
+        layers.
     """
 
     op: int
@@ -24,18 +25,24 @@ class StagePoint:
 
 
 def mark_op(name: str, value: Atom) -> Op:
-    """The mark of a stage, which takes the place of a value."""
+    """A tag op that marks the start of a stage; it returns `value` under a new name."""
     result = Value(value.shape, value.dtype)
     return Op("tag", (value,), (result,), {"name": f"{MARK}{name}"})
 
 
 def names_of(points: Sequence[StagePoint]) -> Mapping[StagePoint, str]:
-    """The names of the stages that begin at points; the first stage is `0`."""
+    """The names of the stages that begin at points: "1", "2" and so on.
+
+    Stage "0" begins at the start of the program.
+    """
     return {point: str(number) for number, point in enumerate(points, 1)}
 
 
 def marks_between(at: Mapping[int, str]) -> Callable[[int, Atom], Op | None]:
-    """The marks before iterations of a loop that is written out, by iteration."""
+    """A function that gives the mark before an iteration of an unrolled loop.
+
+    at: for each iteration at which a stage begins, the stage's name.
+    """
 
     def between(iteration: int, carry: Atom) -> Op | None:
         return mark_op(at[iteration], carry) if iteration in at else None
@@ -44,9 +51,10 @@ def marks_between(at: Mapping[int, str]) -> Callable[[int, Atom], Op | None]:
 
 
 def with_marks(program: Program, points: Sequence[StagePoint]) -> Program:
-    """The program with marks before ops; points within loops are left out.
+    """The program with a mark before each op at which a stage begins.
 
-    Raises `StageError` for an op that is not there, or that reads nothing computed.
+    Points within loops are left out. Raises `StageError` for an op that is not there,
+    or that reads nothing computed.
     """
     at = {p.op: name for p, name in names_of(points).items() if not p.iteration}
     made: set[Atom] = set()

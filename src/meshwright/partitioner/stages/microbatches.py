@@ -1,7 +1,8 @@
-"""A step as a loop over microbatches: ops that run once, and ops that run for each.
+"""Divides a training step into ops that run once and ops that run per microbatch.
 
-The batch is cut along a sequential axis (`lower/time_loops.py`), which says what depends
-on the microbatch. A scan would run that as one loop; a pipeline runs it stage by stage.
+The batch is sharded along a sequential axis (a loop in time, `lower/time_loops.py`),
+which shows what depends on the microbatch. Gradient accumulation would run these ops as
+one scan; a pipeline runs them stage by stage.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,20 +25,21 @@ from meshwright.program.ir import Atom, Op, Program, Value
 from meshwright.program.ops import work_of
 
 MICROBATCH = "microbatch"
-"""Name of the sequential axis along which the batch is cut."""
+"""Name of the sequential axis along which the batch is divided into microbatches."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Microbatches:
-    """The ops of a step, by how often they run.
+    """The ops of a training step, by how often they run.
 
     inputs, outputs: those of the step; an output that is a stack of all microbatches is
-        the value of one microbatch, and `stacked` has the dim along which it is stacked.
+        the value of one microbatch, and `stacked` has the dim along which it is
+        stacked.
     before, after: ops that run once, before and after all microbatches.
     body: ops that run for each microbatch.
     sums: reductions over microbatches, whose results `after` reads.
-    slices: by value of one microbatch, the position of the input that it is a slice of,
-        and the dim that is sliced.
+    slices: for values of one microbatch that are slices of an input, the position of
+        the input and the dim that is sliced.
     position: the number of the microbatch, as `body` reads it.
     """
 
@@ -55,10 +57,12 @@ class Microbatches:
 
 
 def find_microbatches(lowered: Lowered, own_statistics: bool = False) -> Microbatches:
-    """The ops of a step by when they run: before, in, or after the loop over microbatches.
+    """Divide a step's ops: before, in, or after the loop over microbatches.
 
     lowered: the step, lowered along the sequential axis `MICROBATCH`.
-    own_statistics: whether sums in the middle of the step are over one microbatch.
+    own_statistics: whether sums over the batch in the middle of the step, as of a batch
+        norm, are taken over each microbatch instead.
+
     Raises `StageError` with the source line of a value that needs all microbatches in
     the middle of the step.
     """
@@ -88,7 +92,7 @@ def find_microbatches(lowered: Lowered, own_statistics: bool = False) -> Microba
 
 
 def _main_loop(stages: Stages) -> int:
-    """The loop with most work."""
+    """The number of the loop over microbatches that has most FLOPs."""
     work = [0] * max(stages.num_loops, 1)
     for op, at in stages.loop.items():
         work[at] += 1 + flops_of(op)
@@ -102,12 +106,14 @@ def flops_of(op: Op) -> int:
 
 
 _FEW = 0.02
-"""Largest share of the work that loops beside the main one may have; a count of the
-tokens of a batch has far less, a layer before a batch norm more."""
+"""Largest share of the FLOPs in loops over microbatches other than the main one.
+
+A count of the tokens of a batch has far less, a layer before a batch norm more.
+"""
 
 
 def _require_one_loop(stages: Stages, main: int) -> None:
-    """Raise `StageError` if the work is in several loops over microbatches."""
+    """Raise `StageError` if much work is in other loops than the main one."""
     if not stages.num_loops:
         raise StageError(
             "nothing in the step depends on the batch; a pipeline needs a batch that it "
@@ -129,7 +135,7 @@ def _require_one_loop(stages: Stages, main: int) -> None:
 
 
 class _Reading:
-    """Reads microbatches from a program whose collectives name the axis alone."""
+    """Builds `Microbatches` from a program lowered along the axis of microbatches."""
 
     def __init__(self, alone: Lowered, mesh: Mesh) -> None:
         self.alone = alone
@@ -145,7 +151,7 @@ class _Reading:
     def microbatches(
         self, before: Sequence[Op], inside: Sequence[Op], after: Sequence[Op]
     ) -> Microbatches:
-        """The microbatches of a program whose ops run in these groups."""
+        """The step divided as given: ops before, inside and after the main loop."""
         body: list[Op] = []
         sums: list[Op] = []
         for op in inside:
@@ -170,7 +176,10 @@ class _Reading:
         )
 
     def _of_one(self, op: Op) -> Sequence[Op]:
-        """The ops of one microbatch; slices of inputs are inputs themselves."""
+        """The op or ops that replace `op` in the program of one microbatch.
+
+        A slice of an input along the batch becomes an input itself, and so needs no op.
+        """
         if op.kind == "all_slice" and op.operands[0] in self.number:
             place = self.number[op.operands[0]], int(str(op.params["dim"]))
             same = (v for v, other in self.slices.items() if other == place)
@@ -191,7 +200,10 @@ class _Reading:
     def _stacks(
         self, sums: Sequence[Op], after: Sequence[Op]
     ) -> tuple[tuple[Atom, ...], dict[int, int], list[Op]]:
-        """Outputs, dims of the stacks among them, and the sums without stacks."""
+        """(outputs, dims of outputs that are stacks of microbatches, other reductions).
+
+        An output that gathers a value over microbatches is replaced by that value.
+        """
         read = {atom for op in after for atom in op.operands}
         outputs, dims = list(self.program.outputs), dict[int, int]()
         rest: list[Op] = []

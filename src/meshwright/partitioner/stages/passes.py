@@ -1,10 +1,10 @@
-"""The pass of each op of one microbatch: forward or backward, and of which stage.
+"""Assigns each op of one microbatch to a pipeline stage's forward or backward pass.
 
 Forward ops belong to stages by their position. Reverse-mode differentiation transposes
-ops in reverse order, so that backward ops are in the reverse order of stages as well; the
-points between their stages are found from the forward values that they read, as those of
-a stage are read by its own backward pass. So the backward pass of a stage lives with its
-forward pass (Alpa: Zheng et al., OSDI 2022, section 5.1).
+ops in reverse order, so that backward ops come in the reverse order of stages. The
+boundaries between their stages are found from the forward values that backward ops
+read, since a stage's own backward pass reads its forward values. So both passes of a
+stage run on the same devices (Alpa: Zheng et al., OSDI 2022, section 5.1).
 """
 
 from collections.abc import Sequence
@@ -24,9 +24,10 @@ class _Touch:
 
 
 def find_places(step: Microbatches, cuts: Cuts) -> dict[Op, int]:
-    """The place in the chain of passes (`StagePart.place`) of each op of one microbatch.
+    """The pass of each op of one microbatch, as a position in the chain of passes.
 
-    Law: no op has an earlier place than an op whose result it reads.
+    The chain has the forward passes by stage, then the backward passes in reverse
+    (`StagePart.place`). No op has an earlier position than an op whose result it reads.
     """
     touched = _touched(step.body[: cuts.backward], cuts)
     place = {op: cuts.stage_at(i) for i, op in enumerate(step.body[: cuts.backward])}
@@ -73,7 +74,10 @@ def _backward_ends(
 
 
 def _bounds(op: Op, touched: dict[Atom, _Touch], num_stages: int) -> tuple[int, int]:
-    """The lowest and highest stage whose forward values an op reads; all if unknown."""
+    """The lowest and highest stage that may own an op, by the values it reads.
+
+    All stages if the op reads no forward values, or contradictory ones.
+    """
     reads = [touched[atom] for atom in op.operands if atom in touched]
     low = max((touch.low for touch in reads), default=0)
     high = min((touch.high for touch in reads), default=num_stages - 1)
@@ -87,10 +91,10 @@ def _move_up(
     touched: dict[Atom, _Touch],
     num_stages: int,
 ) -> None:
-    """Move ops that only end in sums over microbatches to the pass of their operands.
+    """Move ops that only lead to sums over microbatches to the pass of their operands.
 
     Conversions of gradients come last in the program, for all stages; here they run
-    where the gradient is.
+    where the gradient is computed.
     """
     ending = _only_ending(step, backward)
     producer = {value: op for op in step.body for value in op.results}
@@ -110,7 +114,7 @@ def _move_up(
 
 
 def _only_ending(step: Microbatches, backward: Sequence[Op]) -> set[Op]:
-    """Ops whose results reach nothing but sums over microbatches."""
+    """Backward ops without effects whose results reach only sums over microbatches."""
     other: set[Atom] = set(step.outputs)
     found: set[Op] = set()
     for op in reversed(backward):

@@ -1,10 +1,10 @@
 """The staged step: the program of one microbatch, whose ops know their stage and pass.
 
 It is an ordinary program over the inputs of the step, with the batch of one microbatch,
-so that ordinary tactics partition it. Two identities are new in it:
+so that ordinary tactics partition it. It has two more kinds of op:
 
-- `send`, of a value that another stage reads;
-- a tag `total:`, of a value that is added up over microbatches, whose result is the total.
+- `send`, which copies a value to another stage that reads it;
+- a tag `total:`, whose result is the operand's sum over all microbatches.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,18 +23,21 @@ from meshwright.partitioner.structure.parts import (
 from meshwright.program.ir import Atom, Op, Program, Value
 
 TOTAL = "total:"
-"""Start of the names of tags whose results are totals over microbatches; the monoid
-follows."""
+"""Prefix of the names of tags whose results are reductions over microbatches.
+
+The kind of reduction, such as "sum", follows.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Staged:
-    """The staged step.
+    """The program of one microbatch, whose ops know their pipeline stage and pass.
 
     program: its inputs are those of the step, with slices of one microbatch in place of
         the batch, then `whole`, then the number of the microbatch.
-    cuts: the stages. slices: by input position, the dim that microbatches slice.
-    whole: positions of sliced inputs of the step that are also read as a whole.
+    cuts: the stages.
+    slices: by input position, the dim that microbatches slice.
+    whole: positions of sliced inputs of the step that are also read unsliced.
     stacked: by output position, the dim along which microbatches are stacked.
     last: positions of outputs that are values of the last microbatch.
     """
@@ -53,7 +56,7 @@ class Staged:
 
 
 def stage_step(step: Microbatches, cuts: Cuts) -> Staged:
-    """The step of one microbatch as a program whose ops have a stage and a pass."""
+    """The program of one microbatch in which each op has a stage and a pass."""
     place = find_places(step, cuts)
     step = split_sums(step, place)
     num_stages = cuts.num_stages
@@ -83,7 +86,7 @@ def stage_step(step: Microbatches, cuts: Cuts) -> Staged:
 
 
 def _staged(step: Microbatches, cuts: Cuts, ops: Sequence[Op]) -> Staged:
-    """The staged step with these ops."""
+    """The staged step (the program of one microbatch) with the given ops."""
     slices = {place: (value, dim) for value, (place, dim) in step.slices.items()}
     read = {atom for op in ops for atom in op.operands} | {*step.outputs}
     whole = tuple(i for i in slices if step.inputs[i] in read)
@@ -105,9 +108,10 @@ def _staged(step: Microbatches, cuts: Cuts, ops: Sequence[Op]) -> Staged:
 
 
 class _Writer:
-    """The ops of a staged step so far, with sends of what other stages read.
+    """The ops of a staged step so far, with a `send` for each value of another stage.
 
-    part: of each value that one stage alone computes. sent: by value and stage.
+    part: the stage and pass that compute a value, if one stage alone does.
+    sent: by value and reading stage, the result of the `send`.
     """
 
     def __init__(self) -> None:
@@ -116,7 +120,7 @@ class _Writer:
         self.sent: dict[tuple[Atom, int], Value] = {}
 
     def run(self, op: Op, part: StagePart) -> None:
-        """Write an op as a part, with operands that the part's stage has."""
+        """Write an op for a stage and pass; operands of other stages are sent first."""
         operands = tuple(self._at(atom, part.stage) for atom in op.operands)
         source = PartSource(op.source, part)
         self.part.update(dict.fromkeys(op.results, part))

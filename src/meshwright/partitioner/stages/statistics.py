@@ -18,15 +18,19 @@ from meshwright.program.rewrite.recomputation import copied
 
 
 def with_own_statistics(program: Program, axis: str, length: int) -> Program:
-    """The program with sums in its middle over one position along `axis`.
+    """The program with sums over the batch in its middle taken over each microbatch.
 
-    length: number of positions. Law: a program without such sums stays as it is.
+    axis: the sequential axis of microbatches. length: number of microbatches. A program
+        without such sums stays as it is.
     """
     return _Rewrite(program, axis, length).program()
 
 
 class _Rewrite:
-    """own: by value of the whole batch, the value of the microbatch in its place."""
+    """Rewrites a program so that sums over the batch become sums over one microbatch.
+
+    own: for each value of the whole batch, the value of the microbatch in its place.
+    """
 
     def __init__(self, program: Program, axis: str, length: int) -> None:
         self.source = program
@@ -59,7 +63,7 @@ class _Rewrite:
         return eliminate_dead_code(replace(self.source, ops=tuple(self.ops)))
 
     def _read_by_microbatches(self) -> set[Atom]:
-        """Values on which an op of a microbatch depends."""
+        """The values on which some op that runs per microbatch depends."""
         read: set[Atom] = set()
         for op in reversed(self.source.ops):
             if op in self.looped or not read.isdisjoint(op.results):
@@ -67,7 +71,10 @@ class _Rewrite:
         return read
 
     def _sum(self, op: Op, x: Atom) -> Atom:
-        """The sum over a microbatch, as large as one over all; other monoids alone."""
+        """The sum over a microbatch, scaled by the number of microbatches.
+
+        Other reductions, such as a maximum, are those of the microbatch, not scaled.
+        """
         if op.params["monoid"] != "sum" or x.dtype == "bool":
             return x
         result = Value(x.shape, x.dtype)

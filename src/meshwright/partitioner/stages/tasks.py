@@ -1,8 +1,9 @@
-"""Device programs of the passes and updates of one stage, taken from a lowered step.
+"""Device programs of the passes and updates of one pipeline stage.
 
-Ops that do not depend on the microbatch run once before all microbatches, on every stage
-that reads their results. What one task computes and another task of the same stage reads
-stays on the devices as it is, also a partial sum.
+They are taken from a lowered step. Ops that do not depend on the microbatch run once
+before all microbatches, on every stage that reads their results. A value that one task
+computes and another task of the same stage reads stays on the devices in its sharding,
+even as a partial sum.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -17,10 +18,12 @@ from meshwright.program.rewrite.dead_code import eliminate_dead_code
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TaskProgram:
-    """A device program of one stage; its inputs and outputs are values of the lowered step.
+    """A device program of one stage.
 
-    totals: by output that is a total so far, the input that it replaces. sources: the
-        source lines of its ops, for messages.
+    Its inputs and outputs are values of the lowered step.
+
+    totals: for each output that is a running sum over microbatches, the position of the
+        input with the sum so far, which it replaces.
     """
 
     program: Program
@@ -37,12 +40,13 @@ class TaskProgram:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StageTasks:
-    """The tasks of one stage.
+    """The device programs (tasks) of one pipeline stage.
 
-    before: runs once; its results include the totals before the first microbatch.
-    backward: `None` if the stage has no backward pass. input_gradient, weight_gradient:
-        the backward pass in two tasks, gradients that other stages wait for and the rest.
-    updates: by level; those of one level need sends from lower levels.
+    before: runs once; its results include the initial values of sums over microbatches.
+    backward: the backward pass in one task; empty if the stage has none.
+    input_gradient, weight_gradient: the backward pass in two tasks, first the gradients
+        that other stages wait for, then the rest.
+    updates: by level; a task of one level needs sends from tasks of lower levels.
     """
 
     before: TaskProgram
@@ -54,7 +58,7 @@ class StageTasks:
 
     @property
     def every(self) -> tuple[TaskProgram, ...]:
-        """All tasks; a schedule runs the backward pass whole, or its two halves."""
+        """All tasks; a schedule runs `backward`, or its two halves instead."""
         return (
             self.before, self.forward, self.backward, self.input_gradient,
             self.weight_gradient, *self.updates.values(),
@@ -104,7 +108,7 @@ class _StageWriter:
         return StageTasks(before, **tasks, updates=updates)
 
     def _split(self, backward: Sequence[Op]) -> tuple[list[Op], list[Op]]:
-        """The ops that sends depend on, and the others."""
+        """Split backward ops into ops that sends to other stages need, and the rest."""
         needed: set[Atom] = {s.value for s in self.step.sends.values()}
         inner: list[Op] = []
         for op in reversed(backward):
@@ -123,7 +127,7 @@ class _StageWriter:
     def _pass(
         self, ops: Sequence[Op], totals: Sequence[Total], kept: Collection[Atom]
     ) -> TaskProgram:
-        """A task of one microbatch, with the addition of its totals."""
+        """The task of a pass over one microbatch, which also adds to running sums."""
         made = {value for op in ops for value in op.results}
         inside = self._inside(ops, totals)
         wanted = [
@@ -147,7 +151,7 @@ class _StageWriter:
         return TaskProgram(self._program(inputs, ops, outputs), ties)
 
     def _inside(self, ops: Sequence[Op], totals: Sequence[Total]) -> set[Atom]:
-        """Results that no other task of the stage reads."""
+        """Results of `ops` that no other pass of the stage reads."""
         mine: set[Atom] = {value for op in ops for value in op.results}
         step = self.step
         tasks = [step.passes.get(self.forward, ()), step.passes.get(self.backward, ())]
@@ -159,7 +163,11 @@ class _StageWriter:
         return mine - others - addends
 
     def _before(self, kept: Collection[Atom], totals: Sequence[Total]) -> TaskProgram:
-        """The task that runs before all microbatches; stage 0 also has outputs of them."""
+        """The task that runs once, before all microbatches.
+
+        It computes values that depend on no microbatch, and the initial values of sums.
+        On stage 0 it also computes program outputs that depend on no microbatch.
+        """
         kept = {*kept, *(self.outside if self.stage == 0 else ())}
         ops = [*self._closure(kept)]
         made = {value for op in ops for value in op.results}
@@ -174,7 +182,10 @@ class _StageWriter:
         return TaskProgram(self._program(inputs, ops, outputs))
 
     def _closure(self, wanted: Collection[Atom]) -> list[Op]:
-        """The ops that run once and on which `wanted` depend; effects run on stage 0."""
+        """The ops, of those that run once, on which the `wanted` values depend.
+
+        On stage 0 ops with effects are included.
+        """
         needed = set(wanted)
         found: list[Op] = []
         for op in reversed(self.step.once):
@@ -185,7 +196,10 @@ class _StageWriter:
         return found[::-1]
 
     def _update(self, level: int) -> TaskProgram:
-        """The task of one level after all microbatches; what it needs once is computed."""
+        """The update task of one level, which runs after all microbatches.
+
+        It computes again the values that depend on no microbatch, if it reads any.
+        """
         late = self.late[level]
         read = {atom for op in late for atom in op.operands}
         ops = [*self._closure(read), *late]

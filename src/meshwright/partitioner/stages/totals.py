@@ -1,4 +1,4 @@
-"""Totals over microbatches: how they begin, and how a microbatch is added."""
+"""Reductions over microbatches: initial values, and ops that add a microbatch."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,11 @@ from meshwright.program.ir import Atom, Literal, Op, Value
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Total:
-    """A value added up over microbatches: its addend, and what the update reads."""
+    """A reduction over microbatches.
+
+    addend: the value of one microbatch. result: the reduced value, which updates read.
+    monoid: the operation, such as "sum" or "max".
+    """
 
     addend: Atom
     result: Value
@@ -22,18 +26,18 @@ _COMBINE = {
     "or": "or",
     "and": "and",
 }
-"""The op that adds a microbatch to a total, by monoid."""
+"""The op that adds one microbatch's value to the running one, by kind of reduction."""
 
 
 def added(total: Total, result: Value) -> Op:
-    """The op that adds a microbatch to the total so far, which is the total's value."""
+    """The op that adds one microbatch's value to the running reduction."""
     is_any = total.monoid == "sum" and total.result.dtype == "bool"
     kind = "or" if is_any else _COMBINE[total.monoid]
     return Op(kind, (total.result, total.addend), (result,))
 
 
 def first_total(total: Total) -> Op:
-    """The op that computes a total before any microbatch: the monoid's neutral element."""
+    """The op that computes the initial value of a reduction: the neutral element."""
     value = total.result
     literal = Literal(_neutral(total.monoid, value.dtype), value.dtype)
     params = {"shape": value.shape, "dims": ()}

@@ -1,7 +1,7 @@
-"""The stage on which each op after the last microbatch runs.
+"""Assigns each op that runs after the last microbatch to a pipeline stage.
 
-An update runs where its gradient was summed, and scalars, such as a global norm, on the
-lowest stage that has one of their operands.
+A parameter's update runs where its gradient was summed. Scalars, such as a global norm,
+are computed where most bytes of their operands are.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,15 +13,15 @@ from meshwright.program.ops import Trait, has_trait
 
 
 def split_sums(step: Microbatches, place: Mapping[Op, int]) -> Microbatches:
-    """The step in which gradients of different passes are summed apart, and added once.
+    """The step in which gradients of different passes are accumulated separately.
 
-    A weight of two stages (a tied embedding) would otherwise have its gradients sent and
-    added for every microbatch.
+    A weight of two stages (a tied embedding) would otherwise have its gradients sent
+    and added for every microbatch.
 
-        before, of each microbatch: %g = add %a, %b;   after all: sum(%g)
-        now, after all: add sum(%a), sum(%b)
+        before: each microbatch computes %g = add %a, %b;  after all: sum(%g)
+        after:  after all microbatches, add sum(%a), sum(%b)
 
-    So are the gradients of layers that are joined to that of a stack.
+    The same is done for gradients of layers that are joined to the gradient of a stack.
     """
     producer = {value: op for op in step.body for value in op.results}
     readers: dict[Atom, int] = {}
@@ -56,7 +56,13 @@ def split_sums(step: Microbatches, place: Mapping[Op, int]) -> Microbatches:
 def _joins(
     total: Op, made: Op, producer: Mapping[Value, Op], place: Mapping[Op, int]
 ) -> bool:
-    """Whether an op adds or joins values of different passes, and its total is read."""
+    """Whether a sum over microbatches can be taken before the op of its addend.
+
+    That op adds or concatenates values of different passes.
+
+    total: the sum. made: the op. producer: the op that computes each value. place: the
+        pass of each op.
+    """
     is_linear = has_trait(made.kind, Trait.ADDS) or has_trait(made.kind, Trait.JOINS)
     if total.params["monoid"] != "sum" or not is_linear:
         return False
@@ -69,8 +75,9 @@ def _joins(
 def find_stages_after(after: Sequence[Op], homes: Mapping[Value, int]) -> dict[Op, int]:
     """The stage of each op that runs once, after all microbatches.
 
-    homes: the stages of sums over microbatches. An op runs where most bytes of its
-    operands are, of stages with equally many the lowest.
+    homes: for each sum over microbatches, the stage that computes it. An op runs on the
+        stage that has most bytes of its operands, the lowest if several have equally
+        many.
     """
     at: dict[Atom, int] = {**homes}
     stages: dict[Op, int] = {}

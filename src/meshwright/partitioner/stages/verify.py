@@ -1,4 +1,4 @@
-"""A checker of stages' tasks: each value that a task reads is there when it runs."""
+"""A checker of pipeline tasks: every value that a task reads was computed before."""
 
 from collections.abc import Iterable, Sequence
 
@@ -13,8 +13,8 @@ def verify_tasks(
 ) -> None:
     """Raise `AssertionError` for a task that reads what no earlier task computes.
 
-    Forward passes run by stage, then backward passes in reverse, whole and in two halves,
-    then updates by level.
+    The order is: forward passes by stage, backward passes in reverse, both as one task
+    and in two halves, then updates by level.
     """
     _Check(staged, steps, tasks).run()
 

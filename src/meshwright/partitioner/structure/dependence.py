@@ -6,14 +6,14 @@ from meshwright.program.ops import Trait, has_trait
 
 
 def find_dependence(graph: Graph) -> list[int]:
-    """For each value, by its number, the inputs on which it depends, as a bit set."""
+    """Bit sets of the inputs on which values depend, indexed by the value's number."""
     bits = _start(graph)
     _visit(graph, graph.program, bits)
     return bits
 
 
 def find_first_dependence(graph: Graph) -> list[int]:
-    """For each value the inputs it depends on, as if no state had been updated.
+    """Bit sets of the inputs on which values depend, as if no state had been updated.
 
     A program may train in a loop, or several times in a row. A value after the first
     update of a parameter depends on all of the state, which hides which inputs are
@@ -81,10 +81,11 @@ def _start(graph: Graph) -> list[int]:
 
 
 def _find_update_paths(graph: Graph) -> list[int]:
-    """For each value the state inputs whose new value may be computed from it, as bits.
+    """Bit sets of the state inputs whose new values may be computed from a value.
 
-    The walk starts at the outputs that replace state inputs. It goes backwards through
-    elementwise ops and loop wires, to values of the same shape as the output.
+    There is one set per value. The walk starts at the outputs that replace state
+    inputs. It goes backwards through elementwise ops and loop wires, to values of the
+    same shape as the output.
     """
     on_path = [0] * len(graph.values)
     for output, position in graph.ties.items():
@@ -103,7 +104,7 @@ def _find_update_paths(graph: Graph) -> list[int]:
 
 
 def _keeps_shape(node: Node) -> bool:
-    """Whether a node is an elementwise op, or the wire of a loop or branch."""
+    """Whether a node is elementwise, or an array entering or leaving a region."""
     if node.op is None:
         return False
     return node.wire is not None or has_trait(node.op.kind, Trait.ELEMENTWISE)
@@ -114,7 +115,7 @@ def _visit_once(
 ) -> None:
     """Propagate dependence bits with each loop run once.
 
-    Updated state loses its state bits.
+    Results that are updated state lose the bits of state inputs.
 
     state: bits of all state inputs. on_path: the result of `_find_update_paths`.
     """

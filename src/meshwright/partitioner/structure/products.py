@@ -133,7 +133,7 @@ def follows_attention(work: Workspace, structure: Structure, value: int) -> bool
 
 
 def find_products(work: Workspace, structure: Structure) -> list[Product]:
-    """For every parameter the first product of it with an operand that depends on data.
+    """The first product of each parameter with an operand that depends on data.
 
     The first product in program order is in the forward pass; gradients come later.
     """

@@ -170,7 +170,7 @@ def _sites(graph: Graph, nodes: Sequence[Node]) -> Sites:
 
 
 def _kind(node: Node) -> str:
-    """The kind of a constant, "constant", or of a wire, such as "scan.carry"."""
+    """The kind of a constant, "constant", or of a loop's array, as "scan.carry"."""
     wire = node.wire
     if node.op is None or wire is None:
         return "constant"

@@ -132,7 +132,7 @@ def _influential(graph: Graph, depends: Sequence[int], state: set[int]) -> set[i
 
 
 def _outputs(graph: Graph, depends: Sequence[int]) -> list[tuple[int, int]]:
-    """For each computed output its position, and the inputs it depends on as bits."""
+    """Positions of computed outputs, each with the inputs it depends on, as bits."""
     atoms = enumerate(graph.program.outputs)
     return [(i, depends[graph.number[a]]) for i, a in atoms if a in graph.number]
 
@@ -197,7 +197,7 @@ def _is_in(path: str, group: str | None) -> bool:
 def _owners(
     graph: Graph, depends: Sequence[int], params: list[int], optimizer: list[int]
 ) -> dict[int, tuple[int, ...]]:
-    """For each optimizer leaf its parameters, first those of the leaf's shape."""
+    """The parameters of each optimizer leaf, first those of the leaf's own shape."""
     found: dict[int, list[int]] = {i: [] for i in optimizer}
     mask = sum(1 << i for i in optimizer)
     outputs = {

@@ -105,6 +105,6 @@ def major(factors: tuple[int, ...]) -> int | None:
 
 
 def _is_view(graph: Graph, node: Node) -> bool:
-    """Whether a node is a wire of a loop or branch, or an op on one array."""
+    """Whether a node is an array entering or leaving a loop, or an op on one array."""
     arrays = [v for v, _ in node.ins if graph.values[v].shape]
     return node.wire is not None or len(arrays) == 1

@@ -1,7 +1,7 @@
-"""Tactics: the decisions that a user lists, applied one after another.
+"""Tactics: the sharding decisions that a user lists, applied one after another.
 
-Begin reading at `tactic.py`, then `primitives.py`. A tactic cuts dims by `Workspace.cut`
-(`partitioner/structure/workspace.py`), which words the refusal of what cannot be cut.
+Begin reading at `tactic.py`, then `primitives.py`. `Workspace.cut`
+(`partitioner/structure/workspace.py`) shards dims for them and words refusals.
 """
 
 from meshwright.partitioner.structure.refusal import Refusal

@@ -1,9 +1,9 @@
-"""Candidates for the batch of a program: dims of its data, and rows of a product.
+"""Candidates for the batch dim of a program: dims of its data, and rows of a product.
 
 The first guess is the dim of the data that a training loop would call its batch. The
 guess can be wrong: a history of 1,024 numbers is no batch, and time comes first in some
-recurrent nets. So it is propagated, and what it cuts is compared with what the other
-dims cut (`data_parallel`).
+recurrent nets. So `data_parallel` shards it on trial, and compares the share of the
+FLOPs that this divides with that of other dims.
 """
 
 from collections import Counter
@@ -18,11 +18,11 @@ from meshwright.partitioner.structure.workspace import Workspace
 
 type Leaves = list[tuple[str, Node]]
 type Seeds = list[tuple[str, Node, int]]
-"""(path or source line, node, dim of the value that the node computes)."""
+"""Dims to shard: (path or source line, node of the graph, dim of the node's result)."""
 
 
 def guessed_batch(work: Workspace, leaves: Leaves, axis: str) -> Seeds:
-    """The batch dims of those leaves whose batch has the most common extent.
+    """The batch dims of those input leaves whose batch has the most common extent.
 
     The batch dim of a leaf is dim 0, or dim 1 if readers need all of dim 0 and not of
     dim 1.
@@ -43,9 +43,9 @@ def guessed_batch(work: Workspace, leaves: Leaves, axis: str) -> Seeds:
 
 
 def data_dims(work: Workspace, leaves: Leaves, axis: str) -> Iterator[Seeds]:
-    """Candidate cuts of the data: all dims of one position and extent, one pair at a time.
+    """Candidates for the batch: for each position and extent, all such data dims.
 
-    Only extents that the axis divides.
+    Only extents that the axis divides are candidates.
     """
     size = work.mesh.size(axis)
     shapes = [work.value(node).shape for _, node in leaves]
@@ -69,10 +69,11 @@ def data_dims(work: Workspace, leaves: Leaves, axis: str) -> Iterator[Seeds]:
 
 
 def product_rows(work: Workspace, leaves: Leaves, axis: str) -> Iterator[Seeds]:
-    """Candidate cuts: each dim of the largest product's result that its weight lacks.
+    """Candidates for the batch: each dim of the largest product that its weight lacks.
 
     No input has this dim if a step divides its data into minibatches. Products of the
-    same source line and form, as in an unrolled loop over minibatches, are cut alike.
+    same source line and form, as in an unrolled loop over minibatches, are sharded
+    alike.
     """
     del leaves  # they are cut only as propagation finds
     size = work.mesh.size(axis)
@@ -95,7 +96,7 @@ def product_rows(work: Workspace, leaves: Leaves, axis: str) -> Iterator[Seeds]:
 
 
 def _batch_dim(work: Workspace, node: Node) -> int:
-    """The batch dim of a leaf: 0, or 1 if readers need all of dim 0 and not of dim 1."""
+    """The batch dim of a leaf: 1 if readers need all of dim 0, not of 1; else 0."""
     if len(work.value(node).shape) < 2 or is_open(work.graph, node, 0):
         return 0
     return 1 if is_open(work.graph, node, 1) else 0

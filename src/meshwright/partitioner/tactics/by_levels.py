@@ -1,4 +1,4 @@
-"""The `by_levels` tactic: all-reduces along an axis as several, level by level."""
+"""The `by_levels` tactic, which splits all-reduces along an axis level by level."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,8 +10,11 @@ from meshwright.partitioner.structure.workspace import Workspace
 from meshwright.partitioner.tactics.tactic import TacticKind, as_code
 
 LEAST_BYTES = 2**16
-"""Default size below which an all-reduce stays whole. Two more collectives cost a few
-network latencies, about 10 us each, in which a card of 8 GB/s sends 80 kB."""
+"""Default size in bytes below which an all-reduce is not split.
+
+Two more collectives cost a few network latencies, about 10 us each, in which a card of
+8 GB/s sends 80 kB.
+"""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -33,7 +36,7 @@ class ByLevels:
         return (self.axis,)
 
     def apply(self, work: Workspace) -> None:
-        """Decide nothing about shardings: the axis was split before the first tactic."""
+        """Check the axis only: it was split into sub-axes before the first tactic."""
         work.mesh.require(self.axis)
 
     def __str__(self) -> str:
@@ -74,7 +77,7 @@ def by_levels(
 
 
 def level_sizes(tactics: Sequence[object], mesh: Mesh) -> Mapping[str, tuple[int, ...]]:
-    """The sizes into which tactics split axes, by axis; `TacticError` if they cannot."""
+    """The sizes of levels into which tactics split axes, by axis, or `TacticError`."""
     sizes: dict[str, tuple[int, ...]] = {}
     for tactic in tactics:
         if not isinstance(tactic, ByLevels):
@@ -96,10 +99,7 @@ def level_sizes(tactics: Sequence[object], mesh: Mesh) -> Mapping[str, tuple[int
 def axis_levels(
     tactics: Sequence[object], sub_axes: Mapping[str, tuple[str, ...]], mesh: Mesh
 ) -> tuple[AxisLevels, ...]:
-    """The sub-axes of each level of the axes that tactics split.
-
-    mesh: that of the sub-axes, of which a level may have several.
-    """
+    """The levels of axes that tactics split; `mesh` is that of all sub-axes."""
     found: list[AxisLevels] = []
     for tactic in tactics:
         if isinstance(tactic, ByLevels):
@@ -111,7 +111,7 @@ def axis_levels(
 def _runs(
     parts: tuple[str, ...], sizes: tuple[int, ...], mesh: Mesh
 ) -> tuple[tuple[str, ...], ...]:
-    """The sub-axes, grouped so that each group has the size of a level."""
+    """The sub-axes of one axis in groups, one group for each level's size."""
     runs: list[tuple[str, ...]] = []
     left = list(parts)
     for size in sizes:

@@ -1,4 +1,4 @@
-"""The `cut` tactic: cut ops that are named by their place in the source."""
+"""The `cut` tactic, which shards ops that are named by their place in the source."""
 
 import re
 from collections.abc import Mapping
@@ -12,17 +12,19 @@ from meshwright.partitioner.tactics.primitives import Choice, show_dim
 from meshwright.partitioner.tactics.tactic import TacticKind, as_code
 
 Where = int | str | Choice
-"""A dim of an op's first result; "sum" or "sum 1" for a dim that the op sums over; or
-`REPLICATED`."""
+"""What to shard of an op: a dim of its first result, or a dim that it sums over.
+
+The first is a number, the second "sum" or "sum 1". `REPLICATED` forbids sharding.
+"""
 
 _SUM = re.compile(r"sum(?: (\d+))?")
 
 
 @dataclass(frozen=True, repr=False)
 class CutOps:
-    """Cut ops along one axis, all ops of a place together, then propagate.
+    """Shard all ops of given places in the source along one axis, then propagate.
 
-    before: y = x @ w, uncut        after `{"mlp.py:7 dot_general": 1}`: its columns
+    before: y = x @ w, unsharded        after `{"mlp.py:7 dot_general": 1}`: its columns
     """
 
     sites: tuple[tuple[str, Where], ...]
@@ -35,7 +37,7 @@ class CutOps:
         return (self.axis,)
 
     def apply(self, work: Workspace) -> None:
-        """Block ops that must not be cut, then cut all others together."""
+        """Block ops that must stay unsharded, then shard all others together."""
         work.mesh.require(self.axis)
         known = sites_of(work.graph)
         seeds: list[tuple[str, Node, int | Sum]] = []
@@ -56,15 +58,15 @@ class CutOps:
 
 
 def cut(sites: Mapping[str, Where], axis: str) -> CutOps:
-    """Cut some ops: `cut({"model.py:96 dot_general f32[16,2048,24,96]": 2}, "model")`.
+    """Shard ops: `cut({"model.py:96 dot_general f32[16,2048,24,96]": 2}, "model")`.
 
-    sites: from places to what to cut there. A place is `file:line kind`, as the plan
+    sites: from places to what to shard there. A place is `file:line kind`, as the plan
         prints it; the last components of the path suffice. If a line has several ops of
         a kind, the type of the first result selects one. If such ops have different
         neighbours, `#1`, `#2` and so on at the end selects. All ops of a place, such as
-        those of all layers, are cut together. What to cut is a dim of the first result
-        (negative counts from the back), "sum" or "sum 1" for the first or second dim
-        that the op sums over, or `REPLICATED`: the op must not be cut along the axis.
+        those of all layers, are sharded together. What to shard is a dim of the first
+        result (negative counts from the back), "sum" or "sum 1" for the first or second
+        dim that the op sums over, or `REPLICATED`: the op must stay unsharded.
     When the tactic is applied, it raises `TacticError` for a place that names no ops or
     is ambiguous and for a dim out of range, and `MeshError` for an axis that is not in
     the mesh.
@@ -83,7 +85,7 @@ def cut(sites: Mapping[str, Where], axis: str) -> CutOps:
 
 
 def _seed(work: Workspace, site: str, node: Node, where: Where) -> int | Sum:
-    """The dim or sum of one op to cut; `TacticError` if the op does not have it."""
+    """The dim or `Sum` of one op to shard, or `TacticError` if the op lacks it."""
     if isinstance(where, str):
         read = _SUM.fullmatch(where)
         place = Sum(int(read[1] or 0) if read else 0)

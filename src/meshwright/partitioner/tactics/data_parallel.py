@@ -30,7 +30,7 @@ from meshwright.partitioner.tactics.tactic import AxisTactic
 
 @dataclass(frozen=True, slots=True)
 class _BatchCut:
-    """The cut of the batch of those leaves that match some patterns, or of all data."""
+    """Shards the batch of input leaves that match some patterns, or of all data."""
 
     inputs: tuple[str, ...]
 
@@ -60,19 +60,19 @@ class _BatchCut:
 
 
 def data_parallel(axis: str, inputs: str | Sequence[str] | None = None) -> AxisTactic:
-    """Cut the batch along a mesh axis: `data_parallel("data")`.
+    """Shard the batch along a mesh axis: `data_parallel("data")`.
 
-    before: f32[32, 8], uncut        after: f32[32, 8], dim 0 along the axis
+    before: f32[32, 8], unsharded        after: f32[32, 8], dim 0 along the axis
 
     inputs: pattern, or several, of the leaves that contain the batch; by default all
         except state, weights, PRNG keys and scalars.
-    The batch is dim 0 of the data, or dim 1 if a scan runs over dim 0. If this cut
-    leaves part of the matrix products uncut, cuts weights, or needs values gathered,
-    the other dims of the data are tried. If none is better, the rows of the largest
-    product are tried, since minibatches may be made inside the step. The dim that cuts
-    most of the work is taken. A warning says what even this dim leaves uncut.
+    The batch is dim 0 of the data, or dim 1 if a scan runs over dim 0. If sharding it
+    leaves part of the matrix products unsharded, shards weights, or needs values
+    gathered, the other dims of the data are tried. If none is better, the rows of the
+    largest product are tried, since minibatches may be made inside the step. The dim
+    that divides most of the FLOPs is taken. A warning says what it leaves unsharded.
     When the tactic is applied, it raises `TacticError` for an invalid pattern, and if
-    there is nothing to cut.
+    there is nothing to shard.
     """
     given: Any = () if inputs is None else inputs
     patterns = tuple(given) if isinstance(given, tuple | list) else (given,)
@@ -83,18 +83,17 @@ def data_parallel(axis: str, inputs: str | Sequence[str] | None = None) -> AxisT
 
 
 def data_leaves(work: Workspace) -> Leaves:
-    """(path, node) of every input that is data."""
+    """(path, node) of every input leaf that is data: no state, weight or PRNG key."""
     nodes = work.graph.input_nodes
     return [(work.paths[i], nodes[i]) for i in find_structure(work).data]
 
 
 def _cut_batch(work: Workspace, leaves: Leaves, axis: str, tactic: str) -> Seeds:
-    """Cut the batch: the dims of the data whose cut splits most work; returns these dims.
+    """Shard the dims of the data that divide most FLOPs, and return these dims.
 
     The dims of `guessed_batch` are tried first. They are taken if they look like a
-    batch (`_Trial.is_clean`) and split nearly all work. They are also taken if nothing
-    is cut, since then the axis size does not divide the batch. Otherwise other dims are
-    tried.
+    batch (`_Trial.is_clean`) and divide nearly all FLOPs, or if nothing is sharded,
+    since then the axis size does not divide the batch. Otherwise other dims are tried.
     """
     trials = _Trials(work, axis, tactic)
     best = guessed_batch(work, leaves, axis)
@@ -113,23 +112,21 @@ def _cut_batch(work: Workspace, leaves: Leaves, axis: str, tactic: str) -> Seeds
 
 
 _ENOUGH = 0.95
-"""If a dim cuts this share of the work, no other is tried; a batch cuts 1.0 of most
-steps."""
+"""Share of the FLOPs from which a dim is taken at once; a batch mostly divides 1.0."""
 _MORE = 0.1
-"""Share of the work that another dim must cut beyond the guess to be taken instead."""
+"""Share of the FLOPs that another dim must divide beyond the guess to be taken."""
 _LITTLE = 0.2
-"""If a clean cut of the data cuts at most this share of the work, rows of a product are
-tried as well. They are not tried otherwise, since inputs then stay uncut."""
+"""If a batch among the inputs divides at most this share, product rows are tried."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """The effect of the cuts of one candidate.
+    """The effect of sharding one candidate for the batch.
 
-    share: the share of the work that is cut. is_clean: whether the candidate looks like
-    a batch: it cuts no weight, and no dim over which the first product sums, as tensor
-    parallelism does, and needs no gather, as a cut of time before a loop does.
-    is_empty: whether it cuts nothing.
+    share: the share of the FLOPs that is divided. is_clean: whether the candidate looks
+        like a batch: it shards no weight, and no dim over which the first product sums,
+        as tensor parallelism does, and needs no gather, as sharding time before a loop
+        does. is_empty: whether nothing is sharded.
     """
 
     share: float
@@ -137,7 +134,7 @@ class _Trial:
     is_empty: bool
 
     def is_better(self, other: "_Trial") -> bool:
-        """Whether to take this candidate in place of another one."""
+        """Whether to prefer this candidate for the batch to another one."""
         if not self.is_clean:
             return False
         more = 0.0 if not other.is_clean else _MORE
@@ -145,7 +142,7 @@ class _Trial:
 
 
 class _Trials:
-    """Cuts that are made, measured, and undone before the next one."""
+    """Shards candidates for the batch on trial, one by one, and measures each."""
 
     def __init__(self, work: Workspace, axis: str, tactic: str) -> None:
         self.work, self.axis, self.tactic = work, axis, tactic
@@ -155,7 +152,7 @@ class _Trials:
         self.whole = [node for node in params if not work.is_cut(node, axis)]
 
     def cut(self, seeds: Seeds) -> _Trial:
-        """Undo the previous trial, make some cuts, and measure them."""
+        """Undo the previous trial, shard another candidate's dims, measure them."""
         work, axis = self.work, self.axis
         work.rollback(self.start)
         work.cut(seeds, axis, self.tactic)
@@ -170,7 +167,7 @@ class _Trials:
 
 
 def _advice(work: Workspace, leaves: Leaves, seeds: Seeds, axis: str) -> str:
-    """What to try instead: `shard` for a leaf that the step does not update, or else `cut`.
+    """End of a warning: name the batch by `shard` if a leaf may have it, else by `cut`.
 
     A leaf of the type of a result may be a parameter, in a step without
     `donate_argnums`.
@@ -190,7 +187,7 @@ def _advice(work: Workspace, leaves: Leaves, seeds: Seeds, axis: str) -> str:
 
 
 def _note_whole(work: Workspace, leaves: Leaves, seeds: Seeds, axis: str) -> None:
-    """Add a refusal for each leaf that the axis leaves uncut, with the reason."""
+    """Add a refusal for each data leaf that the axis leaves unsharded, and why."""
     first, node, dim = seeds[0]
     batch, asked = work.value(node).shape[dim], {path for path, _, _ in seeds}
     for path, leaf in leaves:

@@ -1,7 +1,8 @@
-"""Expert parallelism: every device has some experts of each mixture of experts.
+"""Expert parallelism: each device has some of the experts of every mixture of experts.
 
-Lepikhin et al., "GShard", ICLR 2021. An expert weight is a batch of matrices,
-multiplied with a batch of activations; tokens travel to their experts and back.
+Lepikhin et al., "GShard", ICLR 2021. The weights of the experts are a batch of
+matrices, multiplied with a batch of activations; tokens travel to their experts and
+back.
 """
 
 from meshwright.errors import TacticError
@@ -14,19 +15,20 @@ from meshwright.partitioner.tactics.tactic import AxisTactic
 
 
 def expert_parallel(axis: str) -> AxisTactic:
-    """Cut the experts of every mixture along a mesh axis: `expert_parallel("model")`.
+    """Shard the experts of every mixture along a mesh axis: `expert_parallel("model")`.
 
-    before: tokens[E, C, D] x up[E, D, F]        after: both cut on E
+    before: tokens[E, C, D] x up[E, D, F]        after: both sharded on E
 
-    If an earlier tactic has cut the tokens along the same axis, all ops with a dim of
-    experts are cut on that dim instead, with an all-to-all of the tokens before and
-    after. When the tactic is applied, it raises `TacticError` if there are no experts.
+    If an earlier tactic has sharded the tokens along the same axis, all ops with a dim
+    of experts are sharded on that dim instead, with an all-to-all of the tokens before
+    and after. When the tactic is applied, it raises `TacticError` if there are no
+    experts.
     """
     return AxisTactic(f"expert_parallel({axis!r})", axis, _cut_experts)
 
 
 def _cut_experts(work: Workspace, axis: str, tactic: str) -> None:
-    """Cut all expert weights, and all ops with a dim of experts, on that dim."""
+    """Shard all expert weights, and all ops with a dim of experts, on that dim."""
     products = find_products(work, find_structure(work))
     size = work.mesh.size(axis)
     seeds: dict[int, tuple[str, Node, int]] = {}
@@ -62,9 +64,9 @@ def _cut_experts(work: Workspace, axis: str, tactic: str) -> None:
 def _cut_by_expert(
     work: Workspace, region: dict[int, int], sub_axis: str, tactic: str
 ) -> None:
-    """Cut all nodes of `region` by expert, if some of them are cut on another dim.
+    """Shard the nodes of `region` by expert, if the axis shards some on another dim.
 
-    Otherwise nothing is done, since propagation then cuts them.
+    Otherwise nothing is done, since propagation then shards them.
     """
     cuts = work.state.factor_of
     other = [
@@ -78,11 +80,10 @@ def _cut_by_expert(
 
 
 def _expert_region(work: Workspace, product: Product, factor: int) -> dict[int, int]:
-    """The factor of the experts for each node that has a dim of experts throughout.
+    """The nodes around a product of experts with a dim of experts, and its factor.
 
-    These are the ops around the product, before and after it, whose operands and
-    results all have that dim. Dispatch and combination do not belong to them: their
-    tokens have no such dim.
+    All operands and results of such a node have that dim. Dispatch and combination of
+    tokens do not belong to them: their tokens have no such dim.
     """
     graph = work.graph
     region = {product.node.index: factor}
@@ -103,7 +104,7 @@ def _expert_region(work: Workspace, product: Product, factor: int) -> dict[int, 
 
 
 def _expert_factor(work: Workspace, node: Node, value: int, dim: int) -> int | None:
-    """The factor of one dim of a value, if all arrays of a node have it."""
+    """The factor of a dim of `value` in a node, if all arrays of the node have it."""
     factor = major(dims_of((*node.ins, *node.outs), value)[dim])
     arrays = [dims for v, dims in node.ins if work.graph.values[v].shape]
     arrays += [dims for _, dims in node.outs]

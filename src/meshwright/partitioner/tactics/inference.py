@@ -1,9 +1,9 @@
 """Layouts of a decoder's inference: which devices hold, gather and compute what.
 
 Pope et al., "Efficiently Scaling Transformer Inference", MLSys 2023. A weight [E, F] is
-stored cut by the first axis along E (d_model) and by the others along F (d_ff or heads).
-Weight-stationary layouts move activations to the weights. Weight-gathered layouts cut the
-tokens, and gather each weight where it is used.
+stored sharded by the first axis along E (d_model) and by the others along F (d_ff or
+heads). Weight-stationary layouts move activations to the weights. Weight-gathered
+layouts shard the tokens, and gather each weight where it is used.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ from meshwright.partitioner.tactics.tactic import TacticKind, as_code
 
 
 class Layout(Enum):
-    """Layouts of the feed-forward layer; the value is the number of axes of tokens."""
+    """Layouts of the feed-forward layer in inference, by the names of Pope et al."""
 
     WEIGHT_STATIONARY_1D = "weight_stationary_1d"
     WEIGHT_STATIONARY_2D = "weight_stationary_2d"
@@ -42,19 +42,21 @@ _TOKEN_AXES = {
     Layout.WEIGHT_GATHERED_XY: 2,
     Layout.WEIGHT_GATHERED_XYZ: 3,
 }
-"""Number of mesh axes that cut the tokens."""
+"""Number of mesh axes that shard the tokens, by layout."""
 
 _MOST_MOVED = 2.0
-"""Bytes of the sum that a pair leaves, relative to the result of its first product. The
-heads of PaLM 540B have 0.89 times as many elements as its model dim."""
+"""Largest all-reduce after a pair of products, as a multiple of the first's result.
+
+The heads of PaLM 540B have 0.89 times as many elements as its model dim.
+"""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class InferenceLayout:
-    """Cut the weights, tokens and attention of a decoder as a layout says.
+    """Shard the weights, tokens and attention of a decoder as a layout says.
 
-    before: x[B, E] @ up[E, F], gelu, @ down[F, E], all whole
-    after weight-stationary 2D: weights cut on E along axes[0], on F along the rest
+    before: x[B, E] @ up[E, F], gelu, @ down[F, E], all unsharded
+    after weight-stationary 2D: weights sharded on E along axes[0], on F along the rest
     """
 
     layout: Layout
@@ -68,7 +70,7 @@ class InferenceLayout:
         return self.along
 
     def apply(self, work: Workspace) -> None:
-        """Cut tokens, then weights on E, then on F; `TacticError` if there are no pairs."""
+        """Shard tokens, then weights on E, then on F, or raise `TacticError`."""
         for axis in self.along:
             work.mesh.require(axis)
         is_flat = self.layout is Layout.WEIGHT_STATIONARY_1D
@@ -100,15 +102,15 @@ def inference(
 ) -> InferenceLayout:
     """Lay a decoder out for inference: `inference("weight_stationary_2d", ["x", "y"])`.
 
-    layout: "weight_stationary_1d" cuts weights on d_ff and heads alone,
-        "weight_stationary_2d" also on d_model, along the first axis. "weight_gathered_x",
-        "weight_gathered_xy" and "weight_gathered_xyz" store weights as the 2-D layout,
-        cut the tokens along the first one, two or three axes, and gather each weight
-        along these where it is used.
-    axes: of the mesh, the one for d_model first.
-    attention: whether attention is cut by "heads" or by "batch". Multi-query attention
-        has one head of keys and values, which a cut by heads keeps on every device; by
-        batch, each device has the cache of its own sequences.
+    layout: "weight_stationary_1d" shards weights on d_ff and heads alone,
+        "weight_stationary_2d" also on d_model, along the first axis.
+        "weight_gathered_x", "weight_gathered_xy" and "weight_gathered_xyz" store
+        weights as the 2-D layout, shard the tokens along the first one, two or three
+        axes, and gather each weight along these where it is used.
+    axes: mesh axes, the one for d_model first.
+    attention: whether attention is sharded by "heads" or by "batch". Multi-query
+        attention has one head of keys and values, which sharding by heads keeps on
+        every device; by batch, each device has the cache of its own sequences.
     When it is applied, it raises `TacticError` if no pair of products is found.
     """
     known = [each.value for each in Layout]
@@ -128,10 +130,10 @@ def inference(
 
 @dataclass(frozen=True, slots=True)
 class _Decoder:
-    """The dims of a decoder's weights, as seeds of cuts.
+    """The dims of a decoder's weights and activations that a layout shards.
 
-    wide: those of d_model. inner: those of d_ff and heads. hidden: d_ff and heads of the
-    activations that rows are multiplied with, so that sums before them are scattered.
+    wide: d_model of the weights. inner: d_ff and heads of the weights.
+    hidden: d_ff and heads of activations that the second weight of a pair multiplies.
     """
 
     wide: list[Seed]
@@ -140,9 +142,9 @@ class _Decoder:
 
 
 def _find_decoder(work: Workspace, axis: str, tactic: str, by_heads: bool) -> _Decoder:
-    """The dims that Megatron would cut, and the other dims of all weights.
+    """The weight dims that Megatron would shard, and the other dims of all weights.
 
-    by_heads: whether the results of attention are cut by heads, too.
+    by_heads: whether the results of attention are sharded by heads, too.
     """
     structure = find_structure(work)
     mark = work.mark()
@@ -175,9 +177,9 @@ def _find_decoder(work: Workspace, axis: str, tactic: str, by_heads: bool) -> _D
 
 
 def _batch_seeds(work: Workspace, axis: str) -> list[Seed]:
-    """Seeds that cut products of activations with each other by the batch.
+    """Dims that shard products of activations with each other by batch.
 
-    axis: of the mesh, for the trial that finds the batch.
+    axis: the mesh axis for the trial that finds the batch.
     """
     mark = work.mark()
     data_parallel(axis).apply(work)

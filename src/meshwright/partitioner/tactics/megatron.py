@@ -1,8 +1,8 @@
-"""Megatron: pairs of matmuls, the first cut by columns, the second by rows.
+"""Megatron: pairs of matmuls, the first sharded by columns, the second by rows.
 
 Shoeybi et al., "Megatron-LM: Training Multi-Billion Parameter Language Models Using
-Model Parallelism", 2019. Activations between the two are cut and need no communication;
-the second product gives a partial sum.
+Model Parallelism", 2019. Activations between the two are sharded and need no
+communication; the second product gives a partial sum.
 """
 
 from collections.abc import Iterator
@@ -22,15 +22,15 @@ from meshwright.program.ops import Trait, has_trait
 
 
 def megatron(axis: str) -> AxisTactic:
-    """Cut pairs of matmuls by columns and rows along a mesh axis: `megatron("model")`.
+    """Shard pairs of matmuls by columns and rows along an axis: `megatron("model")`.
 
     before: x[B, D] @ up[D, F], gelu, @ down[F, D]
     after: up by dim 1 and down by dim 0, one all-reduce of [B, D]
 
-    Weights are tried in program order, dim by dim. A cut is propagated, and undone
-    unless it makes some later weight cut by rows, needs no gather in between, and leads
-    to partial sums no larger than the results that it cuts. This also finds attention
-    heads, with fused weights or not. When the tactic is applied, it raises
+    Weights are tried in program order, dim by dim. The sharding is propagated, and
+    undone unless it shards some later weight by rows, needs no gather in between, and
+    leads to partial sums no larger than the results that it divides. This also finds
+    attention heads, with fused weights or not. When the tactic is applied, it raises
     `TacticError` if there is no such pair.
     """
     return AxisTactic(f"megatron({axis!r})", axis, _cut_pairs)
@@ -42,11 +42,11 @@ _MATMULS = ("dot_general", "ragged_dot_general")
 def cut_pairs(
     work: Workspace, axis: str, tactic: str, most_moved: float = 1.0
 ) -> list[Product]:
-    """All matmuls with weights, after all pairs among them were cut.
+    """All matmuls with weights, after all Megatron pairs among them were sharded.
 
     Each pair is propagated before the next is tried. most_moved: bytes of partial sums,
-    relative to the results that a cut divides, up to which it is made.
-    Raises `TacticError` if there is no pair.
+    relative to the results that a pair divides, up to which it is sharded. Raises
+    `TacticError` if there is no pair.
     """
     products = find_products(work, find_structure(work))
     products = [p for p in products if p.node.op and p.node.op.kind in _MATMULS]
@@ -67,7 +67,7 @@ def cut_pairs(
 
 
 def _cut_pairs(work: Workspace, axis: str, tactic: str) -> None:
-    """Cut all pairs of products, and record the FLOPs that no cut divides."""
+    """Shard all pairs of products, and warn if much of the FLOPs stays undivided."""
     cut_pairs(work, axis, tactic)
     parts = work.mesh.size(axis)
     fewer = (
@@ -82,7 +82,7 @@ def _cut_pairs(work: Workspace, axis: str, tactic: str) -> None:
 def _sliced_across_cuts(
     work: Workspace, product: Product, axis: str
 ) -> Iterator[Refusal]:
-    """A refusal for a weight that stays uncut since its product is sliced across cuts."""
+    """A refusal for a weight left unsharded, as slices of its product cross devices."""
     if work.is_cut(product.node, axis):
         return
     value, dims = product.result
@@ -111,9 +111,9 @@ class _TrialBytes:
 
     The tactic has no machine, so that it compares bytes instead of seconds. All are
     bytes of unsharded values.
-    made: results of the matmuls cut by columns. closed: results of those cut by rows.
-    summed: other partial sums. gathered: values that some op needs uncut, or cut on
-    another dim.
+    made: results of the matmuls sharded by columns. closed: of those sharded by rows.
+    summed: other partial sums. gathered: values that some op needs unsharded, or
+        sharded on another dim.
     """
 
     made: int
@@ -122,14 +122,14 @@ class _TrialBytes:
     gathered: int
 
     def is_worth_it(self, most_moved: float) -> bool:
-        """Whether a pair is cut, and communicates few bytes relative to what it cuts."""
+        """Whether a pair is found, and communicates few bytes for what it divides."""
         moved = self.closed + self.summed
         few = moved <= most_moved * self.made
         return self.closed > 0 and not self.gathered and few
 
 
 class _Search:
-    """Trials on one workspace; a cut that failed once is not tried again."""
+    """Tries shardings on one workspace, and remembers which of them failed."""
 
     def __init__(
         self,
@@ -149,7 +149,7 @@ class _Search:
         self.refused: set[tuple[int, int]] = set()
 
     def attempt(self, product: Product) -> bool:
-        """Cut the best free dim of a weight; returns False if there is no good one."""
+        """Shard the best free dim of a weight and return whether there is one."""
         if self.work.state.factor_of[product.node.index].keys() & set(self.sub_axes):
             return False
         best: tuple[int, tuple[str, Node, int]] | None = None
@@ -174,9 +174,9 @@ class _Search:
     def _try(
         self, seed: tuple[str, Node, int]
     ) -> tuple[_TrialBytes | None, set[tuple[int, int]]]:
-        """Make a cut; returns the bytes that it affects, and the matmuls cut by columns.
+        """Shard a dim on trial; returns the bytes affected, and matmuls by columns.
 
-        `None` in place of the bytes if the cut is not possible.
+        `None` in place of the bytes if the sharding is not possible.
         """
         state = self.work.state
         before = len(state.causes)
@@ -205,7 +205,7 @@ class _Search:
         return _TrialBytes(made, closed, summed, gathered), columns
 
     def _gathered(self, node: Node, sub_axis: str) -> int:
-        """Bytes of a node's cut operands and results that a reader needs uncut."""
+        """Bytes of a node's sharded values that a reader needs unsharded."""
         graph = self.work.graph
         readers = [
             (v, graph.nodes[c]) for v, _ in node.outs for c in graph.consumers[v]

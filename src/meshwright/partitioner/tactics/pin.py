@@ -26,10 +26,10 @@ from meshwright.partitioner.tactics.tactic import TacticKind, as_code
 class Pin:
     """Shard inputs and ops exactly as given, and propagate nothing.
 
-    before: y = x @ w, uncut        after `{"mlp.py:7 dot_general": "[data, -]"}`: its
-    rows
+    before: y = x @ w, unsharded
+    after `{"mlp.py:7 dot_general": "[data, -]"}`: its rows are sharded
     name: text for plans to show instead of the pins, such as the name of the tactic
-    that made these decisions.
+        that made these decisions.
     """
 
     pins: tuple[tuple[str, str], ...]
@@ -39,7 +39,7 @@ class Pin:
     rewrite = None
 
     def apply(self, work: Workspace) -> None:
-        """Write the cuts of all nodes, then the decisions about each of their results."""
+        """Shard all nodes as given, then write the decisions about their results."""
         found = [each for name, text in self.pins for each in _read(work, name, text)]
         cause = Cause("tactic", self.name or "pin")
         for name, node, pin in found:
@@ -143,7 +143,7 @@ def _write_value(work: Workspace, name: str, value: int, pin: PinnedValue) -> No
 
 
 def pin_all(work: Workspace, start: Workspace, name: str = "") -> Pin:
-    """The tactic that turns `start`, a workspace before some decisions, into `work`.
+    """The `pin` tactic that leads from `start`, an earlier workspace, to `work`.
 
     name: as in `Pin`.
 

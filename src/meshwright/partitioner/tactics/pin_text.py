@@ -1,4 +1,4 @@
-"""The decisions about one node as text, such as `[data, -]; sum [model]; reduce model`."""
+"""The sharding of one node as text, such as `[data, -]; sum [model]; reduce model`."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,9 +23,8 @@ class PinnedValue:
     """The decisions about one result of a node.
 
     scattered: axes along which a partial sum is reduce-scattered, each with the dim.
-    settled: axes along which it is reduced here, whatever its readers request.
-    kept: the sharding, by dims, in which it is kept for all readers; `None` if
-    undecided.
+        settled: axes along which it is reduced here, whatever its readers request.
+        kept: the sharding, by dims, in which it is stored for all readers, if decided.
     """
 
     scattered: tuple[tuple[str, int], ...] = ()
@@ -35,7 +34,7 @@ class PinnedValue:
 
 @dataclass(frozen=True, slots=True)
 class NodePin:
-    """All decisions about one node: axes by factor, and decisions about its results."""
+    """All decisions about one node: mesh axes by factor of its rule, and by result."""
 
     axes: Mapping[int, Axes]
     values: Mapping[int, PinnedValue]
@@ -167,7 +166,7 @@ def _factors(
 def _fill(
     work: Workspace, node: Node, factors: Iterable[int], axes: Axes
 ) -> dict[int, Axes]:
-    """The axes of each factor of a dim: axes split the first factor with room left."""
+    """The axes of each factor of a dim; an axis splits the first factor with room."""
     filled: dict[int, Axes] = {}
     left = list(axes)
     order = list(factors)
@@ -219,7 +218,7 @@ def _read_dims(work: Workspace, name: str, text: str) -> list[Axes]:
 
 
 def _sub_axes(work: Workspace, name: str, axis: str) -> Axes:
-    """The sub-axes of an axis of the mesh; a sub-axis itself if `axis` is one."""
+    """The sub-axes of a mesh axis, or the sub-axis itself if `axis` is one."""
     if axis in work.state.size:
         return (axis,)
     if axis in work.sub_axes:

@@ -1,4 +1,4 @@
-"""The two basic tactics: `shard` cuts inputs or tagged values, `replicate` forbids it."""
+"""The two basic tactics: `shard` and `replicate` for inputs or tagged values."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ from meshwright.program.ir import Value
 
 
 class Choice(Enum):
-    """Special values in place of the number of a dim."""
+    """Special values that a user may give in place of the number of a dim."""
 
     REPLICATED = "replicated"  # no tactic may cut it along the axis
     FIRST_DIVISIBLE = "first divisible"  # the first dim that the axis divides
@@ -27,15 +27,14 @@ FIRST_DIVISIBLE = Choice.FIRST_DIVISIBLE
 
 Dim = int | Choice | None
 DimOf = Callable[[str, Value], Dim]
-"""A function from (path, value with shape and dtype) to the dim to cut, or None for no
-cut."""
+"""A function from (path, value with shape and dtype) to the dim to shard, or `None`."""
 
 
 @dataclass(frozen=True, repr=False)
 class Shard:
-    """Cut inputs or tagged values along one axis, then propagate.
+    """Shard inputs or tagged values along one axis, then propagate.
 
-    before: f32[8, 6], uncut        after `{"x": 0}`: f32[8, 6], dim 0 along the axis
+    before: f32[8, 6], unsharded     after `{"x": 0}`: f32[8, 6], dim 0 along the axis
     """
 
     dims: tuple[tuple[str, Dim | DimOf], ...]
@@ -49,7 +48,7 @@ class Shard:
         return (self.axis,)
 
     def apply(self, work: Workspace) -> None:
-        """Cut all leaves that match the patterns together, then propagate."""
+        """Shard all leaves that match the patterns together, then propagate."""
         work.mesh.require(self.axis)
         seeds: list[tuple[str, Node, int]] = []
         for pattern, dim in self.dims:
@@ -62,7 +61,7 @@ class Shard:
     def _seed(
         self, work: Workspace, path: str, node: Node, dim: Dim | DimOf
     ) -> int | None:
-        """The dim of one leaf to cut; None if it is not to be cut."""
+        """The dim of one leaf to shard, or `None` if it is not to be sharded."""
         value = work.value(node)
         if callable(dim):
             dim = dim(path, value)
@@ -87,7 +86,7 @@ class Shard:
 
 @dataclass(frozen=True, repr=False)
 class Replicate:
-    """Forbid that axes (all of them if None) cut some inputs or tagged values."""
+    """Forbid to shard some inputs or tagged values along axes (all if `None`)."""
 
     patterns: tuple[str, ...]
     axes: tuple[str, ...] | None = None
@@ -95,7 +94,7 @@ class Replicate:
     rewrite = None
 
     def apply(self, work: Workspace) -> None:
-        """Forbid cuts of every leaf that matches the patterns."""
+        """Forbid sharding of every leaf that matches the patterns."""
         axes = work.mesh.axes if self.axes is None else self.axes
         for axis in axes:
             work.mesh.require(axis)
@@ -113,7 +112,7 @@ class Replicate:
 
 
 def shard(dims: Mapping[str, Dim | DimOf] | DimOf, axis: str) -> Shard:
-    """Cut inputs along a mesh axis: `shard({"batch.*": 0}, axis="data")`.
+    """Shard inputs along a mesh axis: `shard({"batch.*": 0}, axis="data")`.
 
     dims: from patterns to dims. A pattern is a glob over the leaf's dotted path, which
         starts with the function's parameter name (`*` is one component, `**` any
@@ -136,7 +135,7 @@ def shard(dims: Mapping[str, Dim | DimOf] | DimOf, axis: str) -> Shard:
 def replicate(*patterns: str, axis: str | tuple[str, ...] | None = None) -> Replicate:
     """Replicate inputs along one axis, several, or all: `replicate("state.params.**")`.
 
-    Later tactics and propagation cannot cut them along these axes.
+    Later tactics and propagation cannot shard them along these axes.
     """
     if not patterns:
         raise TacticError("replicate wants at least one pattern")

@@ -1,4 +1,4 @@
-"""The decisions of a finished plan as data, and the tactic that applies them again.
+"""The sharding decisions of a finished plan as data, and a tactic that repeats them.
 
 Decisions are stored by number of node and value of the program's graph, so that they
 fit only the program for which they were made. A fingerprint of the graph shows whether
@@ -21,17 +21,16 @@ from meshwright.partitioner.tactics.tactic import TacticKind
 from meshwright.program.ir import show_type
 
 type Cut = tuple[tuple[str, int], ...]
-"""(axis, factor) for each cut of a node, ordered by factor, then major to minor."""
+"""(axis, factor) for each sharded factor of a node, by factor, major to minor."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decisions:
-    """All decisions about one program on one mesh, as plain data.
+    """All sharding decisions about one program on one mesh, as plain data.
 
-    kinds: the distinct kinds of nodes, with the types of their results. nodes: the
-        number of each node's kind. digest: a hash of the nodes, their operands and
-        dims.
-    cuts: the distinct cuts. cut_of: the number of each node's cut.
+    kinds: the distinct kinds of nodes, with the types of their results.
+    nodes: for each node, the index of its kind. digest: a hash of all nodes.
+    cuts: the distinct shardings of nodes. cut_of: for each node, the index of its own.
     scattered, settled, kept, overlapped: as in `State`.
     sub_axes: the sub-axes of each mesh axis, with their sizes.
     """
@@ -71,11 +70,11 @@ class Decisions:
 
 
 LONG = ("nodes", "cut_of")
-"""The fields of `Decisions` that are texts in JSON."""
+"""The fields of `Decisions` that become one string of numbers each in JSON."""
 
 
 def decisions_of(work: Workspace) -> Decisions:
-    """All decisions in a workspace."""
+    """All sharding decisions in a workspace."""
     state = work.state
     kinds, nodes, digest = _fingerprint(work.graph)
     cuts, cut_of = _numbered(map(_cut, state.axes_of))
@@ -105,7 +104,7 @@ def _sized(work: Workspace) -> dict[str, tuple[tuple[str, int], ...]]:
 
 
 def _fingerprint(graph: Graph) -> tuple[tuple[str, ...], tuple[int, ...], str]:
-    """The distinct kinds of nodes, the number of each node's kind, and the digest."""
+    """The distinct kinds of nodes, each node's index of its kind, and a hash of all."""
     kinds, numbers = _numbered(_kind(graph, node) for node in graph.nodes)
     digest = hashlib.sha256()
     for node in graph.nodes:
@@ -119,7 +118,7 @@ def _kind(graph: Graph, node: Node) -> str:
 
 
 def _numbered[T](items: Iterable[T]) -> tuple[tuple[T, ...], tuple[int, ...]]:
-    """The distinct items, and the number of each item among them."""
+    """The distinct items, and for each item its index among the distinct ones."""
     known: dict[T, int] = {}
     numbers = tuple([known.setdefault(item, len(known)) for item in items])
     return tuple(known), numbers
@@ -139,7 +138,7 @@ class Recorded:
     rewrite = None
 
     def apply(self, work: Workspace) -> None:
-        """Write all decisions; `TacticError` if the program or the mesh is another one."""
+        """Write all decisions; `TacticError` if the program or mesh is not theirs."""
         if not self.any_types:
             _require_same(self.decisions, work)
         _require_known(self.decisions, work.state)
@@ -171,7 +170,7 @@ def _write(decisions: Decisions, state: State, cause: Cause) -> None:
 
 
 def _require_known(decisions: Decisions, state: State) -> None:
-    """Raise `TacticError` for an axis, factor, value or dim that does not exist."""
+    """Raise `TacticError` for a decision on an axis, factor or value that is absent."""
     graph = state.graph
     for node, number in zip(graph.nodes, decisions.cut_of, strict=True):
         for axis, factor in decisions.cuts[number]:
@@ -200,7 +199,7 @@ def _require_known(decisions: Decisions, state: State) -> None:
 
 
 def _require_same(decisions: Decisions, work: Workspace) -> None:
-    """Raise `TacticError` with the first difference between two programs or meshes."""
+    """Raise `TacticError` with the first difference from a plan's program or mesh."""
     kinds, nodes, digest = _fingerprint(work.graph)
     for position, (old, new) in enumerate(zip(decisions.nodes, nodes, strict=False)):
         if decisions.kinds[old] != kinds[new]:
@@ -237,7 +236,7 @@ def _named(work: Workspace, position: int) -> str:
 
 
 def _shown(sub_axes: Mapping[str, tuple[tuple[str, int], ...]]) -> str:
-    """Axes with their sizes, and the sizes of their sub-axes: `data=4 (2 x 2), model=2`."""
+    """Axes with their sizes, and sizes of sub-axes, as `data=4 (2 x 2), model=2`."""
     shown: list[str] = []
     for axis, parts in sub_axes.items():
         sizes = [size for _, size in parts]

@@ -1,8 +1,8 @@
-"""Sequence parallelism: activations between the pairs of Megatron are cut by sequence.
+"""Sequence parallelism: activations between Megatron's pairs are sharded by sequence.
 
 Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models",
 MLSys 2023. Each all-reduce becomes a reduce-scatter and an all-gather, and norms,
-residuals and dropout are no longer computed on every device.
+residuals and dropout are not computed on every device any more.
 """
 
 from meshwright.errors import TacticError
@@ -15,20 +15,21 @@ from meshwright.partitioner.tactics.tactic import AxisTactic
 
 
 def sequence_parallel(axis: str) -> AxisTactic:
-    """Cut activations between the pairs of `megatron(axis)` along the sequence.
+    """Shard activations between the pairs of `megatron(axis)` along the sequence.
 
     before: x[B, S, D] + partial[B, S, D], all-reduced
-    after: both cut on S; the sum is a reduce-scatter, and gathered for the next matmul
+    after: both sharded on S; the sum is a reduce-scatter, and gathered for the next
+        matmul
 
     The sequence is the last dim of an activation that is neither contracted nor cut
-    yet; if all are cut, the last one that the axis still divides. When the tactic is
-    applied, it raises `TacticError` if no such pair is cut.
+    yet; if all are sharded, the last one that the axis still divides. When the tactic
+    is applied, it raises `TacticError` if no such pair is sharded.
     """
     return AxisTactic(f"sequence_parallel({axis!r})", axis, _cut_sums)
 
 
 def _cut_sums(work: Workspace, axis: str, tactic: str) -> None:
-    """For each matmul that is cut by rows, cut the first consumer of its partial sum."""
+    """Shard the first reader of the partial sum of each matmul sharded by rows."""
     products = find_products(work, find_structure(work))
     seeds = [
         seed
@@ -46,13 +47,13 @@ def _cut_sums(work: Workspace, axis: str, tactic: str) -> None:
 
 
 def _is_row(work: Workspace, product: Product, axis: str) -> bool:
-    """Whether the axis cuts a contracted dim of a product."""
+    """Whether the axis shards a contracted dim of a product."""
     cut = work.state.factor_of[product.node.index]
     return any(cut.get(u) in product.summed for u in work.sub_axes[axis])
 
 
 def _seed(work: Workspace, product: Product, axis: str) -> tuple[str, Node, int] | None:
-    """(source, consumer, dim) to cut; `None` if no consumer can be cut."""
+    """(source, reader, dim of its result) to shard for a product, if there is one."""
     value, dims = product.result
     size = work.mesh.size(axis)
     found = [dim_of(dims, f) for f in reversed(product.rows)]
@@ -70,7 +71,7 @@ def _seed(work: Workspace, product: Product, axis: str) -> tuple[str, Node, int]
 
 
 def _cut_of(reader: Node, value: int, dim: int) -> tuple[str, Node, int] | None:
-    """(source, reader, dim of its result) for a dim of an operand.
+    """(source, reader, dim of the reader's result) for a dim of one of its operands.
 
     `None` if the result does not have the dim.
     """

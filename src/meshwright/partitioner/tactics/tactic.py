@@ -1,7 +1,7 @@
-"""The interface of a tactic: what every decision about a program provides.
+"""The interface of a tactic, which is one decision about how a program is sharded.
 
-`apply` cuts dims by `Workspace.cut` (`partitioner/structure/workspace.py`), which words
-the refusal of a dim that cannot be cut.
+`apply` shards dims by `Workspace.cut` (`partitioner/structure/workspace.py`), which
+records what cannot be sharded, and why.
 """
 
 import re
@@ -15,7 +15,7 @@ from meshwright.program.ir import Program
 
 
 class TacticKind(Enum):
-    """How a tactic chooses what it shards; a search has to know this in advance."""
+    """The way in which a tactic finds what it shards, which a search must know."""
 
     PIN = "names each input or op; a search that starts from it may refuse none of them"
     STRATEGY = "finds what to shard by itself, and skips what an axis does not divide"
@@ -24,7 +24,7 @@ class TacticKind(Enum):
 
 @runtime_checkable
 class Tactic(Protocol):
-    """One decision about a program; `str` gives the call that makes the tactic."""
+    """One decision about sharding, whose `str` is the Python call that makes it."""
 
     @property
     def kind(self) -> TacticKind:
@@ -46,7 +46,7 @@ class Tactic(Protocol):
         ...
 
     def apply(self, work: Workspace) -> None:
-        """Add the tactic's decisions to those before it, and propagate."""
+        """Add the tactic's decisions to those in `work`, and propagate them."""
         ...
 
 
@@ -59,10 +59,10 @@ def as_code(tactic: Tactic) -> str:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class AxisTactic:
-    """A tactic that finds by itself what to cut along one axis.
+    """A tactic that finds by itself what to shard along one axis.
 
-    call: the call that makes it, as plans print it. cut_fn: makes the cuts; its
-    arguments are a workspace, the axis, and the name of the tactic.
+    call: the call that makes it, as plans print it. cut_fn: does the sharding; its
+        arguments are a workspace, the axis, and the name of the tactic.
     """
 
     call: str
@@ -76,7 +76,7 @@ class AxisTactic:
         return (self.axis,)
 
     def apply(self, work: Workspace) -> None:
-        """Cut what the strategy finds, and propagate."""
+        """Shard what `cut_fn` finds, and propagate."""
         self.cut_fn(work, work.mesh.require(self.axis), str(self))
 
     def __str__(self) -> str:

@@ -25,23 +25,25 @@ Leaves = list[tuple[str, Node]]
 
 
 LEAST_ELEMENTS = 16_384
-"""A leaf with fewer elements saves too little memory, when cut, for the time of a
-collective.
+"""A leaf with fewer elements saves too little memory for a collective's time.
 
 16,384 elements are 64 KiB in float32. Their all-gather over a ring of 8 TPU v5p takes 7
-us for 7 hops of 1 us, and 0.6 us for the bytes at 90 GB/s."""
+us for 7 hops of 1 us, and 0.6 us for the bytes at 90 GB/s.
+"""
 SMALL_SHARE = 0.01
-"""Largest share of all elements in leaves that stay uncut by default. Biases and norms
-of large models have less; in a model of only small arrays every leaf is cut."""
+"""Largest share of all elements in leaves that stay unsharded by default.
+
+Biases and norms of large models have less; small models have every leaf sharded.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class _StateCut:
-    """The cut of optimizer state (stage 2), or also of parameters (stage 3).
+    """Shards optimizer state (stage 2), or also parameters (stage 3).
 
-    The cut dim of a leaf is the first that the axis divides, other than a dim of
-    stacked layers. Optimizer state is cut as its parameter is. Stage 2 forbids that the
-    axis cuts parameters. A leaf without a divisible dim stays uncut.
+    The sharded dim of a leaf is the first that the axis divides, other than a dim of
+    stacked layers. Optimizer state is sharded as its parameter is. Stage 2 forbids to
+    shard parameters. A leaf without a divisible dim stays unsharded.
     """
 
     stage: int
@@ -104,17 +106,17 @@ def zero(
     state: str | None = None,
     min_elements: int | None = None,
 ) -> AxisTactic:
-    """Cut optimizer state (stage 2) and parameters (stage 3): `zero(3, "data")`.
+    """Shard optimizer state (stage 2) and parameters (stage 3): `zero(3, "data")`.
 
     Data parallelism along the same axis comes first: gradients are then
     reduce-scattered.
     params, state: patterns of parameters and of optimizer state; found by default.
-    min_elements: leaves with fewer elements stay uncut; 0 cuts all. By default leaves
-        of fewer than 16,384 elements, such as biases, stay uncut if they have at most 1
-        % of all elements: a collective for each would cost its latency, and cutting
-        them would save hardly any memory.
+    min_elements: leaves with fewer elements stay unsharded; 0 shards all. By default
+        leaves of fewer than 16,384 elements, such as biases, stay unsharded if they
+        have at most 1 % of all elements: a collective for each would cost its latency,
+        and sharding them would save hardly any memory.
     Raises `TacticError` for another stage or an invalid pattern and, when the tactic is
-    applied, if there is nothing to cut.
+    applied, if there is nothing to shard.
     """
     if stage not in (2, 3):
         raise TacticError(f"zero has stages 2 and 3, not {stage!r}")
@@ -133,9 +135,10 @@ def zero(
 
 
 def fsdp(axis: str, min_elements: int | None = None) -> AxisTactic:
-    """Cut batch, parameters and optimizer state along one axis: `fsdp("data")`.
+    """Shard batch, parameters and optimizer state along one axis: `fsdp("data")`.
 
-    Applies `data_parallel(axis)`, unless the axis is in use already, and `zero(3, axis)`.
+    Applies `data_parallel(axis)`, unless the axis is used already, and `zero(3, axis)`.
+
     min_elements: as in `zero`.
     """
     _require_count("fsdp", min_elements)
@@ -145,7 +148,7 @@ def fsdp(axis: str, min_elements: int | None = None) -> AxisTactic:
 
 @dataclass(frozen=True, slots=True)
 class _FullCut:
-    """The cut of batch, parameters and optimizer state."""
+    """Shards batch, parameters and optimizer state, for `fsdp`."""
 
     min_elements: int | None
 
@@ -168,10 +171,7 @@ def _require_count(name: str, count: object) -> None:
 
 
 def _small(work: Workspace, leaves: Leaves, least: int | None) -> set[int]:
-    """The nodes of leaves that have too few elements to be cut.
-
-    least: the user's number of elements, or `None` for the default.
-    """
+    """The indices of nodes with too few elements to be sharded, fewer than `least`."""
     elements = {node.index: math.prod(work.value(node).shape) for _, node in leaves}
     if least is not None:
         return {index for index, count in elements.items() if count < least}
@@ -197,8 +197,8 @@ def _one_factor_each(
 ) -> Leaves:
     """Optimizer state with only one factored moment per parameter, by rows if possible.
 
-    A gradient is cut on one dim, so that cutting both its row and its column moments
-    would reshard it. Propagation cuts the moments that are left out, if it can.
+    A gradient is sharded on one dim, so that sharding both its row and its column
+    moments would reshard it. Propagation shards the moments left out, if it can.
     """
     nodes = work.graph.input_nodes
     owners: dict[int, tuple[Node, ...]] = {}
@@ -235,9 +235,9 @@ def _alike(work: Workspace, param: Node, leaf: Node) -> bool:
 def _first_open(
     work: Workspace, node: Node, axis: str, like: Node | None
 ) -> int | None:
-    """The first dim that an axis divides, preferably one that is open in `like`.
+    """The first dim that an axis divides, preferably one that `is_open` in `like`.
 
-    A dim is open if no reader needs it uncut (`is_open`).
+    `like` is the parameter of the leaf; no reader needs all of an open dim.
     """
     found = work.divisible_dims(node, axis)
     rank = 0 if like is None else _rank(work, like)
@@ -250,7 +250,7 @@ def _first_open(
 def _dims(
     work: Workspace, structure: Structure, params: Leaves, state: Leaves, axis: str
 ) -> dict[int, int | None]:
-    """For each node the dim to cut; `None` if it is cut already or no dim is divisible."""
+    """The dim to shard of each node, or `None` if sharded already or impossible."""
     nodes = work.graph.input_nodes
     dims = {n.index: _first_open(work, n, axis, n) for _, n in params}
     for _, node in state:
