@@ -105,3 +105,46 @@ def test_results_stay_after_later_calls():
     for _ in range(20):
         run(2 * s, d)
     np.testing.assert_array_equal(first, kept)
+
+
+ELEMENTWISE = {
+    "exp": jnp.exp,
+    "relu": jax.nn.relu,
+    "maximum": lambda a: jnp.maximum(a, 0.0),
+    "power": lambda a: a**2,
+    "leaky": lambda a: a**2 + jnp.where(a > 0, a, 0.1 * a),
+    "chosen": lambda a: jnp.where(a != 0, jnp.cos(a), 0),
+    "tanh": jnp.tanh,
+    "sum": lambda a: a + jnp.sin(a),
+    "sum with dense": lambda a: jnp.exp(a) - a,
+    "quotient": lambda a: a / (2 + jnp.exp(a)),
+}
+
+
+@pytest.mark.parametrize("form", ["csr", "csc", "coo", "bsr:4"])
+@pytest.mark.parametrize("name", ELEMENTWISE)
+def test_elementwise_ops_give_sparse_and_dense_results(name, form):
+    def fn(a):
+        return ELEMENTWISE[name](a)
+
+    a = holed(12, 16)
+    for formats in ({"a": form}, {"a": form, "out": form}, {"out": form}):
+        found = mw.sparse(fn, formats=formats)(a)
+        found = found.toarray() if ss.issparse(found) else found
+        np.testing.assert_allclose(found, fn(a), rtol=1e-5, atol=1e-6)
+
+
+def test_results_that_are_inputs_have_memory_of_their_own():
+    a, b = holed(12, 16), dense(16, 8)
+    formats = {"a": "csr", "out": "csr"}
+    twice = mw.sparse(lambda a: (a, a), formats={"a": "csr", "out.**": "csr"})
+    for _ in range(3):
+        product = mw.sparse(lambda a, b: a @ b, formats=formats)(a, b)
+        same = mw.sparse(lambda a: a, formats=formats)(a)
+        turned = mw.sparse(lambda a: a.T, formats=formats)(a)
+        first, second = twice(a)
+        first.data[:] = 0
+        np.testing.assert_allclose(product.toarray(), a @ b, rtol=1e-5, atol=1e-5)
+        np.testing.assert_array_equal(same.toarray(), a)
+        np.testing.assert_array_equal(turned.toarray(), a.T)
+        np.testing.assert_array_equal(second.toarray(), a)

@@ -70,8 +70,9 @@ class SparseKernel:
         self.address(packed)
         fields: Any = self.results._fields_
         arrays = iter([getattr(found, name) for name, _ in fields])
+        owned = {buffer.ctypes.data for buffer in buffers}
         return [
-            [_array(next(arrays), rank, dtype) for rank, dtype in out.buffers]
+            [_array(next(arrays), rank, dtype, owned) for rank, dtype in out.buffers]
             for out in self.outputs
         ]
 
@@ -89,7 +90,7 @@ def compile_module(text: str, outputs: Sequence[ArrayType]) -> SparseKernel:
         except mlir.ir.MLIRError as error:
             raise SparseError(
                 "MLIR's sparsifier cannot compile this program with these formats; try "
-                f"another format, such as csr, or dense for one operand. It says: {error}"
+                f"other formats, or dense for one operand. It says: {error}"
             ) from error
         engine = mlir.execution_engine.ExecutionEngine(module, opt_level=3)
         address = engine.lookup("main")
@@ -149,10 +150,12 @@ def _descriptor(array: np.ndarray) -> ctypes.Structure:
     return found
 
 
-def _array(found: Any, rank: int, dtype: str) -> np.ndarray:
+def _array(found: Any, rank: int, dtype: str, owned: set[int]) -> np.ndarray:
     """A NumPy array on memory that compiled code allocated; it is freed with the array.
 
     found: the C struct that describes the memory.
+    owned: addresses that belong to other arrays, such as inputs; their data is copied.
+        The address of the new array is added.
     """
     kind = np.dtype(dtype)
     shape = tuple(found.shape) if rank else ()
@@ -160,8 +163,12 @@ def _array(found: Any, rank: int, dtype: str) -> np.ndarray:
     size = kind.itemsize * int(np.prod(shape, dtype=np.int64))
     start = found.aligned + found.offset * kind.itemsize
     memory = (ctypes.c_char * max(size, 1)).from_address(start)
+    array = np.ndarray(shape, kind, memory, 0, strides)
+    if found.allocated in owned:
+        return array.copy()
+    owned.add(found.allocated)
     weakref.finalize(memory, _free, found.allocated)
-    return np.ndarray(shape, kind, memory, 0, strides)
+    return array
 
 
 _LIBC = ctypes.CDLL(None)

@@ -49,11 +49,14 @@ class LinalgModule:
     """An MLIR module with one function, `main`.
 
     text: the module. constants: arrays that `main` takes after the inputs.
+    outputs: the format in which `main` returns each output; `None` is dense, from which
+        the caller makes the wanted format.
     expanded: ops that needed a dense copy of a sparse value, each as `file:line kind`.
     """
 
     text: str
     constants: tuple[object, ...]
+    outputs: tuple[Format | None, ...]
     expanded: tuple[str, ...]
 
 
@@ -116,7 +119,10 @@ class _Writer:
             f"attributes {{ llvm.emit_c_interface }} {{\n  {body}\n}}\n"
         )
         constants = tuple(program.constants.values())
-        return LinalgModule(text, constants, tuple(dict.fromkeys(self.expanded)))
+        returned = tuple(tensor.format for tensor in found)
+        return LinalgModule(
+            text, constants, returned, tuple(dict.fromkeys(self.expanded))
+        )
 
     # -- formats -----------------------------------------------------------------------
 
@@ -138,17 +144,14 @@ class _Writer:
         return dense_copy(self.code, tensor)
 
     def _returned(self, atom: Atom, form: Format | None) -> Tensor:
+        """The tensor to return for an output: in the wanted format, or else dense.
+
+        MLIR's own conversion of a computed dense tensor may write out of bounds.
+        """
         tensor = self._tensor(atom)
         if tensor.format == form and tensor.is_plain:
             return tensor
-        dense = in_order(self.code, self._dense(tensor, None))
-        if form is None:
-            return dense
-        made = replace(dense, format=form)
-        types = f"{self.code.type_of(dense)} to {self.code.type_of(made)}"
-        return replace(
-            made, name=self.code.emit(f"sparse_tensor.convert {dense.name} : {types}")
-        )
+        return in_order(self.code, self._dense(tensor, None))
 
     # -- ops ---------------------------------------------------------------------------
 

@@ -62,13 +62,8 @@ _KEEP_ZEROS = frozenset(
 
 def keeps_zeros(op: Op) -> bool:
     """Whether an op returns zero wherever its one sparse operand is zero."""
-    others = [a for a in op.operands if isinstance(a, Literal)]
-    if op.kind in ("max", "min"):
-        return len(others) == 1 and not others[0].value
     if op.kind == "div":
         return isinstance(op.operands[1], Literal) and bool(op.operands[1].value)
-    if op.kind == "integer_pow":
-        return int(str(op.params["y"])) > 0
     if op.kind == "convert_element_type":
         return op.results[0].dtype.startswith("float")
     return op.kind in _KEEP_ZEROS

@@ -93,7 +93,11 @@ class SparseProgram:
     def compile(self) -> SparseKernel:
         """The module as machine code, which is compiled at the first call and kept."""
         if self._compiled is None:
-            self._compiled = compile_module(self.module.text, self.outputs)
+            returned = [
+                ArrayType(out.shape, out.dtype, form)
+                for out, form in zip(self.outputs, self.module.outputs, strict=True)
+            ]
+            self._compiled = compile_module(self.module.text, returned)
         return self._compiled
 
     def run(self, leaves: list[Any]) -> Any:
@@ -102,11 +106,10 @@ class SparseProgram:
         for leaf, kind in zip(leaves, self.inputs, strict=True):
             buffers += _buffers(leaf, kind)
         buffers += [np.ascontiguousarray(c) for c in self.module.constants]
-        found = self.compile()(buffers)
-        results = [
-            arrays[0] if kind.format is None else kind.format.unpack(arrays, kind.shape)  # pyright: ignore[reportArgumentType]
-            for arrays, kind in zip(found, self.outputs, strict=True)
-        ]
+        found = zip(
+            self.compile()(buffers), self.module.outputs, self.outputs, strict=True
+        )
+        results = [_result(arrays, form, kind) for arrays, form, kind in found]
         return jax.tree.unflatten(self.out_tree, results)
 
     def __str__(self) -> str:
@@ -146,6 +149,18 @@ def _types(
             raise SparseError(f"{path} cannot be {chosen}: {problem}")
         found.append(ArrayType(value.shape, value.dtype, chosen))
     return tuple(found)
+
+
+def _result(arrays: list[np.ndarray], form: Format | None, kind: ArrayType) -> Any:
+    """An output in its wanted format.
+
+    form: the format of `arrays`; `None` if they are one dense array.
+    """
+    if kind.format is None:
+        return arrays[0]
+    if form is None:
+        arrays = kind.format.pack(arrays[0], kind.dtype)
+    return kind.format.unpack(arrays, kind.shape)  # pyright: ignore[reportArgumentType]
 
 
 def _typed(leaf: Any) -> Any:

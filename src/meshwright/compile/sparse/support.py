@@ -55,9 +55,9 @@ def reads_sparse(op: Op, tensors: Sequence[Tensor]) -> list[bool]:
     if len(tensors) > 1 and shape != op.results[0].shape:  # it is broadcast
         return [t.format is None for t in tensors]
     if op.kind in SUMS and len(tensors) == 2:
-        # MLIR has no union of blocks and elements.
-        is_fit = all(is_alike) or sparse.format.name != "bsr"
-        return may_stay if is_fit else [t.format is None for t in tensors]
+        # MLIR has no union of blocks and elements, nor one with a dense tensor that is
+        # read as such.
+        return may_stay if all(is_alike) else [t.format is None for t in tensors]
     if op.kind == "mul":
         return may_stay
     return [len(tensors) == 1 and keeps_zeros(op)] * len(tensors)
