@@ -5,7 +5,8 @@ would be asked, their features are recorded together with the placements. If the
 finds a packing, the oracle is: the placements were hopeless unless the packing has them,
 for the search has tried everything that they allow. LightGBM learns these answers;
 problems are divided into training and validation, and the limit is set so that at most
-`--wrong` of the good placements are given up. Needs `meshwright[learned]`.
+`--wrong` of the good placements are given up. Searches end by the clock, so that another
+machine gives somewhat other examples. Needs `meshwright[learned]`.
 
     python -m benchmarks.train_backtracking [--problems 400] [--seconds 4] [--wrong 0.002]
 """
@@ -182,6 +183,10 @@ def main() -> None:
     if options.examples:
         np.savez_compressed(options.examples, x=x, y=y, seeds=seeds)
     held_out = seeds % 5 == 0
+    if y[held_out].all() or not y[~held_out].any():
+        parser.error(
+            "too few problems: no good placement is held out, or none is hopeless"
+        )
     booster = lightgbm.train(
         {
             "objective": "binary",

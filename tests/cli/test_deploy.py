@@ -2,9 +2,11 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from meshwright.compile.deploy import targets
+from meshwright.errors import MeshwrightWarning
 
 PROGRAM = """
 import jax.numpy as jnp
@@ -53,3 +55,28 @@ def test_a_training_target_is_deployed_in_its_inference_form(run, target, tmp_pa
     assert done.status == 0, done.err
     assert "step for onnx" in done.out
     assert json.loads((out / "model.json").read_text())["name"] == "step"
+
+
+@pytest.mark.deploy
+def test_int8_takes_its_ranges_from_the_examples_of_a_file(run, target, tmp_path):
+    out, file = tmp_path / "out", tmp_path / "examples.npz"
+    given = ("deploy", target, "--to", "onnx", "--out", str(out), "--quantize", "int8")
+    with pytest.warns(MeshwrightWarning, match="from the example arguments alone"):
+        assert run(*given).status == 0
+    np.savez(file, x=np.random.default_rng(0).normal(size=(10, 3, 4)))
+    done = run(*given, "--calibration", str(file))
+    assert done.status == 0, done.err
+
+
+def test_a_file_without_equal_numbers_of_examples_is_refused(run, target, tmp_path):
+    file = tmp_path / "examples.npz"
+    out = str(tmp_path / "out")
+    given = ("deploy", target, "--to", "onnx", "--out", out, "--quantize", "int8")
+    np.savez(file, x=np.zeros((2, 3, 4)), y=np.zeros((3, 1)))
+    done = run(*given, "--calibration", str(file))
+    assert done.status == 2
+    assert "{'x': 2, 'y': 3} examples by input" in done.err
+    file.write_text("no archive")
+    done = run(*given, "--calibration", str(file))
+    assert done.status == 2
+    assert "cannot read the examples" in done.err

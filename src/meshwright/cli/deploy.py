@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
 
 import meshwright.cli.arguments.options as options
@@ -26,6 +27,13 @@ def deploy_command(  # noqa: PLR0913  the options of a command
     quantize: Annotated[
         str, typer.Option("--quantize", help="int8: weights and products in 8 bits")
     ] = "",
+    calibration: Annotated[
+        Path | None,
+        typer.Option(
+            "--calibration",
+            help="npz for int8: an array per input, with a leading dim of examples",
+        ),
+    ] = None,
     labels: Annotated[
         Path | None,
         typer.Option("--labels", help="file with the name of one class a line"),
@@ -52,6 +60,7 @@ def deploy_command(  # noqa: PLR0913  the options of a command
         out=out,
         weights=None if weights is None else weights.split(","),
         quantize=quantize,
+        calibration=() if calibration is None else _examples(calibration),
         labels=() if labels is None else _lines(labels),
         seed=seed,
     )
@@ -68,7 +77,25 @@ def inference_of(found: Target) -> Target:
     return Target(f"{place}:{make.__name__}", make, found.schedules, found.others)
 
 
+def _examples(path: Path) -> list[dict[str, np.ndarray]]:
+    """The examples in an npz file, each with one array per input of the model."""
+    try:
+        with np.load(path) as arrays:
+            stacked = dict(arrays)
+    except (OSError, ValueError, AttributeError) as error:
+        raise DeployError(f"cannot read the examples in {path}: {error}") from None
+    counts = {name: len(array) if array.ndim else 0 for name, array in stacked.items()}
+    if not counts or len(set(counts.values())) > 1 or not min(counts.values()):
+        raise DeployError(
+            f"{path} has {counts or 'no'} examples by input; wanted an npz file with one "
+            "array per input, all with the same number of examples as leading dim"
+        )
+    number = min(counts.values())
+    return [{name: a[i] for name, a in stacked.items()} for i in range(number)]
+
+
 def _lines(path: Path) -> list[str]:
+    """The lines of a text file of labels."""
     try:
         return path.read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError) as error:

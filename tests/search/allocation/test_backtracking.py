@@ -118,9 +118,8 @@ def test_a_search_that_gave_something_up_says_so():
     outcome = OPEN
     while outcome == OPEN:
         outcome = run(columns, state, always_hopeless(), 10_000)
-    assert outcome in (NONE, FOUND)
-    if outcome == NONE:
-        assert state.scalars[GIVEN_UP] > 0
+    assert outcome == NONE  # though there is a packing
+    assert state.scalars[GIVEN_UP] > 0
 
 
 def test_the_restarting_search_proves_only_what_it_has_searched_whole():

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from meshwright.app.check.sample import sample, sample_arguments
+from meshwright.app.output.notices import warn
 from meshwright.app.output.progress import show_progress
 from meshwright.app.pipeline.plan import StagedPlan
 from meshwright.app.record.plan_record import PlanRecord, program_of
@@ -66,6 +67,11 @@ def deploy(  # noqa: PLR0913  the options of a target
     target, folder = find_target(to), checked_folder(out)
     options = DeployOptions.read(labels, pixels, quantize, calibration)
     options.require_fit(target.name)
+    if quantize and not calibration:
+        warn(
+            "int8 ranges are taken from the example arguments alone, on which the reported "
+            "error is measured too; give calibration= about ten inputs of real data"
+        )
     with show_progress(f"deploying {getattr(fn, '__name__', 'a model')} to {to}"):
         if isinstance(fn, StagedPlan) or stage:
             model = _stage_model(fn, args, stage, seed)

@@ -43,6 +43,7 @@ from meshwright.partitioner.stages import (
     stage_tasks,
     with_marks,
 )
+from meshwright.partitioner.structure.workspace import Workspace
 from meshwright.partitioner.tactics import Tactic, data_parallel
 from meshwright.predict.compilers.xla.workarounds import XLA_WORKAROUNDS
 from meshwright.predict.schedules import Schedule
@@ -80,17 +81,25 @@ class StagedStep:
     submeshes: tuple[Mesh, ...]
 
 
+def divided_batch(captured: Captured, axis: Mesh, batch: tuple[str, ...]) -> Workspace:
+    """A captured step whose batch the axis `MICROBATCH` of a mesh divides.
+
+    batch: patterns of the inputs with a batch; () for all data.
+    Raises `StageError` if the batch cannot be divided.
+    """
+    try:
+        return apply_tactics(captured, axis, [data_parallel(MICROBATCH, batch or None)])
+    except TacticError as error:
+        raise StageError(
+            f"the batch cannot be divided into {axis.size(MICROBATCH)} microbatches: "
+            f"{error}"
+        ) from error
+
+
 def find_step(captured: Captured, options: Options) -> Microbatches:
     """Split a captured step into microbatches: the ops of one, and the sums over all."""
     axis = Mesh({}, sequential={MICROBATCH: options.microbatches})
-    tactic = data_parallel(MICROBATCH, options.batch or None)
-    try:
-        work = apply_tactics(captured, axis, [tactic])
-    except TacticError as error:
-        raise StageError(
-            f"the batch cannot be divided into {options.microbatches} microbatches: "
-            f"{error}"
-        ) from error
+    work = divided_batch(captured, axis, options.batch)
     warn_each(work.warnings)
     is_own = options.statistics == "microbatch"
     return find_microbatches(lower_unrolled(work.state), is_own)

@@ -8,16 +8,16 @@ from typing import Any
 
 from meshwright.app.check.report import CheckReport
 from meshwright.app.partition import Partitioned
+from meshwright.app.pipeline.build import divided_batch
 from meshwright.app.pipeline.options import STAGE, Options
 from meshwright.app.plan import Plan
 from meshwright.app.step.specialized import Specialized
-from meshwright.errors import PlanError, StageError, TacticError
+from meshwright.errors import PlanError
 from meshwright.machine import Mesh
-from meshwright.partitioner.decide import apply_tactics
 from meshwright.partitioner.lower.lowering import lower_unrolled
 from meshwright.partitioner.stages import MICROBATCH
 from meshwright.partitioner.structure.workspace import Workspace
-from meshwright.partitioner.tactics import Tactic, TacticKind, data_parallel, shard
+from meshwright.partitioner.tactics import Tactic, TacticKind, shard
 from meshwright.program.capture import Captured
 from meshwright.program.capture.mesh import as_mesh
 from meshwright.program.ir import Program
@@ -127,12 +127,4 @@ class SinglePipelined:
     def _of_one_microbatch(self, captured: Captured) -> Program:
         """The program of one microbatch, with sums over all of them."""
         axis = Mesh({MICROBATCH: self.microbatches})
-        tactic = data_parallel(MICROBATCH, self.batch or None)
-        try:
-            work = apply_tactics(captured, axis, [tactic])
-        except TacticError as error:
-            raise StageError(
-                f"the batch cannot be divided into {self.microbatches} microbatches: "
-                f"{error}"
-            ) from error
-        return lower_unrolled(work.state).program
+        return lower_unrolled(divided_batch(captured, axis, self.batch).state).program

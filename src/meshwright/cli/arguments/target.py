@@ -39,12 +39,12 @@ class Target:
 
     @property
     def fn(self) -> Callable[..., Any]:
-        """The function."""
+        """The function that the target returns."""
         return self.made[0]
 
     @property
     def args(self) -> tuple[Any, ...]:
-        """Its arguments."""
+        """The arguments that the target returns for the function."""
         return self.made[1]
 
 
@@ -96,7 +96,10 @@ def _candidates(module: ModuleType) -> dict[str, Callable[[], Any]]:
 
 
 def _only(found: Mapping[str, object], place: str) -> str:
-    """The name of the only target of a module, if the command names none."""
+    """The name of a module's target where the command names none.
+
+    It is "target", or that of the only target; `TargetError` lists them otherwise.
+    """
     if "target" in found:
         return "target"
     if len(found) == 1:

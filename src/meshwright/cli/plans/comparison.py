@@ -61,7 +61,7 @@ def find_run_length(
 
 
 def _tokens_of(plan: Plan) -> tuple[int, str]:
-    """The tokens of a step, and the path of the input that holds them."""
+    """The number of tokens of a step, and its source: an input's path, or an option."""
     if plan.tokens_per_step is None:
         raise TargetError(
             "no input of the step is a matrix of integers, so that its tokens are unknown; "
@@ -71,7 +71,7 @@ def _tokens_of(plan: Plan) -> tuple[int, str]:
 
 
 def _samples_of(plan: Plan) -> tuple[int, str]:
-    """The samples of a step, and the path of the input that holds them."""
+    """The number of samples of a step, and the path of the input that holds them."""
     for leaf in plan.inputs:
         if leaf.path == plan.token_input:
             return math.prod(leaf.shape[:-1]), leaf.path

@@ -49,8 +49,7 @@ class LinalgModule:
     """An MLIR module with one function, `main`.
 
     text: the module. constants: arrays that `main` takes after the inputs.
-    outputs: the format in which `main` returns each output; `None` is dense, from which
-        the caller makes the wanted format.
+    outputs: format of each output as `main` returns it; dense (`None`) if not the wanted.
     expanded: ops that needed a dense copy of a sparse value, each as `file:line kind`.
     """
 
@@ -120,9 +119,8 @@ class _Writer:
         )
         constants = tuple(program.constants.values())
         returned = tuple(tensor.format for tensor in found)
-        return LinalgModule(
-            text, constants, returned, tuple(dict.fromkeys(self.expanded))
-        )
+        expanded = tuple(dict.fromkeys(self.expanded))
+        return LinalgModule(text, constants, returned, expanded)
 
     # -- formats -----------------------------------------------------------------------
 
@@ -146,7 +144,7 @@ class _Writer:
     def _returned(self, atom: Atom, form: Format | None) -> Tensor:
         """The tensor to return for an output: in the wanted format, or else dense.
 
-        MLIR's own conversion of a computed dense tensor may write out of bounds.
+        MLIR's conversion crashes, for instance of `exp` of a csr tensor to csr.
         """
         tensor = self._tensor(atom)
         if tensor.format == form and tensor.is_plain:

@@ -22,7 +22,7 @@ _ORDERS = ("WAT", "TAW", "TWA")
 """Static orders of MiniMalloc's default portfolio."""
 
 _SLICE = 10_000
-"""Nodes between two looks at the clock: 0.02 to 0.5 s."""
+"""Nodes between two looks at the clock: 0.02 to 0.13 s on MiniMalloc's suite."""
 
 _TAIL = 10_000
 """Nodes of each complete search before the restarting one joins them."""
