@@ -29,10 +29,7 @@ def deploy_command(  # noqa: PLR0913  the options of a command
     ] = "",
     calibration: Annotated[
         Path | None,
-        typer.Option(
-            "--calibration",
-            help="npz for int8: an array per input, with a leading dim of examples",
-        ),
+        typer.Option("--calibration", help="npz of examples of each input, for int8"),
     ] = None,
     labels: Annotated[
         Path | None,

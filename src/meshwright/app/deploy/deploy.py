@@ -44,15 +44,14 @@ def deploy(  # noqa: PLR0913  the options of a target
     args: arguments of `fn`, with `jax.ShapeDtypeStruct`s to stand for random numbers; None
         for a plan. The deployed model takes these shapes only.
     to: "iree-cpu", "iree-vulkan", "wasm", "litert", "onnx" or "web" (`meshwright[deploy]`).
-    out: the folder to write: model, loader, README. It appears when it is complete.
+    out: the folder to write, in one that exists. It appears when it is complete.
     stage: the name of a stage, if `fn` is the plan of a pipeline: the stage's forward
         pass is deployed, for one microbatch. What it sends to another stage is an output
         `sent.N`, and there an input `received.N`.
     weights: names of the arguments that become part of the model; by default those that
         are called params, variables, weights, stats or batch_stats, unless `fn` returns
         them as its next state.
-    quantize: "int8" stores weights and computes products in 8 bits ("onnx", "web",
-        "litert").
+    quantize: "int8" has weights and products in 8 bits (to onnx, web or litert).
     calibration: example inputs by name, from which int8 value ranges are measured.
     labels, pixels: only for image models, for the page of "web": names of the classes, and
         the input values of black and white pixels.
@@ -67,17 +66,22 @@ def deploy(  # noqa: PLR0913  the options of a target
     target, folder = find_target(to), checked_folder(out)
     options = DeployOptions.read(labels, pixels, quantize, calibration)
     options.require_fit(target.name)
-    if quantize and not calibration:
-        warn(
-            "int8 ranges are taken from the example arguments alone, on which the reported "
-            "error is measured too; give calibration= about ten inputs of real data"
-        )
+    _warn_without_examples(quantize, calibration)
     with show_progress(f"deploying {getattr(fn, '__name__', 'a model')} to {to}"):
         if isinstance(fn, StagedPlan) or stage:
             model = _stage_model(fn, args, stage, seed)
         else:
             model = _model_of(fn, args, weights, seed)
         return deploy_model(model, target, folder, options)
+
+
+def _warn_without_examples(quantize: str, calibration: Sequence[Any]) -> None:
+    """Warn if int8 ranges and their error come from the same example arguments."""
+    if quantize and not calibration:
+        warn(
+            "int8 ranges are taken from the example arguments alone, on which the reported "
+            "error is measured too; give calibration= about ten inputs of real data"
+        )
 
 
 def _model_of(
