@@ -1,4 +1,4 @@
-"""`meshwright check`: compares original and partitioned program, output by output."""
+"""`meshwright check`: run a program on one device and on a mesh, and compare outputs."""
 
 import json
 import os
@@ -29,8 +29,8 @@ def check_command(
 ) -> None:
     """Run original and partitioned on virtual devices and compare every output.
 
-    Inputs that the target gives as shapes only are random. Exit status 1 if any output
-    differs by more than rounding explains.
+    Where the target gives only the shape of an input, its values are random. Exit status 1
+    if any output differs by more than rounding explains.
     """
     mesh = parse_mesh(options_of_step.mesh)
     if os.environ.get("JAX_PLATFORMS", "cpu") == "cpu":
@@ -58,7 +58,10 @@ outputs of both runs."""
 
 
 def require_memory(target: Target, mesh: Mesh) -> None:
-    """Raise `TargetError` if the arguments of a target alone do not fit in memory."""
+    """Raise `TargetError` if this machine lacks the memory to run a target twice.
+
+    Its arguments exist once for one device and once for the mesh.
+    """
     free = free_bytes()
     needed = _COPIES * sample.argument_bytes(target.args)
     if free is None or needed <= free:
@@ -70,7 +73,7 @@ def require_memory(target: Target, mesh: Mesh) -> None:
 
 
 def free_bytes() -> int | None:
-    """Free memory of this machine in bytes; `None` if the system does not tell."""
+    """Free memory of this machine in bytes; `None` if the system does not report it."""
     known = Path("/proc/meminfo")
     if known.is_file():
         for line in known.read_text(encoding="utf-8").splitlines():
@@ -83,7 +86,7 @@ def free_bytes() -> int | None:
 
 
 def _advise(target: Target, free: int) -> str:
-    """Advice for a target that exceeds memory: smaller targets, or smaller arguments."""
+    """Advice for a target that needs more memory than is free: use a smaller one."""
     place = target.name.rpartition(":")[0]
     sizes = {
         name: sample.traced_argument_bytes(make) for name, make in target.others.items()

@@ -88,7 +88,7 @@ def start(
 
 
 def _stay(found: Cluster) -> None:
-    """Keep the cluster until Ctrl-C, or until it is stopped."""
+    """Wait until the cluster is stopped by a client; stop it at Ctrl-C."""
     try:
         while True:
             time.sleep(1.0)
@@ -121,7 +121,7 @@ def resize(
     address: Address = "auto",
     token: Token = "",
 ) -> None:
-    """Go on with another number of workers; trainings go on at their last checkpoint."""
+    """Change the number of workers; trainings continue from their last checkpoint."""
     with cluster(address, token=token, starts=False) as found:
         found.resize(workers)
         with show_progress("starting workers"):

@@ -1,4 +1,4 @@
-"""`meshwright collectives`: placements of axes, and the fastest programs that reduce."""
+"""`meshwright collectives`: how mesh axes lie on a machine, and how to reduce over them."""
 
 import json
 from collections.abc import Sequence
@@ -48,7 +48,8 @@ def collectives_command(  # noqa: PLR0913  each is an option
 ) -> None:
     """List placements of axes on a machine, and programs that reduce over them.
 
-    Steps of a program name depths of the tree of reduced devices; 0 is its root.
+    A program is a list of collectives, each within groups of devices. The groups are named
+    by a level of the tree that the reduced devices form; level 0 is its root, all of them.
     """
     found = _searched(
         (_sizes(hierarchy, "--hierarchy"), _sizes(axes, "--axes")),
@@ -74,7 +75,7 @@ def _searched(
     reduce: tuple[int, ...],
     options: dict[str, object],
 ) -> list[Reductions]:
-    """The programs of each placement, the placement of the fastest program first."""
+    """The programs of each placement of the axes, the fastest placement first."""
     hierarchy, axes = sizes
     found = [
         reductions(hierarchy, matrix, reduce, **options)  # pyright: ignore[reportArgumentType]
@@ -98,7 +99,10 @@ def _check(found: Sequence[Reductions], text: str) -> None:
 
 
 def collectives_table(found: Sequence[Reductions], top: int) -> Table:
-    """The fastest programs of each placement, and always the program of one step."""
+    """A table with the `top` fastest programs of each placement.
+
+    The plain collective, a program of one step, is listed in any case.
+    """
     titles = ("placement", ">rank", ">time", ">gain", "program")
     return Table(titles, tuple(row for each in found for row in _rows(each, top)))
 
@@ -124,7 +128,10 @@ def _rows(found: Reductions, top: int) -> list[tuple[str, ...]]:
 
 
 def _sizes(text: str, option: str) -> tuple[int, ...]:
-    """The ints of a text such as `4,16`."""
+    """The integers of a text such as `4,16`.
+
+    option: name of the option that had the text, for the error if it holds no integers.
+    """
     parts = [part.strip() for part in text.replace("x", ",").split(",")]
     if not all(part.isdigit() for part in parts):
         raise CollectiveError(f"{option} is {text!r:.60}; wanted ints, such as 4,16")

@@ -1,4 +1,4 @@
-"""`meshwright confirm`: predicted figures compared with those of the real compiler."""
+"""`meshwright confirm`: predicted figures of a step, and those of the real compiler."""
 
 import json
 from pathlib import Path

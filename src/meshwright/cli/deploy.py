@@ -65,7 +65,11 @@ def deploy_command(  # noqa: PLR0913  the options of a command
 
 
 def inference_of(found: Target) -> Target:
-    """The target of the module's dict `inference`, or the target itself without one."""
+    """The function to deploy for a target that is a training step.
+
+    If the target's module has a dict `inference` with an entry of the target's name, it is
+    that entry; otherwise the target itself.
+    """
     place, _, name = found.name.rpartition(":")
     table = getattr(load_module(place), "inference", {})
     if name not in table:
@@ -75,7 +79,10 @@ def inference_of(found: Target) -> Target:
 
 
 def _examples(path: Path) -> list[dict[str, np.ndarray]]:
-    """The examples in an npz file, each with one array per input of the model."""
+    """Examples from an npz file whose arrays are named after the model's inputs.
+
+    The first dim of each array counts the examples; each example has one array per input.
+    """
     try:
         with np.load(path) as arrays:
             stacked = dict(arrays)
@@ -92,7 +99,7 @@ def _examples(path: Path) -> list[dict[str, np.ndarray]]:
 
 
 def _lines(path: Path) -> list[str]:
-    """The lines of a text file of labels."""
+    """The labels in a text file, one per line."""
     try:
         return path.read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError) as error:

@@ -37,7 +37,7 @@ def explain_command(
     are alive when memory peaks.
     With --residuals: instead, each value that the step's forward pass saves for its
     backward pass, with its bytes on one device and its source line. A target whose result
-    is one number is a loss, which is differentiated first.
+    is one number is taken as a loss, and its gradient is the step.
     """
     placed_on = None if machine is None else load_machine(machine, step.num_devices)
     if residuals:
@@ -58,7 +58,7 @@ def explain_command(
 
 
 def _residuals(step: options.StepOptions) -> tuple[str, tuple[Residual, ...]]:
-    """The target's name, and residuals of its step or of the gradient of its loss."""
+    """The name of the target, and what its forward pass saves for its backward pass."""
     target, partitioned = step.load()
     with show_progress(f"reading {target.name}"):
         of_loss = residuals_of_loss(target.fn, target.args, partitioned.tactics)

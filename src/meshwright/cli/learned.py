@@ -152,7 +152,7 @@ def train_model(  # noqa: PLR0913  the options of a command
 
 
 def print_epochs(epochs: int) -> Callable[[CurvePoint], None]:
-    """A function that prints epochs on stderr, at most one line per second."""
+    """A callback of training that prints epochs on stderr, at most one line per second."""
     printed_s = [0.0]
 
     def show(point: CurvePoint) -> None:
@@ -184,8 +184,9 @@ def evaluate_models(
 ) -> None:
     """Print how well models and baselines rank the configurations of a data set.
 
-    E_K is the relative excess of the best of the K predicted fastest over the best of
-    all, tau Kendall's tau-b, OPA the share of ordered pairs. All are means over graphs.
+    E_K: of the K configurations that are predicted fastest, the best one's time over the
+    best time of all, minus 1. tau: Kendall's tau-b. OPA: share of the pairs of
+    configurations that are in the right order. All are means over graphs.
     """
     graphs = [g for g in read_folder(data) if g.num_configs > 1]
     if not graphs:

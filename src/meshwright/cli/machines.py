@@ -1,4 +1,4 @@
-"""`meshwright machines`: the presets of machines, with figures of one device each."""
+"""`meshwright machines`: a table of the preset machines, with figures of one device."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +13,8 @@ from meshwright.machine import load_machine, preset_names
 def machines_command(as_json: AsJson = False) -> None:
     """List the preset machines, with figures of one device each.
 
-    Their files, with a source for each number, lie in the package's machine/presets.
+    Each preset is a TOML file in the package's folder machine/presets, which states the
+    source of each number.
     """
     rows = list(machine_rows())
     if as_json:
@@ -23,7 +24,7 @@ def machines_command(as_json: AsJson = False) -> None:
 
 
 def machine_rows() -> Iterator[dict[str, Any]]:
-    """Plain data of one device of each preset machine."""
+    """The figures of one device of each preset machine, as plain data."""
     for name in preset_names():
         machine = load_machine(name, None)
         chip = machine.chip
@@ -45,7 +46,7 @@ def machine_rows() -> Iterator[dict[str, Any]]:
 
 
 def machines_table(rows: Sequence[dict[str, Any]]) -> Table:
-    """A line for each machine, with figures of one device."""
+    """A table with one row for each machine, and figures of one of its devices."""
     titles = (
         "name", "machine", ">16-bit TFLOP/s", ">GiB", ">GB/s", ">W", ">$/h",
         "links, GB/s each way",

@@ -1,4 +1,4 @@
-"""The command line: all commands, grouped by the subpackage that does their work."""
+"""The entry point of the command line, and all commands in groups, as the help shows."""
 
 import os
 import sys
@@ -84,7 +84,10 @@ _FOLDERS = {"Solvers (search)": "solvers."}
 
 
 class _LazyGroup(TyperGroup):
-    """A group that imports a command, and JAX with it, only when it runs."""
+    """A group of commands that imports a command's module, and thus JAX, only to run it.
+
+    So `meshwright --help` needs no import of JAX.
+    """
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(COMMANDS)
@@ -104,7 +107,7 @@ class _LazyGroup(TyperGroup):
 
 
 def load_command(name: str) -> Any:
-    """The command of a name, or its group of commands, from the module of that name."""
+    """Import the module of a command, and return the command, or its subcommands."""
     folder = _FOLDERS.get(COMMANDS[name][0], "")
     module = import_module(f"meshwright.cli.{folder}{name}")
     function = getattr(module, f"{name}_command")
@@ -177,7 +180,7 @@ _CLOSED = 141
 
 
 def _open_closed_streams() -> None:
-    """Discard what is written to streams that the caller has closed (`>&-`)."""
+    """Open /dev/null in place of stdout or stderr if the caller has closed it (`>&-`)."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             stream = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  until exit
@@ -185,7 +188,7 @@ def _open_closed_streams() -> None:
 
 
 def _close_stdout() -> None:
-    """Discard buffered output, so that Python reports no broken pipe when it exits."""
+    """Point stdout at /dev/null, so that Python reports no broken pipe when it exits."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -199,14 +202,20 @@ def format_warning(
     lineno: int,
     line: str | None = None,
 ) -> str:
-    """One line for a warning of ours: on the command line no line of Python caused it."""
+    """The text of a warning: one line for Meshwright's own, Python's usual form for others.
+
+    A user of the command line wrote no Python, so that a source line would not help.
+    """
     if issubclass(category, MeshwrightWarning):
         return f"warning: {message}\n"
     return _python_format(message, category, filename, lineno, line)
 
 
 def _user_line(error: BaseException) -> str:
-    """`file:line: ` of the innermost frame outside of installed code, "" if none."""
+    """The source line of the user's own code that raised an error, as `file:line: `.
+
+    It is the innermost frame outside of installed packages; "" if there is none.
+    """
     frames = traceback.extract_tb(error.__traceback__)
     package = str(Path(__file__).parents[1])
     for frame in reversed(frames):

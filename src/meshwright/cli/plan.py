@@ -93,7 +93,7 @@ def plan_command(  # noqa: PLR0913  the options of a command
 
 
 def _save_offsets(plan: Plan, path: Path | None, as_json: bool) -> None:
-    """Search for offsets of the buffers, write their CSV, and print what they gain."""
+    """Search for offsets of the buffers, write their CSV, and print the bytes saved."""
     if path is None:
         return
     with show_progress("searching for offsets"):
@@ -104,7 +104,7 @@ def _save_offsets(plan: Plan, path: Path | None, as_json: bool) -> None:
 
 
 def _check_pipeline(context: typer.Context) -> None:
-    """Refuse options that do not go with a pipeline."""
+    """Refuse options that `--pipeline` does not take."""
     for name in (
         "mesh", "schedule", "tactics", "search", "objective", "confirm", "tokens_per_step",
         "offsets",
@@ -117,7 +117,10 @@ def _check_pipeline(context: typer.Context) -> None:
 
 
 def _search_request(values: Mapping[str, Any]) -> SearchRequest:
-    """The options of a search, from those of the command."""
+    """The request for a search that the options of the command describe.
+
+    values: value of each option, by the name of its parameter.
+    """
     mesh = values["mesh"]
     return SearchRequest(
         values["machine"],
@@ -134,7 +137,7 @@ def _search_request(values: Mapping[str, Any]) -> SearchRequest:
 
 
 def _check_options(context: typer.Context) -> None:
-    """Refuse wrong options, and those without effect, before the work begins."""
+    """Refuse wrong options, and options without effect, before the work begins."""
     values = context.params
     if values["mesh"] is None or values["search"] is not None:
         _check_search(context)
@@ -148,7 +151,7 @@ def _check_options(context: typer.Context) -> None:
 
 
 def _check_search(context: typer.Context) -> None:
-    """Refuse options that do not go with a search."""
+    """Refuse options that a search does not take, and a search without machine or chips."""
     values = context.params
     if values["machine"] is None:
         raise TargetError(
@@ -175,7 +178,7 @@ def _check_search(context: typer.Context) -> None:
 
 
 def _check_comparison(context: typer.Context) -> None:
-    """Refuse options that do not go with given tactics on a mesh."""
+    """Refuse options that a plan of given tactics on a given mesh does not take."""
     values = context.params
     for name in ("tokens", "samples", "tokens_per_step", "place", "offsets"):
         if values["machine"] is None and values[name] is not None:
@@ -201,6 +204,6 @@ def _option(name: str) -> str:
 
 
 def _is_given(context: typer.Context, name: str) -> bool:
-    """Whether an option was typed, even if with its default value."""
+    """Whether the user typed an option, even if with its default value."""
     source = context.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"

@@ -1,4 +1,4 @@
-"""`meshwright train`: training by a recipe, and its continuation."""
+"""`meshwright train`: start a training that a recipe describes, or resume it."""
 
 import math
 import os
@@ -45,7 +45,7 @@ def train_command(
 ) -> None:
     """Train as a recipe says, and save, measure and evaluate on the way.
 
-    Ctrl-C saves after the current step and ends with status 130; --resume goes on there.
+    Ctrl-C saves after the current step and ends with status 130; --resume continues there.
     """
     folder = None if out is None else str(out)
     chosen = with_options(load_recipe(recipe), steps, folder, cluster)
@@ -63,7 +63,10 @@ def train_command(
 
 
 def _make_devices(recipe: Recipe) -> None:
-    """On CPUs, make as many virtual devices as the mesh names, if it names all sizes."""
+    """On a CPU, create as many virtual devices as the recipe's mesh has.
+
+    Nothing is done if a size of the mesh is left open.
+    """
     sizes = recipe.partition.mesh.values()
     is_here = recipe.cluster.address in ("", "inline")
     is_cpu = os.environ.get("JAX_PLATFORMS", "cpu") == "cpu"
@@ -73,7 +76,7 @@ def _make_devices(recipe: Recipe) -> None:
 
 
 def _plan_of(recipe: Recipe) -> Plan:
-    """The plan of the tactics of a recipe, for which no device is needed."""
+    """The plan of a recipe's step under the recipe's tactics; needs no devices."""
     prepared = prepare(recipe)
     if prepared.tactics is None:
         raise TargetError(
@@ -94,7 +97,7 @@ def _plan_of(recipe: Recipe) -> Plan:
 
 
 def _print_plan(plan: Plan) -> None:
-    """A line about the plan on stderr."""
+    """Print one line about the plan on stderr."""
     size = show_bytes(plan.peak_memory_bytes)
     typer.echo(
         f"mesh {plan.mesh}; predicted {show_seconds(plan.step_time_s)} a step and {size} "

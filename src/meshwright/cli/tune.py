@@ -1,4 +1,4 @@
-"""`meshwright tune`: layouts or tiles with which a program is fastest."""
+"""`meshwright tune`: search for layouts or tile sizes that make a program faster."""
 
 from collections.abc import Sequence
 from enum import Enum
@@ -20,7 +20,7 @@ from meshwright.machine import parse_mesh
 
 
 class Tunable(Enum):
-    """What can be tuned."""
+    """The choice of the compiler that is tuned."""
 
     LAYOUTS = "layouts"
     TILES = "tiles"
@@ -106,7 +106,10 @@ def tune_command(  # noqa: PLR0913  the options of a command
 def _step_of(
     target: str, mesh: str | None, schedule: str | None, tactics: str | None
 ) -> tuple[Any, Sequence[Any] | None]:
-    """The function and arguments of a target, or its plan for a mesh, and `None`."""
+    """What is tuned: a target's function and arguments, or a plan and `None`.
+
+    It is a plan if the command names a mesh.
+    """
     found = find_target(target)
     if mesh is None:
         return found.fn, found.args
@@ -115,14 +118,17 @@ def _step_of(
 
 
 def _show(tuned: TunedLayouts | TunedTiles, as_json: bool, code: bool) -> None:
-    """Print a result as JSON, or as a table with code to paste below it if asked."""
+    """Print the result as JSON, or as a table.
+
+    code: also print the code that applies the result, below the table.
+    """
     print(tuned.to_json() if as_json else tuned)
     if isinstance(tuned, TunedLayouts) and code and not as_json:
         print(tuned.code)
 
 
 def _refuse_layout_options(backend: str | None, *others: object) -> None:
-    """Raise if an option was given that only layouts have."""
+    """Refuse options for tiles that only layouts have."""
     if backend not in (None, "iree-cpu"):
         raise CompilerError(
             f"no backend {backend!r} for tiles: iree-cpu is the only one; TPUs and "

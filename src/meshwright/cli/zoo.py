@@ -1,4 +1,4 @@
-"""`meshwright zoo`: the example programs, with their size and memory."""
+"""`meshwright zoo`: a table of the example programs, with their sizes and memory."""
 
 import json
 import math
@@ -49,9 +49,9 @@ Entry = tuple[str, str, Callable[[], Any]]
 
 
 def zoo_entries(names: Sequence[str], tiny: bool) -> list[Entry]:
-    """The targets of the named workloads, or of all if no name is given.
+    """The targets of the named example programs, or of all of them if no name is given.
 
-    tiny: take the small forms, which hold arrays, instead of the published sizes.
+    tiny: return the small forms, which hold arrays, instead of the published sizes.
     """
     return [
         (f"zoo/{workload.name}.py:{make.__name__}", workload.title, make)
@@ -61,9 +61,9 @@ def zoo_entries(names: Sequence[str], tiny: bool) -> list[Entry]:
 
 
 def trace_rows(entries: Sequence[Entry]) -> Iterator[dict[str, Any]]:
-    """Sizes of the targets, each traced when the iteration reaches it.
+    """The figures of each target, which is traced when its row is asked for.
 
-    trace_s: seconds to trace the program and to count.
+    The column trace_s has the seconds to trace the program and to count.
     """
     for i, (target, title, make) in enumerate(entries, start=1):
         with show_progress(f"tracing {target}, {i} of {len(entries)}"):
@@ -138,7 +138,7 @@ _GAP = 2
 
 
 def _chosen(names: Sequence[str]) -> list[Any]:
-    """The workloads of these names; all if there are none."""
+    """The workloads of the given names; all workloads if there are no names."""
     known = {workload.name: workload for workload in _catalogue()}
     missing = [name for name in names if name not in known]
     if missing:
@@ -150,7 +150,7 @@ def _chosen(names: Sequence[str]) -> list[Any]:
 
 
 def _catalogue() -> Sequence[Any]:
-    """The workloads of the folder `zoo`, here or on Python's module path."""
+    """The workloads of the folder `zoo`, in this directory or on Python's path."""
     try:
         module = load_module(_CATALOGUE)
     except TargetError:

@@ -1,4 +1,4 @@
-"""Options that commands share, the step that they describe, and the screen."""
+"""Options that several commands share, the step that they describe, and the terminal."""
 
 import sys
 from collections.abc import Callable
@@ -148,7 +148,7 @@ Full = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class StepOptions:
-    """The options that say which step is partitioned, and how."""
+    """Options that name a step, its mesh, and the tactics that partition it."""
 
     target: TargetText
     mesh: MeshText
@@ -162,9 +162,10 @@ class StepOptions:
         return parse_mesh(self.mesh).num_devices
 
     def load(self) -> tuple[Target, Partitioned]:
-        """The target, and its function partitioned as the options say.
+        """Import the target and partition its function over the mesh by the given tactics.
 
-        The target is built last, which may take long.
+        Calling the target's function, which may build large arrays, is left to the end,
+        so that wrong options are refused first.
         """
         mesh = parse_mesh(self.mesh)
         with show_progress(f"loading {self.target}"):
@@ -175,14 +176,17 @@ class StepOptions:
             return target, partition(target.fn, mesh, chosen, gather=self.gather)
 
     def plan(self) -> tuple[Target, Plan]:
-        """The target, and the plan of its step for its own arguments."""
+        """Import the target, and plan its step for the arguments that it returns."""
         loaded, step = self.load()
         with show_progress(f"planning {loaded.name} for {step.mesh}"):
             return loaded, step.plan(*loaded.args).named(loaded.name)
 
 
 def takes_step(command: Callable[..., None]) -> Callable[..., None]:
-    """A command with the options of a step, which the function gets as first argument."""
+    """A command that takes the options of `StepOptions` besides those of `command`.
+
+    `command` receives them as a `StepOptions` in its first parameter.
+    """
 
     @wraps(command)
     def run(**values: Any) -> None:
@@ -198,5 +202,5 @@ def takes_step(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def make_console() -> Console:
-    """Standard output, with a fixed width if it is a file or a pipe."""
+    """A console on standard output, with a fixed width if that is a file or a pipe."""
     return Console(width=None if sys.stdout.isatty() else _WIDE)

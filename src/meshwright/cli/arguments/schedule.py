@@ -1,4 +1,4 @@
-"""Tactics of a command: a schedule of the module by name, or tactics written out."""
+"""The tactics of a command: a schedule of the target's module, by name, or written out."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,10 @@ from meshwright.partitioner.tactics import Tactic
 def choose_tactics(
     target: Target, schedule: str | None, written: str | None
 ) -> tuple[Tactic, ...]:
-    """The tactics of `--schedule` or `--tactics`; by default the only schedule."""
+    """The tactics that `--schedule` names or `--tactics` writes out.
+
+    With neither option: the tactics of the target's only schedule.
+    """
     if written is not None:
         if schedule is not None:
             raise TargetError("give --schedule or --tactics, not both")

@@ -1,7 +1,8 @@
-"""Targets: `path.py[:name]` or `pkg.module:name`, functions that return (fn, args).
+"""Targets, the programs that commands work on: `path.py[:name]` or `pkg.module:name`.
 
-A module may also define `targets`, a dict of further such functions, and `schedules`, a
-dict of lists of tactics.
+A target is a function without parameters that returns (fn, args): the function to
+partition, and its arguments. A module may also define `targets`, a dict of further
+targets by name, and `schedules`, a dict of lists of tactics.
 """
 
 import inspect
@@ -21,10 +22,10 @@ from meshwright.run.local import find_devices
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """A function and its arguments, which are made when they are first used.
+    """A target that was found in a module: a function to partition, and its arguments.
 
-    make: the function that returns both, which may take long. others: the other targets of
-    the module, by name.
+    make: the user's function that returns both, called when they are first needed, since it
+    may take long. others: the other targets of the module, by name.
     """
 
     name: str
@@ -34,22 +35,28 @@ class Target:
 
     @cached_property
     def made(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        """The function and its arguments; `TargetError` if something else was returned."""
+        """The function to partition and its arguments, as the user's target returned them.
+
+        Raises `TargetError` if it returned something else.
+        """
         return _call(self.name, self.make)
 
     @property
     def fn(self) -> Callable[..., Any]:
-        """The function that the target returns."""
+        """The function to partition."""
         return self.made[0]
 
     @property
     def args(self) -> tuple[Any, ...]:
-        """The arguments that the target returns for the function."""
+        """The arguments of the function to partition."""
         return self.made[1]
 
 
 def find_target(text: str) -> Target:
-    """The target that `text` names; a `TargetError` lists the targets that there are."""
+    """Import the module that `text` names, and find its target.
+
+    Raises `TargetError`, which lists the module's targets, if there is none of that name.
+    """
     place, name = _split(text)
     module = load_module(place)
     found = _candidates(module) | _named_table(module, place, "targets")
@@ -67,7 +74,10 @@ def find_target(text: str) -> Target:
 
 
 def _split(text: str) -> tuple[str, str]:
-    """(path or module, name or "")."""
+    """Split the name of a target at its last colon: (path or module, name of the function).
+
+    The name is "" if it was left out.
+    """
     place, colon, name = text.rpartition(":")
     if not colon:
         place, name = text, ""
@@ -82,7 +92,10 @@ def _split(text: str) -> tuple[str, str]:
 
 
 def _candidates(module: ModuleType) -> dict[str, Callable[[], Any]]:
-    """Public functions that the module defines and that need no argument, in order."""
+    """The public functions of a module that can be targets, by name.
+
+    They are defined in the module itself, and can be called without arguments.
+    """
     return {
         name: fn
         for name, fn in vars(module).items()
@@ -96,9 +109,10 @@ def _candidates(module: ModuleType) -> dict[str, Callable[[], Any]]:
 
 
 def _only(found: Mapping[str, object], place: str) -> str:
-    """The name of a module's target where the command names none.
+    """The name of the target to use if the command named only a module.
 
-    It is "target", or that of the only target; `TargetError` lists them otherwise.
+    This is "target" if the module has it, or the name of its only target. Otherwise a
+    `TargetError` lists its targets.
     """
     if "target" in found:
         return "target"
@@ -124,7 +138,7 @@ _WANTED = (
 def _call(
     name: str, make: Callable[[], Any]
 ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """The function and arguments that a target returns, after a check of their types."""
+    """Call a target, check the types of what it returns, and return (fn, args)."""
     _require_bind(make, (), f"{name} is called without arguments")
     try:
         with redirect_stdout(sys.stderr):  # what is printed is no result of the command
@@ -170,7 +184,11 @@ def _brief(value: object) -> str:
 
 
 def _named_table(module: ModuleType, place: str, table: str) -> dict[str, Any]:
-    """A module's dict `schedules`, {name: [tactics]}, or `targets`, {name: function}."""
+    """The dict `schedules` or `targets` of a module, after a check of its types.
+
+    `schedules` is {name: [tactics]}, `targets` is {name: function}. It is empty if the
+    module defines none.
+    """
     found = getattr(module, table, {})
     if not isinstance(found, Mapping):
         wanted = {"schedules": "[tactics]", "targets": "function"}[table]

@@ -1,1 +1,1 @@
-"""Texts of `meshwright plan` about searches and about several machines."""
+"""Text that `meshwright plan` prints about searches, pipelines and several machines."""

@@ -1,4 +1,4 @@
-"""`meshwright plan --machine A,B`: the figures of one plan on several machines."""
+"""`meshwright plan --machine A,B`: compare the figures of one plan on several machines."""
 
 import json
 import math
@@ -24,14 +24,17 @@ _FIGURES = (
 
 @dataclass(frozen=True, slots=True)
 class RunLength:
-    """The number of steps of a whole training run, and where the number comes from."""
+    """The number of steps of a whole training run.
+
+    reason: how the number was found, as text for the user.
+    """
 
     steps: float
     reason: str
 
 
 def find_machines(names: str, num_devices: int) -> list[Machine]:
-    """The machines of a comma-separated list, with `num_devices` devices each."""
+    """The machines of a comma-separated list of names, each with `num_devices` devices."""
     chosen = [name.strip() for name in names.split(",") if name.strip()]
     if not chosen:
         raise MachineError(
@@ -43,10 +46,10 @@ def find_machines(names: str, num_devices: int) -> list[Machine]:
 def find_run_length(
     plan: Plan, tokens: float | None, samples: float | None
 ) -> RunLength | None:
-    """The length of a run over `tokens` or `samples`; `None` if neither is given.
+    """The number of steps of a training run over `tokens` tokens or `samples` samples.
 
-    The tokens of a step are those of its plan. Its samples are the dims of the tokens
-    without the last, or else the first dim of the first input that is not state.
+    `None` if neither is given. The size of a batch is read from the plan: see `_tokens_of`
+    and `_samples_of`.
     """
     if tokens is None and samples is None:
         return None
@@ -61,7 +64,10 @@ def find_run_length(
 
 
 def _tokens_of(plan: Plan) -> tuple[int, str]:
-    """The number of tokens of a step, and its source: an input's path, or an option."""
+    """The number of tokens that one step reads, and where the number comes from.
+
+    That is the path of the input that holds them, or the option `--tokens-per-step`.
+    """
     if plan.tokens_per_step is None:
         raise TargetError(
             "no input of the step is a matrix of integers, so that its tokens are unknown; "
@@ -71,7 +77,11 @@ def _tokens_of(plan: Plan) -> tuple[int, str]:
 
 
 def _samples_of(plan: Plan) -> tuple[int, str]:
-    """The number of samples of a step, and the path of the input that holds them."""
+    """The number of samples that one step reads, and the path of the input that holds them.
+
+    With an input of tokens, these are its sequences. Otherwise it is the first dim of the
+    first input that is no state, that is, which the step does not return in updated form.
+    """
     for leaf in plan.inputs:
         if leaf.path == plan.token_input:
             return math.prod(leaf.shape[:-1]), leaf.path
@@ -85,7 +95,10 @@ def _samples_of(plan: Plan) -> tuple[int, str]:
 def comparison_rows(
     plans: Sequence[Plan], run: RunLength | None
 ) -> list[dict[str, Any]]:
-    """Plain data of one plan on several machines, one row for each."""
+    """The figures of one plan on several machines, as plain data, one row for each machine.
+
+    plans: the plan, once for each machine. run: adds days, cost and emissions of the run.
+    """
     rows: list[dict[str, Any]] = []
     for plan in plans:
         figures = figures_of(plan)
@@ -103,7 +116,10 @@ def comparison_rows(
 
 
 def comparison_table(rows: Sequence[dict[str, Any]], run: RunLength | None) -> Table:
-    """A line for each machine: figures of one step, and of the run if it is known."""
+    """A table of the figures of one step, with a row for each machine.
+
+    With `run`, it also has the figures of the whole training run.
+    """
     titles = [">devices", ">step", ">MFU", ">memory", ">of", ">J", ">$", ">gCO2e"]
     titles += [] if run is None else [">days", ">run $", ">tCO2e"]
     table: list[tuple[str, ...]] = []
@@ -126,7 +142,7 @@ def comparison_table(rows: Sequence[dict[str, Any]], run: RunLength | None) -> T
 
 
 def _notes_on_unknown(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Notes on machines whose power or price is unknown, and on how to provide it."""
+    """Notes on machines without a known power or price, and on how to provide it."""
     peak = [row["machine"] for row in rows if row["is_peak_power"]]
     if peak:
         yield (
@@ -151,7 +167,7 @@ def _times(count: float, value: float | None) -> float | None:
 def print_comparison(
     title: str, plans: Sequence[Plan], run: RunLength | None, as_json: bool
 ) -> None:
-    """Print plans on several machines: a table below a title, or JSON."""
+    """Print a table of one plan on several machines below a title, or print it as JSON."""
     rows = comparison_rows(plans, run)
     if as_json:
         print(json.dumps(rows, indent=1))

@@ -1,4 +1,4 @@
-"""`meshwright plan --pipeline`: the plan of stages, and what it prints."""
+"""`meshwright plan --pipeline`: search for a pipeline plan, and print it."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +13,7 @@ from meshwright.planner.pipeline.pipeline_plan import PipelinePlan
 
 
 def plan_pipeline(text: str, request: SearchRequest) -> PipelinePlan:
-    """The pipeline plan of a target, with progress on stderr if it is a terminal."""
+    """The pipeline plan that is found for a target; a terminal shows progress on stderr."""
     request.resolve()  # refuses wrong options before the target is built
     with show_progress(f"loading {text}"):
         target = find_target(text)
@@ -24,7 +24,10 @@ def plan_pipeline(text: str, request: SearchRequest) -> PipelinePlan:
 
 
 def print_pipeline(plan: PipelinePlan, as_json: bool, out: Path | None) -> None:
-    """Print stages, figures and the schedule; save JSON, or a page if `out` is HTML."""
+    """Print the stages, figures and schedule of a pipeline plan.
+
+    out: file for the plan as JSON, or for a page with pictures if its name ends in .html.
+    """
     found = plan.simulate()
     if out is not None:
         is_page = out.suffix in (".html", ".htm")

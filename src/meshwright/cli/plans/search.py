@@ -1,4 +1,4 @@
-"""`meshwright plan --machine M --chips N`: the search for a plan, and what it prints."""
+"""`meshwright plan --machine M --chips N`: search for a plan, and print what was found."""
 
 import json
 from dataclasses import replace
@@ -24,9 +24,9 @@ _LINES = 24
 def search_plan(
     text: str, request: SearchRequest, schedule: str | None, tactics: str | None
 ) -> Plan:
-    """The best plan found for a target, with progress on stderr if it is a terminal.
+    """The best plan that is found for a target; a terminal shows progress on stderr.
 
-    schedule, tactics: decisions that are kept; if neither is given, everything is searched.
+    schedule, tactics: decisions that the search keeps. Without them it decides everything.
     """
     request.resolve()  # refuses wrong options before the target is built, which may be slow
     with show_progress(f"loading {text}"):
@@ -43,7 +43,7 @@ def search_plan(
 
 
 def print_found(plan: Plan, as_json: bool, out: Path | None, full: bool) -> None:
-    """Print the table of candidates and the plan, or JSON; save JSON in `out`."""
+    """Print the table of compared plans and the best plan, or JSON; save JSON in `out`."""
     assert plan.search is not None, "autoplan records its search"
     if out is not None or as_json:
         fields = json.loads(plan.to_json()) | {"search": plan.search.to_json()}
@@ -62,7 +62,7 @@ def print_found(plan: Plan, as_json: bool, out: Path | None, full: bool) -> None
 
 
 def code_lines(code: str) -> str:
-    """The first lines of the tactics that rebuild a plan, below a title."""
+    """The first lines of the code that rebuilds a plan by tactics, below a title."""
     lines = code.splitlines()
     title = "tactics that rebuild this plan"
     if len(lines) > _LINES:
@@ -71,7 +71,7 @@ def code_lines(code: str) -> str:
 
 
 def spelled_text(spelled: Spelling, best: Candidate) -> str:
-    """The plan of the integer program as ordinary tactics, with their simulated figures."""
+    """The tactics that come closest to the integer program's plan, and their figures."""
     ratio = spelled.step_time_s / best.step_time_s
     memory = show_bytes(spelled.peak_memory_bytes)
     figures = f"{ratio:.2f} times the step time of the first plan, {memory}"
@@ -81,7 +81,7 @@ def spelled_text(spelled: Spelling, best: Candidate) -> str:
 
 
 def search_text(search: SearchResult) -> str:
-    """The duration of a search, its lower bound, and the number of skipped meshes."""
+    """The time of a search, its lower bound, and the number of meshes that it left out."""
     seen, known = search.num_meshes, search.all_meshes
     meshes = f"{seen}" if seen == known else f"{seen} of {known}"
     lines = [f"{search.seconds:.1f} s for {meshes} mesh{'es' * (known > 1)}"]

@@ -1,5 +1,5 @@
-"""Commands for problems that are given as files or programs: buffers, chips, contest files.
+"""Commands of solvers: buffers of a CSV, chips for a program, problems of a contest.
 
 In: the arguments of one command. Out: the answer on standard output, and files. Each
-module has the command of its name; `search` and `planner/chips` solve.
+module is named after its command. The work is done in `search` and `planner/chips`.
 """

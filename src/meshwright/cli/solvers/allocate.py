@@ -1,4 +1,4 @@
-"""`meshwright allocate`: offsets for the buffers of a CSV, under a capacity."""
+"""`meshwright allocate`: offsets for the buffers of a CSV within a capacity in bytes."""
 
 from pathlib import Path
 from typing import Annotated
@@ -86,7 +86,7 @@ def _allocate(
     seconds: float,
     seed: int,
 ) -> Allocation:
-    """The answer, with progress on standard error while the search runs."""
+    """Search for offsets, with progress on standard error."""
     console = Console(stderr=True)
     printed_s = [-1.0]
     with console.status("greedy packings") as status:
@@ -113,7 +113,7 @@ def _allocate(
 
 
 def _write(answer: Allocation, path: Path, ending: str) -> None:
-    """Write the answer in the format of a file's ending; CSV without one of ours."""
+    """Write the answer as HTML, JSON, SVG or CSV, by the ending of the file's name."""
     if ending in (".html", ".htm"):
         answer.report(path)
         return

@@ -1,4 +1,4 @@
-"""`meshwright chips`: the ops of a program on the chips of a multi-chip module."""
+"""`meshwright chips`: assign the ops of a program to the chips of a multi-chip module."""
 
 from pathlib import Path
 from typing import Annotated
@@ -79,7 +79,7 @@ def chips_command(  # noqa: PLR0913  an option each
 
 
 def _show_progress_on(console: Console, status: Status) -> OnChipProgress:
-    """A function that shows each progress on a terminal; in a log, one line a second."""
+    """A callback that updates a line on a terminal, or logs one line a second."""
     printed_s = -1.0
 
     def show(progress: ChipProgress) -> None:
@@ -98,7 +98,7 @@ def _show_progress_on(console: Console, status: Status) -> OnChipProgress:
 
 
 def _write(answer: ChipPartition, path: Path, ending: str) -> None:
-    """Write the answer in the format of a file's ending; CSV without one of ours."""
+    """Write the answer as JSON, HTML or CSV, by the ending of the file's name."""
     if ending in (".html", ".htm"):
         answer.report(path)
         return

@@ -1,4 +1,4 @@
-"""`meshwright iopddl`: solves a problem of the ASPLOS 2025 contest within a time."""
+"""`meshwright iopddl`: solve a problem of the ASPLOS 2025 contest within a time limit."""
 
 import os
 import time
@@ -61,7 +61,7 @@ def iopddl_command(
 
 
 def process_age_s() -> float:
-    """Seconds since this process was started; 0 if the system does not say."""
+    """Seconds since this process was started; 0 if the operating system does not tell."""
     with suppress(OSError, ValueError, IndexError):
         fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
         since_boot_s = int(fields[19]) / os.sysconf("SC_CLK_TCK")
@@ -70,7 +70,7 @@ def process_age_s() -> float:
 
 
 def _solve(problem: Assignment, budget_s: float, seed: int) -> Solution:
-    """The solution of a problem, with progress on standard error while it runs."""
+    """Solve a problem, with progress on standard error."""
     console = Console(stderr=True)
     console.print(str(problem), highlight=False)
     with console.status("presolve") as status:

@@ -59,7 +59,10 @@ def _data_tactics() -> Iterator[tuple[str, tuple[Tactic, ...], tuple[Tactic, ...
 def _model_tactics(
     model: int,
 ) -> Iterator[tuple[tuple[str, ...], str, tuple[Tactic, ...]]]:
-    """Ways to use the axis "model": axes that cut the batch, a name, and tactics."""
+    """Ways to use the axis "model".
+
+    Each is a tuple: the axes that cut the batch, a name, and tactics.
+    """
     if model == 1:
         yield (), "", ()
         return

@@ -1,8 +1,9 @@
-"""The two networks that TpuGraphs publishes as baselines, in their structure.
+"""The structure of the two networks that TpuGraphs publishes as baselines.
 
-EarlyJoinSAGE, for tiles, and ResModel without segments, for layouts, of
+EarlyJoinSAGE ranks tilings; ResModel, without its segments, ranks layouts. Both are in
 google-research-datasets/tpu_graphs, commit ddd187c. Features are standardised as for our
-own network, where the originals scale them to 0 .. 1.
+own network, where the originals scale them to 0 .. 1. Letters in shapes: N nodes, C
+configurations, F features, H width.
 """
 
 from typing import Any
@@ -103,7 +104,11 @@ def _node_inputs(params: Params, graph: GraphArrays) -> Any:
 
 
 def _for_each_config(nodes: Any, chosen: Any) -> Any:
-    """Features [N, C, F + K] of nodes [N, F] beside configurations [N or 1, C, K]."""
+    """The features of nodes [N, F], repeated and joined with those of configurations.
+
+    chosen: features of the configurations, [N, C, K], or [1, C, K] for all nodes alike. The
+    result is [N, C, F + K].
+    """
     shape = (len(nodes), chosen.shape[1])
     return jnp.concatenate(
         [

@@ -1,6 +1,6 @@
-"""Rankings that a learned model has to beat: chance, the default, copies, LightGBM.
+"""Baselines that a learned model has to beat: chance, the default, copies, LightGBM.
 
-Each scorer maps a graph to one score per configuration [c]; a lower one means faster.
+Each maps a graph to one score per configuration [c]; a lower score means faster.
 """
 
 from __future__ import annotations
@@ -74,7 +74,10 @@ def copy_scores(measured: MeasuredGraph) -> Scores:
 def _operand_slots(
     measured: MeasuredGraph, node: int, wanted: Scores
 ) -> list[tuple[int, int]]:
-    """Pairs of an input layout's number, 1 or 2, and the node whose layout it is."""
+    """The operands of a node for which a configuration wants a layout.
+
+    Pairs of (1 or 2 for the node's first or second input, node that computes that operand).
+    """
     edges = measured.graph.edge_index
     sizes = measured.graph.node_feat[:, DIM_COLUMNS]
     operands = [int(operand) for operand in edges[edges[:, 0] == node, 1]]
@@ -91,13 +94,17 @@ def _operand_slots(
 def _is_read_elsewhere(
     measured: MeasuredGraph, node: int, columns: Mapping[int, int]
 ) -> bool:
-    """Whether a node whose layout is not chosen reads the result of this one."""
+    """Whether a node without a layout of its own choice reads the result of `node`.
+
+    columns: the nodes with a chosen layout, and their columns in the configuration
+        features.
+    """
     edges = measured.graph.edge_index
     return any(int(user) not in columns for user in edges[edges[:, 1] == node, 0])
 
 
 def _or_default(layouts: Scores, default: Scores) -> Scores:
-    """Layouts [c, 6], with `default` in place of those that are all -1."""
+    """Layouts [c, 6], with `default` in place of rows that are all -1 (not chosen)."""
     return np.where((layouts == NO_DIM).all(axis=1, keepdims=True), default, layouts)
 
 
@@ -145,13 +152,13 @@ _GRADES = 32
 
 
 def _relevance(times: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Grades [c] from 0 to 31; the fastest configurations have the highest."""
+    """The grades [c] that LambdaRank trains on, from 0 to 31; 31 is the fastest."""
     ranks = np.argsort(np.argsort(-times, kind="stable"), kind="stable")
     return ranks * _GRADES // len(times)
 
 
 def _config_rows(measured: MeasuredGraph) -> NDArray[np.float32]:
-    """Features [c, f] of configurations: counts of the graph, and of its choices."""
+    """Features of configurations for LightGBM [c, f]: counts of nodes and layouts."""
     graph = measured.graph
     counts = np.bincount(graph.node_opcode, minlength=NUM_OPCODES)
     largest = graph.node_feat[:, : LAYOUT_COLUMNS.start].max(axis=0)
@@ -176,7 +183,7 @@ Scorer = Callable[[MeasuredGraph], Scores]
 
 
 def plain_scorers(collection: Collection, seed: int) -> dict[str, Scorer]:
-    """Baselines without training: functions from a graph to scores of configurations."""
+    """The baselines that need no training, by name."""
     scorers: dict[str, Scorer] = {
         "random": lambda measured: random_scores(measured, seed),
         "default": default_scores,

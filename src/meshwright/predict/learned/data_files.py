@@ -1,7 +1,7 @@
-"""Files of data sets: TpuGraphs' npz, read and written, and its raw protobufs, read.
+"""Reading and writing data sets: the npz files and raw protobufs of TpuGraphs.
 
 A file `NAME.npz` has exactly the arrays that TpuGraphs publishes, so that its own loaders
-read it. What they have no place for, the `Provenance`, is beside it in `NAME.json`.
+read it. The `Provenance`, for which that format has no place, is beside it in `NAME.json`.
 """
 
 import json

@@ -83,11 +83,11 @@ def _convolution_features(numbers: Any) -> Iterator[float]:
 def tile_features(
     kernel: Sequence[int], output: Sequence[int], input_: Sequence[int]
 ) -> NDArray[np.float32]:
-    """The features of a tiling [24]: bounds of kernel, output and input, 8 numbers each.
+    """The features of a tiling [24]: 8 each for kernel, output and input bounds.
 
-    The 8 numbers are six bounds, their sum and their product; the product of no bounds is
-    0. Kernel bounds are those of a convolution's window. A data set of another compiler
-    says in `columns` what the three mean there.
+    The 8 numbers are six bounds, their sum and their product; the product of no bounds
+    is 0. Kernel bounds are a convolution's window. Data sets of other compilers say in
+    `Provenance.columns` what the three kinds of bounds mean there.
     """
     parts = (_summed(bounds, MAX_RANK, 0) for bounds in (kernel, output, input_))
     return np.array([x for part in parts for x in part], np.float32)
@@ -106,10 +106,10 @@ def layout_features(layouts: Sequence[Sequence[int]]) -> NDArray[np.float32]:
 
 
 def mark_missing_dims(node_feat: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Node features [n, 140] whose layouts are padded with -1 instead of with 0.
+    """Node features [n, 140] whose layouts are padded with -1 instead of 0.
 
-    TpuGraphs pads the layout of columns 134 to 139 with 0, which is also a dim. The rank
-    follows from the sizes in columns 21 to 26.
+    TpuGraphs pads the layouts in columns 134 to 139 with 0, which is also the number of a
+    dim. The rank, which tells them apart, follows from the sizes in columns 21 to 26.
     """
     sizes = node_feat[:, DIM_COLUMNS]
     positions = np.arange(MAX_RANK)
@@ -120,12 +120,15 @@ def mark_missing_dims(node_feat: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _padded(numbers: Iterable[float], length: int) -> list[float]:
-    """The first `length` numbers, filled up with zeros."""
+    """The first `length` numbers; zeros follow if there are fewer."""
     kept = list(numbers)[:length]
     return kept + [0] * (length - len(kept))
 
 
 def _summed(numbers: Iterable[int], length: int, of_none: int = 1) -> list[float]:
-    """The first `length` numbers, then sum and product of all; of none it is `of_none`."""
+    """The first `length` numbers, then the sum and the product of all.
+
+    of_none: the product if there are no numbers.
+    """
     kept = list(numbers)
     return [*_padded(kept, length), sum(kept), math.prod(kept) if kept else of_none]

@@ -28,7 +28,10 @@ _REGISTER = 128
 
 
 class Lesson(Enum):
-    """A finding of winners of Kaggle's contest "Fast or Slow?"; each can be left out."""
+    """A trick of the winners of Kaggle's contest "Fast or Slow?".
+
+    Each can be switched off to measure what it is worth.
+    """
 
     PADDING = "padding"  # a missing dim of a layout is -1, not 0
     PRUNING = "pruning"  # only configurable nodes and their neighbours are kept
@@ -98,7 +101,10 @@ class Scaler:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GraphPart:
-    """A graph or one segment of it, with its columns `places` of `config_feat`."""
+    """A graph, or one segment of it.
+
+    places: columns of the graph's `config_feat` that belong to the part's nodes.
+    """
 
     arrays: GraphArrays
     places: NDArray[np.int64]
@@ -110,10 +116,10 @@ def graph_parts(
     lessons: frozenset[Lesson],
     num_nodes: int | None = None,
 ) -> tuple[GraphPart, ...]:
-    """The parts of a graph: segments of `num_nodes` consecutive nodes, or one whole part.
+    """The parts of a graph: segments of `num_nodes` consecutive nodes, or the whole graph.
 
-    All parts have arrays of the same sizes. Edges between segments are dropped. `None`
-    keeps the graph in one part.
+    All parts have arrays of the same sizes. Edges between segments are dropped. `num_nodes`
+    is `None` for the whole graph.
     """
     nodes = np.arange(measured.graph.num_nodes)
     if Lesson.PRUNING in lessons and len(measured.layout_nodes):
@@ -183,7 +189,7 @@ def config_arrays(
 def config_places(
     measured: MeasuredGraph, nodes: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Places in `config_nodes` of the configurable nodes that are among `nodes`."""
+    """Columns of `config_feat` whose configurable node is among `nodes`."""
     return np.flatnonzero(np.isin(measured.layout_nodes, nodes))
 
 
@@ -197,7 +203,7 @@ def kept_by_pruning(measured: MeasuredGraph) -> NDArray[np.int64]:
 def inner_edges(
     edges: NDArray[np.int64], nodes: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """The edges [e, 2] between `nodes`, as places in `nodes`."""
+    """The edges [e, 2] between two of `nodes`, as positions within `nodes`."""
     if len(nodes) == 0 or len(edges) == 0:
         return np.zeros((0, 2), np.int64)
     places = np.minimum(np.searchsorted(nodes, edges), len(nodes) - 1)
@@ -207,7 +213,7 @@ def inner_edges(
 def _raw_features(
     node_feat: NDArray[np.float32], lessons: frozenset[Lesson]
 ) -> NDArray[np.float32]:
-    """Features [n, F] before standardisation; layouts are not among them."""
+    """Features of nodes [n, F] before standardisation, without the layouts' columns."""
     parts = [_log(node_feat[:, : LAYOUT_COLUMNS.start])]
     if Lesson.EXTRA_FEATURES in lessons:
         sizes = node_feat[:, DIM_COLUMNS]

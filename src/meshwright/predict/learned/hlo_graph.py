@@ -1,4 +1,4 @@
-"""An HLO module as a graph of instructions with features, as TpuGraphs has them."""
+"""An HLO module as a graph with a row of features for each instruction, as in TpuGraphs."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,7 +59,7 @@ class HloGraph:
 
     @property
     def configurable(self) -> NDArray[np.int64]:
-        """Nodes whose layouts TpuGraphs varies: convolutions, dots and reshapes [nc]."""
+        """The nodes [nc] whose layouts TpuGraphs varies: convolution, dot, reshape."""
         return np.flatnonzero(np.isin(self.node_opcode, list(_CONFIGURABLE)))
 
 
@@ -93,10 +93,10 @@ def encoded_module(module: Any) -> bytes:
 
 
 def graph_of_proto(module: Any) -> HloGraph:
-    """The graph of a decoded `HloModule`.
+    """The graph of a decoded `HloModuleProto`.
 
-    Instructions are numbered by their place. Their ids have 64 bits (the computation's id
-    in the upper half) and are used as keys only.
+    Nodes are numbered in the order of the instructions. Instruction ids have 64 bits (the
+    computation's id is the upper half), so that they serve only as keys.
     """
     computations = module.computations
     instructions = [i for c in computations for i in c.instructions]
@@ -130,7 +130,7 @@ def graph_of_proto(module: Any) -> HloGraph:
 
 
 def _splits(computations: Any) -> NDArray[np.int64]:
-    """Node numbers at which the program is split [k]: 0, ends of large computations, n."""
+    """The node numbers [k] that split the program: 0, each large computation's end, n."""
     splits, count = [0], 0
     for computation in computations:
         count += len(computation.instructions)

@@ -9,18 +9,18 @@ import jax.numpy as jnp
 
 
 class Loss(Enum):
-    """A ranking loss that training minimises."""
+    """The names of the losses that training can minimise."""
 
     LIST_MLE = "listmle"
     HINGE = "hinge"
 
 
 def list_mle(scores: Any, times: Any, mask: Any) -> Any:
-    """ListMLE: -log likelihood of the true order, divided by the number of configurations.
+    """ListMLE: minus the log likelihood of the true order, per configuration.
 
-    A configuration is drawn next with a probability proportional to exp(-score) among
-    those not drawn yet (Xia et al., ICML 2008). All arguments are [C]; mask is 0 for
-    padding.
+    In this model configurations are drawn one after the other; the next one is drawn with a
+    probability proportional to exp(-score) (Xia et al., ICML 2008). All arguments are [C];
+    mask is 0 for padding.
     """
     order = jnp.argsort(jnp.where(mask > 0, times, jnp.inf))
     merits = jnp.where(mask > 0, -scores, -1e30)[order]
@@ -30,7 +30,10 @@ def list_mle(scores: Any, times: Any, mask: Any) -> Any:
 
 
 def pairwise_hinge(scores: Any, times: Any, mask: Any, margin: float = 1.0) -> Any:
-    """Mean over pairs of different times of max(0, margin - (slower - faster score))."""
+    """The mean of max(0, margin - (slower's score - faster's score)) over pairs.
+
+    Pairs are configurations with different times.
+    """
     pairs = (times[:, None] > times[None, :]) & (mask[:, None] * mask[None, :] > 0)
     shortfall = jax.nn.relu(margin - (scores[:, None] - scores[None, :]))
     return jnp.where(pairs, shortfall, 0.0).sum() / jnp.maximum(pairs.sum(), 1)

@@ -1,4 +1,4 @@
-"""A program with measured configurations: the record of a data set."""
+"""A program with measured configurations: one record of a data set."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from meshwright.predict.learned.hlo_graph import HloGraph
 
 
 class Collection(Enum):
-    """The kind of choice that is ranked: tilings of a kernel, or layouts in a program."""
+    """The compiler's choice that is varied: a kernel's tiling, or a program's layouts."""
 
     TILE = "tile"
     LAYOUT = "layout"
@@ -50,7 +50,7 @@ class Provenance:
 
     @property
     def spread(self) -> tuple[float, ...]:
-        """The noise of each configuration: (slowest - fastest) / fastest pass."""
+        """The noise of each configuration: slowest over fastest pass, minus 1."""
         columns = zip(*self.pass_ns, strict=True)
         return tuple((max(times) - min(times)) / min(times) for times in columns)
 
@@ -139,7 +139,7 @@ class MeasuredGraph:
 
     @property
     def layout_nodes(self) -> NDArray[np.int64]:
-        """Nodes whose layouts are chosen [nc]; none for tilings."""
+        """The nodes [nc] whose layouts are chosen; empty for tilings."""
         none = np.zeros(0, np.int64)
         return none if self.config_nodes is None else self.config_nodes
 
@@ -149,7 +149,7 @@ class MeasuredGraph:
 
     @property
     def targets(self) -> NDArray[np.float64]:
-        """Times that models rank [c]: in nanoseconds, or over the default's if known."""
+        """The times [c] that models rank, divided by the default's time if it is known."""
         if self.runtime_ns is None:
             raise LearnedError(
                 f"{self.name} has no runtimes, as files of TpuGraphs' test split: use the "
@@ -160,7 +160,7 @@ class MeasuredGraph:
 
     @property
     def default_config(self) -> int | None:
-        """Number of the compiler's own configuration; `None` if it is unknown."""
+        """The index of the compiler's own configuration; `None` if it is unknown."""
         if self.provenance.default is not None:
             return self.provenance.default
         if self.collection is Collection.LAYOUT:
@@ -172,7 +172,7 @@ class MeasuredGraph:
         return int(np.argmin(np.abs(self.targets - 1)))
 
     def take(self, configs: NDArray[np.int64]) -> MeasuredGraph:
-        """A measured graph with these configurations only, in this order."""
+        """A copy with only these configurations, in this order."""
         runtime, normalizer = self.runtime_ns, self.normalizer_ns
         passes = tuple(tuple(p[i] for i in configs) for p in self.provenance.pass_ns)
         places = np.flatnonzero(configs == self.provenance.default)
@@ -186,7 +186,7 @@ class MeasuredGraph:
         )
 
     def without_duplicates(self) -> MeasuredGraph:
-        """A measured graph with each configuration once, at its fastest."""
+        """A copy with each configuration once, with its shortest time."""
         flat = self.config_feat.reshape(self.num_configs, -1)
         _, groups = np.unique(flat, axis=0, return_inverse=True)
         order = np.lexsort((self.targets, groups.reshape(-1)))
@@ -194,7 +194,7 @@ class MeasuredGraph:
         return self.take(np.sort(order[firsts]))
 
     def speedup(self) -> float:
-        """The default's time over the best one's; NaN if the default is unknown."""
+        """The default's time over the shortest time; NaN if the default is unknown."""
         default = self.default_config
         times = self.targets
         return math.nan if default is None else float(times[default] / times.min())

@@ -22,9 +22,10 @@ Floats = NDArray[np.floating[Any]]
 
 
 def top_error(scores: Floats, times: Floats, k: int) -> float:
-    """E_K: relative excess of the best of the K predicted fastest over the best of all.
+    """E_K: how much slower than the best configuration the best of the top K is.
 
-    With fewer than K configurations all are taken. Ties of scores keep the given order.
+    The top K are the K with the lowest scores. The result is a ratio minus 1. Ties of
+    scores keep the given order.
     """
     chosen = np.argsort(scores, kind="stable")[:k]
     best = times.min()
@@ -32,7 +33,7 @@ def top_error(scores: Floats, times: Floats, k: int) -> float:
 
 
 def slowdown(scores: Floats, times: Floats, k: int) -> float:
-    """Time of the best of the K predicted fastest over the best of all: 1 + E_K."""
+    """The best time among the K lowest scores over the best time of all, 1 + E_K."""
     return 1 + top_error(scores, times, k)
 
 
@@ -49,7 +50,7 @@ def kendall_tau(scores: Floats, times: Floats) -> float:
 
 
 def ordered_pair_accuracy(scores: Floats, times: Floats) -> float:
-    """OPA: share of the pairs with different times that scores order the same way.
+    """OPA: the share of pairs with different times that the scores put in the same order.
 
     Pairs of equal scores count as wrong. Without ties it is (tau + 1) / 2.
     """
@@ -59,7 +60,11 @@ def ordered_pair_accuracy(scores: Floats, times: Floats) -> float:
 
 
 def noise_ceiling(pass_ns: Sequence[Sequence[int]]) -> float:
-    """Mean tau between two passes of measurements: no ranking can be expected above it."""
+    """The mean Kendall's tau between two passes of measurements of the same configurations.
+
+    No ranking can be expected to be better than that. pass_ns: nanoseconds, one list
+    per pass.
+    """
     passes = [np.array(times, np.float64) for times in pass_ns]
     if len(passes) < 2:
         return math.nan
@@ -69,7 +74,10 @@ def noise_ceiling(pass_ns: Sequence[Sequence[int]]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Metrics of a ranking of one graph's configurations, or their means over graphs."""
+    """The quality of a ranking of one graph's configurations, or means over graphs.
+
+    top_errors: E_K by K.
+    """
 
     top_errors: Mapping[int, float]
     tau: float
@@ -84,7 +92,7 @@ class Ranking:
 
     @classmethod
     def mean(cls, rankings: Sequence[Ranking]) -> Ranking:
-        """The means of metrics over graphs, as TpuGraphs reports them."""
+        """The mean of each metric over graphs, as TpuGraphs reports them."""
         errors = {
             k: float(np.mean([ranking.top_errors[k] for ranking in rankings]))
             for k in TOP_KS

@@ -1,8 +1,9 @@
 """The graph network that scores configurations, as plain functions over JAX arrays.
 
 SAGE convolutions in both directions (Hamilton et al., NeurIPS 2017), with attention over
-the configurations of a graph and a sum over nodes of one score each, as in TGraph
-(Khizbullin et al., Frontiers in AI, 2025). Letters: N nodes, C configurations, H width.
+the configurations of a graph. The score of a configuration is a sum of one number per
+node, as in TGraph (Khizbullin et al., Frontiers in AI, 2025). Letters in shapes: N nodes,
+C configurations, K configurable nodes, H width.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _LAYOUT_SYMBOLS = MAX_RANK + 2
 
 @dataclass(frozen=True, slots=True)
 class NetworkConfig:
-    """The sizes of a network, and the lessons that it follows."""
+    """The sizes of a network, and the lessons of Kaggle's contest that it applies."""
 
     collection: Collection
     lessons: frozenset[Lesson] = frozenset(Lesson)
@@ -91,16 +92,17 @@ def graph_scores(params: Params, graph: GraphArrays, configs: Any, mask: Any) ->
 
 
 def node_scores(params: Params, graph: GraphArrays, configs: Any, mask: Any) -> Any:
-    """The parts of the scores that each node adds [N, C]."""
+    """The addends of the scores, one for each node and configuration [N, C]."""
     return head_scores(params, graph, *node_vectors(params, graph, configs, mask))
 
 
 def node_vectors(
     params: Params, graph: GraphArrays, configs: Any, mask: Any
 ) -> tuple[Any, Any]:
-    """Vectors of the nodes [N, C, H] or [N, 1, H], and those of configurations [N, C, H].
+    """The network's vectors before its last layers: of nodes, and of configurations.
 
-    A late join has one vector per node for all configurations.
+    The first are [N, C, H], or [N, 1, H] if configurations are joined late. The second are
+    [N, C, H].
     """
     symbols = jnp.clip(graph.layouts, -1, MAX_RANK) + 1
     layouts = params["layout"][symbols].reshape(len(graph.layouts), -1)
@@ -116,7 +118,7 @@ def node_vectors(
 
 
 def head_scores(params: Params, graph: GraphArrays, x: Any, chosen: Any) -> Any:
-    """The parts of the scores that each node adds [N, C], from vectors of the nodes."""
+    """The addends of the scores [N, C], from vectors of nodes and configurations."""
     hidden = params["head"]["hidden"]
     if hidden["kernel"].shape[0] != x.shape[-1]:  # late join
         x = jnp.concatenate([jnp.broadcast_to(x, chosen.shape), chosen], axis=-1)
@@ -125,7 +127,7 @@ def head_scores(params: Params, graph: GraphArrays, x: Any, chosen: Any) -> Any:
 
 
 def _config_vectors(params: Params, graph: GraphArrays, configs: Any) -> Any:
-    """Vectors of configurations at each node [N, C, H]; 0 where nothing is chosen."""
+    """The vector of each configuration at each node [N, C, H]; 0 without a choice."""
     num_nodes = len(graph.opcodes)
     if configs.ndim == 2:
         one = apply(params["config"], configs)
@@ -164,7 +166,7 @@ def mean_of_users(graph: GraphArrays, x: Any) -> Any:
 
 
 def dense(key: Any, inputs: int, outputs: int) -> Params:
-    """Parameters of an affine map, with the variance of LeCun et al. (1998)."""
+    """Random parameters of an affine map, with the variance of LeCun et al. (1998)."""
     kernel = jax.random.normal(key, (inputs, outputs)) / jnp.sqrt(inputs)
     return {"kernel": kernel, "bias": jnp.zeros(outputs)}
 

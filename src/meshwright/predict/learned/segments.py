@@ -1,8 +1,9 @@
-"""Graph segment training: steps on a few segments of a graph, with stored scores of others.
+"""Graph segment training: a step trains a few segments of a large graph.
 
+The other segments enter with scores that were stored when they were last trained.
 Reference: Cao et al., Learning Large Graph Property Prediction via Graph Segment Training,
-NeurIPS 2023 ("GST+EFD"). Since a graph's score is a sum over nodes, what is stored of a
-segment is one number per configuration. Training whole graphs is the case of one segment.
+NeurIPS 2023 ("GST+EFD"). Since a graph's score is a sum over nodes, one number per
+segment and configuration is stored. Training on whole graphs is the case of one segment.
 """
 
 from __future__ import annotations
@@ -43,10 +44,11 @@ WHOLE = SegmentOptions(num_nodes=1, trained=1, kept=0, head_epochs=0)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SegmentedGraph:
-    """A training graph in J parts, with the stored scores of each part.
+    """A training graph in J segments, with the stored scores of each segment.
 
-    table: [c, J], scores of the segments as they were when last trained, relative to the
-        mean over the configurations of that step; NaN before. It is written in place.
+    table: [c, J], a segment's score of each configuration when it was last trained,
+        minus the
+    mean over that step's configurations; NaN before the first time. Updated in place.
     """
 
     measured: MeasuredGraph
@@ -67,7 +69,7 @@ class SegmentedGraph:
         return cls(measured, parts, stored.copy())
 
     def inputs(self, model: TrainedModel, part: int, configs: Any) -> tuple[Any, Any]:
-        """The arrays of one part, and the features of `configs` in it."""
+        """The arrays of one segment, and the features of configurations in it."""
         chosen = self.parts[part]
         features = config_arrays(self.measured, configs, chosen, model.scaler)
         return chosen.arrays, features
@@ -78,12 +80,13 @@ StepFn = Callable[..., tuple[Params, Any, Any, Any]]
 
 @cache
 def make_step(architecture: Architecture, loss: Loss, optimizer: Any) -> StepFn:
-    """A compiled step that trains a few segments of one graph.
+    """Compile the function that trains on a few segments of one graph.
 
     Its arguments are the learning rate, parameters, the optimizer's state, the stacked
-    inputs of the trained segments, stale scores [C], and a tuple of weights [C] of the
-    fresh ones, times and mask [C]. It returns new parameters and state, the loss, and the
-    fresh scores [C, S], relative to their mean over configurations.
+    inputs of the trained segments, the sum of the stored scores [C], and a tuple of weights
+    [C] of the trained segments' scores, times and mask [C]. It returns new parameters and
+    state, the loss, and the trained segments' scores [C, S], minus their mean over
+    configurations.
     """
     _, score_fn = ARCHITECTURES[architecture]
     loss_fn = LOSSES[loss]
@@ -118,12 +121,11 @@ def train_segments(
     step: StepFn,
     random: np.random.Generator,
 ) -> tuple[Params, Any, float]:
-    """Parameters, state and loss after one step on random segments of one graph.
+    """Train one step on random segments of one graph; return parameters, state and loss.
 
-    step: what `make_step` returns, for one learning rate.
-
-    A fresh score stands for itself and for the segments whose stored scores are dropped
-    or missing: in expectation its weight is kept + (1 - kept) J / S.
+    step: compiled by `make_step`. The score of a trained segment also stands for segments
+    whose stored scores are dropped or missing: of J segments S are trained, so that its
+    expected weight is kept + (1 - kept) J / S.
     """
     options, num_parts = model.config.segments or WHOLE, len(graph.parts)
     configs, mask = sample_configs(graph, model.config.configs_per_step, random)
@@ -143,13 +145,13 @@ def train_segments(
 
 @cache
 def make_head_step(loss: Loss, optimizer: Any) -> Callable[..., Any]:
-    """A function that trains the head of a network on fresh vectors of all segments.
+    """Compile the function that trains only the last layers, over all segments.
 
     Its arguments are the learning rate, the model, a graph, the optimizer's state and a
     random generator. It returns parameters, state and loss.
 
-    It holds one segment at a time: first all scores, then the gradient of the loss by
-    them, then each segment's part of the gradient by the head.
+    To hold one segment in memory at a time, it computes first all scores, then the gradient
+    of the loss by the scores, then each segment's part of the gradient by the parameters.
     """
     loss_and_slopes: Any = jax.value_and_grad(LOSSES[loss])
 
@@ -187,14 +189,17 @@ def make_head_step(loss: Loss, optimizer: Any) -> Callable[..., Any]:
 
 @jax.jit
 def _part_scores(params: Params, inputs: Any, mask: Any) -> Any:
-    """Scores [c] of one segment."""
+    """The scores [C] that one segment adds."""
     graph, features = inputs
     return graph_scores(params, graph, features, mask)
 
 
 @jax.jit
 def _head_gradient(params: Params, inputs: Any, mask: Any, slopes: Any) -> Any:
-    """One segment's part of the gradient by the head; slopes: of the loss by scores."""
+    """One segment's part of the gradient by the parameters of the last layers.
+
+    slopes: gradient of the loss by the scores.
+    """
     graph, features = inputs
     vectors = node_vectors(params, graph, features, mask)
 
@@ -208,7 +213,7 @@ def _head_gradient(params: Params, inputs: Any, mask: Any, slopes: Any) -> Any:
 def sample_configs(
     graph: SegmentedGraph, count: int, random: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Random configuration numbers [count], and a mask that is 0 for padding."""
+    """Random indices of configurations [count], and a mask that is 0 for padding."""
     num_configs = graph.measured.num_configs
     chosen = random.permutation(num_configs)[:count]
     mask = (np.arange(count) < len(chosen)).astype(np.float32)
@@ -216,10 +221,10 @@ def sample_configs(
 
 
 def stack(inputs: list[Any]) -> Any:
-    """The inputs of several parts of one size, stacked along a new first dim."""
+    """The inputs of several segments of one size, stacked along a new first dim."""
     return jax.tree.map(lambda *leaves: np.stack(leaves), *inputs)
 
 
 def descend(params: Any, updates: Any, rate: Any) -> Any:
-    """Parameters after a step of that learning rate against the updates."""
+    """The parameters minus the updates times the learning rate."""
     return jax.tree.map(lambda old, update: old - rate * update, params, updates)

@@ -1,4 +1,4 @@
-"""A model with its parameters, and the file that holds it."""
+"""A trained model: its configuration, parameters and training curve, and its file."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from meshwright.predict.learned.network import (
 
 
 class Architecture(Enum):
-    """A network that can be trained: ours, or one of TpuGraphs' two."""
+    """The networks that can be trained: ours, and the two baselines of TpuGraphs."""
 
     OURS = "sage"
     TILE_BASELINE = "early-join-sage"
@@ -58,12 +58,12 @@ ARCHITECTURES: Mapping[Architecture, tuple[InitFn, ScoreFn]] = {
 
 @dataclass(frozen=True, slots=True)
 class SegmentOptions:
-    """Options of graph segment training: segments, stored scores, and final epochs.
+    """Options of graph segment training.
 
     num_nodes: nodes of a segment. trained: segments per step through which gradients
         flow. kept: share of the other segments whose stored scores are used (segment
-        dropout leaves out the rest). head_epochs: epochs at the end that train the head
-        only, on fresh vectors of all segments.
+        dropout leaves out the rest). head_epochs: epochs at the end that train only the
+        last layers, on new vectors of all segments.
     """
 
     num_nodes: int = 1000
@@ -149,8 +149,8 @@ class CurvePoint:
 class TrainedModel:
     """A network with its parameters after some epochs of training.
 
-    optimizer_state: leaves of optax's state, to go on from. table: scores of segments by
-        graph, for graph segment training.
+    optimizer_state: leaves of optax's state, with which training can continue. table:
+        stored scores of segments, by graph, for graph segment training.
     """
 
     config: TrainingConfig
@@ -164,7 +164,7 @@ class TrainedModel:
     def new(
         cls, config: TrainingConfig, graphs: Sequence[MeasuredGraph]
     ) -> TrainedModel:
-        """An untrained model, scaled to a training set."""
+        """An untrained model whose features are standardised by the training set."""
         scaler = Scaler.fit(graphs, config.network.lessons)
         init_fn, _ = ARCHITECTURES[config.architecture]
         jitted: Any = jax.jit(init_fn, static_argnums=(1, 2))
@@ -175,10 +175,11 @@ class TrainedModel:
     def scores(
         self, measured: MeasuredGraph, batch: int = 128, seed: int = 0, repeats: int = 1
     ) -> NDArray[np.float64]:
-        """Scores of all configurations of a graph [c]; the lowest is predicted fastest.
+        """The scores [c] of a graph's configurations; the lowest is predicted fastest.
 
-        batch: configurations that are compared with each other at a time; `repeats`
-            shuffled divisions into batches are averaged.
+        Attention compares the configurations of a batch with each other. So they are
+        divided into random batches of size `batch`, and scores are averaged over
+        `repeats` divisions.
         """
         network, segments = self.config.network, self.config.segments
         check_collection(network.collection, measured)
@@ -199,7 +200,7 @@ class TrainedModel:
         return total / repeats
 
     def save(self, path: Path) -> None:
-        """Write the model to a file, whole or not at all."""
+        """Write the model to a file; an interruption leaves no partial file."""
         leaves = jax.tree.leaves(self.params)
         arrays = {f"param_{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
         arrays |= {f"state_{i}": leaf for i, leaf in enumerate(self.optimizer_state)}
@@ -221,7 +222,7 @@ class TrainedModel:
 
     @classmethod
     def load(cls, path: Path) -> TrainedModel:
-        """The model of a file that `save` wrote."""
+        """Read a model from a file that `save` wrote."""
         arrays = read_arrays(path)
         try:
             config = TrainingConfig.from_json(json.loads(str(arrays["config"])))
@@ -248,7 +249,7 @@ class TrainedModel:
 
 
 def check_collection(collection: Collection, measured: MeasuredGraph) -> None:
-    """Raise if a graph is not of the collection that a model is for."""
+    """Raise if a graph has tilings and the model ranks layouts, or the other way round."""
     if measured.collection is not collection:
         raise LearnedError(
             f"{measured.name} has configurations of the {measured.collection.value} "
@@ -259,7 +260,7 @@ def check_collection(collection: Collection, measured: MeasuredGraph) -> None:
 def batches(
     count: int, batch: int, random: np.random.Generator
 ) -> list[tuple[NDArray[np.int64], NDArray[np.float32]]]:
-    """Shuffled batches of the numbers below `count`, each with a mask, 0 for padding."""
+    """The numbers below `count` in random batches of one size, with masks 0 for padding."""
     size = min(batch, max(8, count))
     order = random.permutation(count)
     padded = np.pad(order, (0, -count % size))

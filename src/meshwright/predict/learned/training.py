@@ -31,7 +31,7 @@ from meshwright.predict.learned.trained_model import (
 
 @dataclass(frozen=True, slots=True)
 class ModelCheckpoints:
-    """A file that keeps a training every `every` epochs, from which it can go on."""
+    """A file to which training saves its state every `every` epochs, and resumes from."""
 
     path: Path
     every: int = 10
@@ -46,12 +46,12 @@ def train(
     checkpoints: ModelCheckpoints | None = None,
     on_epoch: Callable[[CurvePoint], None] = lambda point: None,
 ) -> TrainedModel:
-    """A model trained to rank the configurations of each graph.
+    """Train a model to rank the configurations of each graph.
 
-    If the checkpoint exists already, training goes on from there; the result is the same
-    as without the interruption. Otherwise it begins with the parameters and the scaling of
-    `start`, a model of the same network, or with random ones. `valid` graphs are only
-    evaluated, in ten epochs of all.
+    If the checkpoint exists already, training resumes from it, with the same result as
+    without the interruption. Otherwise it begins with the parameters and the scaling of
+    `start`, a model of the same network, or with random ones. The `valid` graphs are only
+    evaluated, ten times in the whole training.
     """
     usable = _usable_graphs(graphs, valid, config)
     if checkpoints and checkpoints.path.exists():
@@ -92,9 +92,9 @@ def _usable_graphs(
     valid: Sequence[MeasuredGraph],
     config: TrainingConfig,
 ) -> list[MeasuredGraph]:
-    """The graphs that have something to rank, in order.
+    """The graphs with at least two different times to rank, in the given order.
 
-    Raises `LearnedError` if there is none, and for graphs of another collection.
+    Raises `LearnedError` if there is none, or if a graph is of the other collection.
     """
     for measured in (*graphs, *valid):
         check_collection(config.network.collection, measured)
@@ -110,7 +110,10 @@ def _usable_graphs(
 
 @cache
 def make_optimizer(weight_decay: float) -> Any:
-    """The AdamW optimizer (Loshchilov and Hutter, ICLR 2019), rate 1, clipped gradients."""
+    """AdamW (Loshchilov and Hutter, ICLR 2019) with clipped gradients.
+
+    Its updates are for a learning rate of 1, and are multiplied by each step's own.
+    """
     try:
         import optax
     except ImportError as missing:
@@ -125,7 +128,7 @@ def make_optimizer(weight_decay: float) -> Any:
 
 
 def learning_rate(config: TrainingConfig, share: float) -> float:
-    """The learning rate after a share of all steps: linear warm-up, then half a cosine."""
+    """The learning rate after a share of all steps: linear warm-up, then a cosine."""
     if share < config.warmup:
         return config.learning_rate * share / config.warmup
     rest = (share - config.warmup) / (1 - config.warmup)
@@ -141,7 +144,7 @@ def evaluate(
 
 
 def _require_names(graphs: Sequence[MeasuredGraph]) -> None:
-    """Raise if two graphs share a name, by which a checkpoint keeps scores of segments."""
+    """Raise if two graphs have one name, by which checkpoints store scores."""
     names = [measured.name for measured in graphs]
     twice = [name for name in names if names.count(name) > 1]
     if twice:
@@ -152,7 +155,7 @@ def _require_names(graphs: Sequence[MeasuredGraph]) -> None:
 
 
 def _resume(path: Path, config: TrainingConfig) -> TrainedModel:
-    """The model of a checkpoint of the same training."""
+    """Read a model from a checkpoint, if that belongs to the same training."""
     model = TrainedModel.load(path)
     if model.config != config:
         raise LearnedError(
@@ -188,7 +191,7 @@ def _optimizer_state(model: TrainedModel, optimizer: Any) -> Any:
 def _with_state(
     model: TrainedModel, state: Any, graphs: Sequence[SegmentedGraph]
 ) -> TrainedModel:
-    """The model with the optimizer's state and the stored scores, to go on from later."""
+    """The model with the optimizer's state and stored scores, for a checkpoint."""
     leaves = tuple(np.asarray(leaf) for leaf in jax.tree.leaves(state))
     table: dict[str, Any] = {}
     if model.config.segments:
@@ -205,7 +208,7 @@ def _is_head_epoch(config: TrainingConfig, epoch: int) -> bool:
 def _valid_opa(
     model: TrainedModel, valid: Sequence[MeasuredGraph], epoch: int
 ) -> float:
-    """Mean OPA on the validation graphs; NaN in epochs without an evaluation."""
+    """The mean OPA over the validation graphs; NaN in epochs that are not evaluated."""
     epochs = model.config.epochs
     is_due = (epoch + 1) % math.ceil(epochs / 10) == 0 or epoch + 1 == epochs
     if not valid or not is_due:

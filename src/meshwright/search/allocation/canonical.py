@@ -127,7 +127,10 @@ def begin(c: BufferColumns, st: PackingState) -> None:
 
 @compiled_in_place
 def above(c: BufferColumns, st: PackingState, low: int, high: int, offset: int) -> bool:
-    """Whether sections low to high - 1 still fit if nothing lies below `offset`."""
+    """Whether the buffers of some sections still fit if none is placed below `offset`.
+
+    The sections are low to high - 1.
+    """
     for k in range(low, high):
         is_lower = st.total[k] > 0 and st.floor[k] < offset
         if is_lower and st.total[k] > room(c, st, k, offset):
@@ -204,7 +207,10 @@ def step_choice(c: BufferColumns, st: PackingState, f: int, signal: int) -> int:
 
 @compiled_in_place
 def take_back(c: BufferColumns, st: PackingState, f: int) -> bool:
-    """Undo the last placement of frame f, which failed; whether another one may succeed."""
+    """Undo the last placement of frame f, which led to no packing.
+
+    Returns whether another choice in the frame may succeed.
+    """
     st.scalars[FAILS] += 1
     st.frames[f, FAILURES] += 1
     undo(c, st, st.frames[f, MARK])

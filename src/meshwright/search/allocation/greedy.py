@@ -44,7 +44,10 @@ def height_of(buffers: Sequence[Buffer], offsets: Sequence[int]) -> int:
 def _free_offset(
     buffer: Buffer, blocks: Sequence[tuple[int, int]], best_fit: bool
 ) -> int:
-    """The lowest aligned offset between blocks, or that of the smallest gap."""
+    """The lowest aligned offset at which a buffer meets none of the blocks.
+
+    best_fit: instead, the lowest offset in the smallest gap that is large enough.
+    """
     best = best_gap = None
     bottom = 0
     for low, high in blocks:

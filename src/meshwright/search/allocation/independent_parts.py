@@ -38,7 +38,10 @@ from meshwright.search.compiled import compiled_in_place
 
 @compiled_in_place
 def split(c: BufferColumns, st: PackingState, f: int, i: int) -> bool:
-    """Divide the range of frame f if placing buffer i made it divisible; whether it did."""
+    """Divide the buffers of frame f if placing buffer i made them independent groups.
+
+    Returns whether it did.
+    """
     is_cut = False
     for k in range(c.first[i], c.last[i]):
         is_cut = is_cut or st.cuts[k] == 0

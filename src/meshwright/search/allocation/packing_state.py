@@ -67,10 +67,7 @@ class PackingState(NamedTuple):
 
 @compiled_in_place
 def lowest(c: BufferColumns, i: int, offset: int) -> int:
-    """The lowest free, aligned offset of buffer i that is not below `offset`.
-
-    Memory of fixed buffers is not free.
-    """
+    """The lowest aligned offset, not below `offset`, where buffer i meets no fixed one."""
     align = c.align[i]
     offset = -(-offset // align) * align
     for e in range(c.block_at[i], c.block_at[i + 1]):
@@ -83,7 +80,7 @@ def lowest(c: BufferColumns, i: int, offset: int) -> int:
 
 @compiled_in_place
 def refloor(c: BufferColumns, st: PackingState, k: int) -> None:
-    """Set the floor of section k to the least minimum offset of its unplaced buffers."""
+    """Recompute the least minimum offset among the unplaced buffers of section k."""
     floor = HIGH
     for e in range(c.of_at[k], c.of_at[k + 1]):
         i = c.of[e]
@@ -94,7 +91,10 @@ def refloor(c: BufferColumns, st: PackingState, k: int) -> None:
 
 @compiled_in_place
 def place(c: BufferColumns, st: PackingState, i: int, offset: int) -> bool:
-    """Place buffer i, and raise minimum offsets and floors; whether the rest may fit."""
+    """Place buffer i, and raise the minimum offsets of its unplaced neighbours.
+
+    Returns whether the unplaced buffers may still fit into their sections.
+    """
     z = st.scalars
     st.placed[z[DEPTH]] = i
     st.placed_marks[z[DEPTH], 0] = z[OFFSET_END]
@@ -143,7 +143,7 @@ def place(c: BufferColumns, st: PackingState, i: int, offset: int) -> bool:
 
 @compiled_in_place
 def room(c: BufferColumns, st: PackingState, k: int, floor: int) -> int:
-    """Bytes of section k from `floor` to the capacity that no fixed buffer uses."""
+    """The number of bytes of section k above `floor` that no fixed buffer uses."""
     room = st.capacity[0] - floor
     for e in range(c.used_at[k], c.used_at[k + 1]):
         low, high = max(floor, c.used_low[e]), min(c.used_high[e], st.capacity[0])

@@ -131,9 +131,9 @@ class Portfolio:
         return sum(search.nodes for search in self._searches)
 
     def rounds(self, pool: Executor, most_nodes: int | None) -> Iterator[FitVerdict]:
-        """The verdict after each slice of work, until one is final.
+        """Search in slices of work; yields the verdict after each slice until it is final.
 
-        most_nodes: number of nodes, of all searches together, at which to stop.
+        most_nodes: stop when all searches together have tried so many nodes.
         """
         turn = 2 * len(self._columns.size)
         while most_nodes is None or self.nodes < most_nodes:
@@ -150,7 +150,7 @@ class Portfolio:
                 )
 
     def run_all(self, most_nodes: int) -> FitVerdict:
-        """The verdict after so many nodes at most, on one thread."""
+        """Search on one thread, until `most_nodes` nodes were tried by all searches."""
         with ThreadPoolExecutor(1) as pool:
             return list(self.rounds(pool, most_nodes))[-1]
 

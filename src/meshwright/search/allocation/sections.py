@@ -1,7 +1,8 @@
-"""The allocation problem as flat arrays: sections, neighbours and fixed obstacles.
+"""The allocation problem as flat arrays, which compiled functions read.
 
-A section is a stretch of time with a constant set of live buffers. A section whose
-buffers are all live in the section before or after it adds nothing and is left out.
+A section is a stretch of time during which the set of live buffers does not change. Only
+sections with the most buffers matter: one whose buffers are all live in the section
+before or after it is left out.
 """
 
 from collections.abc import Sequence
@@ -121,7 +122,7 @@ def _sections(
 def _blocks(
     spans: Sequence[tuple[int, int]], fixed: Sequence[Buffer]
 ) -> list[tuple[int, int]]:
-    """Memory that fixed buffers use during `spans`, as merged ranges in order."""
+    """The memory that fixed buffers use at some time in `spans`, as ranges in order."""
     met = sorted(
         (b.offset, b.offset + b.size)
         for b in fixed

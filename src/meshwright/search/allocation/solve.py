@@ -187,7 +187,7 @@ class _Search:
         )
 
     def _ask(self, capacity: int, most_nodes: int | None) -> FitVerdict:
-        """Whether a packing within `capacity` exists, and if so, remember it."""
+        """Search for a packing within `capacity`, and remember it if there is one."""
         free = tuple(b for b in self.buffers if b.offset is None and b.size)
         fixed = _fixed(self.buffers)
         columns = columns_of((*free, *fixed))

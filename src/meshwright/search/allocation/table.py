@@ -92,7 +92,10 @@ def _header() -> str:
 
 
 def _columns(source: str, row: Sequence[str]) -> tuple[list[str], int]:
-    """Names of the columns, and the number to add to `upper` values to exclude the end."""
+    """The names of a CSV's columns, and what to add to its end times.
+
+    The number is 1 if the column `end` names the last live time, else 0.
+    """
     given = [name.strip() for name in row]
     names = [_SPELLINGS.get(name, name) for name in given]
     known = (*_REQUIRED, *_OPTIONAL)

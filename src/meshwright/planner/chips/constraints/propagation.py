@@ -230,9 +230,10 @@ def refresh(d: Domains) -> bool:
 
 @compiled_in_place
 def _may_join(d: Domains, a: int, b: int) -> bool:
-    """Whether an edge from chip a to chip b would keep the triangle constraint.
+    """Whether an edge from chip a to chip b is compatible with the triangle constraint.
 
-    That is, no edge may have a longer path beside it.
+    The constraint says that if two chips are joined by an edge, no longer path between them
+    exists.
     """
     if d.far[a] >> b & 1:
         return False

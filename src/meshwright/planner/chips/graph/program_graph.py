@@ -30,14 +30,14 @@ _CHEAP = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """A value that an op of the graph computes, by its number."""
+    """An operand that an op of the graph computes; value: the number of the value."""
 
     value: int
 
 
 @dataclass(frozen=True, slots=True)
 class _Copied:
-    """A value of which each chip that reads it has its own copy, such as a weight.
+    """An operand that each chip that reads it has for itself, such as a weight.
 
     weight: number of the value among the graph's weights.
     seconds: time to compute it on each chip.

@@ -1,4 +1,4 @@
-"""A partition problem: a graph, a module, and data that repeated evaluations share."""
+"""A partition problem: a graph of ops, a module of chips, and what evaluations share."""
 
 from __future__ import annotations
 

@@ -1,1 +1,4 @@
-"""XLA's TPU compiler (libtpu): its pipeline, and the passes and policies of its own."""
+"""XLA's TPU compiler (libtpu): its list of passes, and the passes that only it has.
+
+Begin reading at `pipeline.py`, the list. Each other file holds one pass, or a part of it.
+"""

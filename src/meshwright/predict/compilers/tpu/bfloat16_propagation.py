@@ -56,7 +56,10 @@ def bfloat16_values(program: Program) -> frozenset[Value]:
 
 
 class _Readers:
-    """Values by whether the readers visited so far accept them in bfloat16."""
+    """Votes of ops on their float32 operands: accepted in bfloat16, or refused.
+
+    Only the ops visited so far have voted.
+    """
 
     def __init__(self) -> None:
         self.accepted: set[Atom] = set()
@@ -74,13 +77,19 @@ class _Readers:
 
 
 class _Search:
-    """A walk from the end of the program, so that readers come before producers."""
+    """The search for bfloat16 values, backward from the end of a program.
+
+    In that order all readers of a value are visited before the op that produces it.
+    """
 
     def __init__(self) -> None:
         self.bfloat16: set[Value] = set()
 
     def visit(self, program: Program, outputs: Sequence[bool]) -> list[bool]:
-        """Mark bfloat16 values; returns which inputs may be, given which outputs may be."""
+        """Mark a program's values that can be bfloat16, and return which inputs can be.
+
+        outputs: for each output of the program, whether it can be bfloat16.
+        """
         readers = _Readers()
         producers: dict[Atom, Op] = {r: op for op in program.ops for r in op.results}
         if self.bfloat16:
@@ -114,11 +123,11 @@ class _Search:
         return [readers.accept(v) for v in program.inputs]
 
     def _region(self, op: Op, may_be: list[bool]) -> list[bool]:
-        """Whether each operand may be bfloat16; also marks values of the bodies.
+        """Whether each operand of an op with bodies can be bfloat16; also marks the bodies.
 
-        A loop's carry must be bfloat16 as operand, in the body and as result: if the
-        body does not accept one, it is dropped, and the body is visited again until all
-        agree.
+        A value that a loop carries must be bfloat16 as operand, in the body and as
+        result. If the body needs it in float32, the value stays float32, and the body
+        is visited again.
         """
         results = list(may_be)
         while True:
@@ -152,7 +161,10 @@ class _Search:
         return accepted
 
     def _outputs(self, op: Op, number: int, results: list[bool]) -> list[bool]:
-        """Whether each output of one body may be bfloat16."""
+        """Whether each output of one body can be bfloat16.
+
+        results: whether each result of the op can be.
+        """
         outputs = [False] * len(op.bodies[number].outputs)
         for wire in op.wires:
             for body, position in wire.outputs:
@@ -165,7 +177,10 @@ class _Search:
 
 
 def _accepts(op: Op, position: int, may_be: list[bool]) -> bool:
-    """Whether an op may read an operand as bfloat16 instead of float32."""
+    """Whether an op may read the operand at a position as bfloat16 instead of float32.
+
+    may_be: for each result of the op, whether it can be bfloat16.
+    """
     if has_trait(op.kind, Trait.CONTRACTION):
         return _is_own(op.params.get("precision"))
     if op.kind == "convert_element_type":
@@ -178,7 +193,10 @@ def _accepts(op: Op, position: int, may_be: list[bool]) -> bool:
 
 
 def _sums(op: Op, producers: Mapping[Atom, Op]) -> bool:
-    """Whether an op sums a value in the kernel that computes it, before it is rounded."""
+    """Whether an op is a sum that is fused into the op that computes its operand.
+
+    It then adds the float32 elements before they are rounded.
+    """
     producer = producers.get(op.operands[0]) if op.kind == "reduce_sum" else None
     if producer is None:
         return False

@@ -18,7 +18,7 @@ UPDATE = "dynamic_update_slice"
 
 
 def defer_updates(fusions: Sequence[Fusion], program: Program) -> Sequence[Fusion]:
-    """The fusions, with each one that fills its own buffer as late as possible."""
+    """The fusions, with those that fill their own buffer moved as late as possible."""
     del program
     late = {f for f in fusions if f.root.kind == UPDATE and f.in_place is None}
     if not late:

@@ -1,8 +1,9 @@
-"""Duplication: whether several products recompute an operand or read it from memory.
+"""Duplication: whether matrix products recompute an operand or read it from memory.
 
-The TPU compiler compares seconds. If the operand is recomputed, each product takes the
-longer of the times in memory and in the vector unit. If it is stored, one kernel writes
-it and each product reads it.
+An operand that several products need can be computed once and stored, or again by each
+product. The TPU compiler compares the seconds: if it is recomputed, each product takes
+the longer of its times in memory and in the vector unit; if it is stored, one kernel
+writes it and each product reads it.
 """
 
 import math
@@ -32,16 +33,21 @@ _FLOPS = 2
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """Operations that a chip's units do, at their peaks, while main memory moves one byte.
+    """Operations that a chip can do in the time that main memory moves one byte.
 
-    vector: 32-bit operations. matrix: 16-bit operations of products.
+    vector: 32-bit operations of the vector unit. matrix: 16-bit operations of the
+        matrix unit.
     """
 
     vector: float
     matrix: float
 
     def __call__(self, producer: FusedOp, value: Value) -> bool | None:
-        """Whether products recompute an operand; `None` if not all are memory-bound."""
+        """Whether the products that read a value recompute it.
+
+        `None` if this comparison does not apply: a reader is no product, or not bound
+        by memory.
+        """
         op, producers, flow, layouts = producer
         consumers = flow.consumers.get(value, ())
         if not all(flow.kinds[each] is FusionKind.PRODUCT for each in consumers):
@@ -80,9 +86,9 @@ class Balance:
 
 
 def _is_rounded(producer: FusedOp, value: Value) -> bool:
-    """Whether the program rounds a value to 16 bits from as many 32-bit elements.
+    """Whether a value is rounded to 16 bits from 32-bit values of at least its size.
 
-    Vectors that are rounded on the way, such as scales, do not count.
+    Small 32-bit values that are rounded on the way, such as scales, do not count.
     """
     size, producers = math.prod(value.shape), producer.producers
     ops = (producer.op, *producers.ops)
@@ -99,7 +105,7 @@ def _is_rounded(producer: FusedOp, value: Value) -> bool:
 
 
 def are_batches_below_lanes(products: Sequence[Op]) -> bool:
-    """Whether all are batched products with a side narrower than a row of lanes.
+    """Whether all products are batched and have a side below 128, the lanes of a register.
 
     Attention with heads of 64 or 96 features has such products. The compiler treats
     their operands as if they were stored in 32 bits, though they take 16 (seen in 2
@@ -114,6 +120,6 @@ def are_batches_below_lanes(products: Sequence[Op]) -> bool:
 
 
 def balance_of(chip: Chip) -> Balance:
-    """The balance of a chip."""
+    """The operations of a chip's units per byte of its main memory, at their peaks."""
     matrix, per_s = chip.peak_flops_per_s("bfloat16"), chip.hbm_bytes_per_s
     return Balance(chip.vector_flops_per_s / per_s, matrix / per_s)

@@ -1,8 +1,8 @@
 """Images that the TPU compiler splits in space, because their batch is small.
 
-If a device has fewer images than a register has rows, parts of their last spatial dim
-count as images of their own. Ops after a convolution work on such parts as long as they
-can. The decisions are those of XLA's `SpaceToBatchConverter`.
+If a device has fewer images than a register has rows, it cuts each image into parts along
+its last spatial dim, and treats each part as an image. Ops after a convolution work on
+such parts as long as they can. The decisions are those of XLA's `SpaceToBatchConverter`.
 """
 
 from dataclasses import replace
@@ -18,8 +18,9 @@ from meshwright.program.ops import Trait, has_trait
 
 
 class SplitOperands(NamedTuple):
-    """The operands of a convolution on split images: parts with halos.
+    """How a convolution reads its two operands if images are split: as parts with halos.
 
+    splits: the split of each operand; `None` for one that is read whole.
     copies: for the gradient of a kernel, the number of copies of the parts, one for
         each pixel of the kernel; each copy is shifted by one pixel. Otherwise 0.
     """
@@ -29,10 +30,11 @@ class SplitOperands(NamedTuple):
 
 
 class ImageSplits:
-    """The splits of a program's images.
+    """The images of a program that are split in space, and how.
 
-    of: the split of each value that exists only in parts. read: the operands of each
-    convolution. continued: values whose parts are read without copies.
+    of: the split of each value that exists only in parts. read: for each convolution, the
+    splits in which it reads its operands. continued: values that the next op reads in the
+    parts in which they were computed, without a copy.
     """
 
     def __init__(self, program: Program, max_batch: int) -> None:
@@ -49,7 +51,7 @@ class ImageSplits:
                 self._propagate(op)
 
     def is_same(self, atom: Atom, dim: int) -> bool:
-        """Whether an array is constant along a dim."""
+        """Whether all elements of an array along a dim are equal, as after a broadcast."""
         broadcast = self._broadcasts.get(atom)
         if atom.shape[dim] == 1 or broadcast is None:
             return atom.shape[dim] == 1
@@ -58,13 +60,13 @@ class ImageSplits:
         return dim not in dims or read[list(dims).index(dim)] == 1
 
     def source(self, atom: Value) -> Value:
-        """The operand of a value that is a broadcast; otherwise the value itself."""
+        """The operand of the broadcast that computes a value; else the value itself."""
         broadcast = self._broadcasts.get(atom)
         read = atom if broadcast is None else broadcast.operands[0]
         return read if isinstance(read, Value) else atom
 
     def images(self, op: Op) -> tuple[Value, int] | None:
-        """A split operand or result of an op, with its batch dim; `None` if it has none."""
+        """A split operand or result of an op, and its batch dim; `None` without any."""
         read = self.read.get(op)
         first = () if read is None else zip(op.operands, read.splits, strict=False)
         others = ((v, self.of.get(v)) for v in (*op.operands, *op.results))
@@ -119,7 +121,7 @@ class ImageSplits:
             self.read[op] = SplitOperands((wanted[0], wanted[1]), copies)
 
     def _propagate(self, op: Op) -> None:
-        """Split the results of an op other than a convolution, if it can work on parts."""
+        """Split the results of an op that is no convolution, if it can work on parts."""
         if has_trait(op.kind, Trait.ELEMENTWISE):
             split = self._elementwise(op)
         else:
@@ -130,9 +132,10 @@ class ImageSplits:
                 self.continued.update(op.operands)
 
     def _elementwise(self, op: Op) -> SpatialSplit | None:
-        """The split of the operand with the largest parts.
+        """The split of an elementwise result: that of the operand with the largest parts.
 
-        `None` unless all others are split along the same dim, or constant along it.
+        `None` if another operand is split along another dim, or is whole and varies
+        along it.
         """
         shape = op.results[0].shape
         operands = [v for v in op.operands if v.shape]

@@ -19,7 +19,10 @@ from meshwright.program.ops import Trait, has_trait
 def iteration_order(
     loop: Op, number: int, fusions: Sequence[Fusion]
 ) -> Sequence[Fusion]:
-    """The fusions of one body in the order in which an iteration runs them."""
+    """The fusions of a loop's body in the order in which an iteration runs them.
+
+    number: index of the body among the bodies of the op.
+    """
     if loop.kind != "scan":
         return fusions
     ends = stored_outputs(loop.bodies[number])
@@ -31,9 +34,9 @@ def iteration_order(
 
 
 def _uncarried_last(fusions: Sequence[Fusion], carried: set[Atom]) -> list[Fusion]:
-    """The fusions, with those products last on which no carried value depends.
+    """The fusions, with products on which no loop-carried value depends moved to the end.
 
-    Fusions that depend on such products come last with them.
+    Fusions that depend on such products move with them.
     """
     needed, is_late = set(carried), [True] * len(fusions)
     for index in reversed(range(len(fusions))):
@@ -52,7 +55,7 @@ def _uncarried_last(fusions: Sequence[Fusion], carried: set[Atom]) -> list[Fusio
 
 
 def _joined_in_order(fusions: Sequence[Fusion]) -> list[Fusion]:
-    """The fusions, with products that are concatenated in the order of the concatenation.
+    """The fusions, with products that a concatenation joins in the concatenation's order.
 
     Each product that has no other reader writes its part of the result; all move to the
     position of the last of them.

@@ -1,4 +1,4 @@
-"""The pipeline of XLA's TPU compiler (libtpu), and its dependence on the chip."""
+"""The list of passes of XLA's TPU compiler (libtpu), and what in it depends on the chip."""
 
 from dataclasses import replace
 
@@ -66,12 +66,12 @@ def tpu_compiler(
     alignment_bytes: int = 0,
     receives_on_chip: bool = False,
 ) -> Compiler:
-    """The TPU compiler; by default for no chip in particular.
+    """The passes and policies of the TPU compiler.
 
-    longest_softmax_row: longest row whose softmax a product computes, in elements; 0
-    for none.
-    balance: decides whether to recompute an operand; `None` to compare only bytes.
-    alignment_bytes: of offsets in main memory; 0 if unknown.
+    longest_softmax_row: longest row whose softmax is fused into the product that computes
+    it, in elements; 0 if no softmax is fused.
+    balance: decides whether products recompute an operand; `None` to compare only bytes.
+    alignment_bytes: alignment of offsets in main memory; 0 if unknown.
     receives_on_chip: whether collectives may write into scratch memory.
     """
     assign_spaces = MemorySpaceAssignment(receives_on_chip)
@@ -106,7 +106,7 @@ def tpu_compiler(
 
 
 def aliased_operands(root: FusedOp) -> tuple[Value, ...]:
-    """Operands whose buffers an all-reduce or an elementwise fusion may take."""
+    """Operands whose buffers an all-reduce's or an elementwise result may take."""
     if root.op.kind == "all_reduce":
         return tuple(root.flow.operands[root.op])
     return elementwise_aliases(root) if kind_of(root.op) is FusionKind.LOOP else ()

@@ -43,7 +43,7 @@ class SoftmaxFusion:
     longest_row: int
 
     def __call__(self, flow: Flow) -> Flow:
-        """The dataflow with exponentials stored, and row maxima fused as elementwise."""
+        """Mark exponentials of fused softmaxes as stored, and row maxima as elementwise."""
         stored, maxima = set[Value](), dict[Op, FusionKind]()
         for op in flow.kinds if self.longest_row else ():
             scores = flow.operand(op, 0) if op.kind == "reduce_max" else None
@@ -64,13 +64,13 @@ class SoftmaxFusion:
 
 
 def _row(op: Op) -> int:
-    """Elements of a row that an op reduces; 0 if it reduces several dims."""
+    """The number of elements that an op reduces to one; 0 if it reduces several dims."""
     axes = cast("tuple[int, ...]", op.params["axes"])
     return op.operands[0].shape[axes[0]] if len(axes) == 1 else 0
 
 
 def _exponentials_of(maximum: Op, scores: Value, flow: Flow) -> Value | None:
-    """The exponentials of scores minus the maximum of each row, if they are computed."""
+    """The exponentials of scores minus the maximum of each row, if there are any."""
     left = _only_reader(maximum, flow)
     while left is not None and left.kind in _BEFORE_SUBTRACTION:
         left = _only_reader(left, flow)
@@ -83,7 +83,11 @@ def _exponentials_of(maximum: Op, scores: Value, flow: Flow) -> Value | None:
 
 
 def _is_same(one: Atom, other: Atom, flow: Flow, steps: int = _MAX_STEPS) -> bool:
-    """Whether atoms are equal: the same, or computed in the same way, up to transposes."""
+    """Whether two values have equal elements, up to transposes.
+
+    They are one value, or elementwise ops computed them in the same way, in at most `steps`
+    ops, from one value.
+    """
     one, other = _untransposed(one, flow), _untransposed(other, flow)
     if isinstance(one, Literal) or isinstance(other, Literal):
         return str(one) == str(other)
@@ -99,7 +103,7 @@ def _is_same(one: Atom, other: Atom, flow: Flow, steps: int = _MAX_STEPS) -> boo
 
 
 def _untransposed(atom: Atom, flow: Flow) -> Atom:
-    """The operand of a transpose, or of several; the atom itself if it is none."""
+    """The value before one or several transposes; the value itself without any."""
     maker = flow.producers.get(atom) if isinstance(atom, Value) else None
     if maker is None or maker.kind != "transpose":
         return atom
@@ -112,7 +116,10 @@ def _only_reader(op: Op, flow: Flow) -> Op | None:
 
 
 def _is_of_16_bits(scores: Value, exponentials: Value, flow: Flow) -> bool:
-    """Whether float32 scores come from one bfloat16 product, and not only by a cast."""
+    """Whether float32 scores are computed from one product of bfloat16 operands.
+
+    At least one op other than a cast lies in between.
+    """
     last = flow.producers.get(scores)
     if scores.dtype != "float32" or last is None or last.kind == "convert_element_type":
         return False
@@ -135,9 +142,9 @@ def _is_of_16_bits(scores: Value, exponentials: Value, flow: Flow) -> bool:
 
 
 def _is_written_so(transpose: Op, exponentials: Value, flow: Flow) -> bool:
-    """Whether the product writes the scores in the order that their only reader needs.
+    """Whether the product can write transposed scores in the order that the softmax reads.
 
-    It does if the last dim stays last, or if a single product reads the exponentials
+    It can if the last dim stays last, or if a single product reads the exponentials
     and scores have five dims: sequences, key heads, query heads of each, queries and
     keys, as in the forward pass of grouped-query attention.
     """
@@ -149,7 +156,7 @@ def _is_written_so(transpose: Op, exponentials: Value, flow: Flow) -> bool:
 
 
 def _num_products(value: Value, flow: Flow) -> int:
-    """Number of products that read a value, directly or through elementwise ops."""
+    """The number of products that read a value, directly or through elementwise ops."""
     waiting, seen, found = [value], {value}, set[Op]()
     while waiting:
         for op in flow.consumers.get(waiting.pop(), ()):

@@ -24,7 +24,7 @@ from meshwright.program.ops import Trait, has_trait
 
 
 def convert_space_to_batch(compilation: Compilation) -> Compilation:
-    """The compilation with small batches of images split in space."""
+    """The compilation after small batches of images are split in space."""
     layouts = compilation.layouts
     most = max_split_batch(layouts, compilation.num_devices)
     images = layouts.shapes.images.items()
@@ -37,7 +37,7 @@ def convert_space_to_batch(compilation: Compilation) -> Compilation:
 
 
 def max_split_batch(layouts: Layouts, num_devices: int = 1) -> int:
-    """The largest batch on `num_devices` devices that is split.
+    """The largest global batch, on `num_devices` devices, whose images are split.
 
     Each device then has fewer images than a register has rows.
     """
@@ -50,9 +50,10 @@ def _with_copies(
     compilation: Compilation,
     physical: dict[Value, PhysicalShape],
 ) -> Program:
-    """The program with the copies that its split images need; itself if none is split.
+    """The program with the copies that its split images need.
 
-    physical: receives the shapes in which split images are stored.
+    It is the same program if no image is split. physical: receives the shapes in which
+    split images are stored.
     """
     most = max_split_batch(compilation.layouts, compilation.num_devices)
     splits, ops = ImageSplits(program, most), list[Op]()
@@ -76,10 +77,12 @@ def _with_copies(
 
 
 class _Scope:
-    """The copies of one program's images.
+    """The copies that split images need in one program, made while its ops are visited.
 
-    copies: those not yet placed among the ops. written: for results of a convolution
-    that are copied to another layout, what the convolution itself writes.
+    copies: copies that the next op needs, not yet placed before it. written: for a
+        result of
+    a convolution that is copied to another layout, the value that the convolution itself
+    writes.
     """
 
     def __init__(
@@ -99,12 +102,12 @@ class _Scope:
                 self.physical[value] = PhysicalShape(split.shape(value.shape))
 
     def take_copies(self) -> list[Op]:
-        """The copies made since the last call."""
+        """The copies made since the last call of this method."""
         made, self.copies = self.copies, []
         return made
 
     def operands(self, op: Op) -> tuple[Atom, ...]:
-        """The operands of an op after images are split."""
+        """The operands of an op, replaced by the parts or whole images that it reads."""
         read = self.splits.read.get(op)
         if read is not None:
             copies = read.copies, min(read.copies, 1)  # of images, and of a gradient
@@ -124,7 +127,10 @@ class _Scope:
         return tuple(self._aligned(v, result, split) for v in op.operands)
 
     def results(self, op: Op) -> tuple[Value, ...]:
-        """The results of an op; a convolution's are in its own layout, and copied later."""
+        """The results that an op writes; a convolution on parts writes in its own layout.
+
+        If later ops need another layout, a copy of the result follows.
+        """
         split = self.splits.of.get(op.results[0]) if op in self.splits.read else None
         if split is None or not self._is_copied(op.results[0], split):
             return op.results
@@ -137,14 +143,17 @@ class _Scope:
         return (written,)
 
     def whole(self, atom: Atom) -> Atom:
-        """The whole images of an atom, joined again if it is split."""
+        """The whole images of a value: a copy that joins the parts if it is split."""
         if not isinstance(atom, Value) or atom not in self.splits.of:
             return atom
         # The copy after a convolution has put the parts of an image side by side.
         return atom if atom in self.written else self._known_copy(atom, None, atom)
 
     def _parts(self, atom: Atom, split: SpatialSplit | None, num_copies: int) -> Atom:
-        """Parts as a convolution reads them: in `num_copies` copies, or one with halos."""
+        """The parts of an operand that a convolution reads, copied from the operand.
+
+        They have halos; or there are `num_copies` shifted copies, for a kernel's gradient.
+        """
         if split is None or not isinstance(atom, Value):
             return atom
         is_copied = self._is_copied(atom, split)
@@ -157,7 +166,7 @@ class _Scope:
         return read
 
     def _aligned(self, atom: Atom, result: Value, split: SpatialSplit) -> Atom:
-        """An operand split as the result of the elementwise op that reads it."""
+        """An operand of an elementwise op, in the parts in which the result is computed."""
         if not isinstance(atom, Value) or not atom.shape:
             return atom
         own = self.splits.of.get(atom)
@@ -170,7 +179,10 @@ class _Scope:
     def _known_copy(
         self, value: Value, split: SpatialSplit | None, like: Value
     ) -> Value:
-        """The copy of a value that is split by `split`; whole images for `None`."""
+        """A copy of a value in the parts of `split`, or whole for `None`; made only once.
+
+        like: a value with the shape of the copy before it is split.
+        """
         key = value, split, like.shape
         known = self._known.get(key)
         if known is None:
@@ -185,7 +197,7 @@ class _Scope:
         return made
 
     def _note_written(self, value: Value, split: SpatialSplit) -> None:
-        """Record that a value has the layout that convolutions write."""
+        """Record that a value is stored in the layout that convolutions write."""
         minor = split.batch, split.feature
         self.physical[value] = PhysicalShape(split.shape(value.shape), minor)
 

@@ -18,10 +18,10 @@ PARTS = 8
 
 @dataclass(frozen=True, slots=True)
 class SpatialSplit:
-    """How images are split.
+    """How the images of a batch are split into parts along one spatial dim.
 
-    batch, space, feature: positions of those dims; `space` is the dim that is split.
-    extent: pixels of one part along it.
+    batch, space, feature: positions of these dims in the array; `space` is the split dim.
+    extent: pixels of one part along the split dim.
     """
 
     batch: int
@@ -30,26 +30,27 @@ class SpatialSplit:
     extent: int
 
     def shape(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """The shape of images after the split."""
+        """The shape of an array after the split: more images, each of them smaller."""
         split = list(shape)
         split[self.batch] *= PARTS
         split[self.space] = self.extent
         return tuple(split)
 
     def is_along(self, other: SpatialSplit) -> bool:
-        """Whether both splits move the same dim to the same batch dim."""
+        """Whether two splits have the same split dim and the same batch dim."""
         return (self.batch, self.space) == (other.batch, other.space)
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A convolution along its last spatial dim.
+    """The numbers of a convolution along its last spatial dim, the one that is split.
 
-    image, made: the dims of its operand and of its result, as if either were one part.
-    kernel: extent of the window, with dilation. stride: of the window.
-    low, high: padding. base_dilation: distance of two pixels, with zeros in between.
-    is_image: whether the kernel is larger than the result, as in the gradient of a
-        kernel, where it is a batch of images.
+    image, made: dims and extent of its operand and of its result, as if each were one part.
+    kernel: pixels of the window, with dilation. stride: pixels between two windows.
+    low, high: padding at both ends. base_dilation: distance of two pixels of the operand,
+        with zeros in between.
+    is_image: whether the kernel is larger than the result. This is so in the gradient of a
+        kernel, where the operand called kernel is a batch of images.
     """
 
     image: SpatialSplit
@@ -63,7 +64,7 @@ class Window:
 
     @classmethod
     def of(cls, op: Op) -> Window:
-        """The window of a `conv_general_dilated`."""
+        """The numbers of a `conv_general_dilated` op along its last spatial dim."""
         params: Any = op.params
         numbers = params["dimension_numbers"]
         (lhs, *_, x), (out, *_, y) = numbers.lhs_spec, numbers.out_spec
@@ -83,7 +84,7 @@ class Window:
 
     @property
     def span(self) -> int:
-        """Pixels that the window passes over."""
+        """Pixels over which the window slides, padding included."""
         low = self.low if self.base_dilation == 1 else 0
         return self.image.extent + low + self.high
 
@@ -93,7 +94,7 @@ class Window:
 
     @property
     def halo(self) -> int:
-        """Pixels of the halo: those that a part needs besides its own."""
+        """Pixels of the next part that the window needs at the end of a part."""
         return self._overlap // self.base_dilation
 
     def made_of(self, part: int) -> int:
@@ -121,7 +122,7 @@ class Window:
         return self.low in (0, self.base_dilation - 1)
 
     def first_part(self) -> SpatialSplit | None:
-        """Parts with halos of whole images; `None` if the images are too small."""
+        """The split, halos included, of whole images; `None` if they are too small."""
         part = self._part
         while part * PARTS < self.span:
             part += self.stride
@@ -130,7 +131,10 @@ class Window:
         return replace(self.image, extent=part + self.halo)
 
     def next_part(self, extent: int) -> SpatialSplit:
-        """Parts with halos of images split before, with parts of this extent."""
+        """The split, halos included, of images that an earlier op computed in parts.
+
+        extent: pixels of the parts that the earlier op computed.
+        """
         part, halo = self._part, self.halo
         while part * PARTS + halo < self.span or part < halo - self.low:
             part += self.stride
@@ -141,7 +145,7 @@ class Window:
 
     @property
     def _part(self) -> int:
-        """Pixels of the operand for one of several equal parts of the result."""
+        """Pixels of the operand for one part of the result, without the halo."""
         each = -(-self.made.extent // PARTS)
         return -(-each // self.base_dilation) * self.stride
 
@@ -149,9 +153,9 @@ class Window:
 def split_of_result(
     op: Op, splits: Sequence[SpatialSplit | None]
 ) -> SpatialSplit | None:
-    """The split of the result of an op that moves elements, given its operands' splits.
+    """The split of the result of an op that only moves elements, such as a transpose.
 
-    `None` if the op needs whole images, or moves none.
+    splits: those of its operands. `None` if the op computes, or cannot work on parts.
     """
     split = splits[0] if splits else None
     if split is None:

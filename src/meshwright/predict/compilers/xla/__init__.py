@@ -1,1 +1,1 @@
-"""Passes that the targets of XLA share, one file each, under XLA's names."""
+"""Passes that the TPU, GPU and CPU compilers share, one file each, under XLA's names."""

@@ -1,6 +1,6 @@
-"""Algebraic simplification: a broadcast that adds dims of one element is a reshape.
+"""Algebraic simplification: broadcasts that only add dims of extent 1 become reshapes.
 
-XLA: `AlgebraicSimplifier`, which turns it into a bitcast.
+XLA: `AlgebraicSimplifier`, which makes them bitcasts.
 """
 
 import math
@@ -13,7 +13,7 @@ from meshwright.program.ir import Atom, Op, Program, Value
 
 
 def simplify_broadcasts(compilation: Compilation) -> Compilation:
-    """The compilation, with reshapes instead of broadcasts that repeat nothing."""
+    """The compilation, with broadcasts that copy no element replaced by reshapes."""
     outputs = frozenset(compilation.input.outputs)
     return Rewrite(partial(simplified, outputs=outputs))(compilation)
 
@@ -21,10 +21,10 @@ def simplify_broadcasts(compilation: Compilation) -> Compilation:
 def simplified(
     program: Program, origins: Origins, outputs: Collection[Atom]
 ) -> Program:
-    """The program with reshapes instead of broadcasts that repeat nothing.
+    """The program, with broadcasts that copy no element replaced by reshapes.
 
-    The same program if it has none. outputs: broadcasts that leave the program, and so
-    are arrays of their own.
+    outputs: results of the program. A broadcast among them stays, since it needs a buffer
+    of its own.
     """
     ops: list[Op] = []
     for op in program.ops:

@@ -18,7 +18,7 @@ Chain = tuple[Op, ...]
 
 
 def reassociate(program: Program, origins: Origins) -> Program:
-    """The program with sums reduced once; the same one if it adds no two all-reduces."""
+    """The program with one all-reduce of a sum in place of each sum of two all-reduces."""
     while pairs := dict(_pairs(program)):
         dropped = {op for pair in pairs.values() for chain in pair for op in chain}
         ops: list[Op] = []
@@ -33,7 +33,7 @@ def reassociate(program: Program, origins: Origins) -> Program:
 
 
 def _joined(adds: Op, left: Chain, right: Chain, origins: Origins) -> list[Op]:
-    """The addition of both operands, and one all-reduce of the sum."""
+    """The ops that replace a sum of two all-reduces: an addition, then one all-reduce."""
     own = Value(adds.results[0].shape, adds.results[0].dtype)
     addends = (left[0].operands[0], right[0].operands[0])
     return [
@@ -43,9 +43,10 @@ def _joined(adds: Op, left: Chain, right: Chain, origins: Origins) -> list[Op]:
 
 
 def _pairs(program: Program) -> Iterator[tuple[Op, tuple[Chain, Chain]]]:
-    """Additions of two all-reduces over the same devices, with the chains of both.
+    """Additions that can be merged, each with the two all-reduces whose results it adds.
 
-    Nothing else reads a value of a chain, and its conversions undo each other.
+    Each all-reduce comes as a `Chain`, with the conversions after it. Nothing else may read
+    a value of a chain, and the conversions must restore the all-reduce's dtype.
     """
     chains: dict[Atom, Chain] = {}
     added: list[tuple[Op, tuple[Chain, Chain]]] = []
@@ -68,7 +69,10 @@ def _pairs(program: Program) -> Iterator[tuple[Op, tuple[Chain, Chain]]]:
 
 
 def _match(left: Chain, right: Chain) -> bool:
-    """Whether two chains sum over the same devices, and end in their all-reduce's dtype."""
+    """Whether two all-reduces over the same devices can become one.
+
+    They do if shapes and dtypes agree, and each chain ends in its all-reduce's dtype.
+    """
     types = {(op.results[0].shape, op.results[0].dtype) for op in (left[0], right[0])}
     ends = {(op.results[0].shape, op.results[0].dtype) for op in (left[-1], right[-1])}
     alike = left[0].params["axes"] == right[0].params["axes"]

@@ -15,7 +15,7 @@ from meshwright.program.ir import Atom, Op, Program, Value
 
 @dataclass(frozen=True, slots=True)
 class CallInliner:
-    """The pass that inlines regions; kept_calls: kinds that stay calls."""
+    """The pass that inlines regions that run once; kept_calls: kinds of op not inlined."""
 
     kept_calls: frozenset[str] = frozenset()
 
@@ -25,7 +25,7 @@ class CallInliner:
 
 
 class Inliner:
-    """Inlines scans of one iteration, remats and a platform's branch in one program."""
+    """Inlines loops of one iteration, rematted regions, and branches chosen by platform."""
 
     def __init__(self, platform: str = "", kept_calls: Collection[str] = ()) -> None:
         self.platform = platform
@@ -48,7 +48,7 @@ class Inliner:
         return Program(program.inputs, ops, outputs, constants)
 
     def atom(self, atom: Atom) -> Atom:
-        """The atom that replaces another one after inlining."""
+        """The operand that an op reads after inlining instead of `atom`."""
         return self.renamed.get(atom, atom) if isinstance(atom, Value) else atom
 
     def ops(self, op: Op, origins: Origins) -> list[Op]:
@@ -62,7 +62,7 @@ class Inliner:
         return [made if same else origins.replace(made, operands=operands)]
 
     def inlined_body(self, op: Op) -> int | None:
-        """The number of the only body that runs, if it runs exactly once; else `None`."""
+        """The index of the body that replaces an op; `None` if the op stays."""
         if op.kind == "remat":
             return None if op.kind in self.kept_calls else 0
         if op.kind == "scan" and op.params.get("length") == 1:
@@ -76,7 +76,7 @@ class Inliner:
     def _body_ops(
         self, op: Op, number: int, operands: tuple[Atom, ...], origins: Origins
     ) -> list[Op]:
-        """The ops of a body, between reshapes that drop and add the dim of iterations."""
+        """The ops of an inlined body; reshapes drop and add the dim of iterations."""
         body = op.bodies[number]
         made: list[Op] = []
         for wire in op.wires:
@@ -105,6 +105,6 @@ class Inliner:
 
 
 def _reshape(op: Op, operand: Atom, result: Value) -> Op:
-    """The same elements in another shape; a literal is broadcast."""
+    """An op that gives the operand's elements the shape of `result`."""
     kind = "reshape" if isinstance(operand, Value) else "broadcast_in_dim"
     return Op(kind, (operand,), (result,), source=op.source)

@@ -42,20 +42,23 @@ def fuse_instructions(compilation: Compilation) -> Compilation:
 def fuse(
     program: Program, layouts: Layouts, policy: FusionPolicy
 ) -> tuple[tuple[Fusion, ...], Layouts]:
-    """The fusions of a program in the order of their roots, and layouts with its bodies."""
+    """Group the ops of a program into fusions, in the order of their last ops.
+
+    Also returns the layouts, to which values in bodies of control flow are added.
+    """
     builder = _Builder(program, layouts, policy)
     return builder.fusions(), builder.layouts
 
 
 class _Builder:
-    """State of one walk over the ops of a program.
+    """State of the walk over a program's ops that groups them into fusions.
 
     layouts: the layouts so far; bodies of control flow add to them.
-    links: for each value inside a chain of ops with one consumer each, its producer.
-        Decisions are made only at the ends of chains.
-    fused: for values that consumers compute, outside of chains, the ops that they
-    compute.
-    consumers: for such values, the consumers that compute them; all if not listed.
+    links: for each value in a chain of ops that have one consumer each, its producer. Only
+        the last op of a chain needs a decision; the others are fused into it.
+    fused: for each other value that its consumers compute themselves, the ops to
+        compute it.
+    consumers: for a value that only some consumers compute themselves, those consumers.
     """
 
     def __init__(
@@ -71,9 +74,9 @@ class _Builder:
         self.slices_by_device = SLICE_OF_DEVICE in {op.kind for op in program.ops}
 
     def fusions(self) -> tuple[Fusion, ...]:
-        """One fusion for each op that writes or has an effect.
+        """One fusion for each op that writes a result to memory or has a side effect.
 
-        Producers come before consumers, so that one walk decides on all values.
+        Ops are visited producers first, so that one walk decides on all values.
         """
         found: list[Fusion] = []
         within = set(self.links.values())
@@ -90,7 +93,10 @@ class _Builder:
         return tuple(found)
 
     def _decide(self, root: FusedOp) -> tuple[Value, ...]:
-        """The results of an op that are stored; records those that consumers compute."""
+        """The results of an op that are written to memory.
+
+        Results that consumers compute themselves are recorded on the way.
+        """
         stored: list[Value] = []
         op, producers, *_ = root
         for value, decision in zip(op.results, self.policy.decide(root), strict=True):
@@ -104,7 +110,7 @@ class _Builder:
         return tuple(stored)
 
     def _casts(self, op: Op) -> list[Fusion]:
-        """Casts of operands that a loop, as their first reader, reads as bfloat16."""
+        """Fusions that cast operands to bfloat16 for a loop that reads them first."""
         found: list[Fusion] = []
         for value in self.flow.operands[op]:
             cast = self.flow.casts.get(value)
@@ -117,7 +123,7 @@ class _Builder:
         return found
 
     def _producers(self, op: Op) -> FusedProducers:
-        """The producers that an op computes itself, and the values that it reads."""
+        """The ops that are fused into an op, and the values that they read from memory."""
         links, fused, operands = self.links.get, self.fused, self.flow.operands
         ops: dict[Op, OpWork] = {}
         reads: dict[Value, None] = {}
@@ -141,7 +147,7 @@ class _Builder:
         return FusedProducers(ops, reads)
 
     def _fused_for(self, op: Op, value: Value) -> FusedProducers | None:
-        """The producers that `op` computes for a value; `None` if it reads the value."""
+        """The ops with which `op` computes a value itself; `None` if it reads the value."""
         is_computed = value not in self.consumers or op in self.consumers[value]
         return self.fused.get(value) if is_computed else None
 
@@ -164,7 +170,7 @@ class _Builder:
         )  # fmt: skip
 
     def _bodies(self, op: Op) -> tuple[tuple[Fusion, ...], ...]:
-        """The fusions of an op's bodies; their values are added to the layouts."""
+        """The fusions of each body of an op; adds the bodies' values to the layouts."""
         self.layouts = self._layouts_in_bodies(op)
         bodies: list[tuple[Fusion, ...]] = []
         for body in op.bodies:
@@ -173,9 +179,10 @@ class _Builder:
         return tuple(bodies)
 
     def _layouts_in_bodies(self, op: Op) -> Layouts:
-        """Layouts with the values of an op's bodies that have no buffer of their own.
+        """The layouts, after marking values of an op's bodies that have no own buffer.
 
-        Inputs that consumers compute are never stored, and slices are part of a stack.
+        Body inputs that consumers compute are never stored; slices are part of a
+        stacked array.
         """
         recomputed: set[Value] = set()
         slices = self.policy.stack_outputs(op)
@@ -197,7 +204,7 @@ class _Builder:
         )
 
     def _sides(self, op: Op) -> tuple[tuple[Value, ...], ...]:
-        """For each operand of a matrix product, the stored values it is computed from."""
+        """For both operands of a matrix product, the stored values it is computed from."""
         if op.kind != "dot_general" or not uses_matrix_unit(op):
             return ()
         sides = [(v, self._fused_for(op, v)) for v in self.flow.operands[op][:2]]
@@ -205,7 +212,10 @@ class _Builder:
 
 
 def _read_whole(body: Program, slice_readers: Collection[FusionKind]) -> set[Value]:
-    """Values of a body that ops of kinds other than `slice_readers` read from memory."""
+    """Values of a body that some op reads from memory as a whole, not slice by slice.
+
+    slice_readers: kinds of fusion that read slices of stacked arrays in place.
+    """
     return {
         v
         for op in body.ops
@@ -216,10 +226,10 @@ def _read_whole(body: Program, slice_readers: Collection[FusionKind]) -> set[Val
 
 
 def elementwise_aliases(root: FusedOp) -> tuple[Value, ...]:
-    """Operands whose buffers the result may take if nothing reads them later.
+    """Operands whose buffers the result may take, if nothing else reads them later.
 
-    Each of their elements is needed only at its own position. A scatter may take the
-    buffer of the operand it starts from.
+    Each of their elements must be needed only for the result's element at the same
+    position. A scatter may take the buffer of the operand that it adds to.
     """
     op, producers, flow, _ = root
     if has_trait(op.kind, Trait.SCATTERS):
@@ -243,7 +253,7 @@ def elementwise_aliases(root: FusedOp) -> tuple[Value, ...]:
 
 
 def _is_elementwise(op: Op) -> bool:
-    """Whether each result element needs only the operands' elements at its position."""
+    """Whether each element of the result needs only elements at the same position."""
     return op.kind not in _NOT_ELEMENTWISE and kind_of(op) is FusionKind.LOOP
 
 
@@ -253,7 +263,8 @@ def updated_operand(
     """The operand that an op may update in place; `None` if there is none.
 
     For a dynamic-update-slice this is the updated array. For an elementwise op it is the
-    first operand like the result, whose buffer it takes only if the caller donated it.
+    first operand with the result's shape and dtype; the result takes its buffer only if the
+    caller donated it.
     """
     if op.kind == "dynamic_update_slice":
         first = flow.operands[op][0]

@@ -1,4 +1,4 @@
-"""Latency hiding: collectives that the scheduler starts ahead of their position.
+"""Latency hiding: the scheduler starts collectives ahead of their place in the program.
 
 XLA: `LatencyHidingScheduler`.
 """
@@ -17,10 +17,10 @@ _PREPARATORY = frozenset({FusionKind.LOOP, FusionKind.COLLECTIVE})
 
 
 class EarlyStarts:
-    """The collectives that may start early, and the fusions that were started so far.
+    """The collectives of a program that may start early, and those that were started.
 
-    A collective may start early if it is asynchronous and needs only inputs, or results
-    of casts and of other such collectives.
+    A collective may start early if it is asynchronous and needs only inputs of the program,
+    or results of casts and of other such collectives.
     """
 
     def __init__(
@@ -47,7 +47,10 @@ class EarlyStarts:
                 self._waiting.append(chain)
 
     def next(self) -> tuple[Fusion, ...]:
-        """The next collective with the fusions that it needs; they now count as started."""
+        """The next collective that may start early, after the fusions that it needs.
+
+        All of these count as started afterwards.
+        """
         while self._waiting and len(self._unread) < _MAX_WAITING_RESULTS:
             chain = self._waiting.popleft()
             early = tuple(f for f in dict.fromkeys(chain) if f not in self._started)
@@ -59,7 +62,7 @@ class EarlyStarts:
         return ()
 
     def start(self, fusion: Fusion) -> bool:
-        """Mark a fusion as started; False if it already was, since it was started early."""
+        """Mark a fusion as started; False if it was started early before."""
         if self._unread:
             self._unread.difference_update(fusion.reads)
         if fusion in self._started:

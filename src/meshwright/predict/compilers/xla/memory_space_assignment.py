@@ -23,9 +23,9 @@ from meshwright.program.ir import Atom, Program, Value
 
 @dataclass(frozen=True, slots=True)
 class MemorySpaceAssignment:
-    """The pass that finds values for scratch memory.
+    """The pass that finds values that may stay in scratch memory.
 
-    allows_received: whether it may hold results of collectives.
+    allows_received: whether results of collectives may stay there.
     """
 
     allows_received: bool
@@ -54,11 +54,11 @@ def on_chip_candidates(
     layouts: Layouts,
     allows_received: bool = False,
 ) -> OnChipCandidates:
-    """The values that fusions write and others read, and that could bypass main memory.
+    """Values between two fusions that could stay in scratch memory.
 
-    Outputs are not among them, nor values that a loop, a collective or another op reads
-    from main memory by itself. outputs: as from `stored_outputs`. allows_received:
-    whether results of collectives may stay, too.
+    Outputs of the program are excluded, and so are values that a loop, a collective or
+    another op has to read from main memory. outputs: as returned by `stored_outputs`.
+    allows_received: whether results of collectives may stay, too.
     """
     ranges = live_ranges((fusion.reads, fusion.writes) for fusion in fusions)
     outside = {v for v in outputs if isinstance(v, Value)}

@@ -1,10 +1,10 @@
-"""Multi-output fusion: fusions that run as one kernel although each writes its result.
+"""Multi-output fusion: several fusions that run as one kernel and write several results.
 
-If one fusion reads what another of the same shape has just written, or both read one
+If one fusion reads what another of the same shape has just written, or if both read one
 array, a compiler loops over the elements once and writes both results (XLA:
-`MultiOutputFusion`): an optimizer's new moments with its new weights, or the sums of an
-array with the array. That hardly changes which values are live, but it changes the
-bytes that move. So time is counted over kernels, and memory over single fusions.
+`MultiOutputFusion`). Examples are an optimizer's new moments and new weights, or an
+array and its sums. This hardly changes which values are live, but fewer bytes move. So
+time is counted over kernels, and memory over single fusions.
 """
 
 import math
@@ -48,7 +48,7 @@ def merge_into_kernels(compilation: Compilation) -> Compilation:
 def kernels_of(
     program: Program, layouts: Layouts, fusions: Sequence[Fusion]
 ) -> KernelSequence:
-    """The kernels of a program, with those of its bodies."""
+    """The kernels of a program, and for ops with bodies the kernels of each body."""
     merged = merge_fusions(fusions)
     on_chip = on_chip_candidates(merged, stored_outputs(program), layouts)
     may_stay = {value for value, *_ in on_chip.ranges}
@@ -88,12 +88,12 @@ def _kernel(fusion: Fusion, layouts: Layouts, may_stay: Collection[Value]) -> Ke
 
 
 def merge_fusions(fusions: Sequence[Fusion]) -> tuple[Fusion, ...]:
-    """The fusions in a valid order, with those merged that can share a loop.
+    """The fusions in a valid order, after those that can share a loop are merged.
 
-    A fusion joins the last kernel over its shape that writes or reads one of its
-    operands, if all its other operands are available before that kernel. No kernel has
-    two products. Collectives that are launched together (XLA: `AllReduceCombiner`) are
-    one kernel, which has the latency of one of them.
+    A fusion joins the last kernel of its shape that writes or reads one of its operands, if
+    all its other operands are available before that kernel. No kernel has two products.
+    Collectives that are launched together (XLA: `AllReduceCombiner`) are one kernel, which
+    has the latency of one of them.
     """
     kernels: list[list[Fusion]] = []
     # The first kernel that can read a value: the one that writes its elements, or the
@@ -131,7 +131,11 @@ def _kernel_to_join(
     readable_from: Mapping[Value, int],
     last_touch: Mapping[Value, int],
 ) -> int | None:
-    """The number of the kernel that a fusion can join; `None` if there is none."""
+    """The index of the kernel that a fusion can join; `None` if there is none.
+
+    readable_from: for each value, the index of the first kernel that can read it.
+    last_touch: for each value, the index of the last kernel that reads or writes it.
+    """
     number = -1
     ready = 0
     for value in fusion.reads:
@@ -143,7 +147,7 @@ def _kernel_to_join(
 
 
 def _merged(fusions: Sequence[Fusion]) -> Fusion:
-    """All fusions in one, with a product at its root if there is one, else the first."""
+    """One fusion in place of several; its root is their product, or else the first root."""
     products = (f for f in fusions if f.kind is FusionKind.PRODUCT)
     first = next(products, fusions[0])
     work = OpWork(
@@ -160,7 +164,7 @@ def _merged(fusions: Sequence[Fusion]) -> Fusion:
 
 
 def _loop_extents(fusion: Fusion) -> tuple[int, ...] | None:
-    """The extents that a fusion loops over; `None` if it always runs alone."""
+    """The extents of the loops of a fusion; `None` if it never shares a kernel."""
     if fusion.kind not in FUSES_OPERANDS or fusion.root.has_effect:
         return None
     if fusion.kind is FusionKind.REDUCTION:
@@ -170,5 +174,5 @@ def _loop_extents(fusion: Fusion) -> tuple[int, ...] | None:
 
 @lru_cache(maxsize=4096)
 def _extents(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Extents above 1."""
+    """The extents of a shape without those that are 1."""
     return tuple(n for n in shape if n != 1)

@@ -1,4 +1,4 @@
-"""Output fusion: products that also compute the elementwise ops on their result."""
+"""Output fusion: elementwise ops on the result of a product join the product's kernel."""
 
 import math
 from collections.abc import Sequence
@@ -10,9 +10,9 @@ from meshwright.program.ir import Program, Value, num_bytes
 
 
 def fuse_outputs(fusions: Sequence[Fusion], program: Program) -> list[Fusion]:
-    """The fusions, each product merged with the elementwise fusion that is its only reader.
+    """The fusions, each product merged with the elementwise fusion that alone reads it.
 
-    That fusion becomes the product's epilogue, and the product itself is not written.
+    That fusion becomes the product's epilogue, and the product's own result is not written.
     """
     kept = set(stored_outputs(program))
     ranges = live_ranges((fusion.reads, fusion.writes) for fusion in fusions)
@@ -46,7 +46,7 @@ def fuse_outputs(fusions: Sequence[Fusion], program: Program) -> list[Fusion]:
 
 
 def _merged(product: Fusion, end: Fusion, others: Sequence[Value]) -> Fusion:
-    """The product with an epilogue that reads `others` besides its result."""
+    """The fusion of a product and its epilogue, which also reads the values `others`."""
     # An epilogue's operand like the result; of the product's own, one element of the
     # result needs many.
     like = [(v.shape, v.dtype) for v in end.writes]

@@ -1,4 +1,4 @@
-"""Passes that all targets of XLA share, and the pipeline of a target without its own.
+"""Passes that all targets of XLA share, and the compiler of targets without their own.
 
 A new pass is a `Pass` (`predict/compilers/hlo/compilation.py`) in a tuple of passes: here
 if all targets have it, otherwise in `pipeline.py` of `tpu`, `gpu` or `cpu`.
@@ -20,7 +20,7 @@ from meshwright.predict.compilers.xla.output_fusion import fuse_outputs
 
 
 def assign_layouts(compilation: Compilation) -> Compilation:
-    """The compilation, with the minor dims that convolutions and products require."""
+    """The compilation with the layouts (minor dims) that convolutions and products need."""
     shapes = shape_layouts(compilation.program)
     return replace(compilation, layouts=compilation.layouts.changed(shapes=shapes))
 

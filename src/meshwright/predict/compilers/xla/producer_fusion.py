@@ -1,10 +1,10 @@
-"""Producer fusion: whether consumers recompute the result of an elementwise op.
+"""Producer fusion: whether consumers of an elementwise result recompute it.
 
 XLA: `InstructionFusion`. The main rules are:
 
-- elementwise ops, broadcasts, slices and other moves of single elements are computed by
-  their consumers; by several only if reading the operands takes little more than
-  reading the result;
+- a consumer computes its elementwise operands itself, and broadcasts, slices and other
+  moves of single elements; several consumers do so only if reading the operands takes
+  little more than reading the result;
 - a conversion to more bits is stored only for consumers that cannot compute it;
 - a result is written if it leaves the program, or if a consumer such as a collective, a
   loop or a sort needs it in memory.
@@ -55,11 +55,11 @@ does not apply."""
 
 @dataclass(frozen=True, slots=True)
 class ProducerFusion:
-    """Decisions of XLA's producer fusion on the results of an op.
+    """XLA's decision for each result of an op: is it stored, or do consumers recompute it?
 
     initializers: kinds of ops that fill their own buffer if it starts as a broadcast.
-    duplication: says whether several products recompute an operand; without it, or if
-        it does not know, the bytes that are read decide.
+    duplication: says whether several products recompute an operand. Without it, or if it
+        returns `None`, the number of bytes that are read decides.
     """
 
     initializers: frozenset[str] = frozenset()
@@ -86,7 +86,7 @@ class ProducerFusion:
         return found
 
     def _is_fused(self, producer: FusedOp, value: Value) -> bool:
-        """Whether all consumers of an elementwise result compute it."""
+        """Whether every consumer of an elementwise result computes it itself."""
         flow = producer.flow
         consumers = flow.consumers.get(value, ())
         others = [c for c in consumers if flow.kinds[c] is not FusionKind.LOOP]
@@ -97,7 +97,7 @@ class ProducerFusion:
         return not (others and _ends_a_product(producer))
 
     def _is_duplicated(self, producer: FusedOp, value: Value) -> bool:
-        """Whether several consumers compute a value instead of reading it from memory."""
+        """Whether several consumers each compute a value instead of reading it."""
         estimate = self.duplication
         saves = None if estimate is None else estimate(producer, value)
         if saves is not None:
@@ -107,7 +107,7 @@ class ProducerFusion:
         return is_small or producer.flow.paths_join(value)
 
     def _fuses(self, consumer: Op, value: Value, flow: Flow) -> bool:
-        """Whether a consumer computes an elementwise operand where it needs it."""
+        """Whether one consumer computes an elementwise operand itself."""
         kind = flow.kinds[consumer]
         if consumer.kind in self.initializers:
             is_start = value is flow.operand(consumer, 0)
@@ -122,10 +122,10 @@ class ProducerFusion:
 
 
 def uncarried_stack_outputs(op: Op) -> set[Value]:
-    """Outputs of an op's bodies that are stacked, unless the loop also carries them.
+    """Outputs of an op's bodies that are stacked over iterations, but that no loop carries.
 
-    What a loop computes for a stack and for its next iteration is written to the stack
-    and copied from there; what it already carries is copied to the stack.
+    A loop writes what it computes both for the stack and for its next iteration into the
+    stack, and copies it from there. What it already carries is copied to the stack.
     """
     carried = {
         op.bodies[body].inputs[i]
@@ -136,7 +136,7 @@ def uncarried_stack_outputs(op: Op) -> set[Value]:
 
 
 def carried_operands(op: Op, flow: Flow) -> dict[Value, Value]:
-    """The operands whose buffers results of a loop take, by result.
+    """Results of a loop that take an operand's buffer, each with that operand.
 
     An operand that the loop also reads in every iteration keeps its buffer.
     """
@@ -162,23 +162,23 @@ XLA_FUSION = FusionPolicy(
 
 
 def _can_widen(op: Op, consumers: Sequence[Op], flow: Flow) -> bool:
-    """Whether a conversion adds bits, and none of its consumers is control flow."""
+    """Whether an op converts to more bits, and none of its consumers is control flow."""
     kinds = (flow.kinds[consumer] for consumer in consumers)
     return widening_bytes(op) > 0 and FusionKind.REGION not in kinds
 
 
 def is_large_broadcast(value: Value, flow: Flow) -> bool:
-    """Whether a value only repeats a smaller one, so that bodies also compute it."""
+    """Whether a value repeats a much smaller one, so that bodies of loops recompute it."""
     op = flow.producers[value]
     least = _LEAST_BROADCAST * sum(map(num_bytes, flow.operands[op]))
     return has_trait(op.kind, Trait.REPEATS) and num_bytes(value) >= least
 
 
 def _ends_a_product(producer: FusedOp) -> bool:
-    """Whether a result is the epilogue of the product from which it is computed.
+    """Whether an elementwise result becomes the epilogue of a product (output fusion).
 
-    It is if nothing else needs the product, and the consumers of the result do not read
-    it element by element. The fusion of the product then writes it (output fusion).
+    It does if nothing else reads the product, and the consumers of the result do not read
+    it element by element.
     """
     result, num_bytes = producer.op.results[0], producer.layouts.num_bytes
     kinds, producers = producer.flow.kinds, producer.flow.producers
@@ -193,7 +193,7 @@ def _ends_a_product(producer: FusedOp) -> bool:
 
 
 def _is_only_for(value: Value, op: Op, ops: Collection[Op], flow: Flow) -> bool:
-    """Whether only `op` and the `ops` fused into it depend on a value."""
+    """Whether a value is needed only by `op` and by the `ops` that are fused into it."""
     within = {op, *ops}
     depends = {value}
     for each in ops:
@@ -203,7 +203,7 @@ def _is_only_for(value: Value, op: Op, ops: Collection[Op], flow: Flow) -> bool:
 
 
 def recomputed_carries(op: Op) -> set[Value]:
-    """Results that a loop computes again in each iteration, and stores in any case."""
+    """Results of a loop that each iteration computes anew; they are stored in any case."""
     ends = [stored_outputs(body) for body in op.bodies]
     return {
         op.results[result]
@@ -216,9 +216,9 @@ def recomputed_carries(op: Op) -> set[Value]:
 
 
 def _is_sliced_inside(op: Op, values: Collection[Value]) -> bool:
-    """Whether an op's bodies, or bodies within, slice a device's own part of a value.
+    """Whether a body of an op, or a body within, slices a device's own part of a value.
 
-    values: inputs of its bodies.
+    values: inputs of the op's bodies.
     """
     for body in op.bodies:
         names = set(values)

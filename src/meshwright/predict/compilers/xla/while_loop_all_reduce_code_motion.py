@@ -17,7 +17,7 @@ from meshwright.program.ir import Atom, Literal, Op, Program, Value
 
 
 def code_motion(program: Program, origins: Origins) -> Program:
-    """The program with its all-reduces moved; itself if no loop has an accumulator."""
+    """The program with all-reduces of accumulators moved behind their loops."""
     if not any(op.bodies for op in program.ops):
         return program
     producers: dict[Atom, Op] = {r: op for op in program.ops for r in op.results}
@@ -61,7 +61,7 @@ def _ops(op: Op, producers: Mapping[Atom, Op], origins: Origins) -> Iterator[Op]
 def _accumulating_own(
     body: Program, total: Accumulator, shape: tuple[int, ...], origins: Origins
 ) -> Program:
-    """The body without the collective: it accumulates the device's own addends."""
+    """The loop's body without the collective: it adds up the device's own addends."""
     (_, i), (_, o) = total.wire.inputs[0], total.wire.outputs[0]
     carried = Value(shape, body.inputs[i].dtype)
     renamed: dict[Atom, Atom] = {
@@ -84,7 +84,7 @@ def _accumulating_own(
 
 
 def _is_moved(total: Accumulator, loop: Op) -> bool:
-    """Whether the compiler moves a sum out of a loop.
+    """Whether the compiler moves the reduction of an accumulator out of its loop.
 
     It moves every all-reduce, and every reduce-scatter whose result is not converted. A
     converted reduce-scatter is moved only if its result is not converted back to its own

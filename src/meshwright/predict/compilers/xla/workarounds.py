@@ -52,9 +52,9 @@ XLA_WORKAROUNDS: tuple[Workaround, ...] = (keep_reductions_inside,)
 class _Reduction:
     """The result of a cross-device sum, possibly after dtype conversions and selections.
 
-    value: the result before any conversion. dtypes: that of `value`, and those to which
-    it was converted in turn. is_selected: whether a mask has selected between it and
-    another value.
+    value: the result before any conversion. is_scattered: whether it is a reduce-scatter.
+    dtypes: the dtype of `value`, then those to which it was converted. is_selected: whether
+    a mask selects between it and another value.
     """
 
     value: Value
@@ -64,7 +64,7 @@ class _Reduction:
 
     @property
     def is_risky(self) -> bool:
-        """Whether XLA fails on the accumulation, or changes its result."""
+        """Whether XLA fails on accumulating it, or changes the result."""
         converted = [*pairwise(self.dtypes)]
         if any(_is_truncated(before, after) for before, after in converted):
             return True
@@ -96,14 +96,14 @@ def _is_rounded(before: str, after: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Carry:
-    """A loop-carried value: its position in the body's inputs, and what was added to it."""
+    """A value that a loop carries: its position among the body's inputs, and its addend."""
 
     position: int
     added: _Reduction | None = None
 
 
 class _Dataflow:
-    """Reductions and loop-carried values in one iteration, also in rematted regions."""
+    """Reductions and loop-carried values of one iteration, rematted regions included."""
 
     def __init__(self, loop: Op) -> None:
         self.loop = loop
@@ -111,7 +111,7 @@ class _Dataflow:
         self.num_reads: Counter[int] = Counter()
 
     def accumulated(self) -> Iterator[tuple[int, _Reduction]]:
-        """Reductions that the loop only accumulates, as (result position, reduction)."""
+        """Reductions that the loop only adds up, with their positions among its results."""
         ends = [(result, wire) for _, result, wire in loop_carries(self.loop)]
         for number in {body for _, wire in ends for body, _ in wire.outputs}:
             body = self.loop.bodies[number]
@@ -164,7 +164,7 @@ class _Dataflow:
                 self.of[op.results[wire.result]] = self.of[ends[0]]
 
     def _result(self, op: Op) -> _Reduction | _Carry | None:
-        """The reduction or carry that an op's result is; `None` if it is neither."""
+        """The reduction or carried value that an op's result stands for, if any."""
         if (
             has_trait(op.kind, Trait.COLLECTIVE_REDUCTION)
             and op.params["monoid"] == "sum"
@@ -189,7 +189,7 @@ class _Dataflow:
 
 
 def _with_barriers(program: Program, reductions: Collection[Value]) -> Program:
-    """A body, rematted regions included, with a barrier after each of the reductions."""
+    """The body, rematted regions included, with a barrier after each of the reductions."""
     renamed: dict[Atom, Atom] = {}
     ops: list[Op] = []
     for op in program.ops:

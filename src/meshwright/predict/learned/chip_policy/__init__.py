@@ -1,7 +1,7 @@
-"""A policy that changes a partition over chips: a graph network, trained by PPO.
+"""A policy that improves a partition of ops over chips: a graph network, trained by PPO.
 
-In: `PolicyInputs`, the ops of a partition as features and edges. Out: for each op the
-log probabilities of going one chip down, staying, and going one chip up. Begin reading
+In: `PolicyInputs`, the ops of a partition as features and edges. Out: for each op the log
+probabilities of three moves: to the chip before, none, to the next chip. Begin reading
 at `inputs.py`, then `network.py`; `shipped.npz` is written by
 `benchmarks/train_chip_policy.py`.
 """

@@ -26,31 +26,31 @@ from meshwright.predict.learned.network import Params
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChipPolicy:
-    """Parameters of the network, and the state of Adam: count and both moments."""
+    """The network's parameters, and the state of Adam: step count and both moments."""
 
     params: Params
     state: Any
 
     @classmethod
     def new(cls, seed: int) -> ChipPolicy:
-        """A policy before training, which follows its prior."""
+        """An untrained policy. Its moves have the probabilities of its inputs' prior."""
         params = init_policy(jax.random.key(seed))
         zeros = jax.tree.map(jnp.zeros_like, params)
         return cls(params, (jnp.zeros(()), zeros, zeros))
 
     def move_probabilities(self, inputs: PolicyInputs) -> NDArray[np.float64]:
-        """Probabilities of going down, staying and going up, for each op [N, 3]."""
+        """Probabilities [N, 3] that an op moves to the chip before, stays, or moves on."""
         log_p = self.log_probabilities(*inputs.padded())
         return np.exp(log_p.astype(np.float64))[: len(inputs.features)]
 
     def log_probabilities(
         self, graph: GraphArrays, prior: NDArray[np.float32]
     ) -> NDArray[np.float32]:
-        """Log probabilities of the moves, of padded inputs [N, 3]."""
+        """Log probabilities [N, 3] of the moves of each op, for padded inputs."""
         return np.asarray(_jitted(self.params, graph, prior))
 
     def save(self, path: Path) -> None:
-        """Write parameters and state to a file, whole or not at all."""
+        """Write the policy to a file; an interruption leaves no partial file."""
         leaves = jax.tree.leaves((self.params, self.state))
         partial = path.with_name(path.name + ".partial")
         with partial.open("wb") as file:
@@ -59,7 +59,7 @@ class ChipPolicy:
 
     @classmethod
     def load(cls, path: Path) -> ChipPolicy:
-        """The policy of a file that `save` wrote."""
+        """Read a policy from a file that `save` wrote."""
         form = cls.new(0)
         wanted, tree = jax.tree.flatten((form.params, form.state))
         try:
@@ -78,7 +78,7 @@ _jitted: Any = jax.jit(move_log_probabilities)
 
 @cache
 def shipped_policy() -> ChipPolicy:
-    """The policy that `benchmarks/train_chip_policy.py` trained."""
+    """The trained policy in this package, as `benchmarks/train_chip_policy.py` wrote it."""
     file = resources.files("meshwright.predict.learned.chip_policy") / "shipped.npz"
     with resources.as_file(file) as path:
         return ChipPolicy.load(path)

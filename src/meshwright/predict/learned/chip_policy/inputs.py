@@ -30,7 +30,7 @@ class PolicyInputs:
     edges: NDArray[np.int64]
 
     def padded(self) -> tuple[GraphArrays, NDArray[np.float32]]:
-        """Arrays of the network, and the prior, padded to one of few sizes."""
+        """The network's input arrays and the prior, padded to one of a few sizes."""
         count, nodes = len(self.features), _size(len(self.features) + 1)
         sources, targets = self.edges.T
         length = _size(len(self.edges))
@@ -66,7 +66,10 @@ def _pad(rows: NDArray[Any], length: int) -> NDArray[Any]:
 def _sorted(
     users: NDArray[Any], operands: NDArray[Any], length: int, nodes: int, by: int = 0
 ) -> NDArray[np.int32]:
-    """Rows user and operand [2, length], sorted by one; padding joins the last node."""
+    """The edges as rows (user, operand), [2, length], sorted by row number `by`.
+
+    Edges that pad the array connect the last node to itself.
+    """
     pairs = np.stack([users, operands])
     pairs = pairs[:, np.argsort(pairs[by], kind="stable")]
     padding = np.full((2, length - pairs.shape[1]), nodes - 1)

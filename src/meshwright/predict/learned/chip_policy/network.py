@@ -1,7 +1,7 @@
 """The policy's network: graph convolutions, then three log probabilities for each op.
 
-SAGE convolutions over sources and targets (Hamilton et al., NeurIPS 2017), those of the
-learned performance models. Letters: N ops, H width.
+The convolutions are SAGE's (Hamilton et al., NeurIPS 2017) over the ops before and after
+each op, as in the learned performance models. Letters in shapes: N ops, H width.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NUM_LAYERS = 2
 
 
 def init_policy(key: Any) -> Params:
-    """Random parameters; the head is 0, so that the policy begins at its prior."""
+    """Random parameters; the last layer is 0, so that the network returns the prior."""
     keys = iter(jax.random.split(key, 2 + 3 * NUM_LAYERS))
     layers = [
         {name: dense(next(keys), WIDTH, WIDTH) for name in ("itself", "above", "below")}

@@ -1,9 +1,9 @@
-"""Proximal policy optimisation of the policy (Schulman et al., arXiv 1707.06347).
+"""Training of the policy by proximal policy optimisation (Schulman, arXiv 1707.06347).
 
-All ops move at once, and the partition gets one reward. Advantages are rewards relative
-to those of other proposals from the same partition, so that no critic is needed. The
-ratio of probabilities is clipped for each op, since that of all ops together would be
-clipped at once.
+All ops move at once, and the partition gets one reward. The advantage of a proposal is its
+reward relative to other proposals for the same partition, so that no critic is needed. The
+ratio of new and old probability is clipped for each op: the ratio of all ops together
+would exceed the limits at once.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ _BETA_1, _BETA_2, _TINY = 0.9, 0.99, 1e-8
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Experience:
-    """Proposals from one partition, and what they earned.
+    """Several proposals for one partition of N ops, and their rewards.
 
-    moves: [S, N], 0 down, 1 stay, 2 up. rewards: [S].
+    moves: [S, N] for S proposals; 0 is the chip before, 1 stays, 2 is the next chip.
+    rewards: [S].
     """
 
     inputs: PolicyInputs
@@ -45,7 +46,10 @@ class Experience:
 
 @dataclass(slots=True, eq=False)
 class PolicyTrainer:
-    """A policy that is being trained, with Adam's moments and its step."""
+    """A policy in training.
+
+    rate: Adam's learning rate. epochs: steps on each experience.
+    """
 
     policy: ChipPolicy
     rate: float = 3e-3
@@ -53,11 +57,11 @@ class PolicyTrainer:
 
     @property
     def steps_done(self) -> int:
-        """Steps of Adam so far, over the epochs of one experience."""
+        """The number of Adam's steps so far, divided by the steps on one experience."""
         return int(self.policy.state[0]) // self.epochs
 
     def learn(self, experiences: Sequence[Experience]) -> None:
-        """Change the policy by a few clipped steps on each experience."""
+        """Train the policy by a few clipped steps on each experience."""
         for each in experiences:
             spread = each.rewards.std()
             if spread == 0:
@@ -81,7 +85,7 @@ class PolicyTrainer:
 
 @cache
 def _make_step() -> Any:
-    """A compiled step of Adam: parameters and state after one clipped step."""
+    """Compile a training step on one experience; it returns parameters and state."""
 
     def loss(params: Params, graph: Any, prior: Any, data: tuple[Any, Any, Any]) -> Any:
         moves, gains, before = data

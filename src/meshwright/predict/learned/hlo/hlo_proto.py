@@ -66,9 +66,9 @@ _FIELD = re.compile(r"(\w+):(\d+)(\*?)([A-Za-z]*)")
 
 
 def decode(message: str, encoded: bytes, source: str) -> Any:
-    """A decoded message of the given name; `source` names it in errors.
+    """Decode a protobuf message of the named type; `source` names the file in errors.
 
-    A `LearnedError` says if the bytes are none, or do not parse.
+    Raises `LearnedError` if the bytes are empty, or are no such message.
     """
     if not encoded:
         raise LearnedError(f"{source} is empty: expected an encoded {message}")
@@ -84,7 +84,7 @@ def decode(message: str, encoded: bytes, source: str) -> Any:
 
 @cache
 def _message_classes() -> tuple[dict[str, Any], type[Exception]]:
-    """The classes by message name, and the exception of a failed decoding."""
+    """The generated classes by message name, and the exception that decoding raises."""
     try:
         from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
         from google.protobuf.message import DecodeError

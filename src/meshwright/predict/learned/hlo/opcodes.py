@@ -42,7 +42,7 @@ NUM_OPCODES = 1 + len(OPCODES)
 
 
 def opcode_number(name: str) -> int:
-    """The number of an opcode; an unknown one is a `LearnedError`."""
+    """The number of an opcode; raises `LearnedError` for an unknown name."""
     if name not in OPCODES:
         raise LearnedError(
             f"unknown HLO opcode {name!r}{did_you_mean(name, OPCODES)}; "

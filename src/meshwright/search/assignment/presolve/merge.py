@@ -24,9 +24,12 @@ _ROUNDS = 100  # each round removes a choice, a pair or a node, or is the last
 def merge_followers(
     reduced: ReducedProblem, kept: Bools | None = None
 ) -> ReducedProblem | None:
-    """The problem without unsupported choices and followers; `None` if it is infeasible.
+    """Simplify a problem: remove choices that no solution can use, and merge nodes.
 
-    kept: mask of the choices to keep; by default all that are not forbidden.
+    A choice is removed if all choices of a neighbour are forbidden beside it. A node is
+    merged into another one, its leader, whose choice determines its own. `None` if a
+    node has no choice left, so that the problem is infeasible. kept: mask of choices to
+    keep; by default all whose cost is finite.
     """
     mask = reduced.costs < np.inf if kept is None else kept.copy()
     for _ in range(_ROUNDS):
