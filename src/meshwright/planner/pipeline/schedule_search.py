@@ -64,7 +64,7 @@ class ScheduleProblem:
         return self.first
 
     def actions(self, state: WarmUps) -> Sequence[tuple[str, int, int]]:
-        """Possible changes of a state: which list, the stage, and plus or minus one."""
+        """Changes of a state by one: the list that changes, the stage, and +1 or -1."""
         return tuple(self._actions(state))
 
     def _actions(self, state: WarmUps) -> Iterator[tuple[str, int, int]]:

@@ -47,8 +47,8 @@ class SegmentedGraph:
     """A training graph in J segments, with the stored scores of each segment.
 
     table: [c, J], a segment's score of each configuration when it was last trained,
-        minus the
-    mean over that step's configurations; NaN before the first time. Updated in place.
+        minus the mean over that step's configurations; NaN before the first time. It
+        is updated in place.
     """
 
     measured: MeasuredGraph

@@ -90,7 +90,10 @@ class Slice:
         return jax.tree.unflatten(structure, [found[each] for each in handles])
 
     def define(self, make: Callable[[int], Define]) -> int:
-        """The number of a new program, whose definition `make` returns."""
+        """Define a new program in the cluster, and return its number.
+
+        make: returns the definition, given the number.
+        """
         (number,) = self.session.new_numbers(1)
         self.session.submit(make(number))
         return number

@@ -75,8 +75,7 @@ class PipelineExecutable:
         """Put the inputs that a stage reads on its submesh.
 
         given: flat inputs of the step. Inputs of the batch are divided into one slice
-            per
-        microbatch.
+            per microbatch.
         """
         program, staged = values.program, self.staged
         inputs = program.step.lowered.program.inputs

@@ -267,9 +267,11 @@ def _skip(g: Network, d: Domains, op: int) -> bool:
 
 @compiled_in_place
 def _between(g: Network, d: Domains, skip: int, op: int) -> bool:
-    """Restrict an op on a path around an edge to the chips of the edge's ends.
+    """Restrict an op on a longer path to the chips between those of the edge's ends.
 
-    Returns false if a domain becomes empty.
+    skip: number of the edge that the path leads around.
+
+    Returns false if a domain, the set of chips that an op may have, becomes empty.
     """
     first, last = g.ends[skip, 0], g.ends[skip, 1]
     if not shrink(d, op, int(d.domain[first] | d.domain[last])):

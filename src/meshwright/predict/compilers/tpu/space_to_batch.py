@@ -79,10 +79,9 @@ def _with_copies(
 class _Scope:
     """The copies that split images need in one program, made while its ops are visited.
 
-    copies: copies that the next op needs, not yet placed before it. written: for a
-        result of
-    a convolution that is copied to another layout, the value that the convolution itself
-    writes.
+    copies: copies that the next op needs, not yet placed before it.
+    written: for a result of a convolution that is copied to another layout, the value
+        that the convolution itself writes.
     """
 
     def __init__(
