@@ -10,7 +10,6 @@ same dim sharded, otherwise by an all-reduce.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
 from meshwright.partitioner.lower.combined import combine_collectives
 from meshwright.partitioner.lower.lowered import Gather, Lowered, Origin, Workaround
@@ -99,15 +98,18 @@ def _store_output(
         return atom, Sharding(())
     if need is None:
         return scope.have[atom]
-    node = scope.node_of(atom)
-    return scope.written_for(node.op, lambda: scope.read(atom, need, node, what)), need
+    node, start = scope.node_of(atom), len(scope.builder.ops)
+    local = scope.read(atom, need, node, what)
+    if node.op is not None:
+        scope.note_written(start, node.op)
+    return local, need
 
 
 def _lower_ops(scope: Scope) -> None:
     for op in scope.source.ops:
-        scope.written_for(
-            op, partial(_lower_region if op.bodies else _lower_op, scope, op)
-        )
+        start = len(scope.builder.ops)
+        (_lower_region if op.bodies else _lower_op)(scope, op)
+        scope.note_written(start, op)
 
 
 # -- ops ------------------------------------------------------------------------------

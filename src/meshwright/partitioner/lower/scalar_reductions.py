@@ -8,6 +8,7 @@ plan counts the collectives that really run.
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from meshwright.machine import Mesh
 from meshwright.partitioner.lower.lowered import Origin
@@ -29,20 +30,17 @@ def combine_scalar_reductions(
     def join(group: Sequence[Op]) -> Sequence[Op]:
         return _joined(group, mesh, origins)
 
-    def key(op: Op) -> object:
-        return _key(op) if _is_between_devices(op, mesh) else None
-
-    how = Combination(key, _is_scalar, join, lambda op: math.inf)
+    how = Combination(partial(_key, mesh), _is_scalar, join, lambda op: math.inf)
     return combine(ops, how)
 
 
-def _is_between_devices(op: Op, mesh: Mesh) -> bool:
-    """Whether an op is an all-reduce over devices, not over a loop in time."""
-    return op.kind == "all_reduce" and mesh.sequential != op.params["axes"]
+def _key(mesh: Mesh, op: Op) -> object:
+    """The key that all-reduces of scalars over devices must share to be combined.
 
-
-def _key(op: Op) -> object:
-    """The key that all-reduces must share to be combined; `None` for tensors."""
+    `None` for other ops, and for all-reduces over a loop in time.
+    """
+    if op.kind != "all_reduce" or mesh.sequential == op.params["axes"]:
+        return None
     if not _is_one_element(op.operands[0]):
         return None
     part = op.source.part if isinstance(op.source, PartSource) else None

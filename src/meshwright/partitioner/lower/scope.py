@@ -134,14 +134,10 @@ class Scope:
         )
         return Program(tuple(self._inputs), ops, outputs, self._constants)
 
-    def written_for[T](self, op: Op | None, write: Callable[[], T]) -> T:
-        """Call `write`, and record that the ops it writes are lowered from `op`."""
-        start = len(self.builder.ops)
-        found = write()
-        if op is not None:
-            written = self.builder.ops[start:]
-            self.shared.lowered_from.update(dict.fromkeys(written, op))
-        return found
+    def note_written(self, start: int, op: Op) -> None:
+        """Record that the ops written since position `start` are lowered from `op`."""
+        for each in self.builder.ops[start:]:
+            self.shared.lowered_from[each] = op
 
     def node_of(self, value: Value) -> Node:
         """The node that produces a global value."""

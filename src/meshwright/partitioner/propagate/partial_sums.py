@@ -17,7 +17,6 @@ from meshwright.partitioner.propagate.sum_nodes import (
     is_mostly_partial,
     linear_sets,
 )
-from meshwright.partitioner.propagate.sum_routes import SumRoutes
 from meshwright.program.ir import Value
 
 MAX_ADDENDS = 64
@@ -37,7 +36,7 @@ class PartialSums:
     def __init__(self, state: State, may_cut: bool = False) -> None:
         self.state = state
         self.graph = state.graph
-        self.routes = SumRoutes(state.graph, bool(state.mesh.sequential))
+        self.routes = state.routes
         self._loops: dict[tuple[int, str], bool] = {}
         self._trying: set[tuple[int, str]] = set()
         self._starts: set[tuple[int, str]] = set()

@@ -11,6 +11,7 @@ from typing import Any
 
 from meshwright.machine import Mesh
 from meshwright.partitioner.propagate.graph import Graph, Node, Port
+from meshwright.partitioner.propagate.sum_routes import SumRoutes
 from meshwright.program.ir import Sharding, whole
 from meshwright.program.rules.rule import Dims
 
@@ -81,6 +82,7 @@ class State:
         consumers; a consumer that needs another sharding reshards it for itself. A
         value without an entry is stored in every sharding that some consumer needs.
     levels: axes along which all-reduces are written level by level.
+    routes: which ops may read a partial sum before it is reduced.
     overlapped: (node, axes) of nodes whose collectives along these axes are interleaved
         with a matrix product as a loop over parts (looped CollectiveEinsum).
     combined: by axes, the bytes up to which small collectives along them become one.
@@ -93,6 +95,7 @@ class State:
         self.mesh = mesh
         self.levels = levels
         self.size = mesh.shape
+        self.routes = SumRoutes(graph, bool(mesh.sequential))
         num = len(graph.nodes)
         self.factor_of: list[dict[str, int]] = [{} for _ in range(num)]
         self.axes_of: list[dict[int, tuple[str, ...]]] = [{} for _ in range(num)]
@@ -172,10 +175,19 @@ class State:
 
     def assign(self, node: Node, axis: str, factor: int, cause: Cause) -> None:
         """Let an axis shard a node's factor, which `legality.why_not` must allow."""
-        axes = self.axes_of[node.index]
-        self._set(self.factor_of[node.index], axis, factor)
-        self._set(axes, factor, (*axes.setdefault(factor, ()), axis))
-        self._set(self.causes, (node.index, axis), cause)
+        index = node.index
+        factors, axes, causes = self.factor_of[index], self.axes_of[index], self.causes
+        before, key = axes.setdefault(factor, ()), (index, axis)
+        # Most changes are made here, so that they are journalled without a call each.
+        self.version += 1
+        self._journal += (
+            (factors, axis, factors.get(axis)),
+            (axes, factor, before),
+            (causes, key, causes.get(key)),
+        )
+        factors[axis] = factor
+        axes[factor] = (*before, axis)
+        causes[key] = cause
 
     def scatter(self, value: int, axis: str, dim: int) -> None:
         """Reduce-scatter a partial value along `axis` on `dim`."""

@@ -50,7 +50,11 @@ def combine(
     if direction is Direction.BACKWARD:
         ordered.reverse()
     for op in ordered:
-        waiting.take(op)
+        key = how.key_fn(op)
+        if key is None and not waiting.values:
+            waiting.done.append(op)
+        else:
+            waiting.take(op, key)
     waiting.flush()
     done = waiting.done
     if direction is Direction.BACKWARD:
@@ -75,9 +79,9 @@ class _Waiting:
     groups: dict[object, list[Op]] = field(default_factory=dict)
     others: list[Op] = field(default_factory=list)
 
-    def take(self, op: Op) -> None:
-        """Write the next op, or let it wait."""
-        key, dependent = self.how.key_fn(op), self._depends(op)
+    def take(self, op: Op, key: object) -> None:
+        """Write the next op, whose key is given, or let it wait."""
+        dependent = self._depends(op)
         if dependent and (key is not None or not self.how.may_wait_fn(op)):
             self.flush()
             dependent = False
