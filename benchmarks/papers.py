@@ -208,29 +208,29 @@ def page(results: dict[str, list[Row]]) -> str:
     """The text of docs/papers.md: `papers.txt` with the tables."""
     tables = {
         "contexts": table(
-            ("attention", "batch", "published", "ours", "off"),
+            ("attention", "batch", "published", "ours", "error"),
             _contexts(results["pope_1"]),
         ),
         "served": table(
             (
                 "row",
                 "MFU %",
-                "from time",
+                "MFU of the time",
                 "time s",
-                "from MFU",
-                "off",
-                "floor s: compute / memory / network",
-                "sent, over the least",
+                "time of the MFU",
+                "error",
+                "least times s: compute / memory / network",
+                "bytes",
             ),
             _served(results["pope_2_3"]),
         ),
         "partir": table(
             (
                 "schedule",
-                "published",
-                "as PartIR counts",
+                "time: published",
+                "counted",
                 "TPU v3",
-                "GiB published",
+                "GiB: published",
                 "counted",
                 "TPU v3",
             ),
