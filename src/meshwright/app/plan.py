@@ -56,9 +56,8 @@ class Plan(PlanRecord):
     def tactics(self) -> tuple[Tactic, ...]:
         """Tactics that give the same decisions again when applied to the same program.
 
-        A plan that a search found has one tactic, an `mw.pin`, which lists the sharding of
-        each input and op. A plan that was read from JSON also has its decisions as one
-        tactic; its `code` writes them out.
+        A plan that a search found, or that was read from JSON, has a single tactic that
+        holds the sharding of each input and op. `Plan.code` writes it as Python.
         """
         return tactics_of(self)
 

@@ -38,9 +38,9 @@ class Options:
 
     submeshes: the submeshes in order. tactics: tactics for all stages, or a mapping from
         the names of stages.
-    stages: a number of stages, or the positions or points where stages begin. `None` means
-        the stages that `mw.stage` marks in the code, or without marks one stage per
-        submesh.
+    stages: the number of stages, or where each stage but the first begins: the index of
+        an op of the forward pass, or a `StagePoint`. `None` means the stages that
+        `mw.stage` marks in the code, or without marks one stage per submesh.
     batch: path patterns of the inputs that contain the batch; empty to let `data_parallel`
         find them.
     statistics: "whole" or "microbatch": whether sums over the batch in the middle of the

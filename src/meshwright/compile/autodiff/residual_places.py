@@ -42,7 +42,7 @@ class Hoisted:
         self._second = Recomputation(ops, (), lambda v: (operands[v], ()))  # pyright: ignore[reportArgumentType]
 
     def outside(self, value: Value) -> Value:
-        """The value that equals an invariant value, computed before the scan."""
+        """A value before the scan that equals `value`, which does not change in it."""
         self.ops += self._second.ops_for(value)
         return self._second.copies[value]
 
@@ -59,9 +59,9 @@ class Slots:
         self._slots: list[tuple[Value, dict[int, Value], dict[int, Value]]] = []
 
     def add(self, branch: int, value: Value, inside: Value) -> None:
-        """Find a result of the cond for the residual `value` of a branch.
+        """Choose the result of the cond that returns the residual `value` of a branch.
 
-        inside: the value as which the branch of the linear cond reads the residual.
+        inside: the input through which the same branch of the linear cond reads it.
         """
         for outer, written, read in self._slots:
             is_same = (outer.shape, outer.dtype) == (value.shape, value.dtype)

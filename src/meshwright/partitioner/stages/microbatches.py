@@ -1,8 +1,9 @@
-"""Divides a training step into ops that run once and ops that run per microbatch.
+"""Divides a training step into ops that run once and ops that run for each microbatch.
 
-The batch is sharded along a sequential axis (a loop in time, `lower/time_loops.py`),
-which shows what depends on the microbatch. Gradient accumulation would run these ops as
-one scan; a pipeline runs them stage by stage.
+To find the ops of each kind, the batch is sharded along an extra mesh axis whose parts run
+one after another, not on several devices (`lower/time_loops.py`). Every op that this
+sharding reaches runs once for each microbatch. Gradient accumulation runs those ops in one
+scan; a pipeline runs them stage by stage.
 """
 
 from collections.abc import Mapping, Sequence

@@ -286,8 +286,11 @@ def port_lines_up(
 def write_legal_cuts(columns: Columns, cells: Cells, cuts: Ints, found: Ints) -> int:
     """Write the indices of the legal cuts into `found`, and return how many there are.
 
-    cuts: rows of (group, axis, factor, number of parts), [N, 4]. The number of parts is
-        the size of the axis, or of the user's whole axis if this is its first sub-axis.
+    A cut is legal if nothing forbids the axis there, and the factor's extent is a
+    multiple of the number of parts. cuts: rows of (group, axis, factor, number of
+    parts), [N, 4]. The number of parts is the size of the axis. If a mesh axis is
+    divided into sub-axes, the first of them is tried for all: its number of parts is
+    the size of the undivided mesh axis.
     """
     count = 0
     for i in range(len(cuts)):

@@ -96,7 +96,7 @@ def experts_that_may_fit(state: SearchState) -> list[Proposal]:
 def _most_bytes(state: SearchState) -> float:
     """Predicted bytes per device above which no plan can fit.
 
-    They include the on-chip memory, since the prediction also counts buffers that a
+    This limit includes the on-chip memory, since the prediction also counts buffers that a
     compiler may place there.
     """
     machine = state.task.space.machine

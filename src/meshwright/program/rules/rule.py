@@ -111,9 +111,10 @@ class FactorRule:
 
     @cached_property
     def reductions(self) -> frozenset[int]:
-        """Factors of operands that no result has; splitting them gives partial sums.
+        """Factors that are in operands but in no result; splitting them gives partial sums.
 
-        Factors in `done` are left out, since the op itself reduces over them.
+        Factors in `done` are left out: the op completes their sums across devices by
+        itself.
         """
         used = {f for dims in self.operands for fs in dims for f in fs}
         made = {f for dims in self.results for fs in dims for f in fs}

@@ -52,9 +52,9 @@ _FIRST_SHARE = 0.3
 def search_primal_dual(
     incumbent: Incumbent, messages: Messages, seed: int, rounds: int | None
 ) -> None:
-    """Improve the solution and the bound for some rounds, or for the rest of the time.
+    """Improve the best solution and the lower bound in turn, round by round.
 
-    rounds: number of rounds; `None` for the rest of the time.
+    rounds: number of rounds; `None` to go on until the time is over.
     """
     if incumbent.is_over:
         return

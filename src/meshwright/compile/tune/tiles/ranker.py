@@ -40,7 +40,12 @@ class Ranker:
         return np.clip((rows - self.mean) * self.scale, -4, 4)
 
     def predict(self, rows: Floats) -> Floats:
-        """Predicted logarithms of times [c], up to a constant of the kernel."""
+        """Predicted logarithm of the time of each of c tilings of one kernel, [c].
+
+        rows: the tilings' features [c, f]. Only differences between tilings of a kernel
+            count: a
+        constant that depends on the kernel is missing.
+        """
         hidden = self.standardised(rows)[None]
         for number, (weights, bias) in enumerate(self.layers):
             hidden = hidden @ weights + bias

@@ -121,7 +121,7 @@ class ImageSplits:
             self.read[op] = SplitOperands((wanted[0], wanted[1]), copies)
 
     def _propagate(self, op: Op) -> None:
-        """Split the results of an op that is no convolution, if it can work on parts."""
+        """Split the results of an op other than a convolution, if it can work on parts."""
         if has_trait(op.kind, Trait.ELEMENTWISE):
             split = self._elementwise(op)
         else:

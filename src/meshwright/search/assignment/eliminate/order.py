@@ -228,7 +228,10 @@ def order_nodes(adjacent: Bools, logs: Floats, log_cap: float, noise: Floats) ->
 def find_smallest_and_largest(
     alive: Bools, weight: Floats, degree: Ints, noise: Floats
 ) -> tuple[int, int]:
-    """The remaining node with the smallest message, and that with most neighbours."""
+    """The remaining nodes with the smallest message and with the most neighbours.
+
+    The message is the table that eliminating the node would produce.
+    """
     smallest = -1
     largest = -1
     for a in range(len(alive)):

@@ -261,9 +261,11 @@ def add_used(segments: Segments, starts: Ints, weights: Floats, change: Floats) 
 
 @compiled
 def add_prices(segments: Segments, starts: Ints, summed: Floats, out: Floats) -> None:
-    """Add to `out` the price of each choice's excess, summed over rows.
+    """Add to `out`, for each choice, the price of the memory that it takes.
 
-    summed: at index r, the sum of the prices of memory of all rows before row r.
+    Counted are the bytes beyond those of the node's smallest choice, in each row (point in
+    time) at which the node's value is live. summed: at index r, the sum of the prices of
+    memory of all rows before row r.
     """
     for i in range(len(starts) - 1):
         for s in range(segments.starts[i], segments.starts[i + 1]):
