@@ -43,8 +43,7 @@ class Ranker:
         """Predicted logarithm of the time of each of c tilings of one kernel, [c].
 
         rows: the tilings' features [c, f]. Only differences between tilings of a kernel
-            count: a
-        constant that depends on the kernel is missing.
+            count, since a constant that depends on the kernel is left out.
         """
         hidden = self.standardised(rows)[None]
         for number, (weights, bias) in enumerate(self.layers):
