@@ -48,8 +48,7 @@ def collectives_command(  # noqa: PLR0913  each is an option
 ) -> None:
     """List placements of axes on a machine, and programs that reduce over them.
 
-    A program is a list of collectives, each within groups of devices. The groups are named
-    by a level of the tree that the reduced devices form; level 0 is its root, all of them.
+    Each step runs within groups of devices, named by a level of their tree; 0 is its root.
     """
     found = _searched(
         (_sizes(hierarchy, "--hierarchy"), _sizes(axes, "--axes")),

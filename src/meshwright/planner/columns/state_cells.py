@@ -264,8 +264,7 @@ def port_lines_up(
 ) -> bool:
     """The answer of `lines_up` for one value or operand.
 
-    A minor factor can be split only if each device has one element of all more major
-    factors.
+    A minor factor can be split only if all more major factors are split completely.
     """
     for dim in range(columns.ports[port], columns.ports[port + 1]):
         is_major = has_factor(columns, dim, factor)
@@ -286,11 +285,9 @@ def port_lines_up(
 def write_legal_cuts(columns: Columns, cells: Cells, cuts: Ints, found: Ints) -> int:
     """Write the indices of the legal cuts into `found`, and return how many there are.
 
-    A cut is legal if nothing forbids the axis there, and the factor's extent is a
-    multiple of the number of parts. cuts: rows of (group, axis, factor, number of
-    parts), [N, 4]. The number of parts is the size of the axis. If a mesh axis is
-    divided into sub-axes, the first of them is tried for all: its number of parts is
-    the size of the undivided mesh axis.
+    cuts: rows of (group, axis, factor, number of parts), [N, 4]; a cut is legal if the
+        number divides the extent. It is the size of the axis, or that of the undivided mesh
+        axis if this is the first of its sub-axes, which is tried for all of them.
     """
     count = 0
     for i in range(len(cuts)):
