@@ -209,6 +209,12 @@ def test_a_cotangent_that_does_not_fit_is_refused(cotangent, wanted):
         mw.linearize(dense, W, X).transpose()(cotangent)
 
 
+def test_the_transposed_map_takes_one_cotangent_of_the_whole_result():
+    turned = mw.linearize(dense, W, X).linear.transpose()
+    with pytest.raises(AutodiffError, match="was given 2 arguments; wanted one"):
+        turned(X, X)
+
+
 def test_tangents_of_another_structure_are_refused():
     with pytest.raises(AutodiffError, match="the tangent has another structure"):
         mw.linearize(dense, W, X).linear({"w": W}, X, X)

@@ -37,10 +37,10 @@ def show_residuals(name: str, found: Sequence[Residual], full: bool = False) -> 
     saved = [r for r in found if not r.is_input]
     inputs = [r for r in found if r.is_input]
     total = show_bytes(sum(r.num_bytes for r in saved))
-    lines = [f"{name} saves {len(saved)} residuals for its backward pass, {total}"]
+    lines = [f"{name} saves residuals for its backward pass: {len(saved)}, {total}"]
     if inputs:
         more = show_bytes(sum(r.num_bytes for r in inputs))
-        lines[0] += f"; it also reads {len(inputs)} inputs, {more}"
+        lines[0] += f"; inputs that it also reads: {len(inputs)}, {more}"
     shown = saved if full else saved[:_LARGEST]
     lines += [_row(r) for r in shown]
     rest = saved[len(shown) :]

@@ -259,6 +259,11 @@ class LinearMap:
     def __call__(self, *tangents: Any) -> Any:
         """The result's tangent; if transposed, a tuple of arguments' cotangents."""
         if self.is_transposed:
+            if len(tangents) != 1:
+                raise AutodiffError(
+                    f"the transposed map was given {len(tangents)} arguments; wanted one: "
+                    "the cotangent of the whole result"
+                )
             (whole,) = tangents
             leaves = self.taken.flatten(whole, "cotangent")
         else:

@@ -80,8 +80,8 @@ def page_kind(inputs: tuple[Port, ...], outputs: tuple[Port, ...]) -> str:
     raise DeployError(
         "the page has inputs for images, float32[1, height, width, 3], and for text, "
         f"int32[1, S] with scores float32[1, S, V]; this model takes {shown[0]} and "
-        f"returns {shown[1]}: deploy one input of batch 1, or use the target onnx with a "
-        "page of your own"
+        f"returns {shown[1]}: deploy a function with one such input and one output, or use "
+        "the target onnx with a page of your own"
     )
 
 
