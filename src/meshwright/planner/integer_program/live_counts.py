@@ -69,8 +69,10 @@ def live_counts(
     prices: OpPrices,
     reused: Collection[int] = (),
 ) -> LiveCounts:
-    """The numbers of live values and copies, from live ranges of the fused program.
+    """Count, at each sampled moment of a step, the live values of each class of nodes.
 
+    Resharded copies of values, which other nodes read, are counted apart. Live ranges
+    are those of the program after fusion.
     reduced: the classes of equal nodes.
     reused: positions of outputs that are written into the buffer of an input.
     """
