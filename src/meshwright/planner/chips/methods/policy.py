@@ -28,7 +28,7 @@ from meshwright.search.arrays import Floats, Ints
 ROUND = 10
 """Number of proposals in a round."""
 
-_MOVES = 3.0
+_MOVES = 30.0
 """Mean number of ops that the policy's prior moves each way in a proposal."""
 
 
