@@ -134,14 +134,26 @@ def test_annealing_ends_where_few_assignments_exist():
     assert result.evaluations <= 4
 
 
-def test_an_untrained_policy_moves_few_ops_and_long_ones_most():
-    found = problem(chain([1.0] * 30 + [10.0]), 4)
+def test_an_untrained_policy_moves_some_ops_and_long_ones_most():
+    found = problem(chain([1.0] * 300 + [100.0]), 4)
     odds = ChipPolicy.new(0).move_probabilities(
-        policy_inputs(found, np.zeros(31, np.int64))
+        policy_inputs(found, np.zeros(301, np.int64))
     )
-    assert odds.sum(axis=1) == pytest.approx(np.ones(31))
-    assert odds[30, 2] > 3 * odds[0, 2]
-    assert odds[:, 2].sum() < 4
+    assert odds.sum(axis=1) == pytest.approx(np.ones(301))
+    assert odds[300, 2] > 3 * odds[0, 2]
+    assert 10 < odds[:, 2].sum() < 31
+
+
+def test_a_proposal_is_the_best_cut_of_another_order():
+    graph = ChipGraph.of(
+        [ChipOp(name, seconds) for name, seconds in zip("abcd", (2.0, 2.0, 1.0, 1.0))],
+        [ChipEdge(0, 2, 1), ChipEdge(1, 3, 1)],
+    )
+    found = problem(graph, 2)
+    cut = best_cut(found)
+    assert found.load(cut).cost == 4.0
+    proposals = islice(propose(found, ChipPolicy.new(0), cut, 0), 50)
+    assert min(found.load(chips).cost for chips in proposals) == 3.0
 
 
 def test_proposals_are_valid_and_the_same_for_a_seed():

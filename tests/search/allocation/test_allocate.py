@@ -13,7 +13,8 @@ from benchmarks.allocation_instances import known_packing
 from meshwright.errors import AllocationError
 from meshwright.search.allocation import Allocation, AllocationOutcome, live_bytes
 from meshwright.search.allocation.check import faults
-from meshwright.search.allocation.portfolio import FitVerdict, Portfolio
+from meshwright.search.allocation.packing_state import FOUND, NONE
+from meshwright.search.allocation.portfolio import FitVerdict, Portfolio, SkylineSearch
 from meshwright.search.allocation.sections import columns_of
 from meshwright.search.allocation.table import format_buffers, parse_buffers
 
@@ -76,6 +77,37 @@ def test_the_canonical_search_alone_decides_as_enumeration_does(
     if verdict is FitVerdict.FOUND:
         offsets = [*portfolio.offsets(), *(b.offset or 0 for b in fixed)]
         assert not list(faults((*free, *fixed), offsets, capacity))
+
+
+@settings(max_examples=100, deadline=None)
+@given(small_problems(), st.integers(1, 12), st.integers(0, 3))
+def test_the_skyline_search_alone_decides_as_enumeration_does(
+    buffers: tuple[mw.Buffer, ...], capacity: int, seed: int
+) -> None:
+    fixed = [b for b in buffers if b.offset is not None]
+    free = [b for b in buffers if b.offset is None and b.size]
+    if not free or any((b.offset or 0) + b.size > capacity for b in fixed):
+        return
+    search = SkylineSearch(columns_of((*free, *fixed)), capacity, seed)
+    outcome = search.advance(10_000)
+    needed = least_height((*free, *fixed))
+    assert outcome == (FOUND if needed <= capacity else NONE)
+    if outcome == FOUND:
+        offsets = [*search.offsets, *(b.offset or 0 for b in fixed)]
+        assert not list(faults((*free, *fixed), offsets, capacity))
+
+
+@pytest.mark.parametrize(("num_buffers", "seed"), [(68, 50), (92, 75), (116, 100)])
+def test_the_skyline_search_packs_problems_with_hardly_a_free_byte(
+    num_buffers: int, seed: int
+) -> None:
+    buffers, _, capacity = known_packing(num_buffers, seed)
+    free = [b for b in buffers if b.offset is None and b.size]
+    fixed = [b for b in buffers if b.offset is not None]
+    search = SkylineSearch(columns_of((*free, *fixed)), capacity, 0)
+    assert search.advance(50_000) == FOUND
+    offsets = [*search.offsets, *(b.offset or 0 for b in fixed)]
+    assert not list(faults((*free, *fixed), offsets, capacity))
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -143,7 +143,7 @@ def measure(c: BufferColumns, st: PackingState, f: int) -> None:
         blamed = max(blamed, st.failed[k])
         if st.total[k] == 0:
             continue
-        usable = room(c, st, k, int(st.floor[k]))
+        usable = room(c, st.capacity[0], k, int(st.floor[k]))
         share = (usable - st.total[k]) / capacity
         least = min(least, share)
         free += share

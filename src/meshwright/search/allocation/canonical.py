@@ -133,7 +133,7 @@ def above(c: BufferColumns, st: PackingState, low: int, high: int, offset: int) 
     """
     for k in range(low, high):
         is_lower = st.total[k] > 0 and st.floor[k] < offset
-        if is_lower and st.total[k] > room(c, st, k, offset):
+        if is_lower and st.total[k] > room(c, st.capacity[0], k, offset):
             return False
     return True
 

@@ -136,17 +136,17 @@ def place(c: BufferColumns, st: PackingState, i: int, offset: int) -> bool:
         st.trail_floor[z[FLOOR_END]] = st.floor[k]
         z[FLOOR_END] += 1
         refloor(c, st, k)
-        if st.total[k] > 0 and st.total[k] > room(c, st, k, int(st.floor[k])):
+        if st.total[k] > 0 and st.total[k] > room(c, st.capacity[0], k, int(st.floor[k])):
             return False
     return True
 
 
 @compiled_in_place
-def room(c: BufferColumns, st: PackingState, k: int, floor: int) -> int:
+def room(c: BufferColumns, capacity: int, k: int, floor: int) -> int:
     """The number of bytes of section k above `floor` that no fixed buffer uses."""
-    room = st.capacity[0] - floor
+    room = capacity - floor
     for e in range(c.used_at[k], c.used_at[k + 1]):
-        low, high = max(floor, c.used_low[e]), min(c.used_high[e], st.capacity[0])
+        low, high = max(floor, c.used_low[e]), min(c.used_high[e], capacity)
         if high > low:
             room -= high - low
     return room

@@ -17,6 +17,13 @@ from meshwright.search.allocation.packing_state import (
     OPEN,
 )
 from meshwright.search.allocation.sections import BufferColumns
+from meshwright.search.allocation.skyline import (
+    advance_skyline,
+    begin_again,
+    new_skyline,
+    is_full,
+    skyline_nodes,
+)
 
 _ORDERS = ("WAT", "TAW", "TWA")
 """Static orders of MiniMalloc's default portfolio."""
@@ -29,6 +36,10 @@ _TAIL = 10_000
 
 _RESTART = 20_000
 """Nodes between two restarts, times Luby's sequence (benchmarks/backtracking.py)."""
+
+
+_SKYLINE_RESTART = 500
+"""Nodes between two restarts of the skyline search, times Luby's sequence."""
 
 
 class FitVerdict(Enum):
@@ -109,21 +120,67 @@ class RestartingSearch:
         self._limit = _RESTART * next(self._turns)
 
 
+class SkylineSearch:
+    """A search that fills tight sections first, in one random order after another.
+
+    It ends with a packing or a proof. It restarts after `_SKYLINE_RESTART` nodes times
+    Luby's sequence, and keeps the weights of sections that have failed.
+    """
+
+    def __init__(self, columns: BufferColumns, capacity: int, seed: int) -> None:
+        self._columns = columns
+        self._rng = np.random.default_rng(seed)
+        self._turns = luby()
+        self._state = new_skyline(columns, capacity)
+        self._key = self._state.key.copy()
+        self._end = _SKYLINE_RESTART * next(self._turns)
+
+    @property
+    def nodes(self) -> int:
+        """Placements that were tried, by all searches so far."""
+        return skyline_nodes(self._state)
+
+    @property
+    def offsets(self) -> list[int]:
+        """The packing that was found: one offset per buffer without fixed offset."""
+        return [int(offset) for offset in self._state.offset]
+
+    def advance(self, num_nodes: int) -> int:
+        """Search on for at most `num_nodes` nodes; returns FOUND, NONE or OPEN."""
+        last = self.nodes + num_nodes
+        while self.nodes < last:
+            size = min(last, self._end) - self.nodes
+            outcome = advance_skyline(self._columns, self._state, size)
+            if outcome != OPEN:
+                return outcome
+            if self.nodes >= self._end or is_full(self._columns, self._state):
+                self._begin_again()
+        return OPEN
+
+    def _begin_again(self) -> None:
+        begin_again(self._columns, self._state)
+        noise = self._rng.normal(0.0, 0.3, len(self._key))
+        self._state.key[:] = self._key * np.exp(noise)
+        self._end = self.nodes + _SKYLINE_RESTART * next(self._turns)
+
+
 class Portfolio:
     """Searches for one packing within a capacity, which take turns.
 
-    Three of them are complete, in MiniMalloc's static orders; a restarting one joins them
-    once each has tried `_TAIL` nodes. The answer depends on the seed and the number of
+    Three of them are complete, in MiniMalloc's static orders, and one fills tight sections
+    first; a restarting one joins them once each has tried `_TAIL` nodes. The answer depends on the seed and the number of
     rounds, not on the number of threads: of several searches that end in the same slice,
     the first one counts.
     """
 
     def __init__(self, columns: BufferColumns, capacity: int, seed: int) -> None:
         self._columns, self._capacity, self._seed = columns, capacity, seed
-        self._searches: list[CompleteSearch | RestartingSearch] = [
-            CompleteSearch(columns, capacity, order) for order in _ORDERS
+        self._searches: list[CompleteSearch | RestartingSearch | SkylineSearch] = [
+            SkylineSearch(columns, capacity, seed),
+            *(CompleteSearch(columns, capacity, order) for order in _ORDERS),
         ]
         self._winner = self._searches[0]
+        self._restarts = False
 
     @property
     def nodes(self) -> int:
@@ -144,7 +201,8 @@ class Portfolio:
                 if verdict is not FitVerdict.OPEN:
                     return
             turn *= 2
-            if turn > _TAIL and len(self._searches) == len(_ORDERS):
+            if turn > _TAIL and not self._restarts:
+                self._restarts = True
                 self._searches.append(
                     RestartingSearch(self._columns, self._capacity, self._seed)
                 )

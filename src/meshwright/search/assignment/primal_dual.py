@@ -14,6 +14,7 @@ from meshwright.search.assignment.bounds.dual import DualBound, ascend, plan_of
 from meshwright.search.assignment.bounds.messages import MIN_RISE, Messages
 from meshwright.search.assignment.incumbent.incumbent import Incumbent
 from meshwright.search.assignment.primal.improve import NeighbourhoodSearch
+from meshwright.search.assignment.primal.priced_dives import PricedDives
 from meshwright.search.assignment.solvers.proofs import CpSatProof, HighsProof
 
 _SMALL = 20_000
@@ -48,6 +49,9 @@ _LEAST_FACTOR = 0.005
 _FIRST_SHARE = 0.3
 """Largest share of the time in which only the search for a first solution runs."""
 
+_FIRST_DIVES, _DIVES_SHARE = 12, 0.5
+"""Dives at prices of memory before other searches, and the share of time for more."""
+
 
 def search_primal_dual(
     incumbent: Incumbent, messages: Messages, seed: int, rounds: int | None
@@ -59,25 +63,50 @@ def search_primal_dual(
     if incumbent.is_over:
         return
     graph = messages.graph
+    dives = None if rounds is not None else _first_dives(incumbent, messages)
     plan = plan_of(incumbent, graph, _LEAST_WORK)
     dual = DualBound(incumbent, graph, plan, messages)
+    if dives is not None:
+        dual.row_prices = dives.row_prices.copy()
     incumbent.raise_bound(dual.evaluate())
     incumbent.offer(dual.decode())
     if incumbent.is_over:
         return
     primal = NeighbourhoodSearch(incumbent, graph, plan, seed)
     start = incumbent.start if incumbent.choices is None else incumbent.choices
+    start = start if dives is None else dives.choices
     if start is not None:
         primal.start_from(start, dual.row_prices)
         primal.settle()
     if rounds is None:
-        _search_by_time(incumbent, primal, dual, seed)
+        _search_by_time(incumbent, primal, dual, seed, dives)
     else:
         _search_by_rounds(incumbent, primal, dual, rounds)
 
 
+def _first_dives(incumbent: Incumbent, messages: Messages) -> PricedDives | None:
+    """A dozen dives at ever better prices of memory, fewer if time is short.
+
+    `None` for small problems, and for those without memory rows.
+    """
+    is_small = len(messages.graph.tables) <= _SMALL
+    if is_small or not incumbent.memory.num_rows:
+        return None
+    clock, dives = incumbent.clock, PricedDives(incumbent, messages)
+    ends_s = clock.elapsed_s + _FIRST_SHARE * clock.left_s
+    for _ in range(_FIRST_DIVES):
+        dives.step()
+        if incumbent.is_over or clock.elapsed_s > ends_s:
+            break
+    return dives
+
+
 def _search_by_time(
-    incumbent: Incumbent, primal: NeighbourhoodSearch, dual: DualBound, seed: int
+    incumbent: Incumbent,
+    primal: NeighbourhoodSearch,
+    dual: DualBound,
+    seed: int,
+    dives: PricedDives | None,
 ) -> None:
     """Search until the time is up: a small problem on one thread, then on several.
 
@@ -90,6 +119,13 @@ def _search_by_time(
         _alternate(incumbent, primal, dual)
 
     def raise_then_search() -> None:
+        ends_s = clock.elapsed_s + _DIVES_SHARE * clock.left_s
+        while dives is not None and clock.elapsed_s < ends_s:
+            dives.step()
+            if incumbent.is_over:
+                return
+            assert dives.choices is not None
+            primal.suggest(dives.choices, dives.row_prices)
         while (
             primal.is_large
             and incumbent.cost == np.inf

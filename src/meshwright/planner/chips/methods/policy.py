@@ -10,9 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 
 import numpy as np
 
+from meshwright.planner.chips.graph.chip_graph import ChipGraph
+from meshwright.planner.chips.methods.contiguous import best_cut
 from meshwright.planner.chips.problem.chip_problem import ChipProblem
 from meshwright.predict.learned.chip_policy import (
     ChipPolicy,
@@ -25,7 +28,7 @@ from meshwright.search.arrays import Floats, Ints
 ROUND = 10
 """Number of proposals in a round."""
 
-_MOVES = 3.0
+_MOVES = 30.0
 """Mean number of ops that the policy's prior moves each way in a proposal."""
 
 
@@ -101,10 +104,38 @@ def _drawn(odds: Floats, rng: np.random.Generator) -> Ints:
 def _moved(problem: ChipProblem, draft: Ints, moves: Ints) -> Ints:
     """A valid partition near a draft after its ops have moved.
 
+    It is the best cut of the ops, ordered by the chips to which they moved. If no cut
+    fits into memory, the constraint solver repairs the moves themselves.
     moves: 0 down, 1 stay, 2 up, [N].
     """
-    chips = np.clip(draft + moves - 1, 0, problem.module.num_chips - 1)
+    wanted = draft + moves - 1
+    cut = best_cut(problem, _order_by(problem.graph, wanted))
+    if cut is not None:
+        return cut
+    chips = np.clip(wanted, 0, problem.module.num_chips - 1)
     return problem.repaired(chips, draft)
+
+
+def _order_by(graph: ChipGraph, wanted: Ints) -> Ints:
+    """A topological order of the ops in which those with the lowest wanted chip come first.
+
+    Of ops with the same wanted chip, the one that comes first in the graph does.
+    """
+    missing = np.bincount(graph.edges[:, 1], minlength=graph.num_ops)
+    readers: list[list[int]] = [[] for _ in wanted]
+    for source, target in graph.edges.tolist():
+        readers[source].append(target)
+    ready = [(int(wanted[i]), int(i)) for i in np.flatnonzero(missing == 0)]
+    heapify(ready)
+    order: list[int] = []
+    while ready:
+        _, op = heappop(ready)
+        order.append(op)
+        for reader in readers[op]:
+            missing[reader] -= 1
+            if not missing[reader]:
+                heappush(ready, (int(wanted[reader]), reader))
+    return np.array(order, np.int64)
 
 
 def _reward(cost: float, draft_cost: float) -> float:

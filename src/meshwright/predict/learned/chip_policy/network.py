@@ -53,5 +53,5 @@ def move_log_probabilities(params: Params, graph: GraphArrays, prior: Any) -> An
     return jax.nn.log_softmax(logits, axis=-1)
 
 
-_LARGEST = 6.0
-"""The network changes the odds of a move by at most e^6."""
+_LARGEST = 2.0
+"""The network changes the odds of a move by at most e^2."""

@@ -26,7 +26,7 @@ from meshwright.predict.learned.network import Params
 _CLIP = 0.2
 """Largest relative change of a probability that a step is rewarded for."""
 
-_ENTROPY = 1e-3
+_ENTROPY = 1e-2
 _BETA_1, _BETA_2, _TINY = 0.9, 0.99, 1e-8
 """Decay of Adam's moments (Kingma and Ba, ICLR 2015)."""
 
@@ -52,7 +52,7 @@ class PolicyTrainer:
     """
 
     policy: ChipPolicy
-    rate: float = 3e-3
+    rate: float = 1e-3
     epochs: int = 3
 
     @property
