@@ -78,9 +78,9 @@ class SearchOptions:
 
     budget: int
     seed: int
-    losses: int = 6
+    losses: int = 8
     charge: float = 0.0
-    screens: int = 160
+    screens: int = 240
 
     def __post_init__(self) -> None:
         if self.budget <= _RESERVED:
