@@ -372,6 +372,11 @@ BLOCKS = {
 SMALLER = {
     "attention_small": partial(attention, 8, 256, 256, 4),
     "bottleneck_small": partial(bottleneck, 8, 14, 512, 128),
+    "cross_small": partial(cross_attention, 2, 128, 256, 256, 4),
+    "depthwise_small": partial(depthwise, 4, 14, 96),
+    "experts_small": partial(experts, 4, 128, 128, 256, 4, 40),
     "gated_small": partial(gated_mlp, 2, 256, 384, 1024),
+    "upsampling_small": partial(upsampling, 4, 8, 96, 32),
+    "window_small": partial(window_attention, 2, 16, 8, 96, 3),
 }
-"""Blocks of other sizes, to fit a prior on."""
+"""Blocks of other sizes, on which the models of the search are fitted."""

@@ -21,6 +21,7 @@ from meshwright.compile.tune.layouts.compiler_judge import (
 from meshwright.compile.tune.layouts.constrain import constrain
 from meshwright.compile.tune.layouts.gain_model import GainModel, shipped_weights
 from meshwright.compile.tune.layouts.journal import Journal
+from meshwright.compile.tune.layouts.kernel_work import rates_of
 from meshwright.compile.tune.layouts.problem import LayoutChoice, question_of
 from meshwright.compile.tune.layouts.search import Found, LayoutSearch, SearchOptions
 from meshwright.compile.tune.layouts.sites import Site, find_sites
@@ -37,6 +38,9 @@ from meshwright.run.local.spmd import place, spmd_function
 
 CPU = "xla-cpu"
 """The backend that compiles with XLA for this machine's CPU and times the code."""
+
+_JUDGED = "2"
+"""Version of costs in journals; verdicts of another version are not used."""
 
 
 def on_one_device(fn: Callable[..., Any], args: Sequence[Any]) -> Decided:
@@ -71,7 +75,7 @@ def tune_layouts(  # noqa: PLR0913  the options of `mw.tune`
     fingerprint = _fingerprint(decided)
     with CompilerServer(host, timeout_s) as server:
         judge: Judge = (
-            EstimateJudge(server, step)
+            EstimateJudge(server, step, rates_of(machine))
             if machine
             else MeasuringJudge(server, step, seed)
         )
@@ -82,7 +86,7 @@ def tune_layouts(  # noqa: PLR0913  the options of `mw.tune`
             GainModel(sites, shipped_weights()),
             SearchOptions(budget, seed, charge=_cycles_per_byte(machine)),
             Journal(journal),
-            f"{backend} {fingerprint}",
+            f"{backend} {_JUDGED} {fingerprint}",
             show,
         )
         found = search.run()

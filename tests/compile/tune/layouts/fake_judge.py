@@ -57,10 +57,12 @@ class FakeJudge:
         self.num_screened += 1
         found, moved = self.kernels(question)
         kernels = [
-            HloKernel(key, key, 1, key[:2], (math.log(cost),), False, 0.0)
+            HloKernel(key, key, 1, key[:2], {}, (math.log(100 * cost),) * 2, False, 0.0)
             for key, cost in found
         ]
-        copy = HloKernel("copy", "copy", 1, "copy", (1.0,), True, 1000.0 * moved)
+        copy = HloKernel(
+            "copy", "copy", 1, "copy", {}, (5.0, 5.0), True, 1000.0 * moved
+        )
         return [*kernels, copy]
 
     def judge(self, question):
@@ -72,7 +74,7 @@ class FakeJudge:
         found, moved = self.kernels(question)
         scale = 100 * (self.auto if question.is_auto else 1.0)
         examples = [
-            Example(key, key[:2], (math.log(cost),), scale * cost)
+            Example(key, key[:2], (math.log(100 * cost),) * 2, scale * cost)
             for key, cost in found
         ]
         return Verdict(

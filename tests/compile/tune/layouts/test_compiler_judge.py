@@ -8,6 +8,7 @@ import pytest
 
 from meshwright.compile.tune.layouts.compiler_judge import EstimateJudge
 from meshwright.compile.tune.layouts.kernel_costs import KernelCosts, same_program
+from meshwright.compile.tune.layouts.kernel_work import rates_of
 from meshwright.compile.tune.layouts.verdict import Question
 from meshwright.compile.tune.tune import machine_of, on_one_device, tuned_step
 from meshwright.run.compilers.server import CompilerServer, host_of
@@ -32,8 +33,9 @@ def judge():
     shape = jax.ShapeDtypeStruct
     args = {"w": shape((6, 256, 256), "bfloat16")}, shape((512, 256), "bfloat16")
     decided = on_one_device(jax.grad(looped), args)
-    with CompilerServer(host_of(machine_of("tpu-v5e", 1))) as server:
-        yield EstimateJudge(server, tuned_step(decided))
+    machine = machine_of("tpu-v5e", 1)
+    with CompilerServer(host_of(machine)) as server:
+        yield EstimateJudge(server, tuned_step(decided), rates_of(machine))
 
 
 def test_a_screened_program_of_known_kernels_costs_what_the_compiled_one_does(judge):

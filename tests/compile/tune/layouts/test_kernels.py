@@ -7,12 +7,20 @@ import pytest
 from meshwright.compile.tune.layouts.kernel_costs import (
     Example,
     KernelCosts,
-    async_bytes,
     examples_of,
     same_program,
+    unestimated_bytes,
 )
-from meshwright.compile.tune.layouts.kernels import read_arrays, read_kernels
-from meshwright.run.compilers.hlo import estimated_cycles, unestimated
+from meshwright.compile.tune.layouts.kernel_work import (
+    Rates,
+    expected_cycles,
+    multiplications,
+    read_arrays,
+)
+from meshwright.compile.tune.layouts.kernels import read_kernels as read_with_rates
+from meshwright.run.compilers.hlo import estimated_cycles, parse_hlo, unestimated
+
+RATES = Rates(bytes_per_cycle=500.0, macs_per_cycle=65536.0, elements_per_cycle=4096.0)
 
 BODY = """HloModule step, is_scheduled=true
 
@@ -42,6 +50,10 @@ ENTRY %main (a: bf16[8,64], b: bf16[64,256]) -> bf16[8,256] {
   ROOT %x = bf16[8,256]{1,0} custom-call(%w), custom_call_target="Sort"
 }
 """
+
+
+def read_kernels(hlo):
+    return read_with_rates(hlo, RATES)
 
 
 def text(order="1,0", final=False):
@@ -128,7 +140,7 @@ def test_unestimated_instructions_are_copies_and_custom_calls():
     beside = unestimated(text(final=True))
     assert beside.async_copies == 1
     assert beside.num_bytes == 2 * (8 * 64 + 8 * 256)
-    assert async_bytes(read_kernels(text())) == 2 * (8 * 128 + 8 * 256)
+    assert unestimated_bytes(read_kernels(text())) == 2 * (8 * 128 + 8 * 256)
 
 
 def test_padding_counts_the_two_minor_dims():
@@ -159,3 +171,79 @@ def test_guesses_rise_when_compiled_kernels_cost_more_than_guessed():
     costs.learn([Example(other.key, other.kind, other.features, 5000.0)])
     costs.examples.pop()  # so that only the correction differs
     assert costs.cycles_of(first) > before
+
+
+def single(line, types):
+    """The kernel of a program with one instruction, given its operands' types."""
+    made = "\n".join(f"  %p{i} = {t} parameter({i})" for i, t in enumerate(types))
+    program = f"ENTRY %main (p: f32[8]) -> f32[8] {{\n{made}\n  ROOT %r = {line}\n}}\n"
+    (kernel,) = read_kernels(program)
+    return kernel
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "num_bytes"),
+    [
+        ("{1,0:T(8,128)S(1)}", "{0,1:T(8,128)S(1)}", 4 * 128 * 256),
+        ("{1,0:T(8,128)S(1)}", "{1,0:T(4,128)S(1)}", 0),  # the same minor dim
+        ("{1,0:T(8,128)}", "{0,1:T(8,128)S(1)}", 0),  # from main memory
+    ],
+)
+def test_the_constant_estimate_of_a_transposing_copy_on_chip_counts_as_none(
+    before, after, num_bytes
+):
+    kernel = single(f"f32[256,64]{after} copy(%p0)", [f"f32[256,64]{before}"])
+    assert kernel.unestimated_bytes == num_bytes  # 64 columns are padded to 128
+    assert not kernel.is_async
+
+
+@pytest.mark.parametrize(
+    ("line", "types", "plain"),
+    [
+        # 4 x 16 rows, 32 deep, 8 columns
+        (
+            "f32[64,8]{1,0} convolution(%p0, %p1), dim_labels=bf_io->bf",
+            ["f32[64,32]{1,0}", "f32[32,8]{1,0}"],
+            64 * 32 * 8,
+        ),
+        # a batch of 4 products, which XLA writes as a dilated convolution
+        (
+            "f32[4,16,8]{2,1,0} convolution(%p0, %p1), "
+            "window={size=4 stride=3 lhs_dilate=4}, dim_labels=0bf_0io->0bf",
+            ["f32[4,16,32]{2,1,0}", "f32[4,32,8]{2,1,0}"],
+            4 * 16 * 32 * 8,
+        ),
+        # a convolution of 3 x 3 on 10 x 10
+        (
+            "f32[2,10,10,8]{3,2,1,0} convolution(%p0, %p1), "
+            "window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f",
+            ["f32[2,10,10,16]{3,2,1,0}", "f32[3,3,16,8]{3,2,1,0}"],
+            2 * 10 * 10 * 8 * 9 * 16,
+        ),
+    ],
+)
+def test_multiplications_with_the_zeros_of_a_dilation_do_not_count(line, types, plain):
+    program = parse_hlo(
+        f"ENTRY %main (p: f32[8]) -> f32[8] {{\n  ROOT %r = {line}\n}}\n"
+    )
+    (product,) = program.computations["main"]
+    inputs = [read_arrays(each)[0] for each in types]
+    found, padded = multiplications(product, inputs)
+    assert found == plain
+    assert padded >= plain
+    assert single(line, types).work["products"] == plain / RATES.macs_per_cycle
+
+
+def test_a_copy_that_changes_the_minor_dim_is_expected_to_cost_more():
+    plain = "f32[512,512]{1,0}"
+    same = single("f32[512,512]{1,0} copy(%p0)", [plain])
+    turned = single("f32[512,512]{0,1} copy(%p0)", [plain])
+    assert same.features[0] < turned.features[0]
+    assert same.features[1] == turned.features[1]  # the bytes are the same
+
+
+def test_an_unknown_term_of_work_costs_nothing_and_every_kernel_100_cycles():
+    assert expected_cycles({"products": 3.0}, {}) == 100.0
+    assert (
+        expected_cycles({"products": 300.0, "other": 9.0}, {"products": 2.0}) == 600.0
+    )

@@ -8,7 +8,10 @@ import pytest
 from meshwright.compile.tune.layouts.gain_model import GainModel
 from meshwright.compile.tune.layouts.journal import Journal
 from meshwright.compile.tune.layouts.kernel_costs import Example
-from meshwright.compile.tune.layouts.problem import choices_of
+from meshwright.compile.tune.layouts.kernels import HloKernel
+from meshwright.compile.tune.layouts.problem import LayoutChoice, choices_of
+from meshwright.compile.tune.layouts.screened_search import pruned
+from meshwright.compile.tune.layouts.screens import Screens
 from meshwright.compile.tune.layouts.search import SearchOptions
 from meshwright.compile.tune.layouts.verdict import Verdict, failed
 from meshwright.errors import CompilerError, PlanError, SearchError
@@ -23,6 +26,20 @@ def test_the_known_best_layouts_are_found_with_screens(program_and_sites):
     assert found.verdict.cost == pytest.approx(320)
     assert judge.judged == found.judged <= 60
     assert found.screened == judge.num_screened
+
+
+def test_choices_that_save_nothing_are_dropped():
+    saves, idle, unknown = (LayoutChoice(name, (1, 0)) for name in ("a", "b", "c"))
+
+    def screen(state):
+        keys = ("fast" if saves in state else "slow", f"new {unknown in state}")
+        return [HloKernel(k, k, 1, "", {}, (5.0, 5.0), False, 0.0) for k in keys]
+
+    screens = Screens(screen, 0.0)
+    known = {"fast": 10.0, "slow": 20.0, "new True": 1.0}
+    screens.learn(Example(key, "", (5.0, 5.0), cost) for key, cost in known.items())
+    # The program without `unknown` has a kernel that was never compiled.
+    assert pruned(screens, (saves, idle, unknown)) == (saves, unknown)
 
 
 def test_the_known_best_layouts_are_found_without_screens(program_and_sites):

@@ -13,7 +13,8 @@ from typing import Any
 import jax
 
 from meshwright.compile.tune.layouts.constrain import constrain
-from meshwright.compile.tune.layouts.kernel_costs import examples_of
+from meshwright.compile.tune.layouts.kernel_costs import examples_of, unestimated_bytes
+from meshwright.compile.tune.layouts.kernel_work import Rates
 from meshwright.compile.tune.layouts.kernels import HloKernel, read_kernels
 from meshwright.compile.tune.layouts.verdict import Question, Verdict, failed
 from meshwright.errors import CompilerError
@@ -74,20 +75,23 @@ def _verdict(answer: dict[str, Any], cost: float) -> Verdict:
 class EstimateJudge:
     """Judges layouts by the compiler's estimate of cycles.
 
-    Asynchronous copies, slices and custom calls have no estimate. The bytes that they
-    move beyond those of the baseline are charged at the bandwidth of main memory, so
-    that moving work into them is no gain.
+    Asynchronous copies, slices and custom calls have no estimate, and copies on chip
+    that change the minor dim have a constant in its place. The bytes that they move
+    beyond those of the baseline are charged at the bandwidth of main memory, so that
+    moving work into them is no gain.
     """
 
     server: CompilerServer
     step: TunedStep
+    rates: Rates
     unit: str = "cycles"
     chooses_entry: bool = True
     screens: bool = True
 
     def screen(self, question: Question) -> list[HloKernel] | None:
         try:
-            return read_kernels(self.server.screen(*self.step.with_choices(question)))
+            text = self.server.screen(*self.step.with_choices(question))
+            return read_kernels(text, self.rates)
         except CompilerError:
             return None
 
@@ -97,8 +101,12 @@ class EstimateJudge:
         except CompilerError as error:
             return failed(str(error))
         verdict = _verdict(answer, estimated_cycles(answer["hlo"]))
-        kernels = read_kernels(answer["optimized"])
-        return replace(verdict, examples=examples_of(kernels, answer["hlo"]))
+        kernels = read_kernels(answer["optimized"], self.rates)
+        return replace(
+            verdict,
+            unestimated_bytes=int(unestimated_bytes(kernels)),
+            examples=examples_of(kernels, answer["hlo"]),
+        )
 
     def confirm(self, question: Question) -> Verdict:
         return self.judge(question)

@@ -21,8 +21,6 @@ weighs as much as.
 """
 _MOST_ERROR = 0.7
 """Largest error of a guess that is recorded, as a logarithm: a factor of 2."""
-_FLOOR = 50.0
-"""Cycles guessed for a kernel before any kernel was compiled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +48,11 @@ def examples_of(kernels: Iterable[HloKernel], final: str) -> tuple[Example, ...]
 class KernelCosts:
     """Cycles of compiled kernels by key, and guesses for keys that were never compiled.
 
-    A guess is the mean logarithm of known cycles, weighted by the similarity of
-    features (Nadaraya and Watson's estimator) and scaled by the bytes that are moved. A
-    search prefers kernels whose guess is too low. So guesses are raised by the mean
-    error of earlier guesses for kernels that were then compiled, and by a margin while
-    there are few of them.
+    A guess is what a linear model of the kernel's work expects, times the mean ratio of
+    known to expected cycles of kernels with similar features (Nadaraya and Watson's
+    estimator). A search prefers kernels whose guess is too low. So guesses are raised
+    by the mean error of earlier guesses for kernels that were then compiled, and by a
+    margin while there are few of them.
 
     known: cycles by key. examples: compiled kernels with an estimate. guesses: guessed
         cycles by key.
@@ -110,7 +108,7 @@ class KernelCosts:
         if kernel.key in self.known:
             return self.known[kernel.key]
         if kernel.key not in self.guesses:
-            self.guesses[kernel.key] = self._guess(kernel)
+            self.guesses[kernel.key] = self.guess(kernel)
         return self.guesses[kernel.key] * math.exp(max(self._error()[0], 0.0))
 
     def _error(self) -> tuple[float, float]:
@@ -120,31 +118,32 @@ class KernelCosts:
         squares = sum((e - mean) ** 2 for e in self.errors)
         return mean, math.sqrt((squares + _MARGIN_COUNT * _SPREAD**2) / count)
 
-    def _guess(self, kernel: HloKernel) -> float:
+    def guess(self, kernel: HloKernel) -> float:
+        """Cycles of a kernel that was never compiled, without a margin."""
         if not self.examples:
-            return _FLOOR
+            return math.exp(kernel.features[0])
         features = np.array([each.features for each in self.examples])
         gaps = features - np.array(kernel.features)
         kinds = np.array([each.kind != kernel.kind for each in self.examples])
-        distance = np.abs(gaps[:, 1:]).sum(1) + 0.3 * np.abs(gaps[:, 0])
+        distance = np.abs(gaps[:, 2:]).sum(1) + 0.3 * np.abs(gaps[:, :2]).sum(1)
         distance += _OTHER_KIND * kinds
         weights = np.exp(-(distance - distance.min()) / _WIDTH)
-        # Cycles per byte of similar kernels, times the bytes of this kernel.
+        # Cycles over expected cycles of similar kernels, times those of this kernel.
         logs = np.log([each.cycles for each in self.examples]) - gaps[:, 0]
         return float(np.exp((weights * logs).sum() / weights.sum()))
 
 
-def async_bytes(kernels: Sequence[HloKernel]) -> float:
-    """Bytes that asynchronous kernels, which have no estimate, write in one step."""
-    return sum(k.runs * k.num_bytes for k in kernels if k.is_async)
+def unestimated_bytes(kernels: Sequence[HloKernel]) -> float:
+    """Bytes that kernels without an estimate of cycles move in one step."""
+    return sum(k.runs * k.unestimated_bytes for k in kernels)
 
 
 def same_program(kernels: Sequence[HloKernel]) -> Mapping[str, int]:
-    """Executions of each kernel by key, and the bytes that asynchronous kernels write.
+    """Executions of each kernel by key, and the bytes that are moved without estimate.
 
     Two programs with equal entries cost the same, and only one has to be compiled.
     """
-    counts: dict[str, int] = {"async bytes": int(async_bytes(kernels))}
+    counts: dict[str, int] = {"unestimated": int(unestimated_bytes(kernels))}
     for kernel in kernels:
         if not kernel.is_async:
             counts[kernel.key] = counts.get(kernel.key, 0) + kernel.runs

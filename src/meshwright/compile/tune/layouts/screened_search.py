@@ -126,6 +126,18 @@ class ScreenedSearch:
         return [likely] if same else [likely, possible]
 
 
+def pruned(screens: Screens, state: State) -> State:
+    """The state without choices that save nothing, the ones that it begins with first.
+
+    A choice is dropped only if the cost of the state without it is known, and not higher.
+    """
+    for choice in state:
+        rest = tuple(each for each in state if each != choice)
+        if screens.is_known(rest) and screens.cost(rest) <= screens.cost(state):
+            state = rest
+    return state
+
+
 def without_one(state: State) -> Iterator[State]:
     """States made by taking one choice out of `state`, for each choice in order."""
     for choice in state:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from meshwright.compile.tune.layouts.kernel_costs import (
     Example,
     KernelCosts,
-    async_bytes,
     same_program,
+    unestimated_bytes,
 )
 from meshwright.compile.tune.layouts.kernels import HloKernel
 from meshwright.compile.tune.layouts.problem import State
@@ -74,4 +74,6 @@ class Screens:
 
     def _charged(self, kernels: list[HloKernel]) -> float:
         plain = self.of(()) or ()
-        return self.charge * max(0.0, async_bytes(kernels) - async_bytes(plain))
+        return self.charge * max(
+            0.0, unestimated_bytes(kernels) - unestimated_bytes(plain)
+        )

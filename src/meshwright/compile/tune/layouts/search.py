@@ -10,7 +10,11 @@ from meshwright.compile.tune.layouts.gain_model import GainModel
 from meshwright.compile.tune.layouts.journal import Journal
 from meshwright.compile.tune.layouts.kernels import HloKernel
 from meshwright.compile.tune.layouts.problem import LayoutProblem, State, question_of
-from meshwright.compile.tune.layouts.screened_search import ScreenedSearch, without_one
+from meshwright.compile.tune.layouts.screened_search import (
+    ScreenedSearch,
+    pruned,
+    without_one,
+)
 from meshwright.compile.tune.layouts.screens import Screens
 from meshwright.compile.tune.layouts.sites import Site
 from meshwright.compile.tune.layouts.verdict import Judge, Question, Verdict
@@ -78,9 +82,9 @@ class SearchOptions:
 
     budget: int
     seed: int
-    losses: int = 6
+    losses: int = 8
     charge: float = 0.0
-    screens: int = 160
+    screens: int = 240
 
     def __post_init__(self) -> None:
         if self.budget <= _RESERVED:
@@ -191,7 +195,7 @@ class LayoutSearch:
         stopped: Stopped = "interrupted"
         with contextlib.suppress(KeyboardInterrupt):
             stopped = found.run(base.cost)
-        best = self._verified(found.best, is_auto, base)
+        best = self._verified(pruned(screens, found.best), is_auto, base)
         cost = screens.cost(best)
         rests = zip(best, without_one(best), strict=True)
         gains = {choice.site: screens.cost(rest) / cost - 1 for choice, rest in rests}
