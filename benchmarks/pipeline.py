@@ -29,7 +29,7 @@ from meshwright.planner.pipeline.planning import PipelinePlanner
 from meshwright.planner.pipeline.slicing import SlicedStage, slice_stages
 from meshwright.planner.pipeline.stage_costs import (
     StageOption,
-    option_table,
+    StageRoom,
     stage_options,
 )
 from meshwright.predict.roofline.work import program_work
@@ -127,10 +127,8 @@ def fixed_plan(
         own = [o for o in options if allow(o) and _has_shape(o, data, model)]
         if not own:
             raise MeshwrightError(f"no strategy on {data}x{model}")
-        table = option_table(
-            own, planner.incoming(microbatch), planner.hops(microbatch), count,
-            len(stages), task.limit_bytes,
-        )  # fmt: skip
+        room = StageRoom.of_1f1b(task.limit_bytes, len(stages), count)
+        table = planner.table_of(own, count, room)
         found.append((SlicedStage(ends[index], ends[index + 1], 0), table))
     made = planner.place([each for each, _ in found], [t for _, t in found], count)
     schedule = one_f_one_b(len(made), count)

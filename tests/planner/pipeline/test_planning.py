@@ -10,7 +10,7 @@ from meshwright.app.report.schedule_picture import schedule_page, schedule_text
 from meshwright.app.saved_pipelines import read_pipeline
 from meshwright.errors import PlanError
 from meshwright.planner.driver.request import SearchRequest
-from meshwright.planner.pipeline.step_blocks import StepBlocks, StepPhase
+from meshwright.planner.pipeline.blocks.step_blocks import StepBlocks, StepPhase
 
 LAYERS, WIDTH, BATCH = 6, 64, 32
 

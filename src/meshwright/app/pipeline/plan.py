@@ -61,9 +61,10 @@ class StagedPlan:
         """Bytes of each stage on one device, in the form that schedule simulation takes."""
         return tuple(
             StageBytes(
-                stage.state_bytes + stage.working_bytes,
+                stage.state_bytes,
                 stage.kept_bytes,
                 min(stage.kept_for_weights_bytes, stage.kept_bytes),
+                stage.working_bytes,
             )
             for stage in self.stages
         )

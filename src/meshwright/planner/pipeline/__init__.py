@@ -2,7 +2,7 @@
 
 Input: a train step that can be captured at any size of its batch, and a machine
 (`PipelineTask`). Output: a `PipelinePlan`. Begin reading at `planning.py`. The method
-is Alpa's (Zheng et al., OSDI 2022): `step_blocks.py` and `clustering.py` divide the
-step into layers, `strategy_prices.py` and `stage_costs.py` predict their time and
-memory, `slicing.py` cuts the layers into stages.
+is Alpa's (Zheng et al., OSDI 2022): `blocks` divides the step into layers,
+`strategy_prices.py` and `stage_costs.py` predict their time and memory, `slicing.py`
+cuts the layers into stages.
 """

@@ -177,13 +177,12 @@ class PipelinePlan:
         lines = [
             f"{self.name} on {self.num_devices} {self.machine}:"
             f" {step_s(self.stages, found) * 1e3:,.1f} ms a step,"
-            f" {len(self.stages)} stages, {self.num_microbatches} microbatches,"
+            f" {self._stages_text}, {self.num_microbatches} microbatches,"
             f" {self.schedule_name}, bubble {found.bubble_fraction:.1%}"
         ]
-        for index, (stage, peak) in enumerate(
-            zip(self.stages, found.peak_bytes, strict=True)
-        ):
+        for index, stage in enumerate(self.stages):
             first, end = stage.layers
+            peak = found.peak_bytes[self.schedule.placement[index]]
             lines.append(
                 f"  {index}: layers {first}-{end - 1} (from {stage.start}) on devices"
                 f" {stage.first_device}-{stage.first_device + stage.num_devices - 1},"
@@ -192,6 +191,13 @@ class PipelinePlan:
                 f" {show_bytes(peak)}"
             )
         return "\n".join(lines)
+
+    @property
+    def _stages_text(self) -> str:
+        """The number of stages, and of submeshes if these are fewer."""
+        count, submeshes = len(self.stages), self.schedule.num_submeshes
+        on = f" on {submeshes} submeshes" if submeshes < count else ""
+        return f"{count} stages{on}"
 
 
 def _stage_fields(stage: PipelineStage) -> dict[str, object]:
@@ -206,7 +212,7 @@ def _stage_fields(stage: PipelineStage) -> dict[str, object]:
         "tactics": ", ".join(map(str, stage.tactics)),
         "times": [times.forward_s, times.input_gradient_s, times.weight_gradient_s],
         "once_s": stage.once_s,
-        "bytes": [sizes.state, sizes.activations, sizes.for_weights],
+        "bytes": [sizes.state, sizes.activations, sizes.for_weights, sizes.working],
         "send_s": stage.send_s,
     }
 

@@ -14,13 +14,10 @@ import numpy as np
 
 from meshwright.errors import MeshwrightError, PlanError
 from meshwright.partitioner.propagate import Graph
-from meshwright.planner.pipeline.clustering import cluster
+from meshwright.planner.pipeline.blocks.clustering import cluster
+from meshwright.planner.pipeline.blocks.step_blocks import StepBlocks
 from meshwright.planner.pipeline.intra_strategies import intra_strategies, largest_model
-from meshwright.planner.pipeline.pipeline_plan import (
-    CutPoint,
-    PipelinePlan,
-    PipelineStage,
-)
+from meshwright.planner.pipeline.pipeline_plan import PipelinePlan, PipelineStage
 from meshwright.planner.pipeline.pipeline_task import (
     PipelineTask,
     microbatch_counts,
@@ -32,12 +29,12 @@ from meshwright.planner.pipeline.stage_costs import (
     OptionTable,
     PricedStrategy,
     StageOption,
-    hop_seconds,
+    StageRoom,
     option_table,
     stage_options,
 )
 from meshwright.planner.pipeline.stage_mesh import IntraStrategy
-from meshwright.planner.pipeline.step_blocks import StepBlocks
+from meshwright.planner.pipeline.stage_placement import StagePlacer, hop_s
 from meshwright.planner.pipeline.strategy_prices import (
     BlockPrices,
     price_blocks,
@@ -147,6 +144,19 @@ class PipelinePlanner:
     def table(self, num_microbatches: int) -> OptionTable:
         """Seconds of all possible stages with this number of microbatches."""
         task = self.task
+        most = min(task.most_stages, len(self.starts), task.machine.num_devices)
+        return self.table_of(
+            self.options(num_microbatches),
+            num_microbatches,
+            StageRoom.of_1f1b(task.limit_bytes, most, num_microbatches),
+        )
+
+    def options(self, num_microbatches: int) -> list[StageOption]:
+        """All strategies on submeshes that suit this number of microbatches.
+
+        Raises `PlanError` if there are none.
+        """
+        task = self.task
         microbatch, rest = divmod(task.batch, num_microbatches)
         if rest:
             raise PlanError(
@@ -157,11 +167,15 @@ class PipelinePlanner:
         )
         if not options:
             raise PlanError(f"no strategy divides a microbatch of {microbatch}")
-        return option_table(
-            options, self.incoming(microbatch), self.hops(microbatch), num_microbatches,
-            min(task.most_stages, len(self.starts), task.machine.num_devices),
-            task.limit_bytes,
-        )  # fmt: skip
+        return options
+
+    def table_of(
+        self, options: Sequence[StageOption], num_microbatches: int, room: StageRoom
+    ) -> OptionTable:
+        """Seconds of all possible stages with some options, within some memory."""
+        size = self.task.batch // num_microbatches
+        hops = self.hops(size)
+        return option_table(options, self.incoming(size), hops, num_microbatches, room)
 
     def hops(self, microbatch: int) -> Floats:
         """Seconds to send a microbatch into each layer, and its gradient back.
@@ -172,7 +186,7 @@ class PipelinePlanner:
         machine, senders = self.task.machine, min(self.sizes)
         is_near = machine.num_devices <= largest_model(machine)
         each = self.incoming(microbatch)
-        return np.array([2 * self._hop_s(size, senders, is_near) for size in each])
+        return np.array([2 * hop_s(size, senders, is_near, machine) for size in each])
 
     def limited(self, task: PipelineTask, sizes: tuple[int, ...]) -> PipelinePlanner:
         """A copy of this planner with other options and submesh sizes.
@@ -193,13 +207,6 @@ class PipelinePlanner:
             ]
         )
 
-    def _hop_s(self, num_bytes: float, num_senders: int, is_near: bool) -> float:
-        machine = self.task.machine
-        if not machine.levels:
-            return 0.0
-        level = 0 if is_near else len(machine.levels) - 1
-        return hop_seconds(num_bytes, num_senders, machine, level)
-
     def stages(
         self, table: OptionTable, sliced: Sequence[SlicedStage], num_microbatches: int
     ) -> tuple[PipelineStage, ...]:
@@ -211,59 +218,20 @@ class PipelinePlanner:
         sliced: Sequence[SlicedStage],
         tables: Sequence[OptionTable],
         num_microbatches: int,
+        placement: Sequence[int] | None = None,
     ) -> tuple[PipelineStage, ...]:
         """Stages placed on devices, each with the fastest option of its own table.
 
+        placement: submesh of each stage; by default each has its own.
         Raises `PlanError` if a stage has no option (strategy) that fits into memory.
         """
-        incoming = self.incoming(self.task.batch // num_microbatches)
         options = [
             table.option(each, len(sliced) - 1 - index)
             for index, (each, table) in enumerate(zip(sliced, tables, strict=True))
         ]
-        firsts = place_submeshes([option.size for option in options])
-        found: list[PipelineStage] = []
-        for index, (each, option) in enumerate(zip(sliced, options, strict=True)):
-            send_s = 0.0
-            if index + 1 < len(sliced):
-                pair = slice(index, index + 2)
-                near = self._is_near(firsts[pair], options[pair])
-                senders = min(option.size, options[index + 1].size)
-                send_s = self._hop_s(float(incoming[each.end]), senders, near)
-            brought = float(incoming[each.first])
-            found.append(self._stage(each, option, firsts[index], brought, send_s))
-        return tuple(found)
-
-    def _is_near(self, firsts: Sequence[int], options: Sequence[StageOption]) -> bool:
-        """Whether the machine's innermost links join two submeshes (two options)."""
-        group = self.task.machine.levels[0].largest
-        lasts = [f + o.size - 1 for f, o in zip(firsts, options, strict=True)]
-        return len({place // group for place in (*firsts, *lasts)}) == 1
-
-    def _stage(
-        self,
-        each: SlicedStage,
-        option: StageOption,
-        first_device: int,
-        incoming: float,
-        send_s: float,
-    ) -> PipelineStage:
-        block = self.step.blocks[self.starts[each.first]]
-        strategy, costs = option.priced.strategy, option.costs
-        parts = strategy.batch_parts(option.data)
-        once = float(costs.once_s[each.end] - costs.once_s[each.first])
-        return PipelineStage(
-            CutPoint(block.op, block.iteration),
-            (each.first, each.end),
-            first_device,
-            strategy.mesh(option.data),
-            strategy.name,
-            strategy.tactics,
-            costs.times(each.first, each.end),
-            once,
-            costs.bytes(each.first, each.end, incoming / parts),
-            send_s,
-        )
+        placer = StagePlacer(self.step, self.starts, self.task.machine)
+        incoming = self.incoming(self.task.batch // num_microbatches)
+        return placer.stages(sliced, options, incoming, placement)
 
     def finish(
         self, stages: tuple[PipelineStage, ...], num_microbatches: int
@@ -283,17 +251,3 @@ class PipelinePlanner:
             chosen.tried,
             time.monotonic() - self.began,
         )
-
-
-def place_submeshes(sizes: Sequence[int]) -> list[int]:
-    """The number of the first device of each submesh; larger submeshes come first.
-
-    With sizes that are powers of two, none is then split over more groups than need be.
-    """
-    order = sorted(range(len(sizes)), key=lambda index: -sizes[index])
-    firsts = [0] * len(sizes)
-    free = 0
-    for index in order:
-        firsts[index] = free
-        free += sizes[index]
-    return firsts

@@ -14,13 +14,13 @@ import numpy as np
 
 from meshwright.errors import PlanError
 from meshwright.machine import Machine
+from meshwright.planner.pipeline.blocks.step_blocks import StepPhase
 from meshwright.planner.pipeline.slicing import SlicedStage, StageTable
 from meshwright.planner.pipeline.stage_mesh import (
     IntraStrategy,
     place_stage,
     submachine,
 )
-from meshwright.planner.pipeline.step_blocks import StepPhase
 from meshwright.planner.pipeline.strategy_prices import BlockPrices
 from meshwright.predict.links.collective import COLLECTIVE_S
 from meshwright.predict.schedules import StageBytes, StageTimes
@@ -84,9 +84,9 @@ class LayerCosts:
             float(self.stacked[end] - self.stacked[first]),
         )
         saved = float(self.saved[end] - self.saved[first]) + incoming
-        state = float(self.fixed[end] - self.fixed[first]) + working
+        state = float(self.fixed[end] - self.fixed[first])
         # Gradients of weights may read all that was saved.
-        return StageBytes(state, saved, saved)
+        return StageBytes(state, saved, saved, working)
 
 
 def layer_costs(
@@ -228,30 +228,51 @@ class OptionTable:
         return self.options[int(self.chosen[place])]
 
 
+@dataclass(frozen=True, slots=True)
+class StageRoom:
+    """The memory that a stage has to fit into.
+
+    limit_bytes: bytes of a device's memory.
+    alive: microbatches whose activations a submesh keeps, by the number of stages after
+        its stage, [S].
+    chunks: number of stages on each submesh, which are taken to be alike.
+    """
+
+    limit_bytes: float
+    alive: tuple[int, ...]
+    chunks: int = 1
+
+    @classmethod
+    def of_1f1b(
+        cls, limit_bytes: float, most_stages: int, num_microbatches: int
+    ) -> StageRoom:
+        """The room under 1F1B: a stage with s later stages keeps s + 1 microbatches."""
+        alive = (min(s + 1, num_microbatches) for s in range(most_stages))
+        return cls(limit_bytes, tuple(alive))
+
+
 def option_table(
     options: Sequence[StageOption],
     incoming: Floats,
     hop_s: Floats,
     num_microbatches: int,
-    most_stages: int,
-    limit_bytes: float,
+    room: StageRoom,
 ) -> OptionTable:
     """The fastest option for each possible stage that fits into memory.
 
-    A stage with s later stages keeps the activations of s + 1 microbatches (1F1B).
     incoming: bytes of a whole microbatch that enter each layer, [L].
     hop_s: seconds to send a microbatch into each layer and its gradient back, [L].
-    limit_bytes: bytes of a device's memory.
     """
     sizes = tuple(dict.fromkeys(option.size for option in options))
     layers = len(incoming)
-    shape = (len(sizes), most_stages, layers + 1, layers + 1)
+    shape = (len(sizes), len(room.alive), layers + 1, layers + 1)
     seconds, chosen = np.full(shape, np.inf), np.zeros(shape, np.int64)
-    alive = np.minimum(np.arange(1, most_stages + 1), num_microbatches)
+    alive = np.array(room.alive)
     for index, option in enumerate(options):
-        own, fixed, saved = _ranges(option, incoming, num_microbatches)
-        needed = fixed + alive[:, None, None] * saved
-        own = np.where(needed <= limit_bytes, own, np.inf)
+        own = _range_seconds(option, num_microbatches)
+        fixed, working, saved = _range_bytes(option, incoming)
+        needed = room.chunks * fixed + working + alive[:, None, None] * saved
+        own = np.where(needed <= room.limit_bytes, own, np.inf)
         row = sizes.index(option.size)
         better = own < seconds[row]
         seconds[row] = np.where(better, own, seconds[row])
@@ -259,41 +280,34 @@ def option_table(
     return OptionTable(StageTable(sizes, seconds, hop_s), tuple(options), chosen)
 
 
-def _ranges(
-    option: StageOption, incoming: Floats, num_microbatches: int
-) -> tuple[Floats, Floats, Floats]:
-    """Costs of all ranges of layers under one option, each an array [L + 1, L + 1].
+def _range_seconds(option: StageOption, num_microbatches: int) -> Floats:
+    """Seconds of all ranges of layers under one option, [L + 1, L + 1].
 
-    They are seconds, bytes held all the time, and bytes per microbatch.
+    Infinite for empty ranges.
     """
     costs = option.costs
+    firsts, ends = np.indices((len(costs.working) + 1,) * 2)
+    own = _spans(costs.seconds.sum(axis=0)) + _spans(costs.once_s) / num_microbatches
+    return np.where(firsts < ends, own, np.inf)
 
-    def spans(sums: Floats) -> Floats:
-        return sums[None, :] - sums[:, None]
 
+def _range_bytes(
+    option: StageOption, incoming: Floats
+) -> tuple[Floats, Floats, Floats]:
+    """Bytes of all ranges of layers under one option, each an array [L + 1, L + 1].
+
+    They are held all the time, while a task runs, and per microbatch.
+    """
+    costs = option.costs
     layers = len(costs.working)
-    firsts, ends = np.indices((layers + 1, layers + 1))
-    own = spans(costs.seconds.sum(axis=0)) + spans(costs.once_s) / num_microbatches
-    own = np.where(firsts < ends, own, np.inf)
     largest = np.zeros((layers + 1, layers + 1))
     for first in range(layers):
         largest[first, first + 1 :] = np.maximum.accumulate(costs.working[first:])
-    fixed = spans(costs.fixed) + np.maximum(largest, spans(costs.stacked))
+    working = np.maximum(largest, _spans(costs.stacked))
     parts = option.priced.strategy.batch_parts(option.data)
     brought = np.append(incoming, 0.0)[:, None] / parts
-    return own, fixed, spans(costs.saved) + brought
+    return _spans(costs.fixed), working, _spans(costs.saved) + brought
 
 
-def hop_seconds(
-    num_bytes: float, num_senders: int, machine: Machine, level: int
-) -> float:
-    """Seconds to send `num_bytes` from one submesh to another, each device its part.
-
-    level: index of the machine's level of links between them, from the inside out.
-    """
-    link = machine.levels[level]
-    group = int(np.prod([each.largest for each in machine.levels[:level]], dtype=int))
-    rate = link.link_bytes_per_s
-    if link.group_links:
-        rate *= link.group_links / max(1, min(group, num_senders))
-    return link.latency_s + num_bytes / num_senders / rate
+def _spans(sums: Floats) -> Floats:
+    return sums[None, :] - sums[:, None]

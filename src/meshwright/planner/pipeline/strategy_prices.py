@@ -19,13 +19,14 @@ from meshwright.machine import Machine
 from meshwright.partitioner.decide import Decided, decide
 from meshwright.partitioner.lower import Gather
 from meshwright.partitioner.propagate import Graph, user_axes
+from meshwright.planner.pipeline.blocks.step_blocks import OpSite, StepBlocks, StepPhase
 from meshwright.planner.pipeline.stage_mesh import (
     DATA,
     IntraStrategy,
     place_stage,
     submachine,
 )
-from meshwright.planner.pipeline.step_blocks import OpSite, StepBlocks, StepPhase
+from meshwright.planner.pipeline.update_bytes import update_bytes
 from meshwright.planner.prices.value_roles import Role, roles_of
 from meshwright.predict.compilers.hlo.fusion import Fusion, FusionKind
 from meshwright.predict.estimate import Estimate, estimate
@@ -238,16 +239,27 @@ class _PriceReader:
         lives = live_ranges((fusion.reads, fusion.writes) for fusion in fusions)
         curve = self.found.memory.curve
         resident = np.full(len(fusions), float(curve[0]))
+        gradients = 0.0
         for value, start in lives.definitions.items():
             site, end = sites[start], lives.end(value)
             size, phase = self.size(value), sites[end].phase
             if site.phase is StepPhase.FORWARD and phase in _BACKWARD:
                 self._add(self.prices.saved, site, size)
-            elif site.phase not in _BACKWARD or phase is not StepPhase.UPDATE:
+            elif site.phase in _BACKWARD and phase is StepPhase.UPDATE:
+                gradients += size
+            else:
                 continue
             resident[start : end + 1] += size
+        is_update = np.array([site.phase is StepPhase.UPDATE for site in sites])
+        # A stage keeps room for its gradients, so that the update may use what it has
+        # freed of them.
+        resident = np.where(is_update, float(curve[0]) + gradients, resident)
         working = np.maximum(0.0, np.array(curve[1:], float) - resident)
+        rows = update_bytes(lives, sites, self.size, np.where(is_update, working, 0.0))
+        np.maximum(self.prices.stacked, rows, out=self.prices.stacked)
         for fusion, site, size in zip(fusions, sites, working, strict=True):
+            if site.phase is StepPhase.UPDATE:
+                continue
             own = slice(site.first, site.first + site.count)
             inner = float(size) if site.count == 1 else _body_bytes(fusion)
             for rows, part in (

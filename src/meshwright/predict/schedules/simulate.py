@@ -48,18 +48,22 @@ class StageTimes:
 class StageBytes:
     """Bytes of a stage on each of its devices.
 
-    state: weights, optimizer state, gradients, and what tasks need while they run.
+    state: weights, optimizer state and gradients.
     activations: saved for the backward pass, per microbatch.
     for_weights: the part of them that a weight-gradient task still reads after the
         input-gradient task, with the gradients that it reads.
+    working: what a task needs while it runs. Stages of one submesh share it, since their
+        tasks run one after another.
     """
 
     state: float
     activations: float
     for_weights: float = 0.0
+    working: float = 0.0
 
     def __post_init__(self) -> None:
-        if not min(self.state, self.activations, self.for_weights) >= 0:
+        least = min(self.state, self.activations, self.for_weights, self.working)
+        if not least >= 0:
             raise ScheduleError(f"bytes of a stage are at least 0; got {self}")
 
 
@@ -202,7 +206,9 @@ def peak_bytes(
     peaks: list[float] = []
     for submesh, order in enumerate(schedule.orders):
         own = [s for s, d in enumerate(schedule.placement) if d == submesh]
-        held = peak = sum(stage_bytes[s].state for s in own)
+        held = sum(stage_bytes[s].state for s in own)
+        held += max((stage_bytes[s].working for s in own), default=0.0)
+        peak = held
         for task in order:
             each = stage_bytes[task.stage]
             if task.kind is TaskKind.FORWARD:

@@ -14,12 +14,12 @@ from enum import Enum
 from functools import cached_property
 
 from meshwright.errors import PlanError
-from meshwright.planner.pipeline.carried_values import (
+from meshwright.planner.pipeline.blocks.carried_values import (
     carried_bytes,
     carried_outputs,
     needed_ops,
 )
-from meshwright.planner.pipeline.forward_pass import forward_end
+from meshwright.planner.pipeline.blocks.forward_pass import forward_end
 from meshwright.planner.prices.value_roles import Role, roles_of
 from meshwright.predict.roofline.work import program_work
 from meshwright.program.analysis.executions import num_iterations

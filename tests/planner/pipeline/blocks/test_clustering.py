@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.errors import PlanError
-from meshwright.planner.pipeline.clustering import cluster
+from meshwright.planner.pipeline.blocks.clustering import cluster
 
 
 def rank(flops, incoming, starts):
