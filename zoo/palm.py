@@ -177,7 +177,7 @@ def forward(
 
     x, caches = jax.lax.scan(layer, x, (params["blocks"], caches))
     last = rms_norm(x[:, -1], params["norm"])
-    return last @ params["embedding"].T, caches
+    return jnp.einsum("be,ve->bv", last, params["embedding"]), caches
 
 
 def empty_caches(config: Config) -> Cache:

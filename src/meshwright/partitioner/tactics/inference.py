@@ -6,12 +6,16 @@ heads). Weight-stationary layouts move activations to the weights. Weight-gather
 layouts shard the tokens, and gather each weight where it is used.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 from meshwright.errors import TacticError
+from meshwright.partitioner.propagate import why_not
+from meshwright.partitioner.propagate.state import Cause
 from meshwright.partitioner.structure.products import (
+    Product,
     Seed,
     find_products,
     follows_attention,
@@ -79,7 +83,10 @@ class InferenceLayout:
         by_heads = self.attention == "heads"
         decoder = _find_decoder(work, (*inner, *self.along)[0], str(self), by_heads)
         by_batch = [] if by_heads else _batch_seeds(work, self.along[0])
-        for axis in self.along[: _TOKEN_AXES[self.layout]]:
+        token_axes = self.along[: _TOKEN_AXES[self.layout]]
+        for product in decoder.large if token_axes else ():
+            _keep_in_place(work, product, self.along, str(self))
+        for axis in token_axes:
             data_parallel(axis).apply(work)
         # What is gathered first is cut last.
         for axis in outer:
@@ -134,11 +141,14 @@ class _Decoder:
 
     wide: d_model of the weights. inner: d_ff and heads of the weights.
     hidden: d_ff and heads of activations that the second weight of a pair multiplies.
+    large: products outside of pairs whose weight is larger than what they read and
+        write besides, such as the scores of each prompt's last token.
     """
 
     wide: list[Seed]
     inner: list[Seed]
     hidden: list[Seed]
+    large: list[Product]
 
 
 def _find_decoder(work: Workspace, axis: str, tactic: str, by_heads: bool) -> _Decoder:
@@ -157,7 +167,7 @@ def _find_decoder(work: Workspace, axis: str, tactic: str, by_heads: bool) -> _D
             if factors & {*own}:
                 cut[path] = dim
     work.rollback(mark)
-    found = _Decoder([], [], [])
+    found = _Decoder([], [], [], [])
     for product in find_products(work, structure):
         leaves = {f: product.leaf(work, f) for f in (*product.summed, *product.free)}
         own = [f for f, s in leaves.items() if s is not None and cut.get(s[0]) == s[2]]
@@ -165,6 +175,8 @@ def _find_decoder(work: Workspace, axis: str, tactic: str, by_heads: bool) -> _D
         found.inner.extend(product.seeds(work, own))
         rest = product.free if is_row else product.summed
         found.wide.extend(product.seeds(work, rest))
+        if not own and _is_large(work, product):
+            found.large.append(product)
         value, dims = product.activation
         if is_row and (by_heads or not follows_attention(work, structure, value)):
             node = work.graph.nodes[work.graph.producer[value]]
@@ -174,6 +186,30 @@ def _find_decoder(work: Workspace, axis: str, tactic: str, by_heads: bool) -> _D
                 if {*own} & {*factors}
             )
     return found
+
+
+def _is_large(work: Workspace, product: Product) -> bool:
+    """Whether a product's weight has more elements than its other values together."""
+    ports = (product.weight, product.activation, product.result)
+    weight, *others = (math.prod(work.graph.values[v].shape) for v, _ in ports)
+    return weight > sum(others)
+
+
+def _keep_in_place(
+    work: Workspace, product: Product, axes: Sequence[str], tactic: str
+) -> None:
+    """Shard a product as its weight is stored, and nothing around it.
+
+    It sums over the first axis. The rest shard its result, which costs a slice of the
+    weight. So its few tokens move in place of the weight.
+    """
+    state = work.state
+    for axis in axes:
+        factors = product.summed if axis == axes[0] else product.free
+        for sub_axis in work.sub_axes[axis]:
+            for factor in factors[:1]:
+                if why_not(state, product.node, sub_axis, factor) is None:
+                    state.assign(product.node, sub_axis, factor, Cause("tactic", tactic))
 
 
 def _batch_seeds(work: Workspace, axis: str) -> list[Seed]:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from meshwright.partitioner.propagate.partial_sums import MAX_ADDENDS
 from meshwright.planner.columns.graph_columns import (
     COUNT,
     IS_WHOLE,
@@ -29,9 +30,6 @@ from meshwright.planner.columns.graph_columns import (
 from meshwright.planner.columns.state_cells import Cells, leaves_partial, span
 from meshwright.search.arrays import Ints
 from meshwright.search.compiled import compiled_in_place
-
-MAX_ADDENDS = 64
-"""Longest chain of additions that is searched for another partial addend."""
 
 QUEUE, FOUND, MARKS = range(3)
 """Rows of the scratch array `PartialCache.lists`."""
