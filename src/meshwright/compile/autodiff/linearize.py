@@ -76,11 +76,9 @@ def residuals_of_loss(
     tactics: at most one, which must be an `mw.recompute`; others raise `AutodiffError`.
     """
     result = jax.tree.leaves(jax.eval_shape(fn, *args))
-    if (
-        len(result) != 1
-        or result[0].shape
-        or not is_differentiable(str(result[0].dtype))
-    ):
+    if [(leaf.shape, is_differentiable(str(leaf.dtype))) for leaf in result] != [
+        ((), True)
+    ]:
         return None
     keeps = [t for t in tactics if isinstance(t, Recompute)]
     if len(keeps) > 1 or len(keeps) < len(tactics):
@@ -260,12 +258,9 @@ class LinearMap:
         """The result's tangent; if transposed, a tuple of arguments' cotangents."""
         if self.is_transposed:
             if len(tangents) != 1:
-                raise AutodiffError(
-                    f"the transposed map was given {len(tangents)} arguments; wanted one: "
-                    "the cotangent of the whole result"
-                )
-            (whole,) = tangents
-            leaves = self.taken.flatten(whole, "cotangent")
+                told = f"the transposed map was given {len(tangents)} arguments; wanted one"
+                raise AutodiffError(f"{told}: the cotangent of the whole result")
+            leaves = self.taken.flatten(tangents[0], "cotangent")
         else:
             leaves = self.taken.flatten((tangents, {}), "tangent")
         found = self.given.unflatten(self._run([*self.saved(), *leaves]))

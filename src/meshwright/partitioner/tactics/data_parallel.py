@@ -5,6 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from meshwright.errors import TacticError
+from meshwright.partitioner.structure.batch_dims import (
+    Leaves,
+    Seeds,
+    data_dims,
+    guessed_batch,
+    product_rows,
+)
 from meshwright.partitioner.structure.cut_work import (
     cut_share,
     first_cut_sums,
@@ -17,13 +24,6 @@ from meshwright.partitioner.structure.workspace import (
     Workspace,
     find_nodes,
     require_patterns,
-)
-from meshwright.partitioner.tactics.batch_dims import (
-    Leaves,
-    Seeds,
-    data_dims,
-    guessed_batch,
-    product_rows,
 )
 from meshwright.partitioner.tactics.tactic import AxisTactic
 

@@ -209,7 +209,9 @@ def _keep_in_place(
         for sub_axis in work.sub_axes[axis]:
             for factor in factors[:1]:
                 if why_not(state, product.node, sub_axis, factor) is None:
-                    state.assign(product.node, sub_axis, factor, Cause("tactic", tactic))
+                    state.assign(
+                        product.node, sub_axis, factor, Cause("tactic", tactic)
+                    )
 
 
 def _batch_seeds(work: Workspace, axis: str) -> list[Seed]:
