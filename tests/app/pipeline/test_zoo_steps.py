@@ -28,7 +28,7 @@ def moe():
     config = replace(
         zoo.moe.TINY, layers=8, sequence=8, heads=4, batch=32, routing=routing, **SMALL
     )
-    return zoo.moe._train_target(config)
+    return zoo.moe.train_target(config)
 
 
 def wrn():
