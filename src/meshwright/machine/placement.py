@@ -180,7 +180,8 @@ def factorings(size: int, limits: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
 def _preference(matrix: Matrix, grid: tuple[Dim, ...]) -> tuple[object, ...]:
     """The key by which `place_mesh` compares placements; the largest is best.
 
-    Few groups on one link come first, then the bandwidth of late axes.
+    First, as few groups of devices as possible share a link. Then the last axes of the
+    mesh have as much bandwidth as possible.
     """
     placed = _segments(matrix, grid)
     strides = [segment.stride for segments in placed for segment in segments]
