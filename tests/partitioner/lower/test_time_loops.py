@@ -51,6 +51,42 @@ def test_gradients_are_added_up_in_one_loop_and_summed_over_devices_once():
     assert step.check(PARAMS, DATA).ok
 
 
+STACK = {"up": normal(3, 16, 32) / 4, "down": normal(3, 32, 16, seed=1) / 6}
+
+
+def scanned_step(params, x):
+    def loss_of(params):
+        def layer(h, w):
+            return h + jnp.tanh(h @ w["up"]) @ w["down"], None
+
+        return jnp.mean(jax.lax.scan(layer, x, params)[0] ** 2)
+
+    loss, grads = jax.value_and_grad(loss_of)(params)
+    return jax.tree.map(lambda w, g: w - 0.1 * g, params, grads), loss
+
+
+@pytest.mark.parametrize(
+    ("tactics", "inside", "after"),
+    [
+        ((), {}, 2),
+        ([mw.megatron("model")], {"model": 2}, 2),  # one each way, in every layer
+        ([mw.fsdp("data")], {}, 0),  # ZeRO reduces within the loop, which needs less
+    ],
+)
+def test_gradients_of_scanned_layers_are_reduced_once_after_both_loops(
+    tactics, inside, after
+):
+    mesh = mw.Mesh({"data": 2, "model": 2}, sequential={"micro": 4})
+    step = mw.partition(scanned_step, mesh, [BATCH[0], *tactics, BATCH[1]])
+    program = step.plan(STACK, DATA["x"]).decided.lowered.program
+    reduced = [op for op in program.ops if op.kind == "all_reduce"]
+    assert len([op for op in reduced if op.results[0].shape]) == after
+    loops = [op for op in program.walk() if op.kind == "all_reduce"]
+    axes = [op.params["axes"] for op in loops if op not in reduced]
+    assert axes == [(axis,) for axis, count in inside.items() for _ in range(count)]
+    assert step.check(STACK, DATA["x"]).ok
+
+
 def test_a_loop_needs_less_memory_and_the_prediction_says_so():
     def memory(tactics, mesh):
         step = mw.partition(train_step, mesh, tactics)

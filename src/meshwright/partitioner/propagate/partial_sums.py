@@ -159,13 +159,24 @@ class PartialSums:
         """Whether a value is reduced only after the loop that accumulates it.
 
         Along a sequential axis: whether it can leave all loops of the program unreduced.
+        Along other axes, such a sum does so too, if the loop in time adds it up: one
+        reduction then replaces one in each iteration.
         """
-        if axis in self.state.mesh.sequential and self.routes.leaves_loops(value):
+        if self.routes.leaves_loops(value) and self._waits_in_time(value, axis):
             return True
         if not self.routes.is_delayed(value):
             return False
         loop = self.routes.accumulator_of(value)
         return loop is not None and self.loop_partial(loop, axis)
+
+    def _waits_in_time(self, value: int, axis: str) -> bool:
+        """Whether a loop in time adds a value up before it is reduced along an axis."""
+        mesh = self.state.mesh
+        return axis in mesh.sequential or any(
+            self.is_partial(value, each)
+            and self.routes.saves_in_time(value, mesh.size(each))
+            for each in mesh.sequential
+        )
 
     def _may_pass(self, value: int, axis: str) -> bool:
         return self.routes.is_cheap(value) or self._is_delayed(value, axis)

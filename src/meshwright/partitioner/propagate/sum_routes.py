@@ -158,6 +158,19 @@ class SumRoutes:
         """Whether a value is in a loop or branch and `can_leave` holds."""
         return self.graph.values[value] not in self.top and self.can_leave(value)
 
+    def saves_in_time(self, value: int, times: int) -> bool:
+        """Whether reducing a sum outside of all loops moves fewer bytes.
+
+        times: iterations of the loop in time, after which it would be reduced.
+        """
+        outside = value
+        while self.graph.values[outside] not in self.top:
+            step = self._step(outside)
+            if step is None:
+                return False
+            outside = step[1]
+        return self._bytes_here(outside) < times * self._bytes_here(value)
+
     def has_sum(self, value: int) -> bool:
         """Whether a value may contain the unreduced sum of some op upstream."""
         return self._bytes_upstream(value) > 0

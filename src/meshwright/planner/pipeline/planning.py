@@ -7,44 +7,45 @@ the fastest `PipelinePlan` that fits into memory.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from copy import copy
+from dataclasses import replace
 
 import numpy as np
 
-from meshwright.errors import MeshwrightError, PlanError
-from meshwright.partitioner.propagate import Graph
+from meshwright.errors import MeshwrightError, PlanError, ScheduleError
 from meshwright.planner.pipeline.blocks.clustering import cluster
 from meshwright.planner.pipeline.blocks.step_blocks import StepBlocks
-from meshwright.planner.pipeline.intra_strategies import intra_strategies, largest_model
-from meshwright.planner.pipeline.pipeline_plan import PipelinePlan, PipelineStage
+from meshwright.planner.pipeline.interleaving import (
+    Interleaving,
+    even_stages,
+    interleavings,
+)
+from meshwright.planner.pipeline.intra_strategies import largest_model
+from meshwright.planner.pipeline.option_table import (
+    OptionTable,
+    StageRoom,
+    option_table,
+)
+from meshwright.planner.pipeline.pipeline_plan import (
+    PipelinePlan,
+    PipelineStage,
+    run_stages,
+)
 from meshwright.planner.pipeline.pipeline_task import (
     PipelineTask,
     microbatch_counts,
     submesh_sizes,
 )
-from meshwright.planner.pipeline.schedule_choice import choose_schedule
+from meshwright.planner.pipeline.priced_step import price_step
+from meshwright.planner.pipeline.schedule_choice import (
+    ChosenSchedule,
+    choose_schedule,
+)
 from meshwright.planner.pipeline.slicing import SlicedStage, slice_stages
-from meshwright.planner.pipeline.stage_costs import (
-    OptionTable,
-    PricedStrategy,
-    StageOption,
-    StageRoom,
-    option_table,
-    stage_options,
-)
-from meshwright.planner.pipeline.stage_mesh import IntraStrategy
+from meshwright.planner.pipeline.stage_costs import StageOption, stage_options
 from meshwright.planner.pipeline.stage_placement import StagePlacer, hop_s
-from meshwright.planner.pipeline.strategy_prices import (
-    BlockPrices,
-    price_blocks,
-)
-from meshwright.program.capture import Captured
-from meshwright.program.records import paused_collector
 from meshwright.search.arrays import Floats
-
-BATCHES = (4, 16)
-"""Sizes of the batch of one device at which strategies are simulated."""
 
 MOST_LAYERS = 48
 """Largest number of layers of a step; a loop over layers may have more, up to 64."""
@@ -56,67 +57,21 @@ class PipelinePlanner:
     def __init__(self, task: PipelineTask) -> None:
         self.task = task
         self.began = time.monotonic()
-        self.captured: dict[int, tuple[Captured, StepBlocks, Graph]] = {}
         self.sizes = task.sizes or submesh_sizes(task.machine)
-        self.priced = self._price_all()
-        _, self.step, _ = self.captured[max(self.captured)]
-        self.batch = max(self.captured)
-        self.starts = self._layer_starts()
-
-    # -- prices -------------------------------------------------------------------------
-
-    def _capture(self, batch: int) -> tuple[Captured, StepBlocks, Graph]:
-        """The step captured with a batch of this size, its blocks, and its graph."""
-        if batch not in self.captured:
-            captured = self.task.capture_fn(batch)
-            graph = Graph(captured.program, captured.ties)
-            self.captured[batch] = captured, StepBlocks.of(captured), graph
-        return self.captured[batch]
-
-    @paused_collector()
-    def _price_all(self) -> list[PricedStrategy]:
-        """Price all strategies that suit the program, at two local batch sizes."""
-        task = self.task
-        found: list[PricedStrategy] = []
-        refused: list[str] = []
-        for strategy in task.strategies or intra_strategies(task.machine):
-            parts = strategy.batch_parts(2)
-            if strategy.mesh(2).num_devices > task.machine.num_devices:
-                continue
-            try:
-                low, high = (self._price(strategy, batch * parts) for batch in BATCHES)
-            except MeshwrightError as error:
-                refused.append(f"{strategy.name}: {error}")
-                continue
-            found.append(PricedStrategy(strategy, BATCHES, (low, high)))
-        if not found:
-            raise PlanError(
-                f"no strategy fits this step; for example, {refused[0] if refused else ''}"
-            )
-        task.on_progress(f"priced {len(found)} strategies")
-        return found
-
-    def _price(self, strategy: IntraStrategy, batch: int) -> BlockPrices:
-        captured, step, graph = self._capture(batch)
-        return price_blocks(captured, step, strategy, self.task.machine, graph)
-
-    def _layer_starts(self) -> tuple[int, ...]:
-        """The index of the first block of each layer."""
-        blocks = self.step.blocks
-        loops = sum(block.iteration > 0 for block in blocks)
-        num = max(min(MOST_LAYERS, len(blocks)), min(loops + 1, 64))
-        return cluster(
-            [b.flops for b in blocks], [b.incoming_bytes for b in blocks], num
+        priced = price_step(task)
+        self.priced, self.step, self.batch = (
+            priced.strategies,
+            priced.step,
+            priced.batch,
         )
-
-    # -- plans --------------------------------------------------------------------------
+        self.starts = _layer_starts(self.step)
 
     def best(self) -> PipelinePlan:
         """The fastest plan over all numbers of microbatches to try."""
         task = self.task
         plans: list[PipelinePlan] = []
         why: MeshwrightError | None = None
-        for count in task.microbatches or microbatch_counts(task.batch):
+        for count in self.counts:
             try:
                 plan = self.plan(count)
             except MeshwrightError as error:
@@ -129,7 +84,58 @@ class PipelinePlanner:
             )
         if not plans:
             raise why or PlanError("nothing fits")
-        return min(plans, key=lambda plan: plan.step_time_s)
+        return self._interleaved(min(plans, key=lambda plan: plan.step_time_s))
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """The numbers of microbatches to try."""
+        return self.task.microbatches or microbatch_counts(self.task.batch)
+
+    def _interleaved(self, best: PipelinePlan) -> PipelinePlan:
+        """`best`, or a faster plan with several stages on each submesh.
+
+        The result says what was tried.
+        """
+        best_s = least_s = best.step_time_s
+        fastest: PipelinePlan | None = None
+        for each in self._interleavings():
+            plan = self._with_chunks(each) if each.least_s < least_s else None
+            if plan is not None and (fastest is None or plan.step_time_s < least_s):
+                fastest, least_s = plan, min(least_s, plan.step_time_s)
+        if fastest is None:
+            result, chosen = "slower even without bubbles, or too large", best
+        else:
+            result = fastest.step_time_s
+            chosen = fastest if result < best_s else best
+        tried = (*best.tried, ("interleaved", result))
+        return replace(chosen, tried=tried, seconds=time.monotonic() - self.began)
+
+    def _interleavings(self) -> Iterator[Interleaving]:
+        """All ways to put several stages on each of a number of equal submeshes."""
+        task = self.task
+        most = min(task.most_stages, len(self.starts))
+        for count in self.counts:
+            try:
+                options = self.options(count)
+            except PlanError:
+                continue
+            yield from interleavings(options, task.machine.num_devices, count, most)
+
+    def _with_chunks(self, each: Interleaving) -> PipelinePlan | None:
+        """The plan of interleaved stages; `None` if they do not fit into memory."""
+        count = each.num_microbatches
+        table = self.table_of(each.options, count, each.room(self.task.limit_bytes))
+        sliced = even_stages(table.table, each.num_stages)
+        if sliced is None:
+            return None
+        schedule = each.schedule
+        tables = [table] * len(sliced)
+        stages = self.place(sliced, tables, count, schedule.placement)
+        try:
+            run_stages(stages, schedule, self.task.limit_bytes)
+        except ScheduleError:
+            return None
+        return self._made(stages, ChosenSchedule("interleaved", schedule, ()))
 
     def plan(self, num_microbatches: int) -> PipelinePlan:
         """The fastest plan with this number of microbatches."""
@@ -237,8 +243,14 @@ class PipelinePlanner:
         self, stages: tuple[PipelineStage, ...], num_microbatches: int
     ) -> PipelinePlan:
         """The plan of these stages with the fastest schedule that fits into memory."""
+        limit = self.task.limit_bytes
+        return self._made(stages, choose_schedule(stages, num_microbatches, limit))
+
+    def _made(
+        self, stages: tuple[PipelineStage, ...], chosen: ChosenSchedule
+    ) -> PipelinePlan:
+        """The plan of these stages with a chosen schedule."""
         task = self.task
-        chosen = choose_schedule(stages, num_microbatches, task.limit_bytes)
         return PipelinePlan(
             task.name,
             task.machine.name,
@@ -251,3 +263,11 @@ class PipelinePlanner:
             chosen.tried,
             time.monotonic() - self.began,
         )
+
+
+def _layer_starts(step: StepBlocks) -> tuple[int, ...]:
+    """The index of the first block of each layer."""
+    blocks = step.blocks
+    loops = sum(block.iteration > 0 for block in blocks)
+    num = max(min(MOST_LAYERS, len(blocks)), min(loops + 1, 64))
+    return cluster([b.flops for b in blocks], [b.incoming_bytes for b in blocks], num)

@@ -20,13 +20,13 @@ from meshwright.partitioner.decide import Decided, decide
 from meshwright.partitioner.lower import Gather
 from meshwright.partitioner.propagate import Graph, user_axes
 from meshwright.planner.pipeline.blocks.step_blocks import OpSite, StepBlocks, StepPhase
+from meshwright.planner.pipeline.blocks.update_bytes import update_bytes
 from meshwright.planner.pipeline.stage_mesh import (
     DATA,
     IntraStrategy,
     place_stage,
     submachine,
 )
-from meshwright.planner.pipeline.update_bytes import update_bytes
 from meshwright.planner.prices.value_roles import Role, roles_of
 from meshwright.predict.compilers.hlo.fusion import Fusion, FusionKind
 from meshwright.predict.estimate import Estimate, estimate

@@ -3,7 +3,7 @@
 import numpy as np
 
 from meshwright.planner.pipeline.blocks.step_blocks import OpSite, StepPhase
-from meshwright.planner.pipeline.update_bytes import update_bytes
+from meshwright.planner.pipeline.blocks.update_bytes import update_bytes
 from meshwright.program.analysis.live_ranges import live_ranges
 from meshwright.program.ir import Value
 

@@ -1,0 +1,65 @@
+"""Prices of all intra-operator strategies for one train step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from meshwright.errors import MeshwrightError, PlanError
+from meshwright.partitioner.propagate import Graph
+from meshwright.planner.pipeline.blocks.step_blocks import StepBlocks
+from meshwright.planner.pipeline.intra_strategies import intra_strategies
+from meshwright.planner.pipeline.pipeline_task import PipelineTask
+from meshwright.planner.pipeline.stage_costs import PricedStrategy
+from meshwright.planner.pipeline.stage_mesh import IntraStrategy
+from meshwright.planner.pipeline.strategy_prices import BlockPrices, price_blocks
+from meshwright.program.capture import Captured
+from meshwright.program.records import paused_collector
+
+BATCHES = (4, 16)
+"""Sizes of the batch of one device at which strategies are simulated."""
+
+
+@dataclass(frozen=True, slots=True)
+class PricedStep:
+    """The blocks of a train step, and the strategies that suit it, with prices.
+
+    step: blocks of the step captured with a batch of size `batch`.
+    """
+
+    strategies: list[PricedStrategy]
+    step: StepBlocks
+    batch: int
+
+
+@paused_collector()
+def price_step(task: PipelineTask) -> PricedStep:
+    """Price all strategies that suit the program, at two local batch sizes."""
+    captured: dict[int, tuple[Captured, StepBlocks, Graph]] = {}
+
+    def price(strategy: IntraStrategy, batch: int) -> BlockPrices:
+        if batch not in captured:
+            found = task.capture_fn(batch)
+            graph = Graph(found.program, found.ties)
+            captured[batch] = found, StepBlocks.of(found), graph
+        step, blocks, graph = captured[batch]
+        return price_blocks(step, blocks, strategy, task.machine, graph)
+
+    found: list[PricedStrategy] = []
+    refused: list[str] = []
+    for strategy in task.strategies or intra_strategies(task.machine):
+        parts = strategy.batch_parts(2)
+        if strategy.mesh(2).num_devices > task.machine.num_devices:
+            continue
+        try:
+            low, high = (price(strategy, batch * parts) for batch in BATCHES)
+        except MeshwrightError as error:
+            refused.append(f"{strategy.name}: {error}")
+            continue
+        found.append(PricedStrategy(strategy, BATCHES, (low, high)))
+    if not found:
+        raise PlanError(
+            f"no strategy fits this step; for example, {refused[0] if refused else ''}"
+        )
+    task.on_progress(f"priced {len(found)} strategies")
+    batch = max(captured)
+    return PricedStep(found, captured[batch][1], batch)
