@@ -17,7 +17,7 @@ not say which program was fastest. So three things are compared:
 
 The machines are `benchmarks/machines/p2-*.toml`, with the rates that P2 states.
 
-    python -m benchmarks.p2 measured.csv [--out results/p2.json]
+    python -m benchmarks.p2 benchmarks/data/p2/measured.csv [--out results/p2.json]
 """
 
 from __future__ import annotations

@@ -139,11 +139,14 @@ def attend_by_queries(q: Array, k: Array, v: Array) -> Array:
 
 
 def block(
-    x: Array, weights: Weights, positions: Array, cache: Cache
+    x: Array, weights: Weights, positions: Array, caches: Cache, layer: Array
 ) -> tuple[Array, Cache]:
-    """One layer on x [B, S, E] at `positions` [S], and its cache with their keys."""
+    """One layer on x [B, S, E] at `positions` [S], and all caches with its keys.
+
+    Only new keys and values are written, so that a donated cache is updated in place.
+    """
     heard = rms_norm(x, weights["norm"])
-    table = rotary_angles(positions, cache.k.shape[-1], ROTARY_BASE)
+    table = rotary_angles(positions, caches.k.shape[-1], ROTARY_BASE)
     table = tuple(t.astype(x.dtype) for t in table)
     q = rotate(_product("bse,enh->bsnh", heard, weights, "q"), table)
     kv = jnp.einsum("bse,ceh->cbsh", heard, weights["kv"].astype(x.dtype))
@@ -152,17 +155,24 @@ def block(
     kv = kv[..., None, :]
     k, v = rotate(kv[0], table), kv[1]
     put = partial(jax.lax.dynamic_update_slice_in_dim, axis=1)
-    cache = Cache(
-        *(put(old, new, positions[0]) for old, new in zip(cache, (k, v), strict=True))
+    own = [
+        put(jax.lax.dynamic_index_in_dim(old, layer, keepdims=False), new, positions[0])
+        for old, new in zip(caches, (k, v), strict=True)
+    ]
+    caches = Cache(
+        *(
+            jax.lax.dynamic_update_index_in_dim(old, new, layer, 0)
+            for old, new in zip(caches, own, strict=True)
+        )
     )
     if x.shape[1] == 1:
-        seen = attend(q, *cache, causal_mask(positions, cache.k.shape[1]))
+        seen = attend(q, *own, causal_mask(positions, caches.k.shape[2]))
     else:
         seen = attend_by_queries(q, k, v)
     hidden = jax.nn.silu(_product("bse,ef->bsf", heard, weights, "gate"))
     hidden = hidden * _product("bse,ef->bsf", heard, weights, "up")
     y = _product("bsnh,nhe->bse", seen, weights, "out")
-    return x + (y + _product("bsf,fe->bse", hidden, weights, "down")), cache
+    return x + (y + _product("bsf,fe->bse", hidden, weights, "down")), caches
 
 
 def forward(
@@ -172,10 +182,14 @@ def forward(
     x = jnp.take(params["embedding"], tokens, axis=0)
     positions = position + jnp.arange(tokens.shape[1])
 
-    def layer(x: Array, own: tuple[Weights, Cache]) -> tuple[Array, Cache]:
-        return block(x, own[0], positions, own[1])
+    def layer(
+        state: tuple[Array, Cache], own: tuple[Weights, Array]
+    ) -> tuple[tuple[Array, Cache], None]:
+        x, caches = state
+        return block(x, own[0], positions, caches, own[1]), None
 
-    x, caches = jax.lax.scan(layer, x, (params["blocks"], caches))
+    numbers = jnp.arange(caches.k.shape[0])
+    (x, caches), _ = jax.lax.scan(layer, (x, caches), (params["blocks"], numbers))
     last = rms_norm(x[:, -1], params["norm"])
     return jnp.einsum("be,ve->bv", last, params["embedding"]), caches
 

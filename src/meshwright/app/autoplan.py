@@ -28,6 +28,7 @@ from meshwright.planner.candidates.stored_weights import (
     StoredWeights,
     stored_weights,
 )
+from meshwright.planner.driver.expert_search import search_experts
 from meshwright.planner.driver.request import ResolvedRequest, SearchRequest
 from meshwright.planner.driver.search import search_with_recomputation
 from meshwright.planner.driver.state import SearchState
@@ -113,8 +114,9 @@ def autoplan(  # noqa: PLR0913  # pyright: ignore[reportInconsistentOverload]
         decoding. All weights keep the shardings of that plan, on its mesh; the plan's notes
         say so.
     experts: try the strategies that experts use by hand, too.
-    search: "program" for an integer program, or "tree" for a Monte Carlo tree search over
-        cuts of inputs, whose plans are lists of `shard` tactics.
+    search: "program" for an integer program, "tree" for a Monte Carlo tree search over
+        cuts of inputs, whose plans are lists of `shard` tactics, or "experts" to only
+        simulate the strategies that experts use by hand.
     seed: random seed of the search.
     confirm: compile the plan with the machine's real compiler, from `meshwright[tpu]` or
         `meshwright[gpu]`. If it fails, the next best plan is tried.
@@ -184,11 +186,12 @@ def _find_here(
 ) -> Plan:
     """The best plan found by a search that runs in this process."""
     budget = TimeBudget.of(_SEARCH_SHARE * request.budget_s)
-    if request.search == "tree":
+    if request.search != "program":
         task = replace(_task(fn, args, request, resolved), stored=stored)
         budget.count(CAPTURE, len(task.space.graph.nodes))
         trials = Trials(task, budget, [])
-        found = search_trees(task, trials)
+        find = search_trees if request.search == "tree" else search_experts
+        found = find(task, trials)
         return _final_plan(found, task, trials, resolved.place, compile_plan)
     with SolverProcess() as solver:  # starts while the program is captured
         task = replace(_task(fn, args, request, resolved), stored=stored)

@@ -117,7 +117,7 @@ SearchName = Annotated[
     str | None,
     typer.Option(
         "--search",
-        help="search on --mesh, too: program (integer program) or tree (tree search)",
+        help="search on --mesh, too: program (integer program), tree or experts",
     ),
 ]
 SearchSeed = Annotated[

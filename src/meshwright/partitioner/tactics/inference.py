@@ -6,16 +6,18 @@ heads). Weight-stationary layouts move activations to the weights. Weight-gather
 layouts shard the tokens, and gather each weight where it is used.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 from meshwright.errors import TacticError
-from meshwright.partitioner.propagate import why_not
-from meshwright.partitioner.propagate.state import Cause
+from meshwright.partitioner.structure.decoder import (
+    Decoder,
+    is_large,
+    keep_in_place,
+    other_parameters,
+)
 from meshwright.partitioner.structure.products import (
-    Product,
     Seed,
     find_products,
     follows_attention,
@@ -83,9 +85,11 @@ class InferenceLayout:
         by_heads = self.attention == "heads"
         decoder = _find_decoder(work, (*inner, *self.along)[0], str(self), by_heads)
         by_batch = [] if by_heads else _batch_seeds(work, self.along[0])
+        # Whole in every layout, so that all layouts store the same weights.
+        work.block(decoder.vectors, self.along)
         token_axes = self.along[: _TOKEN_AXES[self.layout]]
         for product in decoder.large if token_axes else ():
-            _keep_in_place(work, product, self.along, str(self))
+            keep_in_place(work, product, self.along, str(self))
         for axis in token_axes:
             data_parallel(axis).apply(work)
         # What is gathered first is cut last.
@@ -135,23 +139,7 @@ def inference(
     return InferenceLayout(chosen, along, attention)
 
 
-@dataclass(frozen=True, slots=True)
-class _Decoder:
-    """The dims of a decoder's weights and activations that a layout shards.
-
-    wide: d_model of the weights. inner: d_ff and heads of the weights.
-    hidden: d_ff and heads of activations that the second weight of a pair multiplies.
-    large: products outside of pairs whose weight is larger than what they read and
-        write besides, such as the scores of each prompt's last token.
-    """
-
-    wide: list[Seed]
-    inner: list[Seed]
-    hidden: list[Seed]
-    large: list[Product]
-
-
-def _find_decoder(work: Workspace, axis: str, tactic: str, by_heads: bool) -> _Decoder:
+def _find_decoder(work: Workspace, axis: str, tactic: str, by_heads: bool) -> Decoder:
     """The weight dims that Megatron would shard, and the other dims of all weights.
 
     by_heads: whether the results of attention are sharded by heads, too.
@@ -167,15 +155,16 @@ def _find_decoder(work: Workspace, axis: str, tactic: str, by_heads: bool) -> _D
             if factors & {*own}:
                 cut[path] = dim
     work.rollback(mark)
-    found = _Decoder([], [], [], [])
-    for product in find_products(work, structure):
+    products = find_products(work, structure)
+    found = Decoder([], [], [], [], other_parameters(work, structure, products))
+    for product in products:
         leaves = {f: product.leaf(work, f) for f in (*product.summed, *product.free)}
         own = [f for f, s in leaves.items() if s is not None and cut.get(s[0]) == s[2]]
         is_row = any(f in product.summed for f in own)
         found.inner.extend(product.seeds(work, own))
         rest = product.free if is_row else product.summed
         found.wide.extend(product.seeds(work, rest))
-        if not own and _is_large(work, product):
+        if not own and is_large(work, product):
             found.large.append(product)
         value, dims = product.activation
         if is_row and (by_heads or not follows_attention(work, structure, value)):
@@ -186,32 +175,6 @@ def _find_decoder(work: Workspace, axis: str, tactic: str, by_heads: bool) -> _D
                 if {*own} & {*factors}
             )
     return found
-
-
-def _is_large(work: Workspace, product: Product) -> bool:
-    """Whether a product's weight has more elements than its other values together."""
-    ports = (product.weight, product.activation, product.result)
-    weight, *others = (math.prod(work.graph.values[v].shape) for v, _ in ports)
-    return weight > sum(others)
-
-
-def _keep_in_place(
-    work: Workspace, product: Product, axes: Sequence[str], tactic: str
-) -> None:
-    """Shard a product as its weight is stored, and nothing around it.
-
-    It sums over the first axis. The rest shard its result, which costs a slice of the
-    weight. So its few tokens move in place of the weight.
-    """
-    state = work.state
-    for axis in axes:
-        factors = product.summed if axis == axes[0] else product.free
-        for sub_axis in work.sub_axes[axis]:
-            for factor in factors[:1]:
-                if why_not(state, product.node, sub_axis, factor) is None:
-                    state.assign(
-                        product.node, sub_axis, factor, Cause("tactic", tactic)
-                    )
 
 
 def _batch_seeds(work: Workspace, axis: str) -> list[Seed]:

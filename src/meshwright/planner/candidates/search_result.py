@@ -9,10 +9,11 @@ from meshwright.planner.candidates.candidate import Candidate, differences
 REJECTED = "by the compiler: "
 """Start of `Candidate.why_not` if the real compiler rejects a simulated plan."""
 
-SEARCHES = ("program", "tree")
+SEARCHES = ("program", "tree", "experts")
 """Names of the search methods.
 
-"program" solves an integer program; "tree" is a tree search over shardings of inputs.
+"program" solves an integer program; "tree" is a tree search over shardings of inputs;
+"experts" only simulates the strategies that experts use by hand.
 """
 
 
@@ -43,8 +44,8 @@ class SearchResult:
         are skipped for lack of time or after an interrupt.
     spelled: the best plan of the integer program as ordinary tactics, if there was
         time.
-    method: one of `SEARCHES`. A tree search has no bound, so that its model_s and
-        bound_s are 0.
+    method: one of `SEARCHES`. Only "program" has a bound; the others have a model_s and
+        bound_s of 0.
     num_states: number of states that a tree search priced.
     work_s: counted work of the search, in seconds on a typical machine; a budget limits
         this figure rather than real time.

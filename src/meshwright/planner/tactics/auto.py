@@ -135,6 +135,8 @@ def auto(  # noqa: PLR0913  the options of a search
     if not chosen:
         raise TacticError("auto got no axis; name at least one axis of the mesh")
     wrong = wrong_option(search, budget_s, seed, on_progress)
+    if search == "experts":
+        wrong = "search is 'experts', which autoplan has; wanted program or tree"
     if wrong is not None:
         raise TacticError(f"auto: {wrong}")
     limit = None if memory is None else memory_bytes(memory)
