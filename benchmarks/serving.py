@@ -22,7 +22,7 @@ import meshwright as mw
 from benchmarks.inference import NAMES, program_of
 from benchmarks.inference_layouts import torus_of
 from benchmarks.published import TABLES_2_3, Served
-from meshwright.app.phases import ServedPhase, PhasePlans, plan_phases
+from meshwright.app.phases import PhasePlans, ServedPhase, plan_phases
 from meshwright.app.plan import Plan
 
 RESULTS = Path(__file__).parent / "results" / "serving.json"

@@ -57,14 +57,13 @@ class PhasePlans:
     @property
     def seconds(self) -> float:
         """Simulated seconds of all runs of all phases."""
-        return sum(_seconds(*each) for each in zip(self.plans, self.times, strict=True))
+        return sum(map(_seconds, self.plans, self.times))
 
     def __str__(self) -> str:
         mesh = self.plans[0].mesh
         lines = [f"{show_seconds(self.seconds)} on mesh {mesh}, weights stored alike"]
-        for plan, times, alone_s in zip(
-            self.plans, self.times, self.alone_s, strict=True
-        ):
+        own = zip(self.plans, self.times, self.alone_s, strict=True)
+        for plan, times, alone_s in own:
             taken = show_seconds(_seconds(plan, times))
             tactics = ", ".join(map(str, plan.tactics))
             alone = show_seconds(alone_s)
@@ -102,17 +101,14 @@ def plan_phases(
     found: list[tuple[Plan, ...]] = []
     errors: list[str] = []
     for number, leader in enumerate(alone):
+        plans = [leader] * len(alone)
         try:
-            plans = tuple(
-                leader
-                if i == number
-                else autoplan(each.fn, each.args, weights_of=leader, **own)
-                for i, each in enumerate(checked)
-            )
+            for i, each in enumerate(checked):
+                if i != number:
+                    plans[i] = autoplan(each.fn, each.args, weights_of=leader, **own)
+            found.append(tuple(plans))
         except PlanError as error:
             errors.append(f"with the weights of {leader.name}: {error}")
-            continue
-        found.append(plans)
     if not found:
         raise PlanError("no plans store the weights alike; " + "; ".join(errors))
     alone_s = tuple(map(_seconds, alone, times))

@@ -149,3 +149,29 @@ def test_with_the_cost_gate_no_step_is_slower(machine, mesh, width):
     after = planned(tactics, args, mesh).on(chosen)
     assert after.step_time_s <= before.step_time_s
     assert after.counts["permute"] or after.steps[-1].refused
+
+
+def test_a_gather_of_zero_3_runs_beside_the_layer_before():
+    """Only the first is waited for; the others end before their own layer begins."""
+
+    def loss(weights, x):
+        for up, down in weights:
+            x = x + jax.nn.relu(x @ up) @ down
+        return jnp.mean(x.astype(jnp.float32) ** 2)
+
+    shape = jax.ShapeDtypeStruct
+    up, down = (shape(s, jnp.bfloat16) for s in ((4096, 16384), (16384, 4096)))
+    x = shape((16384, 4096), jnp.bfloat16)
+    tactics = [mw.data_parallel("data", "x"), mw.zero(3, "data")]
+    step = mw.partition(jax.grad(loss), {"data": 8}, tactics)
+    plan = step.plan([(up, down)] * 4, x).on("tpu-v5e")
+    spans = plan.estimate.timeline.spans
+    gathers = [s for s in spans if s.fusion.root.kind == "all_gather"]
+    starts = [s.start_s for s in spans if s.fusion.root.kind == "dot_general"]
+    assert len(gathers) == 8
+    begun = [sum(start < gather.end_s for start in starts) for gather in gathers]
+    assert begun == list(range(8))  # one more product each time, from none
+    exposed, hidden = (
+        plan.breakdown[f"all_gather {how}"] for how in ("exposed", "hidden")
+    )
+    assert exposed == pytest.approx((exposed + hidden) / 8)

@@ -116,10 +116,8 @@ class PartialSums:
 
     def is_passed_on(self, value: int, axis: str) -> bool:
         """Whether a partial value reaches its readers without being reduced before."""
-        state = self.state
-        if (value, axis) in state.scattered or (value, axis) in state.settled:
-            return False
-        if not self._may_pass(value, axis):
+        state, key = self.state, (value, axis)
+        if key in state.scattered or key in state.settled or not self._may_pass(*key):
             return False
         return all(
             self._accepts(self.graph.nodes[c], value, axis)
@@ -158,9 +156,7 @@ class PartialSums:
     def _is_delayed(self, value: int, axis: str) -> bool:
         """Whether a value is reduced only after the loop that accumulates it.
 
-        Along a sequential axis: whether it can leave all loops of the program unreduced.
-        Along other axes, such a sum does so too, if the loop in time adds it up: one
-        reduction then replaces one in each iteration.
+        A sum that a loop in time adds up may leave all loops of the program unreduced.
         """
         if self.routes.leaves_loops(value) and self._waits_in_time(value, axis):
             return True
@@ -225,9 +221,8 @@ class PartialSums:
         """Whether a loop accumulates the node's partial result, to reduce it later."""
         value = node.outs[0][0]
         loop = self.routes.accumulator_of(value)
-        if loop is None or not any(map(self.routes.has_sum, partial)):
-            return False
-        return self.loop_partial(loop, axis)
+        is_fed = any(map(self.routes.has_sum, partial))
+        return loop is not None and is_fed and self.loop_partial(loop, axis)
 
     def _arrives_partial(self, number: int | None, axis: str, is_strict: bool) -> bool:
         """Whether a value is a partial sum and may be read without a reduction."""
@@ -238,10 +233,7 @@ class PartialSums:
         )
 
     def _merges(self, node: Node, axis: str) -> bool:
-        """Whether additions further on add the node's result to another partial value.
-
-        Each result on the way must have only one reader.
-        """
+        """Whether additions further on add the result to another partial value."""
         for _ in range(MAX_ADDENDS):
             value = node.outs[0][0]
             readers = self.graph.consumers[value]
@@ -295,9 +287,8 @@ class PartialSums:
         init = self.routes.numbers(op)[wire.operand]
         if not isinstance(last, Value) or last is self.graph.values[start]:
             return False
-        if init is not None and self.is_partial(init, axis):
-            return False
-        if len(self.graph.consumers[start]) != 1:
+        starts_partial = init is not None and self.is_partial(init, axis)
+        if starts_partial or len(self.graph.consumers[start]) != 1:
             return False
         self._starts.add((start, axis))
         end = self.graph.number[last]

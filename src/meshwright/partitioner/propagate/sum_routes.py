@@ -145,31 +145,26 @@ class SumRoutes:
         self._record_downstream(value)
         return self._bytes_later(value, *step) < self._bytes_here(value) * (1 - 1e-9)
 
-    def can_leave(self, value: int) -> bool:
-        """Whether linear ops alone take a value out of all loops and branches."""
+    def _outside(self, value: int) -> int | None:
+        """The value outside of all loops and branches to which linear ops lead, if any."""
         while self.graph.values[value] not in self.top:
             step = self._step(value)
             if step is None or is_carry(step[0]):
-                return False
+                return None
             value = step[1]
-        return True
+        return value
 
     def leaves_loops(self, value: int) -> bool:
-        """Whether a value is in a loop or branch and `can_leave` holds."""
-        return self.graph.values[value] not in self.top and self.can_leave(value)
+        """Whether linear ops alone take a value out of the loops that it is in."""
+        return self._outside(value) not in (None, value)
 
     def saves_in_time(self, value: int, times: int) -> bool:
         """Whether reducing a sum outside of all loops moves fewer bytes.
 
         times: iterations of the loop in time, after which it would be reduced.
         """
-        outside = value
-        while self.graph.values[outside] not in self.top:
-            step = self._step(outside)
-            if step is None:
-                return False
-            outside = step[1]
-        return self._bytes_here(outside) < times * self._bytes_here(value)
+        end, inside = self._outside(value), times * self._bytes_here(value)
+        return end is not None and self._bytes_here(end) < inside
 
     def has_sum(self, value: int) -> bool:
         """Whether a value may contain the unreduced sum of some op upstream."""
@@ -235,8 +230,7 @@ class SumRoutes:
     def _bytes_later(self, value: int, reader: Node, result: int) -> float:
         """Bytes charged to a value if it is reduced at or downstream of `result`.
 
-        `reader` computes the result; its addends share the bytes in proportion to
-        theirs.
+        `reader` computes the result; its addends share the bytes in proportion.
         """
         addends = self._summed_values(reader, result, value)
         total = sum(map(self._bytes_upstream, addends))
@@ -263,8 +257,7 @@ class SumRoutes:
     ) -> list[int]:
         """The operands that a node adds up, or that it passes on, to compute a result.
 
-        value: if given, only the operands that are added to this value, itself
-            included.
+        value: if given, only operands that are added to this value, and itself.
         """
         if node.wire is not None:
             is_handed_on = is_exit(node) or (
@@ -280,10 +273,7 @@ class SumRoutes:
         return [n for g in groups for p in g if (n := numbers[p]) is not None]
 
     def is_start(self, value: int) -> bool:
-        """Whether a value is an input of a loop's body, not a result of the loop.
-
-        The value belongs to an array that enters or leaves the loop.
-        """
+        """Whether a value is an input of a loop's body, and not a result of the loop."""
         node = self.graph.nodes[self.graph.producer[value]]
         assert node.op is not None
         return self.graph.values[value] not in node.op.results

@@ -91,10 +91,7 @@ def refloor(c: BufferColumns, st: PackingState, k: int) -> None:
 
 @compiled_in_place
 def place(c: BufferColumns, st: PackingState, i: int, offset: int) -> bool:
-    """Place buffer i, and raise the minimum offsets of its unplaced neighbours.
-
-    Returns whether the unplaced buffers may still fit into their sections.
-    """
+    """Place buffer i, and raise its neighbours' minimum offsets; whether all may fit."""
     z = st.scalars
     st.placed[z[DEPTH]] = i
     st.placed_marks[z[DEPTH], 0] = z[OFFSET_END]

@@ -17,13 +17,8 @@ from meshwright.search.allocation.packing_state import (
     OPEN,
 )
 from meshwright.search.allocation.sections import BufferColumns
-from meshwright.search.allocation.skyline import (
-    advance_skyline,
-    begin_again,
-    is_full,
-    new_skyline,
-    skyline_nodes,
-)
+from meshwright.search.allocation.skyline import advance_skyline, begin_again, is_full
+from meshwright.search.allocation.skyline_state import new_skyline, skyline_nodes
 
 _ORDERS = ("WAT", "TAW", "TWA")
 """Static orders of MiniMalloc's default portfolio."""
