@@ -1,12 +1,15 @@
 """Gangs that do not start, change their size, or break the engine's promises."""
 
 import asyncio
+import re
+from dataclasses import replace
 
 import pytest
 
 from meshwright.errors import ClusterError
 from meshwright.run.cluster.limits import IslandLimits
 from meshwright.run.cluster.wire.messages import Call, Put
+from meshwright.run.cluster.wire.program_code import ProgramCode
 from tests.run.cluster.fake_controller import (
     OPERATOR,
     define,
@@ -106,6 +109,38 @@ def test_a_gang_that_loses_instructions_is_replaced_and_work_goes_on(fault, reas
         assert await controller.fetch(session, 0, 5)
 
     run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("fault", "limits", "reason"),
+    [
+        (lambda gang: gang.dead.add(1), AT_ONCE, "worker 1 is gone"),
+        (lambda gang: gang.silent.add(1), AT_ONCE, "worker 1 has not answered"),
+        (
+            lambda gang: None,
+            replace(AT_ONCE, stall_s=0.2),
+            r"nothing has completed.*workers \[0, 1\]",
+        ),
+    ],
+)
+def test_a_loss_names_the_program_that_the_worker_ran(fault, limits, reason):
+    name = "stage 'upper', forward pass (dot_general at model.py:7)"
+    code = ProgramCode(b"", (), (), (), name).to_bytes()
+    program = replace(define(), code=code)
+
+    async def scenario(controller, engine):
+        session, _ = await with_slice(controller)
+        await submit(controller, session, [program, Put(1, None, 8)])
+        await controller.fetch(session, 0, 1)
+        engine.gangs[0].stuck = True  # in a collective that the others do not reach
+        await submit(controller, session, [Call(0, (1,), (2,))])
+        await until(lambda: len(engine.gangs[0].received) == 3)
+        fault(engine.gangs[0])
+        words = f"{reason}.*while it ran {re.escape(name)}"
+        with pytest.raises(ClusterError, match=words):
+            await controller.fetch(session, 0, 2)
+
+    run(scenario, limits=limits)
 
 
 def test_a_gang_that_cannot_be_ended_does_not_keep_the_next_from_starting():

@@ -16,7 +16,7 @@ from meshwright.run.cluster.events import EventLog
 from meshwright.run.cluster.gang import Gang, GangEngine, GangSize
 from meshwright.run.cluster.limits import IslandLimits
 from meshwright.run.cluster.order import FairQueue
-from meshwright.run.cluster.requests import IslandClients, QueuedRequest
+from meshwright.run.cluster.requests import IslandClients, QueuedRequest, running_name
 from meshwright.run.cluster.wire.messages import Call, End, Request, WorkerInstruction
 
 
@@ -240,11 +240,12 @@ class Island:
                 answer = gang.completions(worker, after)
                 found = await asyncio.wait_for(answer, self.limits.answer_s)
             except TimeoutError:
-                waited = f"{self.limits.answer_s:.0f} s"
-                self.lose(f"worker {worker} has not answered for {waited}")
+                waited = f"has not answered for {self.limits.answer_s:.0f} s"
+                self.lose(f"worker {worker} {waited}{self._running(worker)}")
                 return
             except Exception as error:  # noqa: BLE001  of the engine, whichever it is
-                self.lose(f"worker {worker} is gone ({type(error).__name__})")
+                gone = f"is gone ({type(error).__name__})"
+                self.lose(f"worker {worker} {gone}{self._running(worker)}")
                 return
             for number, seconds, error in found:
                 if number != after + 1:
@@ -287,6 +288,12 @@ class Island:
                 waiting = {w for e in self._on_way.values() for w in e.waiting_for}
                 self.lose(
                     f"nothing has completed for {self.limits.stall_s:.0f} s; waiting for "
-                    f"workers {sorted(waiting)}"
+                    f"workers {sorted(waiting)}{self._running(min(waiting))}"
                 )
                 return
+
+    def _running(self, worker: int) -> str:
+        """What a worker was running, as the end of a sentence; "" if nothing named."""
+        entries = self._on_way.values()
+        name = running_name(entries, self._clients.setup(), worker)
+        return f", while it ran {name}" if name else ""

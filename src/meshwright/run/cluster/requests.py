@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from meshwright.run.cluster.wire.messages import End, Request
+from meshwright.run.cluster.wire.messages import Call, Define, End, Request
+from meshwright.run.cluster.wire.program_code import program_name
 
 
 @dataclass(slots=True, eq=False)
@@ -39,3 +40,23 @@ class IslandClients:
     on_loss: Callable[[str], None]
     setup: Callable[[], Iterable[tuple[str, Request]]]
     place: Callable[[str, Request | End], Request | End]
+
+
+def running_name(
+    on_way: Iterable[QueuedRequest],
+    setup: Iterable[tuple[str, Request]],
+    worker: int,
+) -> str:
+    """The name of the program that a worker runs; "" if it runs none with a name.
+
+    on_way: requests on their way to the workers, the oldest first. setup: definitions of
+    programs, with their sessions.
+    """
+    codes = {(s, r.program): r.code for s, r in setup if isinstance(r, Define)}
+    for entry in on_way:
+        if worker in entry.waiting_for:
+            request = entry.request
+            is_call = isinstance(request, Call)
+            code = codes.get((entry.session, request.program)) if is_call else None
+            return program_name(code or b"")
+    return ""

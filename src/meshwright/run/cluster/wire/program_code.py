@@ -55,5 +55,13 @@ class ProgramCode:
             ) from error
 
 
+def program_name(code: bytes) -> str:
+    """The name of a program in the code of its definition; "" for other bytes."""
+    try:
+        return ProgramCode.from_bytes(code).name
+    except ClusterError:
+        return ""
+
+
 def _sharding(dims: Any) -> Sharding:
     return Sharding(tuple(tuple(str(axis) for axis in axes) for axes in dims))
