@@ -79,7 +79,8 @@ def _generated(chosen: Any) -> None:
             seconds = 0.0 if seed % chosen.every else chosen.seconds
             found |= _of_others(buffers, capacity, seconds, peer)
         rows[str(seed)] = {
-            name: (height / capacity, spent_s) for name, (height, spent_s) in found.items()
+            name: (height / capacity, spent_s)
+            for name, (height, spent_s) in found.items()
         }
         if chosen.out is not None:
             text = json.dumps({"table": list(_table(rows)), "rows": rows}, indent=1)
@@ -141,7 +142,10 @@ def _start_peer(python: Path) -> subprocess.Popen[str]:
 
 
 def _of_others(
-    buffers: Sequence[Buffer], capacity: int, seconds: float, peer: subprocess.Popen[str]
+    buffers: Sequence[Buffer],
+    capacity: int,
+    seconds: float,
+    peer: subprocess.Popen[str],
 ) -> Heights:
     """Heights of omnimalloc's allocators and CP-SAT in bytes; infinite without packing.
 

@@ -136,7 +136,9 @@ def place(c: BufferColumns, st: PackingState, i: int, offset: int) -> bool:
         st.trail_floor[z[FLOOR_END]] = st.floor[k]
         z[FLOOR_END] += 1
         refloor(c, st, k)
-        if st.total[k] > 0 and st.total[k] > room(c, st.capacity[0], k, int(st.floor[k])):
+        if st.total[k] > 0 and st.total[k] > room(
+            c, st.capacity[0], k, int(st.floor[k])
+        ):
             return False
     return True
 

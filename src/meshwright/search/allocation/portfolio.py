@@ -20,8 +20,8 @@ from meshwright.search.allocation.sections import BufferColumns
 from meshwright.search.allocation.skyline import (
     advance_skyline,
     begin_again,
-    new_skyline,
     is_full,
+    new_skyline,
     skyline_nodes,
 )
 
@@ -168,9 +168,9 @@ class Portfolio:
     """Searches for one packing within a capacity, which take turns.
 
     Three of them are complete, in MiniMalloc's static orders, and one fills tight sections
-    first; a restarting one joins them once each has tried `_TAIL` nodes. The answer depends on the seed and the number of
-    rounds, not on the number of threads: of several searches that end in the same slice,
-    the first one counts.
+    first; a restarting one joins them once each has tried `_TAIL` nodes. The answer
+    depends on the seed and the number of rounds, not on the number of threads: of several
+    searches that end in the same slice, the first one counts.
     """
 
     def __init__(self, columns: BufferColumns, capacity: int, seed: int) -> None:

@@ -132,6 +132,8 @@ class PricedDives:
         norm = float((slope * slope).sum())
         if not norm:
             return prices
-        target = min(self._incumbent.cost, self._bound + (_TARGET - 1) * abs(self._bound))
+        target = min(
+            self._incumbent.cost, self._bound + (_TARGET - 1) * abs(self._bound)
+        )
         length = self._factor * max(target - bound, 1e-3 * abs(bound)) / norm
         return np.maximum(prices + length * slope / slack, 0.0)
