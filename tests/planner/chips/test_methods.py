@@ -146,10 +146,7 @@ def test_an_untrained_policy_moves_some_ops_and_long_ones_most():
 
 def test_a_proposal_is_the_best_cut_of_another_order():
     graph = ChipGraph.of(
-        [
-            ChipOp(name, seconds)
-            for name, seconds in zip("abcd", (2.0, 2.0, 1.0, 1.0), strict=True)
-        ],
+        [ChipOp("a", 2.0), ChipOp("b", 2.0), ChipOp("c", 1.0), ChipOp("d", 1.0)],
         [ChipEdge(0, 2, 1), ChipEdge(1, 3, 1)],
     )
     found = problem(graph, 2)

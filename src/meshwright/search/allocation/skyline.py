@@ -29,9 +29,6 @@ from meshwright.search.allocation.skyline_state import (
 )
 from meshwright.search.compiled import compiled_in_place
 
-FIT = 4.0
-"""Factor on the key of a buffer for each end at which it fits to its neighbours."""
-
 
 @compiled_in_place
 def next_section(c: BufferColumns, st: SkylineState) -> int:
@@ -54,28 +51,15 @@ def next_section(c: BufferColumns, st: SkylineState) -> int:
 
 
 @compiled_in_place
-def num_sides(c: BufferColumns, st: SkylineState, i: int) -> int:
-    """Ends of buffer i at which the floor is higher, or will be as high as its top."""
-    number = 0
-    for k in (c.first[i] - 1, c.last[i] + 1):
-        if k < 0 or k >= len(st.floor) or st.floor[k] > st.least[i]:
-            number += 1
-            if 0 <= k < len(st.floor) and st.floor[k] == st.least[i] + c.size[i]:
-                number += 1
-    return number
-
-
-@compiled_in_place
 def next_buffer(c: BufferColumns, st: SkylineState, k: int) -> int:
     """A buffer under which no unplaced one fits, if possible the lowest of section k."""
-    best, most = -1, -1.0
+    best = -1
     for e in range(c.of_at[k], c.of_at[k + 1]):
         i = c.of[e]
         if st.offset[i] >= 0 or st.least[i] != st.floor[k]:
             continue
-        value = st.key[i] * FIT ** num_sides(c, st, i)
-        if value > most:
-            best, most = i, value
+        if best < 0 or st.key[i] > st.key[best]:
+            best = i
     below = best
     while below >= 0:
         best, below = below, -1

@@ -13,7 +13,7 @@ import numpy as np
 from meshwright.search.assignment.bounds.dual import DualBound, ascend, plan_of
 from meshwright.search.assignment.bounds.messages import MIN_RISE, Messages
 from meshwright.search.assignment.incumbent.incumbent import Incumbent
-from meshwright.search.assignment.primal.improve import NeighbourhoodSearch
+from meshwright.search.assignment.primal.improve import WHOLE, NeighbourhoodSearch
 from meshwright.search.assignment.primal.priced_dives import PricedDives
 from meshwright.search.assignment.solvers.proofs import CpSatProof, HighsProof
 
@@ -87,10 +87,10 @@ def search_primal_dual(
 def _first_dives(incumbent: Incumbent, messages: Messages) -> PricedDives | None:
     """A dozen dives at ever better prices of memory, fewer if time is short.
 
-    `None` for small problems, and for those without memory rows.
+    `None` for problems of few nodes, and for those without memory rows.
     """
-    is_small = len(messages.graph.tables) <= _SMALL
-    if is_small or not incumbent.memory.num_rows:
+    num_movable = int((incumbent.reduced.widths > 1).sum())
+    if num_movable <= WHOLE or not incumbent.memory.num_rows:
         return None
     clock, dives = incumbent.clock, PricedDives(incumbent, messages)
     ends_s = clock.elapsed_s + _FIRST_SHARE * clock.left_s

@@ -19,8 +19,8 @@ from meshwright.search.assignment.problem.reduced_problem import CostGraph
 from meshwright.search.assignment.problem.work_rates import DESCEND, PLAN, SWEEP
 from meshwright.search.compiled import compiled
 
-_WHOLE = 400  # with at most this many nodes, one neighbourhood may contain all
-_SIZES = (30, 60, 120, _WHOLE)  # nodes of a neighbourhood around one node
+WHOLE = 400  # with at most this many nodes, one neighbourhood may contain all
+_SIZES = (30, 60, 120, WHOLE)  # nodes of a neighbourhood around one node
 _CAPS = (10.0, 12.0, 14.0, 16.0)  # base-2 logarithms of the largest message
 _SWEEP_CAP = 10.0  # the same, for an elimination of all nodes of a large graph
 _NUM_SWEEPS = 4
@@ -43,7 +43,7 @@ class NeighbourhoodSearch:
         self.plan = plan
         self.random = np.random.default_rng(seed)
         self.movable = np.flatnonzero(self.reduced.widths > 1)
-        self.is_large = len(self.movable) > _WHOLE
+        self.is_large = len(self.movable) > WHOLE
         self.row_prices = np.zeros(self.memory.num_rows)
         self.costs = self.reduced.costs
         self.choices = np.zeros(self.reduced.num_nodes, np.int64)

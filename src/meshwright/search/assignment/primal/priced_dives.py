@@ -4,9 +4,9 @@ Messages know nothing of memory, and neighbourhoods that begin far from the limi
 there. So each dive pays for memory: every choice costs the price of the memory that it
 takes. The messages then bound the cost from below (a Lagrangian relaxation), and the
 memory that the dive's choices use beyond the limit is a subgradient of this bound. Prices
-move only at rows that some dive has exceeded most (relax and cut: Lucena, Annals of
-Operations Research 140, 2005), since many rows are alike: of 36,022 rows of the contest's
-instance N, fewer than ten get a price.
+move only at few rows that some dive has exceeded most (relax and cut: Lucena, Annals of
+Operations Research 140, 2005), since many rows are alike: N, an instance of the IOPDDL
+contest, has 36,022.
 """
 
 import numpy as np
@@ -36,7 +36,13 @@ _SHORTER = 0.6
 _LEAST_FACTOR = 0.01
 """Factor on Polyak's step length that is not reduced any more."""
 
-_MOST_EXCESS = 0.5
+_PARTS = 32
+"""Parts of the rows, in order of time, of which a dive lets one row each have a price.
+
+One row a dive is enough for N, but not where each row has nodes of its own.
+"""
+
+_MOST_EXCESS = 1.0
 """Memory beyond a row's limit, over its slack, up to which a dive is repaired."""
 
 
@@ -73,12 +79,21 @@ class PricedDives:
         left = memory.left(self.choices)
         self._offer(left)
         excess = -left / np.maximum(memory.slack, 1e-9)
-        self._has_price[np.argmax(excess)] = True
+        self._add_rows(excess)
         if bound > self._bound:
             self._bound = bound
         else:
             self._factor = max(_SHORTER * self._factor, _LEAST_FACTOR)
         self._next_prices = self._moved(bound, excess, is_first)
+
+    def _add_rows(self, excess: Floats) -> None:
+        """Let the row of largest excess in each part of the rows have a price.
+
+        Only rows that exceed the limit are added.
+        """
+        for part in np.array_split(np.arange(len(excess)), _PARTS):
+            if len(part) and excess[worst := part[np.argmax(excess[part])]] > 0:
+                self._has_price[worst] = True
 
     def _is_late(self, share: float) -> bool:
         incumbent = self._incumbent
