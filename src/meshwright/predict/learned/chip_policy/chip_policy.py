@@ -78,7 +78,7 @@ _jitted: Any = jax.jit(move_log_probabilities)
 
 @cache
 def shipped_policy() -> ChipPolicy:
-    """The policy that `benchmarks/train_chip_policy.py` trained."""
+    """The policy that is shipped: the prior, since training has not improved on it yet."""
     file = resources.files("meshwright.predict.learned.chip_policy") / "shipped.npz"
     with resources.as_file(file) as path:
         return ChipPolicy.load(path)
