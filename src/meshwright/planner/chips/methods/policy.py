@@ -1,9 +1,10 @@
-"""Proposals of a trained policy: all ops move at once, and the result is repaired.
+"""Proposals of a policy: all ops move at once, and their new order is cut anew.
 
 From a valid partition, the draft, the policy gives each op the probabilities of going
-one chip down, staying, or going one chip up. Proposals are drawn, repaired by the
-constraint solver, and evaluated in rounds; the best partition so far is the draft of
-the next round.
+one chip down, staying, or going one chip up. Moves are drawn in rounds; the best cut of
+the ops, ordered by the chips to which they moved, is a proposal. The best partition so
+far is the draft of the next round. A draft that is the best cut of its order gets better
+only if several ops move together, which a cut does and moves of single ops do not.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _MOVES = 30.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Round:
-    """The proposals made from one draft, after their repair.
+    """The proposals made from one draft.
 
     costs: bottleneck of each in seconds, infinite if it does not fit into memory.
     experience: moves and rewards, from which the policy learns.
@@ -48,7 +49,7 @@ class Round:
 def play_round(
     problem: ChipProblem, policy: ChipPolicy, draft: Ints, rng: np.random.Generator
 ) -> Round:
-    """Draw proposals of the policy from a valid draft, repair and evaluate them."""
+    """Draw proposals of the policy from a valid draft, and evaluate them."""
     inputs = policy_inputs(problem, draft)
     moves = _drawn(policy.move_probabilities(inputs), rng)
     chips = tuple(_moved(problem, draft, each) for each in moves)

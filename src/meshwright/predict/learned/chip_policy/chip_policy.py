@@ -78,7 +78,7 @@ _jitted: Any = jax.jit(move_log_probabilities)
 
 @cache
 def shipped_policy() -> ChipPolicy:
-    """The trained policy in this package, as `benchmarks/train_chip_policy.py` wrote it."""
+    """The shipped policy: the untrained prior, on which training has not improved yet."""
     file = resources.files("meshwright.predict.learned.chip_policy") / "shipped.npz"
     with resources.as_file(file) as path:
         return ChipPolicy.load(path)

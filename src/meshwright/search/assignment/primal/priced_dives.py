@@ -11,7 +11,7 @@ contest, has 36,022.
 
 import numpy as np
 
-from meshwright.search.arrays import Floats
+from meshwright.search.arrays import Floats, Ints
 from meshwright.search.assignment.bounds.messages import Messages
 from meshwright.search.assignment.incumbent.incumbent import Incumbent
 from meshwright.search.assignment.primal.dive import dive
@@ -60,7 +60,7 @@ class PricedDives:
         self._next_prices = np.zeros(num_rows)
         self._has_price = np.zeros(num_rows, np.bool_)
         self._bound, self._factor = -np.inf, 1.0
-        self.choices = None
+        self.choices: Ints | None = None
         self.row_prices = self._next_prices
 
     def step(self) -> None:
