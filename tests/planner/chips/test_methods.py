@@ -12,7 +12,12 @@ from meshwright.planner.chips.graph.chip_graph import ChipEdge, ChipGraph, ChipO
 from meshwright.planner.chips.methods.contiguous import best_cut
 from meshwright.planner.chips.methods.exact import solve_exactly
 from meshwright.planner.chips.methods.moves import ChipMoves, anneal, random_start
-from meshwright.planner.chips.methods.policy import fine_tune, policy_inputs, propose
+from meshwright.planner.chips.methods.policy import (
+    fine_tune,
+    play_round,
+    policy_inputs,
+    propose,
+)
 from meshwright.planner.chips.problem.chip_module import ChipModule
 from meshwright.planner.chips.problem.chip_problem import ChipProblem
 from meshwright.predict.learned.chip_policy import ChipPolicy, PolicyTrainer
@@ -25,6 +30,12 @@ from tests.planner.chips.graphs import (
     residual,
     valid_partitions,
 )
+
+TWO_ORDERS = ChipGraph.of(
+    [ChipOp("a", 2.0), ChipOp("b", 2.0), ChipOp("c", 1.0), ChipOp("d", 1.0)],
+    [ChipEdge(0, 2, 1), ChipEdge(1, 3, 1)],
+)
+"""Two chains, which are balanced on two chips only if one follows the other."""
 
 
 def test_a_load_is_that_counted_by_hand():
@@ -145,11 +156,7 @@ def test_an_untrained_policy_moves_some_ops_and_long_ones_most():
 
 
 def test_a_proposal_is_the_best_cut_of_another_order():
-    graph = ChipGraph.of(
-        [ChipOp("a", 2.0), ChipOp("b", 2.0), ChipOp("c", 1.0), ChipOp("d", 1.0)],
-        [ChipEdge(0, 2, 1), ChipEdge(1, 3, 1)],
-    )
-    found = problem(graph, 2)
+    found = problem(TWO_ORDERS, 2)
     cut = best_cut(found)
     assert found.load(cut).cost == 4.0
     proposals = islice(propose(found, ChipPolicy.new(0), cut, 0), 50)
@@ -168,14 +175,26 @@ def test_proposals_are_valid_and_the_same_for_a_seed():
 
 
 @pytest.mark.slow
-def test_fine_tuning_makes_moves_that_paid_more_likely():
-    found = problem(chain([1.0] * 12), 3)
-    draft = np.array([0] * 2 + [1] * 8 + [2] * 2)
+def test_training_makes_moves_that_paid_more_likely():
+    found = problem(TWO_ORDERS, 2)
+    cut, rng = best_cut(found), np.random.default_rng(0)
     trainer = PolicyTrainer(ChipPolicy.new(0), rate=1e-2)
-    inputs = policy_inputs(found, draft)
-    before = trainer.policy.move_probabilities(inputs)
-    for _ in islice(fine_tune(found, trainer, draft, 0), 300):
-        pass
-    after = trainer.policy.move_probabilities(inputs)
-    crowded = draft == 1
-    assert (1 - after[crowded, 1]).mean() > (1 - before[crowded, 1]).mean()
+
+    def mean_reward():
+        rounds = [play_round(found, trainer.policy, cut, rng) for _ in range(20)]
+        return np.mean([each.experience.rewards.mean() for each in rounds])
+
+    before = mean_reward()
+    for _ in range(30):
+        made = play_round(found, trainer.policy, cut, rng)
+        trainer.learn([made.experience])
+    assert mean_reward() > 1.2 * before > 0
+
+
+@pytest.mark.slow
+def test_fine_tuning_proposes_valid_partitions_and_learns():
+    found = problem(TWO_ORDERS, 2)
+    trainer = PolicyTrainer(ChipPolicy.new(0), rate=1e-2)
+    made = list(islice(fine_tune(found, trainer, best_cut(found), 0), 30))
+    assert not any(any(violations(found.graph, chips, 2)) for chips in made)
+    assert trainer.steps_done >= 1
