@@ -128,35 +128,3 @@ def test_a_worker_that_is_killed_amid_a_step_ends_it_with_an_error(cluster):
     cluster.skip_refused()
     again = mw.pipeline(train_step, parts, DATA, microbatches=2)
     assert again.check(PARAMS, BATCH).ok
-
-
-def slow_step(params, batch):
-    """A step whose second stage computes for seconds, and then sums over devices."""
-    h = mw.stage(params["embedding"][batch["x"]], "upper")
-    up = params["layers"][0]["up"]
-    square = up @ up.T / 8
-
-    def turn(_, h):
-        return jnp.tanh(h @ square)
-
-    return jax.lax.fori_loop(0, 2_000_000, turn, h).sum()
-
-
-def test_a_process_that_dies_while_its_stage_is_in_a_collective_is_named(cluster):
-    parts = slices(cluster, {"data": 4}, {"data": 4})
-    step = mw.pipeline(slow_step, parts, DATA, microbatches=1)
-    loss = step(PARAMS, BATCH)
-    pids = [int(place.rpartition(":")[2]) for place in cluster.status().places]
-    time.sleep(5)  # until the second stage runs, on the last two processes
-    os.kill(pids[3], signal.SIGSTOP)  # its peer waits for it in the sum
-    start_s = time.monotonic()
-    time.sleep(5)
-    os.kill(pids[3], signal.SIGKILL)
-    words = r"worker \d is gone.*while it ran stage 'upper'.*test_pipeline_ray.py:\d+"
-    with pytest.raises(ClusterError, match=words):
-        float(loss)
-    assert time.monotonic() - start_s < 60
-    cluster.wait_until_ready()
-    cluster.skip_refused()
-    again = mw.pipeline(train_step, parts, DATA, microbatches=2)
-    assert again.check(PARAMS, BATCH).ok
