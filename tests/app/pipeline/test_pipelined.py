@@ -130,6 +130,29 @@ def test_a_step_without_gradients_is_pipelined_too():
     assert step.check(PARAMS, BATCH).ok
 
 
+def dropout_step(weights, x, key):
+    def loss_of(weights):
+        h = jnp.tanh(x @ weights["first"])
+        kept = jax.random.bernoulli(key, 0.9, h.shape)
+        return jnp.mean((mw.stage(h * kept, "second") @ weights["second"]) ** 2)
+
+    grads = jax.grad(loss_of)(weights)
+    return jax.tree.map(lambda w, g: w - g, weights, grads)
+
+
+@pytest.mark.parametrize("on_cluster", [False, True])
+def test_dropout_with_a_typed_key_is_that_of_the_whole_step(on_cluster):
+    x = jax.random.normal(jax.random.key(0), (8, 6))
+    weights = {"first": x[:6] / 4, "second": x[:6, :3] / 4}
+    submeshes = [{"data": 2}, {"data": 2}]
+    with mw.cluster("inline") as cluster:
+        if on_cluster:
+            submeshes = [cluster.slice(mesh) for mesh in submeshes]
+        step = mw.pipeline(dropout_step, submeshes, DATA, microbatches=2)
+        report = step.check(weights, x, jax.random.key(1))
+    assert report.ok, report
+
+
 def test_stages_run_on_slices_of_a_cluster():
     with mw.cluster("inline") as cluster:
         slices = [cluster.slice({"data": 2}) for _ in range(2)]

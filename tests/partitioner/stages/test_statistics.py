@@ -34,6 +34,10 @@ def test_a_batch_norm_over_the_whole_batch_is_refused_with_its_line():
         pipelined.plan(W, X)
 
 
+def test_one_microbatch_has_the_statistics_of_the_whole_batch():
+    assert mw.pipeline(step, {"stage": 2}, microbatches=1).check(W, X).ok
+
+
 def test_statistics_of_microbatches_are_those_of_accumulated_gradients():
     def accumulated(w, x):
         parts = [step(w, part) for part in jnp.split(x, 3)]

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from meshwright.program.analysis.input_ranges import find_ranges
-from meshwright.program.capture import abstract, capture
+from meshwright.program.capture import KEY_GENERATORS, abstract, capture
 from meshwright.program.ir import itemsize_bytes
 
 _SCALE = 0.1
@@ -17,8 +17,6 @@ _SCALE = 0.1
 
 _SMALL = 8
 """Exclusive upper bound of random integers that are no indices, such as step counts."""
-
-_KEYS = {"key<fry>": "threefry2x32", "key<rbg>": "rbg", "key<urbg>": "unsafe_rbg"}
 
 
 def sample_arguments(
@@ -54,7 +52,9 @@ def sample(
     """
     shape, dtype = aval.shape, aval.dtype
     if jnp.issubdtype(dtype, jax.dtypes.prng_key):
-        key = jax.random.key(int(rng.integers(2**31)), impl=_KEYS.get(str(dtype)))
+        key = jax.random.key(
+            int(rng.integers(2**31)), impl=KEY_GENERATORS.get(str(dtype))
+        )
         return jax.random.split(key, math.prod(shape)).reshape(shape)
     if dtype == jnp.bool_:
         return rng.integers(2, size=shape).astype(bool)

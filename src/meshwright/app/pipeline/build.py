@@ -101,7 +101,7 @@ def find_step(captured: Captured, options: Options) -> Microbatches:
     axis = Mesh({}, sequential={MICROBATCH: options.microbatches})
     work = divided_batch(captured, axis, options.batch)
     warn_each(work.warnings)
-    is_own = options.statistics == "microbatch"
+    is_own = options.microbatches == 1 or options.statistics == "microbatch"
     return find_microbatches(lower_unrolled(work.state), is_own)
 
 

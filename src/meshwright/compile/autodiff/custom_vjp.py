@@ -19,12 +19,11 @@ import numpy as np
 from meshwright.compile.autodiff.links import fresh
 from meshwright.compile.autodiff.op_rules import (
     OpRule,
-    aval_of,
     function_of,
     is_differentiable,
 )
 from meshwright.compile.autodiff.typing import CUSTOM_REVERSE, REVERSE_ONLY
-from meshwright.program.capture import convert
+from meshwright.program.capture import aval_of, convert
 from meshwright.program.ir import Atom, Op, Program, Value
 
 

@@ -22,7 +22,7 @@ from jax import lax
 from meshwright.compile.autodiff.links import fresh
 from meshwright.errors import AutodiffError
 from meshwright.jax_private import tracing_config
-from meshwright.program.capture import convert
+from meshwright.program.capture import aval_of, convert
 from meshwright.program.ir import Atom, Literal, Op, Program, Value
 from meshwright.program.rewrite.common_subexpressions import exact_key
 from meshwright.program.rewrite.dead_code import eliminate_dead_code
@@ -208,18 +208,6 @@ def is_differentiable(dtype: str) -> bool:
     if dtype.startswith("key<") or dtype == "float0":
         return False
     return bool(jnp.issubdtype(jnp.dtype(dtype), jnp.inexact))
-
-
-_GENERATORS = {"fry": "threefry2x32", "rbg": "rbg", "urbg": "unsafe_rbg"}
-
-
-def aval_of(atom: Atom) -> Any:
-    """The `jax.ShapeDtypeStruct` of a value, also for random keys."""
-    if not atom.dtype.startswith("key<"):
-        return jax.ShapeDtypeStruct(atom.shape, jnp.dtype(atom.dtype))
-    generator = _GENERATORS[atom.dtype[4:-1]]
-    key = jax.eval_shape(lambda: jax.random.key(0, impl=generator))
-    return jax.ShapeDtypeStruct(atom.shape, key.dtype)
 
 
 def apply_rule(

@@ -128,7 +128,7 @@ def _require_one_loop(stages: Stages, main: int) -> None:
         op for op, at in stages.loop.items() if at == 0 and is_crossing(op, MICROBATCH)
     )
     raise StageError(
-        f"{op.source}: a {op.kind} over the whole batch ({op.params.get('reason')}) in the "
+        f"{op.source}: {op.kind} over the whole batch ({op.params.get('reason')}) in the "
         "middle of the step, so that no microbatch can go on before all others are "
         "there; give statistics='microbatch' to take such sums over each microbatch, as "
         "batch norms do under gradient accumulation, or use a norm of single examples"

@@ -3,6 +3,7 @@
 Begin at `capture.py`, then read `convert.py`, which converts a jaxpr.
 """
 
+from meshwright.program.capture.avals import KEY_GENERATORS, aval_of, jax_dtype
 from meshwright.program.capture.capture import (
     Captured,
     abstract,
@@ -14,10 +15,13 @@ from meshwright.program.capture.stage import stage
 from meshwright.program.capture.tag import tag
 
 __all__ = [
+    "KEY_GENERATORS",
     "Captured",
     "abstract",
+    "aval_of",
     "capture",
     "convert",
+    "jax_dtype",
     "positional_names",
     "stage",
     "tag",

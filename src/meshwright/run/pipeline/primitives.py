@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from meshwright.program.capture import convert
+from meshwright.program.capture import aval_of, convert
 from meshwright.program.ir import Atom, Literal, Op, Program
 from meshwright.run.local.device_ops import function_of
 
@@ -53,8 +53,7 @@ def _traced(op: Op, known: dict[Atom, Atom]) -> list[Op]:
         ]
         return function_of(op.kind)(*operands, **params)
 
-    types = [jax.ShapeDtypeStruct(a.shape, jnp.dtype(a.dtype)) for a in arrays]
-    traced = convert(jax.make_jaxpr(run)(*types))
+    traced = convert(jax.make_jaxpr(run)(*map(aval_of, arrays)))
     inner: dict[Atom, Atom] = dict(zip(traced.inputs, arrays, strict=True))
     ops = [
         replace(

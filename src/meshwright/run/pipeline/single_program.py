@@ -4,10 +4,9 @@ from dataclasses import replace
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from meshwright.errors import StageError
-from meshwright.program.capture import convert
+from meshwright.program.capture import aval_of, convert
 from meshwright.program.ir import Atom, Literal, Op, Program, Value
 from meshwright.run.pipeline.layer_pipeline import LayerLoop
 
@@ -77,8 +76,7 @@ def _traced(loop: LayerLoop, op: Op, known: dict[Atom, Atom]) -> Program:
             *(a.value if isinstance(a, Literal) else next(values) for a in op.operands)
         )
 
-    types = [jax.ShapeDtypeStruct(a.shape, jnp.dtype(a.dtype)) for a in arrays]
-    traced = convert(jax.make_jaxpr(run)(*types))
+    traced = convert(jax.make_jaxpr(run)(*map(aval_of, arrays)))
     inner: dict[Atom, Atom] = dict(zip(traced.inputs, arrays, strict=True))
     outputs = (inner.get(a, a) for a in traced.outputs)
     known.update(zip(op.results, outputs, strict=True))

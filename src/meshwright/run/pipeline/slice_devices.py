@@ -15,6 +15,7 @@ import jax.numpy as jnp
 
 from meshwright.errors import ClusterError
 from meshwright.partitioner.stages import TaskProgram
+from meshwright.program.capture import jax_dtype
 from meshwright.program.ir import Atom, Sharding, Value, num_bytes
 from meshwright.run.cluster.client import Slice
 from meshwright.run.cluster.session import RemoteArray
@@ -140,7 +141,7 @@ class SliceDevices:
                 (*stacked, *atom.shape), self._cut(atom).dims, strict=True
             )
         )
-        return jax.ShapeDtypeStruct(shape, jnp.dtype(atom.dtype))
+        return jax.ShapeDtypeStruct(shape, jax_dtype(atom.dtype))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

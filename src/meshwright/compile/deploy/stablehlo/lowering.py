@@ -11,10 +11,9 @@ from meshwright.compile.deploy.stablehlo.index_bounds import (
     clamp_gathers,
     redirect_scatters,
 )
+from meshwright.program.capture import KEY_GENERATORS
 from meshwright.program.ir import Program, Value
 from meshwright.run.local.execute import run_program
-
-_KEYS = {"key<fry>": "threefry2x32", "key<rbg>": "rbg", "key<urbg>": "unsafe_rbg"}
 
 
 def lower_to_stablehlo(program: Program, *, redirect: bool = False) -> str:
@@ -30,7 +29,7 @@ def lower_to_stablehlo(program: Program, *, redirect: bool = False) -> str:
     def main(*arrays: Any) -> list[Any]:
         given = [_as_typed(x, v) for x, v in zip(arrays, program.inputs, strict=True)]
         return [
-            jax.random.key_data(x) if str(x.dtype) in _KEYS else x
+            jax.random.key_data(x) if str(x.dtype) in KEY_GENERATORS else x
             for x in map(jnp.asarray, run_program(program, given))
         ]
 
@@ -45,14 +44,14 @@ def lower_to_stablehlo(program: Program, *, redirect: bool = False) -> str:
 
 
 def _as_typed(array: Any, value: Value) -> Any:
-    if value.dtype not in _KEYS:
+    if value.dtype not in KEY_GENERATORS:
         return array
-    return jax.random.wrap_key_data(array, impl=_KEYS[value.dtype])
+    return jax.random.wrap_key_data(array, impl=KEY_GENERATORS[value.dtype])
 
 
 def _plain_shape(value: Value) -> jax.ShapeDtypeStruct:
-    if value.dtype not in _KEYS:
+    if value.dtype not in KEY_GENERATORS:
         return jax.ShapeDtypeStruct(value.shape, value.dtype)
-    impl = _KEYS[value.dtype]
+    impl = KEY_GENERATORS[value.dtype]
     key = jax.eval_shape(lambda: jax.random.key_data(jax.random.key(0, impl=impl)))
     return jax.ShapeDtypeStruct((*value.shape, *key.shape), key.dtype)
