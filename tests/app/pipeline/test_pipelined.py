@@ -163,6 +163,42 @@ def test_stages_run_on_slices_of_a_cluster():
         assert float(loss) < float(train_step(PARAMS, BATCH)[1])
 
 
+def masked_step(params, batch):
+    def masked_loss(params):
+        h = params["embedding"][batch["x"]]
+        for weights in params["layers"]:
+            h = layer(h, weights)
+        is_word = batch["y"] > 5
+        scores = jax.nn.log_softmax(h @ params["embedding"].T)
+        picked = jnp.take_along_axis(scores, batch["y"][..., None], -1)[..., 0]
+        return -jnp.sum(picked * is_word) / is_word.sum()
+
+    grads = jax.grad(masked_loss)(params)
+    return jax.tree.map(lambda w, g: w - 0.1 * g, params, grads)
+
+
+def test_a_loss_may_be_divided_by_the_number_of_tokens_that_a_mask_keeps():
+    step = mw.pipeline(masked_step, {"stage": 2, "data": 2}, DATA, microbatches=4)
+    assert step.check(PARAMS, BATCH).ok
+
+
+def test_a_stage_planned_at_the_mask_begins_at_the_next_op_that_reads_weights():
+    ops = capture(masked_step, (PARAMS, BATCH)).program.ops
+    mask = next(i for i, op in enumerate(ops) if op.kind == "gt")
+    step = mw.pipeline(
+        masked_step, {"stage": 2}, stages=[StagePoint(mask)], microbatches=2
+    )
+    assert step.check(PARAMS, BATCH).ok
+
+
+def test_a_stage_planned_behind_the_program_is_refused():
+    step = mw.pipeline(
+        masked_step, {"stage": 2}, stages=[StagePoint(10_000)], microbatches=2
+    )
+    with pytest.raises(StageError, match="begins at op 10000; no op from there on"):
+        step.plan(PARAMS, BATCH)
+
+
 # -- plans ---------------------------------------------------------------------------
 
 

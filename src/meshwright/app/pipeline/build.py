@@ -81,6 +81,11 @@ class StagedStep:
     submeshes: tuple[Mesh, ...]
 
 
+def microbatch_axis(options: Options) -> Mesh:
+    """A mesh of one axis, whose positions are microbatches, one after another."""
+    return Mesh({}, sequential={MICROBATCH: options.microbatches})
+
+
 def divided_batch(captured: Captured, axis: Mesh, batch: tuple[str, ...]) -> Workspace:
     """A captured step whose batch the axis `MICROBATCH` of a mesh divides.
 
@@ -98,8 +103,7 @@ def divided_batch(captured: Captured, axis: Mesh, batch: tuple[str, ...]) -> Wor
 
 def find_step(captured: Captured, options: Options) -> Microbatches:
     """Split a captured step into microbatches: the ops of one, and the sums over all."""
-    axis = Mesh({}, sequential={MICROBATCH: options.microbatches})
-    work = divided_batch(captured, axis, options.batch)
+    work = divided_batch(captured, microbatch_axis(options), options.batch)
     warn_each(work.warnings)
     is_own = options.microbatches == 1 or options.statistics == "microbatch"
     return find_microbatches(lower_unrolled(work.state), is_own)
@@ -116,7 +120,14 @@ def with_layers(captured: Captured, options: Options) -> Captured:
         return captured
     points = stages if isinstance(stages, tuple) else ()
     planned = [point for point in points if isinstance(point, StagePoint)]
-    marked = with_marks(program, planned) if planned else program
+    marked = program
+    if planned:
+        work = divided_batch(captured, microbatch_axis(options), options.batch)
+        values, state = work.graph.values, work.state
+        divided = {
+            v for i, v in enumerate(values) if state.dim_on(i, MICROBATCH) is not None
+        }
+        marked = with_marks(program, planned, divided)
     inside = {p: name for p, name in names_of(planned).items() if p.iteration}
     chosen = len(stages) + 1 if isinstance(stages, tuple) else stages
     count = chosen or options.default_stages

@@ -4,7 +4,7 @@ A stage begins at an op, or at an iteration of a loop over layers, which is unro
 then. The mark is the same tag op that a user's `mw.stage` writes.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from meshwright.errors import StageError
@@ -50,36 +50,44 @@ def marks_between(at: Mapping[int, str]) -> Callable[[int, Atom], Op | None]:
     return between
 
 
-def with_marks(program: Program, points: Sequence[StagePoint]) -> Program:
+def with_marks(
+    program: Program, points: Sequence[StagePoint], divided: Set[Atom]
+) -> Program:
     """The program with a mark before each op at which a stage begins.
 
-    Points within loops are left out. Raises `StageError` for an op that is not there,
-    or that reads nothing computed.
+    divided: the values that the batch's division into microbatches divides. A stage
+        begins at the next op that computes such a value from the batch and from other
+        inputs, such as weights. (What only the batch enters, such as a mask or a count
+        of tokens, may run before all microbatches.)
+
+    Points within loops are left out. Raises `StageError` for an op that is not there.
     """
     at = {p.op: name for p, name in names_of(points).items() if not p.iteration}
-    made: set[Atom] = set()
+    weighed: set[Atom] = {v for v in program.inputs if v not in divided}
+    waiting: list[str] = []
     ops: list[Op] = []
     for number, op in enumerate(program.ops):
         if number in at:
-            read = [a for a in op.operands if a in made] or [
-                a for a in op.operands if isinstance(a, Value)
-            ]
-            if not read:
-                raise StageError(
-                    f"a stage cannot begin at op {number}, {op.kind}: it reads nothing; "
-                    "begin it at a later op"
-                )
-            old = max(read, key=num_bytes)
-            mark = mark_op(at[number], old)
-            new = mark.results[0]
-            operands = tuple(new if a is old else a for a in op.operands)
-            ops += [mark, replace(op, operands=operands)]
-        else:
-            ops.append(op)
-        made.update(op.results)
-    missing = [op for op in at if not 0 <= op < len(program.ops)]
-    if missing:
+            waiting.append(at.pop(number))
+        if not weighed.isdisjoint(op.operands):
+            weighed.update(op.results)
+        read = [a for a in op.operands if a in divided]
+        if waiting and read and op.results[0] in divided & weighed:
+            old = max(read, key=lambda a: (a in weighed, num_bytes(a)))
+            new = old
+            for name in waiting:
+                ops.append(mark_op(name, new))
+                new = ops[-1].results[0]
+            waiting.clear()
+            op = replace(
+                op, operands=tuple(new if a is old else a for a in op.operands)
+            )
+        ops.append(op)
+    if at or waiting:
+        late = [p.op for p, name in names_of(points).items() if name in waiting]
+        first = min((*late, *at))
         raise StageError(
-            f"a stage begins at op {missing[0]}; the program has {len(program.ops)} ops"
+            f"a stage begins at op {first}; no op from there on reads a part of the batch, "
+            f"in a program of {len(program.ops)} ops"
         )
     return replace(program, ops=tuple(ops))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from meshwright.errors import StageError
 from meshwright.machine import Mesh
 from meshwright.partitioner.lower.lowered import Lowered
-from meshwright.partitioner.lower.time_crossings import is_crossing, separate
+from meshwright.partitioner.lower.time_crossings import is_crossing, rename, separate
 from meshwright.partitioner.lower.time_loops import TimeLoops
 from meshwright.partitioner.lower.time_positions import Positions
 from meshwright.partitioner.lower.time_stages import (
@@ -24,6 +24,7 @@ from meshwright.partitioner.stages.statistics import with_own_statistics
 from meshwright.program.analysis.executions import op_executions
 from meshwright.program.ir import Atom, Op, Program, Value
 from meshwright.program.ops import work_of
+from meshwright.program.rewrite.recomputation import copied
 
 MICROBATCH = "microbatch"
 """Name of the sequential axis along which the batch is divided into microbatches."""
@@ -75,6 +76,7 @@ def find_microbatches(lowered: Lowered, own_statistics: bool = False) -> Microba
     stages = find_stages(alone.program, MICROBATCH)
     main = _main_loop(stages)
     _require_one_loop(stages, main)
+    alone, stages = _with_repeats(alone, stages, main)
     loops = TimeLoops(alone, MICROBATCH, stages)
     before: list[Op] = []
     for loop in range(main):
@@ -90,6 +92,48 @@ def find_microbatches(lowered: Lowered, own_statistics: bool = False) -> Microba
     inside = [op for op, at in stages.loop.items() if at == main]
     after = [op for op, count in stages.outside.items() if count > main]
     return _Reading(alone, lowered.mesh).microbatches(before, inside, after)
+
+
+def _with_repeats(alone: Lowered, stages: Stages, main: int) -> tuple[Lowered, Stages]:
+    """The program whose main loop computes again what it reads of earlier loops.
+
+    A loss over the tokens that a mask keeps is an example: an earlier loop counts them,
+    and the main loop needs the mask too. Ops with effects are not repeated.
+    """
+    earlier = [
+        op
+        for op in alone.program.ops
+        if stages.loop.get(op, main) < main
+        and not is_crossing(op, MICROBATCH)
+        and not op.has_effect
+    ]
+    needed = {a for op, at in stages.loop.items() if at == main for a in op.operands}
+    chosen: list[Op] = []
+    for op in reversed(earlier):
+        if not needed.isdisjoint(op.results):
+            chosen.insert(0, op)
+            needed.update(op.operands)
+    if not chosen:
+        return alone, stages
+    copies = copied(Program((), tuple(chosen), ())).ops
+    pairs = list(zip(chosen, copies, strict=True))
+    known: dict[Atom, Atom] = {
+        old: new
+        for op, copy in pairs
+        for old, new in zip(op.results, copy.results, strict=True)
+    }
+    loop = {**stages.loop, **dict.fromkeys(copies, main)}
+    origins = {**alone.origins}
+    origins.update((copy, origins[op]) for op, copy in pairs if op in origins)
+    following = dict(pairs)
+    ops: list[Op] = []
+    for op in alone.program.ops:
+        new = rename(op, known, origins) if loop.get(op) == main else op
+        loop.update({new: main} if new is not op else {})
+        ops += [new, following[op]] if op in following else [new]
+    program = replace(alone.program, ops=tuple(ops))
+    loop = {op: loop[op] for op in ops if op in loop}
+    return replace(alone, program=program, origins=origins), replace(stages, loop=loop)
 
 
 def _main_loop(stages: Stages) -> int:
