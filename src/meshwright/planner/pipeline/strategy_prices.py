@@ -255,8 +255,10 @@ class _PriceReader:
         # freed of them.
         resident = np.where(is_update, float(curve[0]) + gradients, resident)
         working = np.maximum(0.0, np.array(curve[1:], float) - resident)
-        rows = update_bytes(lives, sites, self.size, np.where(is_update, working, 0.0))
-        np.maximum(self.prices.stacked, rows, out=self.prices.stacked)
+        stacked = self.prices.stacked
+        working_of = np.where(is_update, working, 0.0)
+        rows = update_bytes(lives, sites, self.size, working_of, len(stacked))
+        np.maximum(stacked, rows, out=stacked)
         for fusion, site, size in zip(fusions, sites, working, strict=True):
             if site.phase is StepPhase.UPDATE:
                 continue

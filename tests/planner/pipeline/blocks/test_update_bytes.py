@@ -22,12 +22,16 @@ def test_bytes_of_an_update_belong_to_the_blocks_of_the_live_values():
         OpSite(StepPhase.UPDATE, 0, 1),
     ]
     # The last op is of block 0, and what is live then is of blocks 1 and 2.
-    found = update_bytes(live_ranges(steps), sites, size, np.array([0, 8, 0, 24.0]))
-    assert found.tolist() == [8, 12, 12]
+    found = update_bytes(live_ranges(steps), sites, size, np.array([0, 8, 0, 24.0]), 4)
+    assert found.tolist() == [8, 12, 12, 0]  # nothing runs in the last block
 
 
 def test_a_moment_without_live_values_has_no_bytes():
     found = update_bytes(
-        live_ranges([((), ())]), [OpSite(StepPhase.UPDATE, 0, 1)], size, np.array([9.0])
+        live_ranges([((), ())]),
+        [OpSite(StepPhase.UPDATE, 0, 1)],
+        size,
+        np.array([9.0]),
+        1,
     )
     assert found.tolist() == [0]

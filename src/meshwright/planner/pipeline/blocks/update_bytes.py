@@ -20,6 +20,7 @@ def update_bytes(
     sites: Sequence[OpSite],
     size_fn: Callable[[Value], float],
     working: Floats,
+    num_blocks: int,
 ) -> Floats:
     """The most bytes that each of N blocks needs at a moment of the update, [N].
 
@@ -28,8 +29,8 @@ def update_bytes(
     size_fn: function from a value to its bytes on a device.
     working: bytes besides state and gradients while each fusion runs; 0 outside of the
         update.
+    num_blocks: N, of which some may have no fusion.
     """
-    num_blocks = max((site.first + site.count for site in sites), default=0)
     changes = np.zeros((len(sites) + 1, num_blocks))
     for value, start in lives.definitions.items():
         site = sites[start]
