@@ -191,6 +191,24 @@ def test_a_stage_planned_at_the_mask_begins_at_the_next_op_that_reads_weights():
     assert step.check(PARAMS, BATCH).ok
 
 
+def test_ops_of_a_microbatch_keep_their_order_behind_a_count():
+    """The forward pass waits for the count, so that its activations need not be kept."""
+
+    def counted_step(params, batch):
+        mask = batch["y"] > 5
+
+        def loss_of(params):
+            h = jnp.tanh(params["embedding"][batch["x"]] @ params["layers"][0]["up"])
+            return jnp.sum(h**2) / jnp.sum(mask)
+
+        return jax.grad(loss_of)(params)
+
+    step = mw.pipeline(counted_step, {"stage": 2}, microbatches=2)
+    kinds = [op.kind for op in step.forward(PARAMS, BATCH).ops]
+    assert kinds.index("gather") < kinds.index("dot_general") < kinds.index("tanh")
+    assert step.check(PARAMS, BATCH).ok
+
+
 def test_a_stage_planned_behind_the_program_is_refused():
     step = mw.pipeline(
         masked_step, {"stage": 2}, stages=[StagePoint(10_000)], microbatches=2

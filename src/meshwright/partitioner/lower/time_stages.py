@@ -35,6 +35,7 @@ def find_stages(program: Program, axis: str) -> Stages:
     num_loops = 1 + max(early.values(), default=-1)
     late = _late(program, looped, early, num_loops, axis)
     loop = min(early, late, key=lambda loop: kept_bytes(program, loop, axis))
+    loop = {op: loop[op] for op in program.ops if op in loop}
     return Stages(num_loops, loop, _outside(program, loop, axis))
 
 
