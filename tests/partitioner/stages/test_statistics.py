@@ -52,3 +52,21 @@ def test_statistics_of_microbatches_are_those_of_accumulated_gradients():
     for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
         np.testing.assert_allclose(np.asarray(a), b, rtol=1e-4, atol=1e-5)
     assert pipelined.check(W, X).ok
+
+
+def test_statistics_of_microbatches_are_taken_within_loops_over_layers_too():
+    def scanned_loss(stacked, x):
+        def layer(h, w):
+            h = h @ w
+            return (h - h.mean(0)) / jnp.sqrt(h.var(0) + 1e-3), None
+
+        return (jax.lax.scan(layer, x, stacked)[0] * x).mean()
+
+    def scanned_step(stacked, x):
+        return stacked - 0.1 * jax.grad(scanned_loss)(stacked, x)
+
+    stacked = jax.random.normal(jax.random.key(3), (4, 6, 6))
+    pipelined = mw.pipeline(
+        scanned_step, {"stage": 2}, microbatches=3, statistics="microbatch"
+    )
+    assert pipelined.check(stacked, X).ok

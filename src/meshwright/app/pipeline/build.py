@@ -105,18 +105,19 @@ def find_step(captured: Captured, options: Options) -> Microbatches:
     """Split a captured step into microbatches: the ops of one, and the sums over all."""
     work = divided_batch(captured, microbatch_axis(options), options.batch)
     warn_each(work.warnings)
-    is_own = options.microbatches == 1 or options.statistics == "microbatch"
-    return find_microbatches(lower_unrolled(work.state), is_own)
+    return find_microbatches(lower_unrolled(work.state), options.has_own_statistics)
 
 
 def with_layers(captured: Captured, options: Options) -> Captured:
     """The step with large loops over layers unrolled, so that stages can begin inside.
 
     A loop stays if it has less than `_LITTLE` of the work of a stage. All loops stay if the
-    user marks stages.
+    user marks stages. No loop stays if microbatches have statistics of their own, since
+    such a sum cannot be in a loop.
     """
     program, stages = captured.program, options.stages
-    if stages is None and has_marks(program.ops):
+    is_own = options.has_own_statistics
+    if stages is None and has_marks(program.ops) and not is_own:
         return captured
     points = stages if isinstance(stages, tuple) else ()
     planned = [point for point in points if isinstance(point, StagePoint)]
@@ -132,9 +133,9 @@ def with_layers(captured: Captured, options: Options) -> Captured:
     chosen = len(stages) + 1 if isinstance(stages, tuple) else stages
     count = chosen or options.default_stages
     flops = {op: flops_of(op) for op in program.ops}
-    share = sum(flops.values()) * _LITTLE / count
+    share = 0.0 if is_own else sum(flops.values()) * _LITTLE / count
     large = [op for op in program.ops if op.kind == "scan" and flops[op] > share]
-    if count == 1 or not (large or planned):
+    if not (large or planned) or (count == 1 and not is_own):
         return captured
     by_loop = {
         program.ops[p.op].results: {

@@ -78,6 +78,11 @@ class Options:
         return self.tactics
 
     @property
+    def has_own_statistics(self) -> bool:
+        """Whether sums in the middle of the step are over one microbatch alone."""
+        return self.statistics == "microbatch" or self.microbatches == 1
+
+    @property
     def default_stages(self) -> int:
         """The number of stages if neither `mw.stage` marks nor the caller give it."""
         chunks = 2 if self.schedule == "interleaved" else 1
