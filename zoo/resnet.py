@@ -54,6 +54,7 @@ class Config:
     channels: inside the first stage's blocks, and before it.
     width: of the 3 x 3 convolutions, in units of their stage's channels.
     scan: one traced block for those of a stage that are equal, all but its first.
+    remat: every block is computed again in the backward pass, and keeps its input only.
     """
 
     stages: tuple[int, ...]
@@ -63,6 +64,7 @@ class Config:
     size: int = 224
     classes: int = 1000
     scan: bool = False
+    remat: bool = False
 
     def __post_init__(self) -> None:
         check_numbers(self)
@@ -164,7 +166,11 @@ class ResNet(nn.Module):
         """The residual stream after stage `i` of `count` blocks."""
         channels, width = self.config.channels * 2**i, self.config.width
         block = partial(
-            Block, channels, width, is_training=self.is_training, across=self.across
+            nn.remat(Block) if self.config.remat else Block,
+            channels,
+            width,
+            is_training=self.is_training,
+            across=self.across,
         )
         x = block(stride=2 if i else 1, name=f"stage_{i}_block_0")(x)
         if count == 1 or not self.config.scan:
@@ -231,7 +237,8 @@ def train(seed: int, steps: int) -> Curve:
 # -- targets and schedules ---------------------------------------------------------
 
 
-def _train_target(config: Config) -> tuple[Any, tuple[Any, ...]]:
+def train_target(config: Config) -> tuple[Any, tuple[Any, ...]]:
+    """A train step, and the shapes of its state and of a batch."""
     state = jax.eval_shape(partial(start, config), jax.random.key(0))
     batch = batch_shapes(config.batch, config.size)
     return train_step_for(config), (state, batch)
@@ -251,7 +258,7 @@ def tiny_forward():
 
 inference = {"tiny": tiny_forward}
 
-targets = sized(_train_target, SIZES)
+targets = sized(train_target, SIZES)
 
 DP = mw.data_parallel("data")
 MP = mw.shard({"state.params.**.conv_2.kernel": -1}, axis="model")
@@ -268,13 +275,13 @@ schedules = {
 
 def num_weights(config: Config) -> int:
     """Parameters, without the running moments."""
-    _, (state, _) = _train_target(config)
+    _, (state, _) = train_target(config)
     return num_parameters(state.params)
 
 
 def num_macs(config: Config) -> int:
     """Multiply-adds for one image."""
-    _, (state, _) = _train_target(config)
+    _, (state, _) = train_target(config)
     image = batch_shapes(1, config.size)["image"]
     return macs(partial(scores, config), state.params, state.stats, image)
 

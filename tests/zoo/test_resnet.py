@@ -52,6 +52,17 @@ def test_only_the_middle_of_alpas_blocks_is_wide():
     assert block["conv_3"]["kernel"].shape == (1, 1, 16 * 2560, 4 * 2560)
 
 
+def test_recomputed_blocks_take_the_same_step():
+    state, batch = small()
+    again = dataclasses.replace(SMALL, remat=True)
+    results = [
+        jax.jit(resnet.train_step_for(config))(state, batch)
+        for config in (SMALL, again)
+    ]
+    for wanted, found in zip(*map(jax.tree.leaves, results), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [

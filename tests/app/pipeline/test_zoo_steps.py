@@ -35,7 +35,7 @@ def wrn():
     config = replace(
         zoo.resnet.TINY, stages=(1, 1), scan=False, size=16, channels=4, batch=32
     )
-    return zoo.resnet._train_target(config)
+    return zoo.resnet.train_target(config)
 
 
 def t5():

@@ -238,27 +238,27 @@ class _PriceReader:
         sites = [self._site(fusion) for fusion in fusions]
         lives = live_ranges((fusion.reads, fusion.writes) for fusion in fusions)
         curve = self.found.memory.curve
-        resident = np.full(len(fusions), float(curve[0]))
-        gradients = 0.0
+        saved, gradients = np.zeros((2, len(fusions)))
+        total = 0.0
         for value, start in lives.definitions.items():
             site, end = sites[start], lives.end(value)
             size, phase = self.size(value), sites[end].phase
             if site.phase is StepPhase.FORWARD and phase in _BACKWARD:
                 self._add(self.prices.saved, site, size)
+                saved[start : end + 1] += size
             elif site.phase in _BACKWARD and phase is StepPhase.UPDATE:
-                gradients += size
-            else:
-                continue
-            resident[start : end + 1] += size
+                gradients[start : end + 1] += size
+                total += size
         is_update = np.array([site.phase is StepPhase.UPDATE for site in sites])
         # A stage keeps room for its gradients, so that the update may use what it has
         # freed of them.
-        resident = np.where(is_update, float(curve[0]) + gradients, resident)
+        resident = float(curve[0]) + saved + np.where(is_update, total, gradients)
         working = np.maximum(0.0, np.array(curve[1:], float) - resident)
-        stacked = self.prices.stacked
-        working_of = np.where(is_update, working, 0.0)
-        rows = update_bytes(lives, sites, self.size, working_of, len(stacked))
-        np.maximum(stacked, rows, out=stacked)
+        of_update = np.where(is_update, working, 0.0)
+        prices = self.prices
+        found = update_bytes(lives, sites, self.size, of_update, len(prices.stacked))
+        for rows, bytes_ in zip((prices.stacked, prices.working), found, strict=True):
+            np.maximum(rows, bytes_, out=rows)
         for fusion, site, size in zip(fusions, sites, working, strict=True):
             if site.phase is StepPhase.UPDATE:
                 continue

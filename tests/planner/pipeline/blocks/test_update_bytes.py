@@ -12,7 +12,7 @@ def size(value):
     return 4.0 * value.shape[0]
 
 
-def test_bytes_of_an_update_belong_to_the_blocks_of_the_live_values():
+def test_bytes_of_an_update_belong_to_the_blocks_of_the_live_stack():
     gradient, small, stack = (Value((n,), "float32") for n in (8, 2, 6))
     steps = [((), (gradient,)), ((), (small,)), ((gradient,), (stack,)), ((stack,), ())]
     sites = [
@@ -22,16 +22,24 @@ def test_bytes_of_an_update_belong_to_the_blocks_of_the_live_values():
         OpSite(StepPhase.UPDATE, 0, 1),
     ]
     # The last op is of block 0, and what is live then is of blocks 1 and 2.
-    found = update_bytes(live_ranges(steps), sites, size, np.array([0, 8, 0, 24.0]), 4)
-    assert found.tolist() == [8, 12, 12, 0]  # nothing runs in the last block
+    stacked, largest = update_bytes(
+        live_ranges(steps), sites, size, np.array([0, 8, 0, 24.0]), 4
+    )
+    assert stacked.tolist() == [0, 12, 12, 0]  # nothing runs in the last block
+    assert largest.tolist() == [8, 0, 0, 0]
+
+
+def test_updates_of_one_layer_after_the_other_do_not_add_up():
+    weights = [Value((2,), "float32") for _ in range(3)]
+    steps = [step for w in weights for step in (((), (w,)), ((w,), ()))]
+    sites = [OpSite(StepPhase.UPDATE, block, 1) for block in (0, 0, 1, 1, 2, 2)]
+    working = np.array([8, 8, 24, 8, 8, 8.0])
+    stacked, largest = update_bytes(live_ranges(steps), sites, size, working, 3)
+    assert stacked.tolist() == [0, 0, 0]
+    assert largest.tolist() == [8, 24, 8]
 
 
 def test_a_moment_without_live_values_has_no_bytes():
-    found = update_bytes(
-        live_ranges([((), ())]),
-        [OpSite(StepPhase.UPDATE, 0, 1)],
-        size,
-        np.array([9.0]),
-        1,
-    )
-    assert found.tolist() == [0]
+    sites = [OpSite(StepPhase.UPDATE, 0, 1)]
+    found = update_bytes(live_ranges([((), ())]), sites, size, np.array([9.0]), 1)
+    assert [rows.tolist() for rows in found] == [[0], [0]]
