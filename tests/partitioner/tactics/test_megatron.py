@@ -1,3 +1,4 @@
+import jax
 import jax.numpy as jnp
 import pytest
 
@@ -158,6 +159,35 @@ def test_an_adapter_of_low_rank_follows_the_matrix_that_it_adapts():
     assert tuple(plan.spec("weights.r")) == (None, "model")
     assert tuple(plan.spec("weights.l")) == (None, None)
     assert plan.counts["all_reduce"] == 1
+
+
+def test_pairs_of_convolutions_are_sharded_by_features_if_no_matmuls_are():
+    def conv(x, w):
+        return jax.lax.conv_general_dilated(
+            x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+        )
+
+    def predict(weights, x):
+        for w in weights["blocks"]:
+            h = conv(x, w["wide"])
+            h = (h - h.mean((0, 1, 2))) * w["scale"]
+            x = x + conv(jax.nn.relu(h), w["narrow"])
+        return x.mean((1, 2)) @ weights["head"]
+
+    block = {
+        "wide": normal(3, 3, 8, 32),
+        "scale": normal(32),
+        "narrow": normal(1, 1, 32, 8),
+    }
+    weights = {"blocks": [block] * 2, "head": normal(8, 6)}
+    step = mw.partition(predict, MESH, [mw.megatron("model")])
+    x = normal(2, 4, 4, 8)
+    plan = step.plan(weights, x)
+    assert tuple(plan.spec("weights.blocks.1.wide")) == (None, None, None, "model")
+    assert tuple(plan.spec("weights.blocks.1.narrow")) == (None, None, "model", None)
+    assert tuple(plan.spec("weights.blocks.1.scale")) == ("model",)
+    assert plan.counts["all_reduce"] == 2
+    assert step.check(weights, x).ok
 
 
 def test_an_lstm_has_no_pair_and_the_error_says_what_there_is():

@@ -11,6 +11,7 @@ from meshwright.app.saved_pipelines import read_pipeline
 from meshwright.errors import PlanError
 from meshwright.planner.driver.request import SearchRequest
 from meshwright.planner.pipeline.blocks.step_blocks import StepBlocks, StepPhase
+from meshwright.planner.pipeline.pipeline_task import microbatch_counts, near_divisors
 
 LAYERS, WIDTH, BATCH = 6, 64, 32
 
@@ -95,6 +96,12 @@ def test_a_plan_uses_all_devices_and_covers_all_layers(plan):
 def test_a_plan_is_no_slower_than_any_published_schedule(plan):
     tried = [seconds for _, seconds in plan.tried if isinstance(seconds, float)]
     assert plan.step_time_s <= min(tried) * 1.001
+
+
+def test_numbers_of_microbatches_near_the_best_divide_the_batch():
+    assert microbatch_counts(1536)[:6] == (1, 2, 4, 8, 16, 32)
+    assert near_divisors(1536, 32) == (24, 48)
+    assert near_divisors(1024, 32) == ()
 
 
 def test_a_plan_reads_back_from_json(plan):

@@ -1,5 +1,8 @@
 """Megatron: pairs of matmuls, the first sharded by columns, the second by rows.
 
+In a network without such pairs, they are pairs of convolutions, the first sharded by
+output features, the second by input features.
+
 Shoeybi et al., "Megatron-LM: Training Multi-Billion Parameter Language Models Using
 Model Parallelism", 2019. Activations between the two are sharded and need no
 communication; the second product gives a partial sum.
@@ -24,6 +27,8 @@ from meshwright.program.ops import Trait, has_trait
 def megatron(axis: str) -> AxisTactic:
     """Shard pairs of matmuls by columns and rows along an axis: `megatron("model")`.
 
+    Pairs of convolutions are sharded likewise if there are no pairs of matmuls.
+
     before: x[B, D] @ up[D, F], gelu, @ down[F, D]
     after: up by dim 1 and down by dim 0, one all-reduce of [B, D]
 
@@ -37,6 +42,7 @@ def megatron(axis: str) -> AxisTactic:
 
 
 _MATMULS = ("dot_general", "ragged_dot_general")
+_CONVOLUTIONS = ("conv_general_dilated",)
 
 
 def cut_pairs(
@@ -44,14 +50,21 @@ def cut_pairs(
 ) -> list[Product]:
     """All matmuls with weights, after all Megatron pairs among them were sharded.
 
+    If there are no pairs of matmuls, the same of convolutions.
+
     Each pair is propagated before the next is tried. most_moved: bytes of partial sums,
     relative to the results that a pair divides, up to which it is sharded. Raises
     `TacticError` if there is no pair.
     """
-    products = find_products(work, find_structure(work))
-    products = [p for p in products if p.node.op and p.node.op.kind in _MATMULS]
-    search = _Search(work, axis, products, tactic, most_moved)
-    pairs = [product for product in products if search.attempt(product)]
+    found = find_products(work, find_structure(work))
+    for kinds in (_MATMULS, _CONVOLUTIONS):
+        products = [p for p in found if p.node.op and p.node.op.kind in kinds]
+        search = _Search(work, axis, products, tactic, most_moved)
+        pairs = [product for product in products if search.attempt(product)]
+        if pairs:
+            break
+    else:
+        products = [p for p in found if p.node.op and p.node.op.kind in _MATMULS]
     torn = [r for p in products for r in _sliced_across_cuts(work, p, axis)]
     if not pairs:
         ops = ", ".join(dict.fromkeys(str(p.node.source) for p in products[:4]))

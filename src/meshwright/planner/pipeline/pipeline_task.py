@@ -69,3 +69,9 @@ def microbatch_counts(batch: int) -> tuple[int, ...]:
         if each >= 2 * found[-1]:
             found.append(each)
     return tuple(found)
+
+
+def near_divisors(batch: int, count: int) -> tuple[int, ...]:
+    """The divisors of a batch between half and double a number of microbatches."""
+    near = range(count // 2 + 1, 2 * count)
+    return tuple(n for n in near if batch % n == 0 and n != count)

@@ -35,6 +35,7 @@ from meshwright.planner.pipeline.pipeline_plan import (
 from meshwright.planner.pipeline.pipeline_task import (
     PipelineTask,
     microbatch_counts,
+    near_divisors,
     submesh_sizes,
 )
 from meshwright.planner.pipeline.priced_step import price_step
@@ -67,24 +68,37 @@ class PipelinePlanner:
         self.starts = _layer_starts(self.step)
 
     def best(self) -> PipelinePlan:
-        """The fastest plan over all numbers of microbatches to try."""
-        task = self.task
+        """The fastest plan over all numbers of microbatches to try.
+
+        After all of `counts`, other divisors of the batch near the best are tried.
+        """
+        plans, why = self._plans(self.counts)
+        if not plans:
+            raise why or PlanError("nothing fits")
+        best = min(plans, key=lambda plan: plan.step_time_s)
+        if not self.task.microbatches:
+            found = best.schedule.num_microbatches
+            plans, _ = self._plans(near_divisors(self.task.batch, found))
+        return self._interleaved(min((best, *plans), key=lambda plan: plan.step_time_s))
+
+    def _plans(
+        self, counts: Sequence[int]
+    ) -> tuple[list[PipelinePlan], MeshwrightError | None]:
+        """The plans for numbers of microbatches, and why the last that failed did."""
         plans: list[PipelinePlan] = []
         why: MeshwrightError | None = None
-        for count in self.counts:
+        for count in counts:
             try:
                 plan = self.plan(count)
             except MeshwrightError as error:
                 why = error
                 continue
             plans.append(plan)
-            task.on_progress(
+            self.task.on_progress(
                 f"{count} microbatches: {len(plan.stages)} stages,"
                 f" {plan.step_time_s * 1e3:,.1f} ms with {plan.schedule_name}"
             )
-        if not plans:
-            raise why or PlanError("nothing fits")
-        return self._interleaved(min(plans, key=lambda plan: plan.step_time_s))
+        return plans, why
 
     @property
     def counts(self) -> tuple[int, ...]:
