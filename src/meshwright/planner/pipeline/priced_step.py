@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from meshwright.errors import MeshwrightError, PlanError
 from meshwright.partitioner.propagate import Graph
+from meshwright.partitioner.tactics import data_parallel
 from meshwright.planner.pipeline.blocks.step_blocks import StepBlocks
 from meshwright.planner.pipeline.intra_strategies import intra_strategies
 from meshwright.planner.pipeline.pipeline_task import PipelineTask
 from meshwright.planner.pipeline.stage_costs import PricedStrategy
-from meshwright.planner.pipeline.stage_mesh import IntraStrategy
+from meshwright.planner.pipeline.stage_mesh import DATA, IntraStrategy
 from meshwright.planner.pipeline.strategy_prices import BlockPrices, price_blocks
 from meshwright.program.capture import Captured
 from meshwright.program.records import paused_collector
@@ -55,7 +57,8 @@ def price_step(task: PipelineTask) -> PricedStep:
         except MeshwrightError as error:
             refused.append(f"{strategy.name}: {error}")
             continue
-        found.append(PricedStrategy(strategy, BATCHES, (low, high)))
+        priced = PricedStrategy(strategy, BATCHES, (low, high))
+        found.append(_without_reductions(priced, found))
     if not found:
         raise PlanError(
             f"no strategy fits this step; for example, {refused[0] if refused else ''}"
@@ -63,3 +66,32 @@ def price_step(task: PipelineTask) -> PricedStep:
     task.on_progress(f"priced {len(found)} strategies")
     batch = max(captured)
     return PricedStep(found, captured[batch][1], batch)
+
+
+def _without_reductions(
+    priced: PricedStrategy, others: Sequence[PricedStrategy]
+) -> PricedStrategy:
+    """The strategy with the memory that it needs if it reduces no gradients.
+
+    Data parallelism reduces gradients after all microbatches. The simulated step reduces
+    them at once, and keeps what it computes them from until then. So the bytes of a
+    microbatch are those of the same strategy without the data axis, on the same batch of
+    a device.
+    """
+    strategy = priced.strategy
+    if strategy.tactics[:1] != (data_parallel(DATA),):
+        return priced
+    for other in others:
+        alone = other.strategy
+        if alone.model == strategy.model and alone.tactics == strategy.tactics[1:]:
+            low, high = (
+                replace(
+                    prices,
+                    saved=same.saved,
+                    working=same.working,
+                    stacked=same.stacked,
+                )
+                for prices, same in zip(priced.prices, other.prices, strict=True)
+            )
+            return replace(priced, prices=(low, high))
+    return priced
