@@ -155,14 +155,16 @@ def summary(rows: dict[str, Any]) -> Iterator[str]:
         "random and repair 50", "annealing 500 from random", "best cut",
         "untrained policy 50", "annealing 500 from cut", "policy 50",
     ]  # fmt: skip
+    compared = {
+        n: r for n, r in rows.items()
+        if "policy 50" in r and "annealing 500 from cut" in r
+    }  # fmt: skip
+    names = [name for name in names if all(name in r for r in compared.values())]
     yield "| chips | graphs | " + " | ".join(names) + " |"
     yield "|---" * (len(names) + 2) + "|"
     for module in ("mcm-4", "mcm-8", "mcm-36"):
-        chosen = [
-            r for n, r in rows.items() if n.endswith(" " + module) and names[-1] in r
-            and "annealing 500 from cut" in r
-        ]  # fmt: skip
-        means = [_geometric_mean([r[n] for r in chosen if n in r]) for n in names]
+        chosen = [r for n, r in compared.items() if n.endswith(" " + module)]
+        means = [_geometric_mean([r[n] for r in chosen]) for n in names]
         cells = " | ".join(f"{mean:.4f}" for mean in means)
         yield f"| {module[4:]} | {len(chosen)} | {cells} |"
     known = [r for r in rows.values() if r.get("exact is optimal") and "policy 50" in r]
