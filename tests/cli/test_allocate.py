@@ -22,3 +22,5 @@ def test_offsets_are_written_and_statuses_say_how_it_ended(tmp_path: Path) -> No
     assert "more than the capacity 7" in str(run(app, [*arguments, "7"]).exception)
     least = run(app, ["allocate", str(table), "--minimize"])
     assert "height    12 bytes" in least.output
+    refused = run(app, [*arguments, "12", "--out", str(tmp_path)])
+    assert "is a folder: give the name of a file" in str(refused.exception)

@@ -60,3 +60,22 @@ def test_misuse_ends_with_status_2(target, tmp_path, capsys):
     assert "say how many chips" in capsys.readouterr().err
     assert run(target, "--out", str(tmp_path / "no" / "x.csv")) == 2
     assert "there is no folder" in capsys.readouterr().err
+    assert run(target, "--out", str(tmp_path)) == 2
+    assert "is a folder: give the name of a file" in capsys.readouterr().err
+
+
+def test_an_error_names_the_users_line_also_if_a_package_of_another_folder_raised(
+    tmp_path, capsys, monkeypatch
+):
+    folder = tmp_path / "site-packages"  # as after pip install --user
+    folder.mkdir()
+    (folder / "package_that_fails.py").write_text("def fail(): raise ValueError('no')\n")
+    monkeypatch.syspath_prepend(folder)
+    file = tmp_path / "model.py"
+    file.write_text(
+        "import package_that_fails\n"
+        "def fn(x):\n    return package_that_fails.fail()\n"
+        "def target(): return fn, (1.0,)\n"
+    )
+    assert run(f"{file}:target") == 2
+    assert "model.py:3: ValueError: no" in capsys.readouterr().err

@@ -57,6 +57,7 @@ def test_seconds_are_positive_and_the_folder_of_out_exists(run):
     example = str(DATA / "example.json")
     assert "give a positive number" in run("iopddl", example, "--seconds", "0").err
     assert "there is no folder" in run("iopddl", example, "--out", "no/where.json").err
+    assert "is a folder" in run("iopddl", example, "--out", ".").err
 
 
 def hard(path):

@@ -220,6 +220,7 @@ def _user_line(error: BaseException) -> str:
     package = str(Path(__file__).parents[1])
     for frame in reversed(frames):
         installed = (package, sys.base_prefix, sys.prefix, "<")
-        if not frame.filename.startswith(installed):
+        is_package = "site-packages" in Path(frame.filename).parts  # pip install --user
+        if not is_package and not frame.filename.startswith(installed):
             return f"{frame.filename}:{frame.lineno}: "
     return ""

@@ -77,6 +77,8 @@ def allocate_command(  # noqa: PLR0913  an option each
 def _require_folder(path: Path | None) -> None:
     if path is not None and not path.parent.is_dir():
         raise AllocationError(f"{path}: there is no folder {path.parent}")
+    if path is not None and path.is_dir():
+        raise AllocationError(f"{path} is a folder: give the name of a file")
 
 
 def _allocate(

@@ -57,6 +57,8 @@ def chips_command(  # noqa: PLR0913  an option each
     for path in (out, html):
         if path is not None and not path.parent.is_dir():
             raise ChipsError(f"{path}: there is no folder {path.parent}")
+        if path is not None and path.is_dir():
+            raise ChipsError(f"{path} is a folder: give the name of a file")
     placed = module_machine(machine, chips)
     with show_progress(f"loading {target}"):
         found = find_target(target)

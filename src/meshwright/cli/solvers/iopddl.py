@@ -48,6 +48,8 @@ def iopddl_command(
         raise AssignmentError(f"--seconds {seconds:g}: give a positive number")
     if out is not None and not out.parent.is_dir():
         raise AssignmentError(f"--out {out}: there is no folder {out.parent}")
+    if out is not None and out.is_dir():
+        raise AssignmentError(f"--out {out} is a folder: give the name of a file")
     try:
         problem = read_assignment(file)
         left_s = seconds * (1 - _SPARE) - _SPARE_S - (time.perf_counter() - start_s)
