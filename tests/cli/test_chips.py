@@ -69,7 +69,9 @@ def test_an_error_names_the_users_line_also_if_a_package_of_another_folder_raise
 ):
     folder = tmp_path / "site-packages"  # as after pip install --user
     folder.mkdir()
-    (folder / "package_that_fails.py").write_text("def fail(): raise ValueError('no')\n")
+    (folder / "package_that_fails.py").write_text(
+        "def fail(): raise ValueError('no')\n"
+    )
     monkeypatch.syspath_prepend(folder)
     file = tmp_path / "model.py"
     file.write_text(
