@@ -89,7 +89,9 @@ def main():
     options = parser.parse_args()
     for name in options.blocks.split(","):
         key = f"{name} {options.chip}"
-        for figures in try_layouts(name, options.chip, options, read(RESULTS).get(key, {})):
+        for figures in try_layouts(
+            name, options.chip, options, read(RESULTS).get(key, {})
+        ):
             known = {**read(RESULTS), key: figures}
             RESULTS.write_text(json.dumps(known, indent=1) + "\n")
             best = min((c for c in figures["cycles"] if c), default=math.inf)
