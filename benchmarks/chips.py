@@ -165,7 +165,7 @@ def summary(rows: dict[str, Any]) -> Iterator[str]:
         means = [_geometric_mean([r[n] for r in chosen if n in r]) for n in names]
         cells = " | ".join(f"{mean:.4f}" for mean in means)
         yield f"| {module[4:]} | {len(chosen)} | {cells} |"
-    known = [r for r in rows.values() if r.get("exact is optimal")]
+    known = [r for r in rows.values() if r.get("exact is optimal") and "policy 50" in r]
     gaps = [r["exact"] / r["policy 50"] - 1 for r in known]
     if gaps:
         yield f"optimum known for {len(gaps)}: policy 50 within {max(gaps):.2%}"

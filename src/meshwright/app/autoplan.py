@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal, overload
 
 from meshwright.app.confirm.first_compiled import (
@@ -13,7 +14,7 @@ from meshwright.app.explain.diff import diff
 from meshwright.app.hosts import asked_for, found_by_one, hosts_of_search
 from meshwright.app.make_plan import make_plan
 from meshwright.app.partition import partition
-from meshwright.app.pipeline_planning import find_pipeline
+from meshwright.app.pipeline_planning import faster_of, find_pipeline
 from meshwright.app.plan import Plan
 from meshwright.errors import PlanError
 from meshwright.machine import Machine, Mesh
@@ -73,6 +74,16 @@ def autoplan(
 ) -> Plan: ...
 
 
+@overload
+def autoplan(
+    fn: Callable[..., Any],
+    args: Sequence[Any],
+    *,
+    pipeline: Literal["auto"],
+    **options: Any,
+) -> Plan | PipelinePlan: ...
+
+
 def autoplan(  # noqa: PLR0913  # pyright: ignore[reportInconsistentOverload]
     fn: Callable[..., Any],
     args: Sequence[Any],
@@ -92,7 +103,7 @@ def autoplan(  # noqa: PLR0913  # pyright: ignore[reportInconsistentOverload]
     seed: int = 0,
     confirm: bool = False,
     on_progress: OnProgress | None = None,
-    pipeline: bool = False,
+    pipeline: bool | Literal["auto"] = False,
 ) -> Plan | PipelinePlan:
     """The best plan found for `fn(*args)` on a number of chips of a machine.
 
@@ -123,6 +134,7 @@ def autoplan(  # noqa: PLR0913  # pyright: ignore[reportInconsistentOverload]
     on_progress: a function that is called with lines of text.
     pipeline: return a `PipelinePlan` instead of a `Plan`: stages on parts of the machine,
         microbatches and their schedule. Only machine, chips and memory are used then.
+        "auto": search for both, and return the one with the shorter step.
     With several processes (`jax.distributed`) all must call this; process 0 searches for
     all.
     The plan's `search` lists all simulated plans. `partition(fn, plan.mesh, plan.tactics)`
@@ -133,9 +145,18 @@ def autoplan(  # noqa: PLR0913  # pyright: ignore[reportInconsistentOverload]
         machine, chips, mesh, most_axes, objective, memory, budget_s, place, tactics,
         experts, search, seed, on_progress or ignore_progress, confirm,
     )  # fmt: skip
-    if pipeline:
-        return find_pipeline(fn, args, request)
-    return find_plan(fn, args, request, weights_of=weights_of)
+    if pipeline not in (True, False, "auto"):
+        raise PlanError(f"pipeline is {pipeline!r}; wanted True, False or 'auto'")
+    if pipeline == "auto" and objective != "step_time":
+        raise PlanError(
+            f"pipeline='auto' compares step times, and the objective is {objective!r}; "
+            "leave out the objective, or choose pipeline=True or False"
+        )
+    plan = partial(find_plan, fn, args, request, weights_of=weights_of)
+    staged = partial(find_pipeline, fn, args, request)
+    if pipeline == "auto":
+        return faster_of(plan, staged)
+    return staged() if pipeline else plan()
 
 
 def find_plan(

@@ -8,7 +8,7 @@ import typer
 
 import meshwright.cli.arguments.options as options
 from meshwright.app.deploy.deploy import deploy
-from meshwright.app.load_module import load_module
+from meshwright.app.step.load_module import load_module
 from meshwright.cli.arguments.target import Target, find_target
 from meshwright.errors import DeployError
 

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
-from meshwright.app.load_module import load_module
 from meshwright.app.output.numbers import show_count
 from meshwright.app.output.progress import show_progress
+from meshwright.app.step.load_module import load_module
 from meshwright.cli.arguments.options import AsJson, make_console
 from meshwright.errors import TargetError, did_you_mean
 from meshwright.machine.memory_size import show_bytes

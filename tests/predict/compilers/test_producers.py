@@ -1,4 +1,4 @@
-"""Work and reads of fusions that slice a device's own part out of a value."""
+"""Work and reads of fusions that slice a part out of a value."""
 
 import pytest
 
@@ -29,6 +29,16 @@ def test_only_the_devices_slice_is_read_and_computed():
     fusion = unit_of(x, ops, z)
     assert fusion.shares == {x: 0.25}
     assert fusion.work.flops == 2 + 2
+
+
+def test_of_a_cache_of_all_layers_only_the_slice_of_one_is_read():
+    cache, layer, part, z = value(16, 8), Value((), "int32"), value(1, 8), value(1, 8)
+    ops = [
+        Op("dynamic_slice", (cache, layer, layer), (part,), {"slice_sizes": (1, 8)}),
+        Op("neg", (part,), (z,)),
+    ]
+    (fusion,) = fusions_of(Program((cache, layer), tuple(ops), (z,)))
+    assert fusion.shares == {cache: 1 / 16}
 
 
 def test_a_value_that_another_consumer_needs_whole_is_computed_whole():

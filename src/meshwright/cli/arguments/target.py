@@ -14,7 +14,7 @@ from functools import cached_property
 from types import ModuleType
 from typing import Any
 
-from meshwright.app.load_module import describe_error, load_module
+from meshwright.app.step.load_module import describe_error, load_module
 from meshwright.errors import MeshwrightError, TargetError, did_you_mean
 from meshwright.partitioner.tactics import Tactic
 from meshwright.run.local import find_devices

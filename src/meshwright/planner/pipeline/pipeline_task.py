@@ -58,12 +58,16 @@ def submesh_sizes(machine: Machine) -> tuple[int, ...]:
     return tuple(found)
 
 
+_MOST_MICROBATCHES = 1024
+
+
 def microbatch_counts(batch: int) -> tuple[int, ...]:
-    """Numbers of microbatches to try: divisors of the batch.
+    """Numbers of microbatches to try: divisors of the batch, at most 1,024.
 
     Each is at least twice the one before.
     """
-    divisors = [n for n in range(1, batch + 1) if batch % n == 0]
+    most = min(batch, _MOST_MICROBATCHES)
+    divisors = [n for n in range(1, most + 1) if batch % n == 0]
     found = [divisors[0]]
     for each in divisors[1:]:
         if each >= 2 * found[-1]:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from meshwright.app.load_module import describe_error, load_module
+from meshwright.app.step.load_module import describe_error, load_module
 from meshwright.app.train.recipes.recipe import ModelPart
 from meshwright.errors import MeshwrightError, RecipeError, did_you_mean
 from meshwright.partitioner.tactics import Tactic

@@ -94,7 +94,8 @@ class StepBlocks:
         if not any(s.phase is StepPhase.WEIGHT_GRADIENT for s in sites.values()):
             raise PlanError(
                 "a pipeline is planned for a train step, and this step has no backward "
-                "pass; give a function that returns updated weights"
+                "pass that can be told from its forward pass; give a function that "
+                "returns updated weights, and the loss"
             )
         return cls(captured.program, reader.blocks, sites, end)
 

@@ -36,6 +36,8 @@ BARRIER = "optimization_barrier"
 """Kind of op across which nothing is fused; its operands are stored in memory."""
 
 SLICE_OF_DEVICE = "all_slice"
+PARTIAL_READS = frozenset({SLICE_OF_DEVICE, "dynamic_slice"})
+"""Ops for which a fusion reads only a part of their first operand."""
 """Kind of op that slices the device's part out of a value that all devices hold."""
 
 SPACE_TO_BATCH_COPY = "space_to_batch"
@@ -111,8 +113,9 @@ class Fusion:
     replaces: for results of a loop, the operand (a carry) whose buffer they take.
     is_joined: whether the fusion is launched together with the one before it; it keeps
         its own buffers.
-    shares: for operands of which only the device's own slice is read, the share of the
-        operand that is read, from 0 to 1.
+    shares: for operands of which only a slice is read (the device's own, or one whose
+        place is computed), the share of the operand that is read, from 0 to 1.
+    update: for a matrix product that writes a part of `in_place`, the value of that part.
     sides: for a matrix product, one tuple for the left and one for the right operand:
         the values in `reads` from which the operand is computed.
     """
@@ -130,6 +133,7 @@ class Fusion:
     is_joined: bool = False
     shares: Mapping[Value, float] = MappingProxyType({})
     sides: tuple[tuple[Value, ...], ...] = ()
+    update: Value | None = None
 
     @property
     def parts(self) -> tuple[Fusion, ...]:
@@ -190,21 +194,21 @@ class FusedProducers:
     ) -> dict[Value, float]:
         """Share of each value read by the fused ops or the root that is needed, 0 to 1.
 
-        The result is empty if the fusion slices no value down to the device's own part;
-        then all values are needed in full.
+        The result is empty if the fusion slices no value down to the device's own part,
+        or to one whose place is computed; then all values are needed in full.
         root: the op into which the producers are fused.
         operands: the values that each op reads.
         """
         shares: dict[Value, float] = {}
-        if SLICE_OF_DEVICE not in [root.kind, *(op.kind for op in self.ops)]:
+        if PARTIAL_READS.isdisjoint((root.kind, *(op.kind for op in self.ops))):
             return shares
         for op in (root, *reversed(self.ops)):
             share = 1.0 if op is root else max(shares.get(r, 0.0) for r in op.results)
             made = math.prod(op.results[0].shape) if op.results else 0
             for value in operands[op]:
                 size = math.prod(value.shape)
-                if op.kind == SLICE_OF_DEVICE:
-                    needed = share * made / size if size else 1.0
+                if op.kind in PARTIAL_READS:
+                    needed = min(1.0, share * made / size) if size else 1.0
                 else:  # a smaller operand is broadcast: each element is needed often
                     needed = min(1.0, share * max(1.0, made / size)) if size else 1.0
                 known = shares.get(value, 0.0)

@@ -13,7 +13,7 @@ from meshwright.predict.compilers.hlo.compilation import Compilation
 from meshwright.predict.compilers.hlo.dataflow import Flow, dataflow_of
 from meshwright.predict.compilers.hlo.fusion import (
     BARRIER,
-    SLICE_OF_DEVICE,
+    PARTIAL_READS,
     FusedProducers,
     Fusion,
     FusionKind,
@@ -71,7 +71,8 @@ class _Builder:
         self.fused: dict[Value, FusedProducers] = {}
         self.consumers: dict[Value, frozenset[Op]] = {}
         self.emitted_casts: set[Value] = set()
-        self.slices_by_device = SLICE_OF_DEVICE in {op.kind for op in program.ops}
+        kinds = {op.kind for op in program.ops}
+        self.reads_parts = not PARTIAL_READS.isdisjoint(kinds)
 
     def fusions(self) -> tuple[Fusion, ...]:
         """One fusion for each op that writes a result to memory or has a side effect.
@@ -157,7 +158,7 @@ class _Builder:
         op, producers, flow, _ = root
         policy = self.policy
         bodies = self._bodies(op) if op.bodies else ()
-        shares = producers.shares(op, flow.operands) if self.slices_by_device else {}
+        shares = producers.shares(op, flow.operands) if self.reads_parts else {}
         reads, work = tuple(producers.reads), producers.work_with(work_of(op), shares)
         parts = {v: s for v in reads if (s := shares.get(v, 1.0)) < 1} if shares else {}
         return Fusion(
