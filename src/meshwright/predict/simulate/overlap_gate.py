@@ -89,12 +89,18 @@ def loop_times(loop: ProductLoop, mesh: Mesh, setting: Setting) -> LoopTimes:
 
 
 def _kernels_s(ops: Sequence[Op], placement: Placement) -> float:
-    """Seconds of the kernels of some ops; an addition is fused into its product."""
+    """Seconds of the kernels of some ops.
+
+    An addition is fused into its product, and so is writing a product into an array.
+    """
     chip = placement.machine.chip
+    products = {r for op in ops if op.kind == "dot_general" for r in op.results}
     return sum(
         kernel_time(op, work_of(op), KernelTraffic(_bytes(op)), chip).seconds
         for op in ops
-        if op.kind not in _FREE and op.results[0].shape
+        if op.kind not in _FREE
+        and op.results[0].shape
+        and not (op.kind == "dynamic_update_slice" and op.operands[1] in products)
     )
 
 

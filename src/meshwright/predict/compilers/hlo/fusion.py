@@ -115,6 +115,7 @@ class Fusion:
         its own buffers.
     shares: for operands of which only a slice is read (the device's own, or one whose
         place is computed), the share of the operand that is read, from 0 to 1.
+    update: for a matrix product that writes a part of `in_place`, the value of that part.
     sides: for a matrix product, one tuple for the left and one for the right operand:
         the values in `reads` from which the operand is computed.
     """
@@ -132,6 +133,7 @@ class Fusion:
     is_joined: bool = False
     shares: Mapping[Value, float] = MappingProxyType({})
     sides: tuple[tuple[Value, ...], ...] = ()
+    update: Value | None = None
 
     @property
     def parts(self) -> tuple[Fusion, ...]:

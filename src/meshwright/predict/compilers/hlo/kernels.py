@@ -187,10 +187,14 @@ def accessed_values(fusion: Fusion) -> list[Value]:
     """Values whose bytes a fusion moves: all that it reads and writes, with exceptions.
 
     An op that reads a table at an index moves only what it takes from the table. A
-    dynamic-update-slice in place moves only the update, once to read and once to write.
+    dynamic-update-slice in place moves only the update, once to read and once to write;
+    fused into a matrix product, once to write.
     """
     root = fusion.root
     accessed = [*fusion.reads, *fusion.writes]
+    if fusion.update is not None:
+        whole = (fusion.in_place, *fusion.writes)
+        return [*(v for v in accessed if v not in whole), fusion.update]
     if has_trait(root.kind, Trait.READS_AT_INDEX) and root.operands[0] in accessed:
         # As much is read of the table as is taken from it.
         accessed.remove(root.operands[0])
@@ -234,10 +238,12 @@ def streamed_operands(fusion: Fusion, layouts: Layouts) -> StreamedOperands | No
     prod, shares, (left, right) = math.prod, fusion.shares, fusion.sides
     result = sizes[2]
     low, high = result / _MAX_RATIO, result * _MAX_RATIO
+    updated = () if fusion.update is None else (fusion.in_place, *fusion.writes)
+    apart = {*left, *right, *updated}
     others = [
         v
         for v in (*fusion.reads, *fusion.writes)
-        if low <= prod(v.shape) <= high and v not in left and v not in right
+        if low <= prod(v.shape) <= high and v not in apart
     ]
     return StreamedOperands(
         moved(left, sizes[0]),

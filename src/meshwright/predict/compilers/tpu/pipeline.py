@@ -32,7 +32,7 @@ from meshwright.predict.compilers.xla.pipeline import (
     INSTRUCTION_FUSION,
     LAYOUT_ASSIGNMENT,
     MULTI_OUTPUT_FUSION,
-    OUTPUT_FUSION,
+    OUTPUT_FUSION_WITH_UPDATES,
 )
 from meshwright.predict.compilers.xla.producer_fusion import XLA_FUSION, ProducerFusion
 from meshwright.predict.compilers.xla.while_loop_all_reduce_code_motion import (
@@ -85,7 +85,7 @@ def tpu_compiler(
         Pass("space-to-batch-converter", Stage.LAYOUTS, convert_space_to_batch),
         Pass("bfloat16-propagation", Stage.PRECISION, propagate_bfloat16),
         INSTRUCTION_FUSION,
-        OUTPUT_FUSION,
+        OUTPUT_FUSION_WITH_UPDATES,
         Pass("deferred-initialization", Stage.FUSION, FusionRewrite(defer_updates)),
         MULTI_OUTPUT_FUSION,
         Pass("memory-space-assignment", Stage.MEMORY, assign_spaces),

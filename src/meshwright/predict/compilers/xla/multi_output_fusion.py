@@ -167,6 +167,8 @@ def _loop_extents(fusion: Fusion) -> tuple[int, ...] | None:
     """The extents of the loops of a fusion; `None` if it never shares a kernel."""
     if fusion.kind not in FUSES_OPERANDS or fusion.root.has_effect:
         return None
+    if fusion.update is not None:
+        return None
     if fusion.kind is FusionKind.REDUCTION:
         return _extents(fusion.root.operands[0].shape)
     return _extents(fusion.root.results[0].shape)

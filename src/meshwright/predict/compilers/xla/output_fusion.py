@@ -1,4 +1,7 @@
-"""Output fusion: elementwise ops on the result of a product join the product's kernel."""
+"""Output fusion: elementwise ops on the result of a product join the product's kernel.
+
+On TPUs, so do updates of a slice in place with the result.
+"""
 
 import math
 from collections.abc import Sequence
@@ -9,10 +12,15 @@ from meshwright.program.analysis.live_ranges import live_ranges
 from meshwright.program.ir import Program, Value, num_bytes
 
 
-def fuse_outputs(fusions: Sequence[Fusion], program: Program) -> list[Fusion]:
+def fuse_outputs(
+    fusions: Sequence[Fusion], program: Program, fuses_updates: bool = False
+) -> list[Fusion]:
     """The fusions, each product merged with the elementwise fusion that alone reads it.
 
     That fusion becomes the product's epilogue, and the product's own result is not written.
+
+    fuses_updates: whether a product is also merged with the dynamic-update-slice that
+        writes its result into an array in place.
     """
     kept = set(stored_outputs(program))
     ranges = live_ranges((fusion.reads, fusion.writes) for fusion in fusions)
@@ -26,9 +34,11 @@ def fuse_outputs(fusions: Sequence[Fusion], program: Program) -> list[Fusion]:
         if reader is None or reader != last_uses[value] or value in kept:
             continue
         end, size = found[reader], math.prod(value.shape)
-        if end is None or end.kind is not FusionKind.LOOP:
+        if end is None:
             continue
-        if any(math.prod(v.shape) != size for v in end.writes):
+        is_update = fuses_updates and _is_update_of(end, value)
+        is_like = all(math.prod(v.shape) == size for v in end.writes)
+        if not (is_update or (end.kind is FusionKind.LOOP and is_like)):
             continue
         others = [v for v in end.reads if v is not value]
         is_early = all(made_at.get(v, -1) < index for v in others)
@@ -45,6 +55,13 @@ def fuse_outputs(fusions: Sequence[Fusion], program: Program) -> list[Fusion]:
     return [fusion for fusion in found if fusion is not None]
 
 
+def _is_update_of(end: Fusion, value: Value) -> bool:
+    """Whether a fusion writes a value, and nothing else, into a part of an array."""
+    if end.root.kind != "dynamic_update_slice" or end.in_place in (None, value):
+        return False
+    return math.prod(end.root.operands[1].shape) == math.prod(value.shape)
+
+
 def _merged(product: Fusion, end: Fusion, others: Sequence[Value]) -> Fusion:
     """The fusion of a product and its epilogue, which also reads the values `others`."""
     # An epilogue's operand like the result; of the product's own, one element of the
@@ -52,6 +69,10 @@ def _merged(product: Fusion, end: Fusion, others: Sequence[Value]) -> Fusion:
     like = [(v.shape, v.dtype) for v in end.writes]
     added = (v for v in others if v not in product.reads)
     in_place = next((v for v in added if [(v.shape, v.dtype)] == like), None)
+    update = None
+    if end.root.kind == "dynamic_update_slice":
+        (update,) = product.writes
+        in_place = end.in_place
     return Fusion(
         product.root,
         product.kind,
@@ -62,4 +83,5 @@ def _merged(product: Fusion, end: Fusion, others: Sequence[Value]) -> Fusion:
         overwrites=tuple(v for v in end.overwrites if v not in product.reads),
         shares=read_shares((product, end)),
         sides=product.sides,
+        update=update,
     )

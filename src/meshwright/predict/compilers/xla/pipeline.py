@@ -5,6 +5,7 @@ if all targets have it, otherwise in `pipeline.py` of `tpu`, `gpu` or `cpu`.
 """
 
 from dataclasses import replace
+from functools import partial
 
 from meshwright.predict.compilers.hlo.compilation import (
     Compilation,
@@ -28,6 +29,11 @@ def assign_layouts(compilation: Compilation) -> Compilation:
 CALL_INLINER = Pass("call-inliner", Stage.OPS, CallInliner())
 LAYOUT_ASSIGNMENT = Pass("layout-assignment", Stage.LAYOUTS, assign_layouts)
 INSTRUCTION_FUSION = Pass("instruction-fusion", Stage.FUSION, fuse_instructions)
+OUTPUT_FUSION_WITH_UPDATES = Pass(
+    "output-fusion",
+    Stage.FUSION,
+    FusionRewrite(partial(fuse_outputs, fuses_updates=True)),
+)
 OUTPUT_FUSION = Pass("output-fusion", Stage.FUSION, FusionRewrite(fuse_outputs))
 MULTI_OUTPUT_FUSION = Pass("multi-output-fusion", Stage.FUSION, merge_into_kernels)
 
