@@ -147,10 +147,8 @@ def estimate(
     donated = tuple(dict.fromkeys((*captured.donated, *state)))
     aliases = _aliases(captured, program, donated)
     tried = _placements(compilation, lowered.mesh, machine)
-    run = partial(_run, compilation, compiler)
-    timeline, waiting, placement = min(
-        map(run, tried if placement is None else (placement,)),
-        key=lambda found: found[0].end_s + found[1],
+    timeline, waiting, placement = _fastest(
+        compilation, compiler, tried if placement is None else (placement,)
     )
     layouts = compilation.layouts_on(machine.chip.room_bytes)
     measure = partial(memory_of, compilation, aliases)
@@ -174,6 +172,16 @@ def estimate(
     )
 
 
+@paused_collector()
+def simulated_s(lowered: Lowered, machine: Machine) -> float:
+    """Simulated seconds of one step of a device program, on its fastest placement."""
+    compiler = compiler_of(machine)
+    compilation = _compiled(lowered, compiler, machine.chip.tile)
+    tried = _placements(compilation, lowered.mesh, machine)
+    timeline, waiting, _ = _fastest(compilation, compiler, tried)
+    return timeline.end_s + waiting
+
+
 def heap_of_step(decided: Decided, estimated: Estimate) -> Heap:
     """The heap of a simulated step, with the live range of each buffer."""
     machine = estimated.machine
@@ -190,6 +198,14 @@ def _placements(
     usual = place_mesh(mesh, machine)
     best = best_placement(kernel_traffic(compilation.kernels), mesh, machine)
     return (usual,) if best == usual else (usual, best)
+
+
+def _fastest(
+    compilation: Compilation, compiler: Compiler, placements: Sequence[Placement]
+) -> tuple[Timeline, float, Placement]:
+    """The timeline, seconds of waiting and placement with which a step is fastest."""
+    run = partial(_run, compilation, compiler)
+    return min(map(run, placements), key=lambda found: found[0].end_s + found[1])
 
 
 def _run(

@@ -8,6 +8,9 @@ import meshwright as mw
 from meshwright.app.tactic_text import parse_tactics
 from meshwright.errors import TacticError
 from meshwright.machine import load_machine
+from meshwright.partitioner.lower import Gather
+from meshwright.planner.overlap import overlap as overlap_module
+from meshwright.planner.overlap.overlap import mark_faster
 from tests.partitioner.tactics import models
 
 MESH = {"data": 2, "model": 4}
@@ -149,6 +152,51 @@ def test_with_the_cost_gate_no_step_is_slower(machine, mesh, width):
     after = planned(tactics, args, mesh).on(chosen)
     assert after.step_time_s <= before.step_time_s
     assert after.counts["permute"] or after.steps[-1].refused
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gather", ["shared", "at_use"])
+@pytest.mark.parametrize("width", [2048, 8192, 12288, 18432])
+@pytest.mark.parametrize(
+    ("machine", "mesh"),
+    [
+        ("tpu-v4", {"data": 16, "model": 4}),
+        ("tpu-v4", {"data": 64, "model": 8}),
+        ("tpu-v4", {"data": 4, "model": 16}),
+        ("tpu-v5e", {"data": 2, "model": 8}),
+        ("h100", {"data": 2, "model": 8}),
+    ],
+)
+def test_no_step_is_slower_however_values_are_gathered(machine, mesh, width, gather):
+    args = large(batch=128, width=width)
+    chosen = load_machine(machine, mesh["data"] * mesh["model"])
+    before = planned(SEQUENCE, args, mesh, gather).on(chosen)
+    tactics = [*SEQUENCE, mw.overlap("model", machine=machine)]
+    after = planned(tactics, args, mesh, gather).on(chosen)
+    assert after.step_time_s <= before.step_time_s
+
+
+def test_a_loop_with_which_the_step_is_slower_is_refused(monkeypatch):
+    """The step is faster only without the first of the loops."""
+    first: list[int] = []
+
+    def mark(state, nodes, axes, machine):
+        first.append(nodes[0])
+        return mark_faster(state, nodes, axes, machine)
+
+    def steps_s(state, _):
+        marked = {node for node, _ in state.overlapped}
+        seconds = 1.0 - 0.01 * len(marked) + (0.5 if first[0] in marked else 0.0)
+        return dict.fromkeys(Gather, seconds)
+
+    monkeypatch.setattr(overlap_module, "mark_faster", mark)
+    monkeypatch.setattr(overlap_module, "_steps_s", steps_s)
+    tactics = [*SEQUENCE, mw.overlap("model", machine="tpu-v4")]
+    plan = planned(tactics, large(), {"data": 64, "model": 8})
+    told = [str(r) for r in plan.steps[-1].refused if "simulated step" in str(r)]
+    assert len(told) == 1
+    assert "takes 1000 ms without this loop, and 1490 ms with it" in told[0]
+    assert plan.counts["permute"]
 
 
 def test_a_gather_of_zero_3_runs_beside_the_layer_before():

@@ -2,20 +2,24 @@
 
 An all-gather or reduce-scatter and the matrix product next to it become a loop of
 smaller products beside permutes. `partitioner/lower/overlap.py` makes these loops,
-`predict/simulate/overlap_gate.py` decides whether they save time, and
-`partitioner/lower/combined.py` combines small collectives.
+`predict/simulate/overlap_gate.py` decides whether one loop saves time, and `mark_faster`
+whether the whole step is no slower with it. `partitioner/lower/combined.py` combines
+small collectives.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from meshwright.errors import TacticError
 from meshwright.machine import Machine, load_machine
 from meshwright.machine.placement import place_mesh
 from meshwright.partitioner.lower import Gather, ProductLoop, lower, walk_loops
+from meshwright.partitioner.propagate import State
 from meshwright.partitioner.structure.workspace import Refusal
 from meshwright.partitioner.tactics import TacticKind, Workspace, as_code
 from meshwright.predict.compilers.targets import compiler_of
+from meshwright.predict.compilers.xla.workarounds import XLA_WORKAROUNDS
+from meshwright.predict.estimate import simulated_s
 from meshwright.predict.simulate.overlap_gate import loop_times
 from meshwright.predict.simulate.timeline import Setting
 
@@ -26,8 +30,9 @@ class Overlap:
 
     before: y = all_gather(x); z = y @ w
     after: parts of x are permuted around the axis; while one part is multiplied, the
-    next arrives machine: the machine on which a loop has to be faster; `None` to make
-    all loops.
+    next arrives
+
+    machine: the machine on which a loop has to be faster; `None` to make all loops.
     products: whether to make loops at all.
     combine_bytes: bytes up to which small collectives are combined into one; 0 to
         combine none.
@@ -63,24 +68,24 @@ class Overlap:
                 "reads first, and no reduce-scatter of a product; tactics that make "
                 "them, such as sequence_parallel or fsdp, come before"
             )
-        refused = self._refused(work, loops)
-        for number in loops:
-            if number in refused:
-                node = work.graph.nodes[number]
-                name = f"{node.source} {node.label}".strip()
-                work.refusals.append(Refusal(name, self.axis, refused[number]))
-            else:
-                work.state.overlap(number, axes)
+        for number, why_not in self._gated(work, loops, axes).items():
+            node = work.graph.nodes[number]
+            name = f"{node.source} {node.label}".strip()
+            work.refusals.append(Refusal(name, self.axis, why_not))
 
-    def _refused(
-        self, work: Workspace, loops: Mapping[int, Sequence[ProductLoop]]
+    def _gated(
+        self,
+        work: Workspace,
+        loops: Mapping[int, Sequence[ProductLoop]],
+        axes: tuple[str, ...],
     ) -> dict[int, str]:
-        """The reason why each refused loop would be slower, by number of its node."""
-        if self.machine is None:
-            return {}
+        """Mark the loops that save time; the reason why not, by node, of the others."""
         machine, mesh = self.machine, work.state.mesh
-        if not isinstance(machine, Machine):
+        if isinstance(machine, str):
             machine = load_machine(machine, work.mesh.num_devices)
+        if machine is None:
+            _mark(work.state, loops, axes)
+            return {}
         kinds = compiler_of(machine).async_collectives
         setting = Setting(place_mesh(mesh, machine), kinds)
         if "permute" not in kinds:
@@ -92,7 +97,8 @@ class Overlap:
             slower = [each for each in times if not each.is_worthwhile]
             if slower:
                 refused[number] = str(slower[0])
-        return refused
+        worthwhile = [number for number in loops if number not in refused]
+        return refused | mark_faster(work.state, worthwhile, axes, machine)
 
     def __str__(self) -> str:
         options = ""
@@ -107,6 +113,63 @@ class Overlap:
 
     def __repr__(self) -> str:
         return as_code(self)
+
+
+def mark_faster(
+    state: State, nodes: Sequence[int], axes: tuple[str, ...], machine: Machine
+) -> dict[int, str]:
+    """Mark the loops that do not make the simulated step slower.
+
+    The step counts with either way to gather, since a plan may use either. A collective
+    that runs beside other work already has less to gain than the rule for one loop says.
+    If all loops together make a step slower, each is decided by itself, in order.
+    Returns the reasons against the loops that are not marked, by node.
+    """
+    if not nodes:
+        return {}
+    before, mark = _steps_s(state, machine), state.mark()
+    _mark(state, nodes, axes)
+    if _is_none_slower(_steps_s(state, machine), before):
+        return {}
+    state.rollback(mark)
+    refused: dict[int, str] = {}
+    for number in nodes:
+        mark = state.mark()
+        state.overlap(number, axes)
+        after = _steps_s(state, machine)
+        if _is_none_slower(after, before):
+            before = after
+        else:
+            state.rollback(mark)
+            refused[number] = _why_slower(before, after)
+    return refused
+
+
+def _mark(state: State, nodes: Iterable[int], axes: tuple[str, ...]) -> None:
+    for number in nodes:
+        state.overlap(number, axes)
+
+
+def _steps_s(state: State, machine: Machine) -> dict[Gather, float]:
+    """Simulated seconds of a step, by the way to gather: a plan may use either."""
+    return {
+        gather: simulated_s(lower(state, gather, XLA_WORKAROUNDS), machine)
+        for gather in Gather
+    }
+
+
+def _is_none_slower(
+    after: Mapping[Gather, float], before: Mapping[Gather, float]
+) -> bool:
+    return all(after[gather] <= before[gather] for gather in before)
+
+
+def _why_slower(before: Mapping[Gather, float], after: Mapping[Gather, float]) -> str:
+    slower = next(gather for gather in before if after[gather] > before[gather])
+    return (
+        f"the simulated step (gather={slower.value!r}) takes {1e3 * before[slower]:.6g} "
+        f"ms without this loop, and {1e3 * after[slower]:.6g} ms with it"
+    )
 
 
 def _loops_by_node(
@@ -144,8 +207,9 @@ def overlap(
     loop of products of parts, added to a sum that goes around the axis (Wang et al.,
     ASPLOS 2023; XLA's windowed einsum). The tactic comes after those that make such
     collectives, for instance `sequence_parallel` and `fsdp`.
-    machine: only loops that the model predicts to be faster on this machine are made; a
-        name means one with as many devices as the mesh. By default all loops are made.
+    machine: only loops that the model predicts to be faster on this machine are made,
+        and none with which the simulated step would be slower; a name means a machine
+        with as many devices as the mesh. By default all loops are made.
     products: whether to make such loops.
     combine_bytes: small collectives of a kind along the axis that do not depend on each
         other are combined into one, up to this many bytes together, since each takes at
