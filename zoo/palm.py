@@ -154,18 +154,15 @@ def block(
         kv = kv * weights["kv_scale"][:, None, None]
     kv = kv[..., None, :]
     k, v = rotate(kv[0], table), kv[1]
-    put = partial(jax.lax.dynamic_update_slice_in_dim, axis=1)
-    own = [
-        put(jax.lax.dynamic_index_in_dim(old, layer, keepdims=False), new, positions[0])
-        for old, new in zip(caches, (k, v), strict=True)
-    ]
+    start = (layer, 0, positions[0], 0, 0)
     caches = Cache(
         *(
-            jax.lax.dynamic_update_index_in_dim(old, new, layer, 0)
-            for old, new in zip(caches, own, strict=True)
+            jax.lax.dynamic_update_slice(old, new[None], start)
+            for old, new in zip(caches, (k, v), strict=True)
         )
     )
     if x.shape[1] == 1:
+        own = (jax.lax.dynamic_index_in_dim(c, layer, keepdims=False) for c in caches)
         seen = attend(q, *own, causal_mask(positions, caches.k.shape[2]))
     else:
         seen = attend_by_queries(q, k, v)

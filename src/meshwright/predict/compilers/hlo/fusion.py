@@ -36,9 +36,10 @@ BARRIER = "optimization_barrier"
 """Kind of op across which nothing is fused; its operands are stored in memory."""
 
 SLICE_OF_DEVICE = "all_slice"
-PARTIAL_READS = frozenset({SLICE_OF_DEVICE, "dynamic_slice"})
-"""Ops for which a fusion reads only a part of their first operand."""
 """Kind of op that slices the device's part out of a value that all devices hold."""
+
+PARTIAL_READS = frozenset({SLICE_OF_DEVICE, "dynamic_slice"})
+"""Kinds of op for which a fusion reads only a part of the first operand."""
 
 SPACE_TO_BATCH_COPY = "space_to_batch"
 """Kind of op that copies images that are split in space to another layout.
