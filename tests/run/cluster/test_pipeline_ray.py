@@ -128,3 +128,36 @@ def test_a_worker_that_is_killed_amid_a_step_ends_it_with_an_error(cluster):
     cluster.skip_refused()
     again = mw.pipeline(train_step, parts, DATA, microbatches=2)
     assert again.check(PARAMS, BATCH).ok
+
+
+def reducing_step(params, batch):
+    """A value whose upper stage sums over its devices in each of many rounds."""
+    layer = params["layers"][0]
+
+    def round_of(_, h):
+        return jnp.tanh(h + jnp.tanh(h @ layer["up"]) @ layer["down"])
+
+    h = mw.stage(params["embedding"][batch["x"]], "upper")
+    return jax.lax.fori_loop(0, params["rounds"], round_of, h)
+
+
+def test_a_worker_that_dies_within_a_collective_ends_the_step_and_names_the_stage(
+    cluster,
+):
+    parts = slices(cluster, {"model": 4}, {"model": 4})
+    step = mw.pipeline(reducing_step, parts, [mw.megatron("model")], microbatches=2)
+    plan = step.plan({**PARAMS, "rounds": 2}, BATCH)
+    assert plan.stages[1].state_bytes == 2 * 16 * 32 + 4  # both weights cut in four
+    assert step.check({**PARAMS, "rounds": 2}, BATCH).ok  # all is compiled
+    place = cluster.status().places[3]
+    endless = step({**PARAMS, "rounds": 2**31 - 1}, BATCH)  # some hours
+    time.sleep(5)
+    os.kill(int(place.rpartition(":")[2]), signal.SIGKILL)
+    start_s = time.monotonic()
+    words = r"worker 3 is gone.*while it ran stage 'upper', forward pass \(.*ray.py:\d+"
+    with pytest.raises(ClusterError, match=words):
+        endless.result()
+    assert time.monotonic() - start_s < 60
+    cluster.wait_until_ready()
+    cluster.skip_refused()
+    assert step.check({**PARAMS, "rounds": 2}, BATCH).ok
