@@ -87,9 +87,9 @@ ALPA: dict[str, dict[int, tuple[tuple[Shape, ...], int]]] = {
 """Stages and microbatches of the plans in Alpa's benchmark suites.
 
 Alpa forces the second stage of WRN on 8 GPUs, and three of the eight on 64, to cut the
-channels of convolutions instead of the batch. We have no such strategy, so these stages
-take the fastest of ours, too. The logical shape of the first row of GPT on 8 GPUs is not
-printed; data parallelism is assumed.
+channels of convolutions instead of the batch. These stages, too, take the fastest of our
+strategies, whether it cuts the batch or the channels. The logical shape of the first row
+of GPT on 8 GPUs is not printed; data parallelism is assumed.
 """
 
 

@@ -59,6 +59,7 @@ def submesh_sizes(machine: Machine) -> tuple[int, ...]:
 
 
 _MOST_MICROBATCHES = 1024
+"""Largest number of microbatches to try, since simulating a schedule takes as long."""
 
 
 def microbatch_counts(batch: int) -> tuple[int, ...]:

@@ -91,7 +91,8 @@ def loop_times(loop: ProductLoop, mesh: Mesh, setting: Setting) -> LoopTimes:
 def _kernels_s(ops: Sequence[Op], placement: Placement) -> float:
     """Seconds of the kernels of some ops.
 
-    An addition is fused into its product, and so is writing a product into an array.
+    An addition is fused into its product. So is writing a product into an array, as the
+    TPU compiler does; where another compiler copies it, the simulated step has the copy.
     """
     chip = placement.machine.chip
     products = {r for op in ops if op.kind == "dot_general" for r in op.results}
