@@ -21,8 +21,8 @@ import numpy as np
 from benchmarks.allocation_instances import known_packing
 from benchmarks.plain_packing import packed_by_cp_sat
 from meshwright.search.allocation import Allocation, Buffer, allocate, read_buffers
-from meshwright.search.allocation.check import faults
 from meshwright.search.allocation.greedy import ORDERS, greedy, height_of
+from meshwright.search.allocation.problem.check import faults
 
 type Heights = dict[str, tuple[float, float]]
 """Height over the known capacity and CPU seconds, by allocator."""

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from benchmarks.allocation_instances import known_packing
 from meshwright.search.allocation import allocate
 from meshwright.search.allocation.allocation import AllocationOutcome
-from meshwright.search.allocation.backtracking import (
+from meshwright.search.allocation.canonical.backtracking import (
     FEATURES,
     LEAST_NODES,
     MODEL,
@@ -22,10 +22,8 @@ from meshwright.search.allocation.backtracking import (
     shipped_trees,
     trees_from,
 )
-from meshwright.search.allocation.buffer import as_buffers
-from meshwright.search.allocation.canonical import new_state, run
-from meshwright.search.allocation.check import faults
-from meshwright.search.allocation.packing_state import (
+from meshwright.search.allocation.canonical.canonical import new_state, run
+from meshwright.search.allocation.canonical.packing_state import (
     ENTERED,
     FOUND,
     GIVEN_UP,
@@ -35,7 +33,9 @@ from meshwright.search.allocation.packing_state import (
     TOP,
 )
 from meshwright.search.allocation.portfolio import RestartingSearch, luby
-from meshwright.search.allocation.sections import columns_of
+from meshwright.search.allocation.problem.buffer import as_buffers
+from meshwright.search.allocation.problem.check import faults
+from meshwright.search.allocation.problem.sections import columns_of
 
 
 def free_first(buffers):

@@ -7,18 +7,25 @@ from functools import cache
 
 import numpy as np
 
-from meshwright.search.allocation.backtracking import no_trees, shipped_trees
-from meshwright.search.allocation.canonical import new_state, run
-from meshwright.search.allocation.packing_state import (
+from meshwright.search.allocation.canonical.backtracking import no_trees, shipped_trees
+from meshwright.search.allocation.canonical.canonical import new_state, run
+from meshwright.search.allocation.canonical.packing_state import (
     FOUND,
     GIVEN_UP,
     NODES,
     NONE,
     OPEN,
 )
-from meshwright.search.allocation.sections import BufferColumns
-from meshwright.search.allocation.skyline import advance_skyline, begin_again, is_full
-from meshwright.search.allocation.skyline_state import new_skyline, skyline_nodes
+from meshwright.search.allocation.problem.sections import BufferColumns
+from meshwright.search.allocation.skyline.skyline import (
+    advance_skyline,
+    begin_again,
+    is_full,
+)
+from meshwright.search.allocation.skyline.skyline_state import (
+    new_skyline,
+    skyline_nodes,
+)
 
 _ORDERS = ("WAT", "TAW", "TWA")
 """Static orders of MiniMalloc's default portfolio."""

@@ -9,17 +9,17 @@ from dataclasses import dataclass
 
 from meshwright.errors import AllocationError
 from meshwright.search.allocation.allocation import Allocation, AllocationOutcome
-from meshwright.search.allocation.buffer import (
+from meshwright.search.allocation.greedy import ORDERS, greedy, height_of
+from meshwright.search.allocation.portfolio import FitVerdict, Portfolio, compile_search
+from meshwright.search.allocation.problem.buffer import (
     MOST_BYTES,
     AnyBuffer,
     Buffer,
     as_buffers,
     live_bytes,
 )
-from meshwright.search.allocation.check import faults
-from meshwright.search.allocation.greedy import ORDERS, greedy, height_of
-from meshwright.search.allocation.portfolio import FitVerdict, Portfolio, compile_search
-from meshwright.search.allocation.sections import BufferColumns, columns_of
+from meshwright.search.allocation.problem.check import faults
+from meshwright.search.allocation.problem.sections import BufferColumns, columns_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ Every placement is recorded, so that it can be undone.
 
 from typing import NamedTuple
 
-from meshwright.search.allocation.sections import BufferColumns
+from meshwright.search.allocation.problem.sections import BufferColumns
 from meshwright.search.arrays import Floats, Ints
 from meshwright.search.compiled import compiled_in_place
 
