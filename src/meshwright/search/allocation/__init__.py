@@ -8,6 +8,7 @@ the later ones import from those before:
 problem     buffers, their files and arrays, an independent check of every answer
 canonical   depth-first search in the order of offsets, learned backtracking
 skyline     depth-first search that fills tight sections first
+guided      search in which CP-SAT tells where the next buffer can lie
 """
 
 from meshwright.search.allocation.allocation import Allocation, AllocationOutcome

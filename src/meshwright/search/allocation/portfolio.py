@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
-from enum import Enum
 from functools import cache
 
 import numpy as np
@@ -15,6 +14,7 @@ from meshwright.search.allocation.canonical.packing_state import (
     NODES,
     NONE,
     OPEN,
+    FitVerdict,
 )
 from meshwright.search.allocation.problem.sections import BufferColumns
 from meshwright.search.allocation.skyline.skyline import (
@@ -42,14 +42,6 @@ _RESTART = 20_000
 
 _SKYLINE_RESTART = 500
 """Nodes between two restarts of the skyline search, times Luby's sequence."""
-
-
-class FitVerdict(Enum):
-    """The answer to the question whether a packing within a capacity exists."""
-
-    FOUND = FOUND
-    NONE = NONE
-    OPEN = OPEN
 
 
 class CompleteSearch:

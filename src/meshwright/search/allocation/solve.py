@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from meshwright.errors import AllocationError
+from meshwright.errors import AllocationError, did_you_mean
 from meshwright.search.allocation.allocation import Allocation, AllocationOutcome
+from meshwright.search.allocation.canonical.packing_state import FitVerdict
 from meshwright.search.allocation.greedy import ORDERS, greedy, height_of
-from meshwright.search.allocation.portfolio import FitVerdict, Portfolio, compile_search
+from meshwright.search.allocation.guided.guided import GuidedSearch
+from meshwright.search.allocation.portfolio import Portfolio, compile_search
 from meshwright.search.allocation.problem.buffer import (
     MOST_BYTES,
     AnyBuffer,
@@ -34,14 +36,18 @@ class AllocationProgress:
 
 type OnProgress = Callable[[AllocationProgress], None]
 
+METHODS = {"portfolio": Portfolio, "guided": GuidedSearch}
+"""Searches for a packing within a capacity, by the name of the method."""
 
-def allocate(
+
+def allocate(  # noqa: PLR0913  an option each
     buffers: Iterable[AnyBuffer],
     capacity: int | None = None,
     *,
     minimize: bool = False,
     seconds: float = 60.0,
     seed: int = 0,
+    method: str = "portfolio",
     progress: OnProgress | None = None,
 ) -> Allocation:
     """Offsets at which buffers that are live together do not overlap, below `capacity`.
@@ -49,6 +55,7 @@ def allocate(
     buffers: `mw.Buffer`s, or (lower, upper, size). minimize: search for the least height
     instead of any packing within the capacity; so does a missing capacity. The result has
     the best height that `seconds` allow, a proof that no packing exists, or neither.
+    method: "portfolio", or "guided" for a search that asks CP-SAT for offsets.
     progress: called a few times a second. Ctrl-C ends with what has been found.
 
     >>> allocate([(0, 2, 4), (1, 3, 4), (2, 4, 4)], 8).offsets
@@ -56,10 +63,17 @@ def allocate(
     """
     given = as_buffers(buffers)
     _check_arguments(given, capacity, seconds, seed)
-    search = _Search(given, capacity, seconds, seed, progress)
+    if method not in METHODS:
+        raise AllocationError(
+            f"method is {method!r}{did_you_mean(method, METHODS)}: give one of "
+            f"{', '.join(METHODS)}"
+        )
+    search = _Search(given, capacity, seed, progress, method)
+    search.start_clock(seconds)
     if (answer := search.known()) is not None:
         return answer
-    compile_search(_two_buffers)
+    if method == "portfolio":
+        compile_search(_two_buffers)
     search.start_clock(seconds)
     try:
         return search.lowest() if minimize or capacity is None else search.any_within()
@@ -99,13 +113,13 @@ class _Search:
         self,
         buffers: tuple[Buffer, ...],
         capacity: int | None,
-        seconds: float,
         seed: int,
         progress: OnProgress | None,
+        method: str,
     ) -> None:
         self.buffers, self.capacity, self.seed = buffers, capacity, seed
         self.progress = progress
-        self.start_clock(seconds)
+        self.method = method
         self.shown_s = 0.0
         self.nodes = 0
         self.grain = _grain(buffers)
@@ -191,18 +205,18 @@ class _Search:
         free = tuple(b for b in self.buffers if b.offset is None and b.size)
         fixed = _fixed(self.buffers)
         columns = columns_of((*free, *fixed))
-        portfolio = Portfolio(columns, capacity, self.seed)
+        search = METHODS[self.method](columns, capacity, self.seed)
         before = self.nodes
         with ThreadPoolExecutor(_num_threads()) as pool:
-            for verdict in portfolio.rounds(pool, most_nodes):
-                self.nodes = before + portfolio.nodes
+            for verdict in search.rounds(pool, most_nodes):
+                self.nodes = before + search.nodes
                 self._show(capacity)
                 if verdict is not FitVerdict.OPEN or not self._has_time():
                     break
             else:
                 verdict = FitVerdict.OPEN
         if verdict is FitVerdict.FOUND:
-            found = dict(zip((b.id for b in free), portfolio.offsets(), strict=True))
+            found = dict(zip((b.id for b in free), search.offsets(), strict=True))
             self._offer([found.get(b.id, b.offset or 0) for b in self.buffers])
         return verdict
 
