@@ -162,7 +162,7 @@ def share_read(slices: SlicesRead) -> float:
 
 
 def slices_read(fusions: Iterable[Fusion]) -> dict[Value, SlicesRead]:
-    """For each value of which several fusions read only slices, all parts that they read.
+    """The parts of each value of which several fusions read only slices.
 
     Values that a fusion reads in full are left out.
     """
