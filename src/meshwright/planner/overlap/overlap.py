@@ -71,8 +71,8 @@ class Overlap:
         if not loops:
             raise TacticError(
                 f"overlap finds no all-gather along {self.axis!r} whose value a "
-                "product reads first, and no reduce-scatter of a product; tactics that make "
-                "them, such as sequence_parallel or fsdp, come before"
+                "product reads first, and no reduce-scatter of a product; tactics that "
+                "make them, such as sequence_parallel or fsdp, come before"
             )
         if self.at:
             loops = named_nodes(work, self.at, loops)
