@@ -125,8 +125,8 @@ def test_a_search_that_gave_something_up_says_so():
 def test_the_restarting_search_proves_only_what_it_has_searched_whole():
     boxes = [(0, 2, 3), (1, 3, 3), (2, 4, 3), (0, 4, 2)]
     columns = columns_of(as_buffers(boxes))
-    assert RestartingSearch(columns, 7, 0).advance(10_000) == NONE
-    assert RestartingSearch(columns, 8, 0).advance(10_000) == FOUND
+    assert RestartingSearch(columns, 7, 0, 20_000).advance(10_000) == NONE
+    assert RestartingSearch(columns, 8, 0, 20_000).advance(10_000) == FOUND
 
 
 def test_the_long_tail_is_solved_by_restarts():

@@ -166,24 +166,39 @@ class _Search:
         return self.ended("time" if verdict is FitVerdict.OPEN else "search")
 
     def lowest(self) -> Allocation:
-        """The lowest packing found by bisection, with more nodes for each question."""
+        """The lowest packing found, with more nodes for each question, round by round."""
         limit = 4 * len(self.buffers) + 1000
-        first = self.bound
-        while self.bound < self.best_height and self._has_time():
-            target = first
-            while self.bound <= target < self.best_height and self._has_time():
-                verdict = self._ask(target, limit)
-                if verdict is FitVerdict.NONE:
-                    self.bound = target + self.grain
-                low = self.bound if verdict is FitVerdict.FOUND else target + self.grain
-                steps = (self.best_height - low) // self.grain
-                target = low + (steps - 1) // 2 * self.grain if steps > 0 else low
-            first, limit = self.bound, limit * 4
+        while self._is_open():
+            self._descend(limit)
+            limit *= 4
         if self.capacity is not None and self.bound > self.capacity:
             return self._answer(
                 AllocationOutcome.INFEASIBLE, "the search has ruled out every packing"
             )
         return self.ended("search" if self._has_time() else "time")
+
+    def _descend(self, limit: int) -> None:
+        """Ask for a packing at the bound, then for ones a part of the way down to it.
+
+        A packing doubles the part, and an open question halves it.
+        """
+        self._raise_bound(self.bound, limit)
+        part = 8
+        while part <= 32 and self._is_open():
+            steps = (self.best_height - self.bound) // self.grain
+            target = self.best_height - max(1, steps // part) * self.grain
+            is_open = self._raise_bound(target, limit) is FitVerdict.OPEN
+            part = part * 2 if is_open else max(2, part // 2)
+
+    def _raise_bound(self, capacity: int, limit: int) -> FitVerdict:
+        """Ask for a packing within `capacity`; if there is none, that is a bound."""
+        verdict = self._ask(capacity, limit)
+        if verdict is FitVerdict.NONE:
+            self.bound = capacity + self.grain
+        return verdict
+
+    def _is_open(self) -> bool:
+        return self.bound < self.best_height and self._has_time()
 
     def ended(self, cause: str) -> Allocation:
         """The best packing if it is within the capacity, else that none was found.
