@@ -23,6 +23,8 @@ def explain_collective(names: ProgramNames, op: Op, origin: Origin) -> Why:
     reason, chain = _explain_any(names, op, origin)
     if origin.num_values > 1:
         reason += _together_with(op, origin.num_values)
+    if origin.is_ahead:
+        reason += "; one iteration ahead, beside the products of this one (overlap)"
     if origin.is_overlapped:
         reason += "; in parts, each beside a part of the product (overlap)"
     return reason, chain

@@ -11,6 +11,7 @@ same dim sharded, otherwise by an all-reduce.
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
+from meshwright.partitioner.lower.ahead import gather_ahead
 from meshwright.partitioner.lower.combined import combine_collectives
 from meshwright.partitioner.lower.lowered import Gather, Lowered, Origin, Workaround
 from meshwright.partitioner.lower.overlap import overlap_products
@@ -58,16 +59,23 @@ def lower_unrolled(state: State, gather: Gather = Gather.SHARED) -> Lowered:
             program,
             state.mesh,
             shared.origins,
-            lambda op: _is_overlapped(op, state, shared.origins),
+            lambda op: _is_marked(op, state.overlapped, shared.origins),
+        )
+    if state.ahead:
+        program = gather_ahead(
+            program,
+            state.mesh,
+            shared.origins,
+            lambda op: _is_marked(op, state.ahead, shared.origins),
         )
     stored = tuple(sharding for _, sharding in outputs)
     how = shared.origins, shared.stored, shared.lowered_from
     return Lowered(program, state.mesh, inputs, stored, *how)
 
 
-def _is_overlapped(op: Op, state: State, origins: Mapping[Op, Origin]) -> bool:
+def _is_marked(op: Op, marked: Collection[object], origins: Mapping[Op, Origin]) -> bool:
     origin = origins.get(op)
-    return origin is not None and (origin.node, op.params["axes"]) in state.overlapped
+    return origin is not None and (origin.node, op.params["axes"]) in marked
 
 
 def _worked_around(program: Program, workarounds: Sequence[Workaround]) -> Program:

@@ -4,7 +4,7 @@ An all-gather or reduce-scatter and the matrix product next to it become a loop 
 smaller products beside permutes. `partitioner/lower/overlap.py` makes these loops,
 `predict/simulate/overlap_gate.py` decides whether one loop saves time, and `mark_faster`
 whether the whole step is no slower with it. `partitioner/lower/combined.py` combines
-small collectives.
+small collectives, and `ahead.py` lets gathers of scanned weights run one layer ahead.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,6 +17,7 @@ from meshwright.partitioner.lower import Gather, ProductLoop, lower, walk_loops
 from meshwright.partitioner.propagate import State
 from meshwright.partitioner.structure.workspace import Refusal
 from meshwright.partitioner.tactics import TacticKind, Workspace, as_code
+from meshwright.planner.overlap.ahead import gathers_ahead, mark_ahead
 from meshwright.predict.compilers.targets import compiler_of
 from meshwright.predict.compilers.xla.workarounds import XLA_WORKAROUNDS
 from meshwright.predict.estimate import simulated_s
@@ -36,12 +37,14 @@ class Overlap:
     products: whether to make loops at all.
     combine_bytes: bytes up to which small collectives are combined into one; 0 to
         combine none.
+    ahead: whether loops gather the weights of their next iteration.
     """
 
     axis: str
     machine: Machine | str | None = None
     products: bool = True
     combine_bytes: int = 0
+    ahead: bool = False
     kind = TacticKind.STRATEGY
     rewrite = None
 
@@ -57,18 +60,43 @@ class Overlap:
         axes = work.sub_axes[work.mesh.require(self.axis)]
         if self.combine_bytes:
             work.state.combine(axes, self.combine_bytes)
+        is_ahead = self.ahead and self._gather_ahead(work, axes)
         if self.products:
-            self._make_loops(work, axes)
+            self._make_loops(work, axes, is_ahead)
 
-    def _make_loops(self, work: Workspace, axes: tuple[str, ...]) -> None:
+    def _gather_ahead(self, work: Workspace, axes: tuple[str, ...]) -> bool:
+        """Mark the gathers that run one iteration ahead; whether any could."""
+        found = gathers_ahead(work.state, axes)
+        if not found.nodes and not self.products:
+            reasons = "; ".join(dict.fromkeys(found.why_not.values()))
+            raise TacticError(
+                f"{self} finds no loop that gathers slices of stacked weights along "
+                f"{self.axis!r}{f' ({reasons})' if reasons else ''}; scan over layers, and "
+                "put zero(3) or fsdp before it"
+            )
+        refused = mark_ahead(work.state, found.nodes, axes, self._machine(work))
+        self._refuse(work, {**found.why_not, **refused})
+        return bool(found.nodes)
+
+    def _machine(self, work: Workspace) -> Machine | None:
+        if isinstance(self.machine, str):
+            return load_machine(self.machine, work.mesh.num_devices)
+        return self.machine
+
+    def _make_loops(
+        self, work: Workspace, axes: tuple[str, ...], is_ahead: bool
+    ) -> None:
         loops = _loops_by_node(work, axes)
-        if not loops:
+        if not loops and not is_ahead:
             raise TacticError(
                 f"{self} finds no all-gather along {self.axis!r} whose value a product "
                 "reads first, and no reduce-scatter of a product; tactics that make "
                 "them, such as sequence_parallel or fsdp, come before"
             )
-        for number, why_not in self._gated(work, loops, axes).items():
+        self._refuse(work, self._gated(work, loops, axes))
+
+    def _refuse(self, work: Workspace, reasons: Mapping[int, str]) -> None:
+        for number, why_not in reasons.items():
             node = work.graph.nodes[number]
             name = f"{node.source} {node.label}".strip()
             work.refusals.append(Refusal(name, self.axis, why_not))
@@ -80,9 +108,7 @@ class Overlap:
         axes: tuple[str, ...],
     ) -> dict[int, str]:
         """Mark the loops that save time; the reason why not, by node, of the others."""
-        machine, mesh = self.machine, work.state.mesh
-        if isinstance(machine, str):
-            machine = load_machine(machine, work.mesh.num_devices)
+        machine, mesh = self._machine(work), work.state.mesh
         if machine is None:
             _mark(work.state, loops, axes)
             return {}
@@ -112,6 +138,8 @@ class Overlap:
             options += ", products=False"
         if self.combine_bytes:
             options += f", combine_bytes={self.combine_bytes}"
+        if self.ahead:
+            options += ", ahead=True"
         return f"overlap({self.axis!r}{options})"
 
     def __repr__(self) -> str:
@@ -224,6 +252,7 @@ def overlap(
     machine: Machine | str | None = None,
     products: bool = True,
     combine_bytes: int = 0,
+    ahead: bool = False,
 ) -> Overlap:
     """Run collectives along an axis at the same time as matrix products.
 
@@ -239,6 +268,9 @@ def overlap(
     combine_bytes: small collectives of a kind along the axis that do not depend on each
         other are combined into one, up to this many bytes together, since each takes at
         least the latency of the links. 0 combines none.
+    ahead: whether a scan over layers with sharded weights gathers the weights of the next
+        layer while it computes this one (prefetch), and carries them. With a machine, only
+        the gathers are moved with which the simulated step is faster.
     When it is applied, it raises `TacticError` if there is nothing to overlap.
     """
     if not isinstance(axis, str):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -251,9 +283,9 @@ def overlap(
         raise TacticError(
             f"overlap got combine_bytes={combine_bytes!r}; wanted 0 or more bytes"
         )
-    if not products and not combine_bytes:
+    if not products and not combine_bytes and not ahead:
         raise TacticError(
             "overlap got products=False and no combine_bytes, which leaves it nothing to "
-            "do; give the bytes up to which collectives are combined"
+            "do; give the bytes up to which collectives are combined, or ahead=True"
         )
-    return Overlap(axis, machine, products, int(combine_bytes))
+    return Overlap(axis, machine, products, int(combine_bytes), bool(ahead))

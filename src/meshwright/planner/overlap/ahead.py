@@ -1,0 +1,101 @@
+"""Gathers of scanned weights that run one iteration ahead: which are, and why others not.
+
+`partitioner/lower/ahead` rewrites the loops. With a machine, a gather is marked only if the
+simulated step is faster with it: a later gather of a body already runs beside the products
+before it, and each value that a loop carries takes memory.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from meshwright.machine import Machine
+from meshwright.partitioner.lower import Gather, lower
+from meshwright.partitioner.lower.ahead import loop_gathers
+from meshwright.partitioner.propagate import State
+from meshwright.predict.compilers.targets import compiler_of
+from meshwright.predict.compilers.xla.workarounds import XLA_WORKAROUNDS
+from meshwright.predict.estimate import simulated_s
+
+
+@dataclass(frozen=True, slots=True)
+class GathersAhead:
+    """The nodes whose gathers in loops may run one iteration ahead.
+
+    nodes: their numbers, in the order of the program.
+    why_not: for each other node with a gather in a loop, why its gathers stay.
+    """
+
+    nodes: tuple[int, ...] = ()
+    why_not: Mapping[int, str] = field(default_factory=dict[int, str])
+
+
+def gathers_ahead(state: State, axes: tuple[str, ...]) -> GathersAhead:
+    """The gathers in loops along some axes, by node, for both ways to gather.
+
+    A node may run ahead if one of its gathers can; the others stay as they are.
+    """
+    found: dict[int, None] = {}
+    why_not: dict[int, str] = {}
+    for gather in Gather:
+        lowered = lower(state, gather)
+        origins = lowered.origins
+        for each in loop_gathers(
+            lowered.program,
+            lambda op, known=origins: (
+                op in known and not known[op].is_ahead and op.params["axes"] == axes
+            ),
+        ):
+            number = origins[each.gather].node
+            if each.why_not:
+                why_not.setdefault(number, each.why_not)
+            else:
+                found[number] = None
+    left = {number: why for number, why in why_not.items() if number not in found}
+    return GathersAhead(tuple(found), left)
+
+
+def mark_ahead(
+    state: State, nodes: Sequence[int], axes: tuple[str, ...], machine: Machine | None
+) -> dict[int, str]:
+    """Mark gathers that run one iteration ahead; the reasons against others, by node.
+
+    Without a machine all are marked. With one, each is marked in order if the simulated
+    step is faster with it for one way to gather, and slower for none.
+    """
+    if machine is None:
+        for number in nodes:
+            state.gather_ahead(number, axes)
+        return {}
+    if "all_gather" not in compiler_of(machine).async_collectives:
+        why = f"gathers on {machine.name} do not run beside products"
+        return dict.fromkeys(nodes, why)
+    refused: dict[int, str] = {}
+    before = _steps_s(state, machine) if nodes else {}
+    for number in nodes:
+        mark = state.mark()
+        state.gather_ahead(number, axes)
+        after = _steps_s(state, machine)
+        is_slower = any(after[gather] > before[gather] for gather in before)
+        if is_slower or after == before:
+            state.rollback(mark)
+            refused[number] = _why_slower(before, after)
+        else:
+            before = after
+    return refused
+
+
+def _steps_s(state: State, machine: Machine) -> dict[Gather, float]:
+    """Simulated seconds of a step, by the way to gather: a plan may use either."""
+    return {
+        gather: simulated_s(lower(state, gather, XLA_WORKAROUNDS), machine)
+        for gather in Gather
+    }
+
+
+def _why_slower(before: Mapping[Gather, float], after: Mapping[Gather, float]) -> str:
+    shown = max(before, key=lambda gather: after[gather] - before[gather])
+    return (
+        f"the simulated step (gather={shown.value!r}) takes {1e3 * before[shown]:.6g} ms "
+        f"with the gather in its own iteration, and {1e3 * after[shown]:.6g} ms with it "
+        "one ahead"
+    )
