@@ -1,8 +1,8 @@
 """Gathers of scanned weights that run one iteration ahead: which are, and why others not.
 
-`partitioner/lower/ahead` rewrites the loops. With a machine, a gather is marked only if the
-simulated step is faster with it: a later gather of a body already runs beside the products
-before it, and each value that a loop carries takes memory.
+`program/rewrite/gather_ahead.py` rewrites the loops. With a machine, a gather is marked
+only if the simulated step is faster with it: a later gather of a body already runs beside
+the products before it, and each value that a loop carries takes memory.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 
 from meshwright.machine import Machine
 from meshwright.partitioner.lower import Gather, lower
-from meshwright.partitioner.lower.ahead import loop_gathers
 from meshwright.partitioner.propagate import State
 from meshwright.predict.compilers.targets import compiler_of
 from meshwright.predict.compilers.xla.workarounds import XLA_WORKAROUNDS
 from meshwright.predict.estimate import simulated_s
+from meshwright.program.rewrite.loop_gathers import loop_gathers
 
 
 @dataclass(frozen=True, slots=True)

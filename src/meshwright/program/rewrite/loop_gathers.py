@@ -74,7 +74,9 @@ def _loop_gather(loop: Op, body: Program, gather: Op) -> LoopGather:
         why = "its operand is the same in all iterations"
         return LoopGather(gather, why_not=why)
     if not dependent_carries(loop, gather):
-        why = "no value that the loop carries depends on it, so that iterations are in no order"
+        why = (
+            "no value that the loop carries depends on it, which would order iterations"
+        )
         return LoopGather(gather, why_not=why)
     return LoopGather(gather, chain)
 

@@ -6,7 +6,7 @@ into the iteration before. Here the loop carries the gathered weights:
 
     before: scan { %w = all_gather(slice(%ws, i)); %y = dot_general(%x, %w) }
     after:  %w = all_gather(slice(%ws, 0))
-            scan carrying %w { %next = all_gather(slice(%ws, i + 1)); %y = dot_general(%x, %w) }
+            scan { %next = all_gather(slice(%ws, i + 1)); %y = dot_general(%x, %w) }
 
 Loops that run backward gather slice i - 1. The last iteration gathers its own slice once
 more, since a branch around a collective would block all streams. One layer's gathered
@@ -22,50 +22,56 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from meshwright.machine import Mesh
-from meshwright.partitioner.lower.ahead.loop_gathers import (
+from meshwright.program.ir import Atom, Op, Program, Value, Wire
+from meshwright.program.ops import COLLECTIVES, Builder
+from meshwright.program.rewrite.loop_gathers import (
     LoopGather,
     dependent_carries,
     gathers_of_body,
     stacked_inputs,
 )
-from meshwright.partitioner.lower.lowered import Origin
-from meshwright.program.ir import Atom, Op, Program, Value, Wire
-from meshwright.program.ops import COLLECTIVES, Builder
 
 _UNROLL = 2
 """Iterations in one body, so that two buffers take turns to hold gathered weights."""
 
 
 def gather_ahead(
-    program: Program, mesh: Mesh, origins: dict[Op, Origin], is_chosen: Callable[[Op], bool]
-) -> Program:
-    """The program whose loops gather what is chosen one iteration ahead.
+    program: Program, mesh: Mesh, is_chosen: Callable[[Op], bool]
+) -> tuple[Program, dict[Op, Op]]:
+    """The program whose loops gather what is chosen one iteration ahead, and the copies.
 
-    Inner loops come first. origins: the reasons for collectives, updated in place.
+    The copies are the collectives that were written anew, each with the one before it.
     """
+    copies: dict[Op, Op] = {}
+    return _rewritten(program, mesh, is_chosen, copies), copies
+
+
+def _rewritten(
+    program: Program, mesh: Mesh, is_chosen: Callable[[Op], bool], copies: dict[Op, Op]
+) -> Program:
     ops: list[Op] = []
     for op in program.ops:
-        if op.bodies:
-            bodies = [gather_ahead(b, mesh, origins, is_chosen) for b in op.bodies]
-            if any(a is not b for a, b in zip(bodies, op.bodies, strict=True)):
-                op = replace(op, bodies=tuple(bodies))
-            found = [g for b in op.bodies for g in gathers_of_body(op, b, is_chosen)]
-            movable = [each for each in found if not each.why_not]
-            if movable:
-                ops += _Prefetch(op, mesh, origins).ops(movable)
-                continue
-        ops.append(op)
-    is_same = all(a is b for a, b in zip(ops, program.ops, strict=False))
-    is_same = is_same and len(ops) == len(program.ops)
+        if not op.bodies:
+            ops.append(op)
+            continue
+        found = [g for b in op.bodies for g in gathers_of_body(op, b, is_chosen)]
+        bodies = [_rewritten(body, mesh, is_chosen, copies) for body in op.bodies]
+        if any(a is not b for a, b in zip(bodies, op.bodies, strict=True)):
+            op = replace(op, bodies=tuple(bodies))
+        movable = [each for each in found if not each.why_not]
+        ops += _Prefetch(op, mesh, copies).ops(movable) if movable else [op]
+    is_same = len(ops) == len(program.ops) and all(
+        a is b for a, b in zip(ops, program.ops, strict=True)
+    )
     return program if is_same else replace(program, ops=tuple(ops))
 
 
 class _Prefetch:
     """Rewrites one scan so that it carries values that it gathers one iteration ahead."""
 
-    def __init__(self, loop: Op, mesh: Mesh, origins: dict[Op, Origin]) -> None:
+    def __init__(self, loop: Op, mesh: Mesh, copies: dict[Op, Op]) -> None:
         self.loop = loop
-        self.origins = origins
+        self.copies = copies
         (self.body,) = loop.bodies
         self.before = Builder(mesh, source=loop.source)
         self.inside = Builder(mesh, source=loop.source)
@@ -99,14 +105,12 @@ class _Prefetch:
             wires=tuple(self.wires),
             params={**self.loop.params, "unroll": _UNROLL},
         )
-        for each in gathers:
-            self.origins.pop(each.gather)
         return [*self.before.ops, loop]
 
     def _slices(
         self, gathers: Sequence[LoopGather]
     ) -> tuple[dict[Atom, Atom], dict[Atom, Atom]]:
-        """For each stacked input that gathers need, its first slice and its next one."""
+        """The first slice and the next one of each stacked input that gathers need."""
         read = {atom for each in gathers for op in each.chain for atom in op.operands}
         length, is_reverse = self.loop.params["length"], self.loop.params["reverse"]
         assert isinstance(length, int)
@@ -181,7 +185,7 @@ class _Prefetch:
             builder.ops.append(made)
             known.update(zip(op.results, results, strict=True))
             if op.kind in COLLECTIVES:
-                self.origins[made] = replace(self.origins[op], is_ahead=True)
+                self.copies[made] = op
 
     def _carry(self, first: Atom, whole: Value, following: Atom) -> None:
         """Carry a gathered value: `whole` is that of this iteration."""
