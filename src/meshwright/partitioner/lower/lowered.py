@@ -30,6 +30,7 @@ class Origin:
     node, value: their numbers in the graph. axes: the mesh axes of the collective.
     is_read: whether it prepares an operand of the node, or else completes a result.
     num_values: number of values that it reduces together; `value` is the first.
+    others: numbers of the other values, if they are known.
     is_overlapped: whether it is a permute of a loop that replaces the collective.
     is_ahead: whether it runs one iteration of a loop ahead of the ops that read it.
     """
@@ -41,6 +42,7 @@ class Origin:
     num_values: int = 1
     is_overlapped: bool = False
     is_ahead: bool = False
+    others: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
