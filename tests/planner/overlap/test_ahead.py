@@ -5,6 +5,8 @@ import jax.numpy as jnp
 import pytest
 
 import meshwright as mw
+from meshwright.app.report.page import make_page
+from meshwright.app.report.trace_events import trace_events
 from meshwright.app.tactic_text import parse_tactics
 from meshwright.errors import TacticError
 from meshwright.partitioner.lower import Gather
@@ -185,3 +187,14 @@ def test_a_saved_plan_keeps_the_gathers_ahead():
     step = mw.partition(jax.value_and_grad(loss), again)
     assert step.plan(*arguments()).counts == plan.counts
     assert step.check(*arguments()).ok
+
+
+def test_the_trace_and_the_report_show_which_gathers_run_ahead():
+    tactics = [AHEAD, mw.overlap("data", products=False, combine_bytes=2**20)]
+    plan = partitioned(*tactics).plan(*arguments()).on("tpu-v5e")
+    spans = [e for e in trace_events([plan]) if e["ph"] == "X"]
+    gathers = {e["name"]: e["args"]["reason"] for e in spans if "ahead" in e["name"]}
+    assert list(gathers) == ["all_gather ahead of 2 values"]
+    (reason,) = gathers.values()
+    assert "one iteration ahead, beside the products of this one" in reason
+    assert "all_gather ahead of 2 values" in make_page(plan)

@@ -5,6 +5,7 @@ node that are split together. To cut is to split a dim along a mesh axis.
 """
 
 import math
+from collections import Counter
 
 from meshwright.app.explain.names import ProgramNames, cause_chain, origin_of
 from meshwright.partitioner.lower import Origin
@@ -236,10 +237,11 @@ def _together_with(names: ProgramNames, op: Op, origin: Origin) -> str:
     count = origin.num_values
     is_scalars = math.prod(op.operands[0].shape) == count
     said = f", together with {count - 1} more {'scalars' if is_scalars else 'values'}"
-    known = dict.fromkeys(_short_name(names, value) for value in origin.others)
-    if known:
-        more = ", ..." if len(known) > _NAMED else ""
-        said += f" ({', '.join([*known][:_NAMED])}{more})"
+    known = Counter(_short_name(names, value) for value in origin.others)
+    shown = [f"{n} x {name}" if n > 1 else name for name, n in known.items()]
+    if shown:
+        more = ", ..." if len(shown) > _NAMED else ""
+        said += f" ({', '.join(shown[:_NAMED])}{more})"
     return said
 
 

@@ -1,4 +1,4 @@
-"""Names of spans for the report and the trace: the kind of op, and what overlap made of it."""
+"""Names of spans for the report and the trace: the op, and what overlap made of it."""
 
 from dataclasses import dataclass, field
 

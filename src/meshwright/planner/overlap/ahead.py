@@ -5,7 +5,7 @@ only if the simulated step is faster with it: a later gather of a body already r
 the products before it, and each value that a loop carries takes memory.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from meshwright.machine import Machine
@@ -59,29 +59,68 @@ def mark_ahead(
 ) -> dict[int, str]:
     """Mark gathers that run one iteration ahead; the reasons against others, by node.
 
-    Without a machine all are marked. With one, each is marked in order if the simulated
-    step is faster with it for one way to gather, and slower for none.
+    Without a machine all are marked. With one, those are marked with which the simulated
+    step is faster for one way to gather, and slower for none.
     """
     if machine is None:
         for number in nodes:
             state.gather_ahead(number, axes)
         return {}
+    if not nodes:
+        return {}
     if "all_gather" not in compiler_of(machine).async_collectives:
         why = f"gathers on {machine.name} do not run beside products"
         return dict.fromkeys(nodes, why)
-    refused: dict[int, str] = {}
-    before = _steps_s(state, machine) if nodes else {}
-    for number in nodes:
+    before = _steps_s(state, machine)
+
+    def steps_s(chosen: Sequence[int]) -> dict[Gather, float]:
         mark = state.mark()
+        for number in chosen:
+            state.gather_ahead(number, axes)
+        seconds = _steps_s(state, machine)
+        state.rollback(mark)
+        return seconds
+
+    chosen = _fastest(nodes, before, steps_s)
+    for number in chosen:
         state.gather_ahead(number, axes)
-        after = _steps_s(state, machine)
-        is_slower = any(after[gather] > before[gather] for gather in before)
-        if is_slower or after == before:
-            state.rollback(mark)
-            refused[number] = _why_slower(before, after)
-        else:
-            before = after
-    return refused
+    best = steps_s(()) if chosen else before
+    return {
+        number: _why_slower(best, steps_s((number,)))
+        for number in nodes
+        if number not in chosen
+    }
+
+
+def _fastest(
+    nodes: Sequence[int],
+    before: Mapping[Gather, float],
+    steps_s: Callable[[Sequence[int]], Mapping[Gather, float]],
+) -> list[int]:
+    """The nodes with which a step is fastest, of those that are tried.
+
+    One node after another is added to none; then, as gathers that wait for the same links
+    may gain only together, one after another is left out of all.
+    """
+    added: list[int] = []
+    least = before
+    for number in nodes:
+        after = steps_s([*added, number])
+        if _is_faster(after, least):
+            added, least = [*added, number], after
+    left, after = list(nodes), steps_s(nodes)
+    if not _is_faster(after, before):
+        return added
+    for number in nodes:
+        fewer = [each for each in left if each != number]
+        if fewer and _is_faster(seconds := steps_s(fewer), after):
+            left, after = fewer, seconds
+    return left if _is_faster(after, least) else added
+
+
+def _is_faster(after: Mapping[Gather, float], before: Mapping[Gather, float]) -> bool:
+    """Whether a step is slower for no way to gather, and faster for one."""
+    return after != before and all(after[gather] <= before[gather] for gather in before)
 
 
 def _steps_s(state: State, machine: Machine) -> dict[Gather, float]:
