@@ -4,7 +4,8 @@ An all-gather or reduce-scatter and the matrix product next to it become a loop 
 smaller products beside permutes. `partitioner/lower/overlap.py` makes these loops,
 `predict/simulate/overlap_gate.py` decides whether one loop saves time, and `mark_faster`
 whether the whole step is no slower with it. `partitioner/lower/combined.py` combines
-small collectives, and `ahead.py` lets gathers of scanned weights run one layer ahead.
+small collectives, `ahead.py` lets gathers of scanned weights run one layer ahead, and
+`loop_search.py` chooses loops for `autoplan`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,17 +13,20 @@ from dataclasses import dataclass
 
 from meshwright.errors import TacticError
 from meshwright.machine import Machine, load_machine
-from meshwright.machine.placement import place_mesh
-from meshwright.partitioner.lower import Gather, ProductLoop, lower, walk_loops
+from meshwright.partitioner.lower import Gather, ProductLoop, lower
 from meshwright.partitioner.propagate import State
 from meshwright.partitioner.structure.workspace import Refusal
 from meshwright.partitioner.tactics import TacticKind, Workspace, as_code
 from meshwright.planner.overlap.ahead import gathers_ahead, mark_ahead
+from meshwright.planner.overlap.possible_loops import (
+    StepsFn,
+    loops_by_node,
+    named_nodes,
+    refused_by_rule,
+)
 from meshwright.predict.compilers.targets import compiler_of
 from meshwright.predict.compilers.xla.workarounds import XLA_WORKAROUNDS
 from meshwright.predict.estimate import simulated_s
-from meshwright.predict.simulate.overlap_gate import loop_times
-from meshwright.predict.simulate.timeline import Setting
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -37,6 +41,8 @@ class Overlap:
     products: whether to make loops at all.
     combine_bytes: bytes up to which small collectives are combined into one; 0 to
         combine none.
+    at: names of the inputs and ops whose collectives become loops; none to make loops
+        wherever it is possible.
     ahead: whether loops gather the weights of their next iteration.
     """
 
@@ -44,6 +50,7 @@ class Overlap:
     machine: Machine | str | None = None
     products: bool = True
     combine_bytes: int = 0
+    at: tuple[str, ...] = ()
     ahead: bool = False
     kind = TacticKind.STRATEGY
     rewrite = None
@@ -86,13 +93,15 @@ class Overlap:
     def _make_loops(
         self, work: Workspace, axes: tuple[str, ...], is_ahead: bool
     ) -> None:
-        loops = _loops_by_node(work, axes)
+        loops = loops_by_node(work.state, axes)
         if not loops and not is_ahead:
             raise TacticError(
-                f"{self} finds no all-gather along {self.axis!r} whose value a product "
-                "reads first, and no reduce-scatter of a product; tactics that make "
-                "them, such as sequence_parallel or fsdp, come before"
+                f"overlap finds no all-gather along {self.axis!r} whose value a "
+                "product reads first, and no reduce-scatter of a product; tactics that "
+                "make them, such as sequence_parallel or fsdp, come before"
             )
+        if self.at:
+            loops = named_nodes(work, self.at, loops)
         self._refuse(work, self._gated(work, loops, axes))
 
     def _refuse(self, work: Workspace, reasons: Mapping[int, str]) -> None:
@@ -112,20 +121,18 @@ class Overlap:
         if machine is None:
             _mark(work.state, loops, axes)
             return {}
-        kinds = compiler_of(machine).async_collectives
-        setting = Setting(place_mesh(mesh, machine), kinds)
-        if "permute" not in kinds:
+        if "permute" not in compiler_of(machine).async_collectives:
             why = f"permutes on {machine.name} do not run beside products"
             return dict.fromkeys(loops, why)
-        refused: dict[int, str] = {}
-        for number, found in loops.items():
-            times = [loop_times(loop, mesh, setting) for loop in found]
-            slower = [each for each in times if not each.is_worthwhile]
-            if slower:
-                refused[number] = str(slower[0])
+        refused = refused_by_rule(loops, mesh, machine)
         worthwhile = [number for number in loops if number not in refused]
         slower = mark_faster(work.state, worthwhile, axes, machine)
-        for number in mark_saving(work.state, list(refused), axes, machine):
+        alone = [(number,) for number in refused]
+
+        def steps_s(state: State) -> Mapping[Gather, float]:
+            return _steps_s(state, machine)
+
+        for number in mark_saving(work.state, alone, axes, steps_s):
             del refused[number]
         return refused | slower
 
@@ -138,6 +145,8 @@ class Overlap:
             options += ", products=False"
         if self.combine_bytes:
             options += f", combine_bytes={self.combine_bytes}"
+        if self.at:
+            options += f", at={list(self.at)!r}"
         if self.ahead:
             options += ", ahead=True"
         return f"overlap({self.axis!r}{options})"
@@ -177,22 +186,26 @@ def mark_faster(
 
 
 def mark_saving(
-    state: State, nodes: Sequence[int], axes: tuple[str, ...], machine: Machine
+    state: State,
+    groups: Iterable[Sequence[int]],
+    axes: tuple[str, ...],
+    steps_s: StepsFn,
 ) -> list[int]:
-    """Mark each loop with which the simulated step is faster; returns their nodes.
+    """Mark each group of loops with which the step is faster; returns their nodes.
 
     The rule for one loop refuses some of these, since it does not know what else the
     collective or the loop runs beside.
     """
     found: list[int] = []
-    before = _steps_s(state, machine) if nodes else {}
-    for number in nodes:
+    before: Mapping[Gather, float] | None = None
+    for nodes in groups:
+        before = steps_s(state) if before is None else before
         mark = state.mark()
-        state.overlap(number, axes)
-        after = _steps_s(state, machine)
+        _mark(state, nodes, axes)
+        after = steps_s(state)
         if _is_none_slower(after, before) and after != before:
             before = after
-            found.append(number)
+            found += nodes
         else:
             state.rollback(mark)
     return found
@@ -225,33 +238,13 @@ def _why_slower(before: Mapping[Gather, float], after: Mapping[Gather, float]) -
     )
 
 
-def _loops_by_node(
-    work: Workspace, axes: tuple[str, ...]
-) -> dict[int, list[ProductLoop]]:
-    """The loops that are possible along these axes, by the node of their collective.
-
-    A node has one loop for each way to gather (once, or at each use), since a plan may
-    use either.
-    """
-    found: dict[int, list[ProductLoop]] = {}
-    for gather in Gather:
-        lowered = lower(work.state, gather)
-        origins = lowered.origins
-        loops = walk_loops(
-            lowered.program,
-            lambda op, known=origins: op in known and op.params["axes"] == axes,
-        )
-        for loop in loops:
-            found.setdefault(origins[loop.collective].node, []).append(loop)
-    return found
-
-
 def overlap(
     axis: str,
     *,
     machine: Machine | str | None = None,
     products: bool = True,
     combine_bytes: int = 0,
+    at: Sequence[str] = (),
     ahead: bool = False,
 ) -> Overlap:
     """Run collectives along an axis at the same time as matrix products.
@@ -268,6 +261,8 @@ def overlap(
     combine_bytes: small collectives of a kind along the axis that do not depend on each
         other are combined into one, up to this many bytes together, since each takes at
         least the latency of the links. 0 combines none.
+    at: names of inputs and ops, as in `pin`; only their collectives become loops. By
+        default all that can.
     ahead: whether a scan over layers with sharded weights gathers the weights of the next
         layer while it computes this one (prefetch), and carries them. With a machine, only
         the gathers are moved with which the simulated step is faster.
@@ -288,4 +283,10 @@ def overlap(
             "overlap got products=False and no combine_bytes, which leaves it nothing to "
             "do; give the bytes up to which collectives are combined, or ahead=True"
         )
-    return Overlap(axis, machine, products, int(combine_bytes), bool(ahead))
+    if isinstance(at, str) or not all(isinstance(name, str) for name in at):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TacticError(
+            f"overlap got at={at!r:.60}; wanted a list of names of inputs and ops, such "
+            "as ['model.py:40 dot_general']"
+        )
+    most_bytes = int(combine_bytes)
+    return Overlap(axis, machine, products, most_bytes, tuple(at), bool(ahead))
