@@ -196,5 +196,5 @@ def test_the_trace_and_the_report_show_which_gathers_run_ahead():
     gathers = {e["name"]: e["args"]["reason"] for e in spans if "ahead" in e["name"]}
     assert list(gathers) == ["all_gather ahead of 2 values"]
     (reason,) = gathers.values()
-    assert "one iteration ahead, beside the products of this one" in reason
+    assert "gathered one iteration ahead (overlap)" in reason
     assert "all_gather ahead of 2 values" in make_page(plan)

@@ -25,7 +25,7 @@ def explain_collective(names: ProgramNames, op: Op, origin: Origin) -> Why:
     if origin.num_values > 1:
         reason += _together_with(names, op, origin)
     if origin.is_ahead:
-        reason += "; one iteration ahead, beside the products of this one (overlap)"
+        reason += "; gathered one iteration ahead (overlap)"
     if origin.is_overlapped:
         reason += "; in parts, each beside a part of the product (overlap)"
     return reason, chain
