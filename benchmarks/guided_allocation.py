@@ -72,7 +72,8 @@ def _result(
     search = METHODS[method](columns_of((*free, *fixed)), capacity, seed)
     verdict = FitVerdict.OPEN
     with ThreadPoolExecutor(1) as pool:
-        for verdict in search.rounds(pool, None):
+        for latest in search.rounds(pool, None):
+            verdict = latest
             if time.process_time() - begin_s > seconds:
                 break
     row: dict[str, Any] = {

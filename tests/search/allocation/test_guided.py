@@ -32,7 +32,7 @@ class SilentSolver(OffsetSolver):
 
 
 @pytest.mark.parametrize("solver", [OffsetSolver, SilentSolver])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(buffers=small_problems(), capacity=st.integers(1, 12), seed=st.integers(0, 3))
 def test_run_to_its_end_it_decides_as_enumeration_does(
     solver, buffers: tuple[mw.Buffer, ...], capacity: int, seed: int

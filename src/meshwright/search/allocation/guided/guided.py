@@ -20,10 +20,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from meshwright.search.allocation.canonical.packing_state import FitVerdict
-from meshwright.search.allocation.guided.candidates import (
-    Candidates,
-    independent_parts,
-)
+from meshwright.search.allocation.guided.candidates import Candidates, independent_parts
 from meshwright.search.allocation.guided.offset_solver import OffsetSolver
 from meshwright.search.allocation.problem.sections import BufferColumns
 
