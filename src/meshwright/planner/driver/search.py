@@ -16,8 +16,12 @@ from meshwright.partitioner.tactics import Recompute
 from meshwright.planner.candidates.candidate import Candidate
 from meshwright.planner.candidates.proposal import FOUND
 from meshwright.planner.candidates.search_result import Spelling
-from meshwright.planner.driver.combining import combine, without_combining
 from meshwright.planner.driver.mesh_programs import SHORTEST_S
+from meshwright.planner.driver.overlapping import (
+    combine,
+    overlap_products,
+    without_overlap,
+)
 from meshwright.planner.driver.proposing import experts_that_may_fit, propose
 from meshwright.planner.driver.recomputation import (
     KEPT_SHARE,
@@ -153,7 +157,9 @@ def _run_phases(state: SearchState) -> None:
     if best is not None:
         _solve_skipped(state)
     combine(state)
+    overlap_products(state)
     _spell(state)
+    overlap_products(state)
     if best is not None:
         _simulate_unread(state)
     state.programs.finish_proof()
@@ -194,7 +200,7 @@ def _spell(state: SearchState) -> None:
     """
     trials, budget, space = state.trials, state.budget, state.task.space
     best = trials.best()
-    found = None if best is None else without_combining(state, best)
+    found = None if best is None else without_overlap(state, best)
     if found is None or found.name != FOUND or not budget.has_time(_SPELLING):
         return
     # A plan of the program before a rewrite has other given tactics.

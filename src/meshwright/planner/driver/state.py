@@ -20,6 +20,7 @@ class SearchState:
     rewrite: mesh and tactic of a rewritten program that is worth a search of its own.
     spelled: best plan of an integer program as ordinary tactics, if they were looked
         for and found.
+    looped: simulated plans for which product loops were tried.
     candidates: list of simulated plans that an earlier search started, if any.
     earlier: integer programs of that search, as in `MeshPrograms`.
     """
@@ -41,6 +42,7 @@ class SearchState:
         self.simulated: list[Proposal] = []
         self.rewrite: tuple[Mesh, Recompute] | None = None
         self.spelled: Spelling | None = None
+        self.looped: list[Candidate] = []
         self.is_interrupted = False
 
     def experts_on(self, mesh: Mesh) -> list[Proposal]:

@@ -4,7 +4,8 @@ An all-gather or reduce-scatter and the matrix product next to it become a loop 
 smaller products beside permutes. `partitioner/lower/overlap.py` makes these loops,
 `predict/simulate/overlap_gate.py` decides whether one loop saves time, and `mark_faster`
 whether the whole step is no slower with it. `partitioner/lower/combined.py` combines
-small collectives.
+small collectives, `ahead.py` lets gathers of scanned weights run one layer ahead, and
+`loop_search.py` chooses loops for `autoplan`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,16 +13,20 @@ from dataclasses import dataclass
 
 from meshwright.errors import TacticError
 from meshwright.machine import Machine, load_machine
-from meshwright.machine.placement import place_mesh
-from meshwright.partitioner.lower import Gather, ProductLoop, lower, walk_loops
+from meshwright.partitioner.lower import Gather, ProductLoop, lower
 from meshwright.partitioner.propagate import State
 from meshwright.partitioner.structure.workspace import Refusal
 from meshwright.partitioner.tactics import TacticKind, Workspace, as_code
+from meshwright.planner.overlap.ahead import gathers_ahead, mark_ahead
+from meshwright.planner.overlap.possible_loops import (
+    StepsFn,
+    loops_by_node,
+    named_nodes,
+    refused_by_rule,
+)
 from meshwright.predict.compilers.targets import compiler_of
 from meshwright.predict.compilers.xla.workarounds import XLA_WORKAROUNDS
 from meshwright.predict.estimate import simulated_s
-from meshwright.predict.simulate.overlap_gate import loop_times
-from meshwright.predict.simulate.timeline import Setting
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -36,12 +41,17 @@ class Overlap:
     products: whether to make loops at all.
     combine_bytes: bytes up to which small collectives are combined into one; 0 to
         combine none.
+    at: names of the inputs and ops whose collectives become loops; none to make loops
+        wherever it is possible.
+    ahead: whether loops gather the weights of their next iteration.
     """
 
     axis: str
     machine: Machine | str | None = None
     products: bool = True
     combine_bytes: int = 0
+    at: tuple[str, ...] = ()
+    ahead: bool = False
     kind = TacticKind.STRATEGY
     rewrite = None
 
@@ -57,18 +67,45 @@ class Overlap:
         axes = work.sub_axes[work.mesh.require(self.axis)]
         if self.combine_bytes:
             work.state.combine(axes, self.combine_bytes)
+        is_ahead = self.ahead and self._gather_ahead(work, axes)
         if self.products:
-            self._make_loops(work, axes)
+            self._make_loops(work, axes, is_ahead)
 
-    def _make_loops(self, work: Workspace, axes: tuple[str, ...]) -> None:
-        loops = _loops_by_node(work, axes)
-        if not loops:
+    def _gather_ahead(self, work: Workspace, axes: tuple[str, ...]) -> bool:
+        """Mark the gathers that run one iteration ahead; whether any could."""
+        found = gathers_ahead(work.state, axes)
+        if not found.nodes and not self.products:
+            reasons = "; ".join(dict.fromkeys(found.why_not.values()))
             raise TacticError(
-                f"{self} finds no all-gather along {self.axis!r} whose value a product "
-                "reads first, and no reduce-scatter of a product; tactics that make "
-                "them, such as sequence_parallel or fsdp, come before"
+                f"{self} finds no loop that gathers slices of stacked weights along "
+                f"{self.axis!r}{f' ({reasons})' if reasons else ''}; scan over layers, and "
+                "put zero(3) or fsdp before it"
             )
-        for number, why_not in self._gated(work, loops, axes).items():
+        refused = mark_ahead(work.state, found.nodes, axes, self._machine(work))
+        self._refuse(work, {**found.why_not, **refused})
+        return bool(found.nodes)
+
+    def _machine(self, work: Workspace) -> Machine | None:
+        if isinstance(self.machine, str):
+            return load_machine(self.machine, work.mesh.num_devices)
+        return self.machine
+
+    def _make_loops(
+        self, work: Workspace, axes: tuple[str, ...], is_ahead: bool
+    ) -> None:
+        loops = loops_by_node(work.state, axes)
+        if not loops and not is_ahead:
+            raise TacticError(
+                f"overlap finds no all-gather along {self.axis!r} whose value a "
+                "product reads first, and no reduce-scatter of a product; tactics that "
+                "make them, such as sequence_parallel or fsdp, come before"
+            )
+        if self.at:
+            loops = named_nodes(work, self.at, loops)
+        self._refuse(work, self._gated(work, loops, axes))
+
+    def _refuse(self, work: Workspace, reasons: Mapping[int, str]) -> None:
+        for number, why_not in reasons.items():
             node = work.graph.nodes[number]
             name = f"{node.source} {node.label}".strip()
             work.refusals.append(Refusal(name, self.axis, why_not))
@@ -80,26 +117,22 @@ class Overlap:
         axes: tuple[str, ...],
     ) -> dict[int, str]:
         """Mark the loops that save time; the reason why not, by node, of the others."""
-        machine, mesh = self.machine, work.state.mesh
-        if isinstance(machine, str):
-            machine = load_machine(machine, work.mesh.num_devices)
+        machine, mesh = self._machine(work), work.state.mesh
         if machine is None:
             _mark(work.state, loops, axes)
             return {}
-        kinds = compiler_of(machine).async_collectives
-        setting = Setting(place_mesh(mesh, machine), kinds)
-        if "permute" not in kinds:
+        if "permute" not in compiler_of(machine).async_collectives:
             why = f"permutes on {machine.name} do not run beside products"
             return dict.fromkeys(loops, why)
-        refused: dict[int, str] = {}
-        for number, found in loops.items():
-            times = [loop_times(loop, mesh, setting) for loop in found]
-            slower = [each for each in times if not each.is_worthwhile]
-            if slower:
-                refused[number] = str(slower[0])
+        refused = refused_by_rule(loops, mesh, machine)
         worthwhile = [number for number in loops if number not in refused]
         slower = mark_faster(work.state, worthwhile, axes, machine)
-        for number in mark_saving(work.state, list(refused), axes, machine):
+        alone = [(number,) for number in refused]
+
+        def steps_s(state: State) -> Mapping[Gather, float]:
+            return _steps_s(state, machine)
+
+        for number in mark_saving(work.state, alone, axes, steps_s):
             del refused[number]
         return refused | slower
 
@@ -112,6 +145,10 @@ class Overlap:
             options += ", products=False"
         if self.combine_bytes:
             options += f", combine_bytes={self.combine_bytes}"
+        if self.at:
+            options += f", at={list(self.at)!r}"
+        if self.ahead:
+            options += ", ahead=True"
         return f"overlap({self.axis!r}{options})"
 
     def __repr__(self) -> str:
@@ -149,22 +186,26 @@ def mark_faster(
 
 
 def mark_saving(
-    state: State, nodes: Sequence[int], axes: tuple[str, ...], machine: Machine
+    state: State,
+    groups: Iterable[Sequence[int]],
+    axes: tuple[str, ...],
+    steps_s: StepsFn,
 ) -> list[int]:
-    """Mark each loop with which the simulated step is faster; returns their nodes.
+    """Mark each group of loops with which the step is faster; returns their nodes.
 
     The rule for one loop refuses some of these, since it does not know what else the
     collective or the loop runs beside.
     """
     found: list[int] = []
-    before = _steps_s(state, machine) if nodes else {}
-    for number in nodes:
+    before: Mapping[Gather, float] | None = None
+    for nodes in groups:
+        before = steps_s(state) if before is None else before
         mark = state.mark()
-        state.overlap(number, axes)
-        after = _steps_s(state, machine)
+        _mark(state, nodes, axes)
+        after = steps_s(state)
         if _is_none_slower(after, before) and after != before:
             before = after
-            found.append(number)
+            found += nodes
         else:
             state.rollback(mark)
     return found
@@ -197,33 +238,14 @@ def _why_slower(before: Mapping[Gather, float], after: Mapping[Gather, float]) -
     )
 
 
-def _loops_by_node(
-    work: Workspace, axes: tuple[str, ...]
-) -> dict[int, list[ProductLoop]]:
-    """The loops that are possible along these axes, by the node of their collective.
-
-    A node has one loop for each way to gather (once, or at each use), since a plan may
-    use either.
-    """
-    found: dict[int, list[ProductLoop]] = {}
-    for gather in Gather:
-        lowered = lower(work.state, gather)
-        origins = lowered.origins
-        loops = walk_loops(
-            lowered.program,
-            lambda op, known=origins: op in known and op.params["axes"] == axes,
-        )
-        for loop in loops:
-            found.setdefault(origins[loop.collective].node, []).append(loop)
-    return found
-
-
 def overlap(
     axis: str,
     *,
     machine: Machine | str | None = None,
     products: bool = True,
     combine_bytes: int = 0,
+    at: Sequence[str] = (),
+    ahead: bool = False,
 ) -> Overlap:
     """Run collectives along an axis at the same time as matrix products.
 
@@ -239,6 +261,11 @@ def overlap(
     combine_bytes: small collectives of a kind along the axis that do not depend on each
         other are combined into one, up to this many bytes together, since each takes at
         least the latency of the links. 0 combines none.
+    at: names of inputs and ops, as in `pin`; only their collectives become loops. By
+        default all that can.
+    ahead: whether a scan over layers with sharded weights gathers the weights of the next
+        layer while it computes this one (prefetch), and carries them. With a machine, only
+        the gathers are moved with which the simulated step is faster.
     When it is applied, it raises `TacticError` if there is nothing to overlap.
     """
     if not isinstance(axis, str):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -251,9 +278,15 @@ def overlap(
         raise TacticError(
             f"overlap got combine_bytes={combine_bytes!r}; wanted 0 or more bytes"
         )
-    if not products and not combine_bytes:
+    if not products and not combine_bytes and not ahead:
         raise TacticError(
             "overlap got products=False and no combine_bytes, which leaves it nothing to "
-            "do; give the bytes up to which collectives are combined"
+            "do; give the bytes up to which collectives are combined, or ahead=True"
         )
-    return Overlap(axis, machine, products, int(combine_bytes))
+    if isinstance(at, str) or not all(isinstance(name, str) for name in at):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TacticError(
+            f"overlap got at={at!r:.60}; wanted a list of names of inputs and ops, such "
+            "as ['model.py:40 dot_general']"
+        )
+    most_bytes = int(combine_bytes)
+    return Overlap(axis, machine, products, most_bytes, tuple(at), bool(ahead))
