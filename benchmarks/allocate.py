@@ -21,8 +21,11 @@ import numpy as np
 from benchmarks.allocation_instances import known_packing
 from benchmarks.plain_packing import packed_by_cp_sat
 from meshwright.search.allocation import Allocation, Buffer, allocate, read_buffers
-from meshwright.search.allocation.check import faults
 from meshwright.search.allocation.greedy import ORDERS, greedy, height_of
+from meshwright.search.allocation.problem.check import faults
+
+_EASIER = "ours, omnimalloc's problem"
+"""Our packing of the problem that omnimalloc gets, without alignment, fixed or gaps."""
 
 type Heights = dict[str, tuple[float, float]]
 """Height over the known capacity and CPU seconds, by allocator."""
@@ -69,16 +72,21 @@ def _generated(chosen: Any) -> None:
     allocate([(0, 2, 1), (1, 3, 1), (0, 3, 1), (2, 4, 2)], 4)  # compiles the search
     number = chosen.generated
     peer = None if chosen.omnimalloc is None else _start_peer(chosen.omnimalloc)
-    for seed in range(number):
-        if str(seed) in rows:
-            continue
+    for seed in sorted(range(number), key=lambda s: (s % chosen.every, s)):
+        done = rows.setdefault(str(seed), {})
         num_buffers = 20 + seed * 480 // max(1, number - 1)
         buffers, _, capacity = known_packing(num_buffers, seed)
-        found = _heights(buffers, capacity, chosen.seconds)
-        if peer is not None:
-            seconds = 0.0 if seed % chosen.every else chosen.seconds
+        seconds = 0.0 if seed % chosen.every else chosen.seconds
+        found: Heights = {}
+        if "ours" not in done:
+            found |= _heights(buffers, capacity, chosen.seconds)
+        if seconds and _EASIER not in done:
+            found[_EASIER] = _ours(_without_limits(buffers), capacity, seconds)
+        if peer is not None and "omnimalloc omni" not in done:
             found |= _of_others(buffers, capacity, seconds, peer)
-        rows[str(seed)] = {
+        if not found:
+            continue
+        rows[str(seed)] = done | {
             name: (height / capacity, spent_s)
             for name, (height, spent_s) in found.items()
         }
@@ -108,11 +116,7 @@ def _table(rows: dict[str, Heights]) -> Iterator[str]:
 
 
 def _heights(buffers: Sequence[Buffer], capacity: int, seconds: float) -> Heights:
-    """Heights of the greedy packings and of ours, in bytes.
-
-    If ours finds no packing within the capacity, as much time again goes into the
-    lowest one.
-    """
+    """Heights of the greedy packings and of ours, in bytes."""
     rows: Heights = {}
     for order in ORDERS:
         for best_fit in (False, True):
@@ -120,14 +124,34 @@ def _heights(buffers: Sequence[Buffer], capacity: int, seconds: float) -> Height
             height = height_of(buffers, greedy(buffers, order, best_fit))
             spent_s = time.process_time() - begin_s
             rows[f"{'best' if best_fit else 'first'} fit by {order}"] = height, spent_s
+    rows["ours"] = _ours(buffers, capacity, seconds)
+    return rows
+
+
+def _ours(
+    buffers: Sequence[Buffer], capacity: int, seconds: float
+) -> tuple[float, float]:
+    """Bytes of our packing, and CPU seconds.
+
+    If there is none within the capacity, as much time again goes into the lowest one.
+    """
     begin_s = time.process_time()
     answer = allocate(buffers, capacity, seconds=seconds)
     if answer.height is None:
         answer = allocate(buffers, seconds=seconds)
     _require_packing(answer)
     assert answer.height is not None
-    rows["ours"] = answer.height, time.process_time() - begin_s
-    return rows
+    return answer.height, time.process_time() - begin_s
+
+
+def _without_limits(buffers: Sequence[Buffer]) -> list[Buffer]:
+    """The easier problem that omnimalloc gets.
+
+    It has neither alignment nor gaps: the parts of a buffer between gaps may lie apart,
+    and nothing is aligned or fixed.
+    """
+    spans = [(*span, b.size) for b in buffers for span in b.spans if b.size]
+    return [Buffer(str(i), *span) for i, span in enumerate(spans)]
 
 
 def _start_peer(python: Path) -> subprocess.Popen[str]:
@@ -147,12 +171,8 @@ def _of_others(
     seconds: float,
     peer: subprocess.Popen[str],
 ) -> Heights:
-    """Heights of omnimalloc's allocators and CP-SAT in bytes; infinite without packing.
-
-    omnimalloc gets an easier problem, since it has neither alignment nor gaps: the parts
-    of a buffer between gaps may lie apart, and nothing is aligned or fixed.
-    """
-    spans = [(*span, b.size) for b in buffers for span in b.spans if b.size]
+    """Heights of omnimalloc's allocators and CP-SAT in bytes; infinite without packing."""
+    spans = [(b.lower, b.upper, b.size) for b in _without_limits(buffers)]
     assert peer.stdin is not None
     assert peer.stdout is not None
     print(json.dumps([spans, seconds]), file=peer.stdin, flush=True)

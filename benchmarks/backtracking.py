@@ -23,11 +23,16 @@ import numpy as np
 
 from benchmarks.allocation_instances import known_packing
 from meshwright.search.allocation import Buffer, read_buffers
-from meshwright.search.allocation.backtracking import no_trees, shipped_trees
-from meshwright.search.allocation.canonical import new_state, run
-from meshwright.search.allocation.packing_state import FOUND, GIVEN_UP, NODES, OPEN
+from meshwright.search.allocation.canonical.backtracking import no_trees, shipped_trees
+from meshwright.search.allocation.canonical.canonical import new_state, run
+from meshwright.search.allocation.canonical.packing_state import (
+    FOUND,
+    GIVEN_UP,
+    NODES,
+    OPEN,
+)
 from meshwright.search.allocation.portfolio import luby
-from meshwright.search.allocation.sections import BufferColumns, columns_of
+from meshwright.search.allocation.problem.sections import BufferColumns, columns_of
 
 METHODS = ("complete", "restarts", "learned", "learned, restarts")
 FIRST_SEED = 5 * 10**6

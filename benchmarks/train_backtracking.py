@@ -26,15 +26,19 @@ import numpy as np
 
 from benchmarks.allocation_instances import known_packing
 from meshwright.search.allocation import Buffer
-from meshwright.search.allocation.backtracking import (
+from meshwright.search.allocation.canonical.backtracking import (
     FEATURES,
     LEAST_NODES,
     MODEL,
     measure,
 )
-from meshwright.search.allocation.canonical import new_state, step_choice, take_back
-from meshwright.search.allocation.independent_parts import step_parts
-from meshwright.search.allocation.packing_state import (
+from meshwright.search.allocation.canonical.canonical import (
+    new_state,
+    step_choice,
+    take_back,
+)
+from meshwright.search.allocation.canonical.independent_parts import step_parts
+from meshwright.search.allocation.canonical.packing_state import (
     CHOICE,
     ENTERED,
     FAIL,
@@ -48,7 +52,7 @@ from meshwright.search.allocation.packing_state import (
     TOP,
     PackingState,
 )
-from meshwright.search.allocation.sections import BufferColumns, columns_of
+from meshwright.search.allocation.problem.sections import BufferColumns, columns_of
 from meshwright.search.arrays import Bools, Floats, Ints
 
 MOST_ROWS = 2_000

@@ -8,7 +8,7 @@ import meshwright as mw
 from meshwright.errors import PlanError
 from meshwright.predict.exact_offsets import ExactOffsets
 from meshwright.search.allocation import Allocation, AllocationOutcome, Buffer
-from meshwright.search.allocation.check import faults
+from meshwright.search.allocation.problem.check import faults
 
 
 def step(params, x):

@@ -122,6 +122,10 @@ def partition(  # noqa: PLR0913  the options of `jax.jit`
 def _require_function(fn: Any) -> None:
     if not callable(fn):
         raise PlanError(f"partition wants a function, got {fn!r}")
+    if _plan_decisions(fn) is not None:
+        raise PlanError(
+            "partition wants the function first, then its plan: mw.partition(fn, plan)"
+        )
     if isinstance(fn, Partitioned):
         raise PlanError(f"{fn.__name__} is partitioned already; give its `fn` instead")
     if unwrap_nnx_jit(fn) is not None:

@@ -72,6 +72,15 @@ class Plan(PlanRecord):
         """
         return code_text(self)
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Raise `PlanError`: a plan has no function; `mw.partition(fn, plan)` runs it."""
+        name = self.name or "fn"
+        raise PlanError(
+            "a plan holds decisions and does not run; "
+            f"step = mw.partition({name}, plan) is the function that runs it, with the "
+            "same arguments"
+        )
+
     # -- on a machine ------------------------------------------------------------------
 
     def on(

@@ -56,7 +56,7 @@ def load_machine(
     if name not in preset_names():
         given = str(name) if isinstance(name, Path) else name
         spelled = str(name).lower().replace(" ", "-").replace("_", "-")
-        hint = did_you_mean(spelled, preset_names())
+        hint = _hint(spelled)
         raise MachineError(
             f"there is no machine {given!r:.60}{hint}; there are "
             f"{', '.join(preset_names())}, or give a file that ends in .toml"
@@ -64,6 +64,17 @@ def load_machine(
     preset = resources.files("meshwright.machine") / "presets" / f"{name}.toml"
     text = preset.read_text(encoding="utf-8")
     return parse_machine(text, str(name), num_devices, chips)
+
+
+def _hint(spelled: str) -> str:
+    """What to write in place of an unknown name; chips are not a part of it.
+
+    Names such as v4-8 count cores in Google's documentation, so none are guessed at.
+    """
+    name, dash, number = spelled.rpartition("-")
+    if dash and number.isdecimal() and name in preset_names():
+        return f"; chips are given apart, as in machine={name!r}, chips={number}"
+    return did_you_mean(spelled, preset_names())
 
 
 def _text_of(path: Path) -> str:

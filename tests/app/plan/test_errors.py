@@ -382,6 +382,14 @@ MISUSES = {
     ).init(lambda: STATE, argnum="state"),
     "keep is 3; wanted names of ops": lambda: mw.recompute(3),
     "wanted a multiple of 2": lambda: plan(mesh={"a": 3}).on("tpu-v3"),
+    "does not run; step = mw.partition(step, plan)": lambda: plan()(STATE, X),
+    "the function first, then its plan: mw.partition(fn, plan)": lambda: mw.partition(
+        plan(), {"a": 1}
+    ),
+    "in machine='cpu', chips=8": lambda: mw.autoplan(
+        step, (STATE, X), machine="cpu-8"
+    ),
+    "'tpu-v4-8'; chips are given apart": lambda: mw.machine("tpu-v4-8"),
 }  # fmt: skip
 
 

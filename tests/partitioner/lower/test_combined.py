@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import meshwright as mw
+from meshwright.app.report.trace_events import trace_events
 from meshwright.app.tactic_text import parse_tactics
 from meshwright.errors import TacticError
 from meshwright.machine import parse_machine
@@ -58,7 +59,14 @@ def test_combined_collectives_are_one_of_a_kind_and_compute_the_same(tactics):
 
 def test_a_plan_says_how_many_values_a_collective_has():
     (found,) = partitioned(combined()).plan(*arguments()).collectives
-    assert "together with 3 more values" in found.reason
+    assert "together with 3 more values (" in found.reason
+
+
+def test_the_timeline_shows_how_many_values_a_collective_has_and_which():
+    plan = partitioned(combined()).plan(*arguments()).on(host())
+    events = trace_events([plan])
+    (span,) = [e for e in events if e["name"] == "all_reduce of 4 values"]
+    assert "together with 3 more values (3 x transpose (" in span["args"]["reason"]
 
 
 def test_buckets_are_no_larger_than_asked_for():

@@ -288,3 +288,42 @@ def test_work_that_stays_whole_is_a_warning_with_its_share():
         plan = mw.partition(step, MESH, [tactic]).plan(*args)
     assert "of the work (FLOPs of matrix products)" in plan.steps[1].refused[-1]
     assert found[0].filename == __file__  # the user's line, not ours
+
+
+# -- quantized weights -------------------------------------------------------------------
+
+
+def scaled_weight(w):
+    return w["int8"].astype(jnp.float32) * w["scale"]
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda w, x: jnp.tanh(x @ scaled_weight(w)),
+        lambda w, x: jnp.tanh(scaled_weight(w) @ x),
+    ],
+    ids=["on the right", "on the left"],
+)
+def test_weights_that_are_scaled_before_a_product_are_weights(step):
+    weight = {"int8": shape(32, 32, dtype=jnp.int8), "scale": shape(1, 32)}
+    decided = mw.partition(step, MESH).decide(weight, shape(32, 32))
+    found = find_structure(decided.work)
+    paths = decided.captured.paths
+    assert [paths[i] for i in found.params] == ["w.int8", "w.scale"]
+    assert [paths[i] for i in found.data] == ["x"]
+
+
+def test_a_cache_beside_scaled_weights_is_no_weight():
+    def decode(w, cache, x):
+        y = x @ scaled_weight(w)
+        k, v = (jax.lax.dynamic_update_slice(c, y, (0, 0)) for c in cache)
+        return jax.nn.softmax(x @ k.T) @ v, (k, v)
+
+    weight = {"int8": shape(32, 32, dtype=jnp.int8), "scale": shape(1, 32)}
+    cache = (shape(64, 32), shape(64, 32))
+    decided = mw.partition(decode, MESH).decide(weight, cache, shape(8, 32))
+    found = find_structure(decided.work)
+    paths = decided.captured.paths
+    assert [paths[i] for i in found.params] == ["w.int8", "w.scale"]
+    assert [paths[i] for i in found.carried] == ["cache.0", "cache.1"]

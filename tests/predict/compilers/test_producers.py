@@ -88,3 +88,17 @@ def test_a_loop_body_recomputes_a_broadcast_unless_it_slices_it_by_device():
         )
         fusions = fusions_of(Program((x, carry), ops, (result,)))
         assert sum(wide in fusion.writes for fusion in fusions) == stored
+
+
+def sliced(x, start, part):
+    params = {"start_indices": (start,), "limit_indices": (start + 2,), "strides": None}
+    return Op("slice", (x,), (part,), params)
+
+
+def test_two_slices_of_a_value_are_read_apart_and_one_slice_once():
+    x, y, left, right, z = (value(8), value(8), *(value(2) for _ in range(3)))
+    negated = Op("neg", (x,), (y,))
+    two = [sliced(y, 0, left), sliced(y, 6, right), Op("add", (left, right), (z,))]
+    assert unit_of(x, [negated, *two], z).shares == {x: 0.5}
+    one = [sliced(y, 0, left), Op("mul", (left, left), (z,))]
+    assert unit_of(x, [negated, *one], z).shares == {x: 0.25}

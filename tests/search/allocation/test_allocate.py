@@ -12,11 +12,11 @@ import meshwright as mw
 from benchmarks.allocation_instances import known_packing
 from meshwright.errors import AllocationError
 from meshwright.search.allocation import Allocation, AllocationOutcome, live_bytes
-from meshwright.search.allocation.check import faults
-from meshwright.search.allocation.packing_state import FOUND, NONE
+from meshwright.search.allocation.canonical.packing_state import FOUND, NONE
 from meshwright.search.allocation.portfolio import FitVerdict, Portfolio, SkylineSearch
-from meshwright.search.allocation.sections import columns_of
-from meshwright.search.allocation.table import format_buffers, parse_buffers
+from meshwright.search.allocation.problem.check import faults
+from meshwright.search.allocation.problem.sections import columns_of
+from meshwright.search.allocation.problem.table import format_buffers, parse_buffers
 
 
 def least_height(buffers: Sequence[mw.Buffer]) -> int:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from benchmarks.allocation_instances import known_packing
 from meshwright.search.allocation import allocate
 from meshwright.search.allocation.allocation import AllocationOutcome
-from meshwright.search.allocation.backtracking import (
+from meshwright.search.allocation.canonical.backtracking import (
     FEATURES,
     LEAST_NODES,
     MODEL,
@@ -22,10 +22,8 @@ from meshwright.search.allocation.backtracking import (
     shipped_trees,
     trees_from,
 )
-from meshwright.search.allocation.buffer import as_buffers
-from meshwright.search.allocation.canonical import new_state, run
-from meshwright.search.allocation.check import faults
-from meshwright.search.allocation.packing_state import (
+from meshwright.search.allocation.canonical.canonical import new_state, run
+from meshwright.search.allocation.canonical.packing_state import (
     ENTERED,
     FOUND,
     GIVEN_UP,
@@ -35,7 +33,9 @@ from meshwright.search.allocation.packing_state import (
     TOP,
 )
 from meshwright.search.allocation.portfolio import RestartingSearch, luby
-from meshwright.search.allocation.sections import columns_of
+from meshwright.search.allocation.problem.buffer import as_buffers
+from meshwright.search.allocation.problem.check import faults
+from meshwright.search.allocation.problem.sections import columns_of
 
 
 def free_first(buffers):
@@ -125,8 +125,8 @@ def test_a_search_that_gave_something_up_says_so():
 def test_the_restarting_search_proves_only_what_it_has_searched_whole():
     boxes = [(0, 2, 3), (1, 3, 3), (2, 4, 3), (0, 4, 2)]
     columns = columns_of(as_buffers(boxes))
-    assert RestartingSearch(columns, 7, 0).advance(10_000) == NONE
-    assert RestartingSearch(columns, 8, 0).advance(10_000) == FOUND
+    assert RestartingSearch(columns, 7, 0, 20_000).advance(10_000) == NONE
+    assert RestartingSearch(columns, 8, 0, 20_000).advance(10_000) == FOUND
 
 
 def test_the_long_tail_is_solved_by_restarts():

@@ -5,6 +5,7 @@ node that are split together. To cut is to split a dim along a mesh axis.
 """
 
 import math
+from collections import Counter
 
 from meshwright.app.explain.names import ProgramNames, cause_chain, origin_of
 from meshwright.partitioner.lower import Origin
@@ -22,7 +23,9 @@ def explain_collective(names: ProgramNames, op: Op, origin: Origin) -> Why:
     """
     reason, chain = _explain_any(names, op, origin)
     if origin.num_values > 1:
-        reason += _together_with(op, origin.num_values)
+        reason += _together_with(names, op, origin)
+    if origin.is_ahead:
+        reason += "; gathered one iteration ahead (overlap)"
     if origin.is_overlapped:
         reason += "; in parts, each beside a part of the product (overlap)"
     return reason, chain
@@ -39,6 +42,9 @@ def _explain_any(names: ProgramNames, op: Op, origin: Origin) -> Why:
         return _explain_output(names, origin, node)
     return _explain_read(names, op, origin, node)
 
+
+_NAMED = 8
+"""Largest number of the values of a combined collective that a reason names."""
 
 # -- operands --------------------------------------------------------------------------
 
@@ -223,10 +229,28 @@ def _explain_reduction(names: ProgramNames, op: Op, origin: Origin, node: Node) 
     return reason, cause_chain(names, maker, axis)
 
 
-def _together_with(op: Op, count: int) -> str:
-    """Text for a collective over several values: `, together with 3 more scalars`."""
+def _together_with(names: ProgramNames, op: Op, origin: Origin) -> str:
+    """Text for a collective over several values: `, together with 3 more scalars`.
+
+    The first values are named if they are known.
+    """
+    count = origin.num_values
     is_scalars = math.prod(op.operands[0].shape) == count
-    return f", together with {count - 1} more {'scalars' if is_scalars else 'values'}"
+    said = f", together with {count - 1} more {'scalars' if is_scalars else 'values'}"
+    known = Counter(_short_name(names, value) for value in origin.others)
+    shown = [f"{n} x {name}" if n > 1 else name for name, n in known.items()]
+    if shown:
+        more = ", ..." if len(shown) > _NAMED else ""
+        said += f" ({', '.join(shown[:_NAMED])}{more})"
+    return said
+
+
+def _short_name(names: ProgramNames, value: int) -> str:
+    """The path of an output, or else the name of the node that computes a value."""
+    position = names.output(value)
+    if position is not None:
+        return names.output_path(position)
+    return names.node(names.maker(value))
 
 
 def _partial_source(

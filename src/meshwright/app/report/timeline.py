@@ -9,6 +9,7 @@ from meshwright.app.report import markup
 from meshwright.app.report import trace_events as trace
 from meshwright.app.report.live_values import ValueGroup, live_groups
 from meshwright.app.report.markup import TIMES, Tooltips, text
+from meshwright.app.report.span_names import SpanNames
 from meshwright.machine.memory_size import show_bytes
 from meshwright.predict.compilers.hlo.fusion import FusionKind
 from meshwright.predict.estimate import Estimate
@@ -38,7 +39,7 @@ def draw_timeline(plan: PlanRecord, tips: Tooltips) -> str:
         "All devices run the same program. Point at a span to see its source line; use "
         "the wheel to zoom, drag to move, and double-click to see the whole step."
     )
-    figures = _streams(estimate, spans, tips) + _memory(plan, estimate, tips)
+    figures = _streams(plan, spans, tips) + _memory(plan, estimate, tips)
     return markup.section(
         "time", "Timeline of the step", lead, markup.legend_of(kinds) + figures
     )
@@ -79,7 +80,8 @@ def _frame(name: str, height: int, title: str, estimate: Estimate, body: str) ->
 # -- streams ---------------------------------------------------------------------------
 
 
-def _streams(estimate: Estimate, spans: list[trace.PlacedSpan], tips: Tooltips) -> str:
+def _streams(plan: PlanRecord, spans: list[trace.PlacedSpan], tips: Tooltips) -> str:
+    estimate, names = estimate_of(plan), SpanNames(plan)
     height = len(trace.STREAMS) * (_LANE + _GAP) + _AXIS
     lanes = "".join(
         f'<text class="lane" x="{LEFT - 10}" y="{_lane(s) + _LANE / 2 + 4}">{s}</text>'
@@ -87,7 +89,7 @@ def _streams(estimate: Estimate, spans: list[trace.PlacedSpan], tips: Tooltips) 
         f'height="{_LANE}"/>'
         for s in trace.STREAMS
     )
-    marks = "".join(_mark(placed, estimate, tips) for placed in spans)
+    marks = "".join(_mark(placed, names, tips) for placed in spans)
     body = (
         f'{lanes}<g clip-path="url(#timeline-clip)"><g class="zoom" '
         f'transform="translate({LEFT} 0)">{marks}</g></g><g class="names"></g>'
@@ -99,27 +101,30 @@ def _lane(stream: str) -> int:
     return trace.STREAMS.index(stream) * (_LANE + _GAP)
 
 
-def _mark(placed: trace.PlacedSpan, estimate: Estimate, tips: Tooltips) -> str:
+def _mark(placed: trace.PlacedSpan, names: SpanNames, tips: Tooltips) -> str:
     """SVG rectangle for a span.
 
     The rectangle of a loop covers all streams, behind the spans of the loop's body.
     """
     span, is_region = placed.span, placed.span.fusion.kind is FusionKind.REGION
+    estimate, name = estimate_of(names.plan), names.name(span)
+    reason = names.reason(span)
     start, end = _x(placed.start_s, estimate), _x(placed.end_s, estimate)
     y = 0 if is_region else _lane(span.stream)
     height = len(trace.STREAMS) * (_LANE + _GAP) - _GAP if is_region else _LANE
     tip = tips.add(
         str(span.fusion.root.source) or "no source line",
-        f"{trace.name_of(span)}: {span.fusion.kind.value}, on {span.stream}",
+        f"{name}: {span.fusion.kind.value}, on {span.stream}",
         f"{show_seconds(placed.end_s - placed.start_s)}, limited by {trace.bound_of(span)}",
         f"transfers {show_bytes(span.num_bytes)}",
         f"starts at {show_seconds(placed.start_s)}",
+        *((reason,) if reason else ()),
         *(f"with {u.root.kind} at {u.root.source}" for u in span.fusion.parts[1:]),
     )
     return (
         f'<rect class="k-{markup.kind_of_span(span)}" x="{start:.4f}" y="{y}" '
         f'width="{end - start:.4f}" height="{height}" {tip} '
-        f'data-name="{text(trace.name_of(span))}"/>'
+        f'data-name="{text(name)}"/>'
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from meshwright.app.output.files import output_file, write_file
 from meshwright.app.record.plan_record import PlanRecord, estimate_of
+from meshwright.app.report.span_names import SpanNames
 from meshwright.predict.compilers.hlo.fusion import FusionKind
 from meshwright.predict.estimate import Estimate
 from meshwright.predict.simulate.timeline import LINKS, STREAMS, Span, Timeline
@@ -71,15 +72,6 @@ def memory_over_time(estimate: Estimate) -> list[tuple[float, float, int, int]]:
     ]
 
 
-def name_of(span: Span) -> str:
-    """The op kind at the root of a span's fusion, such as `scan x 12`.
-
-    The number is the loop's iterations, and is left out for other ops.
-    """
-    kind = span.fusion.root.kind
-    return kind if span.repeats == 1 else f"{kind} x {span.repeats}"
-
-
 def bound_of(span: Span) -> str:
     """The resource that limits a span's speed, as text."""
     if span.bound is not None:
@@ -95,13 +87,13 @@ def trace_events(plans: Sequence[PlanRecord]) -> list[Event]:
     events: list[Event] = []
     for pid, plan in enumerate(plans, 1):
         estimate = estimate_of(plan)
-        machine = estimate.machine
+        machine, names = estimate.machine, SpanNames(plan)
         title = f"{machine.name} x {machine.num_devices}, mesh {plan.mesh}"
         for tid, said in enumerate((title, *STREAMS)):
             name = "thread_name" if tid else "process_name"
             events.append(_event("M", name, pid, tid, 0, args={"name": said}))
         events += [
-            _complete(placed, pid, estimate) for placed in lay_out(estimate.timeline)
+            _complete(placed, pid, names) for placed in lay_out(estimate.timeline)
         ]
         points = memory_over_time(estimate)
         events += [_counter(pid, start_s, size) for start_s, _, size, _ in points]
@@ -116,7 +108,7 @@ def write_trace(plans: Sequence[PlanRecord], path: str | PathLike[str]) -> None:
     write_file(target, json.dumps(content, separators=(",", ":")).encode())
 
 
-def _complete(placed: PlacedSpan, pid: int, estimate: Estimate) -> Event:
+def _complete(placed: PlacedSpan, pid: int, names: SpanNames) -> Event:
     span = placed.span
     start, end = _nanoseconds(placed.start_s), _nanoseconds(placed.end_s)
     args = {
@@ -125,9 +117,11 @@ def _complete(placed: PlacedSpan, pid: int, estimate: Estimate) -> Event:
         "bound": bound_of(span),
         "bytes": span.num_bytes,
     }
+    if reason := names.reason(span):
+        args["reason"] = reason
     tid = STREAMS.index(span.stream) + 1  # threads count from 1
     more = {"dur": (end - start) / 1000, "cat": span.fusion.kind.value, "args": args}
-    return _event("X", name_of(span), pid, tid, start, **more)
+    return _event("X", names.name(span), pid, tid, start, **more)
 
 
 def _counter(pid: int, seconds: float, num_bytes: int) -> Event:

@@ -1,5 +1,7 @@
 """`meshwright allocate`: offsets for the buffers of a CSV within a capacity in bytes."""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +13,6 @@ from meshwright.search.allocation import (
     Allocation,
     AllocationOutcome,
     AllocationProgress,
-    Buffer,
     allocate,
     read_buffers,
 )
@@ -42,6 +43,9 @@ def allocate_command(  # noqa: PLR0913  an option each
         int,
         typer.Option("--seed", min=0, max=2**32 - 1, help="random seed of the search"),
     ] = 0,
+    method: Annotated[
+        str, typer.Option("--method", help="portfolio, or guided: CP-SAT tells offsets")
+    ] = "portfolio",
     out: Annotated[
         Path | None,
         typer.Option("--out", help="file for the offsets: .csv, .json, .svg or .html"),
@@ -65,7 +69,17 @@ def allocate_command(  # noqa: PLR0913  an option each
     for path, _ in written:
         _require_folder(path)
     buffers = read_buffers(file)
-    answer = _allocate(buffers, capacity, minimize, seconds, seed)
+    answer = _allocate(
+        partial(
+            allocate,
+            buffers,
+            capacity,
+            minimize=minimize,
+            seconds=seconds,
+            seed=seed,
+            method=method,
+        )
+    )
     print(answer.to_json() if as_json else answer)
     if answer.outcome is not AllocationOutcome.PACKED:
         raise typer.Exit(1)
@@ -81,13 +95,7 @@ def _require_folder(path: Path | None) -> None:
         raise AllocationError(f"{path} is a folder: give the name of a file")
 
 
-def _allocate(
-    buffers: tuple[Buffer, ...],
-    capacity: int | None,
-    minimize: bool,
-    seconds: float,
-    seed: int,
-) -> Allocation:
+def _allocate(search: Callable[..., Allocation]) -> Allocation:
     """Search for offsets, with progress on standard error."""
     console = Console(stderr=True)
     printed_s = [-1.0]
@@ -104,14 +112,7 @@ def _allocate(
                 printed_s[0] = progress.seconds
                 console.print(line, highlight=False, soft_wrap=True)
 
-        return allocate(
-            buffers,
-            capacity,
-            minimize=minimize,
-            seconds=seconds,
-            seed=seed,
-            progress=show,
-        )
+        return search(progress=show)
 
 
 def _write(answer: Allocation, path: Path, ending: str) -> None:

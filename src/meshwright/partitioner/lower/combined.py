@@ -90,7 +90,9 @@ def _joined(group: Sequence[Op], mesh: Mesh, origins: dict[Op, Origin]) -> Seque
         made = builder.reduce_scatter(joined, 0, axes, str(first.params["monoid"]))
     else:
         made = builder.all_gather(joined, 0, axes)
-    origins[builder.ops[-1]] = replace(origins[first], num_values=count)
+    others = tuple(origins[op].value for op in group[1:])
+    origin = replace(origins[first], num_values=count, others=others)
+    origins[builder.ops[-1]] = origin
     columns = builder.columns(made, [row.shape[1] for row in rows])
     for op, part in zip(group, columns, strict=True):
         _result(builder, part, op, parts)

@@ -30,7 +30,9 @@ class Origin:
     node, value: their numbers in the graph. axes: the mesh axes of the collective.
     is_read: whether it prepares an operand of the node, or else completes a result.
     num_values: number of values that it reduces together; `value` is the first.
+    others: numbers of the other values, if they are known.
     is_overlapped: whether it is a permute of a loop that replaces the collective.
+    is_ahead: whether it runs one iteration of a loop ahead of the ops that read it.
     """
 
     node: int
@@ -39,6 +41,8 @@ class Origin:
     is_read: bool
     num_values: int = 1
     is_overlapped: bool = False
+    is_ahead: bool = False
+    others: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,6 +21,7 @@ from meshwright.partitioner.propagate import Node, State
 from meshwright.partitioner.propagate.state import cut_by
 from meshwright.program.ir import Atom, Literal, Op, Program, Sharding, Value
 from meshwright.program.ops import OpCut
+from meshwright.program.rewrite.gather_ahead import gather_ahead
 
 
 def lower(
@@ -58,16 +59,34 @@ def lower_unrolled(state: State, gather: Gather = Gather.SHARED) -> Lowered:
             program,
             state.mesh,
             shared.origins,
-            lambda op: _is_overlapped(op, state, shared.origins),
+            lambda op: _is_marked(op, state.overlapped, shared.origins),
         )
+    if state.ahead:
+        program = _gathered_ahead(program, state, shared.origins)
     stored = tuple(sharding for _, sharding in outputs)
     how = shared.origins, shared.stored, shared.lowered_from
     return Lowered(program, state.mesh, inputs, stored, *how)
 
 
-def _is_overlapped(op: Op, state: State, origins: Mapping[Op, Origin]) -> bool:
+def _gathered_ahead(
+    program: Program, state: State, origins: dict[Op, Origin]
+) -> Program:
+    """The program with the marked gathers one iteration ahead; updates `origins`."""
+    program, copies = gather_ahead(
+        program, state.mesh, lambda op: _is_marked(op, state.ahead, origins)
+    )
+    for made, op in copies.items():
+        origins[made] = replace(origins[op], is_ahead=True)
+    for op in set(copies.values()).difference(program.walk()):
+        del origins[op]
+    return program
+
+
+def _is_marked(
+    op: Op, marked: Collection[object], origins: Mapping[Op, Origin]
+) -> bool:
     origin = origins.get(op)
-    return origin is not None and (origin.node, op.params["axes"]) in state.overlapped
+    return origin is not None and (origin.node, op.params["axes"]) in marked
 
 
 def _worked_around(program: Program, workarounds: Sequence[Workaround]) -> Program:

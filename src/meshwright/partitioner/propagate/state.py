@@ -85,6 +85,7 @@ class State:
     routes: which ops may read a partial sum before it is reduced.
     overlapped: (node, axes) of nodes whose collectives along these axes are interleaved
         with a matrix product as a loop over parts (looped CollectiveEinsum).
+    ahead: (node, axes) of nodes in loops whose gathers run one iteration ahead.
     combined: by axes, the bytes up to which small collectives along them become one.
     """
 
@@ -105,6 +106,7 @@ class State:
         self.settled: dict[tuple[int, str], bool] = {}
         self.kept: dict[int, tuple[tuple[str, ...], ...]] = {}
         self.overlapped: dict[tuple[int, tuple[str, ...]], bool] = {}
+        self.ahead: dict[tuple[int, tuple[str, ...]], bool] = {}
         self.combined: dict[tuple[str, ...], int] = {}
         self.causes: dict[tuple[int, str], Cause] = {}
         self.conflicts: dict[tuple[int, str], Conflict] = {}
@@ -226,6 +228,11 @@ class State:
         """
         if (node, axes) not in self.overlapped:
             self._set(self.overlapped, (node, axes), True)
+
+    def gather_ahead(self, node: int, axes: tuple[str, ...]) -> None:
+        """Let gathers of a node in a loop along `axes` run one iteration ahead."""
+        if (node, axes) not in self.ahead:
+            self._set(self.ahead, (node, axes), True)
 
     def combine(self, axes: tuple[str, ...], most_bytes: int) -> None:
         """Let small collectives along `axes` be combined, up to `most_bytes` each."""

@@ -144,35 +144,47 @@ def _weights(
 
     In that product a weight is multiplied with a value that depends on data, and data
     with a value that depends on a weight. If both operands are leaves, the second is
-    the weight, as in `x @ w`.
+    the weight, as in `x @ w`. A quantized weight may be scaled before the product, as in
+    `x @ (w * scale)`: scales are weights, too, and `x` is data on either side.
     """
     weights: set[int] = set()
     data: set[int] = set()
     trained_bits = sum(1 << i for i in trained)
+    inputs = graph.program.inputs
+    quantized = {i for i in leaves if is_small_integer(inputs[i].dtype)}
     for node in graph.nodes:
         if node.op is None or not has_trait(node.op.kind, Trait.CONTRACTION):
             continue
         if len(node.ins) < 2:
             continue
         both = [depends[value] for value, _ in node.ins[:2]]
-        alone = [_only(bits, leaves - weights - data) for bits in both]
-        for side, leaf in enumerate(alone):
-            other = both[1 - side]
-            if leaf is None or not other & ~(1 << leaf):
+        alone = [_own_leaves(bits, leaves - data, quantized) for bits in both]
+        is_pair = all(alone)
+        for side, own in enumerate(alone):
+            new, other = own - weights, both[1 - side]
+            if not new or not other & ~sum(1 << i for i in own):
                 continue
-            is_pair = alone[1 - side] is not None and leaf not in trained
-            if is_pair and not other & trained_bits:
-                (data if side == 0 else weights).add(leaf)
+            if is_pair and not trained & own and not other & trained_bits:
+                (weights if side == _weight_side(alone) else data).update(new)
             else:
-                (weights if other & ~trained_bits else data).add(leaf)
+                (weights if other & ~trained_bits else data).update(new)
     return weights, data
 
 
-def _only(bits: int, leaves: set[int]) -> int | None:
-    if bits & (bits - 1) or not bits:
-        return None
-    position = bits.bit_length() - 1
-    return position if position in leaves else None
+def _own_leaves(bits: int, leaves: set[int], quantized: set[int]) -> set[int]:
+    """The leaf that is an operand, or a quantized weight and its scales; else nothing.
+
+    bits: the inputs on which the operand depends.
+    """
+    own = set(members(bits))
+    is_operand = len(own) == 1 or len(own & quantized) == 1
+    return own if is_operand and own <= leaves else set()
+
+
+def _weight_side(alone: Sequence[set[int]]) -> int:
+    """The operand that is the weight: the only one with scales, else the second."""
+    left, right = (len(own) > 1 for own in alone)
+    return 0 if left and not right else 1
 
 
 def _group(path: str, others: Sequence[str]) -> str | None:

@@ -31,7 +31,7 @@ class Decisions:
     kinds: the distinct kinds of nodes, with the types of their results.
     nodes: for each node, the index of its kind. digest: a hash of all nodes.
     cuts: the distinct shardings of nodes. cut_of: for each node, the index of its own.
-    scattered, settled, kept, overlapped: as in `State`.
+    scattered, settled, kept, overlapped, ahead: as in `State`.
     sub_axes: the sub-axes of each mesh axis, with their sizes.
     """
 
@@ -45,6 +45,7 @@ class Decisions:
     kept: tuple[tuple[int, tuple[tuple[str, ...], ...]], ...]
     sub_axes: Mapping[str, tuple[tuple[str, int], ...]]
     overlapped: tuple[tuple[int, tuple[str, ...]], ...] = ()
+    ahead: tuple[tuple[int, tuple[str, ...]], ...] = ()
 
     def __post_init__(self) -> None:
         for name, numbers, count in (
@@ -89,6 +90,7 @@ def decisions_of(work: Workspace) -> Decisions:
         tuple(sorted(state.kept.items())),
         _sized(work),
         tuple(sorted(state.overlapped)),
+        tuple(sorted(state.ahead)),
     )
 
 
@@ -167,6 +169,8 @@ def _write(decisions: Decisions, state: State, cause: Cause) -> None:
         state.keep(value, form)
     for node, axes in decisions.overlapped:
         state.overlap(node, axes)
+    for node, axes in decisions.ahead:
+        state.gather_ahead(node, axes)
 
 
 def _require_known(decisions: Decisions, state: State) -> None:
@@ -180,7 +184,7 @@ def _require_known(decisions: Decisions, state: State) -> None:
                     f"which has {len(node.sizes)} factors on the axes "
                     f"{', '.join(state.size)}"
                 )
-    for number, axes in decisions.overlapped:
+    for number, axes in (*decisions.overlapped, *decisions.ahead):
         if not 0 <= number < len(graph.nodes) or not state.size.keys() >= set(axes):
             raise TacticError(
                 f"the decisions overlap collectives of node {number} along {axes}, which "

@@ -81,6 +81,7 @@ class SearchRequest:
         machine, chips = self.machine, self.chips
         if not isinstance(machine, Machine):
             if chips is None and mesh is None:
+                load_machine(machine, None)  # an unknown name is an error of its own
                 raise PlanError(
                     f"the number of chips of {machine} is missing; add chips=32, say"
                 )

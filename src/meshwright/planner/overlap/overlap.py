@@ -4,7 +4,8 @@ An all-gather or reduce-scatter and the matrix product next to it become a loop 
 smaller products beside permutes. `partitioner/lower/overlap.py` makes these loops,
 `predict/simulate/overlap_gate.py` decides whether one loop saves time, and `mark_faster`
 whether the whole step is no slower with it. `partitioner/lower/combined.py` combines
-small collectives. `loop_search.py` chooses loops for `autoplan`.
+small collectives, `ahead.py` lets gathers of scanned weights run one layer ahead, and
+`loop_search.py` chooses loops for `autoplan`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,6 +17,7 @@ from meshwright.partitioner.lower import Gather, ProductLoop, lower
 from meshwright.partitioner.propagate import State
 from meshwright.partitioner.structure.workspace import Refusal
 from meshwright.partitioner.tactics import TacticKind, Workspace, as_code
+from meshwright.planner.overlap.ahead import gathers_ahead, mark_ahead
 from meshwright.planner.overlap.possible_loops import (
     StepsFn,
     loops_by_node,
@@ -41,6 +43,7 @@ class Overlap:
         combine none.
     at: names of the inputs and ops whose collectives become loops; none to make loops
         wherever it is possible.
+    ahead: whether loops gather the weights of their next iteration.
     """
 
     axis: str
@@ -48,6 +51,7 @@ class Overlap:
     products: bool = True
     combine_bytes: int = 0
     at: tuple[str, ...] = ()
+    ahead: bool = False
     kind = TacticKind.STRATEGY
     rewrite = None
 
@@ -63,12 +67,34 @@ class Overlap:
         axes = work.sub_axes[work.mesh.require(self.axis)]
         if self.combine_bytes:
             work.state.combine(axes, self.combine_bytes)
+        is_ahead = self.ahead and self._gather_ahead(work, axes)
         if self.products:
-            self._make_loops(work, axes)
+            self._make_loops(work, axes, is_ahead)
 
-    def _make_loops(self, work: Workspace, axes: tuple[str, ...]) -> None:
+    def _gather_ahead(self, work: Workspace, axes: tuple[str, ...]) -> bool:
+        """Mark the gathers that run one iteration ahead; whether any could."""
+        found = gathers_ahead(work.state, axes)
+        if not found.nodes and not self.products:
+            reasons = "; ".join(dict.fromkeys(found.why_not.values()))
+            raise TacticError(
+                f"{self} finds no loop that gathers slices of stacked weights along "
+                f"{self.axis!r}{f' ({reasons})' if reasons else ''}; scan over layers, and "
+                "put zero(3) or fsdp before it"
+            )
+        refused = mark_ahead(work.state, found.nodes, axes, self._machine(work))
+        self._refuse(work, {**found.why_not, **refused})
+        return bool(found.nodes)
+
+    def _machine(self, work: Workspace) -> Machine | None:
+        if isinstance(self.machine, str):
+            return load_machine(self.machine, work.mesh.num_devices)
+        return self.machine
+
+    def _make_loops(
+        self, work: Workspace, axes: tuple[str, ...], is_ahead: bool
+    ) -> None:
         loops = loops_by_node(work.state, axes)
-        if not loops:
+        if not loops and not is_ahead:
             raise TacticError(
                 f"overlap finds no all-gather along {self.axis!r} whose value a "
                 "product reads first, and no reduce-scatter of a product; tactics that "
@@ -76,7 +102,10 @@ class Overlap:
             )
         if self.at:
             loops = named_nodes(work, self.at, loops)
-        for number, why_not in self._gated(work, loops, axes).items():
+        self._refuse(work, self._gated(work, loops, axes))
+
+    def _refuse(self, work: Workspace, reasons: Mapping[int, str]) -> None:
+        for number, why_not in reasons.items():
             node = work.graph.nodes[number]
             name = f"{node.source} {node.label}".strip()
             work.refusals.append(Refusal(name, self.axis, why_not))
@@ -88,9 +117,7 @@ class Overlap:
         axes: tuple[str, ...],
     ) -> dict[int, str]:
         """Mark the loops that save time; the reason why not, by node, of the others."""
-        machine, mesh = self.machine, work.state.mesh
-        if isinstance(machine, str):
-            machine = load_machine(machine, work.mesh.num_devices)
+        machine, mesh = self._machine(work), work.state.mesh
         if machine is None:
             _mark(work.state, loops, axes)
             return {}
@@ -120,6 +147,8 @@ class Overlap:
             options += f", combine_bytes={self.combine_bytes}"
         if self.at:
             options += f", at={list(self.at)!r}"
+        if self.ahead:
+            options += ", ahead=True"
         return f"overlap({self.axis!r}{options})"
 
     def __repr__(self) -> str:
@@ -216,6 +245,7 @@ def overlap(
     products: bool = True,
     combine_bytes: int = 0,
     at: Sequence[str] = (),
+    ahead: bool = False,
 ) -> Overlap:
     """Run collectives along an axis at the same time as matrix products.
 
@@ -233,6 +263,9 @@ def overlap(
         least the latency of the links. 0 combines none.
     at: names of inputs and ops, as in `pin`; only their collectives become loops. By
         default all that can.
+    ahead: whether a scan over layers with sharded weights gathers the weights of the next
+        layer while it computes this one (prefetch), and carries them. With a machine, only
+        the gathers are moved with which the simulated step is faster.
     When it is applied, it raises `TacticError` if there is nothing to overlap.
     """
     if not isinstance(axis, str):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -245,14 +278,15 @@ def overlap(
         raise TacticError(
             f"overlap got combine_bytes={combine_bytes!r}; wanted 0 or more bytes"
         )
-    if not products and not combine_bytes:
+    if not products and not combine_bytes and not ahead:
         raise TacticError(
             "overlap got products=False and no combine_bytes, which leaves it nothing to "
-            "do; give the bytes up to which collectives are combined"
+            "do; give the bytes up to which collectives are combined, or ahead=True"
         )
     if isinstance(at, str) or not all(isinstance(name, str) for name in at):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TacticError(
             f"overlap got at={at!r:.60}; wanted a list of names of inputs and ops, such "
             "as ['model.py:40 dot_general']"
         )
-    return Overlap(axis, machine, products, int(combine_bytes), tuple(at))
+    most_bytes = int(combine_bytes)
+    return Overlap(axis, machine, products, most_bytes, tuple(at), bool(ahead))

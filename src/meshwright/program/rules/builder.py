@@ -145,9 +145,12 @@ class Builder:
         shape = tuple(x.shape[dim] for dim in permutation)
         return self.emit("transpose", (x,), shape, x.dtype, permutation=permutation)
 
-    def fence(self, x: Atom) -> Value:
-        """`x` behind an optimization barrier, across which XLA does not simplify."""
-        return self.emit("optimization_barrier", (x,), x.shape, x.dtype)
+    def fence(self, x: Atom, after: Sequence[Atom] = ()) -> Value:
+        """`x` behind an optimization barrier, across which XLA does not simplify.
+
+        after: values that are computed before an op may read the result.
+        """
+        return self.emit("optimization_barrier", (x, *after), x.shape, x.dtype)
 
     def slice(self, x: Atom, dim: int, start: int, limit: int) -> Value:
         """The elements `start` to `limit` (excluded) of `x` along one dim."""

@@ -186,6 +186,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     ),
     "pad": lambda x, value, config: lax.pad(x, value, config),
     "rev": lambda x, dims: lax.rev(x, dims),
+    "optimization_barrier": lambda x, *after: lax.optimization_barrier((x, *after))[0],
     "layout_constraint": lambda x, major_to_minor: with_layout_constraint(
         x, Layout(major_to_minor)
     ),

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, Self
 
 from meshwright.errors import AllocationError
-from meshwright.search.allocation.buffer import Buffer
-from meshwright.search.allocation.check import faults
 from meshwright.search.allocation.greedy import height_of
-from meshwright.search.allocation.table import format_buffers
+from meshwright.search.allocation.problem.buffer import Buffer
+from meshwright.search.allocation.problem.check import faults
+from meshwright.search.allocation.problem.table import format_buffers
 
 
 class AllocationOutcome(StrEnum):

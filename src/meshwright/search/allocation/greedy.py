@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from meshwright.search.allocation.buffer import Buffer
+from meshwright.search.allocation.problem.buffer import Buffer
 
 ORDERS: dict[str, Callable[[Buffer], tuple[int, ...]]] = {
     "size": lambda b: (-b.size, b.lower - b.upper),

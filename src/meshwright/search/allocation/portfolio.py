@@ -2,23 +2,30 @@
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
-from enum import Enum
 from functools import cache
 
 import numpy as np
 
-from meshwright.search.allocation.backtracking import no_trees, shipped_trees
-from meshwright.search.allocation.canonical import new_state, run
-from meshwright.search.allocation.packing_state import (
+from meshwright.search.allocation.canonical.backtracking import no_trees, shipped_trees
+from meshwright.search.allocation.canonical.canonical import new_state, run
+from meshwright.search.allocation.canonical.packing_state import (
     FOUND,
     GIVEN_UP,
     NODES,
     NONE,
     OPEN,
+    FitVerdict,
 )
-from meshwright.search.allocation.sections import BufferColumns
-from meshwright.search.allocation.skyline import advance_skyline, begin_again, is_full
-from meshwright.search.allocation.skyline_state import new_skyline, skyline_nodes
+from meshwright.search.allocation.problem.sections import BufferColumns
+from meshwright.search.allocation.skyline.skyline import (
+    advance_skyline,
+    begin_again,
+    is_full,
+)
+from meshwright.search.allocation.skyline.skyline_state import (
+    new_skyline,
+    skyline_nodes,
+)
 
 _ORDERS = ("WAT", "TAW", "TWA")
 """Static orders of MiniMalloc's default portfolio."""
@@ -35,14 +42,6 @@ _RESTART = 20_000
 
 _SKYLINE_RESTART = 500
 """Nodes between two restarts of the skyline search, times Luby's sequence."""
-
-
-class FitVerdict(Enum):
-    """The answer to the question whether a packing within a capacity exists."""
-
-    FOUND = FOUND
-    NONE = NONE
-    OPEN = OPEN
 
 
 class CompleteSearch:
@@ -71,13 +70,15 @@ class CompleteSearch:
 class RestartingSearch:
     """Searches in one random order of buffers after another, for the long tail.
 
-    A search ends after `_RESTART` nodes times Luby's sequence, and gives up placements
+    A search ends after `restart` nodes times Luby's sequence, and gives up placements
     that decision trees call hopeless. It proves that there is no packing only if nothing
     was given up.
     """
 
-    def __init__(self, columns: BufferColumns, capacity: int, seed: int) -> None:
-        self._columns, self._capacity = columns, capacity
+    def __init__(
+        self, columns: BufferColumns, capacity: int, seed: int, restart: int
+    ) -> None:
+        self._columns, self._capacity, self._restart = columns, capacity, restart
         self._rng = np.random.default_rng(seed)
         self._turns = luby()
         self._trees = shipped_trees()
@@ -112,7 +113,7 @@ class RestartingSearch:
     def _begin(self) -> None:
         noise = np.exp(self._rng.normal(0.0, 0.3, len(self._columns.size)))
         self._state = new_state(self._columns, self._capacity, "AWT", noise)
-        self._limit = _RESTART * next(self._turns)
+        self._limit = self._restart * next(self._turns)
 
 
 class SkylineSearch:
@@ -185,9 +186,12 @@ class Portfolio:
     def rounds(self, pool: Executor, most_nodes: int | None) -> Iterator[FitVerdict]:
         """Search in slices of work; yields the verdict after each slice until it is final.
 
-        most_nodes: stop when all searches together have tried so many nodes.
+        most_nodes: stop when all searches together have tried so many nodes. Then the
+        restarting search takes part from the beginning, with short searches.
         """
         turn = 2 * len(self._columns.size)
+        if most_nodes is not None:
+            self._join(2 * turn)
         while most_nodes is None or self.nodes < most_nodes:
             for start in range(0, turn, _SLICE):
                 size = min(_SLICE, turn - start)
@@ -197,10 +201,7 @@ class Portfolio:
                     return
             turn *= 2
             if turn > _TAIL and not self._restarts:
-                self._restarts = True
-                self._searches.append(
-                    RestartingSearch(self._columns, self._capacity, self._seed)
-                )
+                self._join(_RESTART)
 
     def run_all(self, most_nodes: int) -> FitVerdict:
         """Search on one thread, until `most_nodes` nodes were tried by all searches."""
@@ -210,6 +211,13 @@ class Portfolio:
     def offsets(self) -> list[int]:
         """The offsets that were found, one per buffer without fixed offset."""
         return self._winner.offsets
+
+    def _join(self, restart: int) -> None:
+        """Let a search take part that restarts after `restart` nodes (times Luby's)."""
+        self._restarts = True
+        self._searches.append(
+            RestartingSearch(self._columns, self._capacity, self._seed, restart)
+        )
 
     def _slice(self, pool: Executor, num_nodes: int) -> FitVerdict:
         outcomes = pool.map(lambda search: search.advance(num_nodes), self._searches)

@@ -7,19 +7,21 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from meshwright.errors import AllocationError
+from meshwright.errors import AllocationError, did_you_mean
 from meshwright.search.allocation.allocation import Allocation, AllocationOutcome
-from meshwright.search.allocation.buffer import (
+from meshwright.search.allocation.canonical.packing_state import FitVerdict
+from meshwright.search.allocation.greedy import ORDERS, greedy, height_of
+from meshwright.search.allocation.guided.guided import GuidedSearch
+from meshwright.search.allocation.portfolio import Portfolio, compile_search
+from meshwright.search.allocation.problem.buffer import (
     MOST_BYTES,
     AnyBuffer,
     Buffer,
     as_buffers,
     live_bytes,
 )
-from meshwright.search.allocation.check import faults
-from meshwright.search.allocation.greedy import ORDERS, greedy, height_of
-from meshwright.search.allocation.portfolio import FitVerdict, Portfolio, compile_search
-from meshwright.search.allocation.sections import BufferColumns, columns_of
+from meshwright.search.allocation.problem.check import faults
+from meshwright.search.allocation.problem.sections import BufferColumns, columns_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +36,18 @@ class AllocationProgress:
 
 type OnProgress = Callable[[AllocationProgress], None]
 
+METHODS = {"portfolio": Portfolio, "guided": GuidedSearch}
+"""Searches for a packing within a capacity, by the name of the method."""
 
-def allocate(
+
+def allocate(  # noqa: PLR0913  an option each
     buffers: Iterable[AnyBuffer],
     capacity: int | None = None,
     *,
     minimize: bool = False,
     seconds: float = 60.0,
     seed: int = 0,
+    method: str = "portfolio",
     progress: OnProgress | None = None,
 ) -> Allocation:
     """Offsets at which buffers that are live together do not overlap, below `capacity`.
@@ -49,6 +55,7 @@ def allocate(
     buffers: `mw.Buffer`s, or (lower, upper, size). minimize: search for the least height
     instead of any packing within the capacity; so does a missing capacity. The result has
     the best height that `seconds` allow, a proof that no packing exists, or neither.
+    method: "portfolio", or "guided" for a search that asks CP-SAT for offsets.
     progress: called a few times a second. Ctrl-C ends with what has been found.
 
     >>> allocate([(0, 2, 4), (1, 3, 4), (2, 4, 4)], 8).offsets
@@ -56,10 +63,17 @@ def allocate(
     """
     given = as_buffers(buffers)
     _check_arguments(given, capacity, seconds, seed)
-    search = _Search(given, capacity, seconds, seed, progress)
+    if method not in METHODS:
+        raise AllocationError(
+            f"method is {method!r}{did_you_mean(method, METHODS)}: give one of "
+            f"{', '.join(METHODS)}"
+        )
+    search = _Search(given, capacity, seed, progress, method)
+    search.start_clock(seconds)
     if (answer := search.known()) is not None:
         return answer
-    compile_search(_two_buffers)
+    if method == "portfolio":
+        compile_search(_two_buffers)
     search.start_clock(seconds)
     try:
         return search.lowest() if minimize or capacity is None else search.any_within()
@@ -99,13 +113,13 @@ class _Search:
         self,
         buffers: tuple[Buffer, ...],
         capacity: int | None,
-        seconds: float,
         seed: int,
         progress: OnProgress | None,
+        method: str,
     ) -> None:
         self.buffers, self.capacity, self.seed = buffers, capacity, seed
         self.progress = progress
-        self.start_clock(seconds)
+        self.method = method
         self.shown_s = 0.0
         self.nodes = 0
         self.grain = _grain(buffers)
@@ -152,24 +166,39 @@ class _Search:
         return self.ended("time" if verdict is FitVerdict.OPEN else "search")
 
     def lowest(self) -> Allocation:
-        """The lowest packing found by bisection, with more nodes for each question."""
+        """The lowest packing found, with more nodes for each question, round by round."""
         limit = 4 * len(self.buffers) + 1000
-        first = self.bound
-        while self.bound < self.best_height and self._has_time():
-            target = first
-            while self.bound <= target < self.best_height and self._has_time():
-                verdict = self._ask(target, limit)
-                if verdict is FitVerdict.NONE:
-                    self.bound = target + self.grain
-                low = self.bound if verdict is FitVerdict.FOUND else target + self.grain
-                steps = (self.best_height - low) // self.grain
-                target = low + (steps - 1) // 2 * self.grain if steps > 0 else low
-            first, limit = self.bound, limit * 4
+        while self._is_open():
+            self._descend(limit)
+            limit *= 4
         if self.capacity is not None and self.bound > self.capacity:
             return self._answer(
                 AllocationOutcome.INFEASIBLE, "the search has ruled out every packing"
             )
         return self.ended("search" if self._has_time() else "time")
+
+    def _descend(self, limit: int) -> None:
+        """Ask for a packing at the bound, then for ones a part of the way down to it.
+
+        A packing doubles the part, and an open question halves it.
+        """
+        self._raise_bound(self.bound, limit)
+        part = 8
+        while part <= 32 and self._is_open():
+            steps = (self.best_height - self.bound) // self.grain
+            target = self.best_height - max(1, steps // part) * self.grain
+            is_open = self._raise_bound(target, limit) is FitVerdict.OPEN
+            part = part * 2 if is_open else max(2, part // 2)
+
+    def _raise_bound(self, capacity: int, limit: int) -> FitVerdict:
+        """Ask for a packing within `capacity`; if there is none, that is a bound."""
+        verdict = self._ask(capacity, limit)
+        if verdict is FitVerdict.NONE:
+            self.bound = capacity + self.grain
+        return verdict
+
+    def _is_open(self) -> bool:
+        return self.bound < self.best_height and self._has_time()
 
     def ended(self, cause: str) -> Allocation:
         """The best packing if it is within the capacity, else that none was found.
@@ -191,18 +220,18 @@ class _Search:
         free = tuple(b for b in self.buffers if b.offset is None and b.size)
         fixed = _fixed(self.buffers)
         columns = columns_of((*free, *fixed))
-        portfolio = Portfolio(columns, capacity, self.seed)
+        search = METHODS[self.method](columns, capacity, self.seed)
         before = self.nodes
         with ThreadPoolExecutor(_num_threads()) as pool:
-            for verdict in portfolio.rounds(pool, most_nodes):
-                self.nodes = before + portfolio.nodes
+            for verdict in search.rounds(pool, most_nodes):
+                self.nodes = before + search.nodes
                 self._show(capacity)
                 if verdict is not FitVerdict.OPEN or not self._has_time():
                     break
             else:
                 verdict = FitVerdict.OPEN
         if verdict is FitVerdict.FOUND:
-            found = dict(zip((b.id for b in free), portfolio.offsets(), strict=True))
+            found = dict(zip((b.id for b in free), search.offsets(), strict=True))
             self._offer([found.get(b.id, b.offset or 0) for b in self.buffers])
         return verdict
 

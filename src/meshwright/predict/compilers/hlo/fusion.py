@@ -38,8 +38,15 @@ BARRIER = "optimization_barrier"
 SLICE_OF_DEVICE = "all_slice"
 """Kind of op that slices the device's part out of a value that all devices hold."""
 
-PARTIAL_READS = frozenset({SLICE_OF_DEVICE, "dynamic_slice"})
+PARTIAL_READS = frozenset({SLICE_OF_DEVICE, "dynamic_slice", "slice"})
 """Kinds of op for which a fusion reads only a part of the first operand."""
+
+SlicesRead = Mapping[frozenset[Op], float]
+"""Parts of a value that are read, each as a share of its elements, from 0 to 1.
+
+The key of a part is the slices that take it. Parts taken by the same slices are the same
+part; others are taken for parts apart.
+"""
 
 SPACE_TO_BATCH_COPY = "space_to_batch"
 """Kind of op that copies images that are split in space to another layout.
@@ -114,8 +121,7 @@ class Fusion:
     replaces: for results of a loop, the operand (a carry) whose buffer they take.
     is_joined: whether the fusion is launched together with the one before it; it keeps
         its own buffers.
-    shares: for operands of which only a slice is read (the device's own, or one whose
-        place is computed), the share of the operand that is read, from 0 to 1.
+    slices: for operands of which only slices are read, the parts that these take.
     update: for a matrix product that writes a part of `in_place`, the value of that part.
     sides: for a matrix product, one tuple for the left and one for the right operand:
         the values in `reads` from which the operand is computed.
@@ -132,9 +138,14 @@ class Fusion:
     overwrites: tuple[Value, ...] = ()
     replaces: Mapping[Value, Value] = MappingProxyType({})
     is_joined: bool = False
-    shares: Mapping[Value, float] = MappingProxyType({})
+    slices: Mapping[Value, SlicesRead] = MappingProxyType({})
     sides: tuple[tuple[Value, ...], ...] = ()
     update: Value | None = None
+
+    @property
+    def shares(self) -> dict[Value, float]:
+        """For operands of which only slices are read, the share that is read, below 1."""
+        return {value: share_read(each) for value, each in self.slices.items()}
 
     @property
     def parts(self) -> tuple[Fusion, ...]:
@@ -142,18 +153,26 @@ class Fusion:
         return self.merged or (self,)
 
 
-def read_shares(fusions: Iterable[Fusion]) -> dict[Value, float]:
-    """For each value that several fusions read only in part, the share that is read.
+_WHOLE: SlicesRead = {frozenset[Op](): 1.0}
 
-    The share of a value is the largest that one fusion reads, below 1. Values that a
-    fusion reads in full are left out.
+
+def share_read(slices: SlicesRead) -> float:
+    """The share of a value that its parts have together, at most 1."""
+    return min(1.0, sum(slices.values()))
+
+
+def slices_read(fusions: Iterable[Fusion]) -> dict[Value, SlicesRead]:
+    """The parts of each value of which several fusions read only slices.
+
+    Values that a fusion reads in full are left out.
     """
-    shares: dict[Value, float] = {}
+    found: dict[Value, dict[frozenset[Op], float]] = {}
     for fusion in fusions:
         for value in fusion.reads:
-            share = fusion.shares.get(value, 1.0)
-            shares[value] = max(shares.get(value, 0.0), share)
-    return {value: share for value, share in shares.items() if share < 1}
+            parts = found.setdefault(value, {})
+            for key, share in fusion.slices.get(value, _WHOLE).items():
+                parts[key] = max(parts.get(key, 0.0), share)
+    return {value: each for value, each in found.items() if share_read(each) < 1}
 
 
 def launch_groups(fusions: Sequence[Fusion]) -> list[tuple[int, int]]:
@@ -179,6 +198,11 @@ def widening_bytes(op: Op) -> int:
     return itemsize_bytes(result.dtype) - itemsize_bytes(operand.dtype)
 
 
+def _all_keys(slices: Iterable[SlicesRead]) -> frozenset[Op]:
+    """The slices that take any of these parts."""
+    return frozenset(op for each in slices for key in each for op in key)
+
+
 @dataclass(slots=True, eq=False)
 class FusedProducers:
     """The ops that are fused into one consumer, with the work of each op.
@@ -190,32 +214,33 @@ class FusedProducers:
     ops: dict[Op, OpWork]
     reads: dict[Value, None]
 
-    def shares(
+    def slices(
         self, root: Op, operands: Mapping[Op, Sequence[Value]]
-    ) -> dict[Value, float]:
-        """Share of each value read by the fused ops or the root that is needed, 0 to 1.
+    ) -> dict[Value, SlicesRead]:
+        """Parts of each value read by the fused ops or the root that are needed.
 
-        The result is empty if the fusion slices no value down to the device's own part,
-        or to one whose place is computed; then all values are needed in full.
+        The result is empty if the fusion contains no slice; then all values are needed in
+        full.
         root: the op into which the producers are fused.
         operands: the values that each op reads.
         """
-        shares: dict[Value, float] = {}
+        found: dict[Value, dict[frozenset[Op], float]] = {}
         if PARTIAL_READS.isdisjoint((root.kind, *(op.kind for op in self.ops))):
-            return shares
+            return {}
         for op in (root, *reversed(self.ops)):
-            share = 1.0 if op is root else max(shares.get(r, 0.0) for r in op.results)
+            results = [found[r] for r in op.results if r in found]
+            share = 1.0 if op is root else max(map(share_read, results), default=0.0)
+            key = frozenset([op]) if op.kind in PARTIAL_READS else _all_keys(results)
             made = math.prod(op.results[0].shape) if op.results else 0
             for value in operands[op]:
                 size = math.prod(value.shape)
-                if op.kind in PARTIAL_READS:
-                    needed = min(1.0, share * made / size) if size else 1.0
-                else:  # a smaller operand is broadcast: each element is needed often
-                    needed = min(1.0, share * max(1.0, made / size)) if size else 1.0
-                known = shares.get(value, 0.0)
-                # Equal shares are taken for the same part, others for parts apart.
-                shares[value] = known if known == needed else min(1.0, known + needed)
-        return shares
+                ratio = made / size if size else 1.0
+                if op.kind not in PARTIAL_READS:
+                    ratio = max(1.0, ratio)  # broadcast: each element is needed often
+                parts = found.setdefault(value, {})
+                needed = min(1.0, share * ratio) if size else 1.0
+                parts[key] = max(parts.get(key, 0.0), needed)
+        return dict(found)
 
     def work_with(self, work: OpWork, shares: Mapping[Value, float]) -> OpWork:
         """The work of all fused producers plus `work`; each producer counts once.

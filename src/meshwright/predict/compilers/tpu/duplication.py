@@ -11,7 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from meshwright.machine import Chip
-from meshwright.predict.compilers.hlo.fusion import FusionKind, widening_bytes
+from meshwright.predict.compilers.hlo.fusion import (
+    FusionKind,
+    share_read,
+    widening_bytes,
+)
 from meshwright.predict.compilers.hlo.policies import FusedOp
 from meshwright.predict.roofline.kernel_time import TRANSCENDENTAL_FLOPS
 from meshwright.predict.roofline.matrix_unit import product_extents
@@ -52,7 +56,8 @@ class Balance:
         consumers = flow.consumers.get(value, ())
         if not all(flow.kinds[each] is FusionKind.PRODUCT for each in consumers):
             return None
-        shares = producers.shares(op, flow.operands)
+        slices = producers.slices(op, flow.operands)
+        shares = {v: share_read(each) for v, each in slices.items()}
         size = layouts.num_bytes
         read_bytes = sum(int(size(v) * shares.get(v, 1.0)) for v in producers.reads)
         if not all(self.waits(consumer, read_bytes) for consumer in consumers):

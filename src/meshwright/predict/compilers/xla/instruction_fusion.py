@@ -18,6 +18,7 @@ from meshwright.predict.compilers.hlo.fusion import (
     Fusion,
     FusionKind,
     kind_of,
+    share_read,
 )
 from meshwright.predict.compilers.hlo.layouts import Layouts
 from meshwright.predict.compilers.hlo.policies import FusedOp, FusionPolicy
@@ -158,15 +159,16 @@ class _Builder:
         op, producers, flow, _ = root
         policy = self.policy
         bodies = self._bodies(op) if op.bodies else ()
-        shares = producers.shares(op, flow.operands) if self.reads_parts else {}
+        slices = producers.slices(op, flow.operands) if self.reads_parts else {}
+        shares = {v: share_read(each) for v, each in slices.items()}
         reads, work = tuple(producers.reads), producers.work_with(work_of(op), shares)
-        parts = {v: s for v in reads if (s := shares.get(v, 1.0)) < 1} if shares else {}
+        parts = {v: slices[v] for v in reads if shares.get(v, 1.0) < 1}
         return Fusion(
             op, kind, reads, writes, work, updated_operand(op, kind, reads, flow),
             bodies,
             overwrites=policy.aliased_operands(root),
             replaces=policy.carried_operands(op, flow) if op.bodies else {},
-            shares=parts,
+            slices=parts,
             sides=self._sides(op),
         )  # fmt: skip
 

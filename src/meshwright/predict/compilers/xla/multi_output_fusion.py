@@ -18,7 +18,7 @@ from meshwright.predict.compilers.hlo.fusion import (
     FUSES_OPERANDS,
     Fusion,
     FusionKind,
-    read_shares,
+    slices_read,
 )
 from meshwright.predict.compilers.hlo.kernels import (
     Access,
@@ -156,10 +156,10 @@ def _merged(fusions: Sequence[Fusion]) -> Fusion:
     )
     writes = dict.fromkeys([v for f in fusions for v in f.writes])
     reads = dict.fromkeys([v for f in fusions for v in f.reads if v not in writes])
-    shares = {v: share for v, share in read_shares(fusions).items() if v in reads}
+    slices = {v: each for v, each in slices_read(fusions).items() if v in reads}
     return Fusion(
         first.root, first.kind, tuple(reads), tuple(writes), work,
-        merged=tuple(fusions), shares=shares, sides=first.sides,
+        merged=tuple(fusions), slices=slices, sides=first.sides,
     )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 
 from meshwright.predict.compilers.hlo.dataflow import stored_outputs
-from meshwright.predict.compilers.hlo.fusion import Fusion, FusionKind, read_shares
+from meshwright.predict.compilers.hlo.fusion import Fusion, FusionKind, slices_read
 from meshwright.program.analysis.live_ranges import live_ranges
 from meshwright.program.ir import Program, Value, num_bytes
 
@@ -81,7 +81,7 @@ def _merged(product: Fusion, end: Fusion, others: Sequence[Value]) -> Fusion:
         product.work + end.work,
         in_place,
         overwrites=tuple(v for v in end.overwrites if v not in product.reads),
-        shares=read_shares((product, end)),
+        slices=slices_read((product, end)),
         sides=product.sides,
         update=update,
     )

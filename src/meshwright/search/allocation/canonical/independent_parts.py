@@ -4,7 +4,7 @@ The problem is divided at each time that no unplaced buffer spans. The part whos
 has failed most often so far comes first.
 """
 
-from meshwright.search.allocation.packing_state import (
+from meshwright.search.allocation.canonical.packing_state import (
     CHOICE,
     DECAY,
     DEPTH,
@@ -32,7 +32,7 @@ from meshwright.search.allocation.packing_state import (
     TOP,
     PackingState,
 )
-from meshwright.search.allocation.sections import BufferColumns
+from meshwright.search.allocation.problem.sections import BufferColumns
 from meshwright.search.compiled import compiled_in_place
 
 

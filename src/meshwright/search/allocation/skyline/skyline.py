@@ -13,9 +13,14 @@ the order of offsets of `canonical.py` has no such choice of the place to fill.
 
 import numpy as np
 
-from meshwright.search.allocation.packing_state import DECAY, FOUND, NONE, OPEN
-from meshwright.search.allocation.sections import BufferColumns
-from meshwright.search.allocation.skyline_state import (
+from meshwright.search.allocation.canonical.packing_state import (
+    DECAY,
+    FOUND,
+    NONE,
+    OPEN,
+)
+from meshwright.search.allocation.problem.sections import BufferColumns
+from meshwright.search.allocation.skyline.skyline_state import (
     DEPTH,
     FAILED_SECTION,
     NODES,

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.search.allocation.buffer import Buffer
+from meshwright.search.allocation.problem.buffer import Buffer
 from meshwright.search.arrays import Ints
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from meshwright.errors import AllocationError, did_you_mean
-from meshwright.search.allocation.buffer import Buffer, as_buffers
+from meshwright.search.allocation.problem.buffer import Buffer, as_buffers
 
 _REQUIRED = ("id", "lower", "upper", "size")
 _OPTIONAL = ("alignment", "offset", "gaps")

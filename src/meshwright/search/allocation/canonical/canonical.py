@@ -19,13 +19,17 @@ go on later. `PackingState` holds the arrays, `run` advances them.
 
 import numpy as np
 
-from meshwright.search.allocation.backtracking import (
+from meshwright.search.allocation.canonical.backtracking import (
     NUM_FEATURES,
     BacktrackingTrees,
     is_hopeless,
 )
-from meshwright.search.allocation.independent_parts import push_parts, split, step_parts
-from meshwright.search.allocation.packing_state import (
+from meshwright.search.allocation.canonical.independent_parts import (
+    push_parts,
+    split,
+    step_parts,
+)
+from meshwright.search.allocation.canonical.packing_state import (
     CHOICE,
     DEPTH,
     ENTER,
@@ -60,7 +64,7 @@ from meshwright.search.allocation.packing_state import (
     room,
     undo,
 )
-from meshwright.search.allocation.sections import BufferColumns
+from meshwright.search.allocation.problem.sections import BufferColumns
 from meshwright.search.arrays import Floats
 from meshwright.search.compiled import compiled_in_place
 

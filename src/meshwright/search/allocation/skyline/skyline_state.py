@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.search.allocation.packing_state import HIGH, lowest, room
-from meshwright.search.allocation.sections import BufferColumns
+from meshwright.search.allocation.canonical.packing_state import HIGH, lowest, room
+from meshwright.search.allocation.problem.sections import BufferColumns
 from meshwright.search.arrays import Floats, Ints
 from meshwright.search.compiled import compiled_in_place
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from meshwright.search.allocation.buffer import Buffer
+from meshwright.search.allocation.problem.buffer import Buffer
 
 
 def faults(

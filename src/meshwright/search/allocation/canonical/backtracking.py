@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from meshwright.search.allocation.packing_state import (
+from meshwright.search.allocation.canonical.packing_state import (
     DEPTH,
     ENTERED,
     FAILURES,
@@ -28,7 +28,7 @@ from meshwright.search.allocation.packing_state import (
     PackingState,
     room,
 )
-from meshwright.search.allocation.sections import BufferColumns
+from meshwright.search.allocation.problem.sections import BufferColumns
 from meshwright.search.arrays import Floats, Ints
 from meshwright.search.compiled import compiled_in_place
 

@@ -3,9 +3,10 @@
 Every placement is recorded, so that it can be undone.
 """
 
+from enum import Enum
 from typing import NamedTuple
 
-from meshwright.search.allocation.sections import BufferColumns
+from meshwright.search.allocation.problem.sections import BufferColumns
 from meshwright.search.arrays import Floats, Ints
 from meshwright.search.compiled import compiled_in_place
 
@@ -25,6 +26,14 @@ KIND, LOW, HIGHEST, START, LENGTH, LAST, RANK, MARK, HATLESS = range(9)
 ENTERED, FAILURES = 9, 10
 FRAME_COLUMNS = 11
 FIRST_PART, NUM_PARTS, NEXT_PART = START, LENGTH, LAST  # of a frame of parts
+
+
+class FitVerdict(Enum):
+    """The answer to the question whether a packing within a capacity exists."""
+
+    FOUND = FOUND
+    NONE = NONE
+    OPEN = OPEN
 
 
 class PackingState(NamedTuple):
