@@ -43,13 +43,22 @@ TACTICS = [
     mw.zero(3, "data"),
 ]
 
+DATA_PARALLEL = [mw.data_parallel("data", "x")]
 CASES = {
     "nothing": ([], None),
-    "data": ([mw.data_parallel("data", "x")], None),
+    "data": (DATA_PARALLEL, None),
     "zero and a cut": (TACTICS, None),
     "gathered at use": ([mw.data_parallel("data", "x"), mw.fsdp("data")], "at_use"),
     "recomputed": ([mw.recompute("scan"), mw.data_parallel("data", "x")], None),
     "dims": ([mw.shard({"x": 1, "params.head": 1}, "model")], None),
+    "combined": (
+        [*DATA_PARALLEL, mw.overlap("data", products=False, combine_bytes=2**20)],
+        None,
+    ),
+    "gathered ahead": (
+        [*DATA_PARALLEL, mw.fsdp("data"), mw.overlap("data", products=False, ahead=True)],
+        None,
+    ),
     "searched": ([mw.auto(("data", "model"), machine="tpu-v4")], None),
 }
 

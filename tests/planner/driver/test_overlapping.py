@@ -118,7 +118,7 @@ def slow(machine, narrower, factor=1e3):
 
 def test_a_plan_with_loops_runs_and_equals_one_device():
     machine = slow(load_machine("tpu-v4", 8), narrower=64)
-    args = shapes(8, 32, 128)
+    args = shapes(16, 64, 128)
     found = planned(args, machine, mesh={"data": 2, "model": 4}, tactics=MEGATRON)
     assert found.search.candidates[0].name.endswith(OVERLAPPED)
     step = mw.partition(jax.grad(layer), found.mesh, found.tactics)

@@ -31,7 +31,7 @@ class Decisions:
     kinds: the distinct kinds of nodes, with the types of their results.
     nodes: for each node, the index of its kind. digest: a hash of all nodes.
     cuts: the distinct shardings of nodes. cut_of: for each node, the index of its own.
-    scattered, settled, kept, overlapped, ahead: as in `State`.
+    scattered, settled, kept, overlapped, ahead, combined: as in `State`.
     sub_axes: the sub-axes of each mesh axis, with their sizes.
     """
 
@@ -46,6 +46,7 @@ class Decisions:
     sub_axes: Mapping[str, tuple[tuple[str, int], ...]]
     overlapped: tuple[tuple[int, tuple[str, ...]], ...] = ()
     ahead: tuple[tuple[int, tuple[str, ...]], ...] = ()
+    combined: tuple[tuple[tuple[str, ...], int], ...] = ()
 
     def __post_init__(self) -> None:
         for name, numbers, count in (
@@ -91,6 +92,7 @@ def decisions_of(work: Workspace) -> Decisions:
         _sized(work),
         tuple(sorted(state.overlapped)),
         tuple(sorted(state.ahead)),
+        tuple(sorted(state.combined.items())),
     )
 
 
@@ -171,6 +173,8 @@ def _write(decisions: Decisions, state: State, cause: Cause) -> None:
         state.overlap(node, axes)
     for node, axes in decisions.ahead:
         state.gather_ahead(node, axes)
+    for axes, most_bytes in decisions.combined:
+        state.combine(axes, most_bytes)
 
 
 def _require_known(decisions: Decisions, state: State) -> None:
@@ -189,6 +193,11 @@ def _require_known(decisions: Decisions, state: State) -> None:
             raise TacticError(
                 f"the decisions overlap collectives of node {number} along {axes}, which "
                 "the program and the mesh do not have"
+            )
+    for axes, _ in decisions.combined:
+        if not state.size.keys() >= set(axes):
+            raise TacticError(
+                f"the decisions combine collectives along {axes}, which the mesh has not"
             )
     sharded = [(value, (axis,), dim + 1) for value, axis, dim in decisions.scattered]
     sharded += [(value, (axis,), 0) for value, axis in decisions.settled]
