@@ -56,7 +56,11 @@ CASES = {
         None,
     ),
     "gathered ahead": (
-        [*DATA_PARALLEL, mw.fsdp("data"), mw.overlap("data", products=False, ahead=True)],
+        [
+            *DATA_PARALLEL,
+            mw.fsdp("data"),
+            mw.overlap("data", products=False, ahead=True),
+        ],
         None,
     ),
     "searched": ([mw.auto(("data", "model"), machine="tpu-v4")], None),

@@ -169,6 +169,10 @@ def _write(decisions: Decisions, state: State, cause: Cause) -> None:
         state.settle(value, axis)
     for value, form in decisions.kept:
         state.keep(value, form)
+    _write_collectives(decisions, state)
+
+
+def _write_collectives(decisions: Decisions, state: State) -> None:
     for node, axes in decisions.overlapped:
         state.overlap(node, axes)
     for node, axes in decisions.ahead:
