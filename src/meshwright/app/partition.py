@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, overload
@@ -122,7 +123,7 @@ def partition(  # noqa: PLR0913  the options of `jax.jit`
 def _require_function(fn: Any) -> None:
     if not callable(fn):
         raise PlanError(f"partition wants a function, got {fn!r}")
-    if _plan_decisions(fn) is not None:
+    if _is_plan(fn):
         raise PlanError(
             "partition wants the function first, then its plan: mw.partition(fn, plan)"
         )
@@ -142,6 +143,12 @@ def _slice(mesh: Any) -> Slice | None:
     from meshwright.run.cluster.client import Slice
 
     return mesh if isinstance(mesh, Slice) else None
+
+
+def _is_plan(given: Any) -> bool:
+    """Whether something is a plan. There is none unless its module was imported."""
+    module = sys.modules.get("meshwright.app.plan")
+    return module is not None and isinstance(given, module.Plan)
 
 
 def _plan_decisions(plan: Any) -> tuple[Mesh, Sequence[Tactic], Gather] | None:
