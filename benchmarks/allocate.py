@@ -5,9 +5,9 @@
 FOLDER has MiniMalloc's files, whose names end in the capacity: A.1048576.csv. With
 `--omnimalloc PYTHON`, an interpreter that has omnimalloc, its allocators and CP-SAT are
 run on the generated problems, too; those that search only on every `--every`th problem.
-The others get twice the seconds, as ours gets them again for the lowest height if no packing
-is within the capacity. The table has CPU seconds of all threads. Finished problems are kept
-in `--out`.
+The others get twice the seconds, as ours gets them again for the lowest height if no
+packing is within the capacity. The table has CPU seconds of all threads. Finished problems
+are kept in `--out`.
 """
 
 import argparse

@@ -19,8 +19,8 @@ from meshwright.search.allocation.canonical.packing_state import (
 from meshwright.search.allocation.problem.sections import BufferColumns
 from meshwright.search.allocation.skyline.skyline import (
     advance_skyline,
-    begin_again,
     is_full,
+    undo_all,
 )
 from meshwright.search.allocation.skyline.skyline_state import (
     new_skyline,
@@ -150,11 +150,11 @@ class SkylineSearch:
             if outcome != OPEN:
                 return outcome
             if self.nodes >= self._end or is_full(self._columns, self._state):
-                self._begin_again()
+                self._start_over()
         return OPEN
 
-    def _begin_again(self) -> None:
-        begin_again(self._columns, self._state)
+    def _start_over(self) -> None:
+        undo_all(self._columns, self._state)
         noise = self._rng.normal(0.0, 0.3, len(self._key))
         self._state.key[:] = self._key * np.exp(noise)
         self._end = self.nodes + _SKYLINE_RESTART * next(self._turns)

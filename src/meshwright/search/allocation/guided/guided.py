@@ -142,7 +142,7 @@ class _PartSearch:
             return self._refuted(buffer, answer.is_refuted)
         self._place(point, buffer, offset)
         if self.nodes >= self._end:
-            self._begin_again()
+            self._start_over()
         return FitVerdict.OPEN
 
     def _begin(self) -> None:
@@ -154,7 +154,7 @@ class _PartSearch:
         self._gave_up = False
         self._end = self.nodes + _RUN * len(self._members) * self._patience
 
-    def _begin_again(self) -> None:
+    def _start_over(self) -> None:
         """Begin a run of twice the patience, in another order."""
         self._patience *= 2
         self._seed = int(self._rng.integers(2**31))
@@ -205,7 +205,7 @@ class _PartSearch:
         if not depths:
             if not self._gave_up:
                 return FitVerdict.NONE
-            self._begin_again()
+            self._start_over()
             return FitVerdict.OPEN
         target = max(depths)
         if target == len(self._points) - 2:
@@ -218,13 +218,13 @@ class _PartSearch:
             self._forget(self._points.pop())
             undone = self._points[-1].buffer
             del self._placed[undone]
-            self._limit_again(undone)
+            self._reset_limit(undone)
         point = self._points[-1]
         point.num_failed += 1
         point.failed.add(point.buffer)
         point.blamed |= depths - {target}
         point.least[point.buffer] = self._above(point.buffer, point.offset)
-        self._limit_again(point.buffer)
+        self._reset_limit(point.buffer)
         point.buffer = -1
         return FitVerdict.OPEN
 
@@ -233,9 +233,9 @@ class _PartSearch:
         point.least.clear()
         for buffer in raised:
             if buffer not in self._placed:
-                self._limit_again(buffer)
+                self._reset_limit(buffer)
 
-    def _limit_again(self, buffer: int) -> None:
+    def _reset_limit(self, buffer: int) -> None:
         """Limit a buffer that is not placed to what its failures leave."""
         assert self._solver is not None
         if least := self._least(buffer):

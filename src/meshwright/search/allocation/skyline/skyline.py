@@ -108,7 +108,7 @@ def advance_skyline(c: BufferColumns, st: SkylineState, most_nodes: int) -> int:
 
 
 @compiled_in_place
-def begin_again(c: BufferColumns, st: SkylineState) -> None:
+def undo_all(c: BufferColumns, st: SkylineState) -> None:
     """Undo all placements; weights of failures, and what is proven, stay."""
     if st.scalars[DEPTH] > 0:
         st.scalars[DEPTH] = 0
