@@ -77,13 +77,13 @@ test-iree: $(IREE_STAMP)
 	$(IREE_BIN)/python -m pytest -m iree $(TESTS)
 
 test-deploy: $(DEPLOY_STAMP)
-	$(DEPLOY_BIN)/python -m pytest -m deploy $(or $(TESTS),tests/compile/deploy tests/cli/test_deploy.py)
+	$(DEPLOY_BIN)/python -m pytest -m deploy $(or $(TESTS),tests/features/deploy tests/cli/test_deploy.py)
 
 test-sparse: $(SPARSE_STAMP)
-	$(SPARSE_BIN)/python -m pytest -m sparse $(or $(TESTS),tests/compile/sparse)
+	$(SPARSE_BIN)/python -m pytest -m sparse $(or $(TESTS),tests/features/sparse)
 
 test-cluster: $(CLUSTER_STAMP)
-	$(CLUSTER_BIN)/python -m pytest -m cluster $(or $(TESTS),tests/run/cluster)
+	$(CLUSTER_BIN)/python -m pytest -m cluster $(or $(TESTS),tests/features/cluster)
 
 test-wheel: $(STAMP)
 	$(BIN)/python tools/wheel.py

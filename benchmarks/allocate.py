@@ -22,9 +22,9 @@ import numpy as np
 
 from benchmarks.allocation_instances import known_packing
 from benchmarks.plain_packing import packed_by_cp_sat
-from meshwright.search.allocation import Allocation, Buffer, allocate, read_buffers
-from meshwright.search.allocation.greedy import ORDERS, greedy, height_of
-from meshwright.search.allocation.problem.check import faults
+from meshwright.features.allocate import Allocation, Buffer, allocate, read_buffers
+from meshwright.features.allocate.greedy import ORDERS, greedy, height_of
+from meshwright.features.allocate.problem.check import faults
 
 _EASIER = "ours, omnimalloc's problem"
 """Our packing of the problem that omnimalloc gets, without alignment, fixed or gaps."""

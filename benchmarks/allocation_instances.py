@@ -2,7 +2,7 @@
 
 from random import Random
 
-from meshwright.search.allocation import Buffer
+from meshwright.features.allocate import Buffer
 
 _GRAIN = 64
 

@@ -22,17 +22,17 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.allocation_instances import known_packing
-from meshwright.search.allocation import Buffer, read_buffers
-from meshwright.search.allocation.canonical.backtracking import no_trees, shipped_trees
-from meshwright.search.allocation.canonical.canonical import new_state, run
-from meshwright.search.allocation.canonical.packing_state import (
+from meshwright.features.allocate import Buffer, read_buffers
+from meshwright.features.allocate.canonical.backtracking import no_trees, shipped_trees
+from meshwright.features.allocate.canonical.canonical import new_state, run
+from meshwright.features.allocate.canonical.packing_state import (
     FOUND,
     GIVEN_UP,
     NODES,
     OPEN,
 )
-from meshwright.search.allocation.portfolio import luby
-from meshwright.search.allocation.problem.sections import BufferColumns, columns_of
+from meshwright.features.allocate.portfolio import luby
+from meshwright.features.allocate.problem.sections import BufferColumns, columns_of
 
 METHODS = ("complete", "restarts", "learned", "learned, restarts")
 FIRST_SEED = 5 * 10**6

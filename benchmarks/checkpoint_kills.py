@@ -21,7 +21,7 @@ from pathlib import Path
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
-from tests.run.checkpoint.killing import kill_while_saving, require_newest_is_whole
+from tests.features.checkpoint.killing import kill_while_saving, require_newest_is_whole
 
 RESULTS = Path(__file__).parent / "results" / "checkpoint_kills.json"
 

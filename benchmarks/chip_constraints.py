@@ -16,8 +16,8 @@ import numpy as np
 
 from benchmarks.chip_graphs import load_folder
 from benchmarks.train_chip_policy import problems_of
-from meshwright.planner.chips.constraints.checker import violations
-from meshwright.planner.chips.problem.chip_problem import ChipProblem
+from meshwright.features.chips.constraints.checker import violations
+from meshwright.features.chips.problem.chip_problem import ChipProblem
 from meshwright.search.arrays import Ints
 
 RANDOM, REPAIRED = 1000, 100

@@ -18,9 +18,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from meshwright.features.chips.graph.chip_graph import ChipGraph
+from meshwright.features.chips.graph.program_graph import program_graph
 from meshwright.machine import load_machine
-from meshwright.planner.chips.graph.chip_graph import ChipGraph
-from meshwright.planner.chips.graph.program_graph import program_graph
 from meshwright.program.capture import capture
 from tests.alpa.bert import BertLayer, Embeddings, Widths
 from zoo import efficientnet, gns, gpt, lstm, mixer, moe, ranking, resnet, t5, unet, vit

@@ -22,17 +22,17 @@ import numpy as np
 
 from benchmarks.chip_graphs import load_folder
 from benchmarks.train_chip_policy import problems_of
-from meshwright.planner.chips.constraints.checker import violations
-from meshwright.planner.chips.methods.contiguous import best_cut
-from meshwright.planner.chips.methods.exact import solve_exactly
-from meshwright.planner.chips.methods.moves import anneal, random_start
-from meshwright.planner.chips.methods.policy import fine_tune, propose
-from meshwright.planner.chips.problem.chip_problem import ChipProblem
-from meshwright.predict.learned.chip_policy import (
+from meshwright.features.chips.constraints.checker import violations
+from meshwright.features.chips.methods.contiguous import best_cut
+from meshwright.features.chips.methods.exact import solve_exactly
+from meshwright.features.chips.methods.moves import anneal, random_start
+from meshwright.features.chips.methods.policy import fine_tune, propose
+from meshwright.features.chips.policy_network import (
     ChipPolicy,
     PolicyTrainer,
     shipped_policy,
 )
+from meshwright.features.chips.problem.chip_problem import ChipProblem
 from meshwright.search import Budget
 from meshwright.search.arrays import Ints
 

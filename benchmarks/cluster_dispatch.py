@@ -18,12 +18,12 @@ import statistics
 import time
 from pathlib import Path
 
-from meshwright.run.cluster.controller import Controller
-from meshwright.run.cluster.engines.ray_engine import WIDTH
-from meshwright.run.cluster.gang import GangSize
-from meshwright.run.cluster.limits import IslandLimits
-from meshwright.run.cluster.tenants import Tenant
-from meshwright.run.cluster.wire.messages import Call, Completion, Define, Put
+from meshwright.features.cluster.controller.controller import Controller
+from meshwright.features.cluster.controller.gang import GangSize
+from meshwright.features.cluster.controller.limits import IslandLimits
+from meshwright.features.cluster.controller.tenants import Tenant
+from meshwright.features.cluster.engines.ray_engine import WIDTH
+from meshwright.features.cluster.wire.messages import Call, Completion, Define, Put
 
 RESULTS = Path(__file__).parent / "results" / "cluster_dispatch.json"
 

@@ -26,11 +26,11 @@ import numpy as np
 
 import meshwright as mw
 from meshwright.errors import ClusterError
-from meshwright.run.cluster.client import Cluster
-from meshwright.run.cluster.engines.ray_engine import RayEngine
-from meshwright.run.cluster.gang import GangSize
-from meshwright.run.cluster.tenants import Tenant
-from meshwright.run.cluster.wire.messages import ArrayKey, Call, WorkerInstruction
+from meshwright.features.cluster.client import Cluster
+from meshwright.features.cluster.controller.gang import GangSize
+from meshwright.features.cluster.controller.tenants import Tenant
+from meshwright.features.cluster.engines.ray_engine import RayEngine
+from meshwright.features.cluster.wire.messages import ArrayKey, Call, WorkerInstruction
 
 RESULTS = Path(__file__).parent / "results" / "cluster_tenants.json"
 WHERE, ALL = "local:4x2", {"data": 8}

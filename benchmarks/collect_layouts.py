@@ -14,9 +14,9 @@ from pathlib import Path
 from layout_programs import PROGRAMS, step
 
 from meshwright.app.check.sample import sample_arguments
-from meshwright.predict.learned import write_npz
-from meshwright.predict.learned.metrics import noise_ceiling
-from meshwright.run.collect.layouts import CollectionPlan, collect_layouts
+from meshwright.features.tune.collect.layouts import CollectionPlan, collect_layouts
+from meshwright.features.tune.learned import write_npz
+from meshwright.learn.ranking import noise_ceiling
 
 DATA = Path(__file__).parent / "data" / "layouts"
 

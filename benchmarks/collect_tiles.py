@@ -13,10 +13,10 @@ from pathlib import Path
 from tile_kernels import HELD_OUT, TRAINING, arguments
 
 from meshwright.errors import MeshwrightError
-from meshwright.predict.learned import write_npz
-from meshwright.predict.learned.metrics import noise_ceiling
-from meshwright.run.collect.layouts import CollectionPlan
-from meshwright.run.collect.tiles import collect_tiles
+from meshwright.features.tune.collect.layouts import CollectionPlan
+from meshwright.features.tune.collect.tiles import collect_tiles
+from meshwright.features.tune.learned import write_npz
+from meshwright.learn.ranking import noise_ceiling
 
 DATA = Path(__file__).parent / "data" / "tiles"
 

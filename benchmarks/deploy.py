@@ -24,8 +24,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import meshwright as mw
-from meshwright.compile.deploy.deploy import load_deployed
 from meshwright.errors import MeshwrightError
+from meshwright.features.deploy.write_deployment import load_deployed
 
 PROGRAMS = (
     "d4pg", "gns", "gpt", "lstm", "mixer", "ranking", "primer", "sngan", "vit", "t5",

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from left_out import Results
 
-from meshwright.predict.learned import (
+from meshwright.features.tune.learned import (
     Collection,
     HloGraph,
     Lesson,
@@ -41,8 +41,8 @@ from meshwright.predict.learned import (
     layout_features,
     train,
 )
-from meshwright.predict.learned.hlo.opcodes import OPCODES
-from meshwright.predict.learned.metrics import kendall_tau
+from meshwright.features.tune.learned.hlo.opcodes import OPCODES
+from meshwright.learn.ranking import kendall_tau
 
 _KINDS = ("dot", "reshape", "add", "multiply", "tanh", "broadcast", "convert", "reduce")
 _LAYOUTS = ((1, 0), (0, 1))

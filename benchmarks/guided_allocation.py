@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.allocation_instances import known_packing
-from meshwright.search.allocation import Buffer, allocate, read_buffers
-from meshwright.search.allocation.canonical.packing_state import FitVerdict
-from meshwright.search.allocation.guided.guided import GuidedSearch
-from meshwright.search.allocation.problem.check import faults
-from meshwright.search.allocation.problem.sections import columns_of
-from meshwright.search.allocation.solve import METHODS
+from meshwright.features.allocate import Buffer, allocate, read_buffers
+from meshwright.features.allocate.canonical.packing_state import FitVerdict
+from meshwright.features.allocate.guided.guided import GuidedSearch
+from meshwright.features.allocate.problem.check import faults
+from meshwright.features.allocate.problem.sections import columns_of
+from meshwright.features.allocate.solve import METHODS
 
 _EVERY, _GENERATED = 25, 500
 

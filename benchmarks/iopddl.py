@@ -29,8 +29,8 @@ GRACE_S = 60.0  # after the limit the process is ended, and counts as without re
 def run_solver(solver: str, path: Path, seconds: float, start_s: float) -> None:
     """Print the result of one solver within its time, as JSON."""
     from benchmarks.plain_solvers import solve_cp_sat, solve_highs
+    from meshwright.features.iopddl.problem_file import read_assignment
     from meshwright.search.assignment import solve
-    from meshwright.search.assignment.problem.iopddl import read_assignment
 
     problem = read_assignment(path)
     left_s = seconds * 0.98 - (time.time() - start_s)

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from left_out import SEEDS, Results, left_out
 
-from meshwright.predict.learned import (
+from meshwright.features.tune.learned import (
     Architecture,
     Collection,
     Lesson,
@@ -25,8 +25,8 @@ from meshwright.predict.learned import (
     read_folder,
     train,
 )
-from meshwright.predict.learned.baselines import BoostedTrees, plain_scorers
-from meshwright.predict.learned.metrics import kendall_tau, noise_ceiling
+from meshwright.features.tune.learned.baselines import BoostedTrees, plain_scorers
+from meshwright.learn.ranking import kendall_tau, noise_ceiling
 
 HERE = Path(__file__).parent
 RESULTS = Results(HERE / "results" / "learned_lessons.json")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from meshwright.predict.learned import Ranking
+from meshwright.features.tune.learned import Ranking
 
 SEEDS, FOLDS = 3, 4
 

@@ -22,15 +22,18 @@ import numpy as np
 
 from meshwright.app.batch_sizes import ResizableStep
 from meshwright.errors import MeshwrightError
+from meshwright.features.pipeline.planning.option_table import StageRoom
+from meshwright.features.pipeline.planning.pipeline_plan import run_stages, step_s
+from meshwright.features.pipeline.planning.pipeline_task import (
+    PipelineTask,
+    microbatch_counts,
+)
+from meshwright.features.pipeline.planning.planning import PipelinePlanner
+from meshwright.features.pipeline.planning.slicing import SlicedStage, slice_stages
+from meshwright.features.pipeline.planning.stage_costs import StageOption, stage_options
+from meshwright.features.pipeline.schedules import one_f_one_b
 from meshwright.machine import load_machine
-from meshwright.planner.pipeline.option_table import StageRoom
-from meshwright.planner.pipeline.pipeline_plan import run_stages, step_s
-from meshwright.planner.pipeline.pipeline_task import PipelineTask, microbatch_counts
-from meshwright.planner.pipeline.planning import PipelinePlanner
-from meshwright.planner.pipeline.slicing import SlicedStage, slice_stages
-from meshwright.planner.pipeline.stage_costs import StageOption, stage_options
 from meshwright.predict.roofline.work import program_work
-from meshwright.predict.schedules import one_f_one_b
 from zoo import llm, moe, resnet
 from zoo.decoder import Decoder, shapes, train_step
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from ortools.sat.python import cp_model
 
-from meshwright.search.allocation import Buffer
+from meshwright.features.allocate import Buffer
 
 
 def packed_by_cp_sat(

@@ -17,12 +17,12 @@ import numpy as np
 from tune_layouts import RESULTS as TUNED
 from tune_layouts import program_of, read
 
-from meshwright.compile.tune.layouts.compiler_judge import EstimateJudge
-from meshwright.compile.tune.layouts.kernel_costs import same_program
-from meshwright.compile.tune.layouts.kernel_work import rates_of
-from meshwright.compile.tune.layouts.problem import choices_of, question_of
-from meshwright.compile.tune.layouts.sites import find_sites
-from meshwright.compile.tune.tune import machine_of, tuned_step
+from meshwright.features.tune.layouts.compiler_judge import EstimateJudge
+from meshwright.features.tune.layouts.kernel_costs import same_program
+from meshwright.features.tune.layouts.kernel_work import rates_of
+from meshwright.features.tune.layouts.problem import choices_of, question_of
+from meshwright.features.tune.layouts.sites import find_sites
+from meshwright.features.tune.tune_layouts import machine_of, tuned_step
 from meshwright.run.compilers.server import CompilerServer, host_of
 
 RESULTS = Path(__file__).parent / "results" / "random_layouts.json"

@@ -25,20 +25,20 @@ import numba
 import numpy as np
 
 from benchmarks.allocation_instances import known_packing
-from meshwright.search.allocation import Buffer
-from meshwright.search.allocation.canonical.backtracking import (
+from meshwright.features.allocate import Buffer
+from meshwright.features.allocate.canonical.backtracking import (
     FEATURES,
     LEAST_NODES,
     MODEL,
     measure,
 )
-from meshwright.search.allocation.canonical.canonical import (
+from meshwright.features.allocate.canonical.canonical import (
     new_state,
     step_choice,
     take_back,
 )
-from meshwright.search.allocation.canonical.independent_parts import step_parts
-from meshwright.search.allocation.canonical.packing_state import (
+from meshwright.features.allocate.canonical.independent_parts import step_parts
+from meshwright.features.allocate.canonical.packing_state import (
     CHOICE,
     ENTERED,
     FAIL,
@@ -52,7 +52,7 @@ from meshwright.search.allocation.canonical.packing_state import (
     TOP,
     PackingState,
 )
-from meshwright.search.allocation.problem.sections import BufferColumns, columns_of
+from meshwright.features.allocate.problem.sections import BufferColumns, columns_of
 from meshwright.search.arrays import Bools, Floats, Ints
 
 MOST_ROWS = 2_000

@@ -17,13 +17,17 @@ import numpy as np
 
 from benchmarks.chip_graphs import load_folder
 from meshwright.errors import ChipsError
-from meshwright.planner.chips.graph.chip_graph import ChipGraph
-from meshwright.planner.chips.methods.contiguous import best_cut
-from meshwright.planner.chips.methods.moves import random_start
-from meshwright.planner.chips.methods.policy import play_round
-from meshwright.planner.chips.problem.chip_module import module_machine, module_of
-from meshwright.planner.chips.problem.chip_problem import ChipProblem
-from meshwright.predict.learned.chip_policy import ChipPolicy, Experience, PolicyTrainer
+from meshwright.features.chips.graph.chip_graph import ChipGraph
+from meshwright.features.chips.methods.contiguous import best_cut
+from meshwright.features.chips.methods.moves import random_start
+from meshwright.features.chips.methods.policy import play_round
+from meshwright.features.chips.policy_network import (
+    ChipPolicy,
+    Experience,
+    PolicyTrainer,
+)
+from meshwright.features.chips.problem.chip_module import module_machine, module_of
+from meshwright.features.chips.problem.chip_problem import ChipProblem
 from meshwright.search.arrays import Ints
 
 MODULES = ("mcm-4", "mcm-8", "mcm-36")

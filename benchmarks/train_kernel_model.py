@@ -21,26 +21,26 @@ import numpy as np
 from layout_blocks import SMALLER
 from scipy.optimize import nnls
 
-from meshwright.compile.tune.layouts.kernel_costs import (
+from meshwright.errors import CompilerError
+from meshwright.features.tune.layouts.kernel_costs import (
     Example,
     KernelCosts,
     examples_of,
 )
-from meshwright.compile.tune.layouts.kernel_work import (
+from meshwright.features.tune.layouts.kernel_work import (
     expected_cycles,
     rates_of,
 )
-from meshwright.compile.tune.layouts.kernels import HloKernel, read_kernels
-from meshwright.compile.tune.layouts.problem import choices_of, question_of
-from meshwright.compile.tune.layouts.sites import find_sites
-from meshwright.compile.tune.tune import machine_of, on_one_device, tuned_step
-from meshwright.errors import CompilerError
+from meshwright.features.tune.layouts.kernels import HloKernel, read_kernels
+from meshwright.features.tune.layouts.problem import choices_of, question_of
+from meshwright.features.tune.layouts.sites import find_sites
+from meshwright.features.tune.tune_layouts import machine_of, on_one_device, tuned_step
 from meshwright.run.compilers.server import CompilerServer, host_of
 
 CHIPS = ("tpu-v5e", "tpu-v6e")
 WEIGHTS = (
     Path(__file__).parents[1]
-    / "src/meshwright/compile/tune/layouts/kernel_weights.json"
+    / "src/meshwright/features/tune/layouts/kernel_weights.json"
 )
 _LARGE = 0.3
 """Power of a kernel's cycles with which its relative error counts."""

@@ -14,14 +14,14 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from meshwright.compile.tune.tiles.features import tile_rows
-from meshwright.compile.tune.tiles.ranker import Ranker
-from meshwright.predict.learned import read_folder
-from meshwright.predict.learned.metrics import Ranking
-from meshwright.run.collect.tiles import recorded_kernel, tiling_of
+from meshwright.features.tune.collect.tiles import recorded_kernel, tiling_of
+from meshwright.features.tune.learned import read_folder
+from meshwright.features.tune.tiles.features import tile_rows
+from meshwright.features.tune.tiles.ranker import Ranker
+from meshwright.learn.ranking import Ranking
 
 DATA = Path(__file__).parent / "data" / "tiles" / "training"
-SHIPPED = Path("src/meshwright/compile/tune/tiles/ranker.npz")
+SHIPPED = Path("src/meshwright/features/tune/tiles/ranker.npz")
 WIDTH, STEPS, MEMBERS = 48, 800, 8
 KERNELS, TILINGS = 8, 24  # of one step
 NOISE = 0.1  # deviation of what is added to standardised features: E_5 3.2 % -> 2.8 %

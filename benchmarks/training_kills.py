@@ -24,7 +24,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from meshwright.app.train.metrics import read_csv
+from meshwright.features.train.metrics import read_csv
 
 RESULTS = Path(__file__).parent / "results" / "training_kills.json"
 PATIENCE_S = 600

@@ -15,7 +15,7 @@ from pathlib import Path
 from layout_blocks import BLOCKS, SMALLER, window_attention
 
 import meshwright as mw
-from meshwright.compile.tune.tune import on_one_device, tune_layouts
+from meshwright.features.tune.tune_layouts import on_one_device, tune_layouts
 
 RESULTS = Path(__file__).parent / "results" / "tune_layouts.json"
 

@@ -23,14 +23,11 @@ from left_out import SEEDS, Results, left_out
 from tile_kernels import HELD_OUT
 from train_tile_ranker import fit, rows_of
 
-from meshwright.compile.tune.layouts.journal import Journal
-from meshwright.compile.tune.tiles.features import NUM_FEATURES
-from meshwright.compile.tune.tiles.kernel_search import KernelSearch
-from meshwright.compile.tune.tiles.ranker import shipped_ranker
-from meshwright.compile.tune.tiles.tile_model import TileModel
-from meshwright.compile.tune.tiles.tile_problem import TileProblem
-from meshwright.compile.tune.tiles.tune_tiles import TileOptions, tune_tiles
-from meshwright.predict.learned import (
+from meshwright.features.tune.collect.tiles import recorded_kernel, tiling_of
+from meshwright.features.tune.iree.space import TileSpace
+from meshwright.features.tune.iree.tiling import Tiling
+from meshwright.features.tune.layouts.journal import Journal
+from meshwright.features.tune.learned import (
     Architecture,
     Collection,
     Lesson,
@@ -41,11 +38,14 @@ from meshwright.predict.learned import (
     read_npz,
     train,
 )
-from meshwright.predict.learned.baselines import BoostedTrees, random_scores
-from meshwright.predict.learned.metrics import noise_ceiling
-from meshwright.run.collect.tiles import recorded_kernel, tiling_of
-from meshwright.run.iree.space import TileSpace
-from meshwright.run.iree.tiling import Tiling
+from meshwright.features.tune.learned.baselines import BoostedTrees, random_scores
+from meshwright.features.tune.tiles.features import NUM_FEATURES
+from meshwright.features.tune.tiles.kernel_search import KernelSearch
+from meshwright.features.tune.tiles.ranker import shipped_ranker
+from meshwright.features.tune.tiles.tile_model import TileModel
+from meshwright.features.tune.tiles.tile_problem import TileProblem
+from meshwright.features.tune.tiles.tune_tiles import TileOptions, tune_tiles
+from meshwright.learn.ranking import noise_ceiling
 from meshwright.search.engines.surrogate import Surrogate
 from meshwright.search.loop.engine import Budget, search
 

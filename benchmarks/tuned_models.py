@@ -17,10 +17,10 @@ import jax.numpy as jnp
 from layout_blocks import BF16, Block, attention_mlp, window_attention
 from tune_layouts import RESULTS, read
 
-from meshwright.compile.tune.layouts.compiler_judge import EstimateJudge
-from meshwright.compile.tune.layouts.problem import LayoutChoice, question_of
-from meshwright.compile.tune.layouts.sites import find_sites
-from meshwright.compile.tune.tune import machine_of, on_one_device, tuned_step
+from meshwright.features.tune.layouts.compiler_judge import EstimateJudge
+from meshwright.features.tune.layouts.problem import LayoutChoice, question_of
+from meshwright.features.tune.layouts.sites import find_sites
+from meshwright.features.tune.tune_layouts import machine_of, on_one_device, tuned_step
 from meshwright.run.compilers.server import CompilerServer, host_of
 
 FIGURES = Path(__file__).parent / "results" / "tuned_models.json"

@@ -17,7 +17,7 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 import jax
 
-from meshwright.cli.zoo import trace_rows, zoo_entries
+from meshwright.features.zoo.command import trace_rows, zoo_entries
 
 LIMIT_S = 300
 

@@ -77,7 +77,8 @@ def commands_page() -> str:
     from typer.cli import get_docs_for_click
     from typer.main import get_command
 
-    from meshwright.cli.main import COMMANDS, app, load_command
+    from meshwright.cli.main import app, load_command
+    from meshwright.registry import COMMANDS
 
     context: Any = get_command(app).make_context("meshwright", ["machines"])
     parts = ["# Commands", COMMANDS_INTRO]

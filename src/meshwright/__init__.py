@@ -1,20 +1,22 @@
 """Meshwright: partitions JAX programs over meshes of devices and predicts their cost.
 
-The package has ten subpackages. Each imports only from those below it in this list:
+The core is layers. Each imports only from those below it in this list:
 
     cli          the commands of `meshwright`
-    app          the public face: `partition`, `pipeline`, `autoplan`, reports, checks
-    compile      differentiates, makes sparse code, tunes layouts and tiles, deploys
-    run          runs plans and pipelines on devices, and asks real compilers about them
-    planner      searches for plans, pipeline stages, and partitions over chips
-    predict      simulates a step and schedules of stages: time, memory, energy, cost
-    partitioner  tactics, propagation of shardings, lowering to collectives, stages
+    app          the public face: `partition`, `autoplan`, plans, reports, checks
+    run          runs plans on local devices, and asks real compilers about them
+    planner      searches for plans
+    predict      simulates a step: time, memory, energy, cost
+    partitioner  tactics, propagation of shardings, lowering to collectives
     program      the program: its ops, their sharding rules, and capture from JAX
     machine      chips, links and meshes, with presets
+    learn        ranking losses and measures of learned models, which know no programs
     search       search engines and the integer program, which know nothing of tensors
 
-Begin reading with the docstrings of the subpackages from the bottom up; a user begins with
-`app/partition.py`, which is the function that `mw.partition` calls.
+On the core stand `features`, side by side: pipelines, clusters, checkpoints, training,
+tuning, deployment and others. The core imports no feature; `registry.py` names what it
+calls of them. Begin reading with the docstrings of the subpackages from the bottom up; a
+user begins with `app/partition.py`, which is the function that `mw.partition` calls.
 """
 
 from importlib import import_module
@@ -26,18 +28,20 @@ from meshwright.machine import Machine, Mesh, machine
 if TYPE_CHECKING:
     from meshwright.app import nnx
     from meshwright.app.autoplan import autoplan
-    from meshwright.app.chips import partition_chips
-    from meshwright.app.cluster import cluster
-    from meshwright.app.deploy.deploy import deploy
     from meshwright.app.explain.diff import diff
     from meshwright.app.interop.logical_axes import from_logical_axes
     from meshwright.app.partition import Partitioned, partition
-    from meshwright.app.pipeline.pipelined import pipeline
     from meshwright.app.plan import Plan
-    from meshwright.app.replicate.replicator import Replicator
-    from meshwright.app.tune import tune, with_layouts
-    from meshwright.compile.autodiff.linearize import linearize
-    from meshwright.compile.sparse.sparse import sparse
+    from meshwright.features.allocate import Buffer, allocate
+    from meshwright.features.autodiff.linearize import linearize
+    from meshwright.features.checkpoint import Checkpoints
+    from meshwright.features.chips.partition_chips import partition_chips
+    from meshwright.features.cluster.replicate.replicator import Replicator
+    from meshwright.features.cluster.start import cluster
+    from meshwright.features.deploy.deploy import deploy
+    from meshwright.features.pipeline.pipelined import pipeline
+    from meshwright.features.sparse.sparse import sparse
+    from meshwright.features.tune.tune import tune, with_layouts
     from meshwright.machine.hierarchy import placements
     from meshwright.partitioner.tactics import (
         FIRST_DIVISIBLE,
@@ -61,9 +65,7 @@ if TYPE_CHECKING:
     from meshwright.predict.reductions import reductions
     from meshwright.program.capture import stage, tag
     from meshwright.program.ops import rule
-    from meshwright.run.checkpoint import Checkpoints
     from meshwright.run.local.calibrate import calibrate
-    from meshwright.search.allocation import Buffer, allocate
 
 __version__ = "0.1.0"
 
@@ -119,18 +121,18 @@ __all__ = [
 
 _HOMES = {
     "app.autoplan": ("autoplan",),
-    "app.chips": ("partition_chips",),
-    "app.cluster": ("cluster",),
-    "app.deploy.deploy": ("deploy",),
+    "features.chips.partition_chips": ("partition_chips",),
+    "features.cluster.start": ("cluster",),
+    "features.deploy.deploy": ("deploy",),
     "app.explain.diff": ("diff",),
     "app.interop.logical_axes": ("from_logical_axes",),
     "app.partition": ("Partitioned", "partition"),
-    "app.pipeline.pipelined": ("pipeline",),
+    "features.pipeline.pipelined": ("pipeline",),
     "app.plan": ("Plan",),
-    "app.replicate.replicator": ("Replicator",),
-    "app.tune": ("tune", "with_layouts"),
-    "compile.autodiff.linearize": ("linearize",),
-    "compile.sparse.sparse": ("sparse",),
+    "features.cluster.replicate.replicator": ("Replicator",),
+    "features.tune.tune": ("tune", "with_layouts"),
+    "features.autodiff.linearize": ("linearize",),
+    "features.sparse.sparse": ("sparse",),
     "machine.hierarchy": ("placements",),
     "partitioner.tactics": (
         "FIRST_DIVISIBLE", "REPLICATED", "by_levels", "cut", "data_parallel",
@@ -142,9 +144,9 @@ _HOMES = {
     "planner.overlap.overlap": ("overlap",),
     "program.capture": ("stage", "tag"),
     "program.ops": ("rule",),
-    "run.checkpoint": ("Checkpoints",),
+    "features.checkpoint": ("Checkpoints",),
     "run.local.calibrate": ("calibrate",),
-    "search.allocation": ("Buffer", "allocate"),
+    "features.allocate": ("Buffer", "allocate"),
 }  # fmt: skip
 """The public names, listed under the module that defines them. A module is imported when
 one of its names is first used, so that `import meshwright` alone does not import JAX.

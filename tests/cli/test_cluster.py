@@ -4,10 +4,10 @@ from unittest.mock import Mock
 
 import pytest
 
-from meshwright.app.cluster import read_tenants
 from meshwright.errors import ClusterError
-from meshwright.run.cluster.engines import ray_connection
-from meshwright.run.cluster.tenants import Tenant
+from meshwright.features.cluster.controller.tenants import Tenant
+from meshwright.features.cluster.engines import ray_connection
+from meshwright.features.cluster.start import read_tenants
 
 
 def test_workers_on_cpus_need_a_number_of_devices(run):

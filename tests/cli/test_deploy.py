@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from meshwright.compile.deploy import targets
 from meshwright.errors import MeshwrightWarning
+from meshwright.features.deploy import targets
 
 PROGRAM = """
 import jax.numpy as jnp

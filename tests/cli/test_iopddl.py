@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from meshwright.cli.solvers.iopddl import process_age_s
-from meshwright.search.assignment.problem.iopddl import read_assignment
+from meshwright.features.iopddl.command import process_age_s
+from meshwright.features.iopddl.problem_file import read_assignment
 
 DATA = Path(__file__).parents[1] / "data" / "iopddl"
 

@@ -5,9 +5,9 @@ import os
 
 import pytest
 
-from meshwright.predict.learned import read_npz, write_npz
-from meshwright.run.collect import layouts
-from tests.predict.learned.synthetic import kernel, layout_program
+from meshwright.features.tune.collect import layouts
+from meshwright.features.tune.learned import read_npz, write_npz
+from tests.features.tune.learned.synthetic import kernel, layout_program
 
 
 @pytest.fixture

@@ -8,14 +8,15 @@ from importlib import metadata
 import pytest
 
 import meshwright as mw
-from meshwright.cli.main import COMMANDS, load_command
+from meshwright.cli.main import load_command
+from meshwright.registry import COMMANDS
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_list_has_the_first_line_of_each_commands_help(name):
     command = load_command(name)
     sentences = " ".join(command.help.partition("\n\n")[0].split())
-    assert COMMANDS[name][1] in (sentences, command.help.partition("\n")[0])
+    assert COMMANDS[name].line in (sentences, command.help.partition("\n")[0])
 
 
 def test_help_and_version_import_neither_jax_nor_numba():

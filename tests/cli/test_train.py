@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.app.train.recipes import TEXT, losses
+from tests.features.train.recipes import TEXT, losses
 
 
 @pytest.fixture

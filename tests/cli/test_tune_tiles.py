@@ -2,7 +2,7 @@
 
 import pytest
 
-from meshwright.run.iree import toolchain
+from meshwright.features.tune.iree import toolchain
 
 PROGRAM = """
 import jax.numpy as jnp

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from meshwright.cli import zoo
+from meshwright.features.zoo import command as zoo
 
 
 @pytest.fixture(autouse=True)

@@ -141,7 +141,7 @@ def ci(tmp_path: Path) -> Path:
     text = "@pytest.mark.slow\n"
     for folder in ("", "app", "golden", "partitioner", "program", "run"):
         (tmp_path / "tests" / folder).mkdir()
-    (tmp_path / "tests/compile/deploy").mkdir(parents=True)
+    (tmp_path / "tests/features/deploy").mkdir(parents=True)
     (tmp_path / "tests/test_long.py").write_text(text, encoding="utf-8")
     script(tmp_path / ".venv/bin/python", "exit 0")
     script(tmp_path / ".venv-oldest/bin/python", "exit 0")

@@ -6,14 +6,11 @@ such as `data_parallel("data")`. Begin reading at `partition.py`, then `plan.py`
 file imports nothing, since the search imports SciPy and numba. The folders:
 
 step     tracing, planning and compiling a function for one signature of arguments
-pipeline  train steps in pipeline stages on parts of a mesh, and their simulated times
 record   the data of a plan, which the other folders read
 explain  text about the effect of each tactic and the reason for each collective
 report   an HTML page and trace events about a simulated step
 confirm  predicted figures compared with those of the real compiler
 check    outputs of the partitioned program compared with those of the original
-replicate  a step written for one replica, which many replicas run
-train    training from a recipe (a TOML file): data, loop, metrics, resumption
 interop  plans for plain `jax.jit`, Flax and MaxText
 output   numbers with units, files and progress
 """

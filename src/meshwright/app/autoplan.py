@@ -1,9 +1,11 @@
 """`autoplan`: search for the best plan of a step on a number of chips."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from meshwright.app.confirm.first_compiled import (
     CompilePlan,
@@ -14,7 +16,6 @@ from meshwright.app.explain.diff import diff
 from meshwright.app.hosts import asked_for, found_by_one, hosts_of_search
 from meshwright.app.make_plan import make_plan
 from meshwright.app.partition import partition
-from meshwright.app.pipeline_planning import faster_of, find_pipeline
 from meshwright.app.plan import Plan
 from meshwright.errors import PlanError
 from meshwright.machine import Machine, Mesh
@@ -36,12 +37,15 @@ from meshwright.planner.driver.state import SearchState
 from meshwright.planner.driver.task import SearchTask, TimeBudget, ignore_progress
 from meshwright.planner.driver.tree_plans import search_trees
 from meshwright.planner.driver.trials import Trials
-from meshwright.planner.pipeline.pipeline_plan import PipelinePlan
 from meshwright.planner.solve.solver_process import SolverProcess
 from meshwright.planner.solve.space import Space
 from meshwright.planner.solve.work_rates import CAPTURE
 from meshwright.predict.energy import Location
+from meshwright.registry import feature
 from meshwright.run.compilers.confirm import find_backend
+
+if TYPE_CHECKING:
+    from meshwright.registry import PipelinePlan
 
 _WAIT_S, _WAIT = 3600.0, 20.0
 """Time limit for receiving the plan of another process: `_WAIT_S` seconds plus `_WAIT`
@@ -153,10 +157,10 @@ def autoplan(  # noqa: PLR0913  # pyright: ignore[reportInconsistentOverload]
             "leave out the objective, or choose pipeline=True or False"
         )
     plan = partial(find_plan, fn, args, request, weights_of=weights_of)
-    staged = partial(find_pipeline, fn, args, request)
-    if pipeline == "auto":
-        return faster_of(plan, staged)
-    return staged() if pipeline else plan()
+    if not pipeline:
+        return plan()
+    staged = partial(feature("find_pipeline"), fn, args, request)
+    return feature("faster_of")(plan, staged) if pipeline == "auto" else staged()
 
 
 def find_plan(

@@ -32,11 +32,11 @@ from meshwright.program.capture.arguments import (
 )
 from meshwright.program.capture.mesh import as_mesh
 from meshwright.program.records import paused_collector
+from meshwright.registry import step_maker
 
 if TYPE_CHECKING:
     from meshwright.app.plan import Plan
-    from meshwright.app.step.cluster_step import ClusterStep
-    from meshwright.run.cluster.client import Slice
+    from meshwright.registry import ClusterStep, Slice
 
 # A call needs no plan: `app.plan`, which imports the simulation, is imported when used.
 
@@ -94,8 +94,9 @@ def partition(  # noqa: PLR0913  the options of `jax.jit`
     _require_function(fn)
     if not isinstance(tactics, Sequence) and _plan_decisions(tactics) is not None:
         raise TacticError("a plan goes where the mesh is: mw.partition(fn, plan)")
-    on = _slice(mesh)
-    mesh = mesh if on is None else on.mesh
+    make_step = step_maker(mesh)
+    place: Any = mesh
+    mesh = mesh if make_step is None else place.mesh
     given = _plan_decisions(mesh)
     if given is not None:
         if tactics or gather is not None:
@@ -113,11 +114,7 @@ def partition(  # noqa: PLR0913  the options of `jax.jit`
         argument_names(fn, donate_argnums, donate_argnames)
         | argument_names(fn, *jit_options(fn, "donate")),
     )
-    if on is None:
-        return step
-    from meshwright.app.step.cluster_step import ClusterStep
-
-    return ClusterStep(step, on)
+    return step if make_step is None else make_step(step, place)
 
 
 def _require_function(fn: Any) -> None:
@@ -134,15 +131,6 @@ def _require_function(fn: Any) -> None:
             f"{fn.__name__} is a function of nnx.jit, which changes modules in place; use "
             f"mw.nnx.partition({fn.__name__}, mesh, tactics), which does so as well"
         )
-
-
-def _slice(mesh: Any) -> Slice | None:
-    """The argument `mesh` if it is a slice (devices) of a cluster; otherwise `None`."""
-    if isinstance(mesh, Mesh | jax.sharding.Mesh | Mapping):
-        return None
-    from meshwright.run.cluster.client import Slice
-
-    return mesh if isinstance(mesh, Slice) else None
 
 
 def _is_plan(given: Any) -> bool:

@@ -38,10 +38,11 @@ from meshwright.predict.estimate import estimate
 from meshwright.predict.figures import make_figures
 from meshwright.predict.levels_that_gain import levels_that_gain
 from meshwright.program.capture.arguments import Names, Numbers
+from meshwright.registry import feature
 
 if TYPE_CHECKING:
     from meshwright.app.confirm.confirmation import Confirmation
-    from meshwright.predict.exact_offsets import ExactOffsets
+    from meshwright.registry import ExactOffsets
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,14 +118,12 @@ class Plan(PlanRecord):
         result serves runtimes that take offsets. Raises `PlanError` for a plan without an
         estimate (see `on`).
         """
-        from meshwright.predict.exact_offsets import exact_offsets  # imports numba
-
         simulated = estimate_of(self)
         if self.decided is None:
             raise PlanError(
                 "a plan read from JSON has no program whose buffers to place"
             )
-        return exact_offsets(self.decided, simulated, seconds, seed)
+        return feature("exact_offsets")(self.decided, simulated, seconds, seed)
 
     def placed_mesh(self, devices: Sequence[Any]) -> Mesh:
         """The plan's mesh over these devices, in the order that the prediction assumed.

@@ -1,18 +1,14 @@
 """`meshwright explain`: the reason for each collective of a plan."""
 
 import json
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
 import meshwright.cli.arguments.options as options
-from meshwright.app.explain.residuals import residuals_of_step, show_residuals
 from meshwright.app.explain.show import show_explanation
-from meshwright.app.output.progress import show_progress
-from meshwright.compile.autodiff.linearize import residuals_of_loss
-from meshwright.compile.autodiff.residual import Residual
 from meshwright.machine import load_machine
+from meshwright.registry import feature
 
 _FIELDS = ("mesh", "gather", "counts", "collectives", "steps", "whole", "figures")
 """Fields of a plan's JSON form that `--json` prints."""
@@ -41,11 +37,7 @@ def explain_command(
     """
     placed_on = None if machine is None else load_machine(machine, step.num_devices)
     if residuals:
-        name, found = _residuals(step)
-        if as_json:
-            print(json.dumps([asdict(each) for each in found], indent=1))
-        else:
-            print(show_residuals(name, found, full))
+        feature("residuals_command")(step, as_json, full)
         return
     _, plan = step.plan()
     if placed_on is not None:
@@ -55,14 +47,3 @@ def explain_command(
         print(json.dumps({key: fields[key] for key in _FIELDS}, indent=1))
     else:
         print(show_explanation(plan, full))
-
-
-def _residuals(step: options.StepOptions) -> tuple[str, tuple[Residual, ...]]:
-    """The name of the target, and what its forward pass saves for its backward pass."""
-    target, partitioned = step.load()
-    with show_progress(f"reading {target.name}"):
-        of_loss = residuals_of_loss(target.fn, target.args, partitioned.tactics)
-        if of_loss is not None:
-            return target.name, of_loss
-        decided = partitioned.decide(*target.args)
-        return target.name, residuals_of_step(decided)

@@ -14,73 +14,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from meshwright import __version__
 from meshwright.errors import MeshwrightError, MeshwrightWarning, did_you_mean
-
-COMMANDS = {
-    "plan": (
-        "Plans (app)",
-        "Print shardings and collectives, tactic by tactic. Needs no devices.",
-    ),
-    "explain": (
-        "Plans (app)",
-        "Print why each collective is there, each conflict, and each op left whole.",
-    ),
-    "train": (
-        "Running and compiling (run)",
-        "Train as a recipe says, and save, measure and evaluate on the way.",
-    ),
-    "cluster": (
-        "Running and compiling (run)",
-        "Start the workers of a cluster, look at them, and end them.",
-    ),
-    "check": (
-        "Running and compiling (run)",
-        "Run original and partitioned on virtual devices and compare every output.",
-    ),
-    "confirm": (
-        "Running and compiling (run)",
-        "Compile a step with the real compiler of a machine, and compare the figures.",
-    ),
-    "tune": (
-        "Running and compiling (run)",
-        "Find layouts of values, or tiles of kernels, that cost less than the default.",
-    ),
-    "deploy": (
-        "Running and compiling (run)",
-        "Write a model, a loader in Python and a README, after a comparison with JAX.",
-    ),
-    "machines": (
-        "Machines (machine)",
-        "List the preset machines, with figures of one device each.",
-    ),
-    "collectives": (
-        "Machines (machine)",
-        "List placements of axes on a machine, and programs that reduce over them.",
-    ),
-    "zoo": (
-        "Programs (program)",
-        "List the programs of the zoo: parameters, FLOPs a step, memory on one device.",
-    ),
-    "learned": (
-        "Predictions (predict)",
-        "Collect data, train and evaluate models that rank tilings and layouts.",
-    ),
-    "allocate": (
-        "Solvers (search)",
-        "Place buffers in a memory so that those live together do not overlap.",
-    ),
-    "chips": (
-        "Solvers (search)",
-        "Place the ops of a program on the chips of a module, as a pipeline.",
-    ),
-    "iopddl": (
-        "Solvers (search)",
-        "Solve a problem of the ASPLOS 2025 contest on intra-operator parallelism.",
-    ),
-}
-"""For each command its panel in `meshwright --help`, and the first line of its help."""
-
-_FOLDERS = {"Solvers (search)": "solvers."}
-"""Panels whose commands have a folder of their own."""
+from meshwright.registry import COMMANDS
 
 
 class _LazyGroup(TyperGroup):
@@ -95,8 +29,8 @@ class _LazyGroup(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> TyperCommand | None:
         if cmd_name not in COMMANDS:
             return None
-        panel, line = COMMANDS[cmd_name]
-        return TyperCommand(cmd_name, help=line, rich_help_panel=panel)
+        command = COMMANDS[cmd_name]
+        return TyperCommand(cmd_name, help=command.line, rich_help_panel=command.panel)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
         if args[0] not in COMMANDS and not args[0].startswith("-"):
@@ -108,8 +42,7 @@ class _LazyGroup(TyperGroup):
 
 def load_command(name: str) -> Any:
     """Import the module of a command, and return the command, or its subcommands."""
-    folder = _FOLDERS.get(COMMANDS[name][0], "")
-    module = import_module(f"meshwright.cli.{folder}{name}")
+    module = import_module(f"meshwright.{COMMANDS[name].home}")
     function = getattr(module, f"{name}_command")
     if isinstance(function, typer.Typer):
         return typer.main.get_command(function)

@@ -15,13 +15,13 @@ from meshwright.cli.plans.comparison import (
     find_run_length,
     print_comparison,
 )
-from meshwright.cli.plans.pipeline import plan_pipeline, print_pipeline
 from meshwright.cli.plans.search import print_found, search_plan
 from meshwright.errors import TargetError
 from meshwright.machine import parse_mesh
 from meshwright.partitioner.lower import Gather
 from meshwright.planner.driver.request import SearchRequest
 from meshwright.predict.energy import find_location
+from meshwright.registry import feature
 
 _OF_A_SEARCH = (
     "chips", "objective", "memory", "budget", "most_axes", "seed", "confirm"
@@ -68,8 +68,8 @@ def plan_command(  # noqa: PLR0913  the options of a command
     _check_options(context)
     if pipeline:
         _check_pipeline(context)
-        found = plan_pipeline(target, _search_request(context.params))
-        print_pipeline(found, as_json, out)
+        request = _search_request(context.params)
+        feature("pipeline_command")(target, request, as_json, out)
         return
     if mesh is None or search is not None:
         plan = search_plan(target, _search_request(context.params), schedule, tactics)

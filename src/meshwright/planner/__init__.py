@@ -17,7 +17,5 @@ which a search uses them:
     columns          propagation and prices over flat arrays, for fast searches
     tree             tree search over shardings of inputs
     overlap          `overlap`, a tactic that runs collectives beside products
-    pipeline         stages of a step on submeshes, microbatches and a schedule
-    chips            ops of a program on the chips of a multi-chip module
     tactics          `auto`, a tactic that searches
 """

@@ -19,7 +19,7 @@ from meshwright.program.capture import Captured, capture
 from meshwright.program.ir import Program
 from meshwright.program.ops import known_ops
 from meshwright.run.local import make_executable
-from tests.partitioner.stages.test_tasks import staged
+from tests.features.pipeline.stages.test_tasks import staged
 from tests.program.ops import catalogue
 from tests.program.ops.catalogue import Example
 

@@ -1,0 +1,124 @@
+"""`meshwright allocate`: offsets for the buffers of a CSV within a capacity in bytes."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from meshwright.errors import AllocationError
+from meshwright.features.allocate import (
+    Allocation,
+    AllocationOutcome,
+    AllocationProgress,
+    allocate,
+    read_buffers,
+)
+
+Buffers = Annotated[
+    Path,
+    typer.Argument(
+        metavar="BUFFERS",
+        help="CSV with id, lower, upper, size; optional alignment, offset, gaps",
+        show_default=False,
+    ),
+]
+
+
+def allocate_command(  # noqa: PLR0913  an option each
+    file: Buffers,
+    capacity: Annotated[
+        int | None,
+        typer.Option("--capacity", help="bytes of the memory; without: --minimize"),
+    ] = None,
+    minimize: Annotated[
+        bool, typer.Option("--minimize", help="search for the least height")
+    ] = False,
+    seconds: Annotated[
+        float, typer.Option("--seconds", help="most seconds to search")
+    ] = 60.0,
+    seed: Annotated[
+        int,
+        typer.Option("--seed", min=0, max=2**32 - 1, help="random seed of the search"),
+    ] = 0,
+    method: Annotated[
+        str, typer.Option("--method", help="portfolio, or guided: CP-SAT tells offsets")
+    ] = "portfolio",
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="file for the offsets: .csv, .json, .svg or .html"),
+    ] = None,
+    svg: Annotated[
+        Path | None, typer.Option("--svg", help="file for a picture of the packing")
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", help="file for a page with the picture")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="print JSON for programs")
+    ] = False,
+) -> None:
+    """Place buffers in a memory so that those live together do not overlap.
+
+    Prints the outcome, the height and a lower bound. Exit status 0: all are placed, 1:
+    that is impossible or was not achieved in time, 2: misuse.
+    """
+    written = [(out, None), (svg, ".svg"), (html, ".html")]
+    for path, _ in written:
+        _require_folder(path)
+    buffers = read_buffers(file)
+    answer = _allocate(
+        partial(
+            allocate,
+            buffers,
+            capacity,
+            minimize=minimize,
+            seconds=seconds,
+            seed=seed,
+            method=method,
+        )
+    )
+    print(answer.to_json() if as_json else answer)
+    if answer.outcome is not AllocationOutcome.PACKED:
+        raise typer.Exit(1)
+    for path, ending in written:
+        if path is not None:
+            _write(answer, path, ending or path.suffix)
+
+
+def _require_folder(path: Path | None) -> None:
+    if path is not None and not path.parent.is_dir():
+        raise AllocationError(f"{path}: there is no folder {path.parent}")
+    if path is not None and path.is_dir():
+        raise AllocationError(f"{path} is a folder: give the name of a file")
+
+
+def _allocate(search: Callable[..., Allocation]) -> Allocation:
+    """Search for offsets, with progress on standard error."""
+    console = Console(stderr=True)
+    printed_s = [-1.0]
+    with console.status("greedy packings") as status:
+
+        def show(progress: AllocationProgress) -> None:
+            line = (
+                f"{progress.seconds:.1f} s  {progress.nodes} nodes  "
+                f"capacity {progress.capacity}  best {progress.height}"
+            )
+            if console.is_terminal:
+                status.update(line)
+            elif progress.seconds > printed_s[0] + 1:  # in a log, one line a second
+                printed_s[0] = progress.seconds
+                console.print(line, highlight=False, soft_wrap=True)
+
+        return search(progress=show)
+
+
+def _write(answer: Allocation, path: Path, ending: str) -> None:
+    """Write the answer as HTML, JSON, SVG or CSV, by the ending of the file's name."""
+    if ending in (".html", ".htm"):
+        answer.report(path)
+        return
+    formats = {".json": answer.to_json, ".svg": answer.svg}
+    path.write_text(formats.get(ending, answer.to_csv)(), encoding="utf-8")

@@ -1,0 +1,129 @@
+"""Depth-first search that fills the section with the fewest buffers that can lie lowest.
+
+Every packing can be pushed down until each buffer lies as low as the buffers below it
+allow. So a buffer under which no unplaced one fits either lies at its minimum offset, or
+above one of its unplaced neighbours. The search tries the first, and after a failure
+raises the buffer's minimum offset accordingly, so that it is complete. The next buffer is
+one of the section with the fewest buffers that can lie lowest without leaving too little
+room, relative to the number of its failures (dom/wdeg: Boussemart et al., ECAI 2004).
+
+Where hardly a byte is free, most sections leave one or two such buffers. The search in
+the order of offsets of `canonical.py` has no such choice of the place to fill.
+"""
+
+import numpy as np
+
+from meshwright.features.allocate.canonical.packing_state import (
+    DECAY,
+    FOUND,
+    NONE,
+    OPEN,
+)
+from meshwright.features.allocate.problem.sections import BufferColumns
+from meshwright.features.allocate.skyline.skyline_state import (
+    DEPTH,
+    FAILED_SECTION,
+    NODES,
+    NUM_DIRTY,
+    TRAIL_END,
+    SkylineState,
+    push_up,
+    put,
+    restore,
+    settle,
+)
+from meshwright.search.compiled import compiled_in_place
+
+
+@compiled_in_place
+def next_section(c: BufferColumns, st: SkylineState) -> int:
+    """The section with the fewest buffers that can lie lowest, over its weight."""
+    best, best_score = -1, np.inf
+    for k in range(len(st.total)):
+        if st.total[k] == 0:
+            continue
+        number = 0
+        limit = st.floor[k] + st.slack[k]
+        for e in range(c.of_at[k], c.of_at[k + 1]):
+            i = c.of[e]
+            number += st.offset[i] < 0 and st.least[i] <= limit
+        score = number / (1.0 + st.weight[k] / st.bump[0]) if number > 1 else 0.0
+        if score < best_score:
+            best, best_score = k, score
+            if number <= 1:
+                break
+    return best
+
+
+@compiled_in_place
+def next_buffer(c: BufferColumns, st: SkylineState, k: int) -> int:
+    """A buffer under which no unplaced one fits, if possible the lowest of section k."""
+    best = -1
+    for e in range(c.of_at[k], c.of_at[k + 1]):
+        i = c.of[e]
+        if st.offset[i] >= 0 or st.least[i] != st.floor[k]:
+            continue
+        if best < 0 or st.key[i] > st.key[best]:
+            best = i
+    below = best
+    while below >= 0:
+        best, below = below, -1
+        for e in range(c.near_at[best], c.near_at[best + 1]):
+            j = c.near[e]
+            if st.offset[j] < 0 and st.least[j] + c.size[j] <= st.least[best]:
+                below = j
+                break
+    return best
+
+
+@compiled_in_place
+def is_full(c: BufferColumns, st: SkylineState) -> bool:
+    """Whether the trail might not hold the changes of another node."""
+    most = 2 * (len(c.near) + len(c.of) + len(c.size))
+    return st.scalars[TRAIL_END] + most > len(st.trail)
+
+
+@compiled_in_place
+def advance_skyline(c: BufferColumns, st: SkylineState, most_nodes: int) -> int:
+    """Advance the search by at most `most_nodes` nodes; returns FOUND, NONE or OPEN."""
+    z = st.scalars
+    end = z[NODES] + most_nodes
+    if z[NUM_DIRTY] and not settle(c, st):
+        return NONE
+    while z[NODES] < end and not is_full(c, st):
+        k = next_section(c, st)
+        if k < 0:
+            return FOUND
+        fits = put(c, st, next_buffer(c, st, k))
+        while not fits:
+            blame_section(st)
+            if z[DEPTH] == 0:
+                return NONE
+            z[DEPTH] -= 1
+            restore(c, st, int(st.mark[z[DEPTH]]))
+            fits = push_up(c, st, int(st.buffer[z[DEPTH]]))
+            if z[DEPTH] == 0:
+                z[TRAIL_END] = 0  # holds in every packing
+    return OPEN
+
+
+@compiled_in_place
+def undo_all(c: BufferColumns, st: SkylineState) -> None:
+    """Undo all placements; weights of failures, and what is proven, stay."""
+    if st.scalars[DEPTH] > 0:
+        st.scalars[DEPTH] = 0
+        restore(c, st, int(st.mark[0]))
+
+
+@compiled_in_place
+def blame_section(st: SkylineState) -> None:
+    """Raise the weight of the section that has failed."""
+    k = st.scalars[FAILED_SECTION]
+    if k < 0:
+        return
+    st.weight[k] += st.bump[0]
+    st.bump[0] *= DECAY
+    if st.bump[0] > 1e100:
+        for q in range(len(st.weight)):
+            st.weight[q] *= 1e-100
+        st.bump[0] *= 1e-100

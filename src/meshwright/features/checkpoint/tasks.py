@@ -1,0 +1,187 @@
+"""Saving and restoring on request, by workers that hold a state's flat arrays.
+
+A request brings the state's structure as JSON: objects and lists for its containers,
+and for each leaf the index of its array. Named tuples and other classes become objects
+of their fields, as Orbax stores them. So a state that is saved here can be restored by
+the program that defines the classes, and the other way round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
+from jax.tree_util import DictKey, FlattenedIndexKey, GetAttrKey, SequenceKey
+
+from meshwright.errors import CheckpointError
+from meshwright.features.checkpoint.checkpoints import Checkpoints
+from meshwright.machine import Mesh
+from meshwright.run.local import jax_mesh
+
+NEWEST, SAVE, RESTORE, COMMIT = "newest", "save", "restore", "commit"
+"""The kinds of requests.
+
+They ask for the newest step (-1 if there is none), save a state, restore one, or wait
+until all saves are committed.
+"""
+
+
+def structure_of(tree: Any) -> Any:
+    """The structure of a pytree as JSON; a leaf is its index among the flat leaves."""
+    numbers = iter(range(jax.tree_util.tree_structure(tree).num_leaves))
+    return _structure(tree, numbers)
+
+
+def _structure(tree: Any, numbers: Any) -> Any:
+    if jax.tree_util.all_leaves([tree]):
+        return next(numbers)
+    if tree is None:
+        return None
+    children, _ = jax.tree_util.tree_flatten_with_path(
+        tree, is_leaf=lambda x: x is not tree
+    )
+    if type(tree) in (list, tuple):  # a named tuple is of a class of its own
+        return [_structure(child, numbers) for _, child in children]
+    return {_key(path[0]): _structure(child, numbers) for path, child in children}
+
+
+def _key(entry: Any) -> str:
+    """The name of a child in its container, from the child's pytree key."""
+    match entry:
+        case DictKey(key=name) | FlattenedIndexKey(key=name) | GetAttrKey(name=name):
+            return str(name)
+        case SequenceKey(idx=number):
+            return str(number)
+        case _:
+            return str(entry)
+
+
+def _filled(structure: Any, leaves: Sequence[Any]) -> Any:
+    """A tree of dicts and lists, with leaves in place of the indices in `structure`."""
+    if isinstance(structure, dict):
+        return {key: _filled(child, leaves) for key, child in structure.items()}
+    if isinstance(structure, list):
+        return [_filled(child, leaves) for child in structure]
+    return None if structure is None else leaves[structure]
+
+
+class CheckpointTasks:
+    """The directories of checkpoints that the requests of one client have opened."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, Checkpoints] = {}
+
+    def run(
+        self,
+        kind: str,
+        folder: str,
+        argument: Mapping[str, Any],
+        devices: Sequence[Any],
+        arrays: Sequence[Any],
+    ) -> list[Any]:
+        """Execute a request; returns its arrays, and the checkpoint's step at the end.
+
+        kind: what to do, such as "save". folder: directory of the checkpoints.
+        argument: options and the state's structure. arrays: the state's arrays, to be
+            saved.
+        All processes of `jax.distributed` run the same requests in the same order.
+        Raises `CheckpointError` if the request fails or is unknown, or if a process has
+        none of `devices`.
+        """
+        run = _KINDS.get(kind)
+        if run is None:
+            raise CheckpointError(
+                f"{kind!r:.60} is no task; wanted one of {', '.join(_KINDS)}"
+            )
+        owners = {device.process_index for device in devices}
+        if len(owners) != jax.process_count():
+            raise CheckpointError(
+                f"the slice has devices of {len(owners)} of {jax.process_count()} workers; "
+                "checkpoints need a slice with devices of every worker"
+            )
+        checkpoints = self._open.get(folder)
+        if checkpoints is None:
+            checkpoints = Checkpoints(folder, **argument["retention"])
+            self._open[folder] = checkpoints
+        return run(checkpoints, argument, devices, arrays)
+
+    def close(self) -> None:
+        """Finish all saves and let other processes write, in every directory.
+
+        An error in one directory does not keep the others from being closed.
+        """
+        with ExitStack() as ends:
+            while self._open:
+                _, checkpoints = self._open.popitem()
+                ends.callback(checkpoints.close)
+
+
+def _newest(
+    checkpoints: Checkpoints, argument: Any, devices: Any, arrays: Any
+) -> list[Any]:
+    del argument, devices, arrays
+    latest = checkpoints.latest
+    return [np.int32(-1 if latest is None else latest)]
+
+
+def _save(
+    checkpoints: Checkpoints,
+    argument: Mapping[str, Any],
+    devices: Any,
+    arrays: Sequence[Any],
+) -> list[Any]:
+    del devices
+    step = argument["step"]
+    if step not in checkpoints.steps:
+        checkpoints.save(
+            step,
+            _filled(argument["structure"], arrays),
+            plan=argument["plan"],
+            position=argument["position"],
+            metrics=argument["metrics"],
+        )
+    return [np.int32(step)]
+
+
+def _restore(
+    checkpoints: Checkpoints,
+    argument: Mapping[str, Any],
+    devices: Sequence[Any],
+    arrays: Any,
+) -> list[Any]:
+    del arrays
+    mesh = jax_mesh(Mesh(dict(argument["mesh"]), devices))
+    like = [
+        jax.ShapeDtypeStruct(
+            shape,
+            dtype,
+            sharding=NamedSharding(
+                mesh, PartitionSpec(*(tuple(axes) for axes in spec))
+            ),
+        )
+        for shape, dtype, spec in argument["arrays"]
+    ]
+    found = checkpoints.restore(_filled(argument["structure"], like))
+    # A dict's leaves are ordered by key, the request's arrays by their index.
+    places = jax.tree.leaves(argument["structure"])
+    by_place = dict(zip(places, jax.tree.leaves(found.state), strict=True))
+    return [*(by_place[i] for i in range(len(places))), np.int32(found.step)]
+
+
+def _commit(
+    checkpoints: Checkpoints, argument: Any, devices: Any, arrays: Any
+) -> list[Any]:
+    checkpoints.wait()
+    return _newest(checkpoints, argument, devices, arrays)
+
+
+_KINDS: Mapping[str, Callable[..., list[Any]]] = {
+    NEWEST: _newest,
+    SAVE: _save,
+    RESTORE: _restore,
+    COMMIT: _commit,
+}

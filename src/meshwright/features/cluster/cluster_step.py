@@ -1,0 +1,172 @@
+"""Partitioned functions that run on a slice (devices) of a cluster."""
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+import jax
+
+from meshwright.app.check.report import CheckReport
+from meshwright.app.step.specialized import Specialized
+from meshwright.errors import ClusterError
+from meshwright.features.cluster.client import Slice
+from meshwright.features.cluster.session import RemoteArray
+from meshwright.features.cluster.wire.messages import Define
+from meshwright.features.cluster.wire.program_code import ProgramCode
+from meshwright.program.capture.arguments import require_arrays, require_separate
+from meshwright.program.ir import num_bytes
+from meshwright.run.compilers.confirm import (
+    DeviceStep,
+    abstract_mesh,
+    export_jitted,
+    export_step,
+    require_module,
+)
+from meshwright.run.local.spmd import named_shardings
+
+
+class LocalStep(Protocol):
+    """The interface of the partitioned function in this process, which traces and plans."""
+
+    __name__: str
+    __doc__: str | None
+
+    def specialize(self, args: Any, kwargs: Any) -> tuple[Specialized, list[Any]]: ...
+    def plan(self, *args: Any, **kwargs: Any) -> Any: ...
+    def find_state(
+        self,
+        init_fn: Callable[..., Any],
+        args: tuple[Any, ...],
+        argnum: int | Sequence[int] | None,
+    ) -> tuple[Specialized, tuple[Any, Sequence[str] | None]]: ...
+
+
+class ClusterStep:
+    """A partitioned function whose calls run on a slice (devices) of a cluster."""
+
+    def __init__(self, step: LocalStep, on: Slice) -> None:
+        self._step = step
+        self._slice = on
+        self._programs: dict[Any, int] = {}
+        self.__name__ = step.__name__
+        self.__doc__ = step.__doc__
+
+    def plan(self, *args: Any, **kwargs: Any) -> Any:
+        """The plan for these arguments; see `Partitioned.plan`."""
+        return self._step.plan(*args, **kwargs)
+
+    def check(self, *args: Any, **kwargs: Any) -> CheckReport:
+        """Compare the workers' outputs with the original's on one device of this process.
+
+        Unlike `Partitioned.check`, it does not compare narrow floats in float32, too.
+        """
+        specialized, leaves = self._step.specialize(args, kwargs)
+
+        def run(leaves: Sequence[Any]) -> Sequence[Any]:
+            return self._slice.fetch(self._call(specialized, leaves))
+
+        here = [x.result() if isinstance(x, RemoteArray) else x for x in leaves]
+        return specialized.check_run(run, here)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Start the step on the workers, and return handles to its results.
+
+        Arguments that are arrays of this process are sent to the workers.
+        """
+        specialized, leaves = self._step.specialize(args, kwargs)
+        results = self._call(specialized, leaves)
+        return jax.tree_util.tree_unflatten(specialized.captured.out_tree, results)
+
+    def _call(
+        self, specialized: Specialized, leaves: Sequence[Any]
+    ) -> list[RemoteArray]:
+        """Handles to the flat results, for the flat leaves of the arguments."""
+        captured = specialized.captured
+        require_arrays(captured.paths, leaves)
+        require_separate(captured.paths, leaves, captured.donated)
+        program = self._programs.get(specialized)
+        if program is None:
+            define = partial(definition, step=specialized, on=self._slice)
+            program = self._programs[specialized] = self._slice.define(define)
+        inputs = [self._slice.put(leaf) for leaf in leaves]
+        return self._slice.call(program, inputs, captured.out_avals, captured.donated)
+
+    def init(
+        self,
+        init_fn: Callable[..., Any],
+        *args: Any,
+        argnum: int | Sequence[int] | None = None,
+    ) -> Any:
+        """Handles to the state `init_fn(*args)`, which the workers compute.
+
+        The values of `args` are sent as constants of the program. See `Partitioned.init`.
+        """
+        step, found = self._step.find_state(init_fn, args, argnum)
+        shardings = step.state_shardings(*found, step.decided.lowered.inputs)
+        flat, tree = jax.tree_util.tree_flatten(shardings)
+
+        def initial() -> tuple[Any, ...]:
+            return tuple(jax.tree_util.tree_leaves(init_fn(*args)))
+
+        cut = named_shardings(abstract_mesh(step.mesh), flat)
+        jitted = jax.jit(initial, out_shardings=cut)
+        exported = _exported(
+            lambda: export_jitted(jitted, (), self._slice.platform), "init_fn"
+        )
+        code = ProgramCode(exported, step.mesh.sizes, (), tuple(flat))
+        types = jax.tree_util.tree_leaves(found[0])
+        sizes = tuple(
+            each.dtype.itemsize * math.prod(s.shard_shape(each.shape))
+            for each, s in zip(types, cut, strict=True)
+        )
+        whole = tuple(i for i, s in enumerate(cut) if s.is_fully_replicated)
+        program = self._slice.define(
+            lambda number: Define(
+                number, code.to_bytes(), self._slice.devices, (), (), sizes, whole
+            )
+        )
+        results = self._slice.call(program, (), types)
+        self._slice.forget(program)
+        return jax.tree_util.tree_unflatten(tree, results)
+
+
+def step_on_slice(step: LocalStep, on: Slice) -> ClusterStep:
+    """The partitioned function `step`, whose calls run on the slice `on` of a cluster."""
+    return ClusterStep(step, on)
+
+
+def definition(number: int, step: Specialized, on: Slice) -> Define:
+    """The message that defines a device program for the cluster's controller.
+
+    number: the program's number in the session.
+    Raises `ClusterError` for a program that calls Python, which only this process can run,
+    and `CompilerError` if flatbuffers, the format of the message, is not installed.
+    """
+    lowered, captured = step.decided.lowered, step.captured
+    device_step = DeviceStep(lowered, captured.avals, captured.donated)
+    exported = _exported(lambda: export_step(device_step, on.platform), captured.name)
+    code = ProgramCode(exported, lowered.mesh.sizes, lowered.inputs, lowered.outputs)
+    program = lowered.program
+    whole = [i for i, s in enumerate(lowered.outputs) if not any(s.dims)]
+    return Define(
+        number,
+        code.to_bytes(),
+        on.devices,
+        captured.donated,
+        tuple(map(num_bytes, program.inputs)),
+        tuple(map(num_bytes, program.outputs)),
+        tuple(whole),
+    )
+
+
+def _exported(export: Callable[[], bytes], name: str) -> bytes:
+    """The serialized program, with clear errors if it cannot be serialized."""
+    require_module("flatbuffers", "a step on a cluster", "cluster")
+    try:
+        return export()
+    except NotImplementedError as error:
+        raise ClusterError(
+            f"{name} calls Python, such as by io_callback or debug.print, which a worker "
+            f"cannot ({error}); remove the call, or run on the devices of this process"
+        ) from error

@@ -1,0 +1,144 @@
+"""The target `onnx`: the ONNX model of a program."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import meshwright.features.deploy.onnx.contraction
+import meshwright.features.deploy.onnx.elementwise
+import meshwright.features.deploy.onnx.indexing
+import meshwright.features.deploy.onnx.movement
+import meshwright.features.deploy.onnx.reduction
+import meshwright.features.deploy.onnx.regions  # noqa: F401  fills the registry
+from meshwright.errors import DeployError
+from meshwright.features.deploy.onnx.convert_ops import OpInexpressible, inline
+from meshwright.features.deploy.onnx.converters import known_kinds
+from meshwright.features.deploy.onnx.graph import OPSET, OnnxGraph, value_info
+from meshwright.features.deploy.source.extras import require
+from meshwright.features.deploy.source.inexpressible import (
+    Inexpressible,
+    probe_ops,
+    refuse,
+)
+from meshwright.features.deploy.source.int8 import calibration_of, quantize_onnx
+from meshwright.features.deploy.source.model import SourceModel, require_plain_dtypes
+from meshwright.features.deploy.source.options import DeployOptions
+from meshwright.features.deploy.source.unroll_loops import unroll_loops
+from meshwright.program.ir import Op, Program
+
+MODEL_FILE = "model.onnx"
+_IR_VERSION = 10
+_LARGEST_BYTES = 2 * 10**9
+"""Most bytes of weights in a model; protocol buffers hold at most 2 GiB."""
+
+_HINT = "Write the program without these ops, or use the target iree-cpu."
+
+
+def write_onnx(model: SourceModel, folder: Path, options: DeployOptions) -> None:
+    """Write the ONNX model into a folder; `DeployError` names ops that ONNX lacks.
+
+    For int8, loops are unrolled, since ONNX Runtime does not quantize products in loop
+    bodies.
+    """
+    require("onnx", "onnxruntime")
+    if model.weight_bytes > _LARGEST_BYTES:
+        raise DeployError(
+            f"the weights have {model.weight_bytes} bytes, and a file of ONNX holds at "
+            f"most {_LARGEST_BYTES}: use iree-cpu"
+        )
+    program = model.baked()
+    require_plain_dtypes(model, "ONNX")
+    require_known(program)
+    if options.quantize:
+        program = unroll_loops(program, "int8 for ONNX")
+    names = [port.name for port in model.inputs], [port.name for port in model.outputs]
+    try:
+        found = convert(program, model.name, *names)
+        _require_kernels(found)
+    except OpInexpressible as failed:
+        raise refuse("ONNX", [(failed.op, failed.reason)], _HINT) from None
+    except Inexpressible as reason:
+        ops = probe_ops(program, _try_alone) or [(program.ops[-1], str(reason))]
+        raise refuse("ONNX", ops, _HINT) from None
+    if options.quantize:
+        found = quantize_onnx(found, calibration_of(model, options))
+    (folder / MODEL_FILE).write_bytes(found)
+
+
+def _require_kernels(content: bytes) -> None:
+    """Raise `Inexpressible` if ONNX Runtime has no kernel for an op and its dtypes."""
+    runtime: Any = import_module("onnxruntime")
+    options = runtime.SessionOptions()
+    options.log_severity_level = 4
+    options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    try:
+        runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # noqa: BLE001  its classes have no common base
+        raise Inexpressible(str(error).split(":")[-1].strip()[:200]) from None
+
+
+def _try_alone(program: Program) -> None:
+    names = [f"in.{i}" for i in range(len(program.inputs))]
+    outputs = [f"out.{i}" for i in range(len(program.outputs))]
+    try:
+        _require_kernels(convert(program, "op", names, outputs))
+    except OpInexpressible as failed:
+        raise Inexpressible(failed.reason) from None
+
+
+def require_known(program: Program) -> None:
+    """Raise `DeployError` with the source lines of ops that have no converter."""
+    known = known_kinds()
+    missing: list[tuple[Op, str]] = [
+        (op, "ONNX has no such op") for op in program.walk() if op.kind not in known
+    ]
+    if missing:
+        raise refuse("ONNX", missing, _HINT)
+
+
+def convert(
+    program: Program, name: str, input_names: list[str], output_names: list[str]
+) -> bytes:
+    """The ONNX model of a program, as the content of a file."""
+    onnx: Any = import_module("onnx")
+    graph = OnnxGraph()
+    found = inline(graph, program, input_names)
+    for own, result in zip(output_names, found, strict=True):
+        make = onnx.helper.make_node
+        graph.nodes.append(make("Identity", [result], [own], own))
+    inputs = [
+        value_info(own, value.shape, value.dtype)
+        for own, value in zip(input_names, program.inputs, strict=True)
+    ]
+    outputs = [
+        value_info(own, atom.shape, atom.dtype)
+        for own, atom in zip(output_names, program.outputs, strict=True)
+    ]
+    read = _read_names(graph)
+    constants = [
+        onnx.numpy_helper.from_array(array, own)
+        for own, array in graph.constants.items()
+        if own in read
+    ]
+    made = onnx.helper.make_graph(graph.nodes, name, inputs, outputs, constants)
+    model = onnx.helper.make_model(
+        made,
+        opset_imports=[onnx.helper.make_opsetid("", OPSET)],
+        producer_name="meshwright",
+    )
+    model.ir_version = _IR_VERSION
+    return model.SerializeToString()
+
+
+def _read_names(graph: OnnxGraph) -> frozenset[str]:
+    """Names of all values that nodes read, also in bodies of loops and branches."""
+
+    def of(nodes: Any) -> Any:
+        for node in nodes:
+            yield from node.input
+            for attribute in node.attribute:
+                yield from of(attribute.g.node)
+
+    return frozenset(of(graph.nodes))

@@ -1,0 +1,236 @@
+"""Converters of elementwise ops, comparisons, selection and conversion of dtypes."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+import numpy as np
+
+from meshwright.features.deploy.onnx.converters import OpCall, converts
+from meshwright.features.deploy.source.inexpressible import Inexpressible
+from meshwright.program.ir import Literal
+
+_SAME = {
+    "abs": "Abs", "acos": "Acos", "acosh": "Acosh", "add": "Add", "add_any": "Add",
+    "asin": "Asin", "asinh": "Asinh", "atan": "Atan", "atanh": "Atanh", "ceil": "Ceil",
+    "copy": "Identity", "copy_p": "Identity", "cos": "Cos", "cosh": "Cosh", "div": "Div",
+    "erf": "Erf", "exp": "Exp", "floor": "Floor", "log": "Log", "logistic": "Sigmoid",
+    "layout_constraint": "Identity", "mul": "Mul", "name": "Identity", "neg": "Neg",
+    "optimization_barrier": "Identity", "pow": "Pow",
+    "sharding_constraint": "Identity", "sign": "Sign", "sin": "Sin", "sinh": "Sinh",
+    "sqrt": "Sqrt", "stop_gradient": "Identity", "sub": "Sub", "tag": "Identity",
+    "tan": "Tan", "tanh": "Tanh",
+}  # fmt: skip
+"""Kinds with the same meaning in ONNX; broadcasting covers scalars."""
+
+
+def _plain(kind: str, call: OpCall) -> str:
+    if call.dtype == "bool" and kind != "Identity":
+        raise Inexpressible(f"ONNX's {kind} takes no bools")
+    return call.node(kind, *call.names)
+
+
+for _kind, _node in _SAME.items():
+    converts(_kind)(partial(_plain, _node))
+
+
+_FOR_BOOLS = {
+    "and": ("And", "BitwiseAnd"), "or": ("Or", "BitwiseOr"), "xor": ("Xor", "BitwiseXor"),
+    "not": ("Not", "BitwiseNot"), "max": ("Or", "Max"), "min": ("And", "Min"),
+}  # fmt: skip
+
+
+def _logic(nodes: tuple[str, str], call: OpCall) -> str:
+    return call.node(nodes[call.dtype != "bool"], *call.names)
+
+
+for _kind, _nodes in _FOR_BOOLS.items():
+    converts(_kind)(partial(_logic, _nodes))
+
+_COMPARED = {
+    "eq": "Equal", "ge": "GreaterOrEqual", "gt": "Greater", "le": "LessOrEqual",
+    "lt": "Less",
+}  # fmt: skip
+
+
+def _compared(kind: str, call: OpCall) -> str:
+    names = list(call.names)
+    dtype = call.op.operands[0].dtype
+    if dtype not in ("float32", "int32", "int64", "float64"):
+        wide = "float32" if "float" in dtype else "int32"
+        names = [call.graph.cast(name, wide) for name in names]
+    return call.node(kind, *names)
+
+
+for _kind, _node in _COMPARED.items():
+    converts(_kind)(partial(_compared, _node))
+
+
+@converts("ne")
+def ne(call: OpCall) -> str:
+    return call.node("Not", _compared("Equal", call))
+
+
+def _one(call: OpCall, value: float) -> str:
+    return call.graph.constant(value, call.dtype)
+
+
+@converts("square")
+def square(call: OpCall) -> str:
+    return call.node("Mul", call.names[0], call.names[0])
+
+
+@converts("one_minus_square")
+def one_minus_square(call: OpCall) -> str:
+    (x,) = call.names
+    return call.node("Sub", _one(call, 1), call.node("Mul", x, x))
+
+
+@converts("log2")
+def log2(call: OpCall) -> str:
+    return call.node("Div", call.node("Log", call.names[0]), _one(call, math.log(2)))
+
+
+@converts("integer_pow")
+def integer_pow(call: OpCall) -> str:
+    (x,), power = call.names, call.params["y"]
+    if power == 2:
+        return call.node("Mul", x, x)
+    if power == -1:
+        return call.node("Div", _one(call, 1), x)
+    return call.node("Pow", x, _one(call, power))
+
+
+@converts("rsqrt")
+def rsqrt(call: OpCall) -> str:
+    return call.node("Div", _one(call, 1), call.node("Sqrt", call.names[0]))
+
+
+@converts("cbrt")
+def cbrt(call: OpCall) -> str:
+    (x,) = call.names
+    root = call.node("Pow", call.node("Abs", x), _one(call, 1 / 3))
+    return call.node("Mul", call.node("Sign", x), root)
+
+
+@converts("erfc")
+def erfc(call: OpCall) -> str:
+    return call.node("Sub", _one(call, 1), call.node("Erf", call.names[0]))
+
+
+@converts("exp2")
+def exp2(call: OpCall) -> str:
+    return call.node("Pow", _one(call, 2), call.names[0])
+
+
+@converts("expm1")
+def expm1(call: OpCall) -> str:
+    """tanh(x / 2) * (exp(x) + 1), which is exact near 0, unlike exp(x) - 1."""
+    (x,) = call.names
+    half = call.node("Tanh", call.node("Mul", x, _one(call, 0.5)))
+    grown = call.node("Exp", x)
+    near = call.node("Mul", half, call.node("Add", grown, _one(call, 1)))
+    far = call.node("Sub", grown, _one(call, 1))
+    is_near = call.node("Less", call.node("Abs", x), _one(call, 1))
+    return call.node("Where", is_near, near, far)
+
+
+@converts("log1p")
+def log1p(call: OpCall) -> str:
+    """log(u) * x / (u - 1) with u = 1 + x, which is exact near 0 (Higham, 2002)."""
+    (x,) = call.names
+    u = call.node("Add", x, _one(call, 1))
+    less = call.node("Sub", u, _one(call, 1))
+    is_zero = call.node("Equal", less, _one(call, 0))
+    safe = call.node("Where", is_zero, _one(call, 1), less)
+    ratio = call.node("Div", call.node("Mul", call.node("Log", u), x), safe)
+    is_infinite = call.node("IsInf", u)
+    found = call.node("Where", is_zero, x, ratio)
+    return call.node("Where", is_infinite, u, found)
+
+
+@converts("round")
+def round_(call: OpCall) -> str:
+    (x,) = call.names
+    if "EVEN" in str(call.params["rounding_method"]):
+        return call.node("Round", x)
+    up = call.node("Floor", call.node("Add", call.node("Abs", x), _one(call, 0.5)))
+    return call.node("Mul", call.node("Sign", x), up)
+
+
+@converts("is_finite")
+def is_finite(call: OpCall) -> str:
+    (x,) = call.names
+    return call.node(
+        "Not", call.node("Or", call.node("IsNaN", x), call.node("IsInf", x))
+    )
+
+
+@converts("rem")
+def rem(call: OpCall) -> str:
+    return call.node("Mod", *call.names, fmod=1)
+
+
+@converts("clamp")
+def clamp(call: OpCall) -> str:
+    low, x, high = call.names
+    return call.node("Min", call.node("Max", x, low), high)
+
+
+@converts("atan2")
+def atan2(call: OpCall) -> str:
+    y, x = call.names
+    zero, pi = _one(call, 0), _one(call, np.pi)
+    base = call.node("Atan", call.node("Div", y, x))
+    is_left = call.node("Less", x, zero)
+    turn = call.node("Where", call.node("Less", y, zero), call.node("Neg", pi), pi)
+    turned = call.node("Where", is_left, call.node("Add", base, turn), base)
+    is_origin = call.node(
+        "And", call.node("Equal", x, zero), call.node("Equal", y, zero)
+    )
+    return call.node("Where", is_origin, zero, turned)
+
+
+@converts("select_n")
+def select_n(call: OpCall) -> str:
+    which, *cases = call.names
+    dtype = call.op.operands[0].dtype
+    if call.dtype == "bool" and len(cases) == 2:  # ONNX Runtime selects no bools
+        on = which if dtype == "bool" else call.graph.cast(which, "bool")
+        yes = call.node("And", on, cases[1])
+        return call.node("Or", yes, call.node("And", call.node("Not", on), cases[0]))
+    if dtype == "bool":
+        return _expanded(call, call.node("Where", which, cases[1], cases[0]))
+    found = cases[0]
+    for i, case in enumerate(cases[1:], start=1):
+        is_here = call.node("Equal", which, call.graph.constant(i, dtype))
+        found = call.node("Where", is_here, case, found)
+    return _expanded(call, found)
+
+
+def _expanded(call: OpCall, name: str) -> str:
+    """The result in its shape, if all operands were scalars but for the selector."""
+    shapes = [o.shape for o in call.op.operands]
+    return name if call.shape in shapes else call.graph.expand(name, call.shape)
+
+
+@converts("convert_element_type")
+def convert_element_type(call: OpCall) -> str:
+    operand = call.op.operands[0]
+    if operand.dtype == call.dtype:
+        return call.names[0]
+    if isinstance(operand, Literal):
+        return call.graph.constant(operand.value, call.dtype)
+    return call.graph.cast(call.names[0], call.dtype)
+
+
+@converts("reduce_precision")
+def reduce_precision(call: OpCall) -> str:
+    bits = (call.params["exponent_bits"], call.params["mantissa_bits"])
+    kinds = {(8, 23): "float32", (8, 7): "bfloat16", (5, 10): "float16"}
+    if bits not in kinds:
+        raise Inexpressible(
+            f"no type has {bits[0]} bits of exponent, {bits[1]} of mantissa"
+        )
+    return call.graph.cast(call.graph.cast(call.names[0], kinds[bits]), call.dtype)

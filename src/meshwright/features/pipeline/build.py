@@ -1,0 +1,306 @@
+"""The programs of a captured step's stages, each partitioned on its submesh.
+
+A stage is a part of the forward pass with its backward pass and update; a submesh is the
+part of the mesh on which it runs. A task is one pass of a stage over one microbatch. A mark
+is `mw.stage` in the user's code, where a stage begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import jax
+import jax.numpy as jnp
+
+from meshwright.app.output.notices import warn_each
+from meshwright.errors import MeshError, StageError, TacticError
+from meshwright.features.pipeline.options import Options
+from meshwright.features.pipeline.running import (
+    PipelineExecutable,
+    ProcessDevices,
+    StageDevices,
+    StageProgram,
+    TaskLayout,
+    as_primitives,
+)
+from meshwright.features.pipeline.schedules import Schedule
+from meshwright.features.pipeline.stages import (
+    MICROBATCH,
+    Cuts,
+    LoweredStep,
+    Microbatches,
+    Staged,
+    StagePoint,
+    StageTasks,
+    cuts_at,
+    even_cuts,
+    find_microbatches,
+    flops_of,
+    has_marks,
+    marked_cuts,
+    marks_between,
+    names_of,
+    planned_cuts,
+    read_lowered,
+    stage_step,
+    stage_tasks,
+    with_marks,
+)
+from meshwright.machine import Mesh
+from meshwright.partitioner.decide import Decided, apply_tactics, decide
+from meshwright.partitioner.lower import Gather
+from meshwright.partitioner.lower.lowering import lower_unrolled
+from meshwright.partitioner.structure.workspace import Workspace
+from meshwright.partitioner.tactics import Tactic, data_parallel
+from meshwright.predict.compilers.xla.workarounds import XLA_WORKAROUNDS
+from meshwright.program.capture import Captured
+from meshwright.program.ir import Atom, Literal
+from meshwright.program.rewrite.unroll import unroll_scans
+from meshwright.run.compilers.confirm import abstract_mesh
+from meshwright.run.local import find_devices, jax_mesh
+
+if TYPE_CHECKING:
+    from meshwright.features.cluster.client import Slice
+
+
+@dataclass(frozen=True, eq=False)
+class StagedStep:
+    """A step divided into stages, each with the sharding decisions for its submesh.
+
+    staged: the step of one microbatch; each op has its stage and pass.
+    captured: the same program in the form that tactics take.
+    decided: for each stage, the decisions about the step on the stage's submesh.
+    """
+
+    staged: Staged
+    captured: Captured
+    schedule: Schedule
+    decided: tuple[Decided, ...]
+    submeshes: tuple[Mesh, ...]
+
+
+def microbatch_axis(options: Options) -> Mesh:
+    """A mesh of one axis, whose positions are microbatches, one after another."""
+    return Mesh({}, sequential={MICROBATCH: options.microbatches})
+
+
+def divided_batch(captured: Captured, axis: Mesh, batch: tuple[str, ...]) -> Workspace:
+    """A captured step whose batch the axis `MICROBATCH` of a mesh divides.
+
+    batch: patterns of the inputs with a batch; () for all data.
+    Raises `StageError` if the batch cannot be divided.
+    """
+    try:
+        return apply_tactics(captured, axis, [data_parallel(MICROBATCH, batch or None)])
+    except TacticError as error:
+        raise StageError(
+            f"the batch cannot be divided into {axis.size(MICROBATCH)} microbatches: "
+            f"{error}"
+        ) from error
+
+
+def find_step(captured: Captured, options: Options) -> Microbatches:
+    """Split a captured step into microbatches: the ops of one, and the sums over all."""
+    work = divided_batch(captured, microbatch_axis(options), options.batch)
+    warn_each(work.warnings)
+    return find_microbatches(lower_unrolled(work.state), options.has_own_statistics)
+
+
+def with_layers(captured: Captured, options: Options) -> Captured:
+    """The step with large loops over layers unrolled, so that stages can begin inside.
+
+    A loop stays if it has less than `_LITTLE` of the work of a stage. All loops stay if the
+    user marks stages. No loop stays if microbatches have statistics of their own, since
+    such a sum cannot be in a loop.
+    """
+    program, stages = captured.program, options.stages
+    is_own = options.has_own_statistics
+    if stages is None and has_marks(program.ops) and not is_own:
+        return captured
+    points = stages if isinstance(stages, tuple) else ()
+    planned = [point for point in points if isinstance(point, StagePoint)]
+    marked = program
+    if planned:
+        work = divided_batch(captured, microbatch_axis(options), options.batch)
+        values, state = work.graph.values, work.state
+        divided = {
+            v for i, v in enumerate(values) if state.dim_on(i, MICROBATCH) is not None
+        }
+        marked = with_marks(program, planned, divided)
+    inside = {p: name for p, name in names_of(planned).items() if p.iteration}
+    chosen = len(stages) + 1 if isinstance(stages, tuple) else stages
+    count = chosen or options.default_stages
+    flops = {op: flops_of(op) for op in program.ops}
+    share = 0.0 if is_own else sum(flops.values()) * _LITTLE / count
+    large = [op for op in program.ops if op.kind == "scan" and flops[op] > share]
+    if not (large or planned) or (count == 1 and not is_own):
+        return captured
+    by_loop = {
+        program.ops[p.op].results: {
+            each.iteration: name for each, name in inside.items() if each.op == p.op
+        }
+        for p in inside
+    }
+    # Marks keep the results of ops, though not the ops.
+    wanted = {op.results for op in large} | by_loop.keys()
+    scans = {
+        op: marks_between(by_loop.get(op.results, {}))
+        for op in marked.ops
+        if op.results in wanted
+    }
+    unrolled = as_primitives(unroll_scans(marked, scans))
+    return replace(captured, program=unrolled)
+
+
+_LITTLE = 0.25
+"""Largest work of a loop that is not unrolled, as a share of the work of a stage."""
+
+
+def choose_cuts(step: Microbatches, options: Options) -> Cuts:
+    """The positions in the step's forward pass where stages begin, as the options ask."""
+    stages = options.stages
+    if isinstance(stages, int):
+        return even_cuts(step, stages)
+    if stages is not None and any(isinstance(each, StagePoint) for each in stages):
+        return planned_cuts(step, len(stages) + 1)
+    if stages is not None:
+        return cuts_at(step, [each for each in stages if isinstance(each, int)])
+    if has_marks(step.body):
+        return marked_cuts(step)
+    return even_cuts(step, options.default_stages)
+
+
+def stage(captured: Captured, options: Options) -> StagedStep:
+    """Divide a captured step into stages, and partition each on its submesh."""
+    captured = with_layers(captured, options)
+    step = find_step(captured, options)
+    cuts = choose_cuts(step, options)
+    schedule = options.schedule_for(cuts.num_stages)
+    staged = stage_step(step, cuts)
+    staged = replace(staged, program=as_primitives(staged.program))
+    micro = _captured(captured, staged)
+    known: dict[tuple[Mesh, tuple[Tactic, ...]], Decided] = {}
+    decided: list[Decided] = []
+    for name, place in zip(cuts.names, schedule.placement, strict=True):
+        mesh, tactics = options.submeshes[place], options.tactics_of(name)
+        if (mesh, tactics) not in known:
+            known[mesh, tactics] = decide(
+                micro, mesh, tactics, Gather.SHARED, workarounds=XLA_WORKAROUNDS
+            )
+        decided.append(known[mesh, tactics])
+    return StagedStep(staged, micro, schedule, tuple(decided), options.submeshes)
+
+
+def _captured(captured: Captured, staged: Staged) -> Captured:
+    """The step of one microbatch in the form of a captured program.
+
+    Its inputs are the step's inputs, with the batch cut to one microbatch, then the batch
+    inputs that are needed as a whole, and the number of the microbatch.
+    """
+    program = staged.program
+    whole = tuple(f"{captured.paths[i]}.whole" for i in staged.whole)
+    avals = tuple(
+        jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in captured.avals
+    )
+    sliced = {
+        i: jax.ShapeDtypeStruct(program.inputs[i].shape, avals[i].dtype)
+        for i in staged.slices
+    }
+    every = [sliced.get(i, aval) for i, aval in enumerate(avals)]
+    every += [avals[i] for i in staged.whole]
+    every.append(jax.ShapeDtypeStruct((), jnp.int32))
+    return replace(
+        captured,
+        program=program,
+        paths=(*captured.paths, *whole, MICROBATCH),
+        avals=tuple(every),
+        ties={o: i for o, i in captured.ties.items() if i not in staged.slices},
+        donated=(),
+    )
+
+
+def place_submeshes(submeshes: Sequence[Mesh]) -> tuple[Mesh, ...]:
+    """The submeshes over devices of this process, which are assigned one after another.
+
+    Raises `MeshError` if there are too few devices.
+    """
+    needed = sum(mesh.num_devices for mesh in submeshes if mesh.devices is None)
+    devices = find_devices() if needed else []
+    if len(devices) < needed:
+        raise MeshError(
+            f"the submeshes need {needed} devices, but JAX sees {len(devices)} "
+            f"({devices[0].platform}); to try it on one machine, set XLA_FLAGS="
+            f"--xla_force_host_platform_device_count={needed} before JAX starts"
+        )
+    free = iter(devices)
+    return tuple(
+        mesh
+        if mesh.devices is not None
+        else mesh.over([next(free) for _ in range(mesh.num_devices)])
+        for mesh in submeshes
+    )
+
+
+def stage_programs(step: StagedStep) -> list[tuple[LoweredStep, StageTasks]]:
+    """A pair for each stage: the device program of the whole step, and the stage's tasks.
+
+    The device program is one microbatch's step, lowered for the stage's submesh; the tasks
+    are parts of it.
+    """
+    read: dict[Decided, LoweredStep] = {}
+    found: list[tuple[LoweredStep, StageTasks]] = []
+    for number, decided in enumerate(step.decided):
+        if decided not in read:
+            read[decided] = read_lowered(step.staged, decided.lowered)
+        found.append((read[decided], stage_tasks(read[decided], number)))
+    return found
+
+
+def make_pipeline(step: StagedStep, slices: Sequence[Slice] = ()) -> PipelineExecutable:
+    """The staged step on the devices of this process, or on slices of a cluster."""
+    placed = step.submeshes if slices else place_submeshes(step.submeshes)
+    stages: list[StageProgram] = []
+    for number, (lowered, tasks) in enumerate(stage_programs(step)):
+        place = step.schedule.placement[number]
+        devices = (
+            _slice_devices(lowered, slices[place])
+            if slices
+            else _process_devices(lowered, placed[place])
+        )
+        name = step.staged.cuts.names[number]
+        stages.append(StageProgram(name, number, lowered, tasks, devices))
+    atoms = enumerate(step.staged.program.outputs)
+    outputs = tuple(_stage_of(atom, place, stages) for place, atom in atoms)
+    return PipelineExecutable(step.staged, tuple(stages), step.schedule, outputs)
+
+
+def _process_devices(step: LoweredStep, submesh: Mesh) -> StageDevices:
+    """The devices of a submesh of this process."""
+    assert submesh.devices is not None, "the submesh has no devices"
+    mesh = jax_mesh(step.lowered.mesh.over(submesh.devices))
+    return ProcessDevices(TaskLayout(mesh, step.shardings))
+
+
+def _slice_devices(step: LoweredStep, on: Slice) -> StageDevices:
+    """The devices of a slice of a cluster."""
+    from meshwright.features.pipeline.running.slice_devices import SliceDevices
+
+    return SliceDevices(
+        on, TaskLayout(abstract_mesh(step.lowered.mesh), step.shardings)
+    )
+
+
+def _stage_of(atom: Atom, place: int, stages: Sequence[StageProgram]) -> int:
+    """The number of the stage that computes an output.
+
+    place: position of the output. It is 0 for a constant.
+    """
+    if isinstance(atom, Literal):
+        return 0
+    for program in reversed(stages):
+        mine = program.step.lowered.program.outputs[place]
+        if any(mine in task.outputs for task in program.tasks.every):
+            return program.number
+    return 0

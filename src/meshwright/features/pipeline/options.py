@@ -1,0 +1,187 @@
+"""The options of a pipeline: submeshes, tactics, stages, microbatches, schedule.
+
+A submesh is the part of the mesh on which a stage runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from meshwright.errors import PlanError, did_you_mean
+from meshwright.features.pipeline.planning.pipeline_plan import PipelinePlan
+from meshwright.features.pipeline.schedules import SCHEDULES, Schedule, verify
+from meshwright.features.pipeline.stages import StagePoint
+from meshwright.machine import Mesh
+from meshwright.partitioner.decide import as_tactics
+from meshwright.partitioner.tactics import Tactic
+from meshwright.program.capture.mesh import as_mesh
+
+STAGE = "stage"
+"""Name of the mesh axis along which the mesh is divided into submeshes for stages."""
+
+type Tactics = Sequence[Tactic] | Mapping[str, Sequence[Tactic]]
+type ScheduleChoice = str | Schedule | Callable[[int, int], Schedule]
+type PipelineCut = tuple[
+    tuple[Mesh, ...],
+    Mapping[str, tuple[Tactic, ...]] | tuple[Tactic, ...],
+    int | tuple[int | StagePoint, ...] | None,
+    int,
+    ScheduleChoice,
+]
+"""Submeshes, tactics, stages, microbatches and schedule, the first five of `Options`."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """The checked options of a pipeline.
+
+    submeshes: the submeshes in order. tactics: tactics for all stages, or a mapping from
+        the names of stages.
+    stages: the number of stages, or where each stage but the first begins: the index of
+        an op of the forward pass, or a `StagePoint`. `None` means the stages that
+        `mw.stage` marks in the code, or without marks one stage per submesh.
+    batch: path patterns of the inputs that contain the batch; empty to let `data_parallel`
+        find them.
+    statistics: "whole" or "microbatch": whether sums over the batch in the middle of the
+        step, such as batch norm's, are over the whole batch or one microbatch.
+    memory_bytes: memory limit of a device; `None` for no limit.
+    """
+
+    submeshes: tuple[Mesh, ...]
+    tactics: Mapping[str, tuple[Tactic, ...]] | tuple[Tactic, ...]
+    stages: int | tuple[int | StagePoint, ...] | None
+    microbatches: int
+    schedule: ScheduleChoice
+    batch: tuple[str, ...]
+    statistics: str
+    memory_bytes: float | None = None
+
+    def __post_init__(self) -> None:
+        count = self.microbatches
+        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+            raise PlanError(f"microbatches is {count!r}; wanted an int >= 1")
+        if self.statistics not in ("whole", "microbatch"):
+            raise PlanError(
+                f"statistics is {self.statistics!r}; wanted 'whole' or 'microbatch'"
+            )
+        if isinstance(self.schedule, str) and self.schedule not in SCHEDULES:
+            raise PlanError(
+                f"no schedule is named {self.schedule!r}; there are "
+                f"{', '.join(SCHEDULES)}{did_you_mean(self.schedule, SCHEDULES)}"
+            )
+
+    def tactics_of(self, stage: str) -> tuple[Tactic, ...]:
+        """The tactics of the stage with this name."""
+        if isinstance(self.tactics, Mapping):
+            return self.tactics.get(stage, ())
+        return self.tactics
+
+    @property
+    def has_own_statistics(self) -> bool:
+        """Whether sums in the middle of the step are over one microbatch alone."""
+        return self.statistics == "microbatch" or self.microbatches == 1
+
+    @property
+    def default_stages(self) -> int:
+        """The number of stages if neither `mw.stage` marks nor the caller give it."""
+        chunks = 2 if self.schedule == "interleaved" else 1
+        return chunks * len(self.submeshes)
+
+    def on_one_device(self) -> Options:
+        """The options of one stage on one device, with the same microbatches.
+
+        A check compares a pipeline with this.
+        """
+        mesh = (Mesh({"all": 1}),)
+        return replace(self, submeshes=mesh, tactics=(), stages=1, schedule="gpipe")
+
+    def schedule_for(self, num_stages: int) -> Schedule:
+        """The schedule for this number of stages, checked for deadlocks.
+
+        Raises `ScheduleError` for a deadlock, and `PlanError` if the schedule has other
+        numbers of stages, submeshes or microbatches.
+        """
+        chosen = self.schedule
+        if isinstance(chosen, str):
+            chosen = SCHEDULES[chosen]
+        found = (
+            chosen
+            if isinstance(chosen, Schedule)
+            else chosen(num_stages, self.microbatches)
+        )
+        verify(found)
+        given = (found.num_stages, found.num_submeshes, found.num_microbatches)
+        wanted = (num_stages, len(self.submeshes), self.microbatches)
+        if given != wanted:
+            raise PlanError(
+                "the schedule has {} stages on {} submeshes and {} microbatches; wanted "
+                "{} on {} and {}".format(*given, *wanted)
+            )
+        return found
+
+
+def as_submeshes(
+    mesh: Mesh | Mapping[str, int] | Sequence[Mesh | Mapping[str, int]],
+) -> tuple[Mesh, ...]:
+    """The submeshes for stages, from a mesh with an axis `stage` or a list of meshes.
+
+    Submeshes take consecutive devices of the mesh or of the process.
+    """
+    if isinstance(mesh, Sequence):
+        return _consecutive([as_mesh(each) for each in mesh])
+    whole = as_mesh(mesh)
+    whole.require_spatial("a pipeline has its own loop over microbatches")
+    if STAGE not in whole.axes:
+        raise PlanError(
+            f"mesh {whole} has no axis {STAGE!r}, whose parts are the submeshes of stages; "
+            f"add one, such as {{'{STAGE}': 2, 'data': 4}}, or give a list of meshes"
+        )
+    if whole.axes[0] != STAGE:
+        raise PlanError(
+            f"mesh {whole} has {STAGE!r} behind other axes; wanted it first, so that each "
+            "submesh has neighbouring devices"
+        )
+    sizes = {name: size for name, size in whole.sizes if name != STAGE}
+    one = Mesh(sizes or {"data": 1})
+    if whole.devices is None:
+        return _consecutive([one] * whole.size(STAGE))
+    count = one.num_devices
+    return tuple(
+        one.over(whole.devices[i * count : (i + 1) * count])
+        for i in range(whole.size(STAGE))
+    )
+
+
+def planned(plan: PipelinePlan) -> PipelineCut:
+    """The options in a pipeline plan that `autoplan` found."""
+    stages = plan.stages
+    first = [
+        plan.schedule.placement.index(s) for s in range(plan.schedule.num_submeshes)
+    ]
+    return (
+        tuple(stages[number].mesh for number in first),
+        {str(number): stage.tactics for number, stage in enumerate(stages)},
+        tuple(StagePoint(s.start.op, s.start.iteration) for s in stages[1:]),
+        plan.num_microbatches,
+        plan.schedule,
+    )
+
+
+def _consecutive(meshes: Sequence[Mesh]) -> tuple[Mesh, ...]:
+    if not meshes:
+        raise PlanError(
+            "a pipeline has no submeshes; give one for each group of stages"
+        )
+    for mesh in meshes:
+        mesh.require_spatial("a pipeline has its own loop over microbatches")
+    return tuple(meshes)
+
+
+def checked_tactics(
+    tactics: Tactics,
+) -> Mapping[str, tuple[Tactic, ...]] | tuple[Tactic, ...]:
+    """The tactics for all stages, or by the name of a stage; an error for anything else."""
+    if isinstance(tactics, Mapping):
+        return {name: as_tactics(each) for name, each in tactics.items()}
+    return as_tactics(tactics)

@@ -1,0 +1,107 @@
+"""Pipelines with several stages on each submesh, for the interleaved schedule.
+
+All submeshes are alike. Stage s runs on submesh s modulo their number (Narayanan et al.,
+SC 2021). Bubbles shrink by the number of stages on a submesh, while values are sent more
+often, and more microbatches are alive. In array shapes L is the number of layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from meshwright.features.pipeline.planning.option_table import StageRoom
+from meshwright.features.pipeline.planning.slicing import SlicedStage, StageTable
+from meshwright.features.pipeline.planning.stage_costs import StageOption, layer_seconds
+from meshwright.features.pipeline.schedules import (
+    Schedule,
+    interleaved,
+    peak_activations,
+)
+
+CHUNKS = (2, 3, 4)
+"""Numbers of stages on a submesh to try."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interleaving:
+    """A number of equal submeshes, of stages on each, and of microbatches.
+
+    options: strategies on one mesh of a submesh's size.
+    """
+
+    options: tuple[StageOption, ...]
+    num_submeshes: int
+    chunks: int
+    num_microbatches: int
+
+    @property
+    def num_stages(self) -> int:
+        """Number of stages on all submeshes together."""
+        return self.num_submeshes * self.chunks
+
+    @property
+    def schedule(self) -> Schedule:
+        """The interleaved schedule of all microbatches."""
+        return interleaved(self.num_submeshes, self.chunks, self.num_microbatches)
+
+    @property
+    def least_s(self) -> float:
+        """Seconds of a step without bubbles, a lower bound."""
+        layers = [layer_seconds(o, self.num_microbatches) for o in self.options]
+        whole = np.min(layers, axis=0).sum()
+        return float(whole) * self.num_microbatches / self.num_submeshes
+
+    def room(self, limit_bytes: float) -> StageRoom:
+        """The memory that each stage has to fit into, together with those beside it."""
+        peaks = peak_activations(self.schedule)
+        stages = range(self.num_stages - 1, -1, -1)
+        alive = tuple(peaks[stage % self.num_submeshes] for stage in stages)
+        return StageRoom(limit_bytes, alive, self.chunks)
+
+
+def interleavings(
+    options: Sequence[StageOption],
+    num_devices: int,
+    num_microbatches: int,
+    most_stages: int,
+) -> Iterator[Interleaving]:
+    """All ways to interleave stages with some strategies on a number of devices."""
+    meshes = dict.fromkeys((o.size, o.data, o.priced.strategy.model) for o in options)
+    for size, data, model in meshes:
+        count, rest = divmod(num_devices, size)
+        if rest or count < 2 or num_microbatches % count:
+            continue
+        own = tuple(
+            o
+            for o in options
+            if (o.size, o.data, o.priced.strategy.model) == (size, data, model)
+        )
+        for chunks in CHUNKS:
+            if count * chunks <= most_stages:
+                yield Interleaving(own, count, chunks, num_microbatches)
+
+
+def even_stages(table: StageTable, num_stages: int) -> tuple[SlicedStage, ...] | None:
+    """The cut of all layers into stages of which the slowest is as fast as possible.
+
+    `None` if no cut fits into memory.
+    table: seconds of all possible stages on one size of a submesh.
+    """
+    cost = np.full(table.num_layers + 1, np.inf)
+    cost[0] = 0.0
+    starts: list[list[int]] = []
+    for stage in range(num_stages):
+        own = table.seconds[0, num_stages - 1 - stage]
+        slowest = np.maximum(cost[:, None], own)
+        starts.append(slowest.argmin(axis=0).tolist())
+        cost = slowest.min(axis=0)
+    if not np.isfinite(cost[-1]):
+        return None
+    ends = [table.num_layers]
+    for each in reversed(starts):
+        ends.append(each[ends[-1]])
+    return tuple(SlicedStage(a, b, 0) for a, b in pairwise(reversed(ends)))

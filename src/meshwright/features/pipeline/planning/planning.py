@@ -1,0 +1,287 @@
+"""Pipeline planning from a train step to a plan: strategies, stages, a schedule.
+
+Input: the train step, captured at several sizes of the batch, and a machine. Output:
+the fastest `PipelinePlan` that fits into memory.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from copy import copy
+from dataclasses import replace
+
+import numpy as np
+
+from meshwright.errors import MeshwrightError, PlanError, ScheduleError
+from meshwright.features.pipeline.planning.blocks.clustering import cluster
+from meshwright.features.pipeline.planning.blocks.step_blocks import StepBlocks
+from meshwright.features.pipeline.planning.interleaving import (
+    Interleaving,
+    even_stages,
+    interleavings,
+)
+from meshwright.features.pipeline.planning.intra_strategies import largest_model
+from meshwright.features.pipeline.planning.option_table import (
+    OptionTable,
+    StageRoom,
+    option_table,
+)
+from meshwright.features.pipeline.planning.pipeline_plan import (
+    PipelinePlan,
+    PipelineStage,
+    run_stages,
+)
+from meshwright.features.pipeline.planning.pipeline_task import (
+    PipelineTask,
+    microbatch_counts,
+    near_divisors,
+    submesh_sizes,
+)
+from meshwright.features.pipeline.planning.priced_step import price_step
+from meshwright.features.pipeline.planning.schedule_choice import (
+    ChosenSchedule,
+    choose_schedule,
+)
+from meshwright.features.pipeline.planning.slicing import SlicedStage, slice_stages
+from meshwright.features.pipeline.planning.stage_costs import StageOption, stage_options
+from meshwright.features.pipeline.planning.stage_placement import StagePlacer, hop_s
+from meshwright.search.arrays import Floats
+
+MOST_LAYERS = 48
+"""Largest number of layers of a step; a loop over layers may have more, up to 64."""
+
+
+class PipelinePlanner:
+    """Planner of one train step: the priced strategies, and the layers of the step."""
+
+    def __init__(self, task: PipelineTask) -> None:
+        self.task = task
+        self.began = time.monotonic()
+        self.sizes = task.sizes or submesh_sizes(task.machine)
+        priced = price_step(task)
+        self.priced, self.step, self.batch = (
+            priced.strategies,
+            priced.step,
+            priced.batch,
+        )
+        self.starts = _layer_starts(self.step)
+
+    def best(self) -> PipelinePlan:
+        """The fastest plan over all numbers of microbatches to try.
+
+        After all of `counts`, other divisors of the batch near the best are tried.
+        """
+        plans, why = self._plans(self.counts)
+        if not plans:
+            raise why or PlanError("nothing fits")
+        best = min(plans, key=lambda plan: plan.step_time_s)
+        if not self.task.microbatches:
+            found = best.schedule.num_microbatches
+            plans, _ = self._plans(near_divisors(self.task.batch, found))
+        return self._interleaved(min((best, *plans), key=lambda plan: plan.step_time_s))
+
+    def _plans(
+        self, counts: Sequence[int]
+    ) -> tuple[list[PipelinePlan], MeshwrightError | None]:
+        """The plans for numbers of microbatches, and why the last that failed did."""
+        plans: list[PipelinePlan] = []
+        why: MeshwrightError | None = None
+        for count in counts:
+            try:
+                plan = self.plan(count)
+            except MeshwrightError as error:
+                why = error
+                continue
+            plans.append(plan)
+            self.task.on_progress(
+                f"{count} microbatches: {len(plan.stages)} stages,"
+                f" {plan.step_time_s * 1e3:,.1f} ms with {plan.schedule_name}"
+            )
+        return plans, why
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """The numbers of microbatches to try."""
+        return self.task.microbatches or microbatch_counts(self.task.batch)
+
+    def _interleaved(self, best: PipelinePlan) -> PipelinePlan:
+        """`best`, or a faster plan with several stages on each submesh.
+
+        The result says what was tried.
+        """
+        best_s = least_s = best.step_time_s
+        fastest: PipelinePlan | None = None
+        for each in self._interleavings():
+            plan = self._with_chunks(each) if each.least_s < least_s else None
+            if plan is not None and (fastest is None or plan.step_time_s < least_s):
+                fastest, least_s = plan, min(least_s, plan.step_time_s)
+        if fastest is None:
+            result, chosen = "slower even without bubbles, or too large", best
+        else:
+            result = fastest.step_time_s
+            chosen = fastest if result < best_s else best
+        tried = (*best.tried, ("interleaved", result))
+        return replace(chosen, tried=tried, seconds=time.monotonic() - self.began)
+
+    def _interleavings(self) -> Iterator[Interleaving]:
+        """All ways to put several stages on each of a number of equal submeshes."""
+        task = self.task
+        most = min(task.most_stages, len(self.starts))
+        for count in self.counts:
+            try:
+                options = self.options(count)
+            except PlanError:
+                continue
+            yield from interleavings(options, task.machine.num_devices, count, most)
+
+    def _with_chunks(self, each: Interleaving) -> PipelinePlan | None:
+        """The plan of interleaved stages; `None` if they do not fit into memory."""
+        count = each.num_microbatches
+        table = self.table_of(each.options, count, each.room(self.task.limit_bytes))
+        sliced = even_stages(table.table, each.num_stages)
+        if sliced is None:
+            return None
+        schedule = each.schedule
+        tables = [table] * len(sliced)
+        stages = self.place(sliced, tables, count, schedule.placement)
+        try:
+            run_stages(stages, schedule, self.task.limit_bytes)
+        except ScheduleError:
+            return None
+        return self._made(stages, ChosenSchedule("interleaved", schedule, ()))
+
+    def plan(self, num_microbatches: int) -> PipelinePlan:
+        """The fastest plan with this number of microbatches."""
+        table = self.table(num_microbatches)
+        sliced = slice_stages(
+            table.table, self.task.machine.num_devices, num_microbatches
+        )
+        return self.finish(
+            self.stages(table, sliced, num_microbatches), num_microbatches
+        )
+
+    def table(self, num_microbatches: int) -> OptionTable:
+        """Seconds of all possible stages with this number of microbatches."""
+        task = self.task
+        most = min(task.most_stages, len(self.starts), task.machine.num_devices)
+        return self.table_of(
+            self.options(num_microbatches),
+            num_microbatches,
+            StageRoom.of_1f1b(task.limit_bytes, most, num_microbatches),
+        )
+
+    def options(self, num_microbatches: int) -> list[StageOption]:
+        """All strategies on submeshes that suit this number of microbatches.
+
+        Raises `PlanError` if there are none.
+        """
+        task = self.task
+        microbatch, rest = divmod(task.batch, num_microbatches)
+        if rest:
+            raise PlanError(
+                f"{num_microbatches} microbatches do not divide a batch of {task.batch}"
+            )
+        options = stage_options(
+            self.priced, self.starts, self.sizes, microbatch, task.machine
+        )
+        if not options:
+            raise PlanError(f"no strategy divides a microbatch of {microbatch}")
+        return options
+
+    def table_of(
+        self, options: Sequence[StageOption], num_microbatches: int, room: StageRoom
+    ) -> OptionTable:
+        """Seconds of all possible stages with some options, within some memory."""
+        size = self.task.batch // num_microbatches
+        hops = self.hops(size)
+        return option_table(options, self.incoming(size), hops, num_microbatches, room)
+
+    def hops(self, microbatch: int) -> Floats:
+        """Seconds to send a microbatch into each layer, and its gradient back.
+
+        The submesh is not known yet: the smallest one and the slowest links are
+        assumed.
+        """
+        machine, senders = self.task.machine, min(self.sizes)
+        is_near = machine.num_devices <= largest_model(machine)
+        each = self.incoming(microbatch)
+        return np.array([2 * hop_s(size, senders, is_near, machine) for size in each])
+
+    def limited(self, task: PipelineTask, sizes: tuple[int, ...]) -> PipelinePlanner:
+        """A copy of this planner with other options and submesh sizes.
+
+        Its prices stay the same.
+        """
+        other = copy(self)
+        other.task, other.sizes = task, sizes
+        return other
+
+    def incoming(self, microbatch: int) -> Floats:
+        """Bytes of a microbatch that enter each layer from the layers before it."""
+        scale = microbatch / self.batch
+        return np.array(
+            [
+                0.0,
+                *(self.step.blocks[s].incoming_bytes * scale for s in self.starts[1:]),
+            ]
+        )
+
+    def stages(
+        self, table: OptionTable, sliced: Sequence[SlicedStage], num_microbatches: int
+    ) -> tuple[PipelineStage, ...]:
+        """The stages of a plan, placed on devices; all use one table of times."""
+        return self.place(sliced, [table] * len(sliced), num_microbatches)
+
+    def place(
+        self,
+        sliced: Sequence[SlicedStage],
+        tables: Sequence[OptionTable],
+        num_microbatches: int,
+        placement: Sequence[int] | None = None,
+    ) -> tuple[PipelineStage, ...]:
+        """Stages placed on devices, each with the fastest option of its own table.
+
+        placement: submesh of each stage; by default each has its own.
+        Raises `PlanError` if a stage has no option (strategy) that fits into memory.
+        """
+        options = [
+            table.option(each, len(sliced) - 1 - index)
+            for index, (each, table) in enumerate(zip(sliced, tables, strict=True))
+        ]
+        placer = StagePlacer(self.step, self.starts, self.task.machine)
+        incoming = self.incoming(self.task.batch // num_microbatches)
+        return placer.stages(sliced, options, incoming, placement)
+
+    def finish(
+        self, stages: tuple[PipelineStage, ...], num_microbatches: int
+    ) -> PipelinePlan:
+        """The plan of these stages with the fastest schedule that fits into memory."""
+        limit = self.task.limit_bytes
+        return self._made(stages, choose_schedule(stages, num_microbatches, limit))
+
+    def _made(
+        self, stages: tuple[PipelineStage, ...], chosen: ChosenSchedule
+    ) -> PipelinePlan:
+        """The plan of these stages with a chosen schedule."""
+        task = self.task
+        return PipelinePlan(
+            task.name,
+            task.machine.name,
+            task.machine.num_devices,
+            task.limit_bytes,
+            self.step.forward_end,
+            stages,
+            chosen.name,
+            chosen.schedule,
+            chosen.tried,
+            time.monotonic() - self.began,
+        )
+
+
+def _layer_starts(step: StepBlocks) -> tuple[int, ...]:
+    """The index of the first block of each layer."""
+    blocks = step.blocks
+    loops = sum(block.iteration > 0 for block in blocks)
+    num = max(min(MOST_LAYERS, len(blocks)), min(loops + 1, 64))
+    return cluster([b.flops for b in blocks], [b.incoming_bytes for b in blocks], num)

@@ -1,0 +1,100 @@
+"""Prices of all intra-operator strategies for one train step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from meshwright.errors import MeshwrightError, PlanError
+from meshwright.features.pipeline.planning.blocks.step_blocks import StepBlocks
+from meshwright.features.pipeline.planning.intra_strategies import intra_strategies
+from meshwright.features.pipeline.planning.pipeline_task import PipelineTask
+from meshwright.features.pipeline.planning.stage_costs import PricedStrategy
+from meshwright.features.pipeline.planning.stage_mesh import DATA, IntraStrategy
+from meshwright.features.pipeline.planning.strategy_prices import (
+    BlockPrices,
+    price_blocks,
+)
+from meshwright.partitioner.propagate import Graph
+from meshwright.partitioner.tactics import data_parallel
+from meshwright.program.capture import Captured
+from meshwright.program.records import paused_collector
+
+BATCHES = (4, 16)
+"""Sizes of the batch of one device at which strategies are simulated."""
+
+
+@dataclass(frozen=True, slots=True)
+class PricedStep:
+    """The blocks of a train step, and the strategies that suit it, with prices.
+
+    step: blocks of the step captured with a batch of size `batch`.
+    """
+
+    strategies: list[PricedStrategy]
+    step: StepBlocks
+    batch: int
+
+
+@paused_collector()
+def price_step(task: PipelineTask) -> PricedStep:
+    """Price all strategies that suit the program, at two local batch sizes."""
+    captured: dict[int, tuple[Captured, StepBlocks, Graph]] = {}
+
+    def price(strategy: IntraStrategy, batch: int) -> BlockPrices:
+        if batch not in captured:
+            found = task.capture_fn(batch)
+            graph = Graph(found.program, found.ties)
+            captured[batch] = found, StepBlocks.of(found), graph
+        step, blocks, graph = captured[batch]
+        return price_blocks(step, blocks, strategy, task.machine, graph)
+
+    found: list[PricedStrategy] = []
+    refused: list[str] = []
+    for strategy in task.strategies or intra_strategies(task.machine):
+        parts = strategy.batch_parts(2)
+        if strategy.mesh(2).num_devices > task.machine.num_devices:
+            continue
+        try:
+            low, high = (price(strategy, batch * parts) for batch in BATCHES)
+        except MeshwrightError as error:
+            refused.append(f"{strategy.name}: {error}")
+            continue
+        priced = PricedStrategy(strategy, BATCHES, (low, high))
+        found.append(_without_reductions(priced, found))
+    if not found:
+        raise PlanError(
+            f"no strategy fits this step; for example, {refused[0] if refused else ''}"
+        )
+    task.on_progress(f"priced {len(found)} strategies")
+    batch = max(captured)
+    return PricedStep(found, captured[batch][1], batch)
+
+
+def _without_reductions(
+    priced: PricedStrategy, others: Sequence[PricedStrategy]
+) -> PricedStrategy:
+    """The strategy with the memory that it needs if it reduces no gradients.
+
+    Data parallelism reduces gradients after all microbatches. The simulated step reduces
+    them at once, and keeps what it computes them from until then. So the bytes of a
+    microbatch are those of the same strategy without the data axis, on the same batch of
+    a device.
+    """
+    strategy = priced.strategy
+    if strategy.tactics[:1] != (data_parallel(DATA),):
+        return priced
+    for other in others:
+        alone = other.strategy
+        if alone.model == strategy.model and alone.tactics == strategy.tactics[1:]:
+            low, high = (
+                replace(
+                    prices,
+                    saved=same.saved,
+                    working=same.working,
+                    stacked=same.stacked,
+                )
+                for prices, same in zip(priced.prices, other.prices, strict=True)
+            )
+            return replace(priced, prices=(low, high))
+    return priced

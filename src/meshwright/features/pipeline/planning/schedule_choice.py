@@ -1,0 +1,76 @@
+"""The choice of a schedule for given stages: a published one or one found by search."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from meshwright.errors import ScheduleError
+from meshwright.features.pipeline.planning.pipeline_plan import (
+    PipelineStage,
+    run_stages,
+    step_s,
+)
+from meshwright.features.pipeline.planning.schedule_search import search_schedule
+from meshwright.features.pipeline.schedules import SCHEDULES, Schedule
+from meshwright.search import Budget
+
+_WORTHWHILE = 0.001
+"""Share of the step time that a searched schedule has to save over published ones."""
+
+_SIMULATED = 40_000
+"""Number of tasks that a search for a schedule simulates: about half a second of work.
+
+A task is one pass of one microbatch through one stage.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenSchedule:
+    """The fastest schedule that fits into memory.
+
+    tried: name of each schedule, with its seconds of a step or why it does not fit.
+    """
+
+    name: str
+    schedule: Schedule
+    tried: tuple[tuple[str, float | str], ...]
+
+
+def choose_schedule(
+    stages: tuple[PipelineStage, ...], num_microbatches: int, limit_bytes: float
+) -> ChosenSchedule:
+    """The fastest schedule of these stages within a limit of each device's memory."""
+    tried: list[tuple[str, float | str]] = []
+    best: tuple[float, str, Schedule] | None = None
+
+    def step_seconds(schedule: Schedule) -> float:
+        return step_s(stages, run_stages(stages, schedule, limit_bytes))
+
+    for name, generator in SCHEDULES.items():
+        if name == "interleaved":  # it has two stages per submesh
+            continue
+        schedule = generator(len(stages), num_microbatches)
+        try:
+            seconds = step_seconds(schedule)
+        except ScheduleError as error:
+            tried.append((name, str(error)))
+            continue
+        tried.append((name, seconds))
+        if best is None or seconds < best[0]:
+            best = seconds, name, schedule
+    searched = search_schedule(
+        len(stages),
+        num_microbatches,
+        step_seconds,
+        Budget(evaluations=_evaluations(len(stages) * num_microbatches)),
+    )
+    seconds = step_seconds(searched)
+    tried.append(("searched", seconds))
+    if best is None or seconds < (1 - _WORTHWHILE) * best[0]:
+        best = seconds, "searched", searched
+    return ChosenSchedule(best[1], best[2], tuple(tried))
+
+
+def _evaluations(num_tasks: int) -> int:
+    """Number of schedules that a search simulates, if each has `num_tasks` tasks."""
+    return max(8, _SIMULATED // num_tasks)

@@ -1,0 +1,106 @@
+"""The simulated time of a pipelined step on a machine.
+
+First each task (one pass of a stage over one microbatch) is simulated alone. Then the
+schedule of the tasks is simulated with these times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+from meshwright.features.pipeline.build import StagedStep, stage_programs
+from meshwright.features.pipeline.schedules import StageTimes, TaskKind, simulate
+from meshwright.features.pipeline.stage_plan import PipelineFigures, StagePlan
+from meshwright.features.pipeline.stages import StageTasks, TaskProgram
+from meshwright.machine import Machine, Mesh, load_machine
+from meshwright.machine.placement import place_mesh
+from meshwright.partitioner.decide import Decided
+from meshwright.predict.estimate import estimate
+from meshwright.predict.links.collective import permute_s
+
+
+def simulate_step(
+    stages: Sequence[StagePlan], step: StagedStep, machine: str | Path
+) -> PipelineFigures:
+    """The simulated times of a staged step.
+
+    machine: name or file of a machine, which is taken with as many devices as all submeshes
+        have.
+    """
+    is_split = any(
+        task.kind is TaskKind.INPUT_GRADIENT
+        for order in step.schedule.orders
+        for task in order
+    )
+    once: list[float] = []
+    times: list[StageTimes] = []
+    for number, (_, tasks) in enumerate(stage_programs(step)):
+        mesh = step.submeshes[step.schedule.placement[number]]
+        price = _Price(step.decided[number], load_machine(machine, mesh.num_devices))
+        times.append(_times(price, tasks, is_split))
+        once.append(sum(map(price.seconds, (tasks.before, *tasks.updates.values()))))
+    simulation = simulate(step.schedule, times, _transfers_s(stages, step, machine))
+    return PipelineFigures(
+        str(machine),
+        simulation.makespan_s + max(once),
+        simulation.bubble_fraction,
+        tuple(each.forward_s for each in times),
+        tuple(each.input_gradient_s + each.weight_gradient_s for each in times),
+    )
+
+
+class _Price:
+    """The simulated seconds of tasks of one stage on its submesh."""
+
+    def __init__(self, decided: Decided, machine: Machine) -> None:
+        self.decided = replace(
+            decided, captured=replace(decided.captured, ties={}, donated=())
+        )
+        self.machine = machine
+
+    def seconds(self, task: TaskProgram) -> float:
+        """Simulated seconds of one run of a task; 0 for a task without ops."""
+        if not task.program.ops:
+            return 0.0
+        lowered = replace(self.decided.lowered, program=task.program)
+        return estimate(
+            replace(self.decided, lowered=lowered), self.machine
+        ).step_time_s
+
+
+def _times(price: _Price, tasks: StageTasks, is_split: bool) -> StageTimes:
+    """Simulated seconds of a stage's forward pass, input gradients and weight gradients.
+
+    is_split: whether the schedule runs the two kinds of gradients as separate tasks. If
+        not, the input gradients have the time of the whole backward pass.
+    """
+    forward = price.seconds(tasks.forward)
+    if not is_split:
+        return StageTimes(forward, price.seconds(tasks.backward), 0.0)
+    inner, rest = map(price.seconds, (tasks.input_gradient, tasks.weight_gradient))
+    return StageTimes(forward, inner, rest)
+
+
+def _transfers_s(
+    stages: Sequence[StagePlan], step: StagedStep, machine: str | Path
+) -> tuple[float, ...]:
+    """Seconds to send one microbatch's values from each stage to the next.
+
+    Each device sends its part to one device of the next submesh.
+    """
+    sizes = [mesh.num_devices for mesh in step.submeshes]
+    if len(sizes) == 1:
+        return (0.0,) * (len(stages) - 1)
+    is_equal = len(set(sizes)) == 1
+    mesh = Mesh(
+        {"stage": len(sizes), "all": sizes[0]} if is_equal else {"stage": sum(sizes)}
+    )
+    placement = place_mesh(mesh, load_machine(machine, sum(sizes)))
+    segments = placement.of(("stage",))
+    return tuple(
+        permute_s(max(one.sent_bytes, other.sent_bytes), segments)
+        for one, other in pairwise(stages)
+    )

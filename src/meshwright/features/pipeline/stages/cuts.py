@@ -1,0 +1,210 @@
+"""Divides a step into pipeline stages: at the user's marks, or evenly by FLOPs.
+
+A cut is a position in the ops of one microbatch, within the forward pass: the ops from
+there on, up to the next cut, are of the next stage.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from meshwright.errors import StageError
+from meshwright.features.pipeline.stages.microbatches import Microbatches, flops_of
+from meshwright.program.analysis.live_ranges import (
+    BufferInterval,
+    live_bytes,
+    live_ranges,
+)
+from meshwright.program.ir import Op, Program, num_bytes
+
+MARK = "stage:"
+"""Prefix of the names of tag ops by which the user marks where stages begin."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cuts:
+    """The names of pipeline stages, and the positions of ops where they begin.
+
+    Positions count the ops that run for each microbatch.
+
+    starts: the position of the first op of each stage; the first stage begins at 0.
+    backward: where the backward pass begins; the number of ops if there is none.
+    """
+
+    names: tuple[str, ...]
+    starts: tuple[int, ...]
+    backward: int
+
+    def __post_init__(self) -> None:
+        ends = (*self.starts[1:], self.backward)
+        if len(self.names) != len(self.starts) or not self.starts or self.starts[0]:
+            raise StageError(f"stages {self.names} begin at {self.starts}")
+        for name, start, end in zip(self.names, self.starts, ends, strict=True):
+            if start >= end:
+                raise StageError(
+                    f"stage {name!r} has no forward pass: it begins at op {start}, and "
+                    f"what follows it at {end}; mark its first value inside of the loss"
+                )
+
+    @property
+    def num_stages(self) -> int:
+        return len(self.names)
+
+    def stage_at(self, position: int) -> int:
+        """The number of the stage of the forward op at a position."""
+        return sum(start <= position for start in self.starts) - 1
+
+
+def marked_cuts(step: Microbatches) -> Cuts:
+    """The stages that begin where the user calls `mw.stage`.
+
+    Ops before the first mark become a stage named `0`, unless they have no FLOPs.
+    Raises `StageError` if there is no mark.
+    """
+    starts: dict[str, int] = {}
+    for position, op in enumerate(step.body):
+        name = mark_of(op)
+        if name:
+            starts.setdefault(name, position)
+    _require_outside(step)
+    if not starts:
+        raise StageError(
+            "the step has no marks of stages that depend on the batch; write x = "
+            "mw.stage(x, 'decoder') where the stage begins, or give the number of stages"
+        )
+    backward = backward_start(step, max(starts.values()) + 1)
+    first = step.body[: min(starts.values())]
+    if any(map(flops_of, first)):
+        starts = {"0": 0, **starts}
+    names = tuple(starts)
+    return Cuts(names, (0, *tuple(starts.values())[1:]), backward)
+
+
+def mark_of(op: Op) -> str:
+    """The name of the stage that an op marks the start of; "" for other ops."""
+    name = str(op.params.get("name", "")) if op.kind == "tag" else ""
+    return name.removeprefix(MARK) if name.startswith(MARK) else ""
+
+
+def has_marks(ops: Sequence[Op]) -> bool:
+    """Whether the user has marked starts of stages, also inside of loops."""
+    inner = (each for op in ops for body in op.bodies for each in body.walk())
+    return any(map(mark_of, (*ops, *inner)))
+
+
+def _require_outside(step: Microbatches) -> None:
+    """Raise `StageError` for a stage mark in a loop, branch or remat region."""
+    for op in step.body:
+        inner = (each for body in op.bodies for each in body.walk())
+        for name in filter(None, map(mark_of, inner)):
+            raise StageError(
+                f"{op.source}: stage {name!r} is marked inside of a {op.kind}, which "
+                "cannot be cut; mark the value outside of it"
+            )
+
+
+def backward_start(step: Microbatches, least: int = 0) -> int:
+    """The position, `least` or later, of the op where the backward pass begins.
+
+    It is taken to be where most bytes are live, without the gradients that wait for the
+    end of the step. It is the number of ops if the step sums nothing large enough to be
+    a gradient.
+    """
+    num_ops = len(step.body)
+    if not _has_backward(step):
+        return num_ops
+    ranges = live_ranges((op.operands, op.results) for op in step.body)
+    live = live_bytes(
+        (
+            BufferInterval(
+                num_bytes(value), index + 1, ranges.last_uses.get(value, index)
+            )
+            for value, index in ranges.definitions.items()
+        ),
+        num_ops + 1,
+    )
+    return max(range(least, num_ops + 1), key=live.__getitem__)
+
+
+def _has_backward(step: Microbatches) -> bool:
+    """Whether the step sums, over microbatches, something of the shape of an input.
+
+    A gradient of a parameter is such a sum.
+    """
+    sliced = {place for place, _ in step.slices.values()}
+    shapes = {v.shape for i, v in enumerate(step.inputs) if i not in sliced and v.shape}
+    return any(op.results[0].shape in shapes for op in step.sums)
+
+
+_SLACK = 0.25
+"""Largest distance of a cut from even FLOPs, as a share of a stage's FLOPs."""
+
+
+def even_cuts(step: Microbatches, num_stages: int) -> Cuts:
+    """Stages of nearly equal FLOPs, each beginning where few bytes have to be sent."""
+    if num_stages < 1:
+        raise StageError(f"{num_stages} stages; wanted at least one")
+    backward = backward_start(step)
+    forward = step.body[:backward]
+    done = [0, *accumulate(1 + flops_of(op) for op in forward)]
+    sent = sent_bytes(forward)
+    starts = [0]
+    for stage in range(1, num_stages):
+        even = done[-1] * stage / num_stages
+        slack = done[-1] * _SLACK / num_stages
+        left = range(starts[-1] + 1, backward - (num_stages - stage - 1))
+        if not left:
+            raise StageError(
+                f"the forward pass has {backward} ops, too few for {num_stages} stages; "
+                "use fewer stages"
+            )
+        near = [i for i in left if abs(done[i] - even) <= slack]
+        if near:
+            starts.append(min(near, key=lambda i: (sent[i], i)))
+        else:  # one op has more than a stage's share of the work
+            starts.append(min(left, key=lambda i: abs(done[i] - even)))
+    names = tuple(map(str, range(num_stages)))
+    return Cuts(names, tuple(starts), backward)
+
+
+def sent_bytes(forward: Sequence[Op]) -> list[int]:
+    """Bytes that stages would send if one began at a position, for each position.
+
+    They are the results of ops before the position that ops from there on read.
+    """
+    ranges = live_ranges((op.operands, op.results) for op in forward)
+    return live_bytes(
+        (
+            BufferInterval(num_bytes(value), index + 1, ranges.end(value))
+            for value, index in ranges.definitions.items()
+            if ranges.end(value) > index
+        ),
+        len(forward) + 1,
+    )
+
+
+def planned_cuts(step: Microbatches, num_stages: int) -> Cuts:
+    """The stages at the marks `1`, `2`, ... that a plan has written into a program."""
+    at: dict[str, int] = {}
+    for position, op in enumerate(step.body):
+        at.setdefault(mark_of(op), position)
+    missing = [n for n in range(1, num_stages) if str(n) not in at]
+    if missing:
+        raise StageError(
+            f"stage {missing[0]} begins at an op that does not depend on the batch; begin "
+            "it at a later op"
+        )
+    return cuts_at(step, [at[str(n)] for n in range(1, num_stages)])
+
+
+def cuts_at(step: Microbatches, starts: Sequence[int]) -> Cuts:
+    """The stages that begin at given positions in the ops of one microbatch."""
+    backward = backward_start(step, max(starts, default=0) + 1)
+    names = tuple(map(str, range(len(starts) + 1)))
+    return Cuts(names, (0, *starts), backward)
+
+
+def forward_program(step: Microbatches) -> Program:
+    """The forward pass of one microbatch as a program; `Cuts.starts` count its ops."""
+    forward = step.body[: backward_start(step)]
+    return Program((), forward, (), step.constants)

@@ -1,0 +1,154 @@
+"""Sorts the ops of a lowered pipelined step by stage and pass.
+
+The step of one microbatch is lowered as a whole, with all stages in it. Each device op
+belongs to the stage and pass of the op for which lowering wrote it. Ops that do not
+depend on the microbatch belong to none, and run once.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from meshwright.features.pipeline.stages.staged import TOTAL, Staged
+from meshwright.features.pipeline.stages.totals import Total
+from meshwright.partitioner.lower import Lowered
+from meshwright.partitioner.structure.parts import PartKind, PartSource, StagePart
+from meshwright.program.ir import Atom, Op, Sharding, Value
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Send:
+    """A value that one pipeline stage computes and another reads.
+
+    value: the value on the sender. received: the same on the receiver.
+    to: the receiving stage. part: the stage and pass that compute the value.
+    """
+
+    value: Value
+    received: Value
+    to: int
+    part: StagePart
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LoweredStep:
+    """The device ops of a lowered pipelined step, sorted by stage and pass.
+
+    once: ops that depend on no microbatch.
+    passes: ops of each pass of a stage, in order.
+    updates: ops that depend on sums over microbatches, by level (below) and stage.
+    sends: values that go from stage to stage, by their numbers in the staged step.
+    totals: sums over microbatches, by the pass that computes the addend.
+    shardings: for inputs, sends and outputs, their shardings over the stage's devices.
+    varying: values that differ between microbatches.
+    level: for a value that depends on totals, the number of sends between updates of
+        different stages that it depends on.
+    """
+
+    lowered: Lowered
+    once: tuple[Op, ...]
+    passes: Mapping[StagePart, tuple[Op, ...]]
+    updates: Mapping[tuple[int, int], tuple[Op, ...]]
+    sends: Mapping[int, Send]
+    totals: Mapping[StagePart, tuple[Total, ...]]
+    shardings: Mapping[Value, Sharding]
+    varying: frozenset[Value]
+    level: Mapping[Atom, int]
+
+
+def read_lowered(staged: Staged, lowered: Lowered) -> LoweredStep:
+    """Sort the device ops of a lowered pipelined step by stage and pass."""
+    return _Reader(staged, lowered).read()
+
+
+@dataclass
+class _Reader:
+    staged: Staged
+    lowered: Lowered
+    once: list[Op] = field(default_factory=list)
+    passes: dict[StagePart, list[Op]] = field(default_factory=dict)
+    updates: dict[tuple[int, int], list[Op]] = field(default_factory=dict)
+    sends: dict[int, Send] = field(default_factory=dict[int, Send])
+    totals: dict[StagePart, list[Total]] = field(default_factory=dict)
+    shardings: dict[Value, Sharding] = field(default_factory=dict)
+    varying: set[Atom] = field(default_factory=set[Atom])
+    pass_of: dict[Atom, StagePart] = field(default_factory=dict[Atom, StagePart])
+    level: dict[Atom, int] = field(default_factory=dict)
+
+    def read(self) -> LoweredStep:
+        program, staged = self.lowered.program, self.staged
+        self.shardings.update(zip(program.inputs, self.lowered.inputs, strict=True))
+        for atom, sharding in zip(program.outputs, self.lowered.outputs, strict=True):
+            if isinstance(atom, Value):
+                self.shardings.setdefault(atom, sharding)
+        for i, value in enumerate(program.inputs):
+            if i in staged.slices or i == len(program.inputs) - 1:
+                self.varying.add(value)
+        sent = [op for op in staged.program.ops if op.kind == "send"]
+        for op in program.ops:
+            if op.kind == "send":
+                self._send(op, sent[int(str(op.params["index"]))])
+            elif op.kind == "tag" and str(op.params["name"]).startswith(TOTAL):
+                self._total(op)
+            else:
+                self._compute(op)
+        varying = frozenset(v for v in self.varying if isinstance(v, Value))
+        return LoweredStep(
+            self.lowered,
+            tuple(self.once),
+            {part: tuple(ops) for part, ops in self.passes.items()},
+            {at: tuple(ops) for at, ops in sorted(self.updates.items())},
+            dict(sorted(self.sends.items())),
+            {part: tuple(totals) for part, totals in self.totals.items()},
+            self.shardings,
+            varying,
+            self.level,
+        )
+
+    def _send(self, op: Op, original: Op) -> None:
+        (value,), (received,) = op.operands, op.results
+        assert isinstance(value, Value), f"a literal is sent: {op}"
+        part = _part_of(op)
+        assert part is not None, f"the send of {value} belongs to no part"
+        if value in self.varying:
+            self.varying.add(received)
+            self.pass_of[received] = self.pass_of[value]
+        elif value in self.level:
+            self.level[received] = self.level[value] + 1
+        else:  # every stage computes for itself what depends on no microbatch
+            self.once.append(replace(op, kind="tag", params={"name": "once"}))
+            return
+        sharding = self.lowered.stored[original.results[0]]
+        self.shardings[received] = self.shardings[value] = sharding
+        stage = int(str(op.params["to"]))
+        self.sends[int(str(op.params["index"]))] = Send(value, received, stage, part)
+
+    def _total(self, op: Op) -> None:
+        part = op.params["part"]
+        assert isinstance(part, StagePart), "a total belongs to no part"
+        monoid = str(op.params["name"]).removeprefix(TOTAL)
+        total = Total(op.operands[0], op.results[0], monoid)
+        self.totals.setdefault(part, []).append(total)
+        self.level[op.results[0]] = 0
+
+    def _compute(self, op: Op) -> None:
+        part = _part_of(op)
+        levels = [self.level[atom] for atom in op.operands if atom in self.level]
+        if levels:
+            assert part is not None, f"an op on totals belongs to no stage: {op}"
+            self.level.update(dict.fromkeys(op.results, max(levels)))
+            self.updates.setdefault((max(levels), part.stage), []).append(op)
+            return
+        is_pass = part is not None and part.kind is not PartKind.UPDATE
+        is_once = self.varying.isdisjoint(op.operands)
+        if is_once and not (is_pass and op.has_effect):
+            self.once.append(op)
+            return
+        if part is None or not is_pass:  # it prepares an addend of a total
+            part = next(self.pass_of[a] for a in op.operands if a in self.pass_of)
+        self.varying.update(op.results)
+        self.pass_of.update(dict.fromkeys(op.results, part))
+        self.passes.setdefault(part, []).append(op)
+
+
+def _part_of(op: Op) -> StagePart | None:
+    return op.source.part if isinstance(op.source, PartSource) else None

@@ -1,0 +1,164 @@
+"""Writing of MLIR text in the linalg dialect: names, types, ops over loops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from meshwright.features.sparse.formats import Format
+from meshwright.features.sparse.scalars import MLIR_DTYPES, constant_text
+from meshwright.program.ir import Value
+from meshwright.program.rules.rule import Dims
+
+Body = Callable[[Sequence[str]], str]
+"""A function that writes the ops on one element and returns the result's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """An MLIR tensor that holds a value of the program.
+
+    A transposition changes only `order`, and moves no data.
+
+    order: for each dim of the value, the dim of the tensor that holds it.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    format: Format | None
+    order: tuple[int, ...]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the tensor's dims are in the order of the value's dims."""
+        return self.order == tuple(range(len(self.order)))
+
+
+@dataclass(slots=True)
+class Emitter:
+    """The lines of one MLIR function so far.
+
+    encodings: by format, the alias of its encoding, such as `#F0`.
+    count: the number of names given so far.
+    """
+
+    lines: list[str] = field(default_factory=list[str])
+    encodings: dict[Format, str] = field(default_factory=dict[Format, str])
+    count: int = 0
+
+    def fresh(self) -> str:
+        """A new name, such as `%7`."""
+        self.count += 1
+        return f"%{self.count - 1}"
+
+    def emit(self, right: str) -> str:
+        """Append a line that assigns `right` to a new name, and return the name."""
+        name = self.fresh()
+        self.lines.append(f"{name} = {right}")
+        return name
+
+    def type_of(self, tensor: Tensor) -> str:
+        """The MLIR type of a tensor, such as `tensor<6x8xf32, #F0>`."""
+        extents = "".join(f"{n}x" for n in tensor.shape)
+        kind = MLIR_DTYPES[tensor.dtype]
+        if tensor.format is None:
+            return f"tensor<{extents}{kind}>"
+        alias = self.encodings.setdefault(tensor.format, f"#F{len(self.encodings)}")
+        return f"tensor<{extents}{kind}, {alias}>"
+
+    def filled(self, value: Value, number: float) -> Tensor:
+        """A dense tensor that is filled with one number."""
+        tensor = Tensor(
+            "", value.shape, value.dtype, None, tuple(range(len(value.shape)))
+        )
+        start = self.emit(f"arith.constant {constant_text(number, value.dtype)}")
+        empty = self.emit(f"tensor.empty() : {self.type_of(tensor)}")
+        kind, whole = MLIR_DTYPES[value.dtype], self.type_of(tensor)
+        right = f"linalg.fill ins({start} : {kind}) outs({empty} : {whole}) -> {whole}"
+        return replace(tensor, name=self.emit(right))
+
+    def generic(
+        self,
+        tensors: Sequence[Tensor],
+        maps: Sequence[Dims],
+        out: Tensor,
+        out_dims: Dims,
+        body: Body,
+    ) -> Tensor:
+        """A `linalg.generic` op, which computes `out` from `tensors` in nested loops.
+
+        maps, out_dims: the factors (loops) that index each dim of the operands and of
+            the result.
+        body: writes the ops on one element. It gets the names of the operands' elements
+            and, last, of the result's element so far.
+        """
+        if not out.name:
+            empty = self.emit(f"tensor.empty() : {self.type_of(out)}")
+            out = replace(out, name=empty)
+        parallel = [f for dims in out_dims for f in dims]
+        read = [f for dims in maps for fs in dims for f in fs]
+        every = [*zip(tensors, maps, strict=True), (out, out_dims)]
+        factors = loops_in_memory_order(dict.fromkeys([*parallel, *read]), every)
+        shown = ", ".join(_map_text(t, dims, factors) for t, dims in every)
+        kinds = ", ".join(
+            '"parallel"' if f in parallel else '"reduction"' for f in factors
+        )
+        names = [self.fresh() for _ in every]
+        arguments = ", ".join(
+            f"{name}: {MLIR_DTYPES[tensor.dtype]}"
+            for name, (tensor, _) in zip(names, every, strict=True)
+        )
+        outside, self.lines = self.lines, []
+        found = body(names)
+        inside, self.lines = self.lines, outside
+        given = ", ".join(t.name for t in tensors)
+        types = ", ".join(map(self.type_of, tensors))
+        ins = f" ins({given} : {types})" if tensors else ""
+        rows = "\n    ".join(
+            [*inside, f"linalg.yield {found} : {MLIR_DTYPES[out.dtype]}"]
+        )
+        right = (
+            f"linalg.generic {{ indexing_maps = [{shown}], iterator_types = [{kinds}] }}"
+            f"{ins} outs({out.name} : {self.type_of(out)}) {{\n  ^bb0({arguments}):\n    "
+            f"{rows}\n  }} -> {self.type_of(out)}"
+        )
+        return replace(out, name=self.emit(right))
+
+
+def loops_in_memory_order(
+    factors: Iterable[int], tensors: Sequence[tuple[Tensor, Dims]]
+) -> list[int]:
+    """The factors in the order of the loops, outermost first.
+
+    The inner loops read adjacent elements: a factor is further inside, the more tensors
+    it indexes at their last dim, and the fewer at another dim. A product of matrices
+    `ik,kj->ij` (each letter is a factor) loops over i, k, j. Dense code keeps this
+    order; the sparsifier changes it where a format needs another.
+    """
+    score = dict.fromkeys(factors, 0)
+    for tensor, dims in tensors:
+        for dim, named in enumerate(dims):
+            for factor in named[:1]:
+                is_last = tensor.order[dim] == len(dims) - 1
+                score[factor] += 1 if is_last else -1
+    return sorted(score, key=score.__getitem__)
+
+
+def _map_text(tensor: Tensor, dims: Dims, factors: Sequence[int]) -> str:
+    """The affine map from loops over `factors` to the tensor's dims, as MLIR text."""
+    loops = ", ".join(f"d{i}" for i in range(len(factors)))
+    places = [""] * len(dims)
+    for dim, named in enumerate(dims):
+        place = f"d{factors.index(named[0])}" if named else "0"
+        places[tensor.order[dim]] = place
+    return f"affine_map<({loops}) -> ({', '.join(places)})>"
+
+
+def loop_order(tensor: Tensor, dims: Dims) -> tuple[int, ...]:
+    """The factors that index a sparse matrix, in its format's order of dims."""
+    places = [0] * len(dims)
+    for dim, named in enumerate(dims):
+        places[tensor.order[dim]] = named[0]
+    is_columns = tensor.format is not None and tensor.format.name == "csc"
+    return tuple(reversed(places)) if is_columns else tuple(places)

@@ -1,0 +1,182 @@
+"""`mw.sparse`: a function for dense arrays, compiled with a format for each operand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import numpy as np
+import scipy.sparse as scipy_sparse
+from jax.core import Tracer
+
+from meshwright.errors import SparseError
+from meshwright.features.sparse.formats import Format, parse_format
+from meshwright.features.sparse.jit import ArrayType, SparseKernel, compile_module
+from meshwright.features.sparse.linalg import LinalgModule, to_linalg
+from meshwright.partitioner.structure.workspace import matches
+from meshwright.program.capture import Captured, capture
+
+
+def sparse(fn: Callable[..., Any], formats: Mapping[str, str] | None = None) -> Sparse:
+    """The function with sparse storage of the operands and results in `formats`.
+
+    fn: a function of pytrees, written for dense arrays: products, elementwise ops,
+        reductions, broadcasts, reshapes and transpositions.
+    formats: maps patterns to formats. A pattern matches paths of arguments
+        ("params.**.kernel") and of results ("out", "out.0"). A format is "csr", "csc",
+        "coo", "bsr:4x4" (with the size of blocks) or "dense". Everything that no
+        pattern matches is dense.
+    An argument in a sparse format may be a SciPy matrix in any format, or a dense
+    array, which is compressed at each call. A result in a sparse format is a SciPy
+    array; all other results are NumPy arrays. Needs the extra `sparse`. Raises
+    `SparseError`, with the source line, for an op that cannot be expressed.
+    """
+    if not callable(fn):
+        raise SparseError(f"sparse wants a function, got {fn!r:.60}")
+    if formats is not None and not isinstance(formats, Mapping):
+        raise SparseError(
+            f"formats are {formats!r:.60}; wanted a dict from patterns of paths to "
+            "formats, as in {'params.**.kernel': 'csr'}"
+        )
+    parsed = {pattern: parse_format(text) for pattern, text in (formats or {}).items()}
+    return Sparse(fn, parsed)
+
+
+@dataclass(frozen=True, eq=False)
+class Sparse:
+    """A function with storage formats of its arguments and results.
+
+    It is compiled once for each combination of argument shapes and dtypes.
+
+    formats: by pattern over paths; `None` stands for dense.
+    """
+
+    fn: Callable[..., Any]
+    formats: Mapping[str, Format | None]
+    _known: dict[Any, SparseProgram] = field(
+        default_factory=dict[Any, "SparseProgram"], repr=False
+    )
+
+    def lower(self, *args: Any) -> SparseProgram:
+        """The function's MLIR module for arguments of these shapes, not yet compiled.
+
+        args: arrays, SciPy matrices, or `jax.ShapeDtypeStruct`s.
+        """
+        leaves, tree = jax.tree.flatten(args)
+        key = tree, tuple((tuple(a.shape), str(a.dtype)) for a in map(_typed, leaves))
+        if key not in self._known:
+            types = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in key[1]]
+            captured = capture(self.fn, jax.tree.unflatten(tree, types))
+            self._known[key] = _lowered(captured, self.formats)
+        return self._known[key]
+
+    def __call__(self, *args: Any) -> Any:
+        """The function's result, computed by sparse code."""
+        return self.lower(*args).run(jax.tree.leaves(args))
+
+
+@dataclass(eq=False)
+class SparseProgram:
+    """The MLIR module of a function, with the types of its inputs and outputs.
+
+    out_tree: the pytree structure of the function's result.
+    """
+
+    module: LinalgModule
+    inputs: tuple[ArrayType, ...]
+    outputs: tuple[ArrayType, ...]
+    out_tree: Any
+    _compiled: SparseKernel | None = None
+
+    def compile(self) -> SparseKernel:
+        """The module as machine code, which is compiled at the first call and kept."""
+        if self._compiled is None:
+            returned = [
+                ArrayType(out.shape, out.dtype, form)
+                for out, form in zip(self.outputs, self.module.outputs, strict=True)
+            ]
+            self._compiled = compile_module(self.module.text, returned)
+        return self._compiled
+
+    def run(self, leaves: list[Any]) -> Any:
+        """The function's result; `leaves` are the leaves of its arguments."""
+        buffers: list[np.ndarray] = []
+        for leaf, kind in zip(leaves, self.inputs, strict=True):
+            buffers += _buffers(leaf, kind)
+        buffers += [np.ascontiguousarray(c) for c in self.module.constants]
+        found = zip(
+            self.compile()(buffers), self.module.outputs, self.outputs, strict=True
+        )
+        results = [_result(arrays, form, kind) for arrays, form, kind in found]
+        return jax.tree.unflatten(self.out_tree, results)
+
+    def __str__(self) -> str:
+        lines = [self.module.text]
+        lines += [f"// made dense: {place}" for place in self.module.expanded]
+        return "\n".join(lines)
+
+
+def _lowered(captured: Captured, formats: Mapping[str, Format | None]) -> SparseProgram:
+    program = captured.program
+    used: set[str] = set()
+    inputs = _types(captured.paths, program.inputs, formats, used)
+    outputs = _types(captured.out_paths, program.outputs, formats, used)
+    unused = [pattern for pattern in formats if pattern not in used]
+    if unused:
+        paths = ", ".join((*captured.paths, *captured.out_paths)[:12])
+        raise SparseError(
+            f"{unused[0]!r} matches no argument or result; there are {paths}"
+        )
+    module = to_linalg(program, [t.format for t in inputs], [t.format for t in outputs])
+    return SparseProgram(module, inputs, outputs, captured.out_tree)
+
+
+def _types(
+    paths: Any, values: Any, formats: Mapping[str, Format | None], used: set[str]
+) -> tuple[ArrayType, ...]:
+    """Types of the inputs or outputs; patterns that match are added to `used`."""
+    found: list[ArrayType] = []
+    for path, value in zip(paths, values, strict=True):
+        chosen = None
+        for pattern, form in formats.items():
+            if matches(pattern, path):
+                used.add(pattern)
+                chosen = form
+        problem = None if chosen is None else chosen.why_not(value.shape)
+        if problem:
+            raise SparseError(f"{path} cannot be {chosen}: {problem}")
+        found.append(ArrayType(value.shape, value.dtype, chosen))
+    return tuple(found)
+
+
+def _result(arrays: list[np.ndarray], form: Format | None, kind: ArrayType) -> Any:
+    """An output in its wanted format.
+
+    form: the format of `arrays`; `None` if they are one dense array.
+    """
+    if kind.format is None:
+        return arrays[0]
+    if form is None:
+        arrays = kind.format.pack(arrays[0], kind.dtype)
+    return kind.format.unpack(arrays, kind.shape)  # pyright: ignore[reportArgumentType]
+
+
+def _typed(leaf: Any) -> Any:
+    return leaf if hasattr(leaf, "dtype") else np.asarray(leaf)
+
+
+def _buffers(leaf: Any, kind: ArrayType) -> list[np.ndarray]:
+    """The arrays that store an argument in its format."""
+    if isinstance(leaf, jax.ShapeDtypeStruct):
+        raise SparseError("an argument is a ShapeDtypeStruct, which has no numbers")
+    if isinstance(leaf, Tracer):
+        raise SparseError(
+            "sparse code was called while JAX traces, as in jit or grad, which cannot "
+            "trace it: call it with arrays"
+        )
+    if kind.format is not None:
+        return kind.format.pack(leaf, kind.dtype)
+    dense = leaf.toarray() if scipy_sparse.issparse(leaf) else leaf
+    return [np.ascontiguousarray(np.asarray(dense), kind.dtype)]

@@ -1,0 +1,119 @@
+"""The training loop: steps, evaluations and checkpoints, on the devices of a runner."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from meshwright.features.train.data.batches import Batches
+from meshwright.features.train.interruption import Interruption
+from meshwright.features.train.monitor import Monitor
+from meshwright.features.train.recipes.recipe import Recipe
+from meshwright.features.train.runners.runner import Runner, RunnerStep, State
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Job:
+    """All that the training loop needs.
+
+    runner: the devices. step: the partitioned train step.
+    evaluate: the partitioned evaluation, a function of (state, batch); None without
+        evaluation.
+    batches, held_out: batches to train on, and batches for evaluation.
+    folder: folder of the output.
+    """
+
+    recipe: Recipe
+    runner: Runner
+    step: RunnerStep
+    evaluate: Callable[..., Any] | None
+    batches: Batches
+    held_out: Batches
+    folder: Path
+
+
+def run_steps(
+    job: Job, state: State, done: int, monitor: Monitor, interruption: Interruption
+) -> int:
+    """Run the remaining steps of a recipe, and return the number of steps done.
+
+    done: number of steps done before. The result is less than the recipe's steps if the run
+        was interrupted. The state after the last step is saved in both cases.
+    """
+    run, runner = job.recipe.run, job.runner
+    ahead = runner.put_ahead(job.step, job.batches, done)
+    monitor.begin(done, run.steps)
+    while done < run.steps:
+        batch = next(ahead)
+        done += 1
+        if done == run.profile_step:
+            (state, metrics), profile = runner.profile(
+                job.step, done, (state, batch), job.folder / "profile"
+            )
+            monitor.say(str(profile))
+        else:
+            state, metrics = job.step.call(state, batch)
+        monitor.step(done, metrics)
+        if run.evaluate_every and done % run.evaluate_every == 0:
+            evaluate(job, state, done, monitor)
+        ends = runner.agree_to_end(done, interruption.received is not None)
+        if ends or _is_due(job.recipe.checkpoint.save_every, done) or done == run.steps:
+            save(job, state, done, monitor)
+        if ends:
+            break
+    monitor.fetch()
+    return done
+
+
+def _is_due(every: int, number: int) -> bool:
+    return every > 0 and number % every == 0
+
+
+def evaluate(job: Job, state: State, number: int, monitor: Monitor) -> None:
+    """Measure the mean loss of held-out examples, and write it as a metric.
+
+    number: the current step. All evaluations use the same batches.
+    """
+    assert job.evaluate is not None
+    monitor.fetch()
+    count = job.recipe.run.evaluate_batches
+    batches = islice(job.runner.put_ahead(job.step, job.held_out, 0), count)
+    found = job.runner.values([job.evaluate(state, each) for each in batches])
+    loss = sum(row["loss"] for row in found) / len(found)
+    monitor.note(number, {"evaluation_loss": loss})
+    monitor.evaluated = loss
+    monitor.skip_time()
+
+
+def save(job: Job, state: State, number: int, monitor: Monitor) -> None:
+    """Save the state after `number` steps, with the position in the data."""
+    monitor.fetch()
+    metrics = {"loss": monitor.latest["loss"]}
+    if monitor.evaluated is not None:
+        metrics["evaluation_loss"] = monitor.evaluated
+    position = position_of(job.recipe, number)
+    job.runner.save(number, state, job.step, position, metrics)
+    monitor.skip_time()
+
+
+def position_of(recipe: Recipe, number: int) -> dict[str, Any]:
+    """The position in the data after `number` batches, as JSON data.
+
+    It has the recipe's entries that determine the order of the examples, so that a resumed
+    run can check them.
+    """
+    data = recipe.data
+    position = {
+        "batches": number,
+        "batch": data.batch,
+        "seed": data.seed,
+        "sequence": data.sequence,
+        "held_out": data.held_out,
+        "examples": [*data.text, data.tokens, data.source],
+        "options": data.options,
+    }
+    return json.loads(json.dumps(position, default=str))  # dates of TOML become text

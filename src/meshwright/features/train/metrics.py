@@ -1,0 +1,114 @@
+"""Metrics of a training run, written per step as CSV and for TensorBoard."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol, TextIO
+
+from meshwright.errors import RecipeError
+from meshwright.features.train.recipes.recipe import OutputPart
+
+Row = Mapping[str, float]
+"""Metrics of one step by name: "loss", "evaluation_loss", "step_s" and others."""
+
+
+class Writer(Protocol):
+    """A file or service into which the metrics of steps are written."""
+
+    def write(self, step: int, row: Row) -> None: ...
+    def close(self) -> None: ...
+
+
+def open_writers(part: OutputPart, folder: Path, start: int) -> list[Writer]:
+    """The metric writers that a recipe asks for.
+
+    start: the step after which the run resumes; metrics of later steps are deleted.
+    """
+    writers: list[Writer] = []
+    if part.csv:
+        writers.append(CsvWriter(folder / "metrics.csv", start))
+    if part.tensorboard:
+        writers.append(TensorBoardWriter(folder / "tensorboard", start))
+    return writers
+
+
+COLUMNS: tuple[str, ...] = (
+    "step", "loss", "evaluation_loss", "learning_rate", "gradient_norm", "step_s", "mfu",
+    "tokens_per_s", "examples_per_s",
+)  # fmt: skip
+
+
+class CsvWriter:
+    """A CSV file with a row for each step; metrics that a step does not have are empty."""
+
+    def __init__(self, path: Path, start: int) -> None:
+        """Open the file, and delete its rows after step `start`.
+
+        The new file replaces the old one at once, so that a killed process leaves one of
+        them.
+        """
+        kept = [row for row in read_csv(path) if int(row["step"]) <= start]
+        fresh = path.with_name(f"{path.name}.new")
+        with fresh.open("w", newline="", encoding="utf-8") as file:
+            rows = _rows_of(file)
+            rows.writeheader()
+            rows.writerows(kept)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+        self._file = path.open("a", newline="", encoding="utf-8")
+        self._rows = _rows_of(self._file)
+
+    def write(self, step: int, row: Row) -> None:
+        """Append a row; floats are written with all digits, so that reading is exact."""
+        texts = {name: repr(float(value)) for name, value in row.items()}
+        self._rows.writerow({"step": str(step), **texts})
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the CSV file."""
+        self._file.close()
+
+
+def _rows_of(file: TextIO) -> csv.DictWriter[str]:
+    return csv.DictWriter(file, COLUMNS, restval="", lineterminator="\n")
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    """The rows of a CSV file that `CsvWriter` wrote; none if there is no file.
+
+    An incomplete last row, which a killed process may leave, is left out.
+    """
+    if not path.is_file():
+        return []
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    return [row for row in rows if row["step"].isdigit() and None not in row.values()]
+
+
+class TensorBoardWriter:
+    """Metrics of steps written as event files for TensorBoard."""
+
+    def __init__(self, folder: Path, start: int) -> None:
+        """Open a new event file; TensorBoard then hides older events after step `start`."""
+        try:
+            library: Any = import_module("tensorboardX")
+        except ImportError as missing:
+            raise RecipeError(
+                f"output.tensorboard needs tensorboardX, which cannot be imported "
+                f"({missing}); pip install 'meshwright[train]'"
+            ) from missing
+        self._writer = library.SummaryWriter(str(folder), purge_step=start + 1)
+
+    def write(self, step: int, row: Row) -> None:
+        """Add the metrics of a step."""
+        for name, value in row.items():
+            self._writer.add_scalar(name, value, step)
+
+    def close(self) -> None:
+        """Write the buffered events, and close the file."""
+        self._writer.close()

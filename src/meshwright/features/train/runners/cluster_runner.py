@@ -1,0 +1,259 @@
+"""The runner for a cluster, whose workers may be lost and replaced during training."""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from meshwright.app.partition import partition
+from meshwright.errors import CheckpointError, ClusterError, MeshwrightWarning
+from meshwright.features.checkpoint import Checkpoints
+from meshwright.features.checkpoint.tasks import (
+    COMMIT,
+    NEWEST,
+    RESTORE,
+    SAVE,
+    structure_of,
+)
+from meshwright.features.cluster.client import Cluster, Slice
+from meshwright.features.cluster.cluster_step import ClusterStep
+from meshwright.features.cluster.session import RemoteArray
+from meshwright.features.cluster.start import TOKEN, Workers, cluster
+from meshwright.features.train.data.batches import Batches
+from meshwright.features.train.recipes.partitioning import (
+    decisions_for,
+    sharding_tactics,
+)
+from meshwright.features.train.recipes.recipe import (
+    CheckpointPart,
+    ClusterPart,
+    PartitionPart,
+    Recipe,
+)
+from meshwright.features.train.runners.runner import Profile, RestoredRun, RunnerStep
+from meshwright.partitioner.tactics import Tactic
+
+_WRITER_S = 60.0
+"""Seconds to wait for the lock of the checkpoint folder.
+
+If a client was killed, its workers keep the lock until the controller notices, which takes
+less than this.
+"""
+
+
+def open_cluster(part: ClusterPart) -> Cluster:
+    """The cluster that a recipe's table [cluster] describes."""
+    workers = Workers(part.workers, part.devices, part.platform, part.resources)
+    return cluster(part.address, token=os.environ.get(TOKEN, ""), workers=workers)
+
+
+def cluster_runner(folder: Path, recipe: Recipe) -> ClusterRunner:
+    """The runner for a recipe that names a cluster."""
+    return ClusterRunner(open_cluster(recipe.cluster), folder, recipe.checkpoint)
+
+
+class ClusterRunner:
+    """The runner on all devices of a cluster, whose workers write the checkpoints.
+
+    `Runner` documents the methods. This process plans, reads the batches, and holds handles
+    to arrays on the workers. It must see the checkpoint folder under the same path as the
+    workers.
+    """
+
+    is_first = True
+
+    def __init__(self, on: Cluster, folder: Path, part: CheckpointPart) -> None:
+        """Use a cluster; `close` shuts it down if this process started it."""
+        self._cluster = on
+        self._folder = folder.absolute()
+        self._retention = {
+            "keep": part.keep,
+            "every": part.every or None,
+            "best": part.best,
+            "metric": part.metric,
+            "mode": part.mode,
+        }
+        self._slice: Slice | None = None
+        self._attempt = 0
+        self._saved: RemoteArray | None = None
+        self._last_event = 0
+
+    @property
+    def num_devices(self) -> int:
+        """The number of devices of all workers."""
+        return self._cluster.wait_until_ready().devices
+
+    def agree_to_end(self, number: int, asked: bool) -> bool:
+        del number
+        return asked
+
+    def partition(
+        self,
+        fn: Callable[..., Any],
+        shapes: tuple[Any, Any],
+        how: PartitionPart,
+        tactics: tuple[Tactic, ...] | None,
+    ) -> RunnerStep:
+        ready = self._cluster.wait_until_ready()
+        self._attempt = ready.attempt
+        self._write_events()
+        if self._slice is not None:
+            with suppress(ClusterError):  # the session has ended already
+                self._slice.release()
+        mesh, chosen, gather = decisions_for(fn, shapes, how, tactics, ready.devices)
+        self._slice = self._cluster.slice(dict(mesh.sizes))
+        step = partition(fn, self._slice, chosen, gather=gather, donate_argnums=0)
+        plan = step.plan(*shapes).on(how.machine, donate_state=True)
+        return RunnerStep(step, plan, shapes[0])
+
+    def partition_like(
+        self, fn: Callable[..., Any], step: RunnerStep
+    ) -> Callable[..., Any]:
+        return partition(fn, self._own_slice, sharding_tactics(step.plan))
+
+    def init(self, step: RunnerStep, init_fn: Callable[..., Any], seed: int) -> Any:
+        assert isinstance(step.call, ClusterStep)
+        return step.call.init(init_fn, jax.random.key(seed), argnum=0)
+
+    def put_ahead(
+        self, step: RunnerStep, batches: Batches, start: int
+    ) -> Iterator[Any]:
+        del step
+        return map(self._own_slice.put, batches.ahead(start))
+
+    def profile(
+        self, step: RunnerStep, number: int, args: tuple[Any, Any], folder: Path
+    ) -> tuple[Any, Profile]:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._own_slice.fetch(args[0].step)
+        start = time.perf_counter()
+        state, metrics = step.call(*args)
+        self._own_slice.fetch(metrics)
+        seconds = time.perf_counter() - start
+        predicted = None
+        if step.plan.estimate is not None:
+            step.plan.trace(folder / "predicted.json")
+            predicted = step.plan.step_time_s
+        return (state, metrics), Profile(number, seconds, predicted, folder)
+
+    def values(self, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, float]]:
+        return jax.tree.map(float, self._own_slice.fetch([dict(row) for row in rows]))
+
+    def save(
+        self,
+        number: int,
+        state: Any,
+        step: RunnerStep,
+        position: Any,
+        metrics: Mapping[str, float],
+    ) -> None:
+        if self._saved is not None:
+            self._saved.result()
+        argument = {
+            "step": number,
+            "structure": structure_of(step.state_shapes),
+            "plan": step.plan.to_json(),
+            "position": position,
+            "metrics": dict(metrics),
+        }
+        (self._saved,) = self._task(SAVE, argument, jax.tree.leaves(state))
+
+    def restore(self, step: RunnerStep) -> RestoredRun | None:
+        newest = self._newest()
+        if newest < 0:
+            return None
+        leaves, tree = jax.tree.flatten(step.state_shapes)
+        specs = [leaf.spec for leaf in step.plan.inputs[: len(leaves)]]
+        argument = {
+            "structure": structure_of(step.state_shapes),
+            "mesh": step.plan.mesh.sizes,
+            "arrays": [
+                [aval.shape, str(aval.dtype), spec]
+                for aval, spec in zip(leaves, specs, strict=True)
+            ],
+        }
+        *arrays, found = self._task(RESTORE, argument, (), leaves)
+        number = int(found.result())
+        if number != newest:
+            warnings.warn(
+                f"{self._folder}: step {newest} is damaged, the run goes on after {number}",
+                MeshwrightWarning,
+                stacklevel=2,
+            )
+        try:
+            saved = Checkpoints(self._folder, read_only=True).saved(number)
+        except CheckpointError as error:
+            raise ClusterError(
+                f"the workers have restored step {number}, which this process does not "
+                f"see ({error}); wanted one file system for the workers and this process"
+            ) from error
+        state = jax.tree.unflatten(tree, arrays)
+        return RestoredRun(state, number, saved.plan, saved.position)
+
+    def recover(self, error: ClusterError) -> bool:
+        """Wait for new workers if those that held the state are lost.
+
+        Returns whether they were lost.
+        """
+        status = self._cluster.status()
+        is_lost = status.attempt != self._attempt or not status.places
+        if is_lost:
+            self._saved = None
+            self._cluster.skip_refused()
+            self._attempt = self._cluster.wait_until_ready().attempt
+            self._write_events()
+        return is_lost
+
+    def close(self) -> None:
+        with ExitStack() as ends:
+            ends.callback(self._cluster.close)
+            ends.callback(self._write_events)
+            if self._slice is not None:
+                self._task(COMMIT, {})[-1].result()
+
+    # -- inside --------------------------------------------------------------------------
+
+    @property
+    def _own_slice(self) -> Slice:
+        assert self._slice is not None, "partition comes first"
+        return self._slice
+
+    def _task(
+        self,
+        kind: str,
+        argument: Mapping[str, Any],
+        inputs: Sequence[RemoteArray] = (),
+        out_avals: Sequence[Any] = (),
+    ) -> list[RemoteArray]:
+        whole = {**argument, "retention": self._retention}
+        return self._own_slice.task(kind, str(self._folder), whole, inputs, out_avals)
+
+    def _newest(self) -> int:
+        """The step of the newest checkpoint, or -1 if there is none.
+
+        It waits while the workers of a killed client still hold the checkpoint folder.
+        """
+        ends = time.monotonic() + _WRITER_S
+        while True:
+            try:
+                return int(self._task(NEWEST, {})[-1].result())
+            except ClusterError as error:
+                if "another writer" not in str(error) or time.monotonic() > ends:
+                    raise
+            time.sleep(1.0)
+
+    def _write_events(self) -> None:
+        """Append new events of the cluster to `cluster.log`, next to the checkpoints."""
+        known = self._last_event
+        events = [each for each in self._cluster.events() if each.number > known]
+        self._last_event = events[-1].number if events else known
+        self._folder.parent.mkdir(parents=True, exist_ok=True)
+        with (self._folder.parent / "cluster.log").open("a", encoding="utf-8") as file:
+            file.writelines(f"{event}\n" for event in events)

@@ -1,0 +1,196 @@
+"""Judges tell what a program with chosen layouts costs.
+
+`EstimateJudge` takes the TPU compiler's estimate of cycles. `MeasuringJudge` times
+XLA's code on this CPU.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Any
+
+import jax
+
+from meshwright.errors import CompilerError
+from meshwright.features.tune.layouts.constrain import constrain
+from meshwright.features.tune.layouts.kernel_costs import examples_of, unestimated_bytes
+from meshwright.features.tune.layouts.kernel_work import Rates
+from meshwright.features.tune.layouts.kernels import HloKernel, read_kernels
+from meshwright.features.tune.layouts.verdict import Question, Verdict, failed
+from meshwright.partitioner.lower import Lowered
+from meshwright.run.compilers.confirm import DeviceStep
+from meshwright.run.compilers.hlo import estimated_cycles, unestimated
+from meshwright.run.compilers.server import CompilerServer, Entry
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TunedStep:
+    """A device program whose layouts are being chosen.
+
+    donated: positions of donated arguments.
+    kept_inputs, kept_outputs: positions of arguments and results that keep the default
+        layout, because a result takes over a donated argument's memory.
+    """
+
+    lowered: Lowered
+    avals: tuple[jax.ShapeDtypeStruct, ...]
+    donated: tuple[int, ...]
+    kept_inputs: frozenset[int]
+    kept_outputs: frozenset[int]
+
+    def with_choices(self, question: Question) -> tuple[DeviceStep, Entry]:
+        """The program with chosen layouts, and layouts of arguments and results."""
+        program = constrain(self.lowered.program, question.layouts)
+        step = DeviceStep(
+            replace(self.lowered, program=program), self.avals, self.donated
+        )
+        free = question.is_auto
+        outputs = tuple(
+            "auto" if free and i not in self.kept_outputs else None
+            for i in range(len(self.lowered.outputs))
+        )
+        inputs = question.entry_inputs(len(self.avals), self.kept_inputs)
+        return step, Entry(inputs, outputs)
+
+
+def _verdict(answer: dict[str, Any], cost: float) -> Verdict:
+    beside = unestimated(answer["hlo"])
+
+    def layouts(given: Sequence[Any]) -> tuple[tuple[int, ...] | None, ...]:
+        return tuple(None if each is None else tuple(each) for each in given)
+
+    return Verdict(
+        cost=cost,
+        bytes_accessed=answer["bytes_accessed"],
+        async_copies=beside.async_copies,
+        unestimated_bytes=beside.num_bytes,
+        temp_bytes=answer["temp_bytes"],
+        in_layouts=layouts(answer["in_layouts"]),
+        out_layouts=layouts(answer["out_layouts"]),
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EstimateJudge:
+    """Judges layouts by the compiler's estimate of cycles.
+
+    Asynchronous copies, slices and custom calls have no estimate, and copies on chip
+    that change the minor dim have a constant in its place. The bytes that they move
+    beyond those of the baseline are charged at the bandwidth of main memory, so that
+    moving work into them is no gain.
+    """
+
+    server: CompilerServer
+    step: TunedStep
+    rates: Rates
+    unit: str = "cycles"
+    chooses_entry: bool = True
+    screens: bool = True
+
+    def screen(self, question: Question) -> list[HloKernel] | None:
+        try:
+            text = self.server.screen(*self.step.with_choices(question))
+            return read_kernels(text, self.rates)
+        except CompilerError:
+            return None
+
+    def judge(self, question: Question) -> Verdict:
+        try:
+            answer = self.server.compile("", *self.step.with_choices(question))
+        except CompilerError as error:
+            return failed(str(error))
+        verdict = _verdict(answer, estimated_cycles(answer["hlo"]))
+        kernels = read_kernels(answer["optimized"], self.rates)
+        return replace(
+            verdict,
+            unestimated_bytes=int(unestimated_bytes(kernels)),
+            examples=examples_of(kernels, answer["hlo"]),
+        )
+
+    def confirm(self, question: Question) -> Verdict:
+        return self.judge(question)
+
+
+_PASSES, _LAST_PASSES = 5, 15
+_PROCESSES = 3
+"""Number of new processes in each of which the chosen layouts must win in the end.
+Addresses of code and arrays differ between processes, and have changed a program's time
+by 5 %.
+"""
+
+_LEAST_S = 0.02
+"""CPU seconds for which a program is repeated in one pass of a measurement."""
+
+
+_DEFAULT = Question({}, {}, False)
+"""The program without chosen layouts."""
+
+
+@dataclass(slots=True, eq=False)
+class MeasuringJudge:
+    """Judges layouts by CPU time on one thread, relative to that of default layouts.
+
+    The programs with chosen and with default layouts run in shuffled order in each of
+    several passes. The cost is the median of the ratios of their times. So the default
+    costs 1, and an interrupted search can go on although the machine runs at another
+    speed by then.
+    """
+
+    server: CompilerServer
+    step: TunedStep
+    seed: int
+    unit: str = "of default"
+    chooses_entry: bool = False
+    screens: bool = False
+    default: Verdict | None = None
+    count: int = 0
+
+    def screen(self, question: Question) -> list[HloKernel] | None:
+        del question
+        return None
+
+    def judge(self, question: Question) -> Verdict:
+        return self._measured(question, _PASSES)
+
+    def confirm(self, question: Question) -> Verdict:
+        """The least favourable of several verdicts, each measured in a new process."""
+        verdicts: list[Verdict] = []
+        for _ in range(_PROCESSES):
+            self.server.restart()
+            self.default = None
+            verdicts.append(self._measured(question, _LAST_PASSES))
+        return max(verdicts, key=lambda verdict: verdict.cost * (1 + verdict.spread))
+
+    def _measured(self, question: Question, passes: int) -> Verdict:
+        try:
+            if self.default is None:
+                self.default = replace(self._compiled("default", _DEFAULT), cost=1.0)
+            if question == _DEFAULT:
+                return self.default
+            verdict = self._compiled("chosen", question)
+            self.count += 1
+            first, other = self.server.measure(
+                ("default", "chosen"), passes, _LEAST_S, self.seed + self.count
+            )
+        except CompilerError as error:
+            self.default = None  # the process that holds the default may have ended
+            return failed(str(error))
+        ratio, spread = _ratio(first, other)
+        return replace(verdict, cost=ratio, spread=spread)
+
+    def _compiled(self, key: str, question: Question) -> Verdict:
+        """Compile a program; the verdict's cost is infinite until it is measured."""
+        answer = self.server.compile(key, *self.step.with_choices(question))
+        return replace(_verdict(answer, math.inf), unestimated_bytes=0)
+
+
+def _ratio(first: Sequence[float], other: Sequence[float]) -> tuple[float, float]:
+    """The median over passes of other / first, and half its interquartile range.
+
+    The range is divided by the median.
+    """
+    ratios = sorted(b / a for a, b in zip(first, other, strict=True))
+    quarter = len(ratios) // 4
+    middle = median(ratios)
+    return middle, (ratios[-1 - quarter] - ratios[quarter]) / 2 / middle

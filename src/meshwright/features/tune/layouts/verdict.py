@@ -1,0 +1,129 @@
+"""The verdict of a compiler or a measurement on a program with chosen layouts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, astuple, dataclass
+from typing import Any, Protocol
+
+from meshwright.features.tune.layouts.constrain import Layouts
+from meshwright.features.tune.layouts.kernel_costs import Example
+from meshwright.features.tune.layouts.kernels import HloKernel
+from meshwright.run.compilers.server import EntryLayout
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The cost of a program with chosen layouts, and other figures for people to read.
+
+    cost: cycles, or CPU time divided by that with default layouts; infinite if the
+        program could not be compiled.
+    spread: half of the interquartile range of measurements, divided by their median; 0
+        for an estimate.
+    bytes_accessed: XLA's count, in which loop bodies count once.
+    async_copies: number of asynchronous copies and slices in one execution.
+    unestimated_bytes: bytes written by instructions without an estimate of cycles.
+    temp_bytes: bytes of temporary memory.
+    in_layouts, out_layouts: layouts of arguments and results, dims major to minor.
+    error: the reason why there is no cost; "" if there is one.
+    examples: kernels with the compiler's estimates, from which the cost of other
+        programs is guessed.
+    """
+
+    cost: float
+    spread: float = 0.0
+    bytes_accessed: float | None = None
+    async_copies: int = 0
+    unestimated_bytes: int = 0
+    temp_bytes: int = 0
+    in_layouts: tuple[tuple[int, ...] | None, ...] = ()
+    out_layouts: tuple[tuple[int, ...] | None, ...] = ()
+    error: str = ""
+    examples: tuple[Example, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for `json.dumps`; an infinite cost is `None`."""
+        return {
+            **asdict(self),
+            "cost": self.cost if math.isfinite(self.cost) else None,
+            "examples": [astuple(each) for each in self.examples],
+        }
+
+    @staticmethod
+    def from_json(fields: Mapping[str, Any]) -> Verdict:
+        """The verdict that `to_json` wrote."""
+        cost = math.inf if fields["cost"] is None else fields["cost"]
+        given: dict[str, Any] = dict(fields)
+        for key in ("in_layouts", "out_layouts"):
+            given[key] = tuple(e if e is None else tuple(e) for e in fields[key])
+        given["cost"] = cost
+        given["examples"] = tuple(
+            Example(key, kind, tuple(features), cycles)
+            for key, kind, features, cycles in fields.get("examples", ())
+        )
+        return Verdict(**given)
+
+
+def failed(reason: str) -> Verdict:
+    """The verdict on a program that does not compile."""
+    return Verdict(math.inf, error=reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A program with chosen layouts, whose cost a judge is asked for.
+
+    layouts: layouts by value, which become constraints in the program.
+    inputs: chosen layouts of arguments, by position.
+    is_auto: whether the compiler chooses the layouts of other arguments and of results;
+        otherwise they are the default.
+    """
+
+    layouts: Layouts
+    inputs: Mapping[int, tuple[int, ...]]
+    is_auto: bool
+
+    def entry_inputs(self, count: int, kept: frozenset[int]) -> tuple[EntryLayout, ...]:
+        """The layout of each argument: chosen, "auto", or `None` for the default.
+
+        count: number of arguments. kept: positions of arguments that are never "auto".
+        """
+        return tuple(
+            self.inputs.get(i) or ("auto" if self.is_auto and i not in kept else None)
+            for i in range(count)
+        )
+
+
+class Judge(Protocol):
+    """Finds out the costs of programs with chosen layouts."""
+
+    @property
+    def unit(self) -> str:
+        """The unit of costs: `cycles`, or `of default` for measured time."""
+        ...
+
+    @property
+    def chooses_entry(self) -> bool:
+        """Whether the compiler can choose layouts of arguments and results."""
+        ...
+
+    @property
+    def screens(self) -> bool:
+        """Whether the judge has `screen`, which is much faster than `judge`."""
+        ...
+
+    def screen(self, question: Question) -> list[HloKernel] | None:
+        """Optimise a program without generating code; returns its kernels.
+
+        Returns `None` if that fails.
+        """
+        ...
+
+    def judge(self, question: Question) -> Verdict:
+        """The cost of a program; infinite, with an error, if it does not compile."""
+        ...
+
+    def confirm(self, question: Question) -> Verdict:
+        """The cost of a search's final choice, found with more care than by `judge`."""
+        ...

@@ -1,0 +1,273 @@
+"""A trained model: its configuration, parameters and training curve, and its file."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from meshwright.errors import LearnedError
+from meshwright.features.tune.learned.baseline_networks import (
+    early_join_sage,
+    init_early_join_sage,
+    init_residual_gcn,
+    residual_gcn,
+)
+from meshwright.features.tune.learned.data_files import read_arrays
+from meshwright.features.tune.learned.graph_arrays import (
+    Lesson,
+    Scaler,
+    config_arrays,
+    graph_parts,
+)
+from meshwright.features.tune.learned.measured_graph import Collection, MeasuredGraph
+from meshwright.features.tune.learned.network import (
+    NetworkConfig,
+    Params,
+    graph_scores,
+    init_params,
+)
+from meshwright.learn.losses import Loss
+
+
+class Architecture(Enum):
+    """The networks that can be trained: ours, and the two baselines of TpuGraphs."""
+
+    OURS = "sage"
+    TILE_BASELINE = "early-join-sage"
+    LAYOUT_BASELINE = "residual-gcn"
+
+
+InitFn = Callable[[Any, NetworkConfig, int], Params]
+ScoreFn = Callable[[Params, Any, Any, Any], Any]
+
+ARCHITECTURES: Mapping[Architecture, tuple[InitFn, ScoreFn]] = {
+    Architecture.OURS: (init_params, graph_scores),
+    Architecture.TILE_BASELINE: (init_early_join_sage, early_join_sage),
+    Architecture.LAYOUT_BASELINE: (init_residual_gcn, residual_gcn),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentOptions:
+    """Options of graph segment training.
+
+    num_nodes: nodes of a segment. trained: segments per step through which gradients
+        flow. kept: share of the other segments whose stored scores are used (segment
+        dropout leaves out the rest). head_epochs: epochs at the end that train only the
+        last layers, on new vectors of all segments.
+    """
+
+    num_nodes: int = 1000
+    trained: int = 1
+    kept: float = 0.5
+    head_epochs: int = 1
+
+    def __post_init__(self) -> None:
+        is_valid = self.num_nodes > 0 and self.trained > 0 and self.head_epochs >= 0
+        if not (is_valid and 0 <= self.kept <= 1):
+            raise LearnedError(
+                f"{self}: segments and their number must be positive, kept from 0 to 1"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingConfig:
+    """Everything that decides a training, so that the same record gives the same model.
+
+    configs_per_step: configurations of one graph that a step ranks. segments: `None`
+        trains whole graphs. warmup: share of the steps before the full learning rate.
+    """
+
+    network: NetworkConfig
+    seed: int
+    epochs: int = 100
+    architecture: Architecture = Architecture.OURS
+    loss: Loss = Loss.HINGE
+    learning_rate: float = 1e-3
+    weight_decay: float = 1e-5
+    warmup: float = 0.05
+    configs_per_step: int = 32
+    segments: SegmentOptions | None = None
+
+    def __post_init__(self) -> None:
+        if self.epochs < 1 or self.configs_per_step < 2 or self.learning_rate <= 0:
+            raise LearnedError(
+                f"{self}: epochs must be at least 1, configs_per_step at least 2 and "
+                "learning_rate positive"
+            )
+        if not 0 <= self.warmup < 1:
+            raise LearnedError(
+                f"warmup is {self.warmup}: give a share from 0 to below 1"
+            )
+        if self.segments and self.architecture is not Architecture.OURS:
+            raise LearnedError(
+                f"graph segment training needs a sum over nodes: {self.architecture.value}"
+                f" has none; use {Architecture.OURS.value}, or whole graphs"
+            )
+
+    def to_json(self) -> dict[str, Any]:
+        form = asdict(self)
+        form["network"]["collection"] = self.network.collection.value
+        form["network"]["lessons"] = sorted(x.value for x in self.network.lessons)
+        form["architecture"], form["loss"] = self.architecture.value, self.loss.value
+        return form
+
+    @classmethod
+    def from_json(cls, form: Mapping[str, Any]) -> TrainingConfig:
+        network = dict(form["network"])
+        network["collection"] = Collection(network["collection"])
+        network["lessons"] = frozenset(map(Lesson, network["lessons"]))
+        segments = form["segments"]
+        rest: dict[str, Any] = {
+            "network": NetworkConfig(**network),
+            "architecture": Architecture(form["architecture"]),
+            "loss": Loss(form["loss"]),
+            "segments": SegmentOptions(**segments) if segments else None,
+        }
+        return cls(**{**form, **rest})
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePoint:
+    """One epoch of a training curve; `valid_opa` is NaN in epochs without evaluation."""
+
+    epoch: int
+    loss: float
+    valid_opa: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TrainedModel:
+    """A network with its parameters after some epochs of training.
+
+    optimizer_state: leaves of optax's state, with which training can continue. table:
+        stored scores of segments, by graph, for graph segment training.
+    """
+
+    config: TrainingConfig
+    scaler: Scaler
+    params: Params
+    curve: tuple[CurvePoint, ...] = ()
+    optimizer_state: tuple[NDArray[Any], ...] = ()
+    table: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
+
+    @classmethod
+    def new(
+        cls, config: TrainingConfig, graphs: Sequence[MeasuredGraph]
+    ) -> TrainedModel:
+        """An untrained model whose features are standardised by the training set."""
+        scaler = Scaler.fit(graphs, config.network.lessons)
+        init_fn, _ = ARCHITECTURES[config.architecture]
+        jitted: Any = jax.jit(init_fn, static_argnums=(1, 2))
+        key = jax.random.key(config.seed)
+        params = jitted(key, config.network, len(scaler.node_mean))
+        return cls(config, scaler, params)
+
+    def scores(
+        self, measured: MeasuredGraph, batch: int = 128, seed: int = 0, repeats: int = 1
+    ) -> NDArray[np.float64]:
+        """The scores [c] of a graph's configurations; the lowest is predicted fastest.
+
+        Attention compares the configurations of a batch with each other. So they are
+        divided into random batches of size `batch`, and scores are averaged over
+        `repeats` divisions.
+        """
+        network, segments = self.config.network, self.config.segments
+        check_collection(network.collection, measured)
+        num_nodes = segments.num_nodes if segments else None
+        parts = graph_parts(measured, self.scaler, network.lessons, num_nodes)
+        _, score_fn = ARCHITECTURES[self.config.architecture]
+        jitted: Any = jax.jit(score_fn)
+        random = np.random.default_rng(seed)
+        total = np.zeros(measured.num_configs)
+        for _ in range(repeats):
+            for configs, mask in batches(measured.num_configs, batch, random):
+                for part in parts:
+                    features = config_arrays(measured, configs, part, self.scaler)
+                    scores = np.asarray(
+                        jitted(self.params, part.arrays, features, mask)
+                    )
+                    total[configs[mask > 0]] += scores[mask > 0]
+        return total / repeats
+
+    def save(self, path: Path) -> None:
+        """Write the model to a file; an interruption leaves no partial file."""
+        leaves = jax.tree.leaves(self.params)
+        arrays = {f"param_{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
+        arrays |= {f"state_{i}": leaf for i, leaf in enumerate(self.optimizer_state)}
+        arrays |= {f"table_{name}": rows for name, rows in self.table.items()}
+        scaler = asdict(self.scaler)
+        curve = [(p.epoch, p.loss, p.valid_opa) for p in self.curve]
+        config = json.dumps(self.config.to_json())
+        partial = path.with_name(path.name + ".partial")
+        with partial.open("wb") as file:
+            np.savez(
+                file,
+                allow_pickle=False,
+                **arrays,
+                **scaler,
+                config=np.array(config),
+                curve=np.array(curve, np.float64).reshape(-1, 3),
+            )
+        os.replace(partial, path)
+
+    @classmethod
+    def load(cls, path: Path) -> TrainedModel:
+        """Read a model from a file that `save` wrote."""
+        arrays = read_arrays(path)
+        try:
+            config = TrainingConfig.from_json(json.loads(str(arrays["config"])))
+            scaler = Scaler(*(arrays[name] for name in Scaler.__dataclass_fields__))
+        except (ValueError, KeyError, TypeError) as fault:
+            raise LearnedError(
+                f"{path} is no model of `meshwright learned train` ({fault}): train again"
+            ) from fault
+        init_fn, _ = ARCHITECTURES[config.architecture]
+        form = jax.eval_shape(
+            lambda key: init_fn(key, config.network, len(scaler.node_mean)),
+            jax.random.key(0),
+        )
+        params = jax.tree.unflatten(
+            jax.tree.structure(form), _numbered(arrays, "param_")
+        )
+        curve = (CurvePoint(int(e), loss, opa) for e, loss, opa in arrays["curve"])
+        table = {k[6:]: rows for k, rows in arrays.items() if k.startswith("table_")}
+        state = tuple(_numbered(arrays, "state_"))
+        return cls(config, scaler, params, tuple(curve), state, table)
+
+    def with_params(self, params: Params) -> TrainedModel:
+        return replace(self, params=params)
+
+
+def check_collection(collection: Collection, measured: MeasuredGraph) -> None:
+    """Raise if a graph has tilings and the model ranks layouts, or the other way round."""
+    if measured.collection is not collection:
+        raise LearnedError(
+            f"{measured.name} has configurations of the {measured.collection.value} "
+            f"collection, the model is for {collection.value}: train one for each"
+        )
+
+
+def batches(
+    count: int, batch: int, random: np.random.Generator
+) -> list[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+    """The numbers below `count` in random batches of one size, with masks 0 for padding."""
+    size = min(batch, max(8, count))
+    order = random.permutation(count)
+    padded = np.pad(order, (0, -count % size))
+    masks = (np.arange(len(padded)) < count).astype(np.float32)
+    return list(zip(padded.reshape(-1, size), masks.reshape(-1, size), strict=True))
+
+
+def _numbered(arrays: Mapping[str, NDArray[Any]], prefix: str) -> list[NDArray[Any]]:
+    count = sum(key.startswith(prefix) for key in arrays)
+    return [arrays[f"{prefix}{i}"] for i in range(count)]

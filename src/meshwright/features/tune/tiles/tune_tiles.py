@@ -1,0 +1,246 @@
+"""`tune_tiles`: choose tile sizes of a program's CPU kernels, with few measurements."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from meshwright.errors import CompilerError
+from meshwright.features.tune.iree.bench import thread_ns
+from meshwright.features.tune.iree.find_kernels import FoundKernels, find_kernels
+from meshwright.features.tune.iree.kernel import CpuKernel
+from meshwright.features.tune.iree.program import IreeProgram
+from meshwright.features.tune.iree.spec import tuning_spec
+from meshwright.features.tune.iree.tiling import Tiling
+from meshwright.features.tune.iree.toolchain import cpu_name, require_iree, version
+from meshwright.features.tune.layouts.journal import Journal
+from meshwright.features.tune.tiles.features import NUM_FEATURES
+from meshwright.features.tune.tiles.kernel_search import (
+    FoundTiles,
+    KernelSearch,
+    spread_of,
+)
+from meshwright.features.tune.tiles.ranker import Ranker, shipped_ranker
+from meshwright.features.tune.tiles.tuned_tiles import TunedKernel, TunedTiles
+
+BACKEND = "iree-cpu"
+"""The backend that compiles with IREE for this machine's CPU and times the code."""
+
+_PASSES = 5
+"""Number of passes that time whole programs, in random order."""
+_SMALL = 0.01
+"""Least share of the program's time at which a kernel is worth tuning."""
+
+Show = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class TileOptions:
+    """Limits of a search for tile sizes.
+
+    budget: number of tilings that are measured per kernel, IREE's own included.
+    timeout_s: seconds for one compilation of a kernel.
+    journal: file that keeps measurements; it also serves other programs with the same
+        kernels.
+    ranker: predicts which tilings are fast; `None` for the one shipped with the
+        package.
+    """
+
+    budget: int
+    seed: int
+    timeout_s: float = 30.0
+    journal: Path | None = None
+    ranker: Ranker | None = None
+
+
+def tune_tiles(
+    fn: Callable[..., Any],
+    args: Sequence[Any],
+    options: TileOptions,
+    show: Show = lambda text: None,
+) -> TunedTiles:
+    """Find the fastest tile sizes of a function's kernels within a budget of measurements.
+
+    args: arrays. The whole program is timed at the end, and its results are compared with
+    JAX's. A kernel whose tiles change the results is left out, and so is a tuning spec that
+    does not make the program faster.
+    """
+    require_iree()
+    journal = Journal(options.journal)
+    program = IreeProgram.of(fn, args)
+    show("finding kernels")
+    found = find_kernels(program.text)
+    trial = _Trial(program, program.expected(fn), options.seed)
+    if not trial.is_right(""):
+        raise CompilerError(
+            f"{program.name}: IREE's own code computes other numbers than JAX; there is "
+            "nothing to tune it against"
+        )
+    chosen, notes = _within(trial, found, options, journal, show)
+    return _result(trial, found, chosen, notes)
+
+
+def _within(
+    trial: _Trial,
+    found: FoundKernels,
+    options: TileOptions,
+    journal: Journal,
+    show: Show,
+) -> tuple[list[tuple[FoundTiles, int]], list[str]]:
+    """Search for the tiles of each kernel, the one that takes most time first.
+
+    Returns pairs of a kernel's result and its number of dispatches (calls in the
+    program), and notes for the user. Ctrl-C ends the search with the tiles that were
+    found.
+    """
+    searches: list[tuple[KernelSearch, int]] = []
+    notes: list[str] = []
+    for kernel, names in found.kernels.items():
+        search = _search(kernel, options, journal, show)
+        try:
+            search.default()
+        except CompilerError as reason:
+            notes.append(
+                f"{kernel} cannot be run alone, and keeps IREE's tiles: {reason}"
+            )
+            continue
+        searches.append((search, len(names)))
+    searches.sort(key=lambda pair: -pair[0].default().cost * pair[1])
+    whole_s = min(trial.times([""])[""]) / 1e9
+    outcomes: list[tuple[FoundTiles, int]] = []
+    for search, count in searches:
+        share = search.default().cost * count / whole_s
+        if share < _SMALL:
+            notes.append(
+                f"{search.kernel} takes {100 * share:.1f} % of the time: not tried"
+            )
+            continue
+        outcomes.append((search.run(), count))
+        if outcomes[-1][0].stopped == "interrupted":
+            notes.append("interrupted: the remaining kernels keep IREE's tiles")
+            break
+    return outcomes, notes
+
+
+def _search(
+    kernel: CpuKernel, options: TileOptions, journal: Journal, show: Show
+) -> KernelSearch:
+    return KernelSearch(
+        kernel,
+        options.ranker or shipped_ranker(NUM_FEATURES),
+        journal,
+        f"iree {version()}, {cpu_name()}:",
+        options.budget,
+        options.seed,
+        options.timeout_s,
+        show,
+    )
+
+
+@dataclass(slots=True, eq=False)
+class _Trial:
+    """The whole program, to be compiled and run with different tuning specs.
+
+    expected: results of the program in JAX, with which others are compared.
+    """
+
+    program: IreeProgram
+    expected: Sequence[Any]
+    seed: int
+
+    def is_right(self, spec: str) -> bool:
+        return self.program.is_right(self.program.compile(spec), self.expected)
+
+    def right_tiles(
+        self, chosen: Mapping[CpuKernel, Tiling]
+    ) -> dict[CpuKernel, Tiling]:
+        """The tile sizes with which the program computes the same as in JAX.
+
+        If it does not with all of `chosen`, kernels are added one by one, and a kernel
+        whose tile sizes change the results is left out.
+        """
+        if self._works(chosen):
+            return dict(chosen)
+        kept: dict[CpuKernel, Tiling] = {}
+        for kernel, tiling in chosen.items():
+            if self._works({**kept, kernel: tiling}):
+                kept[kernel] = tiling
+        return kept
+
+    def _works(self, chosen: Mapping[CpuKernel, Tiling]) -> bool:
+        try:
+            return self.is_right(tuning_spec(chosen) if chosen else "")
+        except CompilerError:
+            return False
+
+    def times(self, specs: Sequence[str]) -> dict[str, list[int]]:
+        """CPU nanoseconds of each pass of the whole program, for each tuning spec."""
+        leaves = self.program.placed(self.program.leaves)
+        compiled = {spec: self.program.compile(spec) for spec in specs}
+        times: dict[str, list[int]] = {spec: [] for spec in specs}
+        draw, order = random.Random(self.seed), list(specs)
+        for _ in range(_PASSES):
+            draw.shuffle(order)
+            for spec in order:
+                times[spec].append(thread_ns(partial(compiled[spec], *leaves)))
+        return times
+
+
+def _result(
+    trial: _Trial,
+    found: FoundKernels,
+    outcomes: Sequence[tuple[FoundTiles, int]],
+    notes: list[str],
+) -> TunedTiles:
+    """The record of the search, after the whole program has been checked and timed."""
+    program = trial.program
+    wanted = {each.kernel: each.tiling for each, _ in outcomes if each.tiling}
+    kept = trial.right_tiles(wanted)
+    notes += [
+        f"{kernel}: its tiles change the program's results, and were left out"
+        for kernel in wanted.keys() - kept.keys()
+    ]
+    spec = tuning_spec(kept) if kept else ""
+    times = trial.times(list(dict.fromkeys(("", spec))))
+    default_s, tuned_s = min(times[""]) / 1e9, min(times[spec]) / 1e9
+    if tuned_s > default_s:
+        notes.append(
+            "the whole program is not faster with these tiles: IREE's are kept"
+        )
+        spec, tuned_s = "", default_s
+    return TunedTiles(
+        name=program.name,
+        backend=BACKEND,
+        compiler=f"IREE {version()}",
+        cpu=cpu_name(),
+        default_s=default_s,
+        tuned_s=tuned_s,
+        spread=max(spread_of(times[""]), spread_of(times[spec])),
+        kernels=tuple(_tuned_kernel(each, count, kept) for each, count in outcomes),
+        others=found.others,
+        notes=tuple(notes),
+        spec=spec,
+        seed=trial.seed,
+        fn=program.callable(program.compile(spec)),
+    )
+
+
+def _tuned_kernel(
+    found: FoundTiles, count: int, kept: Mapping[CpuKernel, Tiling]
+) -> TunedKernel:
+    tiling = kept.get(found.kernel)
+    return TunedKernel(
+        name=str(found.kernel),
+        fingerprint=found.kernel.fingerprint,
+        tiles=str(tiling or ""),
+        count=count,
+        default_s=found.default_s,
+        tuned_s=found.tuned_s if tiling else found.default_s,
+        spread=found.spread,
+        measured=found.measured,
+        failed=len(found.errors),
+    )

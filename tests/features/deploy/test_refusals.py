@@ -1,0 +1,108 @@
+"""What a target cannot express is named with its line, and nothing is written."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import meshwright as mw
+from meshwright.errors import DeployError
+from tests.features.deploy import programs
+
+pytestmark = pytest.mark.deploy
+
+
+def noisy(key, x):
+    return x + jax.random.normal(key, x.shape)
+
+
+def complicated(x):
+    return jnp.abs(jnp.fft.fft(x))
+
+
+def two_keys(x, y):
+    return jax.lax.sort((x, y), num_keys=2)
+
+
+def dilated(x):
+    return jax.lax.cummax(x)
+
+
+def spectrum(image):
+    return jnp.abs(jnp.fft.fft(image[..., 0]))[:, :, 0]
+
+
+X = np.linspace(0, 1, 8, dtype=np.float32)
+
+
+@pytest.mark.parametrize(
+    ("fn", "args", "target", "kind"),
+    [
+        (noisy, (jax.random.key(0), X), "onnx", "random"),
+        (complicated, (X,), "onnx", "fft"),
+        (two_keys, (X, X), "onnx", "sort"),
+        (dilated, (X,), "onnx", "cummax"),
+        (two_keys, (X, X), "litert", "sort"),
+        (spectrum, (np.zeros((1, 8, 8, 3), np.float32),), "web", "fft"),
+        (programs.scattered_parts, programs.SCATTERS, "iree-cpu", "scatter"),
+        (programs.scattered_parts, programs.SCATTERS, "iree-vulkan", "scatter"),
+        (programs.scattered_parts, programs.SCATTERS, "wasm", "scatter"),
+    ],
+)
+def test_an_op_without_a_form_is_named_with_its_line(fn, args, target, kind, tmp_path):
+    line = rf"`{kind}\S*` of .*(test_refusals|programs)\.py:\d+"
+    with pytest.raises(DeployError, match=line):
+        mw.deploy(fn, args, to=target, out=tmp_path / "out")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_dtype_without_a_form_is_named(tmp_path):
+    def turn(x):
+        return jnp.abs(x * 1j)
+
+    with pytest.raises(
+        DeployError, match=r"test_refusals\.py:\d+: there is no type complex64"
+    ):
+        mw.deploy(turn, (X,), to="onnx", out=tmp_path / "out")
+
+
+@pytest.mark.parametrize("target", ["litert", "onnx", "wasm"])
+def test_an_input_of_a_dtype_without_a_form_is_named(target, tmp_path):
+    with pytest.raises(DeployError, match=r"no complex64, as in z: complex64\[8\]"):
+        mw.deploy(lambda z: z + z, (X * 1j,), to=target, out=tmp_path / "out")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_loop_of_unknown_length_is_named_where_the_format_has_none(tmp_path):
+    with pytest.raises(DeployError, match=r"the loop `while` at .*programs\.py:\d+"):
+        mw.deploy(programs.newton, programs.NEWTON, to="litert", out=tmp_path / "out")
+    assert not list(tmp_path.iterdir())
+
+
+def test_labels_of_another_number_of_classes_are_refused(tmp_path):
+    def classify(params, image):
+        return jnp.mean(image, (1, 2)) @ params
+
+    args = np.ones((3, 4), np.float32), np.ones((1, 8, 8, 3), np.float32)
+    for target in ("web", "wasm"):
+        with pytest.raises(DeployError, match="2 classes, and the model has 4 scores"):
+            mw.deploy(
+                classify, args, to=target, out=tmp_path / "out", labels=["cat", "dog"]
+            )
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_op_that_the_runtime_has_no_kernel_for_is_named(tmp_path):
+    def larger(x, y):
+        return jnp.maximum(x, y)
+
+    small = np.arange(4, dtype=np.int16)
+    with pytest.raises(DeployError, match=r"`max` of i16\[4\].*test_refusals\.py:\d+"):
+        mw.deploy(larger, (small, small), to="onnx", out=tmp_path / "out")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_page_is_refused_for_a_model_that_has_no_panel(tmp_path):
+    with pytest.raises(DeployError, match=r"this model takes x: float32\[8\]"):
+        mw.deploy(jnp.sin, (X,), to="web", out=tmp_path / "out")
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,196 @@
+"""Every target runs every program that it can, and computes what JAX computes."""
+
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import meshwright as mw
+from meshwright.errors import DeployError
+from meshwright.features.deploy.write_deployment import load_deployed
+from tests.features.deploy import programs
+
+pytestmark = pytest.mark.deploy
+
+TARGETS = ("iree-cpu", "litert", "onnx", "wasm")
+WITH_LOOPS = ("iree-cpu", "onnx", "wasm")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", programs.EVERY)
+def test_results_are_those_of_jax(name, target, tmp_path):
+    fn, args = programs.EVERY[name]
+    if (name, target) in KNOWN_LIMITS:
+        with pytest.raises(DeployError, match=KNOWN_LIMITS[name, target]):
+            mw.deploy(fn, args, to=target, out=tmp_path / "out")
+        assert not list(tmp_path.iterdir())
+        return
+    record = mw.deploy(fn, args, to=target, out=tmp_path / "out")
+    assert record.error is not None
+    assert record.error < 2e-5
+    assert (tmp_path / "out" / "README.md").exists()
+
+
+KNOWN_LIMITS = {
+    ("elementary", "litert"): r"`top_k` of .*programs\.py:\d+",
+    **{
+        ("scattered parts", target): r"`scatter-add` of .*programs\.py:\d+"
+        for target in WITH_LOOPS
+    },
+}
+"""The words with which a target refuses a program."""
+
+
+@pytest.mark.parametrize("target", WITH_LOOPS)
+def test_loops_of_unknown_length_run_where_the_format_has_them(target, tmp_path):
+    record = mw.deploy(
+        programs.newton, programs.NEWTON, to=target, out=tmp_path / "out"
+    )
+    assert record.error is not None
+    assert record.error < 1e-6
+    model = load_deployed(tmp_path / "out")
+    x = programs.NEWTON[0]
+    np.testing.assert_allclose(model(x=x, n=20)["out"], np.sqrt(x), rtol=1e-6)
+    np.testing.assert_array_equal(model(x=x, n=0)["out"], x)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_training_step_repeats_on_its_own_state(target, tmp_path):
+    mw.deploy(programs.step, programs.STEP, to=target, out=tmp_path / "out")
+    model = load_deployed(tmp_path / "out")
+    state, batch = programs.STEP
+    inputs = {"state.params.w": state["params"]["w"], "state.count": state["count"]}
+    inputs |= {f"batch.{name}": array for name, array in batch.items()}
+    for _ in range(3):
+        outputs = model(**inputs)
+        inputs = model.next_inputs(inputs, outputs)
+        state, loss = jax.jit(programs.step)(state, batch)
+    np.testing.assert_allclose(outputs["out.1"], loss, rtol=1e-5)
+    np.testing.assert_allclose(
+        inputs["state.params.w"], state["params"]["w"], rtol=1e-4, atol=1e-6
+    )
+    assert inputs["state.count"] == 3
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_inputs_of_other_names_and_shapes_are_refused_when_called(target, tmp_path):
+    mw.deploy(jnp.sin, (np.ones(3, np.float32),), to=target, out=tmp_path / "out")
+    model = load_deployed(tmp_path / "out")
+    with pytest.raises(ValueError, match="the inputs are image; wanted x"):
+        model(image=np.ones(3, np.float32))
+    with pytest.raises(ValueError, match=r"x has shape \[4\]; wanted \[3\]"):
+        model(x=np.ones(4, np.float32))
+
+
+def draw(key, x):
+    return x + jax.random.normal(key, x.shape)
+
+
+@pytest.mark.parametrize("target", ["iree-cpu", "wasm"])
+def test_random_numbers_are_those_of_jax(target, tmp_path):
+    args = jax.random.key(3), np.zeros((2, 5), np.float32)
+    record = mw.deploy(draw, args, to=target, out=tmp_path / "out")
+    assert "key: uint32[2]" in record.inputs
+    assert record.error is not None
+    assert record.error < 1e-6
+
+
+def test_vulkan_compiles_and_runs_or_says_why_not(tmp_path):
+    record = mw.deploy(
+        programs.mlp, programs.MLP, to="iree-vulkan", out=tmp_path / "out"
+    )
+    assert (tmp_path / "out" / "model.vmfb").stat().st_size > 1000
+    if record.error is None:
+        assert "no Vulkan driver" in record.note
+    else:
+        assert record.error < 1e-4
+
+
+def test_the_program_of_one_device_of_a_plan_is_a_module(tmp_path):
+    plan = mw.partition(
+        programs.convolution, {"data": 2}, [mw.shard({"image": 0}, "data")]
+    ).plan(*programs.CONVOLUTION)
+    record = mw.deploy(plan, to="iree-cpu", out=tmp_path / "out")
+    assert "image: float32[1, 16, 16, 3]" in record.inputs
+    assert record.error is not None
+    assert record.error < 1e-5
+
+
+def test_a_plan_whose_devices_need_each_other_is_refused_with_its_collectives(tmp_path):
+    plan = mw.partition(
+        programs.step, {"data": 2}, [mw.shard({"batch.*": 0}, "data")]
+    ).plan(*programs.STEP)
+    with pytest.raises(DeployError, match=r"all_reduce at .*programs\.py:\d+"):
+        mw.deploy(plan, to="iree-cpu", out=tmp_path / "out")
+
+
+def test_iree_keeps_weights_in_an_archive_of_their_own(tmp_path):
+    mw.deploy(programs.attention, programs.ATTENTION, to="iree-cpu", out=tmp_path / "a")
+    assert (tmp_path / "a" / "weights.irpa").stat().st_size > 32 * 16 * 4
+
+
+@pytest.mark.parametrize("target", ["litert", "onnx"])
+def test_int8_stores_weights_in_a_quarter_and_stays_near(target, tmp_path):
+    rng = np.random.default_rng(1)
+
+    def net(params, x):
+        return np.tanh(1) * (x @ params["w"]) @ params["v"]
+
+    params = {
+        "w": rng.normal(size=(256, 256)).astype(np.float32) / 16,
+        "v": rng.normal(size=(256, 64)).astype(np.float32) / 16,
+    }
+    data = [{"x": rng.normal(size=(8, 256)).astype(np.float32)} for _ in range(4)]
+    args = params, data[0]["x"]
+    exact = mw.deploy(net, args, to=target, out=tmp_path / "exact")
+    small = mw.deploy(
+        net, args, to=target, out=tmp_path / "int8", quantize="int8", calibration=data
+    )
+    assert exact.files[0][1] > 3 * small.files[0][1]
+    assert small.error is not None
+    assert 1e-4 < small.error < 0.05
+
+
+@pytest.mark.parametrize("target", ["litert", "onnx"])
+def test_int8_products_of_attention_run(target, tmp_path):
+    def heads(params, x):
+        q, k = (jnp.einsum("bsd,dnh->bnsh", x, params[n]) + 0.1 for n in "qk")
+        return jax.nn.softmax(jnp.einsum("bnsh,bnth->bnst", q, k))
+
+    x = programs.normal(1, 8, 16)
+    record = mw.deploy(
+        heads, (programs.ATTENTION[0], x), to=target, out=tmp_path / "out",
+        quantize="int8", calibration=[{"x": x}],
+    )  # fmt: skip
+    assert record.error is not None
+    assert record.error < 0.05
+
+
+def test_calibration_with_other_inputs_is_refused(tmp_path):
+    with pytest.raises(DeployError, match="a calibration input has z; wanted"):
+        mw.deploy(
+            programs.mlp, programs.MLP, to="onnx", out=tmp_path / "a",
+            quantize="int8", calibration=[{"z": programs.MLP[1]}],
+        )  # fmt: skip
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_stage_of_a_pipeline_is_a_module_that_feeds_the_next(tmp_path):
+    def fn(params, x):
+        h = mw.stage(jnp.tanh(x @ params["a"]), "upper")
+        return jnp.tanh(h @ params["b"] + h)
+
+    params = {"a": programs.normal(6, 6), "b": programs.normal(6, 6)}
+    x = programs.normal(8, 6)
+    staged = mw.pipeline(fn, {"stage": 2}, microbatches=4, batch="x").plan(params, x)
+    lower, upper = (
+        load_deployed(Path(mw.deploy(staged, stage=s, to="iree-cpu", out=out).folder))
+        for s, out in (("0", tmp_path / "lower"), ("upper", tmp_path / "upper"))
+    )
+    sent = lower(**{"params.a": params["a"], "x": x[:2]})
+    given = {"params.b": params["b"], "received.0": sent["sent.0"]}
+    np.testing.assert_allclose(upper(**given)["out"], fn(params, x[:2]), rtol=1e-5)
+    with pytest.raises(DeployError, match="no stage 'uper'; did you mean 'upper'"):
+        mw.deploy(staged, stage="uper", to="iree-cpu", out=tmp_path / "other")

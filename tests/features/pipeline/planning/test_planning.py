@@ -1,0 +1,142 @@
+"""Pipeline plans of a small train step: stages, figures, JSON, and refusals."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from meshwright.app.batch_sizes import ResizableStep
+from meshwright.errors import PlanError
+from meshwright.features.pipeline.find_pipeline import find_pipeline
+from meshwright.features.pipeline.planning.blocks.step_blocks import (
+    StepBlocks,
+    StepPhase,
+)
+from meshwright.features.pipeline.planning.pipeline_task import (
+    microbatch_counts,
+    near_divisors,
+)
+from meshwright.features.pipeline.saved_pipelines import read_pipeline
+from meshwright.features.pipeline.schedule_picture import schedule_page, schedule_text
+from meshwright.planner.driver.request import SearchRequest
+
+LAYERS, WIDTH, BATCH = 6, 64, 32
+
+
+def loss(params, x):
+    def layer(x, w):
+        return jnp.tanh(x @ w), None
+
+    x, _ = jax.lax.scan(layer, x, params["layers"])
+    return jnp.mean((x @ params["head"]) ** 2)
+
+
+def train_step(params, x):
+    value, grads = jax.value_and_grad(loss)(params, x)
+    return jax.tree.map(lambda p, g: p - 0.1 * g, params, grads), value
+
+
+def unrolled_step(params, x):
+    def unrolled_loss(params, x):
+        for w in params["layers"]:
+            x = jnp.tanh(x @ w)
+        return jnp.mean((x @ params["head"]) ** 2)
+
+    value, grads = jax.value_and_grad(unrolled_loss)(params, x)
+    return jax.tree.map(lambda p, g: p - 0.1 * g, params, grads), value
+
+
+def shape(*dims):
+    return jax.ShapeDtypeStruct(dims, jnp.float32)
+
+
+SCANNED = ({"layers": shape(LAYERS, WIDTH, WIDTH), "head": shape(WIDTH, WIDTH)},)
+UNROLLED = ({"layers": [shape(WIDTH, WIDTH)] * LAYERS, "head": shape(WIDTH, WIDTH)},)
+X = shape(BATCH, WIDTH)
+
+
+@pytest.fixture(scope="module")
+def plan():
+    return find_pipeline(train_step, (*SCANNED, X), SearchRequest("v100", chips=4))
+
+
+@pytest.mark.parametrize(
+    ("fn", "params"), [(train_step, SCANNED), (unrolled_step, UNROLLED)]
+)
+def test_the_backward_pass_of_a_product_is_at_its_block(fn, params):
+    step = StepBlocks.of(ResizableStep(fn, (*params, X)).captured)
+    products = [s for op, s in step.sites.items() if op.kind == "dot_general"]
+    blocks = [
+        number
+        for number, block in enumerate(step.blocks)
+        if step.program.ops[block.op].kind in ("dot_general", "scan")
+    ]
+    for block in blocks:
+        own = {s.phase for s in products if s.first <= block < s.first + s.count}
+        # Nobody needs the gradient of the data.
+        is_first = block == blocks[0] and fn is unrolled_step
+        assert StepPhase.WEIGHT_GRADIENT in own
+        assert (StepPhase.INPUT_GRADIENT in own) is not is_first
+
+
+def test_iterations_of_a_loop_over_layers_are_blocks():
+    step = StepBlocks.of(ResizableStep(train_step, (*SCANNED, X)).captured)
+    loop = [block for block in step.blocks if block.iteration > 0]
+    assert len(loop) == LAYERS - 1
+    assert {block.incoming_bytes for block in loop} == {4.0 * BATCH * WIDTH}
+
+
+def test_a_step_without_gradients_is_refused():
+    with pytest.raises(PlanError, match="planned for a train step"):
+        StepBlocks.of(ResizableStep(loss, (*SCANNED, X)).captured)
+
+
+def test_a_plan_uses_all_devices_and_covers_all_layers(plan):
+    assert sum(stage.num_devices for stage in plan.stages) == 4
+    starts = [stage.layers[0] for stage in plan.stages]
+    assert starts == [0, *(stage.layers[1] for stage in plan.stages[:-1])]
+    assert BATCH % plan.num_microbatches == 0
+    assert plan.step_time_s > 0
+    assert max(plan.simulate().peak_bytes) <= plan.limit_bytes
+
+
+def test_a_plan_is_no_slower_than_any_published_schedule(plan):
+    tried = [seconds for _, seconds in plan.tried if isinstance(seconds, float)]
+    assert plan.step_time_s <= min(tried) * 1.001
+
+
+def test_numbers_of_microbatches_near_the_best_divide_the_batch():
+    assert microbatch_counts(1536)[:6] == (1, 2, 4, 8, 16, 32)
+    assert near_divisors(1536, 32) == (24, 48)
+    assert near_divisors(1024, 32) == ()
+
+
+def test_a_plan_reads_back_from_json(plan):
+    again = read_pipeline(plan.to_json())
+    assert again.to_json() == plan.to_json()
+    assert [str(s.tactics) for s in again.stages] == [
+        str(s.tactics) for s in plan.stages
+    ]
+    with pytest.raises(PlanError, match="no pipeline plan"):
+        read_pipeline("{}")
+
+
+def test_pictures_have_a_row_for_each_submesh(plan):
+    found = plan.simulate()
+    assert len(schedule_text(found, 40).splitlines()) == len(plan.stages)
+    page = schedule_page(str(plan), found)
+    assert page.count("<title>") == 1 + sum(map(len, found.spans))
+
+
+def test_a_batch_that_the_step_fixes_is_refused():
+    def fixed(params, x):
+        return train_step(params, x.reshape(BATCH, WIDTH))
+
+    with pytest.raises(PlanError, match="cannot be traced with a batch of 8"):
+        ResizableStep(fixed, (*SCANNED, X)).capture(8)
+
+
+def test_too_little_memory_is_refused():
+    with pytest.raises(PlanError, match="fits into their memory"):
+        find_pipeline(
+            train_step, (*SCANNED, X), SearchRequest("v100", chips=2, memory=2000)
+        )

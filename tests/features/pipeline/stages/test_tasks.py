@@ -1,0 +1,102 @@
+"""Tasks of stages: what lives where, and what is sent."""
+
+import jax
+import pytest
+
+import meshwright as mw
+from meshwright.features.pipeline.build import choose_cuts, find_step, stage_programs
+from meshwright.features.pipeline.stages.passes import find_places
+from meshwright.features.pipeline.stages.verify import verify_tasks
+from meshwright.partitioner.structure.parts import PartKind, StagePart, part_at
+from meshwright.program.capture import capture
+from tests.features.pipeline.models import BATCH, PARAMS, train_step, unmarked_step
+
+
+def staged(fn=unmarked_step, mesh=None, tactics=(), **options):
+    options = {"microbatches": 4, **options}
+    return mw.pipeline(fn, mesh or {"stage": 4}, tactics, **options).stage(
+        PARAMS, BATCH
+    )
+
+
+@pytest.mark.parametrize(
+    ("mesh", "tactics"),
+    [
+        ({"stage": 4}, []),
+        ({"stage": 2, "data": 2}, [mw.data_parallel("data"), mw.fsdp("data")]),
+        (
+            {"stage": 2, "data": 2, "model": 2},
+            [mw.data_parallel("data"), mw.megatron("model"), mw.zero(3, "data")],
+        ),
+    ],
+)
+def test_every_value_is_there_when_a_task_reads_it(mesh, tactics):
+    step = staged(mesh=mesh, tactics=tactics)
+    steps, tasks = zip(*stage_programs(step), strict=True)
+    verify_tasks(step.staged, steps, tasks)
+
+
+def test_the_backward_pass_of_a_stage_reads_its_weights_where_its_forward_pass_does():
+    step = staged()
+    for lowered, tasks in stage_programs(step):
+        inputs = lowered.lowered.program.inputs
+        weights = {
+            v for v in tasks.forward.inputs if v in inputs and v.shape == (16, 32)
+        }
+        again = {
+            v for v in tasks.backward.inputs if v in inputs and v.shape == (16, 32)
+        }
+        assert again <= weights
+
+
+def test_a_tied_embedding_is_summed_once_and_not_for_every_microbatch():
+    step = staged(train_step, {"stage": 2})
+    sends = stage_programs(step)[0][0].sends.values()
+    of_embedding = [s for s in sends if s.value.shape == (24, 16)]
+    assert [s.part.kind for s in of_embedding] == [PartKind.UPDATE]
+
+
+def test_activations_go_forward_and_cotangents_back_and_nothing_else():
+    step = staged(train_step, {"stage": 2})
+    sends = stage_programs(step)[0][0].sends.values()
+    passes = [s for s in sends if s.part.kind is not PartKind.UPDATE]
+    forward = {s.value.shape for s in passes if s.part.kind is PartKind.FORWARD}
+    assert forward == {(4, 4, 16)}
+    assert [s.value.shape for s in passes if s.to == 0] == [(4, 4, 16)]
+
+
+def test_no_op_comes_before_what_it_reads():
+    options = mw.pipeline(unmarked_step, {"stage": 4}, microbatches=4).options
+    step = find_step(capture(unmarked_step, (PARAMS, BATCH)), options)
+    place = find_places(step, choose_cuts(step, options))
+    producer = {value: op for op in step.body for value in op.results}
+    for op in step.body:
+        for atom in op.operands:
+            if atom in producer:
+                assert place[producer[atom]] <= place[op]
+    assert set(place.values()) == set(range(8))
+
+
+def test_the_gradient_halves_are_the_whole_backward_pass():
+    for _, tasks in stage_programs(staged()):
+        halves = len(tasks.input_gradient.program.ops) + len(
+            tasks.weight_gradient.program.ops
+        )
+        assert halves == len(tasks.backward.program.ops)
+        assert not tasks.input_gradient.totals or tasks.weight_gradient.totals
+
+
+def test_a_place_in_the_chain_names_its_part():
+    for place in range(8):
+        assert part_at(place, 4).place(4) == place
+    assert str(StagePart(PartKind.BACKWARD, 1)) == "backward of stage 1"
+
+
+def test_gradients_are_reduced_over_devices_once_after_all_microbatches():
+    step = staged(train_step, {"stage": 2, "data": 2}, [mw.data_parallel("data")])
+    for _, tasks in stage_programs(step):
+        inside = [op.kind for op in tasks.backward.program.ops]
+        assert "all_reduce" not in inside
+        after = [op.kind for task in tasks.updates.values() for op in task.program.ops]
+        assert "all_reduce" in after
+    assert jax.device_count() == 8
