@@ -24,7 +24,7 @@ from benchmarks.allocation_instances import known_packing
 from benchmarks.plain_packing import packed_by_cp_sat
 from meshwright.features.allocate import Allocation, Buffer, allocate, read_buffers
 from meshwright.features.allocate.greedy import ORDERS, greedy, height_of
-from meshwright.features.allocate.problem.check import faults
+from meshwright.features.allocate.problem.packing_check import faults
 
 _EASIER = "ours, omnimalloc's problem"
 """Our packing of the problem that omnimalloc gets, without alignment, fixed or gaps."""

@@ -26,7 +26,7 @@ from meshwright.planner.candidates.meshes import meshes_of
 from meshwright.planner.solve.space import Space
 from meshwright.search.assignment import Assignment, Clock, SolveOptions, solve
 from meshwright.search.assignment.bounds.dual import DualBound, ascend
-from meshwright.search.assignment.bounds.messages import Messages
+from meshwright.search.assignment.bounds.message_passing import Messages
 from meshwright.search.assignment.eliminate.order import plan_within
 from meshwright.search.assignment.incumbent.incumbent import Incumbent
 from meshwright.search.assignment.presolve.presolve import merge

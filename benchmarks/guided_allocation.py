@@ -20,7 +20,7 @@ from benchmarks.allocation_instances import known_packing
 from meshwright.features.allocate import Buffer, allocate, read_buffers
 from meshwright.features.allocate.canonical.packing_state import FitVerdict
 from meshwright.features.allocate.guided.guided import GuidedSearch
-from meshwright.features.allocate.problem.check import faults
+from meshwright.features.allocate.problem.packing_check import faults
 from meshwright.features.allocate.problem.sections import columns_of
 from meshwright.features.allocate.solve import METHODS
 

@@ -26,7 +26,7 @@ from benchmarks.success_curve import ENGINES, run_seed
 from meshwright.machine import Mesh, load_machine
 from meshwright.planner.solve.space import Space
 from meshwright.planner.tree.cut_problem import CutProblem
-from meshwright.planner.tree.search import make_problem
+from meshwright.planner.tree.tree_search import make_problem
 
 RESULTS = Path(__file__).parent / "results" / "learned_prior.json"
 CASES = (

@@ -29,7 +29,7 @@ import meshwright as mw
 from benchmarks.peer_cases import CASES, Case, built, flat
 from benchmarks.peer_steps import BASE, DEVICES, Peer, by_hand, ours, parallax
 from benchmarks.step_speed import seconds
-from meshwright.app.check.check import check_outputs
+from meshwright.app.check.compare_outputs import check_outputs
 from meshwright.machine import load_machine
 from meshwright.run.compilers.hlo import parse_hlo
 

@@ -24,11 +24,11 @@ from meshwright.app.batch_sizes import ResizableStep
 from meshwright.errors import MeshwrightError
 from meshwright.features.pipeline.planning.option_table import StageRoom
 from meshwright.features.pipeline.planning.pipeline_plan import run_stages, step_s
+from meshwright.features.pipeline.planning.pipeline_planner import PipelinePlanner
 from meshwright.features.pipeline.planning.pipeline_task import (
     PipelineTask,
     microbatch_counts,
 )
-from meshwright.features.pipeline.planning.planning import PipelinePlanner
 from meshwright.features.pipeline.planning.slicing import SlicedStage, slice_stages
 from meshwright.features.pipeline.planning.stage_costs import StageOption, stage_options
 from meshwright.features.pipeline.schedules import one_f_one_b

@@ -34,7 +34,7 @@ from meshwright.planner.candidates.expert_plans import expert_strategies
 from meshwright.planner.solve.space import Space
 from meshwright.planner.tree.cut_problem import CutProblem, CutState, InputCut
 from meshwright.planner.tree.prior import learned_prior
-from meshwright.planner.tree.search import (
+from meshwright.planner.tree.tree_search import (
     goals_of,
     make_engine,
     make_problem,

@@ -30,9 +30,9 @@ from jax.sharding import SingleDeviceSharding
 
 from benchmarks.tpu_cases import CHIPS
 from meshwright.machine import load_machine
-from meshwright.predict.compilers.hlo.compilation import compile_program
-from meshwright.predict.compilers.hlo.fusion import FusionKind
-from meshwright.predict.compilers.tpu.pipeline import TPU
+from meshwright.predict.compilers.model.compilation import compile_program
+from meshwright.predict.compilers.model.fusion import FusionKind
+from meshwright.predict.compilers.tpu.tpu_passes import TPU
 from meshwright.predict.roofline.kernel_time import kernel_time
 from meshwright.program.capture import capture
 from meshwright.run.compilers.confirm import find_backend

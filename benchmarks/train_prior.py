@@ -37,7 +37,7 @@ from meshwright.planner.solve.space import Space
 from meshwright.planner.tree.cut_problem import CutProblem, CutState, InputCut
 from meshwright.planner.tree.features import FEATURES, CutFeatures, Phase, kinds_of
 from meshwright.planner.tree.prior import SHIPPED, prior_of
-from meshwright.planner.tree.search import drop_useless, goals_of, make_problem
+from meshwright.planner.tree.tree_search import drop_useless, goals_of, make_problem
 from meshwright.search import Budget, Mcts, Prior, Result, search_goals
 
 PROGRAMS = {

@@ -15,8 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import meshwright as mw
-from meshwright.features.cluster.replicate.crew import Learner
 from meshwright.features.cluster.replicate.inputs import Context
+from meshwright.features.cluster.replicate.replica_threads import Learner
 from zoo import d4pg, pendulum
 from zoo.d4pg import EPISODES, ROUND, TINY
 from zoo.replay import Replay, transitions

@@ -8,7 +8,7 @@ import pytest
 
 import meshwright as mw
 from meshwright.app.explain.candidates import candidate_table
-from meshwright.cli.plans.search import code_lines, search_text, spelled_text
+from meshwright.cli.plans.searched_plan import code_lines, search_text, spelled_text
 from meshwright.errors import PlanError
 from meshwright.machine import Mesh
 from meshwright.planner.candidates.candidate import (
@@ -277,7 +277,7 @@ def test_the_search_gets_the_seed_and_whether_to_compile(run, mlp, monkeypatch):
         given.append(request)
         raise PlanError("that is all")
 
-    monkeypatch.setattr("meshwright.cli.plans.search.find_plan", noted)
+    monkeypatch.setattr("meshwright.cli.plans.searched_plan.find_plan", noted)
     run("plan", mlp, *SEARCH, "--seed", "7")
     run("plan", mlp, *SEARCH, "--confirm")
     assert given[0].seed == 7

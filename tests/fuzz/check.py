@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import meshwright as mw
-from meshwright.app.check.check import compare
+from meshwright.app.check.compare_outputs import compare
 from tests.fuzz.case import Case
 from tests.partitioner.lower.verifier import verify_lowered
 from tests.program.ir.verifier import verify

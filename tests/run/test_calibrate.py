@@ -11,7 +11,7 @@ import pytest
 import meshwright as mw
 from meshwright.errors import MachineError
 from meshwright.machine import Curve
-from meshwright.machine.write import TINY, probes_of
+from meshwright.machine.measured_chip import TINY, probes_of
 from meshwright.predict.links.collective import COLLECTIVE_S
 from meshwright.run.local.calibrate import survey
 from meshwright.run.local.fitted_machine import describe, fit_level

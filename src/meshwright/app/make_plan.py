@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from math import prod
 
 from meshwright.app.explain import describe
-from meshwright.app.explain.fixed import find_fixed
+from meshwright.app.explain.fixed_shardings import find_fixed
 from meshwright.app.explain.uncut import describe_uncut
 from meshwright.app.plan import Plan
 from meshwright.app.record.plan_record import TacticEffect

@@ -15,7 +15,7 @@ from meshwright.cli.plans.comparison import (
     find_run_length,
     print_comparison,
 )
-from meshwright.cli.plans.search import print_found, search_plan
+from meshwright.cli.plans.searched_plan import print_found, search_plan
 from meshwright.errors import TargetError
 from meshwright.machine import parse_mesh
 from meshwright.partitioner.lower import Gather

@@ -12,17 +12,17 @@ from meshwright.errors import MachineError
 from meshwright.machine import Machine, Mesh
 from meshwright.machine.placement import Placement, place_mesh, require_size
 from meshwright.partitioner.lower import Lowered
-from meshwright.predict.compilers.hlo.compilation import (
+from meshwright.predict.compilers.model.compilation import (
     Compilation,
     Compiler,
     compile_program,
 )
-from meshwright.predict.compilers.hlo.fusion import Fusion
-from meshwright.predict.compilers.hlo.layouts import Layouts
+from meshwright.predict.compilers.model.fusion import Fusion
+from meshwright.predict.compilers.model.layouts import Layouts
 from meshwright.predict.compilers.targets import compiler_of
 from meshwright.predict.energy import Location, co2e_g, energy_j, rent_usd
 from meshwright.predict.links.best_placement import best_placement
-from meshwright.predict.links.pause import num_groups, waiting_s
+from meshwright.predict.links.random_pauses import num_groups, waiting_s
 from meshwright.predict.memory.buffer_assignment import Heap, heap_of, memory_of
 from meshwright.predict.memory.layout_compression import compressed
 from meshwright.predict.memory.memory_curve import MemoryCurve

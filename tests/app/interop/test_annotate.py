@@ -7,7 +7,7 @@ import pytest
 from jax import lax
 
 import meshwright as mw
-from meshwright.app.check.check import check_outputs
+from meshwright.app.check.compare_outputs import check_outputs
 from meshwright.app.check.report import tolerance_of
 from meshwright.app.check.sample import sample_arguments
 from meshwright.cli.arguments.target import find_target

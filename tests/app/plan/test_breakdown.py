@@ -4,7 +4,7 @@ import pytest
 
 import meshwright as mw
 from meshwright.machine import load_machine
-from meshwright.predict.compilers.hlo.fusion import FusionKind
+from meshwright.predict.compilers.model.fusion import FusionKind
 from meshwright.predict.estimate import estimate
 from meshwright.predict.simulate.timeline import COMPUTE
 from zoo import gpt

@@ -14,7 +14,7 @@ from meshwright.errors import AllocationError
 from meshwright.features.allocate import Allocation, AllocationOutcome, live_bytes
 from meshwright.features.allocate.canonical.packing_state import FOUND, NONE
 from meshwright.features.allocate.portfolio import FitVerdict, Portfolio, SkylineSearch
-from meshwright.features.allocate.problem.check import faults
+from meshwright.features.allocate.problem.packing_check import faults
 from meshwright.features.allocate.problem.sections import columns_of
 from meshwright.features.allocate.problem.table import format_buffers, parse_buffers
 

@@ -34,7 +34,7 @@ from meshwright.features.allocate.canonical.packing_state import (
 )
 from meshwright.features.allocate.portfolio import RestartingSearch, luby
 from meshwright.features.allocate.problem.buffer import as_buffers
-from meshwright.features.allocate.problem.check import faults
+from meshwright.features.allocate.problem.packing_check import faults
 from meshwright.features.allocate.problem.sections import columns_of
 
 

@@ -19,7 +19,7 @@ from meshwright.features.allocate.guided.offset_solver import (
     LowestOffset,
     OffsetSolver,
 )
-from meshwright.features.allocate.problem.check import faults
+from meshwright.features.allocate.problem.packing_check import faults
 from meshwright.features.allocate.problem.sections import columns_of
 from tests.features.allocate.test_allocate import least_height, small_problems
 

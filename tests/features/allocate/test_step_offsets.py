@@ -7,7 +7,7 @@ import pytest
 import meshwright as mw
 from meshwright.errors import PlanError
 from meshwright.features.allocate import Allocation, AllocationOutcome, Buffer
-from meshwright.features.allocate.problem.check import faults
+from meshwright.features.allocate.problem.packing_check import faults
 from meshwright.features.allocate.step_offsets import ExactOffsets
 
 

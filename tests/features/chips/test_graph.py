@@ -4,7 +4,7 @@ import pytest
 
 from meshwright.errors import ChipsError
 from meshwright.features.chips.graph.chip_graph import ChipEdge, ChipGraph, ChipOp
-from meshwright.features.chips.graph.skips import skips_of
+from meshwright.features.chips.graph.skip_edges import skips_of
 from meshwright.features.chips.problem.chip_module import (
     ChipModule,
     module_machine,

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import pytest
 
 from meshwright.features.chips.graph.program_graph import program_graph
-from meshwright.features.chips.graph.skips import skips_of
+from meshwright.features.chips.graph.skip_edges import skips_of
 from meshwright.machine import load_machine
 from meshwright.program.capture import capture
 

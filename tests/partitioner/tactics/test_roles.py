@@ -6,7 +6,7 @@ import pytest
 
 import meshwright as mw
 from meshwright.errors import TacticError
-from meshwright.partitioner.structure.structure import find_structure
+from meshwright.partitioner.structure.input_roles import find_structure
 
 MESH = {"data": 4}
 DP = mw.data_parallel("data")

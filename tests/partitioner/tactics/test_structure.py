@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import meshwright as mw
-from meshwright.partitioner.structure.structure import find_structure
+from meshwright.partitioner.structure.input_roles import find_structure
 from tests.partitioner.tactics import models
 from tests.partitioner.tactics.models import D, F, normal
 

@@ -25,7 +25,7 @@ from meshwright.planner.strategies.symmetry import (
     split_by_inputs,
 )
 from meshwright.planner.tree.cut_problem import CutProblem
-from meshwright.planner.tree.search import make_problem
+from meshwright.planner.tree.tree_search import make_problem
 from tests.planner.programs import DEEP, MLP, space_of
 from tests.planner.programs import shape as f32
 from zoo import gpt3, lstm, moe

@@ -13,9 +13,9 @@ from meshwright.partitioner.lower import Gather
 from meshwright.planner.candidates.expert_plans import ExpertPlans
 from meshwright.planner.prices.uniform_partition import credit_original_ops, price_ops
 from meshwright.planner.solve.space import Space
-from meshwright.predict.compilers.hlo.compilation import Stage, start_compilation
-from meshwright.predict.compilers.hlo.fusion import SPACE_TO_BATCH_COPY
-from meshwright.predict.compilers.tpu.pipeline import TPU
+from meshwright.predict.compilers.model.compilation import Stage, start_compilation
+from meshwright.predict.compilers.model.fusion import SPACE_TO_BATCH_COPY
+from meshwright.predict.compilers.tpu.tpu_passes import TPU
 from meshwright.predict.estimate import estimate
 from meshwright.program.ops import Trait, has_trait
 from tests.planner.programs import shape

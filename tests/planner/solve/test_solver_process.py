@@ -13,7 +13,7 @@ from meshwright.partitioner.lower import Gather
 from meshwright.planner.prices.value_roles import EXPOSED, Role, exposed_by_role
 from meshwright.planner.solve import solver_process
 from meshwright.planner.solve.solver_process import SolveRequest, SolverProcess
-from meshwright.predict.compilers.tpu.pipeline import TPU
+from meshwright.predict.compilers.tpu.tpu_passes import TPU
 from meshwright.predict.estimate import estimate
 from meshwright.search.work import WorkMeter
 from tests.planner.programs import DEEP, MESH, MLP, space_of

@@ -20,7 +20,7 @@ from meshwright.planner.tree.prior import (
     load_weights,
     prior_of,
 )
-from meshwright.planner.tree.search import (
+from meshwright.planner.tree.tree_search import (
     make_problem,
     search_cuts,
 )

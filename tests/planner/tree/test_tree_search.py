@@ -13,7 +13,7 @@ from meshwright.partitioner.lower import Gather
 from meshwright.planner.candidates.expert_plans import expert_strategies
 from meshwright.planner.tree.cut_problem import InputCut
 from meshwright.planner.tree.prior import learned_prior
-from meshwright.planner.tree.search import (
+from meshwright.planner.tree.tree_search import (
     drop_useless,
     make_engine,
     make_problem,

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from meshwright.predict.compilers.hlo.compilation import Stage, start_compilation
-from meshwright.predict.compilers.tpu.pipeline import TPU
+from meshwright.predict.compilers.model.compilation import Stage, start_compilation
+from meshwright.predict.compilers.tpu.tpu_passes import TPU
 from meshwright.predict.memory.buffer_assignment import memory_of
 
 

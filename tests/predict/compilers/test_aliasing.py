@@ -11,12 +11,12 @@ from jax import lax
 
 import meshwright as mw
 from meshwright.machine import load_machine
-from meshwright.predict.compilers.hlo.compilation import Stage, compile_program
-from meshwright.predict.compilers.hlo.fusion import FusionKind
-from meshwright.predict.compilers.hlo.kernels import multi_output_writes
-from meshwright.predict.compilers.plain.pipeline import PLAIN
+from meshwright.predict.compilers.model.compilation import Stage, compile_program
+from meshwright.predict.compilers.model.fusion import FusionKind
+from meshwright.predict.compilers.model.kernels import multi_output_writes
+from meshwright.predict.compilers.plain.plain_passes import PLAIN
 from meshwright.predict.compilers.targets import compiler_of
-from meshwright.predict.compilers.tpu.pipeline import TPU, tpu_compiler
+from meshwright.predict.compilers.tpu.tpu_passes import TPU, tpu_compiler
 from meshwright.predict.compilers.xla.producer_fusion import ProducerFusion
 from meshwright.program.capture import capture
 from tests.predict.compilers.compiled import fused, fused_memory, fusions_of

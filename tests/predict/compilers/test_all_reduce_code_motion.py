@@ -10,9 +10,9 @@ from jax import lax
 
 import meshwright as mw
 from meshwright.partitioner.lower.lowered import executions
-from meshwright.predict.compilers.gpu.pipeline import GPU
-from meshwright.predict.compilers.hlo.compilation import Origins, compile_program
-from meshwright.predict.compilers.tpu.pipeline import TPU
+from meshwright.predict.compilers.gpu.gpu_passes import GPU
+from meshwright.predict.compilers.model.compilation import Origins, compile_program
+from meshwright.predict.compilers.tpu.tpu_passes import TPU
 from meshwright.predict.compilers.xla.all_reduce_reassociate import reassociate
 from meshwright.predict.compilers.xla.while_loop_all_reduce_code_motion import (
     code_motion,

@@ -4,11 +4,11 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from meshwright.predict.compilers.cpu.pipeline import CPU
-from meshwright.predict.compilers.gpu.pipeline import GPU
-from meshwright.predict.compilers.hlo.compilation import Origins, compile_program
-from meshwright.predict.compilers.plain.pipeline import PLAIN
-from meshwright.predict.compilers.tpu.pipeline import TPU
+from meshwright.predict.compilers.cpu.cpu_passes import CPU
+from meshwright.predict.compilers.gpu.gpu_passes import GPU
+from meshwright.predict.compilers.model.compilation import Origins, compile_program
+from meshwright.predict.compilers.plain.plain_passes import PLAIN
+from meshwright.predict.compilers.tpu.tpu_passes import TPU
 from meshwright.predict.compilers.xla.algebraic_simplifier import simplified
 from meshwright.predict.compilers.xla.call_inliner import Inliner
 from meshwright.program.ir import num_bytes

@@ -7,12 +7,12 @@ import jax.numpy as jnp
 import pytest
 
 from meshwright.machine import load_machine
-from meshwright.predict.compilers.hlo.compilation import (
+from meshwright.predict.compilers.model.compilation import (
     Stage,
     compile_program,
     start_compilation,
 )
-from meshwright.predict.compilers.hlo.layouts import Layouts
+from meshwright.predict.compilers.model.layouts import Layouts
 from meshwright.predict.compilers.targets import COMPILERS, compiler_of
 from meshwright.program.capture import capture
 

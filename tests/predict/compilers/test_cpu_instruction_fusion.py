@@ -3,9 +3,9 @@
 import jax
 import jax.numpy as jnp
 
+from meshwright.predict.compilers.cpu.cpu_passes import CPU
 from meshwright.predict.compilers.cpu.library_rewriter import rewrite_for_libraries
-from meshwright.predict.compilers.cpu.pipeline import CPU
-from meshwright.predict.compilers.hlo.compilation import Origins
+from meshwright.predict.compilers.model.compilation import Origins
 from meshwright.predict.memory.packing import packed_bytes, packed_with_results
 from meshwright.program.analysis.live_ranges import BufferInterval
 from meshwright.program.capture import capture

@@ -6,12 +6,12 @@ import pytest
 
 from meshwright.machine import load_machine
 from meshwright.machine.load import _COMPILERS
-from meshwright.predict.compilers.cpu.pipeline import CPU
-from meshwright.predict.compilers.gpu.pipeline import GPU
+from meshwright.predict.compilers.cpu.cpu_passes import CPU
+from meshwright.predict.compilers.gpu.gpu_passes import GPU
 from meshwright.predict.compilers.targets import COMPILERS, compiler_of
 from meshwright.predict.compilers.tpu.bfloat16_propagation import bfloat16_values
 from meshwright.predict.compilers.tpu.duplication import Balance, balance_of
-from meshwright.predict.compilers.tpu.pipeline import tpu_compiler
+from meshwright.predict.compilers.tpu.tpu_passes import tpu_compiler
 from meshwright.program.capture import capture
 from meshwright.program.ops import OpWork
 from tests.predict.compilers.compiled import fusions_of

@@ -2,7 +2,7 @@
 
 import pytest
 
-from meshwright.predict.compilers.hlo.fusion import FusionKind, kind_of
+from meshwright.predict.compilers.model.fusion import FusionKind, kind_of
 from meshwright.program.ir import Op, Value
 from meshwright.program.ops import COLLECTIVES
 

@@ -6,12 +6,12 @@ import pytest
 from jax import ShapeDtypeStruct, lax
 
 import meshwright as mw
+from meshwright.predict.compilers.gpu.gpu_passes import GPU
 from meshwright.predict.compilers.gpu.latency_hiding_scheduler import (
     LatencyHidingScheduler,
 )
 from meshwright.predict.compilers.gpu.layout_assignment import dim_orders
-from meshwright.predict.compilers.gpu.pipeline import GPU
-from meshwright.predict.compilers.hlo.compilation import compile_program
+from meshwright.predict.compilers.model.compilation import compile_program
 from tests.predict.compilers.compiled import fusions_of
 from tests.predict.memory.test_buffer_assignment import program_of
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jax import lax
 
-from meshwright.predict.compilers.hlo.fusion import FusionKind
+from meshwright.predict.compilers.model.fusion import FusionKind
 from meshwright.program.capture import capture
 from meshwright.program.ir import Op, Program, Value, Wire
 from tests.predict.compilers.compiled import fusions_of

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import meshwright as mw
 from meshwright.machine import load_machine
 from meshwright.machine.placement import place_mesh
-from meshwright.predict.compilers.gpu.pipeline import GPU
-from meshwright.predict.compilers.hlo.fusion import FusionKind
-from meshwright.predict.compilers.tpu.pipeline import TPU
+from meshwright.predict.compilers.gpu.gpu_passes import GPU
+from meshwright.predict.compilers.model.fusion import FusionKind
+from meshwright.predict.compilers.tpu.tpu_passes import TPU
 from meshwright.predict.compilers.xla.latency_hiding import EarlyStarts
 from meshwright.predict.simulate.timeline import COMPUTE, Setting, timeline_of
 from tests.predict.compilers.compiled import fused, fusions_of

@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from meshwright.predict.compilers.hlo.compilation import Origins
-from meshwright.predict.compilers.hlo.fusion import FusionKind
+from meshwright.predict.compilers.model.compilation import Origins
+from meshwright.predict.compilers.model.fusion import FusionKind
 from meshwright.predict.compilers.tpu.loop_schedule import iteration_order
 from meshwright.predict.compilers.xla.call_inliner import Inliner
 from meshwright.program.capture import capture

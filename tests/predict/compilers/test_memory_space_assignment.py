@@ -5,9 +5,9 @@ import jax.numpy as jnp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meshwright.predict.compilers.hlo.compilation import compile_program
-from meshwright.predict.compilers.hlo.layouts import Layouts
-from meshwright.predict.compilers.tpu.pipeline import TPU
+from meshwright.predict.compilers.model.compilation import compile_program
+from meshwright.predict.compilers.model.layouts import Layouts
+from meshwright.predict.compilers.tpu.tpu_passes import TPU
 from meshwright.predict.compilers.xla.memory_space_assignment import on_chip_candidates
 from meshwright.predict.memory.buffer_assignment import memory_of
 from meshwright.program.capture import capture

@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from meshwright.predict.compilers.hlo.fusion import FusionKind
+from meshwright.predict.compilers.model.fusion import FusionKind
 from meshwright.predict.compilers.xla.multi_output_fusion import merge_fusions
 from meshwright.program.capture import capture
 from tests.predict.compilers.compiled import fusions_of

@@ -4,10 +4,10 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from meshwright.predict.compilers.gpu.pipeline import GPU
-from meshwright.predict.compilers.hlo.fusion import FusionKind
-from meshwright.predict.compilers.hlo.kernels import accessed_values
-from meshwright.predict.compilers.tpu.pipeline import TPU
+from meshwright.predict.compilers.gpu.gpu_passes import GPU
+from meshwright.predict.compilers.model.fusion import FusionKind
+from meshwright.predict.compilers.model.kernels import accessed_values
+from meshwright.predict.compilers.tpu.tpu_passes import TPU
 from meshwright.program.capture import capture
 from meshwright.program.ir import num_bytes
 from tests.predict.compilers.compiled import fusions_of

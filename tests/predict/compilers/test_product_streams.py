@@ -4,9 +4,9 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from meshwright.predict.compilers.hlo.fusion import FusionKind
-from meshwright.predict.compilers.hlo.kernels import streamed_operands
-from meshwright.predict.compilers.hlo.layouts import Layouts
+from meshwright.predict.compilers.model.fusion import FusionKind
+from meshwright.predict.compilers.model.kernels import streamed_operands
+from meshwright.predict.compilers.model.layouts import Layouts
 from meshwright.program.capture import capture
 from tests.predict.compilers.compiled import fused, fusions_of
 

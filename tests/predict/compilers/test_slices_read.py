@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import pytest
 
 import meshwright as mw
-from meshwright.predict.compilers.hlo.compilation import compile_program
-from meshwright.predict.compilers.tpu.pipeline import TPU
+from meshwright.predict.compilers.model.compilation import compile_program
+from meshwright.predict.compilers.tpu.tpu_passes import TPU
 from meshwright.predict.compilers.xla.multi_output_fusion import kernels_of
 
 MIB = 2**20

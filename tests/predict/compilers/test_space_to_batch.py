@@ -6,15 +6,15 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from meshwright.predict.compilers.hlo.compilation import (
+from meshwright.predict.compilers.model.compilation import (
     Stage,
     compile_program,
     start_compilation,
 )
-from meshwright.predict.compilers.hlo.fusion import SPACE_TO_BATCH_COPY
-from meshwright.predict.compilers.hlo.layouts import Layouts, shape_layouts
-from meshwright.predict.compilers.tpu.pipeline import TPU
+from meshwright.predict.compilers.model.fusion import SPACE_TO_BATCH_COPY
+from meshwright.predict.compilers.model.layouts import Layouts, shape_layouts
 from meshwright.predict.compilers.tpu.space_to_batch import convert_space_to_batch
+from meshwright.predict.compilers.tpu.tpu_passes import TPU
 from meshwright.program.capture import capture
 
 TILE = (8, 128)

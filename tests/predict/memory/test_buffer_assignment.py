@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from jax import lax
 
-from meshwright.predict.compilers.cpu.pipeline import CPU
-from meshwright.predict.compilers.gpu.pipeline import GPU
-from meshwright.predict.compilers.hlo.layouts import Layouts, shape_layouts
+from meshwright.predict.compilers.cpu.cpu_passes import CPU
+from meshwright.predict.compilers.gpu.gpu_passes import GPU
+from meshwright.predict.compilers.model.layouts import Layouts, shape_layouts
 from meshwright.predict.compilers.tpu.bfloat16_propagation import bfloat16_values
-from meshwright.predict.compilers.tpu.pipeline import TPU
+from meshwright.predict.compilers.tpu.tpu_passes import TPU
 from meshwright.predict.memory.buffer_assignment import memory_of
 from meshwright.program.capture import capture
 from meshwright.program.ir import num_bytes

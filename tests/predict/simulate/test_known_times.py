@@ -2,7 +2,7 @@
 
 from meshwright.machine import load_machine
 from meshwright.machine.placement import place_mesh
-from meshwright.predict.compilers.hlo.fusion import FusionKind
+from meshwright.predict.compilers.model.fusion import FusionKind
 from meshwright.predict.roofline.kernel_time import KernelTraffic, kernel_time
 from meshwright.predict.simulate import timeline
 from meshwright.predict.simulate.timeline import Setting

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 import pytest
 
-from meshwright.app.check.check import compare
+from meshwright.app.check.compare_outputs import compare
 from meshwright.machine import Mesh
 from meshwright.partitioner.lower import Lowered, lower
 from meshwright.partitioner.propagate import Cause, Graph, Node, State, why_not

@@ -7,7 +7,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from meshwright.search.assignment import Assignment
-from meshwright.search.assignment.bounds.messages import Messages
+from meshwright.search.assignment.bounds.message_passing import Messages
 from meshwright.search.assignment.presolve.presolve import merge
 from meshwright.search.assignment.primal.dive import dive
 from meshwright.search.assignment.problem.reduced_problem import finite_graph

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from meshwright.errors import AssignmentError
 from meshwright.search.assignment import Assignment, Clock, SolveOptions
 from meshwright.search.assignment.bounds.dual import DualBound, ascend
-from meshwright.search.assignment.bounds.messages import Messages
+from meshwright.search.assignment.bounds.message_passing import Messages
 from meshwright.search.assignment.eliminate.order import plan_elimination
 from meshwright.search.assignment.incumbent.incumbent import Incumbent
 from meshwright.search.assignment.presolve.merge import merge_followers

@@ -4,7 +4,7 @@ import math
 
 from hypothesis import given, settings
 
-from meshwright.search.assignment.bounds.messages import Messages
+from meshwright.search.assignment.bounds.message_passing import Messages
 from meshwright.search.assignment.incumbent.incumbent import Incumbent
 from meshwright.search.assignment.incumbent.solution import Clock, SolveOptions
 from meshwright.search.assignment.presolve.presolve import merge

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from benchmarks.plain_solvers import solve_cp_sat, solve_highs
 from meshwright.errors import AssignmentError
 from meshwright.search.assignment import Assignment, SolveOptions, solve
-from meshwright.search.assignment.bounds.messages import Messages
+from meshwright.search.assignment.bounds.message_passing import Messages
 from meshwright.search.assignment.eliminate.buckets import optimise_in_order
 from meshwright.search.assignment.eliminate.order import plan_elimination
 from meshwright.search.assignment.presolve.presolve import merge

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from meshwright.machine import Machine
-from meshwright.predict.compilers.hlo.fusion import Fusion, FusionKind
-from meshwright.predict.compilers.hlo.kernels import collective_bytes
+from meshwright.predict.compilers.model.fusion import Fusion, FusionKind
+from meshwright.predict.compilers.model.kernels import collective_bytes
 from meshwright.predict.estimate import Estimate
 from meshwright.predict.links.scheduler_estimate import scheduler_estimate_s
 from meshwright.predict.simulate.timeline import COMPUTE

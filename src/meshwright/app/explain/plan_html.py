@@ -1,6 +1,6 @@
 """A plan as HTML for a notebook: the figures, and sections that open on a click."""
 
-from meshwright.app.explain.fold import fold_leaves
+from meshwright.app.explain.fold_leaves import fold_leaves
 from meshwright.app.explain.overview import (
     LINE_TITLES,
     NO_MACHINE,

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from meshwright.app.explain.fixed import show_fixed
-from meshwright.app.explain.fold import fold_leaves
+from meshwright.app.explain.fixed_shardings import show_fixed
+from meshwright.app.explain.fold_leaves import fold_leaves
 from meshwright.app.explain.names import shorten
 from meshwright.app.explain.overview import show_overview
 from meshwright.app.explain.sub_axes import explain_sub_axes

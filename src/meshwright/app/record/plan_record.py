@@ -15,7 +15,7 @@ from meshwright.errors import PlanError
 from meshwright.machine import Mesh
 from meshwright.partitioner.decide import Decided
 from meshwright.partitioner.lower import Gather
-from meshwright.partitioner.structure.structure import find_structure
+from meshwright.partitioner.structure.input_roles import find_structure
 from meshwright.partitioner.tactics import (
     Tactic,
 )

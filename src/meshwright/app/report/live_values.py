@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from meshwright.app.output.collapse import index_free
 from meshwright.app.record.plan_record import PlanRecord, estimate_of, program_of
-from meshwright.predict.compilers.hlo.fusion import Fusion, FusionKind
+from meshwright.predict.compilers.model.fusion import Fusion, FusionKind
 from meshwright.predict.estimate import Estimate
 from meshwright.program.analysis.live_ranges import live_ranges
 from meshwright.program.ir import Atom, Op, Value, show_type

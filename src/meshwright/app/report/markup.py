@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from meshwright.predict.compilers.hlo.fusion import FusionKind
+from meshwright.predict.compilers.model.fusion import FusionKind
 from meshwright.predict.simulate.timeline import Span
 
 TIMES, NONE = "\N{MULTIPLICATION SIGN}", "\N{EN DASH}"

@@ -11,7 +11,7 @@ from meshwright.app.report.live_values import ValueGroup, live_groups
 from meshwright.app.report.markup import TIMES, Tooltips, text
 from meshwright.app.report.span_names import SpanNames
 from meshwright.machine.memory_size import show_bytes
-from meshwright.predict.compilers.hlo.fusion import FusionKind
+from meshwright.predict.compilers.model.fusion import FusionKind
 from meshwright.predict.estimate import Estimate
 
 WIDTH, LEFT, RIGHT = 1120, 84, 12

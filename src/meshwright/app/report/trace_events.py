@@ -14,7 +14,7 @@ from typing import Any
 from meshwright.app.output.files import output_file, write_file
 from meshwright.app.record.plan_record import PlanRecord, estimate_of
 from meshwright.app.report.span_names import SpanNames
-from meshwright.predict.compilers.hlo.fusion import FusionKind
+from meshwright.predict.compilers.model.fusion import FusionKind
 from meshwright.predict.estimate import Estimate
 from meshwright.predict.simulate.timeline import LINKS, STREAMS, Span, Timeline
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from meshwright.app.check.check import check_outputs
+from meshwright.app.check.compare_outputs import check_outputs
 from meshwright.app.check.report import CheckReport, tolerance_of
 from meshwright.app.output.notices import warn_each
 from meshwright.app.step.init import find_state, list_arguments

@@ -11,7 +11,7 @@ from typing import Any, Self
 from meshwright.errors import AllocationError
 from meshwright.features.allocate.greedy import height_of
 from meshwright.features.allocate.problem.buffer import Buffer
-from meshwright.features.allocate.problem.check import faults
+from meshwright.features.allocate.problem.packing_check import faults
 from meshwright.features.allocate.problem.table import format_buffers
 
 

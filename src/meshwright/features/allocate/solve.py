@@ -20,7 +20,7 @@ from meshwright.features.allocate.problem.buffer import (
     as_buffers,
     live_bytes,
 )
-from meshwright.features.allocate.problem.check import faults
+from meshwright.features.allocate.problem.packing_check import faults
 from meshwright.features.allocate.problem.sections import BufferColumns, columns_of
 
 

@@ -16,12 +16,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from meshwright.features.autodiff.links import fresh
 from meshwright.features.autodiff.op_rules import (
     OpRule,
     function_of,
     is_differentiable,
 )
+from meshwright.features.autodiff.region_links import fresh
 from meshwright.features.autodiff.typing import CUSTOM_REVERSE, REVERSE_ONLY
 from meshwright.program.capture import aval_of, convert
 from meshwright.program.ir import Atom, Op, Program, Value

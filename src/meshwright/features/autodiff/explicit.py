@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from meshwright.errors import AutodiffError
-from meshwright.features.autodiff.links import (
+from meshwright.features.autodiff.op_rules import apply_rule, zeros_op
+from meshwright.features.autodiff.region_links import (
     Link,
     bodies_of,
     fresh,
@@ -26,7 +27,6 @@ from meshwright.features.autodiff.links import (
     links_of,
     region_op,
 )
-from meshwright.features.autodiff.op_rules import apply_rule, zeros_op
 from meshwright.features.autodiff.typing import (
     CUSTOM_REVERSE,
     DROP,

@@ -15,20 +15,20 @@ from typing import Any
 
 from meshwright.errors import AutodiffError
 from meshwright.features.autodiff.custom_vjp import custom_vjp_rule
-from meshwright.features.autodiff.links import (
-    Body,
-    Link,
-    fresh,
-    is_condition,
-    links_of,
-    region_op,
-)
 from meshwright.features.autodiff.op_rules import (
     CALLS,
     apply_rule,
     full_op,
     is_differentiable,
     jvp_rule,
+)
+from meshwright.features.autodiff.region_links import (
+    Body,
+    Link,
+    fresh,
+    is_condition,
+    links_of,
+    region_op,
 )
 from meshwright.features.autodiff.typing import ZERO
 from meshwright.program.capture import convert

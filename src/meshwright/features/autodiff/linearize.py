@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from meshwright.errors import AutodiffError
-from meshwright.features.autodiff.check import check_linear
+from meshwright.features.autodiff.check_linear import check_linear
 from meshwright.features.autodiff.explicit import erase, make_explicit
 from meshwright.features.autodiff.forward import forward
 from meshwright.features.autodiff.op_rules import KEPT, is_differentiable

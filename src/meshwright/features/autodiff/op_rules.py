@@ -20,7 +20,7 @@ import numpy as np
 from jax import lax
 
 from meshwright.errors import AutodiffError
-from meshwright.features.autodiff.links import fresh
+from meshwright.features.autodiff.region_links import fresh
 from meshwright.jax_private import tracing_config
 from meshwright.program.capture import aval_of, convert
 from meshwright.program.ir import Atom, Literal, Op, Program, Value

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from meshwright.features.autodiff.links import Body, Link, fresh
 from meshwright.features.autodiff.op_rules import zeros_op
+from meshwright.features.autodiff.region_links import Body, Link, fresh
 from meshwright.program.ir import Atom, Op, Value
 from meshwright.program.ops import Trait, has_trait
 from meshwright.program.rewrite.recomputation import Recomputation

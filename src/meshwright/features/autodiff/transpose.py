@@ -17,11 +17,17 @@ from dataclasses import replace
 from jax.interpreters.ad import add_jaxvals_p
 
 from meshwright.errors import AutodiffError
-from meshwright.features.autodiff.check import check_linear
+from meshwright.features.autodiff.check_linear import check_linear
 from meshwright.features.autodiff.custom_vjp import transposed_custom_vjp
 from meshwright.features.autodiff.explicit import make_explicit
-from meshwright.features.autodiff.links import Body, Link, fresh, links_of, region_op
 from meshwright.features.autodiff.op_rules import apply_rule, transpose_rule
+from meshwright.features.autodiff.region_links import (
+    Body,
+    Link,
+    fresh,
+    links_of,
+    region_op,
+)
 from meshwright.features.autodiff.typing import (
     ADD,
     CUSTOM_REVERSE,

@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from meshwright.features.autodiff.check import check_linear
+from meshwright.features.autodiff.check_linear import check_linear
 from meshwright.features.autodiff.explicit import make_explicit, make_implicit
-from meshwright.features.autodiff.links import (
+from meshwright.features.autodiff.region_links import (
     Body,
     Link,
     bodies_of,

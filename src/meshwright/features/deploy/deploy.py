@@ -59,7 +59,7 @@ def deploy(  # noqa: PLR0913  the options of a target
     a result differs from JAX's by more than 1e-4 of its largest value.
     """
     from meshwright.features.deploy.folder import checked_folder
-    from meshwright.features.deploy.source.options import DeployOptions
+    from meshwright.features.deploy.source.deploy_options import DeployOptions
     from meshwright.features.deploy.targets import find_target
     from meshwright.features.deploy.write_deployment import deploy_model
 

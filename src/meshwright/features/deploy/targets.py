@@ -8,8 +8,8 @@ from pathlib import Path
 
 from meshwright.errors import DeployError, did_you_mean
 from meshwright.features.deploy.onnx.convert import write_onnx
+from meshwright.features.deploy.source.deploy_options import DeployOptions
 from meshwright.features.deploy.source.model import SourceModel
-from meshwright.features.deploy.source.options import DeployOptions
 from meshwright.features.deploy.stablehlo.iree import write_iree
 from meshwright.features.deploy.stablehlo.litert import write_litert
 from meshwright.features.deploy.wasm.build import write_wasm

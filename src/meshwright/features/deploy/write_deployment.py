@@ -19,8 +19,8 @@ from meshwright.errors import DeployError
 from meshwright.features.deploy.deployment import Deployment
 from meshwright.features.deploy.folder import ABOUT_FILE, files_of, staged
 from meshwright.features.deploy.readme import readme_text
+from meshwright.features.deploy.source.deploy_options import DeployOptions
 from meshwright.features.deploy.source.model import SourceModel
-from meshwright.features.deploy.source.options import DeployOptions
 from meshwright.features.deploy.targets import DeployTarget
 
 LARGEST_ERROR = 1e-4

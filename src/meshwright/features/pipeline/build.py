@@ -16,7 +16,7 @@ import jax.numpy as jnp
 
 from meshwright.app.output.notices import warn_each
 from meshwright.errors import MeshError, StageError, TacticError
-from meshwright.features.pipeline.options import Options
+from meshwright.features.pipeline.pipeline_options import Options
 from meshwright.features.pipeline.running import (
     PipelineExecutable,
     ProcessDevices,

@@ -7,8 +7,8 @@ from meshwright.app.batch_sizes import ResizableStep
 from meshwright.app.plan import Plan
 from meshwright.errors import PlanError
 from meshwright.features.pipeline.planning.pipeline_plan import PipelinePlan
+from meshwright.features.pipeline.planning.pipeline_planner import PipelinePlanner
 from meshwright.features.pipeline.planning.pipeline_task import PipelineTask
-from meshwright.features.pipeline.planning.planning import PipelinePlanner
 from meshwright.planner.driver.request import SearchRequest
 
 

@@ -12,7 +12,7 @@ from meshwright.app.plan import Plan
 from meshwright.app.step.specialized import Specialized
 from meshwright.errors import PlanError
 from meshwright.features.pipeline.build import divided_batch
-from meshwright.features.pipeline.options import STAGE, Options
+from meshwright.features.pipeline.pipeline_options import STAGE, Options
 from meshwright.features.pipeline.running.single_program import (
     pipelined_layers,
     stacked_weights,

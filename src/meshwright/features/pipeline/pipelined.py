@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from meshwright.app.check.check import check_outputs
+from meshwright.app.check.compare_outputs import check_outputs
 from meshwright.app.check.report import CheckReport, tolerance_of
 from meshwright.app.partition import Partitioned, partition
 from meshwright.app.step.specialized import Specialized
@@ -26,7 +26,7 @@ from meshwright.features.pipeline.build import (
 )
 from meshwright.features.pipeline.describe import make_plan
 from meshwright.features.pipeline.one_program import SinglePipelined, single_program
-from meshwright.features.pipeline.options import (
+from meshwright.features.pipeline.pipeline_options import (
     Options,
     PipelineCut,
     ScheduleChoice,

@@ -26,7 +26,7 @@ from meshwright.features.train.recovery import Recovery
 from meshwright.features.train.runners.cluster_runner import cluster_runner
 from meshwright.features.train.runners.local_runner import LocalRunner
 from meshwright.features.train.runners.runner import RestoredRun, Runner, RunnerStep
-from meshwright.features.train.step import StepFunctions, make_functions
+from meshwright.features.train.step_functions import StepFunctions, make_functions
 from meshwright.partitioner.tactics import Tactic
 
 CHECKPOINTS = "checkpoints"

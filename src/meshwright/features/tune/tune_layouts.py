@@ -23,8 +23,12 @@ from meshwright.features.tune.layouts.constrain import constrain
 from meshwright.features.tune.layouts.gain_model import GainModel, shipped_weights
 from meshwright.features.tune.layouts.journal import Journal
 from meshwright.features.tune.layouts.kernel_work import rates_of
+from meshwright.features.tune.layouts.layout_search import (
+    Found,
+    LayoutSearch,
+    SearchOptions,
+)
 from meshwright.features.tune.layouts.problem import LayoutChoice, question_of
-from meshwright.features.tune.layouts.search import Found, LayoutSearch, SearchOptions
 from meshwright.features.tune.layouts.sites import Site, find_sites
 from meshwright.features.tune.layouts.verdict import Judge
 from meshwright.features.tune.tuned_layouts import (

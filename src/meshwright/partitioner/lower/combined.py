@@ -14,7 +14,11 @@ from meshwright.machine import Mesh
 from meshwright.partitioner.lower.lowered import Lowered, Origin
 from meshwright.program.ir import Atom, Op, Program, Value
 from meshwright.program.ops import COLLECTIVES, Builder, Trait, has_trait
-from meshwright.program.rewrite.waiting_ops import Combination, Direction, combine
+from meshwright.program.rewrite.combine_collectives import (
+    Combination,
+    Direction,
+    combine,
+)
 
 type Limits = Mapping[tuple[str, ...], int]
 """Bytes up to which collectives over some mesh axes are combined, by axes."""

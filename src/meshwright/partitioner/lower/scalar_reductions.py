@@ -15,7 +15,7 @@ from meshwright.partitioner.lower.lowered import Origin
 from meshwright.partitioner.structure.parts import PartSource
 from meshwright.program.ir import Atom, Op, Value
 from meshwright.program.ops import COLLECTIVES, Builder
-from meshwright.program.rewrite.waiting_ops import Combination, combine
+from meshwright.program.rewrite.combine_collectives import Combination, combine
 
 
 def combine_scalar_reductions(

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 from meshwright.partitioner.propagate import Node
 from meshwright.partitioner.structure.cut_work import tasks_of
+from meshwright.partitioner.structure.input_roles import find_structure
 from meshwright.partitioner.structure.products import find_products
-from meshwright.partitioner.structure.structure import find_structure
 from meshwright.partitioner.structure.views import dim_of, is_open
 from meshwright.partitioner.structure.workspace import Workspace
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from meshwright.partitioner.propagate import Node, why_not
 from meshwright.partitioner.propagate.state import Cause
+from meshwright.partitioner.structure.input_roles import Structure
 from meshwright.partitioner.structure.products import Product, Seed
-from meshwright.partitioner.structure.structure import Structure
 from meshwright.partitioner.structure.workspace import Workspace
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from meshwright.partitioner.propagate import Node
 from meshwright.partitioner.propagate.graph import Port
-from meshwright.partitioner.structure.structure import Structure
+from meshwright.partitioner.structure.input_roles import Structure
 from meshwright.partitioner.structure.views import dim_of, leaf_dim
 from meshwright.partitioner.structure.workspace import Sum, Workspace
 from meshwright.program.ops import Trait, has_trait

@@ -18,8 +18,8 @@ from meshwright.partitioner.structure.cut_work import (
     gathers,
     note_uncut_work,
 )
+from meshwright.partitioner.structure.input_roles import find_structure
 from meshwright.partitioner.structure.refusal import Refusal
-from meshwright.partitioner.structure.structure import find_structure
 from meshwright.partitioner.structure.workspace import (
     Workspace,
     find_nodes,

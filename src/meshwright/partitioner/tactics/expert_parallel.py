@@ -7,8 +7,8 @@ back.
 
 from meshwright.errors import TacticError
 from meshwright.partitioner.propagate import Node
+from meshwright.partitioner.structure.input_roles import find_structure
 from meshwright.partitioner.structure.products import Product, find_products
-from meshwright.partitioner.structure.structure import find_structure
 from meshwright.partitioner.structure.views import dim_of, dims_of, major
 from meshwright.partitioner.structure.workspace import Workspace
 from meshwright.partitioner.tactics.tactic import AxisTactic

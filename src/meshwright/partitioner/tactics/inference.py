@@ -17,13 +17,13 @@ from meshwright.partitioner.structure.decoder import (
     keep_in_place,
     other_parameters,
 )
+from meshwright.partitioner.structure.input_roles import find_structure
 from meshwright.partitioner.structure.products import (
     Seed,
     find_products,
     follows_attention,
     multiplies_data,
 )
-from meshwright.partitioner.structure.structure import find_structure
 from meshwright.partitioner.structure.views import dim_of
 from meshwright.partitioner.structure.workspace import Workspace
 from meshwright.partitioner.tactics.data_parallel import data_parallel

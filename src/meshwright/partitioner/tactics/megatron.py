@@ -15,9 +15,9 @@ from itertools import islice
 from meshwright.errors import TacticError
 from meshwright.partitioner.propagate import Node
 from meshwright.partitioner.structure.cut_work import note_uncut_work, reads_otherwise
+from meshwright.partitioner.structure.input_roles import find_structure
 from meshwright.partitioner.structure.products import Product, find_products
 from meshwright.partitioner.structure.refusal import Refusal
-from meshwright.partitioner.structure.structure import find_structure
 from meshwright.partitioner.structure.workspace import Workspace
 from meshwright.partitioner.tactics.tactic import AxisTactic
 from meshwright.program.ir import num_bytes

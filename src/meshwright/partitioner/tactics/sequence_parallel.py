@@ -7,8 +7,8 @@ residuals and dropout are not computed on every device any more.
 
 from meshwright.errors import TacticError
 from meshwright.partitioner.propagate import Node
+from meshwright.partitioner.structure.input_roles import find_structure
 from meshwright.partitioner.structure.products import Product, find_products
-from meshwright.partitioner.structure.structure import find_structure
 from meshwright.partitioner.structure.views import dim_of, dims_of
 from meshwright.partitioner.structure.workspace import Workspace
 from meshwright.partitioner.tactics.tactic import AxisTactic

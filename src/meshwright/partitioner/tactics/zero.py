@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from meshwright.errors import TacticError
 from meshwright.partitioner.propagate import Node
-from meshwright.partitioner.structure.structure import Structure, find_structure
+from meshwright.partitioner.structure.input_roles import Structure, find_structure
 from meshwright.partitioner.structure.views import is_open
 from meshwright.partitioner.structure.workspace import (
     Workspace,

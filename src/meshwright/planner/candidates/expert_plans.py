@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from meshwright.errors import MeshwrightError
 from meshwright.machine import Mesh
-from meshwright.partitioner.structure.structure import find_structure
+from meshwright.partitioner.structure.input_roles import find_structure
 from meshwright.partitioner.tactics import (
     Tactic,
     Workspace,

@@ -11,7 +11,7 @@ from meshwright.errors import PlanError
 from meshwright.machine import Mesh
 from meshwright.partitioner.decide import Decided
 from meshwright.partitioner.propagate.sub_axes import whole_axes
-from meshwright.partitioner.structure.structure import find_structure
+from meshwright.partitioner.structure.input_roles import find_structure
 from meshwright.program.ir import Sharding, Value
 
 

@@ -11,8 +11,8 @@ from meshwright.partitioner.decide import require_tactics
 from meshwright.partitioner.tactics import Tactic, TacticKind
 from meshwright.planner.candidates.meshes import MOST_AXES
 from meshwright.planner.candidates.objective import Objective
-from meshwright.planner.candidates.options import wrong_option
 from meshwright.planner.candidates.proposal import OnProgress
+from meshwright.planner.candidates.search_options import wrong_option
 from meshwright.planner.driver.task import ignore_progress
 from meshwright.predict.energy import Location, find_location
 from meshwright.program.capture.mesh import as_mesh

@@ -15,7 +15,7 @@ from meshwright.planner.driver.simulation import RETRIES, RETRY_MARGIN
 from meshwright.planner.driver.task import SearchTask
 from meshwright.planner.driver.trials import Trials
 from meshwright.planner.tree.cut_problem import CutProblem, CutState
-from meshwright.planner.tree.search import (
+from meshwright.planner.tree.tree_search import (
     TRAJECTORIES,
     TreeSearchResult,
     make_engine,

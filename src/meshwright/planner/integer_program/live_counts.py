@@ -18,7 +18,7 @@ from meshwright.planner.strategies.symmetry import (
     loop_invariants,
     producers_of,
 )
-from meshwright.predict.compilers.hlo.fusion import Fusion
+from meshwright.predict.compilers.model.fusion import Fusion
 from meshwright.program.analysis.live_ranges import (
     BufferInterval,
     Uses,

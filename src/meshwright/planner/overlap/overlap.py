@@ -4,8 +4,8 @@ An all-gather or reduce-scatter and the matrix product next to it become a loop 
 smaller products beside permutes. `partitioner/lower/overlap.py` makes these loops,
 `predict/simulate/overlap_gate.py` decides whether one loop saves time, and `mark_faster`
 whether the whole step is no slower with it. `partitioner/lower/combined.py` combines
-small collectives, `ahead.py` lets gathers of scanned weights run one layer ahead, and
-`loop_search.py` chooses loops for `autoplan`.
+small collectives, `gathers_ahead.py` lets gathers of scanned weights run one layer ahead,
+and `loop_search.py` chooses loops for `autoplan`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ from meshwright.partitioner.lower import Gather, ProductLoop, lower
 from meshwright.partitioner.propagate import State
 from meshwright.partitioner.structure.workspace import Refusal
 from meshwright.partitioner.tactics import TacticKind, Workspace, as_code
-from meshwright.planner.overlap.ahead import gathers_ahead, mark_ahead
+from meshwright.planner.overlap.gathers_ahead import gathers_ahead, mark_ahead
 from meshwright.planner.overlap.possible_loops import (
     StepsFn,
     loops_by_node,

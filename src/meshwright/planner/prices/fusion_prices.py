@@ -13,19 +13,19 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from meshwright.machine import Chip
 from meshwright.planner.prices.op_prices import AccessPrice
-from meshwright.predict.compilers.hlo.dataflow import bitcast_sources
-from meshwright.predict.compilers.hlo.fusion import (
+from meshwright.predict.compilers.model.dataflow import bitcast_sources
+from meshwright.predict.compilers.model.fusion import (
     FUSES_OPERANDS,
     Fusion,
     FusionKind,
 )
-from meshwright.predict.compilers.hlo.kernels import (
+from meshwright.predict.compilers.model.kernels import (
     Kernel,
     KernelSequence,
     accessed_values,
     matrix_unit_operands,
 )
-from meshwright.predict.compilers.hlo.layouts import Layouts
+from meshwright.predict.compilers.model.layouts import Layouts
 from meshwright.predict.compilers.xla.memory_space_assignment import on_chip_candidates
 from meshwright.predict.roofline.kernel_time import (
     MOVE_FLOPS,

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from meshwright.predict.compilers.hlo.fusion import Fusion
-from meshwright.predict.compilers.hlo.layouts import Layouts
+from meshwright.predict.compilers.model.fusion import Fusion
+from meshwright.predict.compilers.model.layouts import Layouts
 from meshwright.program.ir import Op, Value
 
 

@@ -21,12 +21,12 @@ from meshwright.planner.prices.op_prices import (
     OpPrices,
     SmallBatchPrices,
 )
-from meshwright.predict.compilers.hlo.compilation import (
+from meshwright.predict.compilers.model.compilation import (
     Compilation,
     Stage,
     start_compilation,
 )
-from meshwright.predict.compilers.hlo.fusion import SPACE_TO_BATCH_COPY
+from meshwright.predict.compilers.model.fusion import SPACE_TO_BATCH_COPY
 from meshwright.predict.compilers.targets import compiler_of
 from meshwright.predict.compilers.tpu.image_splits import ImageSplits
 from meshwright.predict.compilers.tpu.space_to_batch import max_split_batch

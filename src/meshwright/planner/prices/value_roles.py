@@ -8,7 +8,7 @@ computation. A step waits for collectives on all other values.
 from collections.abc import Collection, Mapping
 from enum import Enum
 
-from meshwright.predict.compilers.hlo.fusion import FusionKind, kind_of
+from meshwright.predict.compilers.model.fusion import FusionKind, kind_of
 from meshwright.predict.simulate.timeline import Timeline, collective_overlaps
 from meshwright.program.ir import Op, Program, Value
 from meshwright.program.ops import Trait, has_trait

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from meshwright.planner.prices.op_prices import OpPrices
 from meshwright.planner.solve.space import Priced
-from meshwright.predict.compilers.hlo.fusion import Fusion
+from meshwright.predict.compilers.model.fusion import Fusion
 from meshwright.program.analysis.live_ranges import live_ranges
 from meshwright.program.ir import Op, Program, Value
 from meshwright.program.rewrite.rematerialization import (

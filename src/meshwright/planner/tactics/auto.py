@@ -8,15 +8,15 @@ from meshwright.machine import Machine, load_machine
 from meshwright.machine.memory_size import memory_bytes, show_bytes
 from meshwright.partitioner.structure.workspace import Refusal
 from meshwright.partitioner.tactics import Tactic, TacticKind, Workspace
-from meshwright.planner.candidates.options import wrong_option
 from meshwright.planner.candidates.proposal import OnProgress
+from meshwright.planner.candidates.search_options import wrong_option
 from meshwright.planner.prices.uniform_partition import price_ops
 from meshwright.planner.prices.value_roles import EXPOSED
 from meshwright.planner.solve.memory_limit import SolveBudget, find_optimum
 from meshwright.planner.solve.space import Pricing, price
 from meshwright.planner.strategies.symmetry import reduce_by_symmetry
 from meshwright.planner.tree.cut_problem import CutState
-from meshwright.planner.tree.search import (
+from meshwright.planner.tree.tree_search import (
     TRAJECTORIES,
     make_engine,
     problem_on,

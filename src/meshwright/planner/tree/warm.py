@@ -10,7 +10,7 @@ import numpy as np
 
 from meshwright.machine import Mesh, load_machine
 from meshwright.planner.solve.space import Space
-from meshwright.planner.tree.search import make_engine, make_problem, search_cuts
+from meshwright.planner.tree.tree_search import make_engine, make_problem, search_cuts
 from meshwright.program.capture import capture
 from meshwright.search import Budget
 

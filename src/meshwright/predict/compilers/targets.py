@@ -1,17 +1,17 @@
 """The modelled compilers (TPU, GPU, CPU, plain), and the compiler of a machine.
 
 A machine names its compiler in `Machine.compiler`. The passes of each compiler are
-listed in its `pipeline.py`; `docs/extending.md` says how to add one.
+listed in its `NAME_passes.py`; `docs/extending.md` says how to add one.
 """
 
 from collections.abc import Callable, Mapping
 
 from meshwright.machine import Chip, Machine
-from meshwright.predict.compilers.cpu.pipeline import CPU
-from meshwright.predict.compilers.gpu.pipeline import GPU
-from meshwright.predict.compilers.hlo.compilation import Compiler
-from meshwright.predict.compilers.plain.pipeline import PLAIN
-from meshwright.predict.compilers.tpu.pipeline import tpu_compiler_for
+from meshwright.predict.compilers.cpu.cpu_passes import CPU
+from meshwright.predict.compilers.gpu.gpu_passes import GPU
+from meshwright.predict.compilers.model.compilation import Compiler
+from meshwright.predict.compilers.plain.plain_passes import PLAIN
+from meshwright.predict.compilers.tpu.tpu_passes import tpu_compiler_for
 
 COMPILERS: Mapping[str, Callable[[Chip], Compiler]] = {
     "cpu": lambda chip: CPU,

@@ -3,7 +3,7 @@
 XLA: `BufferAssignment`. How a compiler assigns buffers is its `BufferPolicy`. A result may
 alias an operand that is read last there (`Heap._takes_buffer`); the operands that allow it
 are in `Fusion.overwrites`, which `xla/instruction_fusion.py` fills by the compiler's
-policy (`aliased_operands` in `tpu/pipeline.py`).
+policy (`aliased_operands` in `tpu/tpu_passes.py`).
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from dataclasses import replace
 from itertools import chain
 from types import MappingProxyType
 
-from meshwright.predict.compilers.hlo.compilation import Compilation
-from meshwright.predict.compilers.hlo.dataflow import stored_outputs
-from meshwright.predict.compilers.hlo.fusion import (
+from meshwright.predict.compilers.model.compilation import Compilation
+from meshwright.predict.compilers.model.dataflow import stored_outputs
+from meshwright.predict.compilers.model.fusion import (
     FUSES_OPERANDS,
     Fusion,
     FusionKind,
     launch_groups,
 )
-from meshwright.predict.compilers.hlo.kernels import multi_output_writes
-from meshwright.predict.compilers.hlo.layouts import Layouts
-from meshwright.predict.compilers.hlo.policies import BufferPolicy, HeapOrder
+from meshwright.predict.compilers.model.kernels import multi_output_writes
+from meshwright.predict.compilers.model.layouts import Layouts
+from meshwright.predict.compilers.model.policies import BufferPolicy, HeapOrder
 from meshwright.predict.memory.memory_curve import MemoryCurve
 from meshwright.predict.memory.packing import (
     packed_bytes,

@@ -8,10 +8,10 @@ The time of the copies is not counted.
 from collections.abc import Callable
 from dataclasses import replace
 
-from meshwright.predict.compilers.hlo.compilation import Compilation
-from meshwright.predict.compilers.hlo.dataflow import stored_outputs
-from meshwright.predict.compilers.hlo.fusion import Fusion
-from meshwright.predict.compilers.hlo.layouts import Layouts
+from meshwright.predict.compilers.model.compilation import Compilation
+from meshwright.predict.compilers.model.dataflow import stored_outputs
+from meshwright.predict.compilers.model.fusion import Fusion
+from meshwright.predict.compilers.model.layouts import Layouts
 from meshwright.predict.memory.memory_curve import MemoryCurve
 from meshwright.program.ir import Value
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 from meshwright.machine import Kind
 from meshwright.machine.placement import Placement
-from meshwright.predict.compilers.hlo.fusion import Fusion, FusionKind
-from meshwright.predict.compilers.hlo.kernels import Kernel, KernelSequence
+from meshwright.predict.compilers.model.fusion import Fusion, FusionKind
+from meshwright.predict.compilers.model.kernels import Kernel, KernelSequence
 from meshwright.predict.compilers.xla.latency_hiding import EarlyStarts
 from meshwright.predict.links.best_placement import Traffic
 from meshwright.predict.links.collective import COLLECTIVE_S

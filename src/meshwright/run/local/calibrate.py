@@ -21,7 +21,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from meshwright.errors import MachineError
 from meshwright.machine import Machine, parse_machine
-from meshwright.machine.write import (
+from meshwright.machine.measured_chip import (
     MUL_ADDS,
     TINY,
     Probe,

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from meshwright.machine import Dim, Kind, Level, Machine
+from meshwright.machine.measured_chip import Probe, Samples, measured_chip
 from meshwright.machine.placement import Segment
-from meshwright.machine.write import Probe, Samples, measured_chip
 from meshwright.predict.links.collective import COLLECTIVE_S
 
 

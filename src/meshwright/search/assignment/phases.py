@@ -13,7 +13,7 @@ import numpy as np
 
 from meshwright.errors import AssignmentError
 from meshwright.search.arrays import Bools, Floats
-from meshwright.search.assignment.bounds.messages import MIN_RISE, Messages
+from meshwright.search.assignment.bounds.message_passing import MIN_RISE, Messages
 from meshwright.search.assignment.incumbent.incumbent import ROUNDING, Incumbent
 from meshwright.search.assignment.incumbent.solution import (
     Clock,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from meshwright.search.assignment.bounds.dual import DualBound, ascend, plan_of
-from meshwright.search.assignment.bounds.messages import MIN_RISE, Messages
+from meshwright.search.assignment.bounds.message_passing import MIN_RISE, Messages
 from meshwright.search.assignment.incumbent.incumbent import Incumbent
 from meshwright.search.assignment.primal.improve import WHOLE, NeighbourhoodSearch
 from meshwright.search.assignment.primal.priced_dives import PricedDives

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from meshwright.app.check.check import check_outputs
+from meshwright.app.check.compare_outputs import check_outputs
 from zoo import d4pg, resnet, sngan
 
 RESNET = resnet.Config((1,), batch=8, channels=4, size=8, classes=8)

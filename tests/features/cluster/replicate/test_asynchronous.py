@@ -10,7 +10,7 @@ import optax
 import pytest
 
 import meshwright as mw
-from meshwright.app.check.check import check_outputs
+from meshwright.app.check.compare_outputs import check_outputs
 from meshwright.errors import ReplicaError
 from meshwright.features.cluster.replicate.exchange import Lockstep
 from meshwright.features.cluster.replicate.lockstep import map_replicas

@@ -3,7 +3,7 @@
 import pytest
 
 import meshwright as mw
-from meshwright.features.cluster.replicate.crew import fetch
+from meshwright.features.cluster.replicate.replica_threads import fetch
 from tests.features.cluster.replicate.cases import (
     d4pg_case,
     report_against_one_device,

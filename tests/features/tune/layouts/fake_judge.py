@@ -8,7 +8,7 @@ from meshwright.features.tune.layouts.gain_model import GainModel
 from meshwright.features.tune.layouts.journal import Journal
 from meshwright.features.tune.layouts.kernel_costs import Example
 from meshwright.features.tune.layouts.kernels import HloKernel
-from meshwright.features.tune.layouts.search import LayoutSearch, SearchOptions
+from meshwright.features.tune.layouts.layout_search import LayoutSearch, SearchOptions
 from meshwright.features.tune.layouts.verdict import Verdict, failed
 from meshwright.features.tune.tune_layouts import on_one_device
 

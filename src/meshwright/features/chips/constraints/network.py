@@ -7,14 +7,14 @@ from typing import NamedTuple
 import numpy as np
 
 from meshwright.features.chips.graph.chip_graph import ChipGraph
-from meshwright.features.chips.graph.skips import Skips, skips_of
+from meshwright.features.chips.graph.skip_edges import Skips, skips_of
 from meshwright.search.arrays import Ints, starts_of
 
 
 class Network(NamedTuple):
     """Edges and skips of a graph as flat arrays.
 
-    A skip is an edge around which another path leads (see `skips.py`). Arrays whose
+    A skip is an edge around which another path leads (see `skip_edges.py`). Arrays whose
     names end in `_at` hold the offset of each op or skip in the array beside them.
     next_at, nexts: targets of the edges from each op.
     prior_at, priors: sources of the edges to each op.

@@ -6,7 +6,7 @@ integer. Three rules shrink domains until nothing changes:
 - flow: an op's chips are not below the lowest chip of its sources, nor above the
   highest chip of its targets;
 - skips: if other paths lead around an edge, each op on them is on the chip of one of
-  the edge's ends (`skips.py`);
+  the edge's ends (`skip_edges.py`);
 - joined chips: once both ends of an edge are fixed, their chips are joined. From then
   on no edge may join two chips between which a longer path of chips would lead.
 

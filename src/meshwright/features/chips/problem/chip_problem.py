@@ -9,7 +9,7 @@ import numpy as np
 from meshwright.errors import ChipsError
 from meshwright.features.chips.constraints.repair import ChipSolver
 from meshwright.features.chips.graph.chip_graph import ChipGraph
-from meshwright.features.chips.graph.skips import relative_seconds, skips_of
+from meshwright.features.chips.graph.skip_edges import relative_seconds, skips_of
 from meshwright.features.chips.problem.chip_module import ChipModule
 from meshwright.features.chips.problem.load import ChipLoad, load_of, read_columns
 from meshwright.search.arrays import Floats, Ints

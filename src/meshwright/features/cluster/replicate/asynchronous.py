@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from meshwright.features.cluster.replicate.crew import Crew
 from meshwright.features.cluster.replicate.exchange import Exchange
 from meshwright.features.cluster.replicate.executors import Executor, bring_home
 from meshwright.features.cluster.replicate.lockstep import StepFn
 from meshwright.features.cluster.replicate.programs import Programs, trace_programs
+from meshwright.features.cluster.replicate.replica_threads import Crew
 from meshwright.features.cluster.replicate.server import (
     Contribution,
     ParameterServer,

@@ -7,7 +7,7 @@ import jax
 
 from meshwright.app.partition import partition
 from meshwright.features.cluster.client import Slice
-from meshwright.features.cluster.replicate.crew import fetch
+from meshwright.features.cluster.replicate.replica_threads import fetch
 from meshwright.run.local import find_devices
 
 Executor = Callable[[Callable[[Any, Any], Any]], Callable[[Any, Any], Any]]

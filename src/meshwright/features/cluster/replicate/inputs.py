@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from meshwright.errors import ReplicaError
-from meshwright.features.cluster.replicate.equal import show_path
+from meshwright.features.cluster.replicate.unmapped_values import show_path
 from meshwright.jax_private import is_key
 from meshwright.program.ir import show_type
 

@@ -7,11 +7,11 @@ from typing import Any
 import jax
 
 from meshwright.errors import ReplicaError
-from meshwright.features.cluster.replicate.crew import Crew
-from meshwright.features.cluster.replicate.equal import require_equal
 from meshwright.features.cluster.replicate.exchange import AXIS
 from meshwright.features.cluster.replicate.inputs import stack
+from meshwright.features.cluster.replicate.replica_threads import Crew
 from meshwright.features.cluster.replicate.server import Update
+from meshwright.features.cluster.replicate.unmapped_values import require_equal
 
 StepFn = Callable[[Any, Any], tuple[Any, Any]]
 """A replica's step: from (state, batch) to (new state, results)."""

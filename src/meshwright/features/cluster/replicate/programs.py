@@ -15,13 +15,13 @@ from jax.core import Tracer
 from jax.extend.core import jaxpr_as_fun
 
 from meshwright.errors import ReplicaError
-from meshwright.features.cluster.replicate.equal import require_equal
 from meshwright.features.cluster.replicate.exchange import Exchange, Record, Replace
 from meshwright.features.cluster.replicate.lockstep import (
     StepFn,
     require_state,
     show_differing,
 )
+from meshwright.features.cluster.replicate.unmapped_values import require_equal
 
 
 @dataclass(frozen=True, slots=True, eq=False)

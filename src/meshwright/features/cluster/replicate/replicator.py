@@ -13,7 +13,6 @@ from meshwright.app.partition import partition
 from meshwright.errors import ReplicaError
 from meshwright.features.cluster.client import Cluster, Slice
 from meshwright.features.cluster.replicate.asynchronous import AsynchronousRun
-from meshwright.features.cluster.replicate.crew import Crew, Learner
 from meshwright.features.cluster.replicate.exchange import AXIS, Exchange, Lockstep
 from meshwright.features.cluster.replicate.executors import (
     num_devices_for,
@@ -26,6 +25,7 @@ from meshwright.features.cluster.replicate.lockstep import (
     map_replicas,
     run_lockstep,
 )
+from meshwright.features.cluster.replicate.replica_threads import Crew, Learner
 from meshwright.features.cluster.replicate.server import Update
 from meshwright.partitioner.tactics import shard
 

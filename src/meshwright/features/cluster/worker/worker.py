@@ -30,7 +30,7 @@ from meshwright.features.cluster.wire.messages import (
 )
 from meshwright.features.cluster.worker.boxes import on_devices
 from meshwright.features.cluster.worker.failed_arrays import FailedArrays
-from meshwright.features.cluster.worker.own_parts import parts_of, why_not_read
+from meshwright.features.cluster.worker.fetched_parts import parts_of, why_not_read
 from meshwright.features.cluster.worker.progress import (
     Failed,
     WorkerProgress,

@@ -16,6 +16,7 @@ from meshwright.errors import DeployError
 from meshwright.features.deploy.onnx.convert_ops import OpInexpressible, inline
 from meshwright.features.deploy.onnx.converters import known_kinds
 from meshwright.features.deploy.onnx.graph import OPSET, OnnxGraph, value_info
+from meshwright.features.deploy.source.deploy_options import DeployOptions
 from meshwright.features.deploy.source.extras import require
 from meshwright.features.deploy.source.inexpressible import (
     Inexpressible,
@@ -24,7 +25,6 @@ from meshwright.features.deploy.source.inexpressible import (
 )
 from meshwright.features.deploy.source.int8 import calibration_of, quantize_onnx
 from meshwright.features.deploy.source.model import SourceModel, require_plain_dtypes
-from meshwright.features.deploy.source.options import DeployOptions
 from meshwright.features.deploy.source.unroll_loops import unroll_loops
 from meshwright.program.ir import Op, Program
 

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from meshwright.errors import DeployError
+from meshwright.features.deploy.source.deploy_options import DeployOptions
 from meshwright.features.deploy.source.model import SourceModel
-from meshwright.features.deploy.source.options import DeployOptions
 
 Inputs = Mapping[str, Any]
 

@@ -7,6 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from meshwright.features.deploy.source.deploy_options import DeployOptions
 from meshwright.features.deploy.source.extras import require
 from meshwright.features.deploy.source.inexpressible import (
     Inexpressible,
@@ -15,7 +16,6 @@ from meshwright.features.deploy.source.inexpressible import (
 )
 from meshwright.features.deploy.source.int8 import calibration_of, quantize_litert
 from meshwright.features.deploy.source.model import SourceModel, require_plain_dtypes
-from meshwright.features.deploy.source.options import DeployOptions
 from meshwright.features.deploy.source.unroll_loops import unroll_loops
 from meshwright.features.deploy.stablehlo.dilated_inputs import pad_dilated_inputs
 from meshwright.features.deploy.stablehlo.lowering import lower_to_stablehlo

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from meshwright.errors import CompilerError, DeployError
+from meshwright.features.deploy.source.deploy_options import DeployOptions
 from meshwright.features.deploy.source.extras import require
 from meshwright.features.deploy.source.inexpressible import (
     Inexpressible,
@@ -22,7 +23,6 @@ from meshwright.features.deploy.source.inexpressible import (
     refuse,
 )
 from meshwright.features.deploy.source.model import SourceModel, require_plain_dtypes
-from meshwright.features.deploy.source.options import DeployOptions
 from meshwright.features.deploy.stablehlo.lowering import lower_to_stablehlo
 from meshwright.features.deploy.wasm.constants import find_constants
 from meshwright.features.deploy.wasm.host_program import (

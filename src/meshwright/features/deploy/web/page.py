@@ -11,8 +11,8 @@ from pathlib import Path
 
 from meshwright.errors import DeployError
 from meshwright.features.deploy.onnx.convert import write_onnx
+from meshwright.features.deploy.source.deploy_options import DeployOptions
 from meshwright.features.deploy.source.model import Port, SourceModel
-from meshwright.features.deploy.source.options import DeployOptions
 
 ORT_WEB = "onnxruntime-web@1.30.0"
 """The npm package, with a version since its files' names change with releases."""

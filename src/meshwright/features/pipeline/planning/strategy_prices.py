@@ -32,7 +32,7 @@ from meshwright.partitioner.decide import Decided, decide
 from meshwright.partitioner.lower import Gather
 from meshwright.partitioner.propagate import Graph, user_axes
 from meshwright.planner.prices.value_roles import Role, roles_of
-from meshwright.predict.compilers.hlo.fusion import Fusion, FusionKind
+from meshwright.predict.compilers.model.fusion import Fusion, FusionKind
 from meshwright.predict.estimate import Estimate, estimate
 from meshwright.predict.simulate.timeline import (
     Span,

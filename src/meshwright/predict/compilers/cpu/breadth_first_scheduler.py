@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 
-from meshwright.predict.compilers.hlo.fusion import Fusion
+from meshwright.predict.compilers.model.fusion import Fusion
 from meshwright.program.ir import Program, Value
 
 

@@ -11,9 +11,9 @@ import math
 from collections.abc import Collection, Sequence
 
 from meshwright.predict.compilers.cpu.library_rewriter import reads_through
-from meshwright.predict.compilers.hlo.dataflow import Flow, stacked_ends
-from meshwright.predict.compilers.hlo.fusion import FusionKind, kind_of
-from meshwright.predict.compilers.hlo.policies import Decision, FusedOp, FusionPolicy
+from meshwright.predict.compilers.model.dataflow import Flow, stacked_ends
+from meshwright.predict.compilers.model.fusion import FusionKind, kind_of
+from meshwright.predict.compilers.model.policies import Decision, FusedOp, FusionPolicy
 from meshwright.predict.compilers.xla.instruction_fusion import elementwise_aliases
 from meshwright.program.ir import Atom, Op, Value, itemsize_bytes
 from meshwright.program.ops import Trait, has_trait

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from meshwright.predict.compilers.hlo.compilation import Origins
-from meshwright.predict.compilers.hlo.fusion import is_zeros
+from meshwright.predict.compilers.model.compilation import Origins
+from meshwright.predict.compilers.model.fusion import is_zeros
 from meshwright.program.ir import Atom, Op, Program, Value
 
 

@@ -10,7 +10,7 @@ which stay live until then.
 from collections.abc import Mapping
 from dataclasses import replace
 
-from meshwright.predict.compilers.hlo.compilation import Origins
+from meshwright.predict.compilers.model.compilation import Origins
 from meshwright.program.ir import Atom, Op, Program, Value, Wire
 from meshwright.program.ops import Trait, has_trait
 from meshwright.program.rewrite.recomputation import copied

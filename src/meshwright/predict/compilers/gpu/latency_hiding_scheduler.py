@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
-from meshwright.predict.compilers.hlo.fusion import Fusion, FusionKind
+from meshwright.predict.compilers.model.fusion import Fusion, FusionKind
 from meshwright.program.ir import Program, Value
 
 _LATENCY = 5000

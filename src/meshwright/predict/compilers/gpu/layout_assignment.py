@@ -13,12 +13,12 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from meshwright.predict.compilers.hlo.compilation import (
+from meshwright.predict.compilers.model.compilation import (
     Compilation,
     Origins,
     Rewrite,
 )
-from meshwright.predict.compilers.xla.pipeline import assign_layouts
+from meshwright.predict.compilers.xla.shared_passes import assign_layouts
 from meshwright.program.ir import Atom, Op, Program, Value
 from meshwright.program.ops import Trait, has_trait
 

@@ -9,9 +9,9 @@ convolution, which a library computes, recomputes nothing.
 import math
 from collections.abc import Sequence
 
-from meshwright.predict.compilers.hlo.dataflow import Flow
-from meshwright.predict.compilers.hlo.fusion import FusionKind
-from meshwright.predict.compilers.hlo.policies import (
+from meshwright.predict.compilers.model.dataflow import Flow
+from meshwright.predict.compilers.model.fusion import FusionKind
+from meshwright.predict.compilers.model.policies import (
     FUSED,
     STORED,
     UNUSED,

@@ -1,4 +1,4 @@
 """XLA's TPU compiler (libtpu): its list of passes, and the passes that only it has.
 
-Begin reading at `pipeline.py`, the list. Each other file holds one pass, or a part of it.
+Begin reading at `tpu_passes.py`, the list. Each other file holds one pass, or a part of it.
 """

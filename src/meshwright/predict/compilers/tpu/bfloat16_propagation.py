@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 
-from meshwright.predict.compilers.hlo.compilation import Compilation
-from meshwright.predict.compilers.hlo.fusion import (
+from meshwright.predict.compilers.model.compilation import Compilation
+from meshwright.predict.compilers.model.fusion import (
     SPACE_TO_BATCH_COPY,
     FusionKind,
     kind_of,

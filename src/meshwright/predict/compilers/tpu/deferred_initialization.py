@@ -9,7 +9,7 @@ slice. Until then only the slice is live.
 
 from collections.abc import Sequence
 
-from meshwright.predict.compilers.hlo.fusion import Fusion
+from meshwright.predict.compilers.model.fusion import Fusion
 from meshwright.program.analysis.live_ranges import live_ranges
 from meshwright.program.ir import Program, Value
 

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from meshwright.machine import Chip
-from meshwright.predict.compilers.hlo.fusion import (
+from meshwright.predict.compilers.model.fusion import (
     FusionKind,
     share_read,
     widening_bytes,
 )
-from meshwright.predict.compilers.hlo.policies import FusedOp
+from meshwright.predict.compilers.model.policies import FusedOp
 from meshwright.predict.roofline.kernel_time import TRANSCENDENTAL_FLOPS
 from meshwright.predict.roofline.matrix_unit import product_extents
 from meshwright.program.ir import Op, Value, itemsize_bytes, num_bytes

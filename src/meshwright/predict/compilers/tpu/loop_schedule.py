@@ -9,8 +9,8 @@ at the same time as gathers; this is not modelled.)
 from collections import Counter
 from collections.abc import Sequence
 
-from meshwright.predict.compilers.hlo.dataflow import stored_outputs
-from meshwright.predict.compilers.hlo.fusion import Fusion, FusionKind
+from meshwright.predict.compilers.model.dataflow import stored_outputs
+from meshwright.predict.compilers.model.fusion import Fusion, FusionKind
 from meshwright.program.analysis.accumulators import loop_carries
 from meshwright.program.ir import Atom, Op, Value
 from meshwright.program.ops import Trait, has_trait

@@ -13,8 +13,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import cast
 
-from meshwright.predict.compilers.hlo.dataflow import Flow
-from meshwright.predict.compilers.hlo.fusion import FusionKind
+from meshwright.predict.compilers.model.dataflow import Flow
+from meshwright.predict.compilers.model.fusion import FusionKind
 from meshwright.program.ir import Atom, Literal, Op, Value
 
 _BEFORE_SUBTRACTION = frozenset({"broadcast_in_dim", "max", "transpose"})

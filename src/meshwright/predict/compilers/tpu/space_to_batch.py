@@ -10,13 +10,13 @@ over its parts, and parts are joined again for consumers that need whole images.
 from dataclasses import replace
 from functools import partial
 
-from meshwright.predict.compilers.hlo.compilation import Compilation, Origins, Rewrite
-from meshwright.predict.compilers.hlo.fusion import (
+from meshwright.predict.compilers.model.compilation import Compilation, Origins, Rewrite
+from meshwright.predict.compilers.model.fusion import (
     SPACE_TO_BATCH_COPY,
     FusionKind,
     kind_of,
 )
-from meshwright.predict.compilers.hlo.layouts import Layouts, PhysicalShape
+from meshwright.predict.compilers.model.layouts import Layouts, PhysicalShape
 from meshwright.predict.compilers.tpu.image_splits import ImageSplits
 from meshwright.predict.compilers.tpu.spatial_split import PARTS, SpatialSplit
 from meshwright.program.ir import Atom, Op, Program, Value

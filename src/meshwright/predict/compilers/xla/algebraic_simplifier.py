@@ -8,7 +8,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
 
-from meshwright.predict.compilers.hlo.compilation import Compilation, Origins, Rewrite
+from meshwright.predict.compilers.model.compilation import Compilation, Origins, Rewrite
 from meshwright.program.ir import Atom, Op, Program, Value
 
 

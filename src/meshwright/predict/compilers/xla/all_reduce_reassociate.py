@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
-from meshwright.predict.compilers.hlo.compilation import Origins
+from meshwright.predict.compilers.model.compilation import Origins
 from meshwright.program.ir import Atom, Op, Program, Value
 from meshwright.program.ops import Trait, has_trait
 

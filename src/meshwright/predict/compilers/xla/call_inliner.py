@@ -8,8 +8,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from meshwright.predict.compilers.hlo.compilation import Compilation, Origins, Rewrite
-from meshwright.predict.compilers.hlo.fusion import BARRIER
+from meshwright.predict.compilers.model.compilation import Compilation, Origins, Rewrite
+from meshwright.predict.compilers.model.fusion import BARRIER
 from meshwright.program.ir import Atom, Op, Program, Value
 
 

@@ -9,9 +9,9 @@ on single results are its `FusionPolicy`; `producer_fusion` has XLA's common rul
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from meshwright.predict.compilers.hlo.compilation import Compilation
-from meshwright.predict.compilers.hlo.dataflow import Flow, dataflow_of
-from meshwright.predict.compilers.hlo.fusion import (
+from meshwright.predict.compilers.model.compilation import Compilation
+from meshwright.predict.compilers.model.dataflow import Flow, dataflow_of
+from meshwright.predict.compilers.model.fusion import (
     BARRIER,
     PARTIAL_READS,
     FusedProducers,
@@ -20,8 +20,8 @@ from meshwright.predict.compilers.hlo.fusion import (
     kind_of,
     share_read,
 )
-from meshwright.predict.compilers.hlo.layouts import Layouts
-from meshwright.predict.compilers.hlo.policies import FusedOp, FusionPolicy
+from meshwright.predict.compilers.model.layouts import Layouts
+from meshwright.predict.compilers.model.policies import FusedOp, FusionPolicy
 from meshwright.predict.roofline.matrix_unit import uses_matrix_unit
 from meshwright.program.ir import Op, Program, Value, itemsize_bytes
 from meshwright.program.ops import OpWork, Trait, has_trait, ops_with, work_of

@@ -6,7 +6,7 @@ XLA: `LatencyHidingScheduler`.
 from collections import deque
 from collections.abc import Collection, Iterable, Sequence
 
-from meshwright.predict.compilers.hlo.fusion import Fusion, FusionKind
+from meshwright.predict.compilers.model.fusion import Fusion, FusionKind
 from meshwright.program.ir import Value
 
 _MAX_WAITING_RESULTS = 4

@@ -7,16 +7,16 @@ the cache can hold.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from meshwright.predict.compilers.hlo.compilation import Compilation
-from meshwright.predict.compilers.hlo.dataflow import stored_outputs
-from meshwright.predict.compilers.hlo.fusion import (
+from meshwright.predict.compilers.model.compilation import Compilation
+from meshwright.predict.compilers.model.dataflow import stored_outputs
+from meshwright.predict.compilers.model.fusion import (
     FUSES_OPERANDS,
     SPACE_TO_BATCH_COPY,
     Fusion,
     FusionKind,
 )
-from meshwright.predict.compilers.hlo.kernels import OnChipCandidates, OnChipRange
-from meshwright.predict.compilers.hlo.layouts import Layouts
+from meshwright.predict.compilers.model.kernels import OnChipCandidates, OnChipRange
+from meshwright.predict.compilers.model.layouts import Layouts
 from meshwright.program.analysis.live_ranges import live_ranges
 from meshwright.program.ir import Atom, Program, Value
 

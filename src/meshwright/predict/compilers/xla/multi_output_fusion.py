@@ -12,15 +12,15 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from meshwright.predict.compilers.hlo.compilation import Compilation
-from meshwright.predict.compilers.hlo.dataflow import stored_outputs
-from meshwright.predict.compilers.hlo.fusion import (
+from meshwright.predict.compilers.model.compilation import Compilation
+from meshwright.predict.compilers.model.dataflow import stored_outputs
+from meshwright.predict.compilers.model.fusion import (
     FUSES_OPERANDS,
     Fusion,
     FusionKind,
     slices_read,
 )
-from meshwright.predict.compilers.hlo.kernels import (
+from meshwright.predict.compilers.model.kernels import (
     Access,
     Kernel,
     KernelSequence,
@@ -29,7 +29,7 @@ from meshwright.predict.compilers.hlo.kernels import (
     matrix_unit_operands,
     streamed_operands,
 )
-from meshwright.predict.compilers.hlo.layouts import Layouts
+from meshwright.predict.compilers.model.layouts import Layouts
 from meshwright.predict.compilers.xla.memory_space_assignment import on_chip_candidates
 from meshwright.predict.roofline.kernel_time import timing_key
 from meshwright.program.ir import Program, Value

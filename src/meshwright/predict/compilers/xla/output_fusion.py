@@ -6,8 +6,8 @@ On TPUs, so do updates of a slice in place with the result.
 import math
 from collections.abc import Sequence
 
-from meshwright.predict.compilers.hlo.dataflow import stored_outputs
-from meshwright.predict.compilers.hlo.fusion import Fusion, FusionKind, slices_read
+from meshwright.predict.compilers.model.dataflow import stored_outputs
+from meshwright.predict.compilers.model.fusion import Fusion, FusionKind, slices_read
 from meshwright.program.analysis.live_ranges import live_ranges
 from meshwright.program.ir import Program, Value, num_bytes
 

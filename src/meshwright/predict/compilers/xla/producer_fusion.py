@@ -15,19 +15,19 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from meshwright.predict.compilers.hlo.dataflow import (
+from meshwright.predict.compilers.model.dataflow import (
     Flow,
     body_inputs,
     stacked_ends,
     stored_outputs,
 )
-from meshwright.predict.compilers.hlo.fusion import (
+from meshwright.predict.compilers.model.fusion import (
     FUSES_OPERANDS,
     SLICE_OF_DEVICE,
     FusionKind,
     widening_bytes,
 )
-from meshwright.predict.compilers.hlo.policies import (
+from meshwright.predict.compilers.model.policies import (
     FUSED,
     STORED,
     UNUSED,

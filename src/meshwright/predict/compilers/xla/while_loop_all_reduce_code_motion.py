@@ -10,8 +10,8 @@ of the collective, which matters for a reduce-scatter.
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from meshwright.predict.compilers.hlo.compilation import Origins
-from meshwright.predict.compilers.hlo.fusion import is_zeros
+from meshwright.predict.compilers.model.compilation import Origins
+from meshwright.predict.compilers.model.fusion import is_zeros
 from meshwright.program.analysis.accumulators import Accumulator, accumulators
 from meshwright.program.ir import Atom, Literal, Op, Program, Value
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from meshwright.partitioner.lower import Workaround
-from meshwright.predict.compilers.hlo.fusion import BARRIER
+from meshwright.predict.compilers.model.fusion import BARRIER
 from meshwright.program.analysis.accumulators import loop_carries
 from meshwright.program.ir import Atom, Op, Program, Value, itemsize_bytes
 from meshwright.program.ops import Trait, has_trait

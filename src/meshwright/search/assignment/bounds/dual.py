@@ -15,7 +15,7 @@ from itertools import pairwise
 import numpy as np
 
 from meshwright.search.arrays import Bools, Floats, Ints, owners_of, ranges, starts_of
-from meshwright.search.assignment.bounds.messages import Messages
+from meshwright.search.assignment.bounds.message_passing import Messages
 from meshwright.search.assignment.eliminate.buckets import Elimination, eliminate
 from meshwright.search.assignment.eliminate.order import num_entries, plan_within
 from meshwright.search.assignment.incumbent.incumbent import Incumbent

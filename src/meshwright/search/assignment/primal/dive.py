@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from meshwright.search.arrays import Bools, Floats, Ints
-from meshwright.search.assignment.bounds.messages import (
+from meshwright.search.assignment.bounds.message_passing import (
     UNASSIGNED,
     MessageArrays,
     Messages,

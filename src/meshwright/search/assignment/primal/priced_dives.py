@@ -12,7 +12,7 @@ contest, has 36,022.
 import numpy as np
 
 from meshwright.search.arrays import Floats, Ints
-from meshwright.search.assignment.bounds.messages import Messages
+from meshwright.search.assignment.bounds.message_passing import Messages
 from meshwright.search.assignment.incumbent.incumbent import Incumbent
 from meshwright.search.assignment.primal.dive import dive
 from meshwright.search.assignment.primal.repair import repair

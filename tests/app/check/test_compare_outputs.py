@@ -10,7 +10,7 @@ from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
 
 import meshwright as mw
-from meshwright.app.check.check import _bias, check_outputs
+from meshwright.app.check.compare_outputs import _bias, check_outputs
 from meshwright.app.check.report import CheckReport, OutputError, tolerance_of
 from meshwright.errors import PlanError
 from meshwright.run.local import device_ops

@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from meshwright.errors import AutodiffError
-from meshwright.features.autodiff.links import Link, is_condition, links_of
 from meshwright.features.autodiff.op_rules import is_differentiable
+from meshwright.features.autodiff.region_links import Link, is_condition, links_of
 from meshwright.features.autodiff.typing import (
     ADD,
     DROP,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from meshwright.errors import AssignmentError
 from meshwright.search.assignment import Assignment
-from meshwright.search.assignment.bounds.messages import Messages
+from meshwright.search.assignment.bounds.message_passing import Messages
 from meshwright.search.assignment.presolve.presolve import merge
 from meshwright.search.assignment.problem.reduced_problem import finite_graph
 from tests.search.assignment.oracle import chain, least, problems

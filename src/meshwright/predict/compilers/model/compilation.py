@@ -12,10 +12,10 @@ from enum import Enum
 from itertools import chain
 from typing import Any
 
-from meshwright.predict.compilers.hlo.fusion import Fusion
-from meshwright.predict.compilers.hlo.kernels import KernelSequence, OnChipCandidates
-from meshwright.predict.compilers.hlo.layouts import Layouts
-from meshwright.predict.compilers.hlo.policies import BufferPolicy, FusionPolicy
+from meshwright.predict.compilers.model.fusion import Fusion
+from meshwright.predict.compilers.model.kernels import KernelSequence, OnChipCandidates
+from meshwright.predict.compilers.model.layouts import Layouts
+from meshwright.predict.compilers.model.policies import BufferPolicy, FusionPolicy
 from meshwright.program.ir import Op, Program
 
 

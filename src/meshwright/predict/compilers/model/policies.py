@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-from meshwright.predict.compilers.hlo.dataflow import Flow, stored_outputs
-from meshwright.predict.compilers.hlo.fusion import FusedProducers, Fusion, FusionKind
-from meshwright.predict.compilers.hlo.layouts import Layouts
+from meshwright.predict.compilers.model.dataflow import Flow, stored_outputs
+from meshwright.predict.compilers.model.fusion import FusedProducers, Fusion, FusionKind
+from meshwright.predict.compilers.model.layouts import Layouts
 from meshwright.program.analysis.accumulators import loop_carries
 from meshwright.program.ir import Atom, Op, Program, Value
 

@@ -1,19 +1,19 @@
 """Passes that all targets of XLA share, and the compiler of targets without their own.
 
-A new pass is a `Pass` (`predict/compilers/hlo/compilation.py`) in a tuple of passes: here
-if all targets have it, otherwise in `pipeline.py` of `tpu`, `gpu` or `cpu`.
+A new pass is a `Pass` (`predict/compilers/model/compilation.py`) in a tuple of passes: here
+if all targets have it, otherwise in `tpu_passes.py`, `gpu_passes.py` or `cpu_passes.py`.
 """
 
 from dataclasses import replace
 from functools import partial
 
-from meshwright.predict.compilers.hlo.compilation import (
+from meshwright.predict.compilers.model.compilation import (
     Compilation,
     FusionRewrite,
     Pass,
     Stage,
 )
-from meshwright.predict.compilers.hlo.layouts import shape_layouts
+from meshwright.predict.compilers.model.layouts import shape_layouts
 from meshwright.predict.compilers.xla.call_inliner import CallInliner
 from meshwright.predict.compilers.xla.instruction_fusion import fuse_instructions
 from meshwright.predict.compilers.xla.multi_output_fusion import merge_into_kernels

@@ -9,7 +9,7 @@ import meshwright as mw
 from meshwright.machine import Kind, Level, load_machine, machine
 from meshwright.machine.placement import place_mesh
 from meshwright.predict.estimate import estimate
-from meshwright.predict.links.pause import num_groups, waiting_s
+from meshwright.predict.links.random_pauses import num_groups, waiting_s
 
 LEVEL = Level("dcn", Kind.SWITCH, (64,), 1e9, 1e-5, pause_share=1e-3)
 

@@ -8,22 +8,22 @@ from meshwright.predict.compilers.gpu.latency_hiding_scheduler import (
 )
 from meshwright.predict.compilers.gpu.layout_assignment import assign_gpu_layouts
 from meshwright.predict.compilers.gpu.priority_fusion import decide
-from meshwright.predict.compilers.hlo.compilation import (
+from meshwright.predict.compilers.model.compilation import (
     Compiler,
     FusionRewrite,
     Pass,
     Rewrite,
     Stage,
 )
-from meshwright.predict.compilers.hlo.fusion import FusionKind
-from meshwright.predict.compilers.hlo.policies import BufferPolicy
+from meshwright.predict.compilers.model.fusion import FusionKind
+from meshwright.predict.compilers.model.policies import BufferPolicy
 from meshwright.predict.compilers.xla.instruction_fusion import fuse_instructions
-from meshwright.predict.compilers.xla.pipeline import (
+from meshwright.predict.compilers.xla.producer_fusion import XLA_FUSION
+from meshwright.predict.compilers.xla.shared_passes import (
     CALL_INLINER,
     MULTI_OUTPUT_FUSION,
     OUTPUT_FUSION,
 )
-from meshwright.predict.compilers.xla.producer_fusion import XLA_FUSION
 
 _ASYNC_COLLECTIVES = frozenset(
     {"all_gather", "all_reduce", "all_to_all", "permute", "reduce_scatter"}

@@ -9,13 +9,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
-from meshwright.predict.compilers.hlo.fusion import (
+from meshwright.predict.compilers.model.fusion import (
     BARRIER,
     FUSES_OPERANDS,
     FusionKind,
     kind_of,
 )
-from meshwright.predict.compilers.hlo.layouts import Layouts
+from meshwright.predict.compilers.model.layouts import Layouts
 from meshwright.program.ir import Atom, Op, Program, Value
 from meshwright.program.ops import Trait, has_trait, ops_with
 

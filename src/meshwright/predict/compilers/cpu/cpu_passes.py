@@ -6,23 +6,23 @@ from operator import attrgetter
 from meshwright.predict.compilers.cpu.breadth_first_scheduler import breadth_first
 from meshwright.predict.compilers.cpu.instruction_fusion import CPU_FUSION
 from meshwright.predict.compilers.cpu.library_rewriter import rewrite_for_libraries
-from meshwright.predict.compilers.hlo.compilation import (
+from meshwright.predict.compilers.model.compilation import (
     Compiler,
     FusionRewrite,
     Pass,
     Rewrite,
     Stage,
 )
-from meshwright.predict.compilers.hlo.fusion import Fusion
-from meshwright.predict.compilers.hlo.layouts import Layouts
-from meshwright.predict.compilers.hlo.policies import (
+from meshwright.predict.compilers.model.fusion import Fusion
+from meshwright.predict.compilers.model.layouts import Layouts
+from meshwright.predict.compilers.model.policies import (
     BodyBuffers,
     BufferPolicy,
     HeapOrder,
     shared_inputs,
 )
 from meshwright.predict.compilers.xla.call_inliner import CallInliner
-from meshwright.predict.compilers.xla.pipeline import (
+from meshwright.predict.compilers.xla.shared_passes import (
     INSTRUCTION_FUSION,
     LAYOUT_ASSIGNMENT,
     MULTI_OUTPUT_FUSION,

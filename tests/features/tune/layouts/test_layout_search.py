@@ -10,10 +10,10 @@ from meshwright.features.tune.layouts.gain_model import GainModel
 from meshwright.features.tune.layouts.journal import Journal
 from meshwright.features.tune.layouts.kernel_costs import Example
 from meshwright.features.tune.layouts.kernels import HloKernel
+from meshwright.features.tune.layouts.layout_search import SearchOptions
 from meshwright.features.tune.layouts.problem import LayoutChoice, choices_of
 from meshwright.features.tune.layouts.screened_search import pruned
 from meshwright.features.tune.layouts.screens import Screens
-from meshwright.features.tune.layouts.search import SearchOptions
 from meshwright.features.tune.layouts.verdict import Verdict, failed
 from tests.features.tune.layouts.fake_judge import FakeJudge, make_gains, make_search
 

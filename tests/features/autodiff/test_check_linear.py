@@ -5,7 +5,7 @@ import textwrap
 import pytest
 
 from meshwright.errors import AutodiffError
-from meshwright.features.autodiff.check import check_linear
+from meshwright.features.autodiff.check_linear import check_linear
 from meshwright.features.autodiff.typing import LinearProgram
 from tests.program.ir.parser import parse_linear
 

@@ -19,7 +19,7 @@ from meshwright.machine import (
 )
 from meshwright.machine.chip import EFFICIENCY_CLASSES
 from meshwright.machine.machine import make_grid
-from meshwright.machine.write import machine_toml
+from meshwright.machine.measured_chip import machine_toml
 
 TEXT = st.text(min_size=1, max_size=12)
 DTYPES = st.sampled_from(("bfloat16", "float16", "int8", "float8_e4m3fn"))

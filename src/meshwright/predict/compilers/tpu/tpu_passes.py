@@ -3,15 +3,15 @@
 from dataclasses import replace
 
 from meshwright.machine import Chip
-from meshwright.predict.compilers.hlo.compilation import (
+from meshwright.predict.compilers.model.compilation import (
     Compiler,
     FusionRewrite,
     Pass,
     Rewrite,
     Stage,
 )
-from meshwright.predict.compilers.hlo.fusion import FusionKind, kind_of
-from meshwright.predict.compilers.hlo.policies import BufferPolicy, FusedOp, HeapOrder
+from meshwright.predict.compilers.model.fusion import FusionKind, kind_of
+from meshwright.predict.compilers.model.policies import BufferPolicy, FusedOp, HeapOrder
 from meshwright.predict.compilers.tpu.bfloat16_propagation import propagate_bfloat16
 from meshwright.predict.compilers.tpu.deferred_initialization import (
     UPDATE,
@@ -27,14 +27,14 @@ from meshwright.predict.compilers.xla.instruction_fusion import elementwise_alia
 from meshwright.predict.compilers.xla.memory_space_assignment import (
     MemorySpaceAssignment,
 )
-from meshwright.predict.compilers.xla.pipeline import (
+from meshwright.predict.compilers.xla.producer_fusion import XLA_FUSION, ProducerFusion
+from meshwright.predict.compilers.xla.shared_passes import (
     CALL_INLINER,
     INSTRUCTION_FUSION,
     LAYOUT_ASSIGNMENT,
     MULTI_OUTPUT_FUSION,
     OUTPUT_FUSION_WITH_UPDATES,
 )
-from meshwright.predict.compilers.xla.producer_fusion import XLA_FUSION, ProducerFusion
 from meshwright.predict.compilers.xla.while_loop_all_reduce_code_motion import (
     code_motion,
 )

@@ -3,9 +3,9 @@
 It is used for machines whose real compiler is not modelled.
 """
 
-from meshwright.predict.compilers.hlo.compilation import Compiler
-from meshwright.predict.compilers.hlo.policies import BufferPolicy
-from meshwright.predict.compilers.xla.pipeline import XLA_PASSES
+from meshwright.predict.compilers.model.compilation import Compiler
+from meshwright.predict.compilers.model.policies import BufferPolicy
 from meshwright.predict.compilers.xla.producer_fusion import XLA_FUSION
+from meshwright.predict.compilers.xla.shared_passes import XLA_PASSES
 
 PLAIN = Compiler("plain", "", frozenset(), XLA_PASSES, XLA_FUSION, BufferPolicy())
