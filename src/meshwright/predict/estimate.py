@@ -35,12 +35,12 @@ from meshwright.predict.simulate.timeline import (
     kernel_traffic,
     timeline_of,
 )
+from meshwright.program.capture.donation import donated_aliases, donated_inputs
 from meshwright.program.ir import Op, Program
 from meshwright.program.records import paused_collector
 
 if TYPE_CHECKING:
     from meshwright.partitioner.decide import Decided
-    from meshwright.program.capture import Captured
 
 WAITING = "waiting"
 """Key of a breakdown for the seconds that a step waits for pauses of other devices."""
@@ -143,9 +143,8 @@ def estimate(
     compilation = _compiled(lowered, compiler, machine.chip.tile)
     program = compilation.program
     captured = decided.captured
-    state = captured.ties.values() if donate_state else ()
-    donated = tuple(dict.fromkeys((*captured.donated, *state)))
-    aliases = _aliases(captured, program, donated)
+    donated = donated_inputs(captured, donate_state)
+    aliases = donated_aliases(captured, program, donated)
     tried = _placements(compilation, lowered.mesh, machine)
     timeline, waiting, placement = _fastest(
         compilation, compiler, tried if placement is None else (placement,)
@@ -187,7 +186,7 @@ def heap_of_step(decided: Decided, estimated: Estimate) -> Heap:
     machine = estimated.machine
     compiler, tile = compiler_of(machine), machine.chip.tile
     compilation = _compiled(decided.lowered, compiler, tile)
-    aliases = _aliases(decided.captured, compilation.program, estimated.donated)
+    aliases = donated_aliases(decided.captured, compilation.program, estimated.donated)
     return heap_of(compilation, aliases, estimated.layouts)[0]
 
 
@@ -242,25 +241,6 @@ def _waiting_s(step_s: float, compilation: Compilation, placement: Placement) ->
         for level in machine.levels
         if level in across
     )
-
-
-def _aliases(
-    captured: Captured, program: Program, donated: Sequence[int]
-) -> dict[int, int]:
-    """Position of the donated input whose memory each output takes, by output position.
-
-    State is paired with its own next value; other inputs, as in JAX, with the first
-    output of the same shape and dtype.
-    """
-    aliases = {o: i for o, i in captured.ties.items() if i in donated}
-    for position in sorted(set(donated) - set(aliases.values())):
-        given = program.inputs[position]
-        for number, output in enumerate(program.outputs):
-            same = (output.shape, output.dtype) == (given.shape, given.dtype)
-            if same and number not in aliases:
-                aliases[number] = position
-                break
-    return aliases
 
 
 def _breakdown(timeline: Timeline) -> dict[str, float]:

@@ -19,7 +19,7 @@ from meshwright.partitioner.tactics import Recorded, Tactic, decisions_of
 from meshwright.predict.compilers.xla.workarounds import XLA_WORKAROUNDS
 from meshwright.program.analysis.narrowest_floats import narrowest_floats
 from meshwright.program.capture import Captured
-from meshwright.program.capture.arguments import require_own_memory, require_separate
+from meshwright.program.capture.donation import require_own_memory, require_separate
 from meshwright.program.capture.wide_floats import (
     can_widen,
     has_low_precision,

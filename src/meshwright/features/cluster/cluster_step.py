@@ -14,7 +14,8 @@ from meshwright.features.cluster.client import Slice
 from meshwright.features.cluster.session import RemoteArray
 from meshwright.features.cluster.wire.messages import Define
 from meshwright.features.cluster.wire.program_code import ProgramCode
-from meshwright.program.capture.arguments import require_arrays, require_separate
+from meshwright.program.capture.arguments import require_arrays
+from meshwright.program.capture.donation import require_separate
 from meshwright.program.ir import num_bytes
 from meshwright.run.compilers.confirm import (
     DeviceStep,

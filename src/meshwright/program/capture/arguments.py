@@ -1,7 +1,7 @@
 """The arguments of one call: static arguments are bound, all others are traced.
 
 Static arguments, as in `jax.jit`, are Python values that tracing treats as constants.
-The file also checks donated arguments.
+`donation.py` checks donated arguments.
 """
 
 import functools
@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
@@ -140,71 +139,7 @@ def _listed(given: Any, kind: Any, what: str) -> tuple[Any, ...]:
     return listed
 
 
-def require_separate(
-    paths: Sequence[str], leaves: Sequence[Any], donated: Sequence[int]
-) -> None:
-    """Raise `PlanError` if a donated array is passed as two arguments.
-
-    On several devices, XLA refuses such a call on the device that has the array, while
-    the other devices wait forever.
-    """
-    by_array = {id(leaves[i]): i for i in donated if _is_array(leaves[i])}
-    for i, leaf in enumerate(leaves if by_array else ()):
-        other = by_array.get(id(leaf), i)
-        if other != i:
-            raise PlanError(
-                f"{paths[i]} and {paths[other]} are the same array, whose memory cannot be "
-                f"donated and be used once more; give one of them as a copy, such as "
-                "jnp.copy(x), or donate neither"
-            )
-
-
-def require_own_memory(
-    paths: Sequence[str],
-    leaves: Sequence[Any],
-    placed: Sequence[Any],
-    donated: Sequence[int],
-) -> None:
-    """Raise `PlanError` if a donated JAX array shares memory with another argument.
-
-    Two arrays may share memory: `jax.device_put` to a device where the array already is
-    returns an array in the same memory. NumPy arrays may share memory, since JAX never
-    donates it.
-
-    paths, leaves: names and values of the arguments' pytree leaves.
-    placed: the same leaves after they were put on the devices of the mesh.
-    donated: positions of the donated leaves.
-    """
-    arrays = [
-        p if _is_array(leaf) else leaf for leaf, p in zip(leaves, placed, strict=True)
-    ]
-    owner = {buffer: i for i in donated for buffer in _buffers(arrays[i])}
-    for i, array in enumerate(arrays if owner else ()):
-        for buffer in _buffers(array):
-            other = owner.get(buffer, i)
-            if other != i:
-                raise PlanError(
-                    f"{paths[i]} and {paths[other]} are arrays in the same memory, which "
-                    "cannot be donated and be used once more; give one of them as a copy, "
-                    "such as jnp.copy(x), or donate neither"
-                )
-
-
-def _buffers(leaf: Any) -> list[tuple[Any, int]]:
-    """The device and the memory address of each part of an array in this process.
-
-    Empty for PRNG keys, which have no address, and for arrays without elements.
-    """
-    if not _is_array(leaf) or leaf.is_deleted() or not leaf.size:
-        return []
-    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-        return []
-    parts = [shard.data for shard in leaf.addressable_shards]
-    kept = (part for part in parts if not part.is_deleted())
-    return [(part.device, part.unsafe_buffer_pointer()) for part in kept]
-
-
-def _is_array(leaf: Any) -> bool:
+def is_array(leaf: Any) -> bool:
     """Whether a leaf is a JAX array with data, not a tracer."""
     return isinstance(leaf, jax.Array) and not isinstance(leaf, Tracer)
 
@@ -217,7 +152,7 @@ def require_arrays(paths: Sequence[str], leaves: Sequence[Any]) -> None:
                 f"{path} is a ShapeDtypeStruct, which has no numbers; a step runs on "
                 "arrays, and `plan` takes shapes"
             )
-        if _is_array(leaf) and leaf.is_deleted():
+        if is_array(leaf) and leaf.is_deleted():
             raise PlanError(
                 f"{path} is an array that was deleted, as a call does with the arguments "
                 "that are donated to it; go on with the result of that call, or leave the "
