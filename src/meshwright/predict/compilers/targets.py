@@ -1,7 +1,7 @@
 """The modelled compilers (TPU, GPU, CPU, plain), and the compiler of a machine.
 
 A machine names its compiler in `Machine.compiler`. The passes of each compiler are
-listed in its `NAME_passes.py`; `docs/extending.md` says how to add one.
+listed in its file of passes; `docs/extending.md` says how to add one.
 """
 
 from collections.abc import Callable, Mapping
