@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from meshwright.app.explain.diff import diff
     from meshwright.app.interop.logical_axes import from_logical_axes
     from meshwright.app.partition import Partitioned, partition
+    from meshwright.app.phases import plan_phases
     from meshwright.app.plan import Plan
     from meshwright.features.allocate import Buffer, allocate
     from meshwright.features.autodiff.linearize import linearize
@@ -105,6 +106,7 @@ __all__ = [
     "pin",
     "pipeline",
     "placements",
+    "plan_phases",
     "recompute",
     "reductions",
     "replicate",
@@ -128,6 +130,7 @@ _HOMES = {
     "app.interop.logical_axes": ("from_logical_axes",),
     "app.partition": ("Partitioned", "partition"),
     "features.pipeline.pipelined": ("pipeline",),
+    "app.phases": ("plan_phases",),
     "app.plan": ("Plan",),
     "features.cluster.replicate.replicator": ("Replicator",),
     "features.tune.tune": ("tune", "with_layouts"),
