@@ -135,8 +135,7 @@ class CheckReport:
         return Table(titles, tuple(rows))
 
     def _repr_html_(self) -> str:
-        table = self.table()
-        return notebook.block(self.summary, notebook.table(table.titles, table.rows))
+        return notebook.block(self.summary, self.table().to_html())
 
     def to_json(self) -> dict[str, Any]:
         """The report as plain data for `json.dumps`."""

@@ -41,5 +41,8 @@ class Table:
             console.print(self)
         return "\n".join(line.rstrip() for line in captured.get().splitlines())
 
-    def _repr_html_(self) -> str:
+    def to_html(self) -> str:
+        """The table as HTML."""
         return notebook.table(self.titles, self.rows)
+
+    _repr_html_ = to_html

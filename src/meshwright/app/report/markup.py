@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable, Sequence
 from html import escape
 
+from meshwright.app.output.notebook import folded
 from meshwright.predict.compilers.model.fusion import FusionKind
 from meshwright.predict.simulate.timeline import Span
 
@@ -94,7 +95,7 @@ def more(count: int, body: str) -> str:
     """A line `count more` that opens on a click to show HTML; "" if `count` is 0."""
     if count <= 0:
         return ""
-    return f"<details><summary>{count} more</summary>{body}</details>"
+    return folded(f"{count} more", body)
 
 
 def section(name: str, title: str, lead: str, body: str) -> str:

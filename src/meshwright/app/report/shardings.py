@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from meshwright.app.explain.sub_axes import explain_sub_axes
 from meshwright.app.output.collapse import collapse, group_by
+from meshwright.app.output.notebook import folded
 from meshwright.app.record.plan_record import Leaf, PlanRecord, program_of
 from meshwright.app.report import markup
 from meshwright.app.report.markup import NONE, TIMES, Tooltips, text
@@ -96,10 +97,8 @@ def _whole(leaves: Sequence[Leaf]) -> str:
         f"<li><code>{text(line)}</code>{f' ({TIMES} {n})' if n > 1 else ''}</li>"
         for line, n in collapse(str(leaf) for leaf in leaves)
     )
-    return (
-        f"<details><summary>{len(leaves)} more are replicated on every device, {size} "
-        f"together</summary><ul>{items}</ul></details>"
-    )
+    title = f"{len(leaves)} more are replicated on every device, {size} together"
+    return folded(title, f"<ul>{items}</ul>")
 
 
 # -- the picture -----------------------------------------------------------------------

@@ -4,10 +4,10 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from html import escape
 from pathlib import Path
 from typing import Any, Self
 
+from meshwright.app.output.picture import box, limit_line, page, svg
 from meshwright.errors import AllocationError
 from meshwright.features.allocate.greedy import height_of
 from meshwright.features.allocate.problem.buffer import Buffer
@@ -110,12 +110,12 @@ class Allocation:
     def report(self, path: str | Path) -> Path:
         """Write a page with the figures and the picture; its path."""
         file = Path(path)
-        drawn = "" if self.offsets is None else self.svg()
-        file.write_text(_draw_page(str(self), drawn), encoding="utf-8")
+        file.write_text(self._repr_html_(), encoding="utf-8")
         return file
 
     def _repr_html_(self) -> str:
-        return _draw_page(str(self), "" if self.offsets is None else self.svg())
+        drawn = "" if self.offsets is None else self.svg()
+        return page("Allocation", str(self), _LEAD, drawn)
 
     def _require_offsets(self) -> tuple[int, ...]:
         if self.offsets is None:
@@ -134,13 +134,8 @@ def _read_buffer(fields: Mapping[str, Any]) -> Buffer:
 # -- pictures ------------------------------------------------------------------------
 
 _WIDTH, _HEIGHT, _MARGIN = 1000.0, 560.0, 12.0
-_PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>Allocation</title>
-<style>body {{ font: 14px sans-serif; margin: 2em; }} svg {{ width: 100%; }}</style>
-</head><body><h1>Allocation</h1><pre>{text}</pre>
-<p>Time runs to the right, offsets upwards. The dashed line is the capacity.</p>
-{drawn}</body></html>
-"""
+_OUTLINE = 'stroke="#333" stroke-width="0.4"'
+_LEAD = "Time runs to the right, offsets upwards. The dashed line is the capacity."
 
 
 def _draw_svg(
@@ -152,39 +147,18 @@ def _draw_svg(
     tops = [o + b.size for b, o in zip(buffers, offsets, strict=True)]
     height = max([*tops, capacity or 0, 1])
     x_scale, y_scale = _WIDTH / (end - start), _HEIGHT / height
-    lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{-_MARGIN} {-_MARGIN} '
-        f'{_WIDTH + 2 * _MARGIN} {_HEIGHT + 2 * _MARGIN}">',
-        f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="#f4f4f4"/>',
-    ]
+    marks = [f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="#f4f4f4"/>']
     for index, (buffer, offset) in enumerate(zip(buffers, offsets, strict=True)):
         color = f"hsl({index * 137.5 % 360:.0f} 55% 65%)"
         note = (
             f"{buffer.id}: {buffer.size} bytes at {offset}, "
             f"live {buffer.lower} to {buffer.upper}"
         )
+        y = _HEIGHT - (offset + buffer.size) * y_scale
         for lower, upper in buffer.spans:
-            lines.append(
-                f'<rect x="{(lower - start) * x_scale:.2f}" '
-                f'y="{_HEIGHT - (offset + buffer.size) * y_scale:.2f}" '
-                f'width="{(upper - lower) * x_scale:.2f}" '
-                f'height="{buffer.size * y_scale:.2f}" fill="{color}" stroke="#333" '
-                f'stroke-width="0.4"><title>{escape(_printable(note))}</title></rect>'
-            )
+            size = (upper - lower) * x_scale, buffer.size * y_scale
+            corner = (lower - start) * x_scale, y
+            marks.append(box(corner, size, color, note, _OUTLINE))
     if capacity is not None:
-        y = _HEIGHT - capacity * y_scale
-        lines.append(
-            f'<line x1="0" x2="{_WIDTH}" y1="{y:.2f}" y2="{y:.2f}" stroke="#b00" '
-            'stroke-dasharray="6 4"/>'
-        )
-    return "\n".join([*lines, "</svg>"])
-
-
-def _draw_page(text: str, drawn: str) -> str:
-    """A page of HTML with the figures as text and a picture."""
-    return _PAGE.format(text=escape(text), drawn=drawn)
-
-
-def _printable(text: str) -> str:
-    """The text without control characters, which XML forbids."""
-    return "".join(c if c.isprintable() else " " for c in text)
+        marks.append(limit_line(_WIDTH, _HEIGHT - capacity * y_scale))
+    return svg((_WIDTH, _HEIGHT), marks, _MARGIN)

@@ -4,11 +4,11 @@ A row is a submesh (the devices of some stages); a task is one pass of one stage
 microbatch.
 """
 
-from html import escape
-
+from meshwright.app.output.picture import box, page, svg
 from meshwright.features.pipeline.schedules import Simulation, TaskKind, TaskSpan
 
 _WIDTH, _ROW, _MARGIN = 1200.0, 34.0, 70.0
+_OUTLINE = 'stroke="#444" stroke-width="0.3"'
 
 _COLORS = {
     TaskKind.FORWARD: "#6b9bd1",
@@ -17,14 +17,10 @@ _COLORS = {
     TaskKind.WEIGHT_GRADIENT: "#8fbf7f",
 }
 
-_PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>Pipeline</title>
-<style>body {{ font: 14px sans-serif; margin: 2em; }} svg {{ width: 100%; }}</style>
-</head><body><h1>Pipeline</h1><pre>{text}</pre>
-<p>One row per submesh; time runs to the right. Blue: forward, orange: backward or
-gradients of inputs, green: gradients of weights, grey: idle.</p>
-{drawn}</body></html>
-"""
+_LEAD = (
+    "One row per submesh; time runs to the right. Blue: forward, orange: backward or "
+    "gradients of inputs, green: gradients of weights, grey: idle."
+)
 
 
 def schedule_text(found: Simulation, width: int = 100) -> str:
@@ -58,29 +54,22 @@ def _moments(span: TaskSpan, makespan_s: float, width: int) -> tuple[int, int]:
 def schedule_svg(found: Simulation) -> str:
     """SVG with a rectangle for each task, whose tooltip has its name and times."""
     scale = _WIDTH / found.makespan_s if found.makespan_s else 0.0
-    height = _ROW * len(found.spans)
-    lines = [
-        '<svg xmlns="http://www.w3.org/2000/svg" '
-        f'viewBox="0 0 {_WIDTH + _MARGIN} {height}">'
-    ]
+    marks: list[str] = []
     for row, spans in enumerate(found.spans):
         top = row * _ROW
-        lines.append(f'<text x="0" y="{top + 20}" font-size="13">submesh {row}</text>')
-        lines.append(
+        marks.append(f'<text x="0" y="{top + 20}" font-size="13">submesh {row}</text>')
+        marks.append(
             f'<rect x="{_MARGIN}" y="{top + 3}" width="{_WIDTH}" height="{_ROW - 6}" '
             'fill="#e8e8e8"/>'
         )
         for span in spans:
             note = f"{span.task}: {span.start_s * 1e3:.2f} to {span.end_s * 1e3:.2f} ms"
-            lines.append(
-                f'<rect x="{_MARGIN + span.start_s * scale:.2f}" y="{top + 3}" '
-                f'width="{(span.end_s - span.start_s) * scale:.2f}" '
-                f'height="{_ROW - 6}" fill="{_COLORS[span.task.kind]}" stroke="#444" '
-                f'stroke-width="0.3"><title>{escape(note)}</title></rect>'
-            )
-    return "\n".join([*lines, "</svg>"])
+            corner = _MARGIN + span.start_s * scale, top + 3
+            size = (span.end_s - span.start_s) * scale, _ROW - 6
+            marks.append(box(corner, size, _COLORS[span.task.kind], note, _OUTLINE))
+    return svg((_WIDTH + _MARGIN, _ROW * len(found.spans)), marks)
 
 
 def schedule_page(text: str, found: Simulation) -> str:
     """An HTML page with text and the picture of the schedule."""
-    return _PAGE.format(text=escape(text), drawn=schedule_svg(found))
+    return page("Pipeline", text, _LEAD, schedule_svg(found))

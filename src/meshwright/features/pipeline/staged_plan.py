@@ -126,10 +126,9 @@ class StagedPlan:
         return "\n".join([self.summary, *told, str(self.table()), *lines])
 
     def _repr_html_(self) -> str:
-        table = self.table()
         return notebook.block(
             self.summary,
-            notebook.table(table.titles, table.rows),
+            self.table().to_html(),
             notebook.preformatted(str(self.schedule)),
         )
 
