@@ -14,6 +14,7 @@ from meshwright.app.confirm.account import (
 )
 from meshwright.app.output.numbers import show_count, show_seconds
 from meshwright.app.output.progress import show_progress
+from meshwright.app.output.table import columns
 from meshwright.app.record.plan_record import PlanRecord, program_of
 from meshwright.errors import PlanError
 from meshwright.machine import Machine, load_machine, preset_names
@@ -22,8 +23,8 @@ from meshwright.program.ops import COLLECTIVES
 from meshwright.run.compilers.confirm import BACKENDS, DeviceStep, confirm, find_backend
 
 _REDUCTIONS = ("all_reduce", "reduce_scatter")
-_NAME, _VALUE, _DIFFERENCE = 26, 18, 12
-"""Column widths: the figure's name, each of the two values, and their difference."""
+_WIDTHS = "26", ">18", ">18", ">12"
+"""Widths of columns: the figure's name, each of the two values, and their difference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +54,7 @@ class Confirmation:
         head = f"{self.machine}, {self.num_devices} devices, compiled in"
         titles = "on each device", "predicted", "compiled", "difference"
         rows = (titles, *_rows(self.predicted, self.compiled, self.usable_bytes))
-        lines = (
-            f"{name:{_NAME}}{left:>{_VALUE}}{right:>{_VALUE}}{difference:>{_DIFFERENCE}}"
-            for name, left, right, difference in rows
-        )
-        return "\n".join(
-            (f"{head} {self.compile_s:.1f} s", *(line.rstrip() for line in lines))
-        )
+        return "\n".join((f"{head} {self.compile_s:.1f} s", *columns(rows, _WIDTHS)))
 
 
 # -- as a table ------------------------------------------------------------------------

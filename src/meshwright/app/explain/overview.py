@@ -13,14 +13,15 @@ from meshwright.app.output.numbers import (
     show_share,
     show_si,
 )
+from meshwright.app.output.table import columns
 from meshwright.app.record.plan_record import PlanRecord
 from meshwright.machine.memory_size import show_bytes
 from meshwright.predict.figures import Figures
 
 _LINES = 4
 """Most source lines, and most reasons for uncut work, that are shown."""
-_TITLE = 14
-"""Width in characters of the titles at the left."""
+_TITLES = "2", "14", ""
+"""Widths in characters of the margin, the titles at the left, and the figures."""
 _LEAST = 0.005
 """Smallest share that is shown: of the step time for activities, of the FLOPs for
 uncut work.
@@ -42,12 +43,10 @@ def show_overview(plan: PlanRecord, full: bool = False) -> list[str]:
         lines = [title_of(plan), NO_MACHINE]
     else:
         lines = [title_of(plan)]
-        lines += [
-            f"  {what:{_TITLE}}{text}" for what, text in figure_rows(plan, figures)
-        ]
+        lines += columns((("", *row) for row in figure_rows(plan, figures)), _TITLES)
         lines += _longest(figures)
     for title, rows in uncut_sections(plan, full):
-        lines += ["", title, *(f"  {share:>7}  {why}" for share, why in rows)]
+        lines += ["", title, *columns(rows, (">9", ""), gap="  ")]
     return lines
 
 
@@ -157,13 +156,11 @@ def _longest(figures: Figures) -> list[str]:
     rows = line_rows(figures)
     if not rows:
         return []
-    lines = [
+    head = "source lines that take most", "computing", "collectives"
+    return [
         "",
-        f"{'source lines that take most':30}{'computing':>12}{'collectives':>13}",
-    ]
-    return lines + [
-        f"  {share:>7}  {source:19}{computing:>12}{waiting:>13}"
-        for share, source, computing, waiting in rows
+        *columns([head], ("30", ">12", ">13")),
+        *columns(rows, (">9", "19", ">10", ">11"), gap="  "),
     ]
 
 

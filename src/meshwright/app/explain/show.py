@@ -15,6 +15,7 @@ from meshwright.app.output.collapse import (
     merge,
 )
 from meshwright.app.output.numbers import show_seconds
+from meshwright.app.output.table import columns
 from meshwright.app.record.plan_record import Collective, PlanRecord, TacticEffect
 from meshwright.machine.memory_size import show_bytes
 
@@ -120,15 +121,16 @@ def _counts(plan: PlanRecord) -> list[str]:
         for kind in plan.counts
     ]
     rows = ["collectives per step"]
-    rows.append(f"{'after':{_NAME}}" + "".join(f"{name:>{_COUNT}}" for name in names))
+    widths = (str(_NAME), *(f">{_COUNT}" for _ in names))
+    rows += columns([("after", *names)], widths)
     for step in plan.steps:
         if step.is_idle and step is plan.steps[0]:
             continue  # the user's code has no sharding constraints
-        counts = "".join(f"{n:>{_COUNT}}" for n in step.counts.values())
-        if len(step.tactic) < _NAME:
-            rows.append(f"{step.tactic:{_NAME}}{counts}")
-        else:
-            rows += [shorten(step.tactic, _LINE), " " * _NAME + counts]
+        name = step.tactic
+        if len(name) >= _NAME:
+            rows.append(shorten(name, _LINE))
+            name = ""
+        rows += columns([(name, *step.counts.values())], widths)
     return rows
 
 

@@ -1,5 +1,6 @@
 """Tables of text, which print with aligned columns and become HTML in notebooks."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,21 @@ if TYPE_CHECKING:
 
 _WIDE = 160
 """Width in characters of a table as text."""
+
+
+def columns(
+    rows: Iterable[Sequence[object]], widths: Sequence[str], gap: str = ""
+) -> list[str]:
+    """A line of text for each row, with its cells in columns of fixed widths.
+
+    A longer cell moves the rest of its line to the right. Lines have no spaces at the end.
+    widths: for each column a format, such as `20`, or `>12` to align at the right.
+    gap: the text between two columns.
+
+    >>> columns([("", "bytes"), ("peak", "3 MiB")], ("6", ">7"))
+    ['        bytes', 'peak    3 MiB']
+    """
+    return [gap.join(map(format, row, widths)).rstrip() for row in rows]
 
 
 @dataclass(frozen=True, slots=True)

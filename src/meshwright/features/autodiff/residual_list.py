@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from meshwright.app.output.table import columns
 from meshwright.errors import PlanError
 from meshwright.features.autodiff.residual import Residual, list_residuals
 from meshwright.machine.memory_size import show_bytes
@@ -42,14 +43,13 @@ def show_residuals(name: str, found: Sequence[Residual], full: bool = False) -> 
         more = show_bytes(sum(r.num_bytes for r in inputs))
         lines[0] += f"; inputs that it also reads: {len(inputs)}, {more}"
     shown = saved if full else saved[:_LARGEST]
-    lines += [_row(r) for r in shown]
+    rows = (
+        (show_bytes(r.num_bytes), f" {show_type(r.shape, r.dtype)}", r.name)
+        for r in shown
+    )
+    lines += columns(rows, (">11", "25", ""), gap=" ")
     rest = saved[len(shown) :]
     if rest:
         size = show_bytes(sum(r.num_bytes for r in rest))
         lines.append(f"  and {len(rest)} smaller ones, {size} (--full shows all)")
     return "\n".join(lines)
-
-
-def _row(each: Residual) -> str:
-    type_text = show_type(each.shape, each.dtype)
-    return f"  {show_bytes(each.num_bytes):>9}  {type_text:24} {each.name}"

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from meshwright.app.output.table import columns
 from meshwright.errors import PlanError
 from meshwright.features.tune.layouts.verdict import Verdict
 
@@ -168,9 +169,9 @@ def _lines(tuned: TunedLayouts) -> Iterator[str]:
     yield f"{tuned.name} on {tuned.backend}: {judged}, stopped: {tuned.stopped}"
     rows = [("default", tuned.default), ("AUTO arguments", tuned.auto)]
     rows.append(("tuned", tuned.tuned))
-    yield f"{'':16}{tuned.unit:>14}{'accessed':>12}{'temporary':>12}{'async':>7}"
-    for name, verdict in rows:
-        yield f"{name:16}{_cost(verdict.cost):>14}" + _sizes(verdict)
+    head = "", tuned.unit, "accessed", "temporary", "async"
+    cells = ((name, _cost(verdict.cost), *_sizes(verdict)) for name, verdict in rows)
+    yield from columns((head, *cells), ("16", ">14", ">12", ">12", ">7"))
     if not tuned.layouts:
         best = "the default" if tuned.baseline == "default" else "AUTO arguments"
         yield f"nothing better was found than {best}"
@@ -186,10 +187,10 @@ def _cost(cost: float) -> str:
     return f"{cost:,.0f}" if cost >= 1000 else f"{cost:.4g}"
 
 
-def _sizes(verdict: Verdict) -> str:
+def _sizes(verdict: Verdict) -> tuple[str, str, int]:
     accessed = (verdict.bytes_accessed or 0.0) / 2**20
     temporary = verdict.temp_bytes / 2**20
-    return f"{accessed:>8.1f} MiB{temporary:>8.1f} MiB{verdict.async_copies:>7}"
+    return f"{accessed:.1f} MiB", f"{temporary:.1f} MiB", verdict.async_copies
 
 
 def _named(layout: TunedLayout) -> str:
