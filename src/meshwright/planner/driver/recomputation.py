@@ -41,17 +41,20 @@ _RESERVED = 0.3
 """Share of the remaining time that is reserved for the search of a rewritten program."""
 
 
-def reserve_rewrite(state: SearchState) -> None:
-    """Store a worthwhile rewrite in the search's state; reserve time for its search.
+def reserve_rewrite(state: SearchState) -> SearchState:
+    """Choose a rewrite that is worth a search of its own, and reserve time for that.
 
-    If no rewrite is worthwhile, nothing changes.
+    Reads the solutions and their prices. Writes `rewrite` and the end of the search's
+    time, or nothing if no rewrite is worthwhile or the program is rewritten already.
     """
     budget = state.budget
     left = budget.until - budget.clock()
-    if _RESERVED * left >= SIMULATIONS * budget.simulation_s:
+    is_first = state.programs.earlier is None
+    if is_first and _RESERVED * left >= SIMULATIONS * budget.simulation_s:
         state.rewrite = _worthwhile_rewrite(state)
     if state.rewrite is not None:
         budget.until -= _RESERVED * (budget.until - budget.clock())
+    return state
 
 
 def _worthwhile_rewrite(state: SearchState) -> tuple[Mesh, Recompute] | None:
@@ -75,13 +78,13 @@ def _worthwhile_rewrite(state: SearchState) -> tuple[Mesh, Recompute] | None:
     if seconds >= wanted_s:
         return None
     peak = programs.priced[mesh].pricer.peak_bytes(choices)
-    found = rewrite(state, mesh, choices, peak - KEPT_SHARE * limit)
-    if found is None or seconds + found[1] >= wanted_s:
+    rewrite = rewrite_within(state, mesh, choices, peak - KEPT_SHARE * limit)
+    if rewrite is None or seconds + rewrite[1] >= wanted_s:
         return None
-    return mesh, found[0]
+    return mesh, rewrite[0]
 
 
-def rewrite(
+def rewrite_within(
     state: SearchState, mesh: Mesh, choices: Choices, excess_bytes: float
 ) -> tuple[Recompute, float] | None:
     """A rewrite that reduces a plan's memory by `excess_bytes` per device.
@@ -100,7 +103,9 @@ def rewrite(
         state.budget.count(REWRITE, len(state.task.space.graph.nodes))
 
 
-def following(first: SearchState, mesh: Mesh, tactic: Recompute) -> SearchState:
+def search_of_rewritten(
+    first: SearchState, mesh: Mesh, tactic: Recompute
+) -> SearchState:
     """The state of a new search, of the rewritten program on one mesh.
 
     The new search adds its simulated plans to those of the first search.

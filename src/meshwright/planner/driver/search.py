@@ -1,66 +1,47 @@
-"""A search for a plan: from a task to simulated plans, of which the best is the answer.
+"""A search for a plan: a list of phases, from a task to simulated plans.
 
 For each mesh an integer program is priced (the seconds of all shardings are predicted)
-and solved (`mesh_programs`). The best solutions are simulated, and their programs
-solved again at corrected prices (`proposing`). Solutions and expert plans are
-simulated, the most promising first (`simulation`). The remaining time goes to meshes
-that were skipped, and to writing the best plan as ordinary tactics
-(`planner.spelling`). Programs that recompute more in the backward pass are searched
-last (`recomputation`).
+and solved. The best solutions are simulated, and their programs solved again at
+corrected prices. Solutions and expert plans are simulated, the most promising first.
+The remaining time goes to meshes that were skipped, and to writing the best plan as
+ordinary tactics. Programs that recompute more in the backward pass are searched last.
 """
 
-from functools import partial
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from meshwright.machine.memory_size import show_bytes
 from meshwright.partitioner.tactics import Recompute
-from meshwright.planner.candidates.candidate import Candidate
-from meshwright.planner.candidates.proposal import FOUND
-from meshwright.planner.candidates.search_result import Spelling
-from meshwright.planner.driver.mesh_programs import SHORTEST_S
-from meshwright.planner.driver.overlapping import (
-    combine,
-    overlap_products,
-    without_overlap,
+from meshwright.planner.driver.lower_bound import (
+    finish_lower_bound,
+    start_lower_bound,
 )
-from meshwright.planner.driver.proposing import experts_that_may_fit, propose
+from meshwright.planner.driver.overlapping import (
+    combine_collectives,
+    overlap_products,
+)
+from meshwright.planner.driver.plan_as_tactics import write_as_tactics
+from meshwright.planner.driver.proposing import (
+    find_smaller_plans,
+    propose_smallest,
+    refine_best_meshes,
+    solve_meshes,
+)
 from meshwright.planner.driver.recomputation import (
     KEPT_SHARE,
     SIMULATIONS,
-    following,
-    rewrite,
+    reserve_rewrite,
+    rewrite_within,
+    search_of_rewritten,
 )
-from meshwright.planner.driver.simulation import simulate_all
+from meshwright.planner.driver.simulation import (
+    simulate_best_solution,
+    simulate_proposals,
+    simulate_small_experts,
+    simulate_unread_experts,
+    solve_skipped_meshes,
+)
 from meshwright.planner.driver.state import SearchState
-from meshwright.planner.solve.work_rates import SPELL
-from meshwright.planner.spelling.spelling import spellings
-from meshwright.planner.spelling.tactic_patterns import tactics_as_code
-
-SPELLED = "auto, as tactics"
-"""Name of a plan of an integer program that was written as ordinary tactics."""
-
-_READING = 4
-"""Least time to apply the expert strategies on a mesh and to simulate one.
-
-It is a multiple of a simulation's time.
-"""
-
-_LAST = 2
-"""Number of simulations for which time is kept while skipped meshes are solved."""
-
-_SPELLING = 3
-"""Least time to find tactics that give a plan, as a multiple of a simulation's time."""
-
-_AS_GOOD = 1.01
-"""Ratio up to which a list of tactics is as good as the plan that it stands for.
-
-It applies to step time and memory. No other list is tried then.
-"""
-
-_MOST_SPELLED = 1.2
-"""Largest step time of a list of tactics that is reported.
-
-It is relative to the plan that the list stands for.
-"""
 
 _MOST_REWRITES = 4
 """Number of rewrites that are tried if no plan fits into memory.
@@ -69,23 +50,73 @@ In each, the forward pass saves less for the backward pass than in the one befor
 """
 
 
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A phase of a search, which takes and returns the search's state.
+
+    when: condition for the phase; otherwise it is skipped.
+    """
+
+    run: Callable[[SearchState], SearchState]
+    when: Callable[[SearchState], bool] = lambda state: True
+
+
+PHASES = (
+    Phase(solve_meshes),
+    Phase(propose_smallest, when=lambda state: not state.may_fit),
+    Phase(simulate_best_solution, when=lambda state: state.may_fit),
+    Phase(reserve_rewrite, when=lambda state: state.may_fit),
+    Phase(refine_best_meshes, when=lambda state: state.may_fit),
+    Phase(find_smaller_plans, when=lambda state: state.may_fit),
+    Phase(start_lower_bound),
+    Phase(simulate_proposals),
+    Phase(simulate_small_experts, when=lambda state: not state.trials.has_fitting),
+    Phase(solve_skipped_meshes, when=lambda state: state.fits_early),
+    Phase(combine_collectives),
+    Phase(overlap_products),
+    Phase(write_as_tactics),
+    Phase(overlap_products),  # of the plans since
+    Phase(simulate_unread_experts, when=lambda state: state.fits_early),
+    Phase(finish_lower_bound),
+)
+"""The phases of a search in order. Most of them do nothing once the time is over."""
+
+
+def run_phases(state: SearchState) -> SearchState:
+    """The state of a search after all its phases.
+
+    After Ctrl-C only the best solution so far is simulated, unless a plan fits already.
+    A `KeyboardInterrupt` before anything was solved is raised again.
+    """
+    try:
+        for phase in PHASES:
+            if phase.when(state):
+                state = phase.run(state)
+    except KeyboardInterrupt:
+        state.is_interrupted = True
+        programs = state.programs
+        if not state.trials.has_fitting:
+            if not programs.solutions:
+                raise
+            best = min(programs.solutions.values(), key=programs.rank)
+            state.trials.simulate(best.name, best.mesh, best.tactics)
+    return state
+
+
 def search_with_recomputation(first: SearchState) -> SearchState:
     """Run a search, then the searches of rewritten programs if they are needed.
 
     A rewritten program recomputes more in the backward pass. Returns the state of the
     search with the best plan. All searches share one list of simulated plans.
     """
-    budget = first.budget
-    ends = budget.until
-    run_search(first)
-    budget.until = ends
+    budget, first = first.budget, run_phases(first)
+    budget.until = first.ends  # without the time that was reserved for a rewrite
     if not first.trials.has_fitting:
         return _rewrite_until_fitting(first)
-    is_late = ends - budget.clock() < SIMULATIONS * budget.simulation_s
+    is_late = first.ends - budget.clock() < SIMULATIONS * budget.simulation_s
     if first.rewrite is None or first.is_interrupted or is_late:
         return first
-    second = following(first, *first.rewrite)
-    run_search(second)
+    second = run_phases(search_of_rewritten(first, *first.rewrite))
     best = first.trials.best()
     if best is not None and first.rewrite[1] in best.tactics:
         return second
@@ -109,131 +140,17 @@ def _rewrite_until_fitting(first: SearchState) -> SearchState:
             break
         mesh = smallest.mesh
         choices = first.programs.solutions[mesh].choices
-        found = None
+        rewrite = None
         for _ in range(_MOST_REWRITES):  # until the rewrite is a new one
             saved_bytes += smallest.peak_memory_bytes - KEPT_SHARE * last.task.limit
-            found = rewrite(first, mesh, choices, saved_bytes)
-            if found is None or found[0] not in tried:
+            rewrite = rewrite_within(first, mesh, choices, saved_bytes)
+            if rewrite is None or rewrite[0] not in tried:
                 break
-        if found is None or found[0] in tried:
+        if rewrite is None or rewrite[0] in tried:
             break
         last.task.on_progress(
             f"recomputing more in the backward pass, to save {show_bytes(saved_bytes)}"
         )
-        tried.add(found[0])
-        last = following(first, mesh, found[0])
-        run_search(last)
+        tried.add(rewrite[0])
+        last = run_phases(search_of_rewritten(first, mesh, rewrite[0]))
     return last
-
-
-def run_search(state: SearchState) -> None:
-    """Run all phases of a search while there is time.
-
-    After Ctrl-C only the best solution so far is simulated, unless a plan fits already.
-    A `KeyboardInterrupt` before anything was solved is raised again.
-    """
-    programs = state.programs
-    try:
-        _run_phases(state)
-    except KeyboardInterrupt:
-        state.is_interrupted = True
-        if not state.trials.has_fitting:
-            if not programs.solutions:
-                raise
-            best = min(programs.solutions.values(), key=programs.rank)
-            state.trials.simulate(best.name, best.mesh, best.tactics)
-
-
-def _run_phases(state: SearchState) -> None:
-    proposals = propose(state)
-    best = state.trials.best()
-    if best is not None:
-        simulating_s = len(proposals) * state.budget.simulation_s
-        most_s = min(state.budget.left_s(1), max(SHORTEST_S, simulating_s))
-        state.programs.start_proof(best.mesh, most_s)
-    simulate_all(state, proposals)
-    if not state.trials.has_fitting:
-        simulate_all(state, experts_that_may_fit(state))
-    if best is not None:
-        _solve_skipped(state)
-    combine(state)
-    overlap_products(state)
-    _spell(state)
-    overlap_products(state)
-    if best is not None:
-        _simulate_unread(state)
-    state.programs.finish_proof()
-
-
-def _solve_skipped(state: SearchState) -> None:
-    """Solve meshes that were skipped for lack of time, if time is left at the end."""
-    programs, budget = state.programs, state.budget
-    while programs.unsolved and budget.has_time(_READING):
-        known = set(programs.solutions)
-        ends = budget.clock() + budget.left_s(_LAST)
-        programs.solve(ends, ends, lambda: None)
-        new = [p for mesh, p in programs.solutions.items() if mesh not in known]
-        if not new:
-            return
-        for own in list(new):
-            new += state.experts_on(own.mesh)
-        simulate_all(state, new)
-
-
-def _simulate_unread(state: SearchState) -> None:
-    """Simulate expert plans on meshes where none was applied so far.
-
-    Only priced meshes count, for which the seconds of all shardings were predicted.
-    """
-    programs = state.programs
-    for mesh in [*programs.ranked_meshes(), *programs.unsolved]:
-        if mesh in programs.priced and not state.experts.choices_on(mesh):
-            if not state.budget.has_time(_READING):
-                return
-            simulate_all(state, state.experts_on(mesh))
-
-
-def _spell(state: SearchState) -> None:
-    """Search for ordinary tactics that give the best plan of an integer program.
-
-    The tactics may also give a better plan. They are stored in the state of the search.
-    """
-    trials, budget, space = state.trials, state.budget, state.task.space
-    best = trials.best()
-    found = None if best is None else without_overlap(state, best)
-    if found is None or found.name != FOUND or not budget.has_time(_SPELLING):
-        return
-    # A plan of the program before a rewrite has other given tactics.
-    if found.mesh not in state.task.meshes or found.tactics[:-1] != space.given:
-        return
-    state.task.on_progress(f"writing {FOUND} on {found.mesh} as tactics")
-    ends, count = budget.clock() + budget.left_s(1), len(trials.candidates)
-    start, work = space.start(found.mesh), space.start(found.mesh)
-    found.tactics[-1].apply(work)
-    note = partial(budget.count, SPELL)
-    spelled: Candidate | None = None
-
-    for tactics in spellings(work, start, lambda: budget.clock() >= ends, note):
-        if budget.clock() >= ends:  # the list may lack tactics
-            break
-        tried = trials.simulate(SPELLED, found.mesh, tactics)
-        if tried.why_not:
-            continue
-        if spelled is None or trials.order(tried) < trials.order(spelled):
-            spelled = tried
-        is_small = spelled.peak_memory_bytes <= _AS_GOOD * found.peak_memory_bytes
-        if is_small and spelled.step_time_s <= _AS_GOOD * found.step_time_s:
-            break
-    if spelled is not None and spelled.step_time_s > _MOST_SPELLED * found.step_time_s:
-        spelled = None
-    # The report lists only the final tactics, not the attempts before them.
-    tactics = () if spelled is None else spelled.tactics
-    trials.candidates[count:] = [
-        c for c in trials.candidates[count:] if c.tactics == tactics
-    ]
-    state.spelled = spelled and Spelling(
-        spelled.tactics,
-        tactics_as_code(spelled.tactics),
-        spelled.step_time_s,
-        spelled.peak_memory_bytes,
-    )
