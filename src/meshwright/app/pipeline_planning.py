@@ -1,4 +1,4 @@
-"""`autoplan` with `pipeline`: search for the pipeline plan of a step."""
+"""`autoplan` with `pipeline`: search for the pipeline plan of a step, or for both."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -30,6 +30,28 @@ def find_pipeline(
         on_progress=request.on_progress,
     )
     return PipelinePlanner(task).best()
+
+
+def plan_or_pipeline(
+    pipeline: object,
+    objective: object,
+    find: Callable[[], Plan],
+    find_stages: Callable[[], PipelinePlan],
+) -> Plan | PipelinePlan:
+    """The plan on one mesh or the pipeline plan, as the option `pipeline` says.
+
+    Raises `PlanError` if the option is wrong, or does not go with the objective.
+    """
+    if pipeline not in (True, False, "auto"):
+        raise PlanError(f"pipeline is {pipeline!r}; wanted True, False or 'auto'")
+    if pipeline != "auto":
+        return find_stages() if pipeline else find()
+    if objective != "step_time":
+        raise PlanError(
+            f"pipeline='auto' compares step times, and the objective is {objective!r}; "
+            "leave out the objective, or choose pipeline=True or False"
+        )
+    return faster_of(find, find_stages)
 
 
 def faster_of(

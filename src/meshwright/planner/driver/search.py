@@ -10,48 +10,19 @@ ordinary tactics. Programs that recompute more in the backward pass are searched
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from meshwright.machine.memory_size import show_bytes
-from meshwright.partitioner.tactics import Recompute
-from meshwright.planner.driver.lower_bound import (
-    finish_lower_bound,
-    start_lower_bound,
-)
-from meshwright.planner.driver.overlapping import (
-    combine_collectives,
-    overlap_products,
-)
-from meshwright.planner.driver.plan_as_tactics import write_as_tactics
-from meshwright.planner.driver.proposing import (
-    find_smaller_plans,
-    propose_smallest,
-    refine_best_meshes,
-    solve_meshes,
-)
-from meshwright.planner.driver.recomputation import (
-    KEPT_SHARE,
-    SIMULATIONS,
-    reserve_rewrite,
-    rewrite_within,
-    search_of_rewritten,
-)
-from meshwright.planner.driver.simulation import (
-    simulate_best_solution,
-    simulate_proposals,
-    simulate_small_experts,
-    simulate_unread_experts,
-    solve_skipped_meshes,
+from meshwright.planner.driver import (
+    lower_bound,
+    overlapping,
+    plan_as_tactics,
+    proposing,
+    recomputation,
+    simulation,
 )
 from meshwright.planner.driver.state import SearchState
 
-_MOST_REWRITES = 4
-"""Number of rewrites that are tried if no plan fits into memory.
-
-In each, the forward pass saves less for the backward pass than in the one before.
-"""
-
 
 @dataclass(frozen=True, slots=True)
-class Phase:
+class SearchPhase:
     """A phase of a search, which takes and returns the search's state.
 
     when: condition for the phase; otherwise it is skipped.
@@ -62,22 +33,27 @@ class Phase:
 
 
 PHASES = (
-    Phase(solve_meshes),
-    Phase(propose_smallest, when=lambda state: not state.may_fit),
-    Phase(simulate_best_solution, when=lambda state: state.may_fit),
-    Phase(reserve_rewrite, when=lambda state: state.may_fit),
-    Phase(refine_best_meshes, when=lambda state: state.may_fit),
-    Phase(find_smaller_plans, when=lambda state: state.may_fit),
-    Phase(start_lower_bound),
-    Phase(simulate_proposals),
-    Phase(simulate_small_experts, when=lambda state: not state.trials.has_fitting),
-    Phase(solve_skipped_meshes, when=lambda state: state.fits_early),
-    Phase(combine_collectives),
-    Phase(overlap_products),
-    Phase(write_as_tactics),
-    Phase(overlap_products),  # of the plans since
-    Phase(simulate_unread_experts, when=lambda state: state.fits_early),
-    Phase(finish_lower_bound),
+    SearchPhase(proposing.solve_meshes),
+    SearchPhase(proposing.propose_smallest, when=lambda state: not state.may_fit),
+    SearchPhase(simulation.simulate_best_solution, when=lambda state: state.may_fit),
+    SearchPhase(recomputation.reserve_rewrite, when=lambda state: state.may_fit),
+    SearchPhase(proposing.refine_best_meshes, when=lambda state: state.may_fit),
+    SearchPhase(proposing.find_smaller_plans, when=lambda state: state.may_fit),
+    SearchPhase(lower_bound.start_lower_bound),
+    SearchPhase(simulation.simulate_proposals),
+    SearchPhase(
+        simulation.simulate_small_experts,
+        when=lambda state: not state.trials.has_fitting,
+    ),
+    SearchPhase(simulation.solve_skipped_meshes, when=lambda state: state.fits_early),
+    SearchPhase(overlapping.combine_collectives),
+    SearchPhase(overlapping.overlap_products),
+    SearchPhase(plan_as_tactics.write_as_tactics),
+    SearchPhase(overlapping.overlap_products),  # of the plans since
+    SearchPhase(
+        simulation.simulate_unread_experts, when=lambda state: state.fits_early
+    ),
+    SearchPhase(lower_bound.finish_lower_bound),
 )
 """The phases of a search in order. Most of them do nothing once the time is over."""
 
@@ -109,48 +85,20 @@ def search_with_recomputation(first: SearchState) -> SearchState:
     A rewritten program recomputes more in the backward pass. Returns the state of the
     search with the best plan. All searches share one list of simulated plans.
     """
-    budget, first = first.budget, run_phases(first)
-    budget.until = first.ends  # without the time that was reserved for a rewrite
-    if not first.trials.has_fitting:
-        return _rewrite_until_fitting(first)
-    is_late = first.ends - budget.clock() < SIMULATIONS * budget.simulation_s
-    if first.rewrite is None or first.is_interrupted or is_late:
+    state = run_phases(first)
+    state.budget.until = state.ends  # without the time that was reserved for a rewrite
+    best_before = state.trials.best()
+    rewrite = (
+        recomputation.rewrite_to_fit
+        if best_before is None
+        else recomputation.rewrite_for_speed
+    )
+    while (following := rewrite(state)) is not None:
+        state = run_phases(following)
+    if best_before is None or first.rewrite is None:
+        return state
+    best = state.trials.best()
+    if best is None or first.rewrite[1] not in best.tactics:
+        first.is_interrupted = state.is_interrupted
         return first
-    second = run_phases(search_of_rewritten(first, *first.rewrite))
-    best = first.trials.best()
-    if best is not None and first.rewrite[1] in best.tactics:
-        return second
-    first.is_interrupted = second.is_interrupted
-    return first
-
-
-def _rewrite_until_fitting(first: SearchState) -> SearchState:
-    """Search rewritten programs that save less and less for the backward pass.
-
-    Returns the state of the last search. The first plan that fits into memory ends the
-    series.
-    """
-    last = first
-    saved_bytes = 0.0
-    tried: set[Recompute] = set()
-    while len(tried) < _MOST_REWRITES:
-        smallest = last.trials.smallest()
-        is_over = last.is_interrupted or last.budget.clock() >= last.budget.until
-        if smallest is None or last.trials.has_fitting or is_over:
-            break
-        mesh = smallest.mesh
-        choices = first.programs.solutions[mesh].choices
-        rewrite = None
-        for _ in range(_MOST_REWRITES):  # until the rewrite is a new one
-            saved_bytes += smallest.peak_memory_bytes - KEPT_SHARE * last.task.limit
-            rewrite = rewrite_within(first, mesh, choices, saved_bytes)
-            if rewrite is None or rewrite[0] not in tried:
-                break
-        if rewrite is None or rewrite[0] in tried:
-            break
-        last.task.on_progress(
-            f"recomputing more in the backward pass, to save {show_bytes(saved_bytes)}"
-        )
-        tried.add(rewrite[0])
-        last = run_phases(search_of_rewritten(first, mesh, rewrite[0]))
-    return last
+    return state

@@ -24,6 +24,8 @@ class SearchState:
     fits_early: whether a plan fitted before the proposals were simulated.
     simulated: proposed plans that have been simulated, in order.
     rewrite: mesh and tactic of a rewritten program that is worth a search of its own.
+    rewrites, saved_bytes: rewrites tried so far because no plan fitted, and bytes that
+        the last of them saves.
     proof: mesh and solver's job that raises its lower bound while plans are simulated.
     spelled: best plan of an integer program as ordinary tactics, if they were looked
         for and found.
@@ -51,6 +53,8 @@ class SearchState:
         self.may_fit = self.fits_early = False
         self.simulated: list[Proposal] = []
         self.rewrite: tuple[Mesh, Recompute] | None = None
+        self.rewrites: tuple[Recompute, ...] = ()
+        self.saved_bytes = 0.0
         self.proof: tuple[Mesh, SolveJob] | None = None
         self.spelled: Spelling | None = None
         self.looped: list[Candidate] = []
