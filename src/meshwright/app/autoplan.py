@@ -160,26 +160,27 @@ def find_plan(
             f"args is a {type(args).__name__}; wanted the arguments of the function in a "
             "tuple, such as (state, batch) or (x,)"
         )
-    stored = None if weights_of is None else _weights(weights_of)
-    if stored is not None and request.mesh is None:
-        request = replace(request, mesh=stored.mesh)
+    weights = None if weights_of is None else _weights(weights_of)
+    if weights is not None and request.mesh is None:
+        request = replace(request, mesh=weights.mesh)
     resolved = request.resolve()
     if request.confirm and compile_plan is None:
         find_backend(resolved.machine)  # an error before the search, not after it
         compile_plan = compile_for_its_machine
 
     def find() -> Plan:
-        return _find_here(fn, args, request, resolved, compile_plan, stored)
+        return _find_here(fn, args, request, resolved, compile_plan, weights)
 
     hosts = hosts_of_search()
     if hosts is None:
         return find()
-    asked = asked_for(fn, args, request, resolved)
+    description = asked_for(fn, args, request, resolved)
     if hosts.index == 0:
-        return found_by_one(hosts, asked, find, lambda plan: (plan, plan.search))
+        return found_by_one(hosts, description, find, lambda plan: (plan, plan.search))
     request.on_progress("waiting for the plan of process 0")
-    sent, search = hosts.receive(asked, _WAIT_S + _WAIT_FACTOR * request.budget_s)
-    return rebuild_plan(fn, args, resolved, search, sent)
+    wait_s = _WAIT_S + _WAIT_FACTOR * request.budget_s
+    first_plan, search = hosts.receive(description, wait_s)
+    return rebuild_plan(fn, args, resolved, search, first_plan)
 
 
 def _find_here(
@@ -188,17 +189,17 @@ def _find_here(
     request: SearchRequest,
     resolved: ResolvedRequest,
     compile_plan: CompilePlan | None,
-    stored: StoredWeights | None,
+    weights: StoredWeights | None,
 ) -> Plan:
     """The best plan found by a search that runs in this process."""
     budget = TimeBudget.of(_SEARCH_SHARE * request.budget_s)
     if request.search == "program":
         with SolverProcess() as solver:  # starts while the program is captured
-            task = _task(fn, args, request, resolved, stored, budget)
+            task = _task(fn, args, request, resolved, weights, budget)
             state = search_with_recomputation(SearchState(task, solver, budget))
         task, trials, result = state.task, state.trials, state.result()
     else:
-        task = _task(fn, args, request, resolved, stored, budget)
+        task = _task(fn, args, request, resolved, weights, budget)
         trials = Trials(task, budget, [])
         search = search_trees if request.search == "tree" else search_experts
         result = search(task, trials)
@@ -225,7 +226,7 @@ def _task(
     args: Sequence[Any],
     request: SearchRequest,
     resolved: ResolvedRequest,
-    stored: StoredWeights | None,
+    weights: StoredWeights | None,
     budget: TimeBudget,
 ) -> SearchTask:
     """The search task: the captured program, and the meshes that the tactics allow."""
@@ -248,7 +249,7 @@ def _task(
         value_of=resolved.objective,
         on_progress=request.on_progress,
         with_experts=request.experts,
-        stored=stored,
+        stored_weights=weights,
     )
 
 

@@ -174,7 +174,7 @@ def rebuild_plan(
     args: Sequence[Any],
     resolved: ResolvedRequest,
     search: SearchResult,
-    sent: Plan,
+    first_plan: Plan,
 ) -> Plan:
     """The plan that process 0 found and sent, rebuilt for this process's function."""
     best = search.candidates[0]
@@ -182,9 +182,9 @@ def rebuild_plan(
     plan = make_plan(program, best.mesh, best.tactics, Gather.SHARED)
     plan = plan.on(resolved.machine, resolved.place, donate_state=True)
     plan = replace(plan, search=search)
-    if plan.to_json() != sent.to_json():
+    if plan.to_json() != first_plan.to_json():
         raise PlanError(
             "the function or its constants differ between process 0 and this one, so that "
-            f"the plan of process 0 gives another step here:\n{diff(sent, plan)}"
+            f"the plan of process 0 gives another step here:\n{diff(first_plan, plan)}"
         )
     return plan

@@ -74,7 +74,7 @@ def simulated_plan(
     best: the best candidate and its device program, if they are known.
     """
     tactics = candidate.tactics
-    rewrites = [t for t in space.given if t.rewrite is not None]
+    rewrites = [t for t in space.kept_tactics if t.rewrite is not None]
     is_same = rewrites == [t for t in tactics if t.rewrite is not None]
     lowered = best[1] if is_same and best and best[0] is candidate else None
     plan = make_plan(

@@ -24,7 +24,7 @@ def search_experts(task: SearchTask, trials: Trials) -> SearchResult:
     """
     is_interrupted, num_meshes = False, 0
     is_served_here = is_served(task.space.start(task.meshes[0]))
-    alone: Mapping[str, tuple[()]] = {AS_GIVEN: ()} if task.space.given else {}
+    alone: Mapping[str, tuple[()]] = {AS_GIVEN: ()} if task.space.kept_tactics else {}
     try:
         for mesh in task.meshes:
             if trials.has_fitting and not trials.budget.has_time(1):
@@ -50,5 +50,5 @@ def search_experts(task: SearchTask, trials: Trials) -> SearchResult:
         method="experts",
         work_s=trials.budget.clock(),
         is_cut=trials.budget.meter.is_cut,
-        stored_as=task.stored.note if task.stored else "",
+        stored_as=task.stored_weights.note if task.stored_weights else "",
     )

@@ -27,7 +27,7 @@ from meshwright.planner.solve.solver_process import (
     SolveRequest,
     SolverProcess,
 )
-from meshwright.planner.solve.space import Priced, solving_s
+from meshwright.planner.solve.space import PricedProgram, solving_s
 from meshwright.planner.solve.work_rates import PRICE, REPRICE, num_entries
 
 WHOLE_S = 3.0
@@ -77,9 +77,11 @@ class MeshPrograms:
     solver: SolverProcess
     budget: TimeBudget
     earlier: MeshPrograms | None = None
-    priced: dict[Mesh, Priced] = field(default_factory=dict[Mesh, Priced])
+    priced: dict[Mesh, PricedProgram] = field(default_factory=dict[Mesh, PricedProgram])
     solutions: dict[Mesh, Proposal] = field(default_factory=dict[Mesh, Proposal])
-    solved_at: dict[Mesh, Priced] = field(default_factory=dict[Mesh, Priced])
+    solved_at: dict[Mesh, PricedProgram] = field(
+        default_factory=dict[Mesh, PricedProgram]
+    )
     spread: dict[Mesh, Choices] = field(default_factory=dict[Mesh, Choices])
     _pricing_s: dict[int, float] = field(default_factory=dict[int, float])  # by axes
     _first_pricing_s: float = 0.0
@@ -129,7 +131,7 @@ class MeshPrograms:
             meanwhile()
         self._collect(jobs, len(jobs))
 
-    def _price(self, mesh: Mesh) -> Priced:
+    def _price(self, mesh: Mesh) -> PricedProgram:
         began = self.budget.clock()
         self.task.on_progress(f"pricing {mesh}")
         priced = self.priced[mesh] = self.task.space.price(mesh)
@@ -144,7 +146,7 @@ class MeshPrograms:
         fewer = self._pricing_s.get(count - 1, 0.0)
         return self._pricing_s.get(count, _PRICING_GROWTH.get(count, 1.0) * fewer)
 
-    def _starts(self, priced: Priced) -> list[Choices]:
+    def _starts(self, priced: PricedProgram) -> list[Choices]:
         """Start solutions, carried over from the one-axis mesh or an earlier search."""
         first, earlier, starts = self.task.meshes[0], self.earlier, list[Choices]()
         if len(first.axes) == 1 and first in self.solutions:
@@ -187,7 +189,7 @@ class MeshPrograms:
         self.budget.count(REPRICE, num_entries(self.priced[mesh]))
 
     def submit(
-        self, priced: Priced, seconds: float, rounds: int, starts: Sequence[Choices],
+        self, priced: PricedProgram, seconds: float, rounds: int, starts: Sequence[Choices],
         stop_bound: float = math.inf, limit: float | None = None,
     ) -> SolveJob:  # fmt: skip
         """Start to solve a mesh's program in the solver process; see `SolveRequest`."""

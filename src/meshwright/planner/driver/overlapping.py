@@ -126,7 +126,7 @@ def _loops_of(state: SearchState, plan: Candidate) -> Sequence[Overlap]:
 
 def _searched_tactics(state: SearchState, plan: Candidate) -> Sequence[Tactic]:
     """The tactics of a simulated plan after those that every plan begins with."""
-    return plan.tactics[len(state.task.space.given) :]
+    return plan.tactics[len(state.task.space.kept_tactics) :]
 
 
 def _promising(
@@ -139,7 +139,7 @@ def _promising(
     """
     best = state.trials.best()
     assert best is not None
-    given = state.task.space.given
+    kept_tactics = state.task.space.kept_tactics
 
     def rest_s(candidate: Candidate) -> float:
         return candidate.step_time_s - sum(
@@ -152,7 +152,7 @@ def _promising(
         c
         for c in state.trials.candidates
         if c.fits
-        and c.tactics[: len(given)] == given
+        and c.tactics[: len(kept_tactics)] == kept_tactics
         and rest_s(c) < best.step_time_s
         and rest_s(c) < (1 - least_share) * c.step_time_s
     ]
@@ -174,9 +174,9 @@ def without_overlap(state: SearchState, candidate: Candidate) -> Candidate:
     if not candidate.name.endswith((COMBINED, OVERLAPPED)):
         return candidate
     searched = _searched_tactics(state, candidate)
-    num_given = len(candidate.tactics) - len(searched)
-    kept = (t for t in searched if not isinstance(t, Overlap))
-    tactics = (*candidate.tactics[:num_given], *kept)
+    num_kept = len(candidate.tactics) - len(searched)
+    others = (t for t in searched if not isinstance(t, Overlap))
+    tactics = (*candidate.tactics[:num_kept], *others)
     return next(
         (
             c

@@ -42,7 +42,10 @@ def write_as_tactics(state: SearchState) -> SearchState:
     if wanted is None or wanted.name != FOUND or not state.budget.has_time(_SPELLING):
         return state
     # A plan of the program before a rewrite has other given tactics.
-    if wanted.mesh not in state.task.meshes or wanted.tactics[:-1] != space.given:
+    if (
+        wanted.mesh not in state.task.meshes
+        or wanted.tactics[:-1] != space.kept_tactics
+    ):
         return state
     state.task.on_progress(f"writing {FOUND} on {wanted.mesh} as tactics")
     count = len(trials.candidates)

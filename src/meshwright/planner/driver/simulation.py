@@ -115,7 +115,7 @@ def simulate_all(state: SearchState, proposals: Sequence[Proposal]) -> None:
         if is_too_large(state, proposal):
             continue
         tried = [(c.name, c.mesh, c.tactics) for c in state.trials.candidates]
-        tactics = (*state.task.space.given, *proposal.tactics)
+        tactics = (*state.task.space.kept_tactics, *proposal.tactics)
         if (proposal.name, proposal.mesh, tactics) in tried:
             continue
         is_slow = best is not None and _is_too_slow(state, proposal, best)

@@ -106,7 +106,7 @@ class SearchState:
             spelled=self.spelled,
             work_s=self.budget.clock(),
             is_cut=self.budget.meter.is_cut,
-            stored_as=self.task.stored.note if self.task.stored else "",
+            stored_as=self.task.stored_weights.note if self.task.stored_weights else "",
         )
 
     def _seconds_and_bound(self, plan: Candidate) -> tuple[float, float]:
@@ -116,7 +116,7 @@ class SearchState:
         tactics has no predicted seconds; the numbers of its mesh's solution are
         returned.
         """
-        searched_tactics = plan.tactics[len(self.task.space.given) :]
+        searched_tactics = plan.tactics[len(self.task.space.kept_tactics) :]
         pairs = [
             pair
             for proposal in self.simulated

@@ -32,7 +32,7 @@ class SearchTask:
     value_of: objective as a function of seconds and bytes; smaller is better.
     memory_share: share of the limit that plans of integer programs may use.
     with_experts: whether expert strategies are tried, too.
-    stored: weights that every plan has to shard as another plan does, if any.
+    stored_weights: weights that every plan has to shard as another plan does, if any.
     """
 
     space: Space
@@ -42,7 +42,7 @@ class SearchTask:
     on_progress: OnProgress = ignore_progress
     memory_share: float = 1.0
     with_experts: bool = True
-    stored: StoredWeights | None = None
+    stored_weights: StoredWeights | None = None
 
     @property
     def most_bytes(self) -> float:

@@ -45,7 +45,7 @@ class Trials:
         A plan that cannot be built is recorded with the reason.
         """
         space = self.task.space
-        tactics = (*space.given, *tactics)
+        tactics = (*space.kept_tactics, *tactics)
         began = self.budget.clock()
         try:
             decided = decide(
@@ -57,11 +57,16 @@ class Trials:
                 XLA_WORKAROUNDS,
             )
             self._require_stored(decided)
-            found = estimate(decided, space.machine, donate_state=True)
+            estimated = estimate(decided, space.machine, donate_state=True)
             candidate = Candidate(
-                name, mesh, tactics, found.step_time_s, found.peak_memory_bytes,
-                breakdown=visible_parts(found.breakdown), limit_bytes=self.task.limit,
-            )  # fmt: skip
+                name=name,
+                mesh=mesh,
+                tactics=tactics,
+                step_time_s=estimated.step_time_s,
+                peak_memory_bytes=estimated.peak_memory_bytes,
+                breakdown=visible_parts(estimated.breakdown),
+                limit_bytes=self.task.limit,
+            )
         except MeshwrightError as error:
             candidate = Candidate(name, mesh, tactics, why_not=str(error))
         else:
@@ -72,7 +77,7 @@ class Trials:
             if name == FOUND:
                 overlaps = compiler_of(space.machine).async_collectives
                 self.exposed[mesh] = exposed_by_role(
-                    found.program, found.timeline, overlaps
+                    estimated.program, estimated.timeline, overlaps
                 )
         self.candidates.append(candidate)
         budget = self.budget
@@ -87,8 +92,8 @@ class Trials:
 
     def _require_stored(self, decided: Decided) -> None:
         """Raise `PlanError` if weights are sharded otherwise than the task wants."""
-        stored = self.task.stored
-        why_not = "" if stored is None else stored.why_not(decided)
+        weights = self.task.stored_weights
+        why_not = "" if weights is None else weights.why_not(decided)
         if why_not:
             raise PlanError(why_not)
 
@@ -103,13 +108,13 @@ class Trials:
         `None` if there is no such plan. Only plans of this task's program count, not
         those of the program before a rewrite.
         """
-        given = self.task.space.given
-        own = [
+        kept = self.task.space.kept_tactics
+        of_this_program = [
             c
             for c in self.candidates
-            if c.name == FOUND and not c.why_not and c.tactics[: len(given)] == given
+            if c.name == FOUND and not c.why_not and c.tactics[: len(kept)] == kept
         ]
-        return min(own, key=lambda c: c.peak_memory_bytes, default=None)
+        return min(of_this_program, key=lambda c: c.peak_memory_bytes, default=None)
 
     def best(self) -> Candidate | None:
         """The best simulated plan that fits into memory; `None` if none fits."""
