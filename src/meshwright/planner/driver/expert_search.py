@@ -38,17 +38,4 @@ def search_experts(task: SearchTask, trials: Trials) -> SearchResult:
         is_interrupted = True
         if not trials.has_fitting:
             raise
-    return SearchResult(
-        trials.ranked(),
-        task.limit,
-        model_s=0.0,
-        bound_s=0.0,
-        seconds=trials.budget.meter.real_s,
-        num_meshes=num_meshes,
-        all_meshes=len(task.meshes),
-        is_interrupted=is_interrupted,
-        method="experts",
-        work_s=trials.budget.clock(),
-        is_cut=trials.budget.meter.is_cut,
-        stored_as=task.stored_weights.note if task.stored_weights else "",
-    )
+    return trials.result("experts", num_meshes, len(task.meshes), is_interrupted)

@@ -38,7 +38,8 @@ class SearchRequest:
 
     machine: a `Machine` or the name of a preset.
     chips: number of its chips to use; by default as many as `mesh` has devices.
-    mesh: the only mesh to try; by default all meshes of 1 to `most_axes` axes, at most 3.
+    mesh: the only mesh to try; by default all meshes of 1 to `most_axes` axes.
+    most_axes: largest number of axes of a mesh: 1, 2 or 3.
     tactics: decisions that every plan keeps; the search decides what they leave open.
     objective: "step_time", "memory", "cost", "energy" or "carbon" (the last three are
         proportional to the step time), or weights: with {"step_time": 1, "memory": 0.3}

@@ -1,5 +1,7 @@
 """The state of one search for a plan, which its phases share, and its result."""
 
+from dataclasses import replace
+
 from meshwright.machine import Mesh
 from meshwright.partitioner.tactics import Recompute
 from meshwright.planner.candidates.candidate import Candidate
@@ -92,22 +94,12 @@ class SearchState:
             f"; there was time for {num_solved} of {num_meshes} meshes, raise budget_s "
             "for more"
         )
-        candidates = self.trials.ranked(skipped if num_solved < num_meshes else "")
-        model_s, bound_s = self._seconds_and_bound(candidates[0])
-        return SearchResult(
-            candidates=candidates,
-            limit_bytes=self.task.limit,
-            model_s=model_s,
-            bound_s=bound_s,
-            seconds=self.budget.meter.real_s,
-            num_meshes=num_solved,
-            all_meshes=num_meshes,
-            is_interrupted=self.is_interrupted,
-            spelled=self.spelled,
-            work_s=self.budget.clock(),
-            is_cut=self.budget.meter.is_cut,
-            stored_as=self.task.stored_weights.note if self.task.stored_weights else "",
+        hint = skipped if num_solved < num_meshes else ""
+        result = self.trials.result(
+            "program", num_solved, num_meshes, self.is_interrupted, hint
         )
+        model_s, bound_s = self._seconds_and_bound(result.candidates[0])
+        return replace(result, model_s=model_s, bound_s=bound_s, spelled=self.spelled)
 
     def _seconds_and_bound(self, plan: Candidate) -> tuple[float, float]:
         """A plan's seconds by the integer program, and a lower bound at equal prices.

@@ -4,7 +4,7 @@ A cut splits a dim along a mesh axis. The plan with no cuts beyond the user's ta
 simulated first, so that the answer is never worse.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from meshwright.errors import SearchError
 from meshwright.machine import Mesh
@@ -76,20 +76,9 @@ def search_trees(task: SearchTask, trials: Trials) -> SearchResult:
             raise
         for plan in run.ranked()[:1]:
             run.simulate(plan)
-    return SearchResult(
-        trials.ranked(),
-        task.limit,
-        model_s=0.0,
-        bound_s=0.0,
-        seconds=trials.budget.meter.real_s,
-        num_meshes=len(run.plans),
-        all_meshes=len(task.meshes) - len(run.refused),
-        is_interrupted=is_interrupted,
-        method="tree",
-        num_states=run.num_states,
-        work_s=trials.budget.clock(),
-        is_cut=trials.budget.meter.is_cut,
-    )
+    num_meshes = len(task.meshes) - len(run.refused)
+    result = trials.result("tree", len(run.plans), num_meshes, is_interrupted)
+    return replace(result, num_states=run.num_states)
 
 
 @dataclass

@@ -12,6 +12,7 @@ from meshwright.partitioner.lower import Gather, Lowered
 from meshwright.partitioner.tactics import Tactic
 from meshwright.planner.candidates.candidate import Candidate, visible_parts
 from meshwright.planner.candidates.proposal import FOUND
+from meshwright.planner.candidates.search_result import SearchResult
 from meshwright.planner.driver.task import SearchTask, TimeBudget
 from meshwright.planner.prices.value_roles import Role, exposed_by_role
 from meshwright.planner.solve.work_rates import SIMULATE
@@ -59,14 +60,9 @@ class Trials:
             self._require_stored(decided)
             estimated = estimate(decided, space.machine, donate_state=True)
             candidate = Candidate(
-                name=name,
-                mesh=mesh,
-                tactics=tactics,
-                step_time_s=estimated.step_time_s,
-                peak_memory_bytes=estimated.peak_memory_bytes,
-                breakdown=visible_parts(estimated.breakdown),
-                limit_bytes=self.task.limit,
-            )
+                name, mesh, tactics, estimated.step_time_s, estimated.peak_memory_bytes,
+                breakdown=visible_parts(estimated.breakdown), limit_bytes=self.task.limit,
+            )  # fmt: skip
         except MeshwrightError as error:
             candidate = Candidate(name, mesh, tactics, why_not=str(error))
         else:
@@ -142,6 +138,34 @@ class Trials:
             raise PlanError(self._nothing_fits() + hint)
         others = [c for c in self.candidates if c is not best]
         return best, *sorted(others, key=self.order)
+
+    def result(
+        self,
+        method: str,
+        num_meshes: int,
+        all_meshes: int,
+        is_interrupted: bool,
+        hint: str = "",
+    ) -> SearchResult:
+        """The report of a search, without predictions of an integer program.
+
+        Raises `PlanError` if no plan fits. hint: text added to its message.
+        """
+        weights, meter = self.task.stored_weights, self.budget.meter
+        return SearchResult(
+            candidates=self.ranked(hint),
+            limit_bytes=self.task.limit,
+            model_s=0.0,
+            bound_s=0.0,
+            seconds=meter.real_s,
+            num_meshes=num_meshes,
+            all_meshes=all_meshes,
+            is_interrupted=is_interrupted,
+            method=method,
+            work_s=meter.read(),
+            is_cut=meter.is_cut,
+            stored_as="" if weights is None else weights.note,
+        )
 
     def _nothing_fits(self) -> str:
         """The error message if no plan fits: the missing memory, and remedies."""

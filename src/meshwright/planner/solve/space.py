@@ -111,12 +111,10 @@ class Space:
         mesh.require_all(axes_of(self.kept_tactics))
         work = start_workspace(self.captured, mesh, self.graph, self.kept_tactics)
         for tactic in self.kept_tactics:
-            num_refusals = len(work.refusals)
+            before = len(work.refusals)
             tactic.apply(work)
-            if tactic.kind is TacticKind.PIN and len(work.refusals) > num_refusals:
-                raise TacticError(
-                    f"{tactic} cannot be kept: {work.refusals[num_refusals]}"
-                )
+            if tactic.kind is TacticKind.PIN and len(work.refusals) > before:
+                raise TacticError(f"{tactic} cannot be kept: {work.refusals[before]}")
         return work
 
     def pricing(self, exposed: Mapping[Role, float] = EXPOSED) -> Pricing:

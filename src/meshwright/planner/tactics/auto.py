@@ -140,15 +140,7 @@ def auto(  # noqa: PLR0913  the options of a search
     if wrong is not None:
         raise TacticError(f"auto: {wrong}")
     limit = None if memory is None else memory_bytes(memory)
-    return Auto(
-        axes=axis_names,
-        machine=machine,
-        memory=limit,
-        budget_s=budget_s,
-        search=search,
-        seed=seed,
-        on_progress=on_progress,
-    )
+    return Auto(axis_names, machine, limit, budget_s, search, seed, on_progress)
 
 
 def _by_program(
