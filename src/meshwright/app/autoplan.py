@@ -27,7 +27,6 @@ from meshwright.partitioner.tactics import Tactic
 from meshwright.planner.candidates.candidate import Candidate
 from meshwright.planner.candidates.meshes import meshes_with, usable_meshes
 from meshwright.planner.candidates.proposal import OnProgress
-from meshwright.planner.candidates.search_result import SearchResult
 from meshwright.planner.candidates.stored_weights import (
     StoredWeights,
     stored_weights,
@@ -191,7 +190,10 @@ def _find_here(
     compile_plan: CompilePlan | None,
     weights: StoredWeights | None,
 ) -> Plan:
-    """The best plan found by a search that runs in this process."""
+    """The best plan found by a search that runs in this process.
+
+    With `compile_plan`, the best that compiles.
+    """
     budget = TimeBudget.of(_SEARCH_SHARE * request.budget_s)
     if request.search == "program":
         with SolverProcess() as solver:  # starts while the program is captured
@@ -203,7 +205,19 @@ def _find_here(
         trials = Trials(task, budget, [])
         search = search_trees if request.search == "tree" else search_experts
         result = search(task, trials)
-    return _final_plan(result, task, trials, resolved.place, compile_plan)
+
+    def plan_of(candidate: Candidate) -> Plan:
+        return simulated_plan(candidate, task.space, trials.lowered, resolved.place)
+
+    if compile_plan is None:
+        plan = plan_of(result.candidates[0])
+    else:
+        plan, result = first_that_compiles(
+            result, plan_of, compile_plan, request.on_progress
+        )
+    for note in result.notes:
+        request.on_progress(note)
+    return replace(plan, search=result)
 
 
 def _weights(plan: Plan) -> StoredWeights:
@@ -251,26 +265,3 @@ def _task(
         with_experts=request.experts,
         stored_weights=weights,
     )
-
-
-def _final_plan(
-    search: SearchResult,
-    task: SearchTask,
-    trials: Trials,
-    place: Location | None,
-    compile_plan: CompilePlan | None,
-) -> Plan:
-    """The plan of the best candidate; with `compile_plan`, of the best that compiles."""
-
-    def plan_of(candidate: Candidate) -> Plan:
-        return simulated_plan(candidate, task.space, trials.lowered, place)
-
-    if compile_plan is None:
-        plan = plan_of(search.candidates[0])
-    else:
-        plan, search = first_that_compiles(
-            search, plan_of, compile_plan, task.on_progress
-        )
-    for note in search.notes:
-        task.on_progress(note)
-    return replace(plan, search=search)

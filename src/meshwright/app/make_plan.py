@@ -73,18 +73,12 @@ def simulated_plan(
     space: the search space of a program, with the rewrites of the search applied.
     best: the best candidate and its device program, if they are known.
     """
-    tactics = candidate.tactics
+    mesh, tactics = candidate.mesh, candidate.tactics
     rewrites = [t for t in space.kept_tactics if t.rewrite is not None]
     is_same = rewrites == [t for t in tactics if t.rewrite is not None]
+    graph = space.graph if is_same else None
     lowered = best[1] if is_same and best and best[0] is candidate else None
-    plan = make_plan(
-        space.original,
-        candidate.mesh,
-        tactics,
-        Gather.SHARED,
-        space.graph if is_same else None,
-        lowered,
-    )
+    plan = make_plan(space.original, mesh, tactics, Gather.SHARED, graph, lowered)
     return plan.on(space.machine, place, donate_state=True)
 
 
