@@ -27,7 +27,8 @@ from meshwright.machine import load_machine
 from meshwright.planner.candidates.expert_plans import expert_strategies
 from meshwright.planner.candidates.meshes import meshes_of
 from meshwright.planner.candidates.proposal import FOUND
-from meshwright.planner.driver.search import SPELLED, search_with_recomputation
+from meshwright.planner.driver.plan_as_tactics import SPELLED
+from meshwright.planner.driver.search import search_with_recomputation
 from meshwright.planner.driver.state import SearchState
 from meshwright.planner.driver.task import SearchTask, TimeBudget
 from meshwright.planner.solve.solver_process import SolverProcess

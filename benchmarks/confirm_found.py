@@ -30,7 +30,7 @@ from meshwright.machine import Machine, load_machine
 from meshwright.planner.candidates.expert_plans import expert_strategies
 from meshwright.planner.candidates.meshes import meshes_of
 from meshwright.planner.candidates.proposal import FOUND
-from meshwright.planner.driver.search import SPELLED
+from meshwright.planner.driver.plan_as_tactics import SPELLED
 
 RESULTS = Path(__file__).parent / "results" / "confirm_found.json"
 FOUND_ROWS = Path(__file__).parent / "results" / "autoplan.json"

@@ -1,9 +1,9 @@
 """The features, as the core knows them: commands, and functions that the core calls.
 
 The core imports no feature. Where it offers one, such as `pipeline=True` of `autoplan`, it
-calls `feature("find_pipeline")`, and the feature is imported then. A new feature adds its
-command to `COMMANDS`, and to `_FUNCTIONS` what `partition`, `autoplan`, a plan or a core
-command hands over to it.
+calls `feature("plan_or_pipeline")`, and the feature is imported then. A new feature adds
+its command to `COMMANDS`, and to `_FUNCTIONS` what `partition`, `autoplan`, a plan or a
+core command hands over to it.
 """
 
 from __future__ import annotations
@@ -118,9 +118,8 @@ COMMANDS = {
 
 _FUNCTIONS = {
     "exact_offsets": "allocate.step_offsets",  # Plan.offsets
-    "faster_of": "pipeline.find_pipeline",  # autoplan(pipeline="auto")
-    "find_pipeline": "pipeline.find_pipeline",  # autoplan(pipeline=True)
     "pipeline_command": "pipeline.command",  # meshwright plan --pipeline
+    "plan_or_pipeline": "pipeline.find_pipeline",  # autoplan(pipeline=True)
     "residuals_command": "autodiff.command",  # meshwright explain --residuals
 }
 """Functions that the core calls, and the modules below `features` that define them."""

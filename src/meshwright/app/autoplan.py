@@ -12,20 +12,22 @@ from meshwright.app.confirm.first_compiled import (
     compile_for_its_machine,
     first_that_compiles,
 )
-from meshwright.app.explain.diff import diff
-from meshwright.app.hosts import asked_for, found_by_one, hosts_of_search
-from meshwright.app.make_plan import make_plan
+from meshwright.app.hosts import (
+    asked_for,
+    found_by_one,
+    hosts_of_search,
+    rebuild_plan,
+)
+from meshwright.app.make_plan import simulated_plan
 from meshwright.app.partition import partition
 from meshwright.app.plan import Plan
 from meshwright.errors import PlanError
 from meshwright.machine import Machine, Mesh
 from meshwright.partitioner.decide import axes_of
-from meshwright.partitioner.lower import Gather
 from meshwright.partitioner.tactics import Tactic
 from meshwright.planner.candidates.candidate import Candidate
 from meshwright.planner.candidates.meshes import meshes_with, usable_meshes
 from meshwright.planner.candidates.proposal import OnProgress
-from meshwright.planner.candidates.search_result import SearchResult
 from meshwright.planner.candidates.stored_weights import (
     StoredWeights,
     stored_weights,
@@ -47,9 +49,14 @@ from meshwright.run.compilers.confirm import find_backend
 if TYPE_CHECKING:
     from meshwright.registry import PipelinePlan
 
-_WAIT_S, _WAIT = 3600.0, 20.0
-"""Time limit for receiving the plan of another process: `_WAIT_S` seconds plus `_WAIT`
-times the search budget, since the search may take longer than its budget and compile."""
+_WAIT_S = 3600.0
+"""Seconds to wait for the plan of another process, without the time of its search."""
+
+_WAIT_FACTOR = 20.0
+"""Time to wait for the search of another process, as a multiple of the search's budget.
+
+The search may take longer than its budget, and compile.
+"""
 
 _SEARCH_SHARE = 0.96
 """Share of the time budget for the search. The rest is for building the final plan, and for
@@ -111,34 +118,14 @@ def autoplan(  # noqa: PLR0913  # pyright: ignore[reportInconsistentOverload]
 ) -> Plan | PipelinePlan:
     """The best plan found for `fn(*args)` on a number of chips of a machine.
 
-    args: arrays or `ShapeDtypeStruct`s. machine: a `Machine` or the name of a preset.
-    chips: number of its chips to use; by default as many as `mesh` has devices.
-    mesh: the only mesh to try; by default all meshes of 1 to `most_axes` axes, at most 3.
-    tactics: decisions that every plan keeps; the search decides what they leave open.
-    objective: "step_time", "memory", "cost", "energy" or "carbon" (the last three are
-        proportional to the step time), or weights: with {"step_time": 1, "memory": 0.3}
-        0.3 % less time is worth as much as 1 % less memory.
-    memory: limit per device: "80GiB", "512 MB", or bytes; by default all that the chip
-        offers.
-    budget_s: search time in seconds, counted in units of work so that the result does not
-        depend on how fast or busy this computer is. When it is used up, or on Ctrl-C, the
-        best plan so far is returned. After 8 times as many real seconds plus 2 minutes, a
-        search is cut short; `search.notes` then says so.
-    place: location of the machine, which decides the carbon per kWh.
+    args: arrays or `ShapeDtypeStruct`s.
     weights_of: a plan of another program with the same weights, such as prefill for
         decoding. All weights keep the shardings of that plan, on its mesh; the plan's notes
         say so.
-    experts: try the strategies that experts use by hand, too.
-    search: "program" for an integer program, "tree" for a Monte Carlo tree search over
-        cuts of inputs, whose plans are lists of `shard` tactics, or "experts" to only
-        simulate the strategies that experts use by hand.
-    seed: random seed of the search.
-    confirm: compile the plan with the machine's real compiler, from `meshwright[tpu]` or
-        `meshwright[gpu]`. If it fails, the next best plan is tried.
-    on_progress: a function that is called with lines of text.
     pipeline: return a `PipelinePlan` instead of a `Plan`: stages on parts of the machine,
         microbatches and their schedule. Only machine, chips and memory are used then.
         "auto": search for both, and return the one with the shorter step.
+    The other options are the fields of `SearchRequest`, which describes them.
     With several processes (`jax.distributed`) all must call this; process 0 searches for
     all.
     The plan's `search` lists all simulated plans. `partition(fn, plan.mesh, plan.tactics)`
@@ -146,21 +133,19 @@ def autoplan(  # noqa: PLR0913  # pyright: ignore[reportInconsistentOverload]
     Raises `PlanError` if no plan fits, or if no mesh is compatible with the tactics.
     """
     request = SearchRequest(
-        machine, chips, mesh, most_axes, objective, memory, budget_s, place, tactics,
-        experts, search, seed, on_progress or ignore_progress, confirm,
+        machine=machine, chips=chips, mesh=mesh, most_axes=most_axes, tactics=tactics,
+        objective=objective, memory=memory, budget_s=budget_s, place=place,
+        experts=experts, search=search, seed=seed, confirm=confirm,
+        on_progress=on_progress or ignore_progress,
     )  # fmt: skip
-    if pipeline not in (True, False, "auto"):
-        raise PlanError(f"pipeline is {pipeline!r}; wanted True, False or 'auto'")
-    if pipeline == "auto" and objective != "step_time":
-        raise PlanError(
-            f"pipeline='auto' compares step times, and the objective is {objective!r}; "
-            "leave out the objective, or choose pipeline=True or False"
-        )
-    plan = partial(find_plan, fn, args, request, weights_of=weights_of)
-    if not pipeline:
-        return plan()
-    staged = partial(feature("find_pipeline"), fn, args, request)
-    return feature("faster_of")(plan, staged) if pipeline == "auto" else staged()
+    find = partial(find_plan, fn, args, request, weights_of=weights_of)
+    if pipeline is False:
+        return find()
+    return feature("plan_or_pipeline")(pipeline, fn, args, request, find)
+
+
+# `help(mw.autoplan)` describes all options, too.
+autoplan.__doc__ = f"{autoplan.__doc__}\n    {SearchRequest.__doc__}"
 
 
 def find_plan(
@@ -179,26 +164,27 @@ def find_plan(
             f"args is a {type(args).__name__}; wanted the arguments of the function in a "
             "tuple, such as (state, batch) or (x,)"
         )
-    stored = None if weights_of is None else _weights(weights_of)
-    if stored is not None and request.mesh is None:
-        request = replace(request, mesh=stored.mesh)
+    weights = None if weights_of is None else _weights(weights_of)
+    if weights is not None and request.mesh is None:
+        request = replace(request, mesh=weights.mesh)
     resolved = request.resolve()
     if request.confirm and compile_plan is None:
         find_backend(resolved.machine)  # an error before the search, not after it
         compile_plan = compile_for_its_machine
 
     def find() -> Plan:
-        return _find_here(fn, args, request, resolved, compile_plan, stored)
+        return _find_here(fn, args, request, resolved, compile_plan, weights)
 
     hosts = hosts_of_search()
     if hosts is None:
         return find()
-    asked = asked_for(fn, args, request, resolved)
+    description = asked_for(fn, args, request, resolved)
     if hosts.index == 0:
-        return found_by_one(hosts, asked, find, lambda plan: (plan, plan.search))
+        return found_by_one(hosts, description, find, lambda plan: (plan, plan.search))
     request.on_progress("waiting for the plan of process 0")
-    sent, search = hosts.receive(asked, _WAIT_S + _WAIT * request.budget_s)
-    return _rebuild(fn, args, resolved, search, sent)
+    wait_s = _WAIT_S + _WAIT_FACTOR * request.budget_s
+    first_plan, search = hosts.receive(description, wait_s)
+    return rebuild_plan(fn, args, resolved, search, first_plan)
 
 
 def _find_here(
@@ -207,23 +193,36 @@ def _find_here(
     request: SearchRequest,
     resolved: ResolvedRequest,
     compile_plan: CompilePlan | None,
-    stored: StoredWeights | None,
+    weights: StoredWeights | None,
 ) -> Plan:
-    """The best plan found by a search that runs in this process."""
+    """The best plan found by a search that runs in this process.
+
+    With `compile_plan`, the best that compiles.
+    """
     budget = TimeBudget.of(_SEARCH_SHARE * request.budget_s)
-    if request.search != "program":
-        task = replace(_task(fn, args, request, resolved), stored=stored)
-        budget.count(CAPTURE, len(task.space.graph.nodes))
+    if request.search == "program":
+        with SolverProcess() as solver:  # starts while the program is captured
+            task = _task(fn, args, request, resolved, weights, budget)
+            state = search_with_recomputation(SearchState(task, solver, budget))
+        task, trials, result = state.task, state.trials, state.result()
+    else:
+        task = _task(fn, args, request, resolved, weights, budget)
         trials = Trials(task, budget, [])
-        find = search_trees if request.search == "tree" else search_experts
-        found = find(task, trials)
-        return _final_plan(found, task, trials, resolved.place, compile_plan)
-    with SolverProcess() as solver:  # starts while the program is captured
-        task = replace(_task(fn, args, request, resolved), stored=stored)
-        budget.count(CAPTURE, len(task.space.graph.nodes))
-        state = search_with_recomputation(SearchState(task, solver, budget))
-    found = state.result()
-    return _final_plan(found, state.task, state.trials, resolved.place, compile_plan)
+        search = search_trees if request.search == "tree" else search_experts
+        result = search(task, trials)
+
+    def plan_of(candidate: Candidate) -> Plan:
+        return simulated_plan(candidate, task.space, trials.lowered, resolved.place)
+
+    if compile_plan is None:
+        plan = plan_of(result.candidates[0])
+    else:
+        plan, result = first_that_compiles(
+            result, plan_of, compile_plan, request.on_progress
+        )
+    for note in result.notes:
+        request.on_progress(note)
+    return replace(plan, search=result)
 
 
 def _weights(plan: Plan) -> StoredWeights:
@@ -241,32 +240,13 @@ def _weights(plan: Plan) -> StoredWeights:
     return stored_weights(plan.decided, plan.name or "another program")
 
 
-def _rebuild(
-    fn: Callable[..., Any],
-    args: Sequence[Any],
-    resolved: ResolvedRequest,
-    search: SearchResult,
-    sent: Plan,
-) -> Plan:
-    """The plan that process 0 found and sent, rebuilt for this process's function."""
-    best = search.candidates[0]
-    captured = partition(fn, best.mesh).capture(*args)
-    made = make_plan(captured, best.mesh, best.tactics, Gather.SHARED)
-    plan = made.on(resolved.machine, resolved.place, donate_state=True)
-    plan = replace(plan, search=search)
-    if plan.to_json() != sent.to_json():
-        raise PlanError(
-            "the function or its constants differ between process 0 and this one, so that "
-            f"the plan of process 0 gives another step here:\n{diff(sent, plan)}"
-        )
-    return plan
-
-
 def _task(
     fn: Callable[..., Any],
     args: Sequence[Any],
     request: SearchRequest,
     resolved: ResolvedRequest,
+    weights: StoredWeights | None,
+    budget: TimeBudget,
 ) -> SearchTask:
     """The search task: the captured program, and the meshes that the tactics allow."""
     tactics, machine = tuple(request.tactics), resolved.machine
@@ -275,50 +255,18 @@ def _task(
         if resolved.mesh is None
         else (resolved.mesh,)
     )
-    captured = partition(fn, meshes[0]).capture(*args)
-    if not captured.program.ops:
+    program = partition(fn, meshes[0]).capture(*args)
+    if not program.program.ops:
         raise PlanError("the step returns nothing that it computes; nothing to plan")
-    space = Space(captured, machine, request.seed, tactics)
+    space = Space(program, machine, request.seed, tactics)
+    meshes = usable_meshes(space, meshes)
+    budget.count(CAPTURE, len(space.graph.nodes))
     return SearchTask(
-        space,
-        usable_meshes(space, meshes),
-        resolved.limit,
-        resolved.objective,
-        request.on_progress,
+        space=space,
+        meshes=meshes,
+        limit=resolved.limit,
+        value_of=resolved.objective,
+        on_progress=request.on_progress,
         with_experts=request.experts,
+        stored_weights=weights,
     )
-
-
-def _final_plan(
-    search: SearchResult,
-    task: SearchTask,
-    trials: Trials,
-    place: Location | None,
-    compile_plan: CompilePlan | None,
-) -> Plan:
-    """The plan of the best candidate; with `compile_plan`, of the best that compiles."""
-    space, last = task.space, trials.lowered
-    given = [tactic for tactic in space.given if tactic.rewrite is not None]
-
-    def plan_of(best: Candidate) -> Plan:
-        """The simulated plan of a candidate; the device program is reused if known."""
-        is_same = given == [t for t in best.tactics if t.rewrite is not None]
-        made = make_plan(
-            space.original,
-            best.mesh,
-            best.tactics,
-            Gather.SHARED,
-            space.graph if is_same else None,
-            last[1] if is_same and last and last[0] is best else None,
-        )
-        return made.on(space.machine, place, donate_state=True)
-
-    if compile_plan is None:
-        plan = plan_of(search.candidates[0])
-    else:
-        plan, search = first_that_compiles(
-            search, plan_of, compile_plan, task.on_progress
-        )
-    for note in search.notes:
-        task.on_progress(note)
-    return replace(plan, search=search)

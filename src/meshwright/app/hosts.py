@@ -9,14 +9,20 @@ import pickle
 import time
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any, Protocol
 
 import jax
 
+from meshwright.app.explain.diff import diff
+from meshwright.app.make_plan import make_plan
+from meshwright.app.partition import partition
+from meshwright.app.plan import Plan
 from meshwright.errors import MeshwrightError, PlanError
 from meshwright.jax_private import process_group
+from meshwright.partitioner.lower import Gather
+from meshwright.planner.candidates.search_result import SearchResult
 from meshwright.planner.driver.request import ResolvedRequest, SearchRequest
 
 _PIECE_BYTES = 2**20
@@ -161,3 +167,24 @@ def asked_for(
         shape = list(getattr(leaf, "shape", ()))
         lines.append(f"argument {jax.tree_util.keystr(path)}: {dtype}{shape}")
     return lines
+
+
+def rebuild_plan(
+    fn: Callable[..., Any],
+    args: Sequence[Any],
+    resolved: ResolvedRequest,
+    search: SearchResult,
+    first_plan: Plan,
+) -> Plan:
+    """The plan that process 0 found and sent, rebuilt for this process's function."""
+    best = search.candidates[0]
+    program = partition(fn, best.mesh).capture(*args)
+    plan = make_plan(program, best.mesh, best.tactics, Gather.SHARED)
+    plan = plan.on(resolved.machine, resolved.place, donate_state=True)
+    plan = replace(plan, search=search)
+    if plan.to_json() != first_plan.to_json():
+        raise PlanError(
+            "the function or its constants differ between process 0 and this one, so that "
+            f"the plan of process 0 gives another step here:\n{diff(first_plan, plan)}"
+        )
+    return plan

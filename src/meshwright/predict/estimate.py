@@ -155,19 +155,19 @@ def estimate(
     if memory.peak_bytes > usable:
         memory, layouts = compressed(memory, layouts, usable, compilation, measure)
     return Estimate(
-        machine,
-        lowered.mesh,
-        timeline.end_s + waiting,
-        captured.program,
-        program,
-        memory,
-        timeline,
-        _breakdown(timeline) | ({WAITING: waiting} if waiting else {}),
-        compilation.fusions,
-        layouts,
-        compilation.origins,
-        donated,
-        placement,
+        machine=machine,
+        mesh=lowered.mesh,
+        step_time_s=timeline.end_s + waiting,
+        original=captured.program,
+        program=program,
+        memory=memory,
+        timeline=timeline,
+        breakdown=_breakdown(timeline) | ({WAITING: waiting} if waiting else {}),
+        fusions=compilation.fusions,
+        layouts=layouts,
+        origins=compilation.origins,
+        donated=donated,
+        placement=placement,
     )
 
 

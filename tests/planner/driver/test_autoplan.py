@@ -16,7 +16,7 @@ from meshwright.planner.candidates.meshes import meshes_of
 from meshwright.planner.candidates.objective import Objective
 from meshwright.planner.driver import proposing, trials
 from meshwright.planner.driver.mesh_programs import MeshPrograms
-from meshwright.planner.driver.search import run_search
+from meshwright.planner.driver.search import run_phases
 from meshwright.planner.driver.state import SearchState
 from meshwright.planner.driver.task import SearchTask, TimeBudget
 from meshwright.planner.driver.trials import Trials
@@ -308,6 +308,6 @@ def test_a_following_search_reads_expert_plans_on_its_own_meshes(monkeypatch):
     monkeypatch.setattr(proposing, "_has_time_to_refine", lambda *args: False)
     with SolverProcess() as solver:
         state = SearchState(task, solver, TimeBudget.of(5.0), candidates=[before])
-        run_search(state)
+        run_phases(state)
     named = {c.name for c in state.trials.candidates if c.mesh == mesh}
     assert {"auto", "Megatron"} <= {name.split(" ")[0] for name in named}

@@ -98,7 +98,7 @@ def test_rewrites_of_a_search_come_between_those_given_and_the_rest():
     captured = mw.partition(fn, MESH).capture(*args)
     first = Space(captured, load_machine("tpu-v5e", 8), tactics=(data, own))
     less = Space(captured, first.machine, 0, first.tactics, (more,))
-    assert (first.given, less.given) == ((own, data), (own, more, data))
+    assert (first.kept_tactics, less.kept_tactics) == ((own, data), (own, more, data))
 
 
 def test_only_meshes_with_the_named_axes_are_tried():

@@ -1,4 +1,4 @@
-"""`autoplan` with `pipeline`: search for the pipeline plan of a step."""
+"""`autoplan` with `pipeline`: search for the pipeline plan of a step, or for both."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -30,6 +30,30 @@ def find_pipeline(
         on_progress=request.on_progress,
     )
     return PipelinePlanner(task).best()
+
+
+def plan_or_pipeline(
+    pipeline: object,
+    fn: Callable[..., Any],
+    args: Sequence[Any],
+    request: SearchRequest,
+    find_plan: Callable[[], Plan],
+) -> Plan | PipelinePlan:
+    """The pipeline plan, or the faster one of both plans, as the option `pipeline` says.
+
+    Raises `PlanError` if the option is wrong, or does not go with the objective.
+    """
+    if pipeline is True:
+        return find_pipeline(fn, args, request)
+    if pipeline != "auto":
+        raise PlanError(f"pipeline is {pipeline!r}; wanted True, False or 'auto'")
+    if request.objective != "step_time":
+        raise PlanError(
+            f"pipeline='auto' compares step times, and the objective is "
+            f"{request.objective!r}; leave out the objective, or choose pipeline=True or "
+            "False"
+        )
+    return faster_of(find_plan, lambda: find_pipeline(fn, args, request))
 
 
 def faster_of(

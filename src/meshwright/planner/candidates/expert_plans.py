@@ -24,7 +24,7 @@ from meshwright.planner.candidates.proposal import Proposal
 from meshwright.planner.integer_program.integer_program import IntegerProgram
 from meshwright.planner.integer_program.projection import read_choices, spread_choices
 from meshwright.planner.solve.optimum import Choices
-from meshwright.planner.solve.space import Priced, Space
+from meshwright.planner.solve.space import PricedProgram, Space
 from meshwright.program.records import paused_collector
 
 AS_GIVEN = "as given"
@@ -112,7 +112,7 @@ class ExpertPlans:
         return [choices for _, _, choices in self._read.get(mesh, ())]
 
     @paused_collector()
-    def on(self, mesh: Mesh, priced: Priced) -> list[Proposal]:
+    def on(self, mesh: Mesh, priced: PricedProgram) -> list[Proposal]:
         """A proposal for each expert strategy that applies to a mesh.
 
         Strategies that raise an error are left out.
@@ -133,8 +133,8 @@ class ExpertPlans:
         ]
 
     def _read_on(self, mesh: Mesh, model: IntegerProgram) -> Iterator[ExpertChoices]:
-        given = self.space.given
-        alone: Mapping[str, tuple[Tactic, ...]] = {AS_GIVEN: ()} if given else {}
+        kept = self.space.kept_tactics
+        alone: Mapping[str, tuple[Tactic, ...]] = {AS_GIVEN: ()} if kept else {}
         start = self.space.start(mesh)
         applied = _AppliedTactics(start)
         served = inference_strategies(mesh) if is_served(start) else {}
@@ -142,7 +142,7 @@ class ExpertPlans:
             try:
                 work = applied.switch_to(tactics)
             except MeshwrightError as error:
-                refused = Candidate(name, mesh, (*given, *tactics), why_not=str(error))
+                refused = Candidate(name, mesh, (*kept, *tactics), why_not=str(error))
                 known = [(c.name, c.mesh, c.why_not) for c in self.candidates]
                 if (name, mesh, refused.why_not) not in known:  # by an earlier search
                     self.candidates.append(refused)
@@ -185,7 +185,9 @@ class _AppliedTactics:
         return self._work
 
 
-def spread_over_axes(flat: Choices, source: Priced, target: Priced) -> Choices | None:
+def spread_over_axes(
+    flat: Choices, source: PricedProgram, target: PricedProgram
+) -> Choices | None:
     """The choices `flat` of a one-axis mesh, carried over to the mesh of `target`.
 
     Each dim that the one axis splits is split by all axes of the other mesh together.

@@ -82,7 +82,7 @@ def usable_meshes(space: Space, meshes: Sequence[Mesh]) -> Sequence[Mesh]:
     Raises `PlanError` if there are none. A single mesh is returned unchecked, so that
     the search raises the tactic's own error.
     """
-    if not space.given or len(meshes) == 1:
+    if not space.kept_tactics or len(meshes) == 1:
         return meshes
     found: list[Mesh] = []
     why = ""

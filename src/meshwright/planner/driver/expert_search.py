@@ -24,7 +24,7 @@ def search_experts(task: SearchTask, trials: Trials) -> SearchResult:
     """
     is_interrupted, num_meshes = False, 0
     is_served_here = is_served(task.space.start(task.meshes[0]))
-    alone: Mapping[str, tuple[()]] = {AS_GIVEN: ()} if task.space.given else {}
+    alone: Mapping[str, tuple[()]] = {AS_GIVEN: ()} if task.space.kept_tactics else {}
     try:
         for mesh in task.meshes:
             if trials.has_fitting and not trials.budget.has_time(1):
@@ -38,17 +38,4 @@ def search_experts(task: SearchTask, trials: Trials) -> SearchResult:
         is_interrupted = True
         if not trials.has_fitting:
             raise
-    return SearchResult(
-        trials.ranked(),
-        task.limit,
-        model_s=0.0,
-        bound_s=0.0,
-        seconds=trials.budget.meter.real_s,
-        num_meshes=num_meshes,
-        all_meshes=len(task.meshes),
-        is_interrupted=is_interrupted,
-        method="experts",
-        work_s=trials.budget.clock(),
-        is_cut=trials.budget.meter.is_cut,
-        stored_as=task.stored.note if task.stored else "",
-    )
+    return trials.result("experts", num_meshes, len(task.meshes), is_interrupted)

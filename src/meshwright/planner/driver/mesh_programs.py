@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from meshwright.errors import MeshwrightError
 from meshwright.machine import Mesh
 from meshwright.planner.candidates.expert_plans import spread_over_axes
 from meshwright.planner.candidates.proposal import FOUND, Proposal, counts_memory
@@ -23,21 +22,22 @@ from meshwright.planner.solve.optimum import (
     Optimum,
     best_within,
 )
-from meshwright.planner.solve.pricer import GOOD_ENOUGH
 from meshwright.planner.solve.solver_process import (
     SolveJob,
     SolveRequest,
     SolverProcess,
 )
-from meshwright.planner.solve.space import Priced, solving_s
+from meshwright.planner.solve.space import PricedProgram, solving_s
 from meshwright.planner.solve.work_rates import PRICE, REPRICE, num_entries
 
-WHOLE_S, SHORTEST_S = 3.0, 2.0
-"""Least seconds of a first solve or one at corrected prices, and of any other solve."""
+WHOLE_S = 3.0
+"""Least seconds of a first solve, and of a solve at corrected prices."""
 
-FIRST_ROUNDS, ROUNDS, _PROOF_ROUNDS = 60, 200, 2_000
-"""Rounds of the solver for first solutions, for the best meshes at corrected prices, and
-for a tighter lower bound while plans are simulated."""
+SHORTEST_S = 2.0
+"""Least seconds of any other solve."""
+
+FIRST_ROUNDS = 60
+"""Rounds of the solver for first solutions."""
 
 _ROUNDING = 1e-9
 """Relative error of a sum of seconds."""
@@ -71,18 +71,18 @@ class MeshPrograms:
     priced: integer program with its latest prices (costs in seconds).
     solved_at: prices with which the solution of a mesh was found.
     spread: solution of the mesh of one axis, carried over to the axes of another mesh.
-    proof: solver's job that raises a mesh's lower bound while plans are simulated.
     """
 
     task: SearchTask
     solver: SolverProcess
     budget: TimeBudget
     earlier: MeshPrograms | None = None
-    priced: dict[Mesh, Priced] = field(default_factory=dict[Mesh, Priced])
+    priced: dict[Mesh, PricedProgram] = field(default_factory=dict[Mesh, PricedProgram])
     solutions: dict[Mesh, Proposal] = field(default_factory=dict[Mesh, Proposal])
-    solved_at: dict[Mesh, Priced] = field(default_factory=dict[Mesh, Priced])
+    solved_at: dict[Mesh, PricedProgram] = field(
+        default_factory=dict[Mesh, PricedProgram]
+    )
     spread: dict[Mesh, Choices] = field(default_factory=dict[Mesh, Choices])
-    proof: tuple[Mesh, SolveJob] | None = None
     _pricing_s: dict[int, float] = field(default_factory=dict[int, float])  # by axes
     _first_pricing_s: float = 0.0
 
@@ -131,7 +131,7 @@ class MeshPrograms:
             meanwhile()
         self._collect(jobs, len(jobs))
 
-    def _price(self, mesh: Mesh) -> Priced:
+    def _price(self, mesh: Mesh) -> PricedProgram:
         began = self.budget.clock()
         self.task.on_progress(f"pricing {mesh}")
         priced = self.priced[mesh] = self.task.space.price(mesh)
@@ -146,7 +146,7 @@ class MeshPrograms:
         fewer = self._pricing_s.get(count - 1, 0.0)
         return self._pricing_s.get(count, _PRICING_GROWTH.get(count, 1.0) * fewer)
 
-    def _starts(self, priced: Priced) -> list[Choices]:
+    def _starts(self, priced: PricedProgram) -> list[Choices]:
         """Start solutions, carried over from the one-axis mesh or an earlier search."""
         first, earlier, starts = self.task.meshes[0], self.earlier, list[Choices]()
         if len(first.axes) == 1 and first in self.solutions:
@@ -189,15 +189,21 @@ class MeshPrograms:
         self.budget.count(REPRICE, num_entries(self.priced[mesh]))
 
     def submit(
-        self, priced: Priced, seconds: float, rounds: int, starts: Sequence[Choices],
+        self, priced: PricedProgram, seconds: float, rounds: int, starts: Sequence[Choices],
         stop_bound: float = math.inf, limit: float | None = None,
     ) -> SolveJob:  # fmt: skip
         """Start to solve a mesh's program in the solver process; see `SolveRequest`."""
         limit, meter = self.limit if limit is None else limit, self.budget.meter
         request = SolveRequest(
-            priced.pricer, limit, seconds, rounds, tuple(starts), stop_bound,
-            meter.read(), meter.net_at,
-        )  # fmt: skip
+            pricer=priced.pricer,
+            limit=limit,
+            seconds=seconds,
+            rounds=rounds,
+            starts=tuple(starts),
+            stop_bound=stop_bound,
+            submitted_s=meter.read(),
+            net_at=meter.net_at,
+        )
         return SolveJob(self.solver.submit(request), meter)
 
     def note(self, mesh: Mesh, optimum: Optimum) -> None:
@@ -216,9 +222,15 @@ class MeshPrograms:
             limited to less memory than the user allows.
         """
         return Proposal(
-            FOUND, mesh, (self.priced[mesh].tactic(optimum, FOUND),), optimum.seconds,
-            optimum.bytes, optimum.choices, bound, optimum.unlimited,
-        )  # fmt: skip
+            name=FOUND,
+            mesh=mesh,
+            tactics=(self.priced[mesh].tactic(optimum, FOUND),),
+            seconds=optimum.seconds,
+            bytes=optimum.bytes,
+            choices=optimum.choices,
+            bound=bound,
+            unlimited=optimum.unlimited,
+        )
 
     def stop_bound(self) -> float:
         """Predicted seconds of a step above which no plan is of interest.
@@ -251,50 +263,24 @@ class MeshPrograms:
 
         Of nearly equal ones it is the first in the order of the meshes.
         """
-        own = [self.solutions[m] for m in self.task.meshes if m in self.solutions]
-        seconds = (1 + _ALIKE) * best_within(own, 0.0).seconds
-        most = NEAR_SMALLEST * min(p.bytes for p in own)
-        return next(p for p in own if p.bytes <= most and p.seconds <= seconds)
+        solved = [self.solutions[m] for m in self.task.meshes if m in self.solutions]
+        seconds = (1 + _ALIKE) * best_within(solved, 0.0).seconds
+        most = NEAR_SMALLEST * min(p.bytes for p in solved)
+        return next(p for p in solved if p.bytes <= most and p.seconds <= seconds)
 
     # -- lower bounds -----------------------------------------------------------------
 
-    def start_proof(self, mesh: Mesh, seconds: float) -> None:
-        """Start a longer solve of a mesh's program, to find a tighter lower bound.
-
-        It runs while plans are simulated.
-        """
-        if mesh not in self.solutions:
-            return
-        known = self.solutions[mesh]
-        is_open = known.bound < (1 - GOOD_ENOUGH) * known.seconds
-        if is_open and seconds >= SHORTEST_S:
-            priced, starts = self.solved_at[mesh], [known.choices]
-            job = self.submit(priced, seconds, _PROOF_ROUNDS, starts)
-            self.proof = mesh, job
-
-    def finish_proof(self) -> None:
-        """Wait for the solve of `start_proof`, and keep its lower bound."""
-        if self.proof is None:
-            return
-        mesh, job = self.proof
-        try:
-            bound = job.result().bound
-        except MeshwrightError:  # the plan stands without it
-            return
-        known = self.solutions[mesh]
-        self.solutions[mesh] = replace(known, bound=max(known.bound, bound))
-
-    def proofs(self, proposal: Proposal) -> list[tuple[float, float]]:
+    def seconds_and_bounds(self, proposal: Proposal) -> list[tuple[float, float]]:
         """Pairs of a plan's seconds and a lower bound for all plans at the same prices.
 
         There may be two pairs, since a simulation changes prices: at the prices with
         which the plan was found, and at the latest ones, where the bound may be
         tighter.
         """
-        proofs = [(proposal.seconds, proposal.bound)]
+        pairs = [(proposal.seconds, proposal.bound)]
         if proposal.mesh in self.solutions:
             pricer = self.solved_at[proposal.mesh].pricer
             bound = self.solutions[proposal.mesh].bound
-            proofs.append((pricer.finite_seconds(proposal.choices), bound))
+            pairs.append((pricer.finite_seconds(proposal.choices), bound))
         # The choices nearest to an expert's plan may cost less than the plan does.
-        return [proof for proof in proofs if 0 < proof[1] <= proof[0] * (1 + _ROUNDING)]
+        return [pair for pair in pairs if 0 < pair[1] <= pair[0] * (1 + _ROUNDING)]

@@ -1,4 +1,4 @@
-"""Trials of plans with small collectives combined, and with loops beside products.
+"""Phases of a search that combine small collectives, or run loops beside products.
 
 A plan of many small collectives may be the fastest once they are combined, and slow
 before; a plan that waits for gathers may be the fastest once they run beside products.
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from meshwright.machine import Machine
 from meshwright.partitioner.decide import apply_tactics
+from meshwright.partitioner.tactics import Tactic
 from meshwright.planner.candidates.candidate import Candidate
 from meshwright.planner.driver.state import SearchState
 from meshwright.planner.overlap.loop_search import LoopSearch
@@ -47,32 +48,32 @@ size, the latency takes about a ninth of the time.
 """
 
 
-def combine(state: SearchState) -> None:
+def combine_collectives(state: SearchState) -> SearchState:
     """Simulate the most promising plans once more, with small collectives combined.
 
     All are tried with the largest size of a combined collective. Smaller sizes are
-    tried for the best plan, as long as they make it faster.
+    tried for the best plan, as long as they make it faster. Reads and writes the
+    simulated plans.
     """
-    machine = state.task.space.machine
+    machine, trials, budget = state.task.space.machine, state.trials, state.budget
     kinds = compiler_of(machine).uncombined
-    if not kinds or not state.trials.has_fitting:
-        return
+    if not kinds or not trials.has_fitting:
+        return state
     largest, *smaller = bucket_sizes(machine)
-    better: list[tuple[Candidate, Candidate]] = []
-    for apart in _promising(state, kinds)[:_TRIED]:
-        if not state.budget.has_time(1):
+    fastest: Candidate | None = None  # the latest plan that became the best
+    for plan in _promising(state, kinds)[:_TRIED]:
+        if not budget.has_time(1):
             break
-        tried = _simulate(state, apart, largest)
-        if tried is state.trials.best():
-            better.append((apart, tried))
-    if not better:
-        return
-    apart, _ = better[-1]
+        if _simulate_combined(state, plan, largest) is trials.best():
+            fastest = plan
+    if fastest is None:
+        return state
     for size in smaller:
-        if not state.budget.has_time(1):
+        if not budget.has_time(1):
             break
-        if _simulate(state, apart, size) is not state.trials.best():
+        if _simulate_combined(state, fastest, size) is not trials.best():
             break
+    return state
 
 
 def bucket_sizes(machine: Machine) -> list[int]:
@@ -82,43 +83,50 @@ def bucket_sizes(machine: Machine) -> list[int]:
     return [1 << (times * least - 1).bit_length() for times in _BUCKETS]
 
 
-def overlap_products(state: SearchState) -> None:
+def overlap_products(state: SearchState) -> SearchState:
     """Simulate the most promising plans once more, with product loops.
 
     A plan is only recorded if loops make it faster. Plans that were tried already are
-    left out, so that this may run again when there are more plans.
+    left out, so that this may run again when there are more plans. Reads and writes the
+    simulated plans and `looped`.
     """
     machine = state.task.space.machine
     if "permute" not in compiler_of(machine).async_collectives:
-        return
+        return state
     if not state.trials.has_fitting:
-        return
+        return state
     untried = [
         c
         for c in _promising(state, _LOOPED, _LEAST_SHARE)
         if c not in state.looped and not c.name.endswith(OVERLAPPED)
     ]
-    for apart in untried[:_TRIED]:
+    for plan in untried[:_TRIED]:
         if not state.budget.has_time(_SIMULATED):
             break
-        state.looped.append(apart)
-        loops = _loops_of(state, apart)
+        state.looped.append(plan)
+        loops = _loops_of(state, plan)
         if loops:
-            own = apart.tactics[len(state.task.space.given) :]
-            state.trials.simulate(apart.name + OVERLAPPED, apart.mesh, (*own, *loops))
+            tactics = (*_searched_tactics(state, plan), *loops)
+            state.trials.simulate(plan.name + OVERLAPPED, plan.mesh, tactics)
+    return state
 
 
-def _loops_of(state: SearchState, apart: Candidate) -> Sequence[Overlap]:
+def _loops_of(state: SearchState, plan: Candidate) -> Sequence[Overlap]:
     """The tactics whose product loops make a simulated plan faster."""
     space, budget = state.task.space, state.budget
     num_nodes = len(space.graph.nodes)
-    work = apply_tactics(space.original, apart.mesh, apart.tactics, graph=space.graph)
+    work = apply_tactics(space.original, plan.mesh, plan.tactics, graph=space.graph)
     search = LoopSearch(
         space.machine,
         lambda: budget.has_time(_SIMULATED),
         lambda: budget.count(SIMULATE, num_nodes),
     )
     return search.tactics(work)
+
+
+def _searched_tactics(state: SearchState, plan: Candidate) -> Sequence[Tactic]:
+    """The tactics of a simulated plan after those that every plan begins with."""
+    return plan.tactics[len(state.task.space.kept_tactics) :]
 
 
 def _promising(
@@ -131,7 +139,7 @@ def _promising(
     """
     best = state.trials.best()
     assert best is not None
-    given = state.task.space.given
+    kept_tactics = state.task.space.kept_tactics
 
     def rest_s(candidate: Candidate) -> float:
         return candidate.step_time_s - sum(
@@ -140,23 +148,22 @@ def _promising(
             if name.removesuffix(" exposed") in kinds
         )
 
-    found = [
+    promising = [
         c
         for c in state.trials.candidates
         if c.fits
-        and c.tactics[: len(given)] == given
+        and c.tactics[: len(kept_tactics)] == kept_tactics
         and rest_s(c) < best.step_time_s
         and rest_s(c) < (1 - least_share) * c.step_time_s
     ]
-    return sorted(found, key=rest_s)
+    return sorted(promising, key=rest_s)
 
 
-def _simulate(state: SearchState, apart: Candidate, size: int) -> Candidate:
+def _simulate_combined(state: SearchState, plan: Candidate, size: int) -> Candidate:
     """Simulate a plan with collectives along each axis combined up to `size` bytes."""
-    own = apart.tactics[len(state.task.space.given) :]
-    more = [overlap(a, products=False, combine_bytes=size) for a in apart.mesh.axes]
-    name = apart.name + COMBINED
-    return state.trials.simulate(name, apart.mesh, (*own, *more))
+    more = [overlap(a, products=False, combine_bytes=size) for a in plan.mesh.axes]
+    tactics = (*_searched_tactics(state, plan), *more)
+    return state.trials.simulate(plan.name + COMBINED, plan.mesh, tactics)
 
 
 def without_overlap(state: SearchState, candidate: Candidate) -> Candidate:
@@ -166,9 +173,10 @@ def without_overlap(state: SearchState, candidate: Candidate) -> Candidate:
     """
     if not candidate.name.endswith((COMBINED, OVERLAPPED)):
         return candidate
-    num_given = len(state.task.space.given)
-    own = (t for t in candidate.tactics[num_given:] if not isinstance(t, Overlap))
-    tactics = (*candidate.tactics[:num_given], *own)
+    searched = _searched_tactics(state, candidate)
+    num_kept = len(candidate.tactics) - len(searched)
+    others = (t for t in searched if not isinstance(t, Overlap))
+    tactics = (*candidate.tactics[:num_kept], *others)
     return next(
         (
             c

@@ -1,4 +1,4 @@
-"""The first phase of a search: propose plans from integer programs and from experts.
+"""The first phases of a search: propose plans from integer programs and from experts.
 
 Expert plans follow published strategies, such as data parallelism or Megatron. Prices
 are the predicted seconds in an integer program; a simulated plan shows how to correct
@@ -13,11 +13,9 @@ from meshwright.machine.memory_size import show_bytes
 from meshwright.planner.candidates.proposal import Proposal, counts_memory
 from meshwright.planner.driver.mesh_programs import (
     FIRST_ROUNDS,
-    ROUNDS,
     SHORTEST_S,
     WHOLE_S,
 )
-from meshwright.planner.driver.recomputation import reserve_rewrite
 from meshwright.planner.driver.simulation import (
     is_spread,
     is_too_large,
@@ -29,13 +27,21 @@ from meshwright.planner.solve.frontier import frontier
 from meshwright.planner.solve.optimum import Optimum
 from meshwright.planner.solve.solver_process import SolveJob
 from meshwright.planner.solve.space import solving_s
-from meshwright.predict.compilers.targets import compiler_of
 
-_FIRST_END, _REFINED_END, _SMALLER_END = 0.35, 0.65, 0.8
-"""Shares of the time at which three parts of the search have to end.
+_FIRST_END = 0.35
+"""Share of the time at which the first solves have to end."""
 
-They are: first solutions, better solutions of the best meshes at corrected prices, and
-plans with less memory if the objective counts memory. The rest is for simulations."""
+_REFINED_END = 0.65
+"""Share of the time at which the solves at corrected prices have to end."""
+
+_SMALLER_END = 0.8
+"""Share of the time at which the solves for plans with less memory have to end.
+
+The rest is for simulations.
+"""
+
+_ROUNDS = 200
+"""Rounds of the solver for the best meshes at corrected prices."""
 
 _REFINED = 3
 """Largest number of meshes whose integer program is solved again at corrected prices.
@@ -59,87 +65,74 @@ It applies to the search for plans with less memory.
 """
 
 
-def propose(state: SearchState) -> list[Proposal]:
-    """Propose plans on the most promising meshes; simulate some of them already."""
-    started = state.budget.clock()
-    left = state.budget.until - started
-    solutions, refined_end = state.programs.solutions, started + _REFINED_END * left
+def solve_meshes(state: SearchState) -> SearchState:
+    """Price and solve the integer programs of meshes, as many as time allows.
+
+    Reads the time. Writes the solutions, the expert plans of the first mesh and
+    `may_fit`.
+    """
     state.programs.solve(
-        started + _FIRST_END * left,
-        refined_end,
+        state.reading_at(_FIRST_END),
+        state.reading_at(_REFINED_END),
         # Expert plans are mostly best on the first mesh, that of one axis.
         lambda: state.experts_on(state.task.meshes[0]),
     )
-    most = _most_bytes(state)
-    if all(p.bytes > most for p in solutions.values()):
-        least = state.programs.smallest()
-        experts = state.experts_on(least.mesh)
-        return [least, *(p for p in experts if p.bytes <= most)]
-    experts = _refine(state, refined_end)
-    smaller = list(_find_smaller(state, started + _SMALLER_END * left))
-    return [*solutions.values(), *smaller, *experts]
+    most = state.task.most_bytes
+    state.may_fit = any(p.bytes <= most for p in state.programs.solutions.values())
+    return state
 
 
-def experts_that_may_fit(state: SearchState) -> list[Proposal]:
-    """Expert plans that may fit into memory, on meshes whose own solution may fit.
+def propose_smallest(state: SearchState) -> SearchState:
+    """Propose the smallest solution, and the expert plans of its mesh that may fit.
 
-    They are tried if no simulated plan fits.
+    It is for a search in which no solution may fit. Reads the solutions. Writes the
+    expert plans and the proposals.
     """
-    programs, known = state.programs, list[Proposal]()
-    most = _most_bytes(state)
-    for mesh in programs.ranked_meshes():
-        if programs.solutions[mesh].bytes <= most:
-            known += state.experts_on(mesh)
-    return [p for p in known if p.bytes <= most]
+    smallest = state.programs.smallest()
+    experts = state.experts_on(smallest.mesh)
+    small_experts = (p for p in experts if p.bytes <= state.task.most_bytes)
+    state.proposals = [smallest, *small_experts]
+    return state
 
 
-def _most_bytes(state: SearchState) -> float:
-    """Predicted bytes per device above which no plan can fit.
-
-    This limit includes the on-chip memory, since the prediction also counts buffers that a
-    compiler may place there.
-    """
-    machine = state.task.space.machine
-    on_chip = compiler_of(machine).assigns_memory_spaces * machine.chip.room_bytes
-    return state.task.limit + on_chip
-
-
-def _refine(state: SearchState, ends: float) -> list[Proposal]:
+def refine_best_meshes(state: SearchState) -> SearchState:
     """Simulate the best solutions, and solve their meshes again at corrected prices.
 
     A simulation shows which collectives overlap with computation, which corrects the
-    prices. Returns the expert plans of the meshes that were solved again.
-    ends: clock reading in seconds at which the solves end.
+    prices. Reads the solutions. Writes the prices, the solutions, the expert plans of
+    the meshes that are solved again, the simulated plans and the proposals.
     """
-    programs = state.programs
+    programs, ends = state.programs, state.reading_at(_REFINED_END)
     experts: list[Proposal] = []
     jobs: list[tuple[Proposal, SolveJob]] = []
     first, *others = programs.ranked_meshes()
     for mesh in (first, *others[: _REFINED - 1]):
-        own = programs.solutions[mesh]
-        if mesh is not first and not _is_worthwhile(state, own, bool(jobs), ends):
-            continue
-        if not is_spread(state, own):
-            simulate_one(state, own)
-        if mesh is first and programs.earlier is None:
-            reserve_rewrite(state)
+        solution = programs.solutions[mesh]
+        if mesh is not first:  # the first solution has been simulated
+            if not _is_worthwhile(state, solution, bool(jobs), ends):
+                continue
+            if not is_spread(state, solution):
+                simulate_one(state, solution)
         if not _has_time_to_refine(state, mesh, ends):
             continue
         programs.reprice(mesh, state.trials.exposed.get(mesh, {}))
-        known = state.experts_on(mesh)
-        starts = [own.choices, *(expert.choices for expert in known)]
+        mesh_experts = state.experts_on(mesh)
+        starts = [solution.choices, *(expert.choices for expert in mesh_experts)]
         seconds = max(ends - state.budget.clock(), WHOLE_S)
-        priced = programs.priced[mesh]
-        jobs.append((own, programs.submit(priced, seconds, ROUNDS, starts)))
-        if known and not experts and state.budget.has_time(1):  # during the solve
-            best = min(known, key=programs.rank)
+        job = programs.submit(programs.priced[mesh], seconds, _ROUNDS, starts)
+        jobs.append((solution, job))
+        if (
+            mesh_experts and not experts and state.budget.has_time(1)
+        ):  # during the solve
+            best = min(mesh_experts, key=programs.rank)
             if not is_too_large(state, best):
                 simulate_one(state, best)
-        experts += known
+        experts += mesh_experts
     if not experts:
         experts = _experts_of_best(state, first)
     _note_refined(state, jobs)
-    return experts
+    state.proposals = [*programs.solutions.values(), *experts]
+    return state
 
 
 def _experts_of_best(state: SearchState, otherwise: Mesh) -> list[Proposal]:
@@ -155,7 +148,7 @@ def _experts_of_best(state: SearchState, otherwise: Mesh) -> list[Proposal]:
 
 
 def _is_worthwhile(
-    state: SearchState, own: Proposal, is_solving: bool, ends: float
+    state: SearchState, solution: Proposal, is_solving: bool, ends: float
 ) -> bool:
     """Whether the solution of one more mesh is worth a simulation at this point.
 
@@ -164,7 +157,7 @@ def _is_worthwhile(
     """
     if is_solving and state.budget.clock() >= ends:
         return False
-    return state.budget.has_time(1) and own.seconds <= state.programs.stop_bound()
+    return state.budget.has_time(1) and solution.seconds <= state.programs.stop_bound()
 
 
 def _has_time_to_refine(state: SearchState, mesh: Mesh, ends: float) -> bool:
@@ -184,47 +177,49 @@ def _note_refined(
     jobs are dropped.
     """
     programs = state.programs
-    for own, job in jobs:
-        optimum = job.result()
-        if programs.priced[own.mesh].pricer.seconds(own.choices) <= optimum.seconds:
+    for before, job in jobs:
+        mesh, optimum = before.mesh, job.result()
+        if programs.priced[mesh].pricer.seconds(before.choices) <= optimum.seconds:
             # It has been simulated, and another plan of equal cost would tell nothing.
-            optimum = replace(optimum, choices=own.choices)
-        programs.note(own.mesh, optimum)
+            optimum = replace(optimum, choices=before.choices)
+        programs.note(mesh, optimum)
         if not state.budget.has_time(_LAST):
-            simulate_all(state, [programs.solutions[own.mesh]])
+            simulate_all(state, [programs.solutions[mesh]])
             break
 
 
-def _find_smaller(state: SearchState, ends: float) -> Iterator[Proposal]:
-    """Plans that need less memory than the solutions of the most promising meshes.
+def find_smaller_plans(state: SearchState) -> SearchState:
+    """Propose plans that need less memory than the solutions of the best meshes.
 
-    Each is yielded once it is found. There are none unless the objective counts memory.
-    ends: clock reading in seconds at which the last solve has to end.
+    There are none unless the objective counts memory. Reads the solutions. Writes the
+    proposals.
     """
-    clock = state.budget.clock
+    clock, ends = state.budget.clock, state.reading_at(_SMALLER_END)
     for mesh in state.programs.ranked_meshes():
         if not counts_memory(state.task.value_of, state.programs.solutions[mesh]):
             break
-        yield from _find_on(state, mesh, clock() + _NEXT_SHARE * (ends - clock()))
+        mesh_ends = clock() + _NEXT_SHARE * (ends - clock())
+        state.proposals += _smaller_plans(state, mesh, mesh_ends)
+    return state
 
 
-def _find_on(state: SearchState, mesh: Mesh, ends: float) -> Iterator[Proposal]:
+def _smaller_plans(state: SearchState, mesh: Mesh, ends: float) -> Iterator[Proposal]:
     """Plans of one mesh that need less memory than its solution.
 
     Each solve starts from the plan before it and from expert plans.
+    ends: clock reading in seconds at which the last solve has to end.
     """
     programs, task, clock = state.programs, state.task, state.budget.clock
-    own, priced = programs.solutions[mesh], programs.priced[mesh]
+    solution, priced = programs.solutions[mesh], programs.priced[mesh]
     expert_choices = state.experts.choices_on(mesh)
 
-    def solve_within(limit: float, known: Optimum) -> Optimum:
+    def solve_within(limit: float, larger: Optimum) -> Optimum:
         task.on_progress(f"solving {mesh} within {show_bytes(limit)} per device")
         seconds = max(_NEXT_SHARE * (ends - clock()), SHORTEST_S)
-        starts = [known.choices, *expert_choices]
+        starts = [larger.choices, *expert_choices]
         job = programs.submit(priced, seconds, FIRST_ROUNDS, starts, limit=limit)
         return job.result()
 
-    first = Optimum(own.choices, own.seconds, own.bytes, 0.0)
+    first = Optimum(solution.choices, solution.seconds, solution.bytes, 0.0)
     smaller = frontier(first, solve_within, task.value_of, lambda: clock() >= ends)
-    for optimum in smaller:
-        yield programs.proposal(mesh, optimum)
+    return (programs.proposal(mesh, optimum) for optimum in smaller)

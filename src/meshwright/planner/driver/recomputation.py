@@ -10,8 +10,10 @@ from dataclasses import replace
 
 from meshwright.errors import MeshwrightError
 from meshwright.machine import Mesh
+from meshwright.machine.memory_size import show_bytes
 from meshwright.partitioner.tactics import Recompute
 from meshwright.planner.candidates.proposal import counts_memory
+from meshwright.planner.driver.mesh_programs import MeshPrograms
 from meshwright.planner.driver.state import SearchState
 from meshwright.planner.driver.task import TimeBudget
 from meshwright.planner.recompute.saved_values import recompute_within
@@ -25,7 +27,7 @@ _STRETCH = 1 / 32
 _MEMORY_SHARE = 0.97
 """Share of the memory that plans of a rewritten program may use, as predicted."""
 
-KEPT_SHARE = _MEMORY_SHARE - _STRETCH
+_KEPT_SHARE = _MEMORY_SHARE - _STRETCH
 """Share of the memory for all values except the recomputed ones."""
 
 _WORTHWHILE = 0.01
@@ -34,24 +36,33 @@ _WORTHWHILE = 0.01
 It applies if a plan fits without the rewrite.
 """
 
-SIMULATIONS = 4
+_SIMULATIONS = 4
 """Least time to search a rewritten program, as a multiple of a simulation's time."""
+
+_MOST_REWRITES = 4
+"""Number of rewrites that are tried if no plan fits into memory.
+
+In each, the forward pass saves less for the backward pass than in the one before.
+"""
 
 _RESERVED = 0.3
 """Share of the remaining time that is reserved for the search of a rewritten program."""
 
 
-def reserve_rewrite(state: SearchState) -> None:
-    """Store a worthwhile rewrite in the search's state; reserve time for its search.
+def reserve_rewrite(state: SearchState) -> SearchState:
+    """Choose a rewrite that is worth a search of its own, and reserve time for that.
 
-    If no rewrite is worthwhile, nothing changes.
+    Reads the solutions and their prices. Writes `rewrite` and the end of the search's
+    time, or nothing if no rewrite is worthwhile or the program is rewritten already.
     """
     budget = state.budget
     left = budget.until - budget.clock()
-    if _RESERVED * left >= SIMULATIONS * budget.simulation_s:
+    is_first = state.programs.earlier is None
+    if is_first and _RESERVED * left >= _SIMULATIONS * budget.simulation_s:
         state.rewrite = _worthwhile_rewrite(state)
     if state.rewrite is not None:
         budget.until -= _RESERVED * (budget.until - budget.clock())
+    return state
 
 
 def _worthwhile_rewrite(state: SearchState) -> tuple[Mesh, Recompute] | None:
@@ -75,46 +86,102 @@ def _worthwhile_rewrite(state: SearchState) -> tuple[Mesh, Recompute] | None:
     if seconds >= wanted_s:
         return None
     peak = programs.priced[mesh].pricer.peak_bytes(choices)
-    found = rewrite(state, mesh, choices, peak - KEPT_SHARE * limit)
-    if found is None or seconds + found[1] >= wanted_s:
+    excess_bytes = peak - _KEPT_SHARE * limit
+    rewrite = _rewrite_within(programs, state.budget, mesh, choices, excess_bytes)
+    if rewrite is None or seconds + rewrite[1] >= wanted_s:
         return None
-    return mesh, found[0]
+    return mesh, rewrite[0]
 
 
-def rewrite(
-    state: SearchState, mesh: Mesh, choices: Choices, excess_bytes: float
+def _rewrite_within(
+    programs: MeshPrograms,
+    budget: TimeBudget,
+    mesh: Mesh,
+    choices: Choices,
+    excess_bytes: float,
 ) -> tuple[Recompute, float] | None:
     """A rewrite that reduces a plan's memory by `excess_bytes` per device.
 
     Returned with the seconds per step that its recomputation costs. `None` if there is
     no such rewrite: no value waits for a backward pass, or ops cannot be told apart by
     their source lines.
+    programs: integer programs of the program before the rewrite.
     """
-    priced, op_prices = state.programs.priced[mesh], state.task.space.op_prices
-    spacing = _STRETCH * state.task.limit
+    task, priced = programs.task, programs.priced[mesh]
+    spacing = _STRETCH * task.limit
     try:
-        return recompute_within(priced, choices, op_prices, excess_bytes, spacing)
+        return recompute_within(
+            priced, choices, task.space.op_prices, excess_bytes, spacing
+        )
     except MeshwrightError:
         return None
     finally:
-        state.budget.count(REWRITE, len(state.task.space.graph.nodes))
+        budget.count(REWRITE, len(task.space.graph.nodes))
 
 
-def following(first: SearchState, mesh: Mesh, tactic: Recompute) -> SearchState:
+def rewrite_for_speed(state: SearchState) -> SearchState | None:
+    """The search of a rewritten program that may have a faster plan.
+
+    `None` if no rewrite was worthwhile, if no time is left, or after Ctrl-C. Reads
+    `rewrite`.
+    """
+    budget = state.budget
+    is_late = state.ends - budget.clock() < _SIMULATIONS * budget.simulation_s
+    if state.rewrite is None or state.is_interrupted or is_late:
+        return None
+    return _search_of_rewritten(state, *state.rewrite)
+
+
+def rewrite_to_fit(state: SearchState) -> SearchState | None:
+    """The search of a rewritten program that saves less for the backward pass.
+
+    Each search of a series saves less than the one before. The first plan that fits
+    into memory ends the series, and so does the end of the time. Reads the simulated
+    plans, `saved_bytes` and `rewrites`; writes these two for the next search.
+    """
+    smallest = state.trials.smallest()
+    is_over = state.is_interrupted or state.budget.clock() >= state.budget.until
+    if len(state.rewrites) >= _MOST_REWRITES or is_over:
+        return None
+    if smallest is None or state.trials.has_fitting:
+        return None
+    programs, mesh = state.programs.earlier or state.programs, smallest.mesh
+    choices = programs.solutions[mesh].choices
+    saved_bytes, rewrite = state.saved_bytes, None
+    for _ in range(_MOST_REWRITES):  # until the rewrite is a new one
+        saved_bytes += smallest.peak_memory_bytes - _KEPT_SHARE * state.task.limit
+        rewrite = _rewrite_within(programs, state.budget, mesh, choices, saved_bytes)
+        if rewrite is None or rewrite[0] not in state.rewrites:
+            break
+    if rewrite is None or rewrite[0] in state.rewrites:
+        return None
+    state.task.on_progress(
+        f"recomputing more in the backward pass, to save {show_bytes(saved_bytes)}"
+    )
+    following = _search_of_rewritten(state, mesh, rewrite[0])
+    following.saved_bytes = saved_bytes
+    following.rewrites = (*state.rewrites, rewrite[0])
+    return following
+
+
+def _search_of_rewritten(
+    state: SearchState, mesh: Mesh, tactic: Recompute
+) -> SearchState:
     """The state of a new search, of the rewritten program on one mesh.
 
-    The new search adds its simulated plans to those of the first search.
+    The new search adds its simulated plans to those of the searches before.
     """
-    space, programs = first.task.space, first.programs
+    programs = state.programs.earlier or state.programs
+    space = programs.task.space
     rewritten = replace(
-        first.task,
+        programs.task,
         space=Space(
             space.original, space.machine, space.seed, space.tactics, (tactic,)
         ),
         meshes=(mesh,),
         memory_share=_MEMORY_SHARE,
     )
-    budget = TimeBudget(first.budget.until, first.budget.meter)
-    candidates = first.trials.candidates
+    budget = TimeBudget(state.budget.until, state.budget.meter)
+    candidates = state.trials.candidates
     budget.count(PREPARE, len(rewritten.space.graph.nodes))
     return SearchState(rewritten, programs.solver, budget, candidates, programs)

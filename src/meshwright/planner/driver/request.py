@@ -34,7 +34,32 @@ class ResolvedRequest(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
-    """The options of `autoplan` as the user gives them; `autoplan` documents each."""
+    """The options of `autoplan`, as the user gives them.
+
+    machine: a `Machine` or the name of a preset.
+    chips: number of its chips to use; by default as many as `mesh` has devices.
+    mesh: the only mesh to try; by default all meshes of 1 to `most_axes` axes.
+    most_axes: largest number of axes of a mesh: 1, 2 or 3.
+    tactics: decisions that every plan keeps; the search decides what they leave open.
+    objective: "step_time", "memory", "cost", "energy" or "carbon" (the last three are
+        proportional to the step time), or weights: with {"step_time": 1, "memory": 0.3}
+        0.3 % less time is worth as much as 1 % less memory.
+    memory: limit per device: "80GiB", "512 MB", or bytes; by default all that the chip
+        offers.
+    budget_s: search time in seconds, counted in units of work so that the result does not
+        depend on how fast or busy this computer is. When it is used up, or on Ctrl-C, the
+        best plan so far is returned. After 8 times as many real seconds plus 2 minutes, a
+        search is cut short; `search.notes` then says so.
+    place: location of the machine, which decides the carbon per kWh.
+    experts: try the strategies that experts use by hand, too.
+    search: "program" for an integer program, "tree" for a Monte Carlo tree search over
+        cuts of inputs, whose plans are lists of `shard` tactics, or "experts" to only
+        simulate the strategies that experts use by hand.
+    seed: random seed of the search.
+    confirm: compile the plan with the machine's real compiler, from `meshwright[tpu]` or
+        `meshwright[gpu]`. If it fails, the next best plan is tried.
+    on_progress: a function that is called with lines of text.
+    """
 
     machine: Machine | str
     chips: int | None = None
@@ -75,7 +100,9 @@ class SearchRequest:
         if isinstance(place, str):
             place = find_location(place)
         self._check_tactics()
-        return ResolvedRequest(objective, machine, mesh, limit, place)
+        return ResolvedRequest(
+            objective=objective, machine=machine, mesh=mesh, limit=limit, place=place
+        )
 
     def _machine(self, mesh: Mesh | None) -> Machine:
         machine, chips = self.machine, self.chips

@@ -12,6 +12,7 @@ from meshwright.machine import Mesh
 from meshwright.planner.candidates.proposal import OnProgress, ValueOf
 from meshwright.planner.candidates.stored_weights import StoredWeights
 from meshwright.planner.solve.space import Space
+from meshwright.predict.compilers.targets import compiler_of
 from meshwright.search.work import Work, WorkMeter
 
 _FINAL_PLAN = 0.9
@@ -31,7 +32,7 @@ class SearchTask:
     value_of: objective as a function of seconds and bytes; smaller is better.
     memory_share: share of the limit that plans of integer programs may use.
     with_experts: whether expert strategies are tried, too.
-    stored: weights that every plan has to shard as another plan does, if any.
+    stored_weights: weights that every plan has to shard as another plan does, if any.
     """
 
     space: Space
@@ -41,7 +42,18 @@ class SearchTask:
     on_progress: OnProgress = ignore_progress
     memory_share: float = 1.0
     with_experts: bool = True
-    stored: StoredWeights | None = None
+    stored_weights: StoredWeights | None = None
+
+    @property
+    def most_bytes(self) -> float:
+        """Predicted bytes per device above which no plan can fit.
+
+        This limit includes the on-chip memory, since the prediction also counts buffers
+        that a compiler may place there.
+        """
+        machine = self.space.machine
+        on_chip = compiler_of(machine).assigns_memory_spaces * machine.chip.room_bytes
+        return self.limit + on_chip
 
 
 @dataclass

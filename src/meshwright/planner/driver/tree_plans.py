@@ -4,7 +4,7 @@ A cut splits a dim along a mesh axis. The plan with no cuts beyond the user's ta
 simulated first, so that the answer is never worse.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from meshwright.errors import SearchError
 from meshwright.machine import Mesh
@@ -63,7 +63,9 @@ def search_trees(task: SearchTask, trials: Trials) -> SearchResult:
     """
     run, is_interrupted = _TreeRun(task, trials), False
     try:
-        trials.simulate(AS_GIVEN if task.space.given else UNCUT, task.meshes[0], ())
+        trials.simulate(
+            AS_GIVEN if task.space.kept_tactics else UNCUT, task.meshes[0], ()
+        )
         run.search_all()
         run.simulate_all()
         if task.with_experts:
@@ -74,20 +76,9 @@ def search_trees(task: SearchTask, trials: Trials) -> SearchResult:
             raise
         for plan in run.ranked()[:1]:
             run.simulate(plan)
-    return SearchResult(
-        trials.ranked(),
-        task.limit,
-        model_s=0.0,
-        bound_s=0.0,
-        seconds=trials.budget.meter.real_s,
-        num_meshes=len(run.plans),
-        all_meshes=len(task.meshes) - len(run.refused),
-        is_interrupted=is_interrupted,
-        method="tree",
-        num_states=run.num_states,
-        work_s=trials.budget.clock(),
-        is_cut=trials.budget.meter.is_cut,
-    )
+    num_meshes = len(task.meshes) - len(run.refused)
+    result = trials.result("tree", len(run.plans), num_meshes, is_interrupted)
+    return replace(result, num_states=run.num_states)
 
 
 @dataclass
@@ -168,17 +159,17 @@ class _TreeRun:
         for number, plan in enumerate(self.ranked()):
             if number and not self.trials.budget.has_time(1):
                 return
-            found = self.simulate(plan)
+            candidate = self.simulate(plan)
             for _ in range(RETRIES):
                 result, limit = plan.result, self.task.limit
-                if found.why_not or found.fits or not result.fits:
+                if candidate.why_not or candidate.fits or not result.fits:
                     break
                 if not self.trials.budget.has_time(1):
                     return
-                factor = RETRY_MARGIN * limit / found.peak_memory_bytes
+                factor = RETRY_MARGIN * limit / candidate.peak_memory_bytes
                 tighter = plan.problem.within(factor * result.cost.bytes)
                 plan = self._search(plan.mesh, tighter, _SHORTEST_S)
-                found = self.simulate(plan)
+                candidate = self.simulate(plan)
 
     def simulate_experts(self) -> None:
         """Simulate expert strategies on all meshes, while there is time.
@@ -195,10 +186,10 @@ class _TreeRun:
 
     def simulate(self, plan: TreePlan) -> Candidate:
         """Simulate one plan, unless its tactics have been simulated on its mesh."""
-        tactics = (*self.task.space.given, *plan.result.tactics)
-        for known in self.trials.candidates:
-            if (known.mesh, known.tactics) == (plan.mesh, tactics):
-                return known
+        tactics = (*self.task.space.kept_tactics, *plan.result.tactics)
+        for candidate in self.trials.candidates:
+            if (candidate.mesh, candidate.tactics) == (plan.mesh, tactics):
+                return candidate
         return self.trials.simulate(TREE_FOUND, plan.mesh, plan.result.tactics)
 
     def ranked(self) -> list[TreePlan]:

@@ -12,6 +12,7 @@ from meshwright.partitioner.lower import Gather, Lowered
 from meshwright.partitioner.tactics import Tactic
 from meshwright.planner.candidates.candidate import Candidate, visible_parts
 from meshwright.planner.candidates.proposal import FOUND
+from meshwright.planner.candidates.search_result import SearchResult
 from meshwright.planner.driver.task import SearchTask, TimeBudget
 from meshwright.planner.prices.value_roles import Role, exposed_by_role
 from meshwright.planner.solve.work_rates import SIMULATE
@@ -45,7 +46,7 @@ class Trials:
         A plan that cannot be built is recorded with the reason.
         """
         space = self.task.space
-        tactics = (*space.given, *tactics)
+        tactics = (*space.kept_tactics, *tactics)
         began = self.budget.clock()
         try:
             decided = decide(
@@ -57,10 +58,10 @@ class Trials:
                 XLA_WORKAROUNDS,
             )
             self._require_stored(decided)
-            found = estimate(decided, space.machine, donate_state=True)
+            estimated = estimate(decided, space.machine, donate_state=True)
             candidate = Candidate(
-                name, mesh, tactics, found.step_time_s, found.peak_memory_bytes,
-                breakdown=visible_parts(found.breakdown), limit_bytes=self.task.limit,
+                name, mesh, tactics, estimated.step_time_s, estimated.peak_memory_bytes,
+                breakdown=visible_parts(estimated.breakdown), limit_bytes=self.task.limit,
             )  # fmt: skip
         except MeshwrightError as error:
             candidate = Candidate(name, mesh, tactics, why_not=str(error))
@@ -72,7 +73,7 @@ class Trials:
             if name == FOUND:
                 overlaps = compiler_of(space.machine).async_collectives
                 self.exposed[mesh] = exposed_by_role(
-                    found.program, found.timeline, overlaps
+                    estimated.program, estimated.timeline, overlaps
                 )
         self.candidates.append(candidate)
         budget = self.budget
@@ -87,8 +88,8 @@ class Trials:
 
     def _require_stored(self, decided: Decided) -> None:
         """Raise `PlanError` if weights are sharded otherwise than the task wants."""
-        stored = self.task.stored
-        why_not = "" if stored is None else stored.why_not(decided)
+        weights = self.task.stored_weights
+        why_not = "" if weights is None else weights.why_not(decided)
         if why_not:
             raise PlanError(why_not)
 
@@ -103,13 +104,13 @@ class Trials:
         `None` if there is no such plan. Only plans of this task's program count, not
         those of the program before a rewrite.
         """
-        given = self.task.space.given
-        own = [
+        kept = self.task.space.kept_tactics
+        of_this_program = [
             c
             for c in self.candidates
-            if c.name == FOUND and not c.why_not and c.tactics[: len(given)] == given
+            if c.name == FOUND and not c.why_not and c.tactics[: len(kept)] == kept
         ]
-        return min(own, key=lambda c: c.peak_memory_bytes, default=None)
+        return min(of_this_program, key=lambda c: c.peak_memory_bytes, default=None)
 
     def best(self) -> Candidate | None:
         """The best simulated plan that fits into memory; `None` if none fits."""
@@ -137,6 +138,34 @@ class Trials:
             raise PlanError(self._nothing_fits() + hint)
         others = [c for c in self.candidates if c is not best]
         return best, *sorted(others, key=self.order)
+
+    def result(
+        self,
+        method: str,
+        num_meshes: int,
+        all_meshes: int,
+        is_interrupted: bool,
+        hint: str = "",
+    ) -> SearchResult:
+        """The report of a search, without predictions of an integer program.
+
+        Raises `PlanError` if no plan fits. hint: text added to its message.
+        """
+        weights, meter = self.task.stored_weights, self.budget.meter
+        return SearchResult(
+            candidates=self.ranked(hint),
+            limit_bytes=self.task.limit,
+            model_s=0.0,
+            bound_s=0.0,
+            seconds=meter.real_s,
+            num_meshes=num_meshes,
+            all_meshes=all_meshes,
+            is_interrupted=is_interrupted,
+            method=method,
+            work_s=meter.read(),
+            is_cut=meter.is_cut,
+            stored_as="" if weights is None else weights.note,
+        )
 
     def _nothing_fits(self) -> str:
         """The error message if no plan fits: the missing memory, and remedies."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from meshwright.planner.prices.op_prices import OpPrices
-from meshwright.planner.solve.space import Priced
+from meshwright.planner.solve.space import PricedProgram
 from meshwright.predict.compilers.model.fusion import Fusion
 from meshwright.program.analysis.live_ranges import live_ranges
 from meshwright.program.ir import Op, Program, Value
@@ -30,7 +30,7 @@ class _PlanCosts:
     """Seconds of ops, and bytes of values on one device, under a plan."""
 
     def __init__(
-        self, priced: Priced, choices: tuple[int, ...], prices: OpPrices
+        self, priced: PricedProgram, choices: tuple[int, ...], prices: OpPrices
     ) -> None:
         self.graph, self.program = priced.work.graph, priced.model
         self.choices = choices
@@ -84,7 +84,7 @@ class ForwardPass:
 
     def __init__(
         self,
-        priced: Priced,
+        priced: PricedProgram,
         choices: tuple[int, ...],
         prices: OpPrices,
         spacing: float,

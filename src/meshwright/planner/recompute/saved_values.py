@@ -24,7 +24,7 @@ from meshwright.partitioner.structure.sites import sites_of
 from meshwright.partitioner.tactics import Recompute
 from meshwright.planner.prices.op_prices import OpPrices
 from meshwright.planner.recompute.forward_pass import ForwardPass
-from meshwright.planner.solve.space import Priced
+from meshwright.planner.solve.space import PricedProgram
 from meshwright.program.ir import Op, Value
 from meshwright.program.ops import Trait, has_trait
 
@@ -59,7 +59,11 @@ class Residuals:
 
     @classmethod
     def under_plan(
-        cls, priced: Priced, choices: tuple[int, ...], prices: OpPrices, spacing: float
+        cls,
+        priced: PricedProgram,
+        choices: tuple[int, ...],
+        prices: OpPrices,
+        spacing: float,
     ) -> Residuals:
         """The residuals of a plan.
 
@@ -166,7 +170,7 @@ class Residuals:
 
 
 def recompute_within(
-    priced: Priced,
+    priced: PricedProgram,
     choices: tuple[int, ...],
     prices: OpPrices,
     excess_bytes: float,

@@ -36,7 +36,7 @@ from meshwright.program.records import paused_collector
 
 
 @dataclass(frozen=True, slots=True)
-class Priced:
+class PricedProgram:
     """A program on one mesh, with the integer program of its possible strategies.
 
     work: the program with the decisions already taken.
@@ -59,7 +59,7 @@ _ENTRIES_PER_S = 2e5
 """Entries of pair costs that the solver reads per second before its first round."""
 
 
-def solving_s(priced: Priced) -> float:
+def solving_s(priced: PricedProgram) -> float:
     """Least seconds that a solve takes, whatever its limits; 0 if negligible.
 
     They are negligible with up to two mesh axes; with three, each op has hundreds of
@@ -75,7 +75,7 @@ class Space:
 
     original: the program as captured.
     tactics: the user's tactics, which every plan keeps.
-    given: these tactics and the search's rewrites, in the order in which they are
+    kept_tactics: these tactics and the search's rewrites, in the order in which they are
         applied: rewrites first.
     captured, graph: the program after all rewrites.
     op_prices: predicted seconds of its ops.
@@ -89,32 +89,32 @@ class Space:
         tactics: tuple[Tactic, ...] = (),
         rewrites: tuple[Tactic, ...] = (),
     ) -> None:
-        own = [t for t in tactics if t.rewrite is not None]
+        user_rewrites = [t for t in tactics if t.rewrite is not None]
         rest = [t for t in tactics if t.rewrite is None]
         self.original = original
         self.tactics = tactics
-        self.given = (*own, *rewrites, *rest)
+        self.kept_tactics = (*user_rewrites, *rewrites, *rest)
         self.machine = machine
         self.seed = seed
         with paused_collector():
-            self.captured = captured = rewritten(original, self.given)
+            self.captured = captured = rewritten(original, self.kept_tactics)
             self.graph = Graph(captured.program, captured.ties)
             self.op_prices = price_ops(captured.program, machine, machine.num_devices)
         self._undecided: ReducedGraph | None = None  # of a state without decisions
 
     def start(self, mesh: Mesh) -> Workspace:
-        """The program on a mesh, with only the given tactics applied.
+        """The program on a mesh, with only the kept tactics applied.
 
         Raises `TacticError` if an input or op that a tactic names cannot be sharded or
         replicated as the tactic says, and `MeshError` if the mesh lacks an axis.
         """
-        mesh.require_all(axes_of(self.given))
-        work = start_workspace(self.captured, mesh, self.graph, self.given)
-        for tactic in self.given:
-            known = len(work.refusals)
+        mesh.require_all(axes_of(self.kept_tactics))
+        work = start_workspace(self.captured, mesh, self.graph, self.kept_tactics)
+        for tactic in self.kept_tactics:
+            before = len(work.refusals)
             tactic.apply(work)
-            if tactic.kind is TacticKind.PIN and len(work.refusals) > known:
-                raise TacticError(f"{tactic} cannot be kept: {work.refusals[known]}")
+            if tactic.kind is TacticKind.PIN and len(work.refusals) > before:
+                raise TacticError(f"{tactic} cannot be kept: {work.refusals[before]}")
         return work
 
     def pricing(self, exposed: Mapping[Role, float] = EXPOSED) -> Pricing:
@@ -127,7 +127,9 @@ class Space:
         return Pricing(self.machine, self.op_prices, exposed, self.seed)
 
     @paused_collector()
-    def price(self, mesh: Mesh, exposed: Mapping[Role, float] = EXPOSED) -> Priced:
+    def price(
+        self, mesh: Mesh, exposed: Mapping[Role, float] = EXPOSED
+    ) -> PricedProgram:
         """The program on a mesh, with its integer program.
 
         The search may use all axes.
@@ -137,7 +139,9 @@ class Space:
         return price(self.pricing(exposed), work, reduced, tuple(work.state.size))
 
     @paused_collector()
-    def reprice(self, priced: Priced, exposed: Mapping[Role, float]) -> Priced:
+    def reprice(
+        self, priced: PricedProgram, exposed: Mapping[Role, float]
+    ) -> PricedProgram:
         """The integer program at other prices of collectives.
 
         This takes half the time of `price`.
@@ -184,7 +188,7 @@ class Pricing:
 
 def price(
     pricing: Pricing, work: Workspace, reduced: ReducedGraph, free: Sequence[str]
-) -> Priced:
+) -> PricedProgram:
     """The integer program over all strategies that extend a workspace's decisions.
 
     reduced: the graph after symmetry reduction under these decisions.
@@ -196,4 +200,4 @@ def price(
     model = builder.build(pricing.resharding(state.mesh))
     counts = live_counts(work.graph, reduced, op_prices, tuple(work.graph.ties))
     pricer = Pricer.of(model, counts, pricing.seed)
-    return Priced(work, model, pricer, builder)
+    return PricedProgram(work, model, pricer, builder)

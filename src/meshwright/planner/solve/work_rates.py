@@ -4,7 +4,7 @@ A search counts its work by these rates (`search.work`) and so does not depend o
 speed of the machine. The solver's own kinds are elsewhere.
 """
 
-from meshwright.planner.solve.space import Priced
+from meshwright.planner.solve.space import PricedProgram
 from meshwright.search.work import Work
 
 CAPTURE = Work("capture", 1.2e-4)
@@ -32,7 +32,7 @@ SPELL = Work("spell", 5e-6)
 """Work to score a list of tactics against a found plan, per node of its site graph."""
 
 
-def num_entries(priced: Priced) -> int:
+def num_entries(priced: PricedProgram) -> int:
     """The number of costs in a mesh's integer program, single and pair costs."""
     model = priced.model
     pairs = sum(pair.seconds.size for pair in model.pair_costs)

@@ -69,9 +69,9 @@ class Auto:
         pricing = Pricing(machine, op_prices, EXPOSED, self.seed)
         usable = machine.chip.usable_bytes
         limit = usable if self.memory is None else min(self.memory, usable)
-        find = _by_program if self.search == "program" else _by_tree
+        search = _by_program if self.search == "program" else _by_tree
         meter = WorkMeter.for_budget(self.budget_s)
-        tactics = find(self, work, pricing, limit, meter)
+        tactics = search(self, work, pricing, limit, meter)
         num_refusals = len(work.refusals)
         for tactic in tactics:
             tactic.apply(work)
@@ -90,8 +90,8 @@ class Auto:
 
     def __repr__(self) -> str:
         options = {"memory": None, "budget_s": 10.0, "seed": 0}  # with their defaults
-        chosen = ((name, getattr(self, name)) for name in options)
-        more = (f", {name}={v!r}" for name, v in chosen if v != options[name])
+        values = ((name, getattr(self, name)) for name in options)
+        more = (f", {name}={v!r}" for name, v in values if v != options[name])
         return f"mw.{str(self)[:-1]}{''.join(more)})"
 
     def report(self, seconds: float, num_bytes: float, limit: float) -> None:
@@ -131,8 +131,8 @@ def auto(  # noqa: PLR0913  the options of a search
     Raises `TacticError` for wrong options or, when it is applied, if nothing fits, and
     `PlanError` for a memory that is no size.
     """
-    chosen = (axes,) if isinstance(axes, str) else tuple(axes)
-    if not chosen:
+    axis_names = (axes,) if isinstance(axes, str) else tuple(axes)
+    if not axis_names:
         raise TacticError("auto got no axis; name at least one axis of the mesh")
     wrong = wrong_option(search, budget_s, seed, on_progress)
     if search == "experts":
@@ -140,7 +140,7 @@ def auto(  # noqa: PLR0913  the options of a search
     if wrong is not None:
         raise TacticError(f"auto: {wrong}")
     limit = None if memory is None else memory_bytes(memory)
-    return Auto(chosen, machine, limit, budget_s, search, seed, on_progress)
+    return Auto(axis_names, machine, limit, budget_s, search, seed, on_progress)
 
 
 def _by_program(
@@ -173,7 +173,7 @@ def _by_tree(
 
     left_s = max(auto.budget_s - meter.read(), 0.01 * auto.budget_s)
     budget = Budget(left_s, None, TRAJECTORIES, meter.read)
-    found = search_cuts(problem, engine, budget, show)
-    auto.report(found.cost.seconds, found.cost.bytes, limit)
-    origin = f"{auto}, {found.evaluations:,} states"
-    return [replace(t, name=f"{origin}: {t}") for t in found.tactics]
+    result = search_cuts(problem, engine, budget, show)
+    auto.report(result.cost.seconds, result.cost.bytes, limit)
+    origin = f"{auto}, {result.evaluations:,} states"
+    return [replace(t, name=f"{origin}: {t}") for t in result.tactics]

@@ -28,7 +28,7 @@ from meshwright.planner.columns.state_cells import (
     start_cells,
     write_legal_cuts,
 )
-from meshwright.planner.solve.space import Priced
+from meshwright.planner.solve.space import PricedProgram
 from meshwright.search.work import REAL_TIME, Meter, Work
 
 
@@ -94,7 +94,7 @@ class CutProblem:
 
     def __init__(
         self,
-        priced: Priced,
+        priced: PricedProgram,
         limit: float,
         axes: Sequence[str] | None = None,
         value_of: StateValue = step_seconds,
