@@ -8,17 +8,13 @@ Every number of a preset has a source. The name of an entry ends with its unit.
 """
 
 import tomllib
+from dataclasses import fields
 from importlib import resources
-from itertools import count
 from pathlib import Path
-from typing import Any
 
 from meshwright.errors import MachineError, did_you_mean
 from meshwright.machine.description import DescriptionReader
 from meshwright.machine.machine import Machine, make_grid
-
-_TEXTS = ("title", "compiler", "topology", "chip_config")
-_COMPILERS = ("plain", "tpu", "gpu", "cpu")
 
 
 def preset_names() -> tuple[str, ...]:
@@ -98,35 +94,16 @@ def parse_machine(
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise MachineError(f"machine {name!r}: {error}") from None
-    reader = DescriptionReader(
-        DescriptionReader(name).text(table.pop("name", name), "name")
-    )
-    options: dict[str, Any] = {"title": reader.name}
-    options |= {key: reader.text(table.pop(key), key) for key in _TEXTS if key in table}
-    compiler = options.get("compiler", "cpu")
-    if compiler not in _COMPILERS:
-        reader.fail(f"compiler is {compiler!r}; wanted {', '.join(_COMPILERS)}")
-    chip = reader.chip(reader.table(table.pop("chip", None), "chip"))
-    gpu = reader.gpu(table.pop("gpu")) if "gpu" in table else None
-    levels = tuple(map(reader.level, reader.tables(table, "levels"), count()))
-    if "pue" in table:
-        options["pue"] = reader.number(table.pop("pue"), "pue")
-    per_chip = reader.whole(table.pop("devices_per_chip", 1), "devices_per_chip")
-    options["devices_per_chip"] = per_chip
-    if table:
-        reader.fail(f"unknown entries {', '.join(table)}")
-    if options.get("pue", 1.0) < 1:
-        reader.fail(
-            f"pue is {options['pue']}; no data centre draws less than its chips"
-        )
-    num_devices = reader.device_count(num_devices, chips, per_chip)
+    given = table.get("name", name)
+    reader = DescriptionReader(given if isinstance(given, str) else name)
+    told = reader.read(table)
+    num_devices = reader.device_count(num_devices, chips, told.devices_per_chip)
+    options = {each.name: getattr(told, each.name) for each in fields(told)}
+    options["title"] = told.title or reader.name
+    options["name"] = reader.name
     return Machine(
-        name=reader.name,
-        chip=chip,
-        levels=levels,
         num_devices=num_devices,
-        grid=make_grid(reader.name, levels, num_devices),
-        gpu=gpu,
+        grid=make_grid(reader.name, told.levels, num_devices),
         sources=reader.sources,
         **options,
     )
