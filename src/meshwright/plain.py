@@ -47,11 +47,13 @@ class Reader:
     refuse: makes the exception for a faulty entry.
     prepare: by annotated type, a function that is called on each entry of this type
         before it is checked. What it returns is not checked if it is no plain data.
+    positional: records that are written as lists of their fields' values.
     table: the name of a dict in messages.
     """
 
     refuse: Refuse
     prepare: Mapping[Any, Prepare] = field(default_factory=dict[Any, Prepare])
+    positional: tuple[type, ...] = ()
     table: str = "an object"
 
     def read(self, hint: Any, entry: Any, path: str = "") -> Any:
@@ -69,6 +71,8 @@ class Reader:
                 raise self.refuse(path, fault) from None
             if not isinstance(entry, dict | list | str | int | float | None):
                 return entry
+        if hint in self.positional and isinstance(entry, list):
+            entry = dict(zip(hints_of(hint), entry, strict=False))
         if isinstance(hint, UnionType):
             kinds = get_args(hint)
             fitting = (kind for kind in kinds if _fits(kind, entry))
@@ -186,33 +190,26 @@ def hints_of(kind: Any) -> Hints:
     }
 
 
-def plain(value: Any) -> Any:
+def plain(value: Any, positional: tuple[type, ...] = ()) -> Any:
     """A value as plain data, from which a `Reader` reads an equal value.
 
-    Fields of records that are not compared are left out; sets are sorted.
+    Fields of records that are not compared are left out, sets are sorted, and infinity
+    is `None`, since JSON has no such number.
+    positional: records that become lists of their fields' values.
     """
     if is_dataclass(value):
-        return {
-            each.name: plain(getattr(value, each.name))
-            for each in fields(value)
-            if each.init and each.compare
-        }
+        names = hints_of(type(value))
+        entries = {name: plain(getattr(value, name), positional) for name in names}
+        return list(entries.values()) if type(value) in positional else entries
+    if isinstance(value, Mapping):
+        items: Any = value.items()  # pyright: ignore[reportUnknownMemberType]
+        return {name: plain(inner, positional) for name, inner in items}
+    if isinstance(value, tuple | list | frozenset):
+        inner: list[Any] = [plain(each, positional) for each in value]  # pyright: ignore[reportUnknownVariableType]
+        return sorted(inner) if isinstance(value, frozenset) else inner
     if isinstance(value, Enum):
         return value.value
-    if isinstance(value, Mapping):
-        return {name: plain(inner) for name, inner in value.items()}  # pyright: ignore[reportUnknownVariableType]
-    if isinstance(value, frozenset):
-        return sorted(map(plain, value))  # pyright: ignore[reportUnknownArgumentType]
-    return list(map(plain, value)) if isinstance(value, tuple | list) else value  # pyright: ignore[reportUnknownArgumentType]
-
-
-def by_position(kind: Any) -> Prepare:
-    """Prepares a record that is written as the list of its fields' values."""
-
-    def prepare(entry: Any, path: str) -> Any:
-        return dict(zip(hints_of(kind), entry, strict=True))
-
-    return prepare
+    return None if value == float("inf") else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +219,7 @@ class Frame:
     error, what: class and beginning of the message for other texts.
     header: the first entries, such as format and version; a text with others is refused.
     derived: names of entries for human readers, which are not read.
-    prepare: as in `Reader`.
+    prepare, positional: as in `Reader`.
     """
 
     error: type[MeshwrightError]
@@ -230,12 +227,13 @@ class Frame:
     header: Mapping[str, Any] = field(default_factory=dict[str, Any])
     derived: tuple[str, ...] = ()
     prepare: Mapping[Any, Prepare] = field(default_factory=dict[Any, Prepare])
+    positional: tuple[type, ...] = ()
     indent: int | None = None
 
     @property
     def reader(self) -> Reader:
         """Reads parts of a text; errors of records that say it themselves stay."""
-        return Reader(self._refuse, self.prepare)
+        return Reader(self._refuse, self.prepare, self.positional)
 
     def _refuse(self, path: str, fault: str | Exception) -> Exception:
         if isinstance(fault, MeshwrightError):
@@ -245,7 +243,7 @@ class Frame:
 
     def write(self, record: Any, **derived: Any) -> str:
         """JSON text of a record, which `read` reads."""
-        whole = {**self.header, **plain(record), **derived}
+        whole = {**self.header, **plain(record, self.positional), **derived}
         return json.dumps(whole, indent=self.indent)
 
     def read(self, kind: Any, text: str) -> Any:

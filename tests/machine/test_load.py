@@ -118,7 +118,7 @@ def test_a_file_of_the_user_needs_no_sources(tmp_path):
         ),
         ("link_bytes_per_s = ", "link_bytes_per_s = 0 # ", r"wanted more than 0"),
         ("title = ", "pue = 0.2\ntitle = ", r"pue is 0.2; no data centre"),
-        ("[4, 4]", "[]", r"levels\[0\].extents is \[\]; wanted a list of sizes"),
+        ("[4, 4]", "[]", r"level 'links' has extents \(\)"),
         ('"torus"', '"ring"', r"kind is 'ring'; wanted torus, switch"),
         ("[chip]", "[chips]", r"unknown entry chips; did you mean 'chip'"),
         ("title = ", "title ", r"machine 'mine': .*line 2"),

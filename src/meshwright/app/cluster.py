@@ -175,7 +175,7 @@ def read_tenants(path: Path) -> tuple[Tenant, ...]:
     reader = Reader(
         lambda where, fault: ClusterError(f"{path}: {fault}"),
         {Tenant: lambda entry, where: {"token": "", **entry}},
-        "a table",
+        table="a table",
     )
     found = reader.read(_Tenants, tables).tenant
     names = [each.name for each in found]

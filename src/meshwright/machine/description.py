@@ -61,13 +61,13 @@ class DescriptionReader:
         prepare: Mapping[Any, Prepare] = {
             float: self._number,
             int: self._whole,
-            tuple[int, ...]: self._sizes,
-            tuple[int, int]: self._sizes,
-            Curve: self._curve,
+            tuple[int, ...]: self._value,
+            tuple[int, int]: self._value,
+            Curve: lambda entry, path: {"points": self._value(entry, path)},
             Mapping[str, float]: self._keyed_by(_DTYPES),
             Mapping[str, Curve]: self._keyed_by(EFFICIENCY_CLASSES),
         }
-        self._reader = Reader(self._error, prepare, "a table")
+        self._reader = Reader(self._error, prepare, table="a table")
 
     def read(self, table: Mapping[str, Any]) -> Description:
         """The description in a parsed TOML; fails for an invalid entry."""
@@ -92,36 +92,17 @@ class DescriptionReader:
             return entry.get("value")
         return entry
 
-    def _number(self, entry: object, path: str) -> float:
-        """The entry as a number of 0 or more; fails for anything else."""
-        entry = self._value(entry, path)
-        if isinstance(entry, bool) or not isinstance(entry, int | float):
-            self.fail(f"{path} is {entry!r}; wanted a number")
-        if not 0 <= entry < float("inf"):
-            self.fail(f"{path} is {entry}; wanted 0 or more")
-        return entry
+    def _number(self, entry: object, path: str) -> Any:
+        """The entry, if it is a number of 0 or more, or none at all; else fails."""
+        value = self._value(entry, path)
+        if isinstance(value, int | float) and not 0 <= value < float("inf"):
+            self.fail(f"{path} is {value}; wanted 0 or more")
+        return value
 
-    def _whole(self, entry: object, path: str) -> int:
-        """The entry as an integer of 0 or more; fails for anything else."""
-        number = self._number(entry, path)
-        if number != int(number):
-            self.fail(f"{path} is {number}; wanted a whole number")
-        return int(number)
-
-    def _sizes(self, entry: object, path: str) -> Any:
-        entry = self._value(entry, path)
-        if not isinstance(entry, list) or not entry:
-            self.fail(f"{path} is {entry!r}; wanted a list of sizes")
-        return entry
-
-    def _curve(self, entry: object, path: str) -> Any:
-        """The entries of the efficiency curve that is written `[[size, share], ...]`."""
-        points = self._value(entry, path)
-        if not isinstance(points, list) or not all(
-            isinstance(p, list) and len(p) == 2 for p in points
-        ):
-            self.fail(f"{path} is {points!r}; wanted [[size, share], ...]")
-        return {"points": points}
+    def _whole(self, entry: object, path: str) -> Any:
+        """As `_number`; a number without fraction becomes an integer."""
+        value = self._number(entry, path)
+        return int(value) if isinstance(value, float) and value.is_integer() else value
 
     def _keyed_by(self, known: Sequence[str]) -> Prepare:
         """A check that the keys of a table are names in `known`."""

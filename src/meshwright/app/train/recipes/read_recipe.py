@@ -41,7 +41,7 @@ def parse_recipe(text: str, name: str) -> Recipe:
         return RecipeError(f"{name}{'' if line is None else f':{line}'}: {fault}")
 
     prepare = {tuple[str, ...]: _listed}
-    return Reader(refuse, prepare, "a table").read(Recipe, tables)
+    return Reader(refuse, prepare, table="a table").read(Recipe, tables)
 
 
 def _listed(entry: Any, path: str) -> Any:
