@@ -246,7 +246,7 @@ class Frame:
         whole = {**self.header, **plain(record, self.positional), **derived}
         return json.dumps(whole, indent=self.indent)
 
-    def read(self, kind: Any, text: str) -> Any:
+    def read(self, kind: Any, text: str | bytes) -> Any:
         """The record of class `kind` in a JSON text that `write` wrote.
 
         If `kind` is a dict of annotated types by name, a dict of the values.
