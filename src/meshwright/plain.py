@@ -7,9 +7,9 @@ dataclass; the type annotations of its fields say what is allowed. `Reader` read
 
 import json
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
-from enum import Enum
-from functools import cache
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
+from enum import Enum, EnumType
+from functools import cache, partial
 from pathlib import Path
 from types import UnionType
 from typing import Any, TypeAliasType, get_args, get_origin, get_type_hints
@@ -19,16 +19,13 @@ from meshwright.errors import MeshwrightError, did_you_mean
 _MISHAPS = (ValueError, KeyError, TypeError, AttributeError)
 """Exceptions of functions that are given any plain data."""
 
-type Hints = Mapping[str, tuple[Any, bool]]
-"""By name of an entry, the annotated type of its value, and whether it may be absent."""
-
 type Prepare = Callable[[Any, str], Any]
 """A function of an entry and its path, which returns plain data or the final value."""
 
 type Refuse = Callable[[str, str | Exception], Exception]
 """A function of an entry's path and its fault, which returns the exception to raise.
 
-The fault is a text that names the entry, or the exception of a record that was built.
+The fault is a text that names the entry, or an exception from building a record.
 """
 
 _WORDS: Mapping[Any, str] = {
@@ -47,13 +44,11 @@ class Reader:
     refuse: makes the exception for a faulty entry.
     prepare: by annotated type, a function that is called on each entry of this type
         before it is checked. What it returns is not checked if it is no plain data.
-    positional: records that are written as lists of their fields' values.
     table: the name of a dict in messages.
     """
 
     refuse: Refuse
     prepare: Mapping[Any, Prepare] = field(default_factory=dict[Any, Prepare])
-    positional: tuple[type, ...] = ()
     table: str = "an object"
 
     def read(self, hint: Any, entry: Any, path: str = "") -> Any:
@@ -71,37 +66,39 @@ class Reader:
                 raise self.refuse(path, fault) from None
             if not isinstance(entry, dict | list | str | int | float | None):
                 return entry
-        if hint in self.positional and isinstance(entry, list):
-            entry = dict(zip(hints_of(hint), entry, strict=False))
         if isinstance(hint, UnionType):
             kinds = get_args(hint)
             fitting = (kind for kind in kinds if _fits(kind, entry))
             return self.read(next(fitting, kinds[0]), entry, path)
         if not _fits(hint, entry):
-            raise self.refuse(
-                path,
-                f"{path or 'it'} is {entry!r:.60}; wanted {self._wanted(hint)}",
-            )
+            what = f"{path or 'it'} is {entry!r:.60}; wanted {self._wanted(hint)}"
+            raise self.refuse(path, what)
         if is_dataclass(hint):
-            values = self.entries(hints_of(hint), entry, path)
-            try:
-                return hint(**values)
-            except (MeshwrightError, *_MISHAPS) as fault:
-                raise self.refuse(path, fault) from None
-        if isinstance(hint, type) and issubclass(hint, Enum):
-            return self._member(hint, entry, path)
+            return self._record(hint, entry, path)
         return self._inner(hint, entry, path)
 
-    def entries(self, hints: Hints, table: Mapping[str, Any], path: str) -> Any:
+    def _record(self, kind: Any, table: Any, path: str) -> Any:
+        needed = [
+            each.name
+            for each in _entries_of(kind)
+            if each.default is MISSING and each.default_factory is MISSING
+        ]
+        values = self.entries(hints_of(kind), needed, table, path)
+        try:
+            return kind(**values)
+        except (MeshwrightError, *_MISHAPS) as fault:
+            raise self.refuse(path, fault) from None
+
+    def entries(
+        self, hints: Mapping[str, Any], needed: Collection[str], table: Any, path: str
+    ) -> dict[str, Any]:
         """The values of a dict's entries; fails for unknown and for missing names."""
         self.check_names(table, hints, path)
-        missing = [
-            n for n, (_, may_lack) in hints.items() if not (may_lack or n in table)
-        ]
+        missing = [name for name in needed if name not in table]
         if missing:
             here = f"[{path}]" if path else "it"
             raise self.refuse(path, f"{here} lacks {', '.join(missing)}")
-        return {n: self.read(hints[n][0], e, joined(path, n)) for n, e in table.items()}
+        return {n: self.read(hints[n], e, joined(path, n)) for n, e in table.items()}
 
     def check_names(
         self, table: Mapping[str, Any], known: Collection[str], path: str
@@ -109,44 +106,36 @@ class Reader:
         """Fail if a key of a dict is none of the `known` names."""
         for name in table:
             if name not in known:
-                near = (
-                    did_you_mean(name, known) or f"; wanted one of {', '.join(known)}"
-                )
-                where = joined(path, name)
-                raise self.refuse(where, f"unknown entry {where}{near}")
+                others = f"; wanted one of {', '.join(known)}"
+                what = f"unknown entry {joined(path, name)}"
+                what += did_you_mean(name, known) or others
+                raise self.refuse(joined(path, name), what)
 
     def _inner(self, hint: Any, entry: Any, path: str) -> Any:
         """A list or dict with all its elements read; other entries unchanged."""
+        if isinstance(hint, EnumType):
+            return hint(entry)
         parts = get_args(hint)
         if isinstance(entry, dict) and parts:
-            return {
-                n: self.read(parts[1], e, joined(path, n)) for n, e in entry.items()
-            }
-        if not isinstance(entry, list) or not parts:
-            return entry
-        if len(parts) == 1 or parts[-1] is Ellipsis:
-            parts = parts[:1] * len(entry)
-        if len(parts) != len(entry):
-            what = f"{path} is {entry!r:.60}; wanted a list of {len(parts)}"
-            raise self.refuse(path, what)
-        numbered = enumerate(zip(parts, entry, strict=True))
-        values = (self.read(part, e, f"{path}[{i}]") for i, (part, e) in numbered)
-        return get_origin(hint)(values)
-
-    def _member(self, kind: type[Enum], entry: str, path: str) -> Enum:
-        members = {member.value: member for member in kind}
-        if entry not in members:
-            known = ", ".join(members)
-            raise self.refuse(path, f"{path} is {entry!r:.60}; wanted {known}")
-        return members[entry]
+            items = entry.items()
+            return {n: self.read(parts[1], e, joined(path, n)) for n, e in items}
+        if isinstance(entry, list) and parts:
+            kinds = parts if _is_of_fixed_length(parts) else parts[:1] * len(entry)
+            pairs = enumerate(zip(kinds, entry, strict=True))
+            values = (self.read(kind, e, f"{path}[{i}]") for i, (kind, e) in pairs)
+            return get_origin(hint)(values)
+        return entry
 
     def _wanted(self, hint: Any) -> str:
         """What an entry of an annotated type has to be, for messages."""
+        if isinstance(hint, EnumType):
+            return ", ".join(_members(hint))
         kind, parts = _plain_kind(hint), get_args(hint)
-        items = (
-            f", each item {self._wanted(parts[0])}" if kind is list and parts else ""
-        )
-        return _WORDS.get(kind, self.table) + items
+        if kind is not list or not parts:
+            return _WORDS.get(kind, self.table)
+        if _is_of_fixed_length(parts):
+            return f"a list of {len(parts)}"
+        return f"a list, each item {self._wanted(parts[0])}"
 
 
 def _plain_kind(hint: Any) -> Any:
@@ -154,18 +143,23 @@ def _plain_kind(hint: Any) -> Any:
     origin = get_origin(hint) or hint
     if origin in (tuple, frozenset):
         return list
-    if origin is Mapping or is_dataclass(origin):
-        return dict
-    return str if isinstance(origin, type) and issubclass(origin, Enum) else origin
+    return dict if origin is Mapping or is_dataclass(origin) else origin
 
 
-def _fits(hint: Any, entry: object) -> bool:
-    """Whether an entry has the class from which the annotated type is read."""
-    kind = _plain_kind(hint)
-    if kind is Any:
-        return True
-    allowed = (int, float) if kind is float else kind
-    return isinstance(entry, allowed) and (kind is bool or not isinstance(entry, bool))
+def _fits(hint: Any, entry: Any) -> bool:
+    """Whether an entry is plain data of the form that the annotated type has."""
+    if isinstance(hint, EnumType):
+        return entry in _members(hint)
+    kind, parts = _plain_kind(hint), get_args(hint)
+    if kind is list and _is_of_fixed_length(parts):
+        return isinstance(entry, list) and len(entry) == len(parts)  # pyright: ignore[reportUnknownArgumentType]
+    if isinstance(entry, bool):
+        return kind in (bool, Any)
+    return kind is Any or isinstance(entry, (int, float) if kind is float else kind)
+
+
+def _is_of_fixed_length(parts: tuple[Any, ...]) -> bool:
+    return len(parts) > 1 and parts[-1] is not Ellipsis
 
 
 def joined(path: str, name: object) -> str:
@@ -174,27 +168,28 @@ def joined(path: str, name: object) -> str:
 
 
 @cache
-def hints_of(kind: Any) -> Hints:
-    """The entries of a record: its fields, without those that are not compared.
-
-    These are functions, programs and other things that plain data cannot have.
-    """
+def hints_of(kind: Any) -> Mapping[str, Any]:
+    """The annotated types of a record's entries, by name."""
     hints = get_type_hints(kind)
-    return {
-        each.name: (
-            hints[each.name],
-            each.default is not MISSING or each.default_factory is not MISSING,
-        )
-        for each in fields(kind)
-        if each.init and each.compare
-    }
+    return {each.name: hints[each.name] for each in _entries_of(kind)}
+
+
+def _entries_of(kind: Any) -> list[Field[Any]]:
+    """The fields of a record that are plain data: those that are compared.
+
+    The others are functions, programs and the like.
+    """
+    return [each for each in fields(kind) if each.init and each.compare]
+
+
+def _members(kind: Any) -> list[str]:
+    return [member.value for member in kind]
 
 
 def plain(value: Any, positional: tuple[type, ...] = ()) -> Any:
     """A value as plain data, from which a `Reader` reads an equal value.
 
-    Fields of records that are not compared are left out, sets are sorted, and infinity
-    is `None`, since JSON has no such number.
+    Fields of records that are not compared are left out; sets are sorted.
     positional: records that become lists of their fields' values.
     """
     if is_dataclass(value):
@@ -207,9 +202,7 @@ def plain(value: Any, positional: tuple[type, ...] = ()) -> Any:
     if isinstance(value, tuple | list | frozenset):
         inner: list[Any] = [plain(each, positional) for each in value]  # pyright: ignore[reportUnknownVariableType]
         return sorted(inner) if isinstance(value, frozenset) else inner
-    if isinstance(value, Enum):
-        return value.value
-    return None if value == float("inf") else value
+    return value.value if isinstance(value, Enum) else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +212,7 @@ class Frame:
     error, what: class and beginning of the message for other texts.
     header: the first entries, such as format and version; a text with others is refused.
     derived: names of entries for human readers, which are not read.
-    prepare, positional: as in `Reader`.
+    prepare: as in `Reader`. positional: as in `plain`.
     """
 
     error: type[MeshwrightError]
@@ -233,7 +226,8 @@ class Frame:
     @property
     def reader(self) -> Reader:
         """Reads parts of a text; errors of records that say it themselves stay."""
-        return Reader(self._refuse, self.prepare, self.positional)
+        lists = {kind: partial(_from_list, hints_of(kind)) for kind in self.positional}
+        return Reader(self._refuse, {**lists, **self.prepare})
 
     def _refuse(self, path: str, fault: str | Exception) -> Exception:
         if isinstance(fault, MeshwrightError):
@@ -260,16 +254,17 @@ class Frame:
             raise self._refuse("", f"it is {table!r:.60}; wanted an object")
         for name, value in self.header.items():
             if (given := table.pop(name, None)) != value:
-                raise self._refuse(
-                    "",
-                    f"{name} is {given!r:.60}; wanted {value!r}: make it again with this "
-                    "version",
-                )
+                what = f"{name} is {given!r:.60}; wanted {value!r}"
+                raise self._refuse("", f"{what}: make it again with this version")
         table = {n: e for n, e in table.items() if n not in self.derived}
         if isinstance(kind, Mapping):
-            hints = {name: (hint, False) for name, hint in kind.items()}
-            return self.reader.entries(hints, table, "")
+            return self.reader.entries(kind, kind, table, "")
         return self.reader.read(kind, table)
+
+
+def _from_list(names: Collection[str], entry: Any, path: str) -> Any:
+    del path
+    return dict(zip(names, entry, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,10 +295,8 @@ class JsonLines:
             try:
                 entries.append(read_entry(json.loads(line)))
             except (MeshwrightError, *_MISHAPS) as fault:
-                raise self.error(
-                    f"line {number} of {self.path} is no {self.what} ({fault}); "
-                    f"{self.advice}"
-                ) from None
+                what = f"line {number} of {self.path} is no {self.what} ({fault})"
+                raise self.error(f"{what}; {self.advice}") from None
         if rest:
             self.path.write_text(text.removesuffix(rest), encoding="utf-8")
         return entries

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from meshwright.compile.tune.layouts.verdict import VERDICTS, Verdict
+from meshwright.compile.tune.layouts.verdict import VERDICTS, Verdict, plain_verdict
 from meshwright.errors import PlanError
 
 _FRAME = dataclasses.replace(
@@ -116,7 +116,9 @@ class TunedLayouts:
 
     def to_json(self) -> str:
         """JSON text of everything but the function; `from_json` is the inverse."""
-        return _FRAME.write(self)
+        verdicts = {"default": self.default, "auto": self.auto, "tuned": self.tuned}
+        written = {name: plain_verdict(each) for name, each in verdicts.items()}
+        return _FRAME.write(self, **written)
 
     @staticmethod
     def from_json(text: str) -> TunedLayouts:

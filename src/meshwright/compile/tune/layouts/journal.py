@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from meshwright.compile.tune.layouts.verdict import VERDICTS, Verdict
+from meshwright.compile.tune.layouts.verdict import VERDICTS, Verdict, plain_verdict
 from meshwright.errors import PlanError
-from meshwright.plain import JsonLines, plain
+from meshwright.plain import JsonLines
 
 
 @dataclass(slots=True, eq=False)
@@ -31,8 +31,7 @@ class Journal:
         """Record a verdict, in the file as well."""
         self.verdicts[key] = verdict
         if self.path is not None:
-            written = plain(verdict, VERDICTS.positional)
-            _lines(self.path).add({"key": key, "verdict": written})
+            _lines(self.path).add({"key": key, "verdict": plain_verdict(verdict)})
 
 
 def _lines(path: Path) -> JsonLines:

@@ -11,7 +11,7 @@ from meshwright.compile.tune.layouts.constrain import Layouts
 from meshwright.compile.tune.layouts.kernel_costs import Example
 from meshwright.compile.tune.layouts.kernels import HloKernel
 from meshwright.errors import PlanError
-from meshwright.plain import Frame
+from meshwright.plain import Frame, plain
 from meshwright.run.compilers.server import EntryLayout
 
 
@@ -58,6 +58,12 @@ VERDICTS = Frame(
     positional=(Example,),
 )
 """JSON texts of verdicts."""
+
+
+def plain_verdict(verdict: Verdict) -> dict[str, Any]:
+    """The verdict as plain data, in which the cost `None` stands for infinity."""
+    cost = verdict.cost if math.isfinite(verdict.cost) else None
+    return plain(verdict, VERDICTS.positional) | {"cost": cost}
 
 
 def failed(reason: str) -> Verdict:
