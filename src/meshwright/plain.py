@@ -23,10 +23,7 @@ type Prepare = Callable[[Any, str], Any]
 """A function of an entry and its path, which returns plain data or the final value."""
 
 type Refuse = Callable[[str, str | Exception], Exception]
-"""A function of an entry's path and its fault, which returns the exception to raise.
-
-The fault is a text that names the entry, or an exception from building a record.
-"""
+"""A function of an entry's path and its fault, which returns the exception to raise."""
 
 _WORDS: Mapping[Any, str] = {
     str: "a text in quotes",
@@ -41,7 +38,8 @@ _WORDS: Mapping[Any, str] = {
 class Reader:
     """Reads plain data as values of annotated types.
 
-    refuse: makes the exception for a faulty entry.
+    refuse: makes the exception for a faulty entry, from a text that names the entry, or
+        from the exception of a record that was built.
     prepare: by annotated type, a function that is called on each entry of this type
         before it is checked. What it returns is not checked if it is no plain data.
     table: the name of a dict in messages.
@@ -175,10 +173,7 @@ def hints_of(kind: Any) -> Mapping[str, Any]:
 
 
 def _entries_of(kind: Any) -> list[Field[Any]]:
-    """The fields of a record that are plain data: those that are compared.
-
-    The others are functions, programs and the like.
-    """
+    """The fields of a record that are plain data, such as no functions: the compared."""
     return [each for each in fields(kind) if each.init and each.compare]
 
 
@@ -186,10 +181,17 @@ def _members(kind: Any) -> list[str]:
     return [member.value for member in kind]
 
 
-def plain(value: Any, positional: tuple[type, ...] = ()) -> Any:
-    """A value as plain data, from which a `Reader` reads an equal value.
+def read_text(path: Path, error: type[MeshwrightError], what: str) -> str:
+    """The text of a UTF-8 file; `what` is its content for errors, such as "a plan"."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, ValueError) as fault:  # no text in UTF-8, or no possible name
+        raise error(f"cannot read {what} from {path}: {fault}") from None
 
-    Fields of records that are not compared are left out; sets are sorted.
+
+def plain(value: Any, positional: tuple[type, ...] = ()) -> Any:
+    """A value as plain data, from which a `Reader` reads an equal value; sets are sorted.
+
     positional: records that become lists of their fields' values.
     """
     if is_dataclass(value):
@@ -241,10 +243,7 @@ class Frame:
         return json.dumps(whole, indent=self.indent)
 
     def read(self, kind: Any, text: str | bytes) -> Any:
-        """The record of class `kind` in a JSON text that `write` wrote.
-
-        If `kind` is a dict of annotated types by name, a dict of the values.
-        """
+        """The record of class `kind`, or values by name for a dict of their types."""
         try:
             table: Any = json.loads(text)
         except (ValueError, TypeError, RecursionError) as fault:
@@ -269,9 +268,8 @@ def _from_list(names: Collection[str], entry: Any, path: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class JsonLines:
-    """A file of one JSON entry per line, to which entries are added.
+    """A file of one JSON entry per line, from which an interrupted run goes on.
 
-    An interrupted run that is started again goes on from its entries.
     error, what, advice: class and words of the message for a line that is no entry.
     """
 
@@ -281,14 +279,8 @@ class JsonLines:
     advice: str
 
     def read[T](self, read_entry: Callable[[Any], T]) -> list[T]:
-        """The entries of all complete lines, as `read_entry` makes them.
-
-        An incomplete last line, which an interruption leaves, is removed from the file.
-        """
-        try:
-            text = self.path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as fault:
-            raise self.error(f"cannot read {self.path}: {fault}") from None
+        """The entries that `read_entry` makes; an incomplete last line is removed."""
+        text = read_text(self.path, self.error, f"{self.what}s")
         *lines, rest = text.split("\n")
         entries: list[T] = []
         for number, line in enumerate(lines, 1):

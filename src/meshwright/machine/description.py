@@ -100,7 +100,7 @@ class DescriptionReader:
         return value
 
     def _whole(self, entry: object, path: str) -> Any:
-        """As `_number`; a number without fraction becomes an integer."""
+        """An entry as `_number` gives it; a number without fraction becomes an int."""
         value = self._number(entry, path)
         return int(value) if isinstance(value, float) and value.is_integer() else value
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from meshwright.errors import MachineError, did_you_mean
 from meshwright.machine.description import DescriptionReader
 from meshwright.machine.machine import Machine, make_grid
+from meshwright.plain import read_text
 
 
 def preset_names() -> tuple[str, ...]:
@@ -48,7 +49,8 @@ def load_machine(
     """
     if str(name).endswith(".toml"):
         path = Path(name)
-        return parse_machine(_text_of(path), path.stem, num_devices, chips)
+        text = read_text(path, MachineError, "a machine")
+        return parse_machine(text, path.stem, num_devices, chips)
     if name not in preset_names():
         given = str(name) if isinstance(name, Path) else name
         spelled = str(name).lower().replace(" ", "-").replace("_", "-")
@@ -71,16 +73,6 @@ def _hint(spelled: str) -> str:
     if dash and number.isdecimal() and name in preset_names():
         return f"; chips are given apart, as in machine={name!r}, chips={number}"
     return did_you_mean(spelled, preset_names())
-
-
-def _text_of(path: Path) -> str:
-    """The text of a UTF-8 file, without its byte order mark if it has one."""
-    if not path.is_file():
-        raise MachineError(f"there is no file {path}")
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise MachineError(f"{path} is no text in UTF-8: {error}") from None
 
 
 def parse_machine(

@@ -28,19 +28,17 @@ from meshwright.partitioner.tactics import (
 from meshwright.plain import Frame
 from meshwright.predict.figures import Figures
 
-_ROWS = {
-    "collectives": Collective, "inputs": Leaf, "outputs": Leaf, "steps": TacticEffect,
-    "fixed": FixedSharding,
-    "uncut": UncutWork,
-}  # fmt: skip
-"""Fields of a plan that are tuples of records, with the class of the records."""
-
 _HINTS: dict[str, Any] = {
     "mesh": Mapping[str, int],
     "sequential": Mapping[str, int],
     "gather": Gather,
     "counts": Mapping[str, int],
-    **{name: tuple[row_class, ...] for name, row_class in _ROWS.items()},
+    "collectives": tuple[Collective, ...],
+    "inputs": tuple[Leaf, ...],
+    "outputs": tuple[Leaf, ...],
+    "steps": tuple[TacticEffect, ...],
+    "fixed": tuple[FixedSharding, ...],
+    "uncut": tuple[UncutWork, ...],
     "whole": tuple[str, ...],
     "name": str,
     "figures": Figures | None,
@@ -81,18 +79,9 @@ def record_to_json(plan: PlanRecord, candidates: Sequence[Sequence[str]]) -> str
     candidates: the rows of the table of plans that a search simulated.
     """
     tactics = repeating_tactics(plan)
-    fields = {
+    derived = {
         "mesh": plan.mesh.spatial.shape,
         "sequential": {a: plan.mesh.size(a) for a in plan.mesh.sequential},
-        "gather": plan.gather,
-        "counts": plan.counts,
-        **{name: getattr(plan, name) for name in _ROWS},
-        "whole": plan.whole,
-        "name": plan.name,
-        "figures": plan.figures,
-        "num_parameters": plan.num_parameters,
-        "tokens_per_step": plan.tokens_per_step,
-        "token_input": plan.token_input,
         "recompute": [t.keep for t in tactics if isinstance(t, Recompute)],
         "decisions": [
             t.decisions.to_json() for t in tactics if isinstance(t, Recorded)
@@ -100,6 +89,7 @@ def record_to_json(plan: PlanRecord, candidates: Sequence[Sequence[str]]) -> str
         "candidates": candidates,
         "code": code_text(plan).splitlines(),
     }
+    fields = {n: derived[n] if n in derived else getattr(plan, n) for n in _HINTS}
     return _FRAME.write(fields)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from meshwright.errors import ChipsError
 from meshwright.machine.memory_size import show_bytes
-from meshwright.plain import Frame
+from meshwright.plain import Frame, hints_of
 from meshwright.planner.chips.constraints.checker import violations
 from meshwright.planner.chips.graph.chip_graph import ChipGraph
 from meshwright.planner.chips.picture import draw_page, draw_svg
@@ -135,18 +135,11 @@ class ChipPartition:
 
         The figures for each chip are only for human readers.
         """
-        graph = {
-            name: list(getattr(self.graph, name))
-            if name == "names"
-            else getattr(self.graph, name).tolist()
-            for name in ChipGraph.__dataclass_fields__
-        }
+        graph, load = (
+            {n: np.asarray(getattr(record, n)).tolist() for n in names}
+            for record, names in ((self.graph, hints_of(ChipGraph)), (self.load, _LOAD))
+        )
         own = {name: getattr(self, name) for name in _OWN}
-        load = {
-            "chip_s": self.load.chip_s.tolist(),
-            "link_s": self.load.link_s.tolist(),
-            "memory_bytes": self.load.memory_bytes.tolist(),
-        }
         figures = {name: getattr(self, name) for name in _FIGURES} | load
         return _FRAME.write({**own, **figures, "module": self.module, "graph": graph})
 
@@ -191,11 +184,12 @@ _GRAPH = ("names", "seconds")
 _OWN = (
     "chips", "bound_s", "is_optimal", "found_by", "evaluations", "seconds"
 )  # fmt: skip
+_LOAD = ("chip_s", "link_s", "memory_bytes")
 _FIGURES = ("throughput", "bottleneck", "bottleneck_s")
 _FRAME = Frame(
     ChipsError,
     "this is no saved partition",
-    derived=(*_FIGURES, "chip_s", "link_s", "memory_bytes"),
+    derived=(*_FIGURES, *_LOAD),
     prepare={ChipGraph: _read_graph},
     indent=1,
 )

@@ -45,25 +45,27 @@ class MeasurementJournal:
                 "go on, or delete it"
             )
         for entry in whole[1:]:
-            if "error" in entry:
-                journal.errors[entry["config"]] = entry["error"]
-                continue
-            at = entry["pass"], entry["config"]
-            journal.times[at] = entry["ns"]
-            if "default_ns" in entry:
-                journal.default_ns[at] = entry["default_ns"]
+            journal._note(entry)
         return journal
 
     def add(
         self, pass_number: int, config: int, ns: int, default_ns: int | None = None
     ) -> None:
-        self.times[pass_number, config] = ns
-        entry = {"pass": pass_number, "config": config, "ns": ns}
-        if default_ns is not None:
-            self.default_ns[pass_number, config] = default_ns
-            entry["default_ns"] = default_ns
-        self.lines.add(entry)
+        default = {} if default_ns is None else {"default_ns": default_ns}
+        self._write({"pass": pass_number, "config": config, "ns": ns, **default})
 
     def fail(self, config: int, error: str) -> None:
-        self.errors[config] = error
-        self.lines.add({"config": config, "error": error})
+        self._write({"config": config, "error": error})
+
+    def _write(self, entry: Mapping[str, Any]) -> None:
+        self._note(entry)
+        self.lines.add(entry)
+
+    def _note(self, entry: Mapping[str, Any]) -> None:
+        if "error" in entry:
+            self.errors[entry["config"]] = entry["error"]
+            return
+        at = entry["pass"], entry["config"]
+        self.times[at] = entry["ns"]
+        if "default_ns" in entry:
+            self.default_ns[at] = entry["default_ns"]

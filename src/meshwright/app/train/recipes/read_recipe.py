@@ -10,17 +10,13 @@ from typing import Any
 
 from meshwright.app.train.recipes.recipe import EntryError, Recipe
 from meshwright.errors import RecipeError
-from meshwright.plain import Reader, joined
+from meshwright.plain import Reader, joined, read_text
 
 
 def load_recipe(path: str | Path) -> Recipe:
     """The recipe in a TOML file; `RecipeError` if the file is missing or wrong."""
     file = Path(path)
-    try:
-        text = file.read_text(encoding="utf-8-sig")
-    except (OSError, ValueError) as error:
-        raise RecipeError(f"cannot read a recipe from {file}: {error}") from None
-    return parse_recipe(text, str(file))
+    return parse_recipe(read_text(file, RecipeError, "a recipe"), str(file))
 
 
 def parse_recipe(text: str, name: str) -> Recipe:
