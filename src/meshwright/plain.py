@@ -1,7 +1,6 @@
 """Plain data, as JSON and TOML give it, read into checked records, and written again.
 
-Plain data are dicts, lists, texts, numbers, booleans and `None`. A record is a frozen
-dataclass; the type annotations of its fields say what is allowed. `Reader` reads records,
+A record is a dataclass whose type annotations say what is allowed. `Reader` reads records,
 `Frame` is a JSON text of one record, `JsonLines` a file of JSON entries.
 """
 
@@ -52,9 +51,10 @@ class Reader:
     def read(self, hint: Any, entry: Any, path: str = "") -> Any:
         """The value of an entry whose annotated type is `hint`.
 
-        Lists become tuples, and dicts become records. path: dotted name of the entry,
-        such as "run.steps"; "" for the whole.
+        path: dotted name of the entry, such as "run.steps"; "" for the whole.
         """
+        if type(entry) is hint and hint not in self.prepare:
+            return entry  # most entries are numbers and texts
         if isinstance(hint, TypeAliasType):
             hint = hint.__value__
         if hint in self.prepare:
@@ -76,12 +76,7 @@ class Reader:
         return self._inner(hint, entry, path)
 
     def _record(self, kind: Any, table: Any, path: str) -> Any:
-        needed = [
-            each.name
-            for each in _entries_of(kind)
-            if each.default is MISSING and each.default_factory is MISSING
-        ]
-        values = self.entries(hints_of(kind), needed, table, path)
+        values = self.entries(hints_of(kind), _needed(kind), table, path)
         try:
             return kind(**values)
         except (MeshwrightError, *_MISHAPS) as fault:
@@ -136,6 +131,7 @@ class Reader:
         return f"a list, each item {self._wanted(parts[0])}"
 
 
+@cache
 def _plain_kind(hint: Any) -> Any:
     """The class of plain data from which a value of an annotated type is read."""
     origin = get_origin(hint) or hint
@@ -177,6 +173,12 @@ def _entries_of(kind: Any) -> list[Field[Any]]:
     return [each for each in fields(kind) if each.init and each.compare]
 
 
+@cache
+def _needed(kind: Any) -> list[str]:
+    entries = _entries_of(kind)
+    return [e.name for e in entries if e.default is e.default_factory is MISSING]
+
+
 def _members(kind: Any) -> list[str]:
     return [member.value for member in kind]
 
@@ -194,6 +196,9 @@ def plain(value: Any, positional: tuple[type, ...] = ()) -> Any:
 
     positional: records that become lists of their fields' values.
     """
+    if isinstance(value, tuple | list | frozenset):
+        inner: list[Any] = [plain(each, positional) for each in value]  # pyright: ignore[reportUnknownVariableType]
+        return sorted(inner) if isinstance(value, frozenset) else inner
     if is_dataclass(value):
         names = hints_of(type(value))
         entries = {name: plain(getattr(value, name), positional) for name in names}
@@ -201,9 +206,6 @@ def plain(value: Any, positional: tuple[type, ...] = ()) -> Any:
     if isinstance(value, Mapping):
         items: Any = value.items()  # pyright: ignore[reportUnknownMemberType]
         return {name: plain(inner, positional) for name, inner in items}
-    if isinstance(value, tuple | list | frozenset):
-        inner: list[Any] = [plain(each, positional) for each in value]  # pyright: ignore[reportUnknownVariableType]
-        return sorted(inner) if isinstance(value, frozenset) else inner
     return value.value if isinstance(value, Enum) else value
 
 
@@ -245,12 +247,11 @@ class Frame:
     def read(self, kind: Any, text: str | bytes) -> Any:
         """The record of class `kind`, or values by name for a dict of their types."""
         try:
-            table: Any = json.loads(text)
+            whole = json.loads(text)
         except (ValueError, TypeError, RecursionError) as fault:
             what = f"it is no JSON ({fault!r}); wanted the text that to_json gives"
             raise self._refuse("", what) from None
-        if not isinstance(table, dict):
-            raise self._refuse("", f"it is {table!r:.60}; wanted an object")
+        table: dict[str, Any] = self.reader.read(dict, whole)
         for name, value in self.header.items():
             if (given := table.pop(name, None)) != value:
                 what = f"{name} is {given!r:.60}; wanted {value!r}"
@@ -270,7 +271,7 @@ def _from_list(names: Collection[str], entry: Any, path: str) -> Any:
 class JsonLines:
     """A file of one JSON entry per line, from which an interrupted run goes on.
 
-    error, what, advice: class and words of the message for a line that is no entry.
+    error, what, advice: the class and the words of messages.
     """
 
     path: Path

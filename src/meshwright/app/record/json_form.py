@@ -56,7 +56,7 @@ _HINTS: dict[str, Any] = {
 def _split_numbers(entry: Any, path: str) -> Any:
     """The fields of `Decisions`, with lists of the numbers that are written as a text."""
     del path
-    return entry | {n: [int(number) for number in entry[n].split()] for n in LONG}
+    return entry | {n: list(map(int, entry[n].split())) for n in LONG if n in entry}
 
 
 _FRAME = Frame(
