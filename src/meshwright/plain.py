@@ -213,10 +213,9 @@ def plain(value: Any, positional: tuple[type, ...] = ()) -> Any:
 class Frame:
     """A kind of JSON text: a header, and one record.
 
-    error, what: class and beginning of the message for other texts.
+    error, what, advice: class, beginning and end of the message for what is no JSON.
     header: the first entries, such as format and version; a text with others is refused.
-    derived: names of entries for human readers, which are not read.
-    prepare: as in `Reader`. positional: as in `plain`.
+    derived: entries for human readers. prepare, positional: as in `Reader` and `plain`.
     """
 
     error: type[MeshwrightError]
@@ -226,6 +225,7 @@ class Frame:
     prepare: Mapping[Any, Prepare] = field(default_factory=dict[Any, Prepare])
     positional: tuple[type, ...] = ()
     indent: int | None = None
+    advice: str = "the text that to_json gives"
 
     @property
     def reader(self) -> Reader:
@@ -249,7 +249,7 @@ class Frame:
         try:
             whole = json.loads(text)
         except (ValueError, TypeError, RecursionError) as fault:
-            what = f"it is no JSON ({fault!r}); wanted the text that to_json gives"
+            what = f"it is no JSON ({fault!r}); wanted {self.advice}"
             raise self._refuse("", what) from None
         table: dict[str, Any] = self.reader.read(dict, whole)
         for name, value in self.header.items():

@@ -66,6 +66,7 @@ _FRAME = Frame(
     derived=("search",),
     prepare={Decisions: _split_numbers},
     indent=1,
+    advice="the text that to_json gives; a file is read by mw.Plan.load(path)",
 )
 """JSON texts of plans; those of other formats are refused.
 
