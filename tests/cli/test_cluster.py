@@ -50,9 +50,9 @@ def test_tenants_are_read_from_a_file(tmp_path):
         ("tenant = [", "cannot read tenants"),
         ("", "wanted one or more"),
         ('[[tenant]]\nname = "a"\nwieght = 2\n', "did you mean 'weight'"),
-        ("[[tenant]]\nname = 3\n", "name of tenant 1 is 3; wanted a str"),
+        ("[[tenant]]\nname = 3\n", r"tenant\[0\].name is 3; wanted a text"),
         ('[[tenant]]\nname = "a"\n[[tenant]]\nname = "a"\n', "each named once"),
-        ("[[tenant]]\nweight = 1.0\n", "tenant 1 has no name"),
+        ("[[tenant]]\nweight = 1.0\n", r"\[tenant\[0\]\] lacks name"),
     ],
 )
 def test_a_file_of_tenants_that_is_wrong_is_refused(tmp_path, text, words):

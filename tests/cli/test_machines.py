@@ -104,7 +104,7 @@ def test_explain_on_a_machine_shows_seconds_and_the_largest_values(run):
     [
         (["--machine", "tpu-v9"], "no machine 'tpu-v9'; did you mean 'tpu-v4'"),
         (["--machine", ","], "no machine in ','"),
-        (["--machine", "nope.toml"], "there is no file nope.toml"),
+        (["--machine", "nope.toml"], "cannot read a machine from nope.toml"),
         (["--machine", "tpu-v4", "--place", "mars"], "no place 'mars'; there are"),
         (
             ["--machine", "tpu-v4", "--tokens", "1", "--samples", "1"],

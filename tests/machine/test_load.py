@@ -57,9 +57,7 @@ def test_every_number_of_a_preset_has_a_source(name):
 
 def test_levels_that_are_no_tables_are_refused():
     text = "levels = 3\n" + MINE.partition("[[levels]]")[0]
-    with pytest.raises(
-        MachineError, match=r"levels is 3; wanted tables \[\[levels\]\]"
-    ):
+    with pytest.raises(MachineError, match="levels is 3; wanted a list, each item a t"):
         parse_machine(text, "mine", 1)
 
 
@@ -90,7 +88,11 @@ def test_a_file_of_the_user_needs_no_sources(tmp_path):
             "{ val = 16e9 }",
             r"unknown entry chip.hbm_bytes.val; did you mean 'value'",
         ),
-        ("[4, 4]", "[4.5, 4]", r"levels\[0\].extents is 4.5; wanted a whole number"),
+        (
+            "[4, 4]",
+            "[4.5, 4]",
+            r"levels\[0\].extents\[0\] is 4.5; wanted a whole number",
+        ),
         ("wraps_at = 4", "wraps_at = 1.5", r"wraps_at is 1.5; wanted a whole number"),
         (
             "title =",
@@ -104,7 +106,11 @@ def test_a_file_of_the_user_needs_no_sources(tmp_path):
         ("= 1e8", "= 1e8\nplaced_bytes = 2e8", "placed_bytes 2e.08 exceeds on_chip"),
         ("= 1e8", "= 1e8\nwindow_bytes = -1", "window_bytes is -1; wanted 0 or more"),
         ("float32", "float16", r"lacks float32"),
-        ("float32", "float23", r"float23 is of no dtype; .* did you mean 'float32'"),
+        (
+            "float32",
+            "float23",
+            r"unknown entry chip.flops_per_s.float23; did you mean 'float32'",
+        ),
         (
             "hbm_bytes_per_s = ",
             "hbm_bytes_per_s = 0 # ",
@@ -112,9 +118,9 @@ def test_a_file_of_the_user_needs_no_sources(tmp_path):
         ),
         ("link_bytes_per_s = ", "link_bytes_per_s = 0 # ", r"wanted more than 0"),
         ("title = ", "pue = 0.2\ntitle = ", r"pue is 0.2; no data centre"),
-        ("[4, 4]", "[]", r"levels\[0\].extents is \[\]; wanted a list of sizes"),
+        ("[4, 4]", "[]", r"level 'links' has extents \(\)"),
         ('"torus"', '"ring"', r"kind is 'ring'; wanted torus, switch"),
-        ("[chip]", "[levels2]", r"\[chip\] lacks vector_flops_per_s"),
+        ("[chip]", "[chips]", r"unknown entry chips; did you mean 'chip'"),
         ("title = ", "title ", r"machine 'mine': .*line 2"),
         (
             "title",
@@ -149,7 +155,7 @@ def test_a_gpu_may_tell_its_multiprocessors():
     [
         ("lanes = 128\n", "", r"\[gpu\] lacks lanes"),
         ("lanes", "lane", r"unknown entry gpu.lane; did you mean 'lanes'"),
-        ("[9, 0]", "[9]", r"\[gpu\]: capability is \(9,\); wanted major and minor"),
+        ("[9, 0]", "[9]", r"gpu.capability is \[9\]; wanted a list of 2"),
         ("232448", "3e5", r"block_shared_bytes 300000 exceeds shared_bytes 233472"),
     ],
 )
@@ -161,14 +167,18 @@ def test_faulty_multiprocessors_say_what_is_wrong(old, new, words):
 def test_an_unknown_machine_says_which_there_are():
     with pytest.raises(MachineError, match=r"'tpu-v5'; did you mean 'tpu-v.*cpu"):
         load_machine("tpu-v5")
-    with pytest.raises(MachineError, match="there is no file"):
+    with pytest.raises(
+        MachineError, match=r"cannot read a machine from nowhere.toml: .* No such file"
+    ):
         load_machine("nowhere.toml")
 
 
 def test_a_file_that_is_no_text_says_so(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(MachineError, match=r"mine\.toml is no text in UTF-8"):
+    with pytest.raises(
+        MachineError, match=r"cannot read a machine from .*mine\.toml: 'utf-8'"
+    ):
         load_machine(path)
     path.write_text(MINE, encoding="utf-8-sig")
     assert load_machine(path, 4).name == "mine"

@@ -8,17 +8,14 @@ Every number of a preset has a source. The name of an entry ends with its unit.
 """
 
 import tomllib
+from dataclasses import fields
 from importlib import resources
-from itertools import count
 from pathlib import Path
-from typing import Any
 
 from meshwright.errors import MachineError, did_you_mean
 from meshwright.machine.description import DescriptionReader
 from meshwright.machine.machine import Machine, make_grid
-
-_TEXTS = ("title", "compiler", "topology", "chip_config")
-_COMPILERS = ("plain", "tpu", "gpu", "cpu")
+from meshwright.plain import read_text
 
 
 def preset_names() -> tuple[str, ...]:
@@ -52,7 +49,8 @@ def load_machine(
     """
     if str(name).endswith(".toml"):
         path = Path(name)
-        return parse_machine(_text_of(path), path.stem, num_devices, chips)
+        text = read_text(path, MachineError, "a machine")
+        return parse_machine(text, path.stem, num_devices, chips)
     if name not in preset_names():
         given = str(name) if isinstance(name, Path) else name
         spelled = str(name).lower().replace(" ", "-").replace("_", "-")
@@ -77,16 +75,6 @@ def _hint(spelled: str) -> str:
     return did_you_mean(spelled, preset_names())
 
 
-def _text_of(path: Path) -> str:
-    """The text of a UTF-8 file, without its byte order mark if it has one."""
-    if not path.is_file():
-        raise MachineError(f"there is no file {path}")
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise MachineError(f"{path} is no text in UTF-8: {error}") from None
-
-
 def parse_machine(
     text: str, name: str, num_devices: int | None, chips: int = 1
 ) -> Machine:
@@ -98,35 +86,16 @@ def parse_machine(
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise MachineError(f"machine {name!r}: {error}") from None
-    reader = DescriptionReader(
-        DescriptionReader(name).text(table.pop("name", name), "name")
-    )
-    options: dict[str, Any] = {"title": reader.name}
-    options |= {key: reader.text(table.pop(key), key) for key in _TEXTS if key in table}
-    compiler = options.get("compiler", "cpu")
-    if compiler not in _COMPILERS:
-        reader.fail(f"compiler is {compiler!r}; wanted {', '.join(_COMPILERS)}")
-    chip = reader.chip(reader.table(table.pop("chip", None), "chip"))
-    gpu = reader.gpu(table.pop("gpu")) if "gpu" in table else None
-    levels = tuple(map(reader.level, reader.tables(table, "levels"), count()))
-    if "pue" in table:
-        options["pue"] = reader.number(table.pop("pue"), "pue")
-    per_chip = reader.whole(table.pop("devices_per_chip", 1), "devices_per_chip")
-    options["devices_per_chip"] = per_chip
-    if table:
-        reader.fail(f"unknown entries {', '.join(table)}")
-    if options.get("pue", 1.0) < 1:
-        reader.fail(
-            f"pue is {options['pue']}; no data centre draws less than its chips"
-        )
-    num_devices = reader.device_count(num_devices, chips, per_chip)
+    given = table.get("name", name)
+    reader = DescriptionReader(given if isinstance(given, str) else name)
+    told = reader.read(table)
+    num_devices = reader.device_count(num_devices, chips, told.devices_per_chip)
+    options = {each.name: getattr(told, each.name) for each in fields(told)}
+    options["title"] = told.title or reader.name
+    options["name"] = reader.name
     return Machine(
-        name=reader.name,
-        chip=chip,
-        levels=levels,
         num_devices=num_devices,
-        grid=make_grid(reader.name, levels, num_devices),
-        gpu=gpu,
+        grid=make_grid(reader.name, told.levels, num_devices),
         sources=reader.sources,
         **options,
     )

@@ -9,7 +9,9 @@ from typing import Any
 import tomlkit
 
 from meshwright.machine.chip import Chip, Curve, Gpu
-from meshwright.machine.machine import Level, Machine
+from meshwright.machine.description import Description
+from meshwright.machine.machine import Kind, Level, Machine
+from meshwright.plain import hints_of, joined
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,60 +199,44 @@ def machine_toml(machine: Machine) -> str:
     `parse_machine` parses it again, given the number of devices. Entries with their
     default value and no source are left out.
     """
-    chip, sources = machine.chip, machine.sources
-    curves = {name: curve.points for name, curve in chip.efficiency.items()}
-    text: dict[str, Any] = {
-        "name": machine.name,
-        "title": machine.title,
-        "compiler": machine.compiler,
-        **_entries(machine, _OF_A_MACHINE, sources, ""),
-        "chip": {
-            **_entries(chip, _NUMBERS, sources, "chip."),
-            "flops_per_s": _table(chip.flops_per_s, sources, "chip.flops_per_s."),
-            "efficiency": _table(curves, sources, "chip.efficiency."),
-        },
-    }
-    if machine.gpu is not None:
-        names = [each.name for each in fields(Gpu)]
-        text["gpu"] = _entries(machine.gpu, names, sources, "gpu.")
-    levels = [
-        {"name": level.name, "kind": level.kind.value}
-        | _entries(level, _OF_A_LEVEL, sources, f"levels[{index}].")
-        for index, level in enumerate(machine.levels)
-    ]
-    return tomlkit.dumps(text | ({"levels": levels} if levels else {}))
-
-
-_OF_A_MACHINE = ("topology", "chip_config", "devices_per_chip", "pue")
-_OF_A_LEVEL = [f.name for f in fields(Level) if f.name not in ("name", "kind")]
-_NUMBERS = [f.name for f in fields(Chip) if f.name not in ("flops_per_s", "efficiency")]
-
-
-def _entries(
-    record: Machine | Chip | Gpu | Level,
-    names: Sequence[str],
-    sources: Mapping[str, str],
-    path: str,
-) -> dict[str, Any]:
-    """The fields in `names` that have a source or differ from their default."""
-    values = {
-        each.name: value
-        for each in fields(record)
-        if each.name in names
-        and (value := getattr(record, each.name)) is not None
-        and (value != each.default or path + each.name in sources)
-    }
-    return _table(values, sources, path)
+    shown = {name: getattr(machine, name) for name in hints_of(Description)}
+    head = {name: shown[name] for name in ("name", "title", "compiler")}
+    rest = _table(Description(**shown), machine.sources, "")
+    return tomlkit.dumps(head | rest)
 
 
 def _table(
-    values: Mapping[str, Any], sources: Mapping[str, str], path: str
+    record: Description | Chip | Gpu | Level, sources: Mapping[str, str], path: str
 ) -> dict[str, Any]:
-    """The values by name; a value with a source becomes an inline table of both."""
-    table = dict(values)
-    for name in values:
-        if path + name in sources:
-            sourced = tomlkit.inline_table()
-            sourced.update({"value": values[name], "source": sources[path + name]})
-            table[name] = sourced
-    return table
+    """The fields that have a source or differ from their default; tables come last."""
+    values = {each.name: getattr(record, each.name) for each in fields(record)}
+    entries = {
+        each.name: _entry(values[each.name], sources, joined(path, each.name))
+        for each in fields(record)
+        if values[each.name] not in (None, each.default)
+        or joined(path, each.name) in sources
+    }
+    return dict(sorted(entries.items(), key=lambda entry: _has_tables(entry[1])))
+
+
+def _has_tables(entry: Any) -> bool:
+    return type(entry) is dict or (isinstance(entry, list) and bool(entry))
+
+
+def _entry(value: Any, sources: Mapping[str, str], path: str) -> Any:
+    """An entry of the description; one with a source is an inline table of both."""
+    if isinstance(value, Curve):
+        value = value.points
+    if path in sources:
+        sourced = tomlkit.inline_table()
+        sourced.update({"value": value, "source": sources[path]})
+        return sourced
+    if isinstance(value, Chip | Gpu):
+        return _table(value, sources, path)
+    if isinstance(value, Mapping):
+        items: Any = value.items()  # pyright: ignore[reportUnknownMemberType]
+        return {n: _entry(inner, sources, joined(path, n)) for n, inner in items}
+    if isinstance(value, tuple) and value and isinstance(value[0], Level):
+        levels: Any = enumerate(value)  # pyright: ignore[reportUnknownArgumentType]
+        return [_table(level, sources, f"{path}[{i}]") for i, level in levels]
+    return value.value if isinstance(value, Kind) else value

@@ -75,11 +75,11 @@ DAMAGES = {
     ),
     "this is no plan: counts is None; wanted an object": (("counts",), None),
     "this is no plan: recompute[0] is 'dot'; wanted a list": (("recompute",), ["dot"]),
-    "this is no plan: KeyError('inputs')": (("inputs",),),
+    "this is no plan: it lacks inputs": (("inputs",),),
     "cut_of of the decisions has a number not below 3": (
         ("decisions", 0, "cut_of"), "0 0 1 9",
     ),
-    "plan has format '3'; this is 6; make the plan again": (("format",), "3"),
+    "format is '3'; wanted 6: make it again with this version": (("format",), "3"),
 }  # fmt: skip
 
 

@@ -231,12 +231,12 @@ def test_a_second_rule_for_an_op_is_refused():
 
 
 PLANS = {
-    "this is no plan: JSONDecodeError": "garbage",
-    "this is no plan: KeyError('format')": "{}",
-    "this is no plan: TypeError": "[]",
-    "this is no plan: RecursionError": "[" * 100_000,
-    "plan has format 99; this is 6": '{"format": 99}',
-    "this is no plan: KeyError('mesh')": '{"format": 6}',
+    "this is no plan: it is no JSON (JSONDecodeError": "garbage",
+    "this is no plan: format is None; wanted 6": "{}",
+    "this is no plan: it is []; wanted an object": "[]",
+    "this is no plan: it is no JSON (RecursionError": "[" * 100_000,
+    "this is no plan: format is 99; wanted 6: make it again": '{"format": 99}',
+    "this is no plan: it lacks mesh": '{"format": 6}',
 }
 
 

@@ -5,6 +5,7 @@ from os.path import isdir  # unlike Path.is_dir, never raises
 from pathlib import Path
 
 from meshwright.errors import PlanError
+from meshwright.plain import read_text
 
 
 def output_file(path: str | PathLike[str]) -> Path:
@@ -26,10 +27,7 @@ def read_plan_file(path: str | PathLike[str]) -> str:
     """The text of a saved plan; `PlanError` if the file cannot be read as text."""
     if not isinstance(path, str | PathLike):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise PlanError(f"path is {path!r:.60}; wanted that of a file that save wrote")
-    try:
-        return Path(path).read_text(encoding="utf-8-sig")
-    except (OSError, ValueError) as error:  # no text in UTF-8, or no possible name
-        raise PlanError(f"cannot read a plan from {path}: {error}") from None
+    return read_text(Path(path), PlanError, "a plan")
 
 
 def write_file(target: Path, content: bytes) -> None:

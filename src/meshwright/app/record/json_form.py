@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
-from meshwright.app.record.json_values import checked
 from meshwright.app.record.plan_record import (
     Collective,
     FixedSharding,
@@ -28,24 +25,20 @@ from meshwright.partitioner.tactics import (
     Tactic,
     decisions_of,
 )
+from meshwright.plain import Frame
 from meshwright.predict.figures import Figures
-
-FORMAT = 6
-"""Version of the JSON form; plans of other versions are refused."""
-
-_ROWS = {
-    "collectives": Collective, "inputs": Leaf, "outputs": Leaf, "steps": TacticEffect,
-    "fixed": FixedSharding,
-    "uncut": UncutWork,
-}  # fmt: skip
-"""Fields of a plan that are tuples of records, with the class of the records."""
 
 _HINTS: dict[str, Any] = {
     "mesh": Mapping[str, int],
     "sequential": Mapping[str, int],
-    "gather": str,
+    "gather": Gather,
     "counts": Mapping[str, int],
-    **{name: tuple[row_class, ...] for name, row_class in _ROWS.items()},
+    "collectives": tuple[Collective, ...],
+    "inputs": tuple[Leaf, ...],
+    "outputs": tuple[Leaf, ...],
+    "steps": tuple[TacticEffect, ...],
+    "fixed": tuple[FixedSharding, ...],
+    "uncut": tuple[UncutWork, ...],
     "whole": tuple[str, ...],
     "name": str,
     "figures": Figures | None,
@@ -53,10 +46,32 @@ _HINTS: dict[str, Any] = {
     "tokens_per_step": int | None,
     "token_input": str,
     "recompute": tuple[tuple[str, ...], ...],
+    "decisions": tuple[Decisions, ...],
     "candidates": tuple[tuple[str, str, str, str, str, str], ...],
     "code": tuple[str, ...],
 }
-"""Type annotations of the JSON fields, except for `format` and `decisions`."""
+"""Type annotations of the JSON fields."""
+
+
+def _split_numbers(entry: Any, path: str) -> Any:
+    """The fields of `Decisions`, with lists of the numbers that are written as a text."""
+    del path
+    return entry | {n: list(map(int, entry[n].split())) for n in LONG if n in entry}
+
+
+_FRAME = Frame(
+    PlanError,
+    "this is no plan",
+    {"format": 6},
+    derived=("search",),
+    prepare={Decisions: _split_numbers},
+    indent=1,
+    advice="the text that to_json gives; a file is read by mw.Plan.load(path)",
+)
+"""JSON texts of plans; those of other formats are refused.
+
+The command `search` adds an entry about its search.
+"""
 
 
 def record_to_json(plan: PlanRecord, candidates: Sequence[Sequence[str]]) -> str:
@@ -65,27 +80,18 @@ def record_to_json(plan: PlanRecord, candidates: Sequence[Sequence[str]]) -> str
     candidates: the rows of the table of plans that a search simulated.
     """
     tactics = repeating_tactics(plan)
-    fields = {
-        "format": FORMAT,
+    derived = {
         "mesh": plan.mesh.spatial.shape,
         "sequential": {a: plan.mesh.size(a) for a in plan.mesh.sequential},
-        "gather": plan.gather.value,
-        "counts": dict(plan.counts),
-        **{name: [asdict(row) for row in getattr(plan, name)] for name in _ROWS},
-        "whole": list(plan.whole),
-        "name": plan.name,
-        "figures": plan.figures and asdict(plan.figures),
-        "num_parameters": plan.num_parameters,
-        "tokens_per_step": plan.tokens_per_step,
-        "token_input": plan.token_input,
-        "recompute": [list(t.keep) for t in tactics if isinstance(t, Recompute)],
+        "recompute": [t.keep for t in tactics if isinstance(t, Recompute)],
         "decisions": [
             t.decisions.to_json() for t in tactics if isinstance(t, Recorded)
         ],
-        "candidates": [list(row) for row in candidates],
+        "candidates": candidates,
         "code": code_text(plan).splitlines(),
     }
-    return json.dumps(fields, indent=1)
+    fields = {n: derived[n] if n in derived else getattr(plan, n) for n in _HINTS}
+    return _FRAME.write(fields)
 
 
 def fields_from_json(text: str) -> dict[str, Any]:
@@ -93,31 +99,14 @@ def fields_from_json(text: str) -> dict[str, Any]:
 
     Raises `PlanError` for any other text.
     """
-    try:
-        fields = json.loads(text)
-        if fields["format"] != FORMAT:
-            raise PlanError(
-                f"plan has format {fields['format']!r}; this is {FORMAT}; make the plan "
-                "again with this version"
-            )
-        read = {
-            name: checked(fields[name], hint, name) for name, hint in _HINTS.items()
-        }
-        decisions = [
-            _decisions(each) for each in checked(fields["decisions"], list, "decisions")
-        ]
-        read["mesh"] = Mesh(read["mesh"], sequential=read.pop("sequential"))
-        read["gather"] = Gather(read["gather"])
-        read["recorded_candidates"] = read.pop("candidates")
-        read["recorded_parameters"] = read.pop("num_parameters")
-        read["recorded_code"] = "\n".join(read.pop("code"))
-        rewriting = [Recompute(names) for names in read.pop("recompute")]
-        return {**read, "recorded": (*rewriting, *map(Recorded, decisions))}
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
-        raise PlanError(
-            f"this is no plan: {error!r}; wanted the text that to_json gives; a file is "
-            "read by mw.Plan.load(path)"
-        ) from error
+    read = _FRAME.read(_HINTS, text)
+    read["mesh"] = Mesh(read["mesh"], sequential=read.pop("sequential"))
+    read["recorded_candidates"] = read.pop("candidates")
+    read["recorded_parameters"] = read.pop("num_parameters")
+    read["recorded_code"] = "\n".join(read.pop("code"))
+    rewriting = [Recompute(names) for names in read.pop("recompute")]
+    decisions = map(Recorded, read.pop("decisions"))
+    return {**read, "recorded": (*rewriting, *decisions)}
 
 
 def repeating_tactics(plan: PlanRecord) -> tuple[Tactic, ...]:
@@ -134,12 +123,3 @@ def repeating_tactics(plan: PlanRecord) -> tuple[Tactic, ...]:
     if not all(isinstance(tactic, Recompute) for tactic in rewriting):
         return ()
     return (*rewriting, Recorded(decisions_of(decided.work)))
-
-
-def _decisions(given: Any) -> Decisions:
-    """The `Decisions` in parsed JSON that `Decisions.to_json` wrote."""
-    fields = {**checked(given, dict, "decisions")}
-    for name in LONG:
-        numbers = checked(fields[name], str, f"decisions.{name}").split()
-        fields[name] = [int(number) for number in numbers]
-    return checked(fields, Decisions, "decisions")

@@ -1,11 +1,10 @@
 """The answer to an allocation problem: offsets, a proof that none exist, or neither."""
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from meshwright.app.output.picture import box, limit_line, page, svg
 from meshwright.errors import AllocationError
@@ -13,6 +12,7 @@ from meshwright.features.allocate.greedy import height_of
 from meshwright.features.allocate.problem.buffer import Buffer
 from meshwright.features.allocate.problem.packing_check import faults
 from meshwright.features.allocate.problem.table import format_buffers
+from meshwright.plain import Frame
 
 
 class AllocationOutcome(StrEnum):
@@ -86,22 +86,12 @@ class Allocation:
 
     def to_json(self) -> str:
         """The answer as JSON, which `from_json` reads."""
-        fields = asdict(self) | {"height": self.height}
-        return json.dumps(fields, indent=1)
+        return _FRAME.write(self, height=self.height)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
         """The answer that `to_json` wrote; offsets are checked again."""
-        try:
-            fields: dict[str, Any] = json.loads(text)
-            fields.pop("height", None)
-            fields["outcome"] = AllocationOutcome(fields["outcome"])
-            fields["buffers"] = tuple(_read_buffer(b) for b in fields["buffers"])
-            if fields["offsets"] is not None:
-                fields["offsets"] = tuple(fields["offsets"])
-            return cls(**fields)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise AllocationError(f"this is no saved allocation: {error!r}") from None
+        return _FRAME.read(cls, text)
 
     def svg(self) -> str:
         """A picture of the packing: time to the right, offsets upwards."""
@@ -125,10 +115,9 @@ class Allocation:
         return self.offsets
 
 
-def _read_buffer(fields: Mapping[str, Any]) -> Buffer:
-    values: dict[str, Any] = dict(fields)
-    values["gaps"] = tuple((low, high) for low, high in fields["gaps"])
-    return Buffer(**values)
+_FRAME = Frame(
+    AllocationError, "this is no saved allocation", derived=("height",), indent=1
+)
 
 
 # -- pictures ------------------------------------------------------------------------

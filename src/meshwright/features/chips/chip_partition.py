@@ -6,9 +6,8 @@ It has the chip of each op, throughput, bottleneck and memory.
 from __future__ import annotations
 
 import csv
-import json
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
 from typing import Any, Self
@@ -22,6 +21,7 @@ from meshwright.features.chips.picture import draw_page, draw_svg
 from meshwright.features.chips.problem.chip_module import ChipModule
 from meshwright.features.chips.problem.load import ChipLoad, load_of, read_columns
 from meshwright.machine.memory_size import show_bytes
+from meshwright.plain import Frame, hints_of
 from meshwright.search.arrays import Ints
 
 
@@ -135,47 +135,18 @@ class ChipPartition:
 
         The figures for each chip are only for human readers.
         """
-        graph = {
-            name: list(getattr(self.graph, name))
-            if name == "names"
-            else getattr(self.graph, name).tolist()
-            for name in ChipGraph.__dataclass_fields__
-        }
-        own = {name: getattr(self, name) for name in _OWN}
-        figures = {
-            "throughput": self.throughput,
-            "bottleneck": self.bottleneck,
-            "bottleneck_s": self.bottleneck_s,
-            "chip_s": self.load.chip_s.tolist(),
-            "link_s": self.load.link_s.tolist(),
-            "memory_bytes": self.load.memory_bytes.tolist(),
-        }
-        module = asdict(self.module)
-        return json.dumps(
-            {**own, **figures, "module": module, "graph": graph}, indent=1
+        graph, load = (
+            {n: np.asarray(getattr(record, n)).tolist() for n in names}
+            for record, names in ((self.graph, hints_of(ChipGraph)), (self.load, _LOAD))
         )
+        own = {name: getattr(self, name) for name in _OWN}
+        figures = {name: getattr(self, name) for name in _FIGURES} | load
+        return _FRAME.write({**own, **figures, "module": self.module, "graph": graph})
 
     @classmethod
     def from_json(cls, text: str) -> Self:
         """The partition that `to_json` wrote; the constraints are checked again."""
-        try:
-            fields: dict[str, Any] = json.loads(text)
-            graph: dict[str, Any] = fields["graph"]
-            seconds = np.array(graph.pop("seconds"), np.float64)
-            names = tuple(graph.pop("names"))
-            pairs = {
-                key: np.array(graph.pop(key), np.int64).reshape(-1, 2)
-                for key in ("reads", "weight_reads")
-            }
-            rest = {key: np.array(rows, np.int64) for key, rows in graph.items()}
-            own = {name: fields[name] for name in _OWN}
-            own["chips"] = tuple(own["chips"])
-            module = ChipModule(**fields["module"])
-            return cls(
-                graph=ChipGraph(names, seconds, **pairs, **rest), module=module, **own
-            )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ChipsError(f"this is no saved partition: {error!r}") from None
+        return _FRAME.read(cls, text)
 
     def svg(self) -> str:
         """A picture in SVG: seconds and memory of each chip, seconds of each link."""
@@ -197,6 +168,28 @@ class ChipPartition:
         return draw_page(str(self), self.svg(), self.by_op)
 
 
+def _read_graph(entry: Any, path: str) -> ChipGraph:
+    """The graph in plain data: a list per field, those of pairs [n, 2]."""
+    del path
+    pairs = ("reads", "weight_reads")
+    rest = {n: np.array(e, np.int64) for n, e in entry.items() if n not in _GRAPH}
+    rest |= {n: rest[n].reshape(-1, 2) for n in pairs}
+    seconds = np.array(entry["seconds"], np.float64)
+    return ChipGraph(tuple(entry["names"]), seconds, **rest)
+
+
+_GRAPH = ("names", "seconds")
+"""Fields of a graph that have no integers."""
+
 _OWN = (
     "chips", "bound_s", "is_optimal", "found_by", "evaluations", "seconds"
 )  # fmt: skip
+_LOAD = ("chip_s", "link_s", "memory_bytes")
+_FIGURES = ("throughput", "bottleneck", "bottleneck_s")
+_FRAME = Frame(
+    ChipsError,
+    "this is no saved partition",
+    derived=(*_FIGURES, *_LOAD),
+    prepare={ChipGraph: _read_graph},
+    indent=1,
+)

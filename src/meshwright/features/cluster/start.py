@@ -7,9 +7,9 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Any
 
-from meshwright.errors import ClusterError, did_you_mean
+from meshwright.errors import ClusterError
 from meshwright.features.cluster.client import Cluster
 from meshwright.features.cluster.controller.controller import Controller
 from meshwright.features.cluster.controller.gang import GangSize
@@ -20,6 +20,7 @@ from meshwright.features.cluster.engines.local_engine import (
     ThreadConnection,
 )
 from meshwright.features.cluster.session import Connection
+from meshwright.plain import Reader
 
 if TYPE_CHECKING:
     from meshwright.features.cluster.engines.ray_connection import RayConnection
@@ -158,6 +159,13 @@ def _connect(
     return ray_connection.connect(address, engine, size, tenants, limits), size
 
 
+@dataclass(frozen=True, slots=True)
+class _Tenants:
+    """The file of tenants: tables `[[tenant]]`."""
+
+    tenant: tuple[Tenant, ...] = ()
+
+
 def read_tenants(path: Path) -> tuple[Tenant, ...]:
     """The tenants (users) listed in a TOML file, each as one table `[[tenant]]`.
 
@@ -167,29 +175,15 @@ def read_tenants(path: Path) -> tuple[Tenant, ...]:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ClusterError(f"cannot read tenants from {path}: {error}") from None
-    kinds = get_type_hints(Tenant)
-    found: list[Tenant] = []
-    for number, table in enumerate(tables.get("tenant", []), start=1):
-        for name, value in table.items():
-            kind = kinds.get(name)
-            if kind is None:
-                near = did_you_mean(name, kinds) or f"; there are {', '.join(kinds)}"
-                raise ClusterError(
-                    f"{path}: tenant {number} has no entry {name!r}{near}"
-                )
-            allowed = (int, float) if kind is float else (kind,)
-            if type(value) not in allowed:
-                raise ClusterError(
-                    f"{path}: {name} of tenant {number} is {value!r}; wanted a "
-                    f"{kind.__name__}"
-                )
-        if "name" not in table:
-            raise ClusterError(f"{path}: tenant {number} has no name")
-        fields: dict[str, Any] = {"token": "", **table}
-        found.append(Tenant(**fields))
+    reader = Reader(
+        lambda where, fault: ClusterError(f"{path}: {fault}"),
+        {Tenant: lambda entry, where: {"token": "", **entry}},
+        table="a table",
+    )
+    found = reader.read(_Tenants, tables).tenant
     names = [each.name for each in found]
     if not found or len(set(names)) < len(names):
         raise ClusterError(
             f"{path}: tenants {names}; wanted one or more, each named once"
         )
-    return tuple(found)
+    return found

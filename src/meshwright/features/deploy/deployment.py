@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from meshwright.errors import DeployError
 from meshwright.machine.memory_size import show_bytes
+from meshwright.plain import Frame
 
-_VERSION = 1
-_FORMAT = "meshwright deployment"
+_FRAME = Frame(
+    DeployError,
+    "the text is no record of a deployment",
+    {"format": "meshwright deployment", "version": 1},
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,23 +51,12 @@ class Deployment:
 
     def to_json(self) -> str:
         """The record as JSON text, which `from_json` reads."""
-        return json.dumps({"format": _FORMAT, "version": _VERSION, **asdict(self)})
+        return _FRAME.write(self)
 
     @staticmethod
     def from_json(text: str) -> Deployment:
         """The record in a JSON text of `to_json`; `DeployError` for any other text."""
-        try:
-            fields: dict[str, Any] = json.loads(text)
-            if fields.pop("format") != _FORMAT or fields.pop("version") != _VERSION:
-                raise ValueError("another format or version")
-            fields["files"] = tuple((str(n), int(b)) for n, b in fields["files"])
-            for key in ("inputs", "outputs"):
-                fields[key] = tuple(fields[key])
-            return Deployment(**fields)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise DeployError(
-                f"the text is no record of a deployment, version {_VERSION}: {error}"
-            ) from None
+        return _FRAME.read(Deployment, text)
 
     def __str__(self) -> str:
         return "\n".join(_lines(self))

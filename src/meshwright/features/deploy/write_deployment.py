@@ -22,6 +22,7 @@ from meshwright.features.deploy.readme import readme_text
 from meshwright.features.deploy.source.deploy_options import DeployOptions
 from meshwright.features.deploy.source.model import SourceModel
 from meshwright.features.deploy.targets import DeployTarget
+from meshwright.plain import plain
 
 LARGEST_ERROR = 1e-4
 """Largest allowed difference from JAX, relative to an output's largest magnitude or 1.
@@ -98,8 +99,8 @@ def _write_about(
     about = {
         "name": model.name,
         "target": target.name,
-        "inputs": [port.to_json() for port in model.inputs],
-        "outputs": [port.to_json() for port in model.outputs],
+        "inputs": plain(model.inputs),
+        "outputs": plain(model.outputs),
         "ties": {o: i for o, i in model.ties.items() if i in _input_names(model)},
         "labels": list(options.labels),
         "pixels": list(options.pixels),

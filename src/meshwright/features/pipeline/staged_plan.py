@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,14 +13,10 @@ from meshwright.errors import PlanError
 from meshwright.features.pipeline.schedules import Schedule, StageBytes, peak_bytes
 from meshwright.features.pipeline.stage_plan import PipelineFigures, StagePlan
 from meshwright.machine.memory_size import show_bytes
+from meshwright.plain import Frame
 
 if TYPE_CHECKING:
     from meshwright.features.pipeline.build import StagedStep
-
-FORMAT = 1
-"""Version of the JSON form; plans of other versions are refused."""
-
-_BY_STAGE = ("forward_s", "backward_s")
 
 _WIDEST = 100
 """Most characters per line of a printed schedule; longer lines lose their middle."""
@@ -134,33 +129,36 @@ class StagedPlan:
 
     def to_json(self) -> str:
         """The plan as JSON text."""
-        fields = {
-            "format": FORMAT,
-            "name": self.name,
-            "stages": [asdict(stage) for stage in self.stages],
-            "schedule": str(self.schedule),
-            "figures": None if self.figures is None else asdict(self.figures),
-        }
-        return json.dumps(fields, indent=1)
+        return _FRAME.write(
+            {
+                "name": self.name,
+                "stages": self.stages,
+                "schedule": str(self.schedule),
+                "figures": self.figures,
+            }
+        )
 
     @staticmethod
     def from_json(text: str) -> StagedPlan:
         """The plan in a JSON text that `to_json` wrote; `PlanError` for other text."""
-        try:
-            fields: Any = json.loads(text)
-            if fields["format"] != FORMAT:
-                raise PlanError(
-                    f"the plan has format {fields['format']}; wanted {FORMAT}: make it "
-                    "again with this version"
-                )
-            stages = tuple(StagePlan(**each) for each in fields["stages"])
-            schedule, figures = Schedule.parse(fields["schedule"]), fields["figures"]
-            if figures is not None:
-                times: dict[str, Any] = {n: tuple(figures[n]) for n in _BY_STAGE}
-                figures = PipelineFigures(**{**figures, **times})
-            return StagedPlan(str(fields["name"]), stages, schedule, figures)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise PlanError(f"this is no plan of a pipeline: {error!r}") from error
+        return StagedPlan(**_FRAME.read(_HINTS, text))
+
+
+_FRAME = Frame(
+    PlanError,
+    "this is no plan of a pipeline",
+    {"format": 1},
+    prepare={Schedule: lambda entry, path: Schedule.parse(entry)},
+    indent=1,
+)
+"""JSON texts of plans; those of other formats are refused."""
+
+_HINTS: dict[str, Any] = {
+    "name": str,
+    "stages": tuple[StagePlan, ...],
+    "schedule": Schedule,
+    "figures": PipelineFigures | None,
+}
 
 
 def _shortened(line: str) -> str:

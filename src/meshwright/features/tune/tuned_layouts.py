@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from meshwright.app.output.table import columns
 from meshwright.errors import PlanError
-from meshwright.features.tune.layouts.verdict import Verdict
+from meshwright.features.tune.layouts.verdict import VERDICTS, Verdict, plain_verdict
 
-_VERSION = 1
-_FORMAT = "meshwright layouts"
+_FRAME = dataclasses.replace(
+    VERDICTS,
+    what="the text is no result of tuning layouts",
+    header={"format": "meshwright layouts", "version": 1},
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,37 +117,14 @@ class TunedLayouts:
 
     def to_json(self) -> str:
         """JSON text of everything but the function; `from_json` is the inverse."""
-        fields = {
-            each.name: getattr(self, each.name)
-            for each in dataclasses.fields(self)
-            if each.name != "fn"
-        }
-        for key in ("default", "auto", "tuned"):
-            fields[key] = fields[key].to_json()
-        fields["layouts"] = [asdict(layout) for layout in self.layouts]
-        return json.dumps({"format": _FORMAT, "version": _VERSION, **fields})
+        verdicts = {"default": self.default, "auto": self.auto, "tuned": self.tuned}
+        written = {name: plain_verdict(each) for name, each in verdicts.items()}
+        return _FRAME.write(self, **written)
 
     @staticmethod
     def from_json(text: str) -> TunedLayouts:
         """The layouts that `to_json` wrote; `PlanError` for any other text."""
-        try:
-            fields = json.loads(text)
-            if fields.pop("format") != _FORMAT or fields.pop("version") != _VERSION:
-                raise ValueError("another format or version")
-            for key in ("default", "auto", "tuned"):
-                fields[key] = Verdict.from_json(fields[key])
-            for layout in fields["layouts"]:
-                layout["order"] = tuple(layout["order"])
-            fields["layouts"] = tuple(TunedLayout(**each) for each in fields["layouts"])
-            for key in ("argument_layouts", "result_layouts"):
-                fields[key] = {path: tuple(o) for path, o in fields[key].items()}
-            for key in ("failures", "history"):
-                fields[key] = tuple(fields[key])
-            return TunedLayouts(**fields)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise PlanError(
-                f"the text is no result of tuning layouts, version {_VERSION}: {error}"
-            ) from None
+        return _FRAME.read(TunedLayouts, text)
 
     # -- as text -----------------------------------------------------------------------
 

@@ -121,26 +121,10 @@ class SearchResult:
         """
         best = self.candidates[0]
         return {
-            "method": self.method,
-            "num_states": self.num_states,
-            "limit_bytes": self.limit_bytes,
-            "model_s": self.model_s,
-            "bound_s": self.bound_s,
-            "gap": self.gap,
-            "work_s": self.work_s,
-            "is_cut": self.is_cut,
-            "is_compiled": self.is_compiled,
-            "notes": list(self.notes),
-            "num_meshes": self.num_meshes,
-            "all_meshes": self.all_meshes,
-            "is_interrupted": self.is_interrupted,
+            **{name: getattr(self, name) for name in _FIGURES},
             "candidates": [self._fields(each, best) for each in self.candidates],
             "spelled": self.spelled
-            and {
-                "text": self.spelled.text,
-                "step_time_s": self.spelled.step_time_s,
-                "peak_memory_bytes": self.spelled.peak_memory_bytes,
-            },
+            and {name: getattr(self.spelled, name) for name in _OF_SPELLING},
         }
 
     def _fields(self, candidate: Candidate, best: Candidate) -> dict[str, Any]:
@@ -156,3 +140,12 @@ class SearchResult:
             "breakdown": dict(candidate.breakdown),
             "longer_s": dict(differences(candidate, best)) if runs else {},
         }
+
+
+_FIGURES = (
+    "method", "num_states", "limit_bytes", "model_s", "bound_s", "gap", "work_s",
+    "is_cut", "is_compiled", "notes", "num_meshes", "all_meshes", "is_interrupted",
+)  # fmt: skip
+"""Entries of the JSON that are attributes."""
+
+_OF_SPELLING = ("text", "step_time_s", "peak_memory_bytes")

@@ -14,7 +14,12 @@ from meshwright.features.tune.layouts.layout_search import SearchOptions
 from meshwright.features.tune.layouts.problem import LayoutChoice, choices_of
 from meshwright.features.tune.layouts.screened_search import pruned
 from meshwright.features.tune.layouts.screens import Screens
-from meshwright.features.tune.layouts.verdict import Verdict, failed
+from meshwright.features.tune.layouts.verdict import (
+    VERDICTS,
+    Verdict,
+    failed,
+    plain_verdict,
+)
 from tests.features.tune.layouts.fake_judge import FakeJudge, make_gains, make_search
 
 
@@ -156,7 +161,10 @@ def test_a_verdict_reads_back_what_it_wrote():
         examples=(Example("k", "copy", (1.0, 2.0), 3.0),),
     )
     for each in (verdict, failed("no")):
-        assert Verdict.from_json(json.loads(json.dumps(each.to_json()))) == each
+        assert (
+            VERDICTS.reader.read(Verdict, json.loads(json.dumps(plain_verdict(each))))
+            == each
+        )
 
 
 def test_the_model_learns_that_a_site_gains(program_and_sites):

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from meshwright.errors import AllocationError, did_you_mean
 from meshwright.features.allocate.problem.buffer import Buffer, as_buffers
+from meshwright.plain import read_text
 
 _REQUIRED = ("id", "lower", "upper", "size")
 _OPTIONAL = ("alignment", "offset", "gaps")
@@ -22,13 +23,7 @@ _SPELLINGS = {
 
 def read_buffers(path: str | Path) -> tuple[Buffer, ...]:
     """The buffers of a CSV file."""
-    try:
-        text = Path(path).read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise AllocationError(f"{path}: {error.strerror or error}") from None
-    except UnicodeDecodeError:
-        raise AllocationError(f"{path} is no text in UTF-8: give a CSV file") from None
-    return parse_buffers(text, str(path))
+    return parse_buffers(read_text(Path(path), AllocationError, "a CSV"), str(path))
 
 
 def parse_buffers(text: str, source: str = "CSV") -> tuple[Buffer, ...]:

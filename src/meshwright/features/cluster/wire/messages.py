@@ -5,9 +5,10 @@ no message grows with the shards. A client names only its own arrays: the contro
 the session's name to each number before workers see it.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args, get_origin
+
+from meshwright.plain import hints_of
 
 
 class ArrayKey(NamedTuple):
@@ -127,6 +128,8 @@ class End:
 type Request = Define | Put | Call | Transfer | WorkerTask | Free
 """Any message that a client may submit."""
 
+_REQUESTS = get_args(Request.__value__)
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerInstruction:
@@ -172,45 +175,15 @@ class Fetched(NamedTuple):
     key_type: str = ""
 
 
-ATTRIBUTES: Mapping[type, Mapping[str, type]] = {
-    Define: {
-        "program": int,
-        "code": bytes,
-        "devices": tuple,
-        "donated": tuple,
-        "input_bytes": tuple,
-        "output_bytes": tuple,
-        "whole": tuple,
-    },
-    Put: {"array": int, "num_bytes": int},
-    Call: {"program": int, "inputs": tuple, "outputs": tuple},
-    Transfer: {
-        "program": int,
-        "positions": tuple,
-        "inputs": tuple,
-        "outputs": tuple,
-    },
-    WorkerTask: {
-        "kind": str,
-        "folder": str,
-        "argument": str,
-        "devices": tuple,
-        "inputs": tuple,
-        "outputs": tuple,
-        "output_bytes": tuple,
-    },
-    Free: {"arrays": tuple, "programs": tuple},
-}
-"""The type of each field of a request that the controller checks."""  # fmt: skip
-
-
 def complaint(request: object) -> str:
     """What is wrong with the form of a request; "" if nothing is."""
-    wanted = ATTRIBUTES.get(type(request))
-    if wanted is None:
-        names = ", ".join(kind.__name__ for kind in ATTRIBUTES)
+    if type(request) not in _REQUESTS:
+        names = ", ".join(kind.__name__ for kind in _REQUESTS)
         return f"a {type(request).__name__} is no request; wanted one of {names}"
-    for name, kind in wanted.items():
+    for name, hint in hints_of(type(request)).items():
+        kind = get_origin(hint) or hint
+        if kind is Any:  # the controller never looks at an array
+            continue
         value: Any = getattr(request, name, None)
         is_fine = type(value) is kind
         if is_fine and kind is tuple:

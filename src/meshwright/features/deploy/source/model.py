@@ -29,10 +29,6 @@ class Port:
     shape: tuple[int, ...]
     dtype: str
 
-    def to_json(self) -> dict[str, object]:
-        """The fields as a dict for JSON."""
-        return {"name": self.name, "shape": list(self.shape), "dtype": self.dtype}
-
     def __str__(self) -> str:
         return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 from meshwright.errors import PlanError
@@ -18,6 +17,7 @@ from meshwright.features.pipeline.schedules import (
 from meshwright.machine import Mesh
 from meshwright.machine.memory_size import show_bytes
 from meshwright.partitioner.tactics import Tactic
+from meshwright.plain import Frame, Prepare, hints_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,27 +123,24 @@ class PipelinePlan:
     def to_json(self) -> str:
         """The plan as JSON; tactics and the schedule are written as text."""
         found = self.simulate()
-        return json.dumps(
-            {
-                "version": 1,
-                "name": self.name,
-                "machine": self.machine,
-                "num_devices": self.num_devices,
-                "limit_bytes": self.limit_bytes,
-                "forward_end": self.forward_end,
-                "schedule_name": self.schedule_name,
-                "schedule": str(self.schedule).splitlines(),
-                "stages": [_stage_fields(stage) for stage in self.stages],
-                "tried": [list(each) for each in self.tried],
-                "seconds": self.seconds,
-                "figures": {
-                    "step_time_s": step_s(self.stages, found),
-                    "bubble_fraction": found.bubble_fraction,
-                    "peak_bytes": found.peak_bytes,
-                },
-            },
-            indent=1,
-        )
+        fields = {
+            "name": self.name,
+            "machine": self.machine,
+            "num_devices": self.num_devices,
+            "limit_bytes": self.limit_bytes,
+            "forward_end": self.forward_end,
+            "schedule_name": self.schedule_name,
+            "schedule": str(self.schedule).splitlines(),
+            "stages": [_stage_fields(stage) for stage in self.stages],
+            "tried": self.tried,
+            "seconds": self.seconds,
+        }
+        figures = {
+            "step_time_s": step_s(self.stages, found),
+            "bubble_fraction": found.bubble_fraction,
+            "peak_bytes": found.peak_bytes,
+        }
+        return _FRAME.write(fields, figures=figures)
 
     @staticmethod
     def from_json(text: str, read_tactics: ReadTactics) -> PipelinePlan:
@@ -151,26 +148,12 @@ class PipelinePlan:
 
         read_tactics: function that parses a list of tactics.
         """
-        try:
-            fields = json.loads(text)
-            if fields["version"] != 1:
-                raise PlanError(
-                    f"the pipeline plan has version {fields['version']}; wanted 1"
-                )
-            return PipelinePlan(
-                fields["name"],
-                fields["machine"],
-                fields["num_devices"],
-                fields["limit_bytes"],
-                fields["forward_end"],
-                tuple(_read_stage(each, read_tactics) for each in fields["stages"]),
-                fields["schedule_name"],
-                Schedule.parse("\n".join(fields["schedule"])),
-                tuple((name, result) for name, result in fields["tried"]),
-                fields["seconds"],
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise PlanError(f"this is no pipeline plan: {error!r}") from error
+        prepare: dict[Any, Prepare] = {
+            Mesh: lambda shape, path: Mesh(shape),
+            Schedule: lambda lines, path: Schedule.parse("\n".join(lines)),
+            tuple[Tactic, ...]: lambda text, path: read_tactics(text) if text else (),
+        }
+        return replace(_FRAME, prepare=prepare).read(PipelinePlan, text)
 
     def __str__(self) -> str:
         found = self.simulate()
@@ -200,37 +183,22 @@ class PipelinePlan:
         return f"{count} stages{on}"
 
 
-def _stage_fields(stage: PipelineStage) -> dict[str, object]:
-    """The fields of a stage as JSON values."""
-    times, sizes = stage.times, stage.bytes
-    return {
-        "start": [stage.start.op, stage.start.iteration],
-        "layers": stage.layers,
-        "first_device": stage.first_device,
-        "mesh": stage.mesh.shape,
-        "strategy": stage.strategy,
-        "tactics": ", ".join(map(str, stage.tactics)),
-        "times": [times.forward_s, times.input_gradient_s, times.weight_gradient_s],
-        "once_s": stage.once_s,
-        "bytes": [sizes.state, sizes.activations, sizes.for_weights, sizes.working],
-        "send_s": stage.send_s,
-    }
+_FRAME = Frame(
+    PlanError,
+    "this is no pipeline plan",
+    {"version": 1},
+    derived=("figures",),
+    positional=(CutPoint, StageTimes, StageBytes),
+    indent=1,
+)
+"""JSON texts of plans; those of other versions are refused."""
 
 
-def _read_stage(fields: Mapping[str, Any], read_tactics: ReadTactics) -> PipelineStage:
-    """The stage with the JSON fields that `_stage_fields` has made."""
-    return PipelineStage(
-        CutPoint(*fields["start"]),
-        (fields["layers"][0], fields["layers"][1]),
-        fields["first_device"],
-        Mesh(fields["mesh"]),
-        fields["strategy"],
-        read_tactics(fields["tactics"]) if fields["tactics"] else (),
-        StageTimes(*fields["times"]),
-        fields["once_s"],
-        StageBytes(*fields["bytes"]),
-        fields["send_s"],
-    )
+def _stage_fields(stage: PipelineStage) -> dict[str, Any]:
+    """The fields of a stage; tactics are written as text."""
+    fields = {name: getattr(stage, name) for name in hints_of(PipelineStage)}
+    tactics = ", ".join(map(str, stage.tactics))
+    return fields | {"mesh": stage.mesh.shape, "tactics": tactics}
 
 
 def run_stages(

@@ -14,10 +14,11 @@ class EntryError(RecipeError):
     """A value in a recipe is not allowed.
 
     entry: dotted path of the value, such as "run.steps", by which its line is found.
+    fault: what is wrong with it, and what is wanted.
     """
 
-    def __init__(self, what: str, entry: str = "") -> None:
-        super().__init__(what)
+    def __init__(self, entry: str, fault: str) -> None:
+        super().__init__(f"{entry} {fault}")
         self.entry = entry
 
 
@@ -63,23 +64,17 @@ class DataPart:
     def __post_init__(self) -> None:
         given = [name for name in ("text", "tokens", "source") if getattr(self, name)]
         if len(given) != 1:
+            names = " and ".join(given) or "no examples"
             raise EntryError(
-                f"[data] names {' and '.join(given) or 'no examples'}; wanted one of text, "
-                "tokens and source",
-                "data",
+                "data", f"names {names}; wanted one of text, tokens and source"
             )
         _require_least(self, "data", batch=1, seed=0)
         if not self.source and self.sequence < 1:
-            raise EntryError(
-                f"data.sequence is {self.sequence}; wanted the tokens of an example, 1 or "
-                "more",
-                "data.sequence",
-            )
+            fault = f"is {self.sequence}; wanted the tokens of an example, 1 or more"
+            raise EntryError("data.sequence", fault)
         if not 0 <= self.held_out < 1:
-            raise EntryError(
-                f"data.held_out is {self.held_out}; wanted 0 to 0.99",
-                "data.held_out",
-            )
+            fault = f"is {self.held_out}; wanted 0 to 0.99"
+            raise EntryError("data.held_out", fault)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +127,8 @@ class PartitionPart:
         wrong = [f"{a}={n}" for a, n in self.mesh.items() if n != -1 and n < 1]
         if wrong or len(unknown) > 1 or not self.mesh:
             raise EntryError(
-                f"partition.mesh is {dict(self.mesh)}; wanted sizes of 1 or more, and at "
-                "most one -1",
                 "partition.mesh",
+                f"is {dict(self.mesh)}; wanted sizes of 1 or more, and at most one -1",
             )
 
 
@@ -233,9 +227,8 @@ class Recipe:
     def __post_init__(self) -> None:
         if self.run.evaluate_every and not self.data.held_out:
             raise EntryError(
-                "run.evaluate_every needs examples to evaluate; add data.held_out = 0.05, "
-                "say",
                 "run.evaluate_every",
+                "needs examples to evaluate; add data.held_out = 0.05, say",
             )
 
 
@@ -243,7 +236,5 @@ def _require_least(part: Any, table: str, **least: int) -> None:
     """Raise `RecipeError` if an entry of a table is below its least allowed value."""
     for name, value in least.items():
         if getattr(part, name) < value:
-            raise EntryError(
-                f"{table}.{name} is {getattr(part, name)}; wanted {value} or more",
-                f"{table}.{name}",
-            )
+            fault = f"is {getattr(part, name)}; wanted {value} or more"
+            raise EntryError(f"{table}.{name}", fault)

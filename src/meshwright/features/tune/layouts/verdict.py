@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import dataclass
 from typing import Any, Protocol
 
+from meshwright.errors import PlanError
 from meshwright.features.tune.layouts.constrain import Layouts
 from meshwright.features.tune.layouts.kernel_costs import Example
 from meshwright.features.tune.layouts.kernels import HloKernel
+from meshwright.plain import Frame, plain
 from meshwright.run.compilers.server import EntryLayout
 
 
@@ -42,27 +44,26 @@ class Verdict:
     error: str = ""
     examples: tuple[Example, ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain data for `json.dumps`; an infinite cost is `None`."""
-        return {
-            **asdict(self),
-            "cost": self.cost if math.isfinite(self.cost) else None,
-            "examples": [astuple(each) for each in self.examples],
-        }
 
-    @staticmethod
-    def from_json(fields: Mapping[str, Any]) -> Verdict:
-        """The verdict that `to_json` wrote."""
-        cost = math.inf if fields["cost"] is None else fields["cost"]
-        given: dict[str, Any] = dict(fields)
-        for key in ("in_layouts", "out_layouts"):
-            given[key] = tuple(e if e is None else tuple(e) for e in fields[key])
-        given["cost"] = cost
-        given["examples"] = tuple(
-            Example(key, kind, tuple(features), cycles)
-            for key, kind, features, cycles in fields.get("examples", ())
-        )
-        return Verdict(**given)
+def _with_cost(entry: Any, path: str) -> Any:
+    """The fields of a verdict, in which the cost `None` stands for infinity."""
+    del path
+    return entry | {"cost": math.inf} if entry["cost"] is None else entry
+
+
+VERDICTS = Frame(
+    PlanError,
+    "this is no verdict",
+    prepare={Verdict: _with_cost},
+    positional=(Example,),
+)
+"""JSON texts of verdicts."""
+
+
+def plain_verdict(verdict: Verdict) -> dict[str, Any]:
+    """The verdict as plain data, in which the cost `None` stands for infinity."""
+    cost = verdict.cost if math.isfinite(verdict.cost) else None
+    return plain(verdict, VERDICTS.positional) | {"cost": cost}
 
 
 def failed(reason: str) -> Verdict:

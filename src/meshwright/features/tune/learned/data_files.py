@@ -4,7 +4,6 @@ A file `NAME.npz` has exactly the arrays that TpuGraphs publishes, so that its o
 read it. The `Provenance`, for which that format has no place, is beside it in `NAME.json`.
 """
 
-import json
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
@@ -20,6 +19,7 @@ from meshwright.features.tune.learned.features import layout_features, tile_feat
 from meshwright.features.tune.learned.hlo.hlo_proto import decode
 from meshwright.features.tune.learned.hlo_graph import HloGraph, graph_of_proto
 from meshwright.features.tune.learned.measured_graph import (
+    PROVENANCE,
     TPU_GRAPHS,
     Collection,
     MeasuredGraph,
@@ -121,7 +121,7 @@ def write_npz(folder: Path, measured: MeasuredGraph) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{measured.name}.npz"
     np.savez_compressed(path, allow_pickle=False, **arrays)
-    text = json.dumps(measured.provenance.to_json(), indent=1)
+    text = measured.provenance.to_json()
     path.with_suffix(".json").write_text(text + "\n", encoding="utf-8")
     return path
 
@@ -213,9 +213,4 @@ def _times(arrays: Mapping[str, NDArray[Any]], key: str) -> NDArray[np.int64] | 
 def _read_provenance(path: Path) -> Provenance:
     if not path.exists():
         return TPU_GRAPHS
-    try:
-        return Provenance.from_json(json.loads(path.read_text(encoding="utf-8")))
-    except (ValueError, KeyError, TypeError) as fault:
-        raise LearnedError(
-            f"{path} is no valid provenance of a data set: {fault}"
-        ) from fault
+    return PROVENANCE.read(Provenance, path.read_bytes())

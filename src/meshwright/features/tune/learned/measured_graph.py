@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +17,7 @@ from meshwright.features.tune.learned.features import (
     NUM_TILE_FEATURES,
 )
 from meshwright.features.tune.learned.hlo_graph import HloGraph
+from meshwright.plain import Frame, plain
 
 
 class Collection(Enum):
@@ -54,30 +54,22 @@ class Provenance:
         columns = zip(*self.pass_ns, strict=True)
         return tuple((max(times) - min(times)) / min(times) for times in columns)
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "compiler": self.compiler,
-            "version": self.version,
-            "host": self.host,
-            "columns": self.columns,
-            "default": self.default,
-            "pass_ns": [list(times) for times in self.pass_ns],
-            "spread": [round(share, 4) for share in self.spread],
-            "errors": [list(pair) for pair in self.errors],
-            **({"kernel": dict(self.kernel)} if self.kernel else {}),
-        }
+    def to_json(self) -> str:
+        """The provenance as JSON text; it also has the noise of each configuration."""
+        fields = plain(self)
+        errors, kernel = fields.pop("errors"), fields.pop("kernel")
+        fields["spread"] = [round(share, 4) for share in self.spread]
+        fields["errors"] = errors
+        return PROVENANCE.write(fields | ({"kernel": kernel} if kernel else {}))
 
-    @classmethod
-    def from_json(cls, form: Mapping[str, Any]) -> Provenance:
-        texts = ("compiler", "version", "host", "columns")
-        known = {name: form[name] for name in (*texts, "default")}
-        return cls(
-            **known,
-            pass_ns=tuple(map(tuple, form["pass_ns"])),
-            errors=tuple((config, error) for config, error in form["errors"]),
-            kernel=form.get("kernel", {}),
-        )
 
+PROVENANCE = Frame(
+    LearnedError,
+    "this is no valid provenance of a data set",
+    derived=("spread",),
+    indent=1,
+)
+"""JSON texts of `Provenance`."""
 
 TPU_GRAPHS = Provenance("TPU compiler", host="TPU v3", columns="as TpuGraphs")
 

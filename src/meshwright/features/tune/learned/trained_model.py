@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -23,7 +22,6 @@ from meshwright.features.tune.learned.baseline_networks import (
 )
 from meshwright.features.tune.learned.data_files import read_arrays
 from meshwright.features.tune.learned.graph_arrays import (
-    Lesson,
     Scaler,
     config_arrays,
     graph_parts,
@@ -36,6 +34,7 @@ from meshwright.features.tune.learned.network import (
     init_params,
 )
 from meshwright.learn.losses import Loss
+from meshwright.plain import Frame
 
 
 class Architecture(Enum):
@@ -114,26 +113,8 @@ class TrainingConfig:
                 f" has none; use {Architecture.OURS.value}, or whole graphs"
             )
 
-    def to_json(self) -> dict[str, Any]:
-        form = asdict(self)
-        form["network"]["collection"] = self.network.collection.value
-        form["network"]["lessons"] = sorted(x.value for x in self.network.lessons)
-        form["architecture"], form["loss"] = self.architecture.value, self.loss.value
-        return form
 
-    @classmethod
-    def from_json(cls, form: Mapping[str, Any]) -> TrainingConfig:
-        network = dict(form["network"])
-        network["collection"] = Collection(network["collection"])
-        network["lessons"] = frozenset(map(Lesson, network["lessons"]))
-        segments = form["segments"]
-        rest: dict[str, Any] = {
-            "network": NetworkConfig(**network),
-            "architecture": Architecture(form["architecture"]),
-            "loss": Loss(form["loss"]),
-            "segments": SegmentOptions(**segments) if segments else None,
-        }
-        return cls(**{**form, **rest})
+_CONFIG = Frame(LearnedError, "this is no configuration of a training")
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +188,7 @@ class TrainedModel:
         arrays |= {f"table_{name}": rows for name, rows in self.table.items()}
         scaler = asdict(self.scaler)
         curve = [(p.epoch, p.loss, p.valid_opa) for p in self.curve]
-        config = json.dumps(self.config.to_json())
+        config = _CONFIG.write(self.config)
         partial = path.with_name(path.name + ".partial")
         with partial.open("wb") as file:
             np.savez(
@@ -225,9 +206,9 @@ class TrainedModel:
         """Read a model from a file that `save` wrote."""
         arrays = read_arrays(path)
         try:
-            config = TrainingConfig.from_json(json.loads(str(arrays["config"])))
+            config = _CONFIG.read(TrainingConfig, str(arrays["config"]))
             scaler = Scaler(*(arrays[name] for name in Scaler.__dataclass_fields__))
-        except (ValueError, KeyError, TypeError) as fault:
+        except (ValueError, KeyError, TypeError, LearnedError) as fault:
             raise LearnedError(
                 f"{path} is no model of `meshwright learned train` ({fault}): train again"
             ) from fault

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from meshwright.errors import PlanError
+from meshwright.plain import Frame
 
-_VERSION = 1
-_FORMAT = "meshwright tiles"
+_FRAME = Frame(
+    PlanError,
+    "the text is no result of tuning tiles",
+    {"format": "meshwright tiles", "version": 1},
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,29 +99,12 @@ class TunedTiles:
 
     def to_json(self) -> str:
         """JSON text of everything but the function; `from_json` is the inverse."""
-        fields = {
-            name: getattr(self, name)
-            for name in self.__dataclass_fields__
-            if name != "fn"
-        }
-        fields["kernels"] = [asdict(kernel) for kernel in self.kernels]
-        fields["others"] = dict(self.others)
-        return json.dumps({"format": _FORMAT, "version": _VERSION, **fields})
+        return _FRAME.write(self)
 
     @staticmethod
     def from_json(text: str) -> TunedTiles:
         """The tiles that `to_json` wrote; `PlanError` for any other text."""
-        try:
-            fields = json.loads(text)
-            if fields.pop("format") != _FORMAT or fields.pop("version") != _VERSION:
-                raise ValueError("another format or version")
-            fields["kernels"] = tuple(TunedKernel(**each) for each in fields["kernels"])
-            fields["notes"] = tuple(fields["notes"])
-            return TunedTiles(**fields)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise PlanError(
-                f"the text is no result of tuning tiles, version {_VERSION}: {error}"
-            ) from None
+        return _FRAME.read(TunedTiles, text)
 
     def __str__(self) -> str:
         return "\n".join(_lines(self))
