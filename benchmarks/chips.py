@@ -28,13 +28,12 @@ from meshwright.features.chips.methods.exact import solve_exactly
 from meshwright.features.chips.methods.moves import anneal, random_start
 from meshwright.features.chips.methods.policy import fine_tune, propose
 from meshwright.features.chips.policy_network import (
-    Policy,
-    PolicyTrainer,
     new_policy,
     read_policy,
     shipped_policy,
 )
 from meshwright.features.chips.problem.chip_problem import ChipProblem
+from meshwright.learn.ppo import Policy, PolicyTrainer
 from meshwright.search import Budget
 from meshwright.search.arrays import Ints
 

@@ -21,14 +21,10 @@ from meshwright.features.chips.graph.chip_graph import ChipGraph
 from meshwright.features.chips.methods.contiguous import best_cut
 from meshwright.features.chips.methods.moves import random_start
 from meshwright.features.chips.methods.policy import play_round
-from meshwright.features.chips.policy_network import (
-    Experience,
-    PolicyTrainer,
-    new_policy,
-    read_policy,
-)
+from meshwright.features.chips.policy_network import new_policy, read_policy
 from meshwright.features.chips.problem.chip_module import module_machine, module_of
 from meshwright.features.chips.problem.chip_problem import ChipProblem
+from meshwright.learn.ppo import Experience, PolicyTrainer
 from meshwright.search.arrays import Ints
 
 MODULES = ("mcm-4", "mcm-8", "mcm-36")
@@ -75,7 +71,7 @@ def main() -> None:
     ):
         if step >= chosen.steps:
             break
-        trainer.learn([each])
+        trainer.learn(each)
         rewards.append(float(each.rewards.max()))
         if step % 50 == 49:
             print(

@@ -5,9 +5,8 @@ file format. In: graphs, scores, times and rewards as arrays. Out: parameters, a
 their training. JAX is imported where a module needs it; only `adamw` needs optax. Begin
 reading at `graphs.py`.
 
-    graphs     graphs as padded arrays; sums over edges
+    graphs     graphs as padded arrays of scaled features; sums over edges
     layers     affine maps, SAGE convolutions, standardised vectors
-    scaling    mean and deviation of features over a training set
     losses     losses that train a ranking
     ranking    measures of a ranking
     training   epochs over examples: learning rate, curve, checkpoints, an early end

@@ -1,4 +1,4 @@
-"""Graphs as padded arrays, the inputs of networks, and sums over their edges.
+"""Graphs as padded arrays of scaled features, and sums over their edges.
 
 Arrays are always arguments of compiled functions: a constant edge list would make XLA
 fold the sums over edges while it compiles, which takes half a minute. Letters in shapes:
@@ -56,6 +56,20 @@ class GraphArrays:
             per_senders=_inverse_counts(edges[:, 0], num_nodes),
             per_receivers=_inverse_counts(edges[:, 1], num_nodes),
         )
+
+
+def signed_log(numbers: NDArray[Any]) -> NDArray[Any]:
+    """sign(x) log(1 + |x|) of each number."""
+    return np.sign(numbers) * np.log1p(np.abs(numbers))
+
+
+def moments(
+    rows: NDArray[np.float32],
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Mean and 1 / standard deviation of each column; 0 for a constant one."""
+    deviation = rows.std(axis=0)
+    scale = np.where(deviation > 1e-6, 1 / np.maximum(deviation, 1e-6), 0)
+    return rows.mean(axis=0).astype(np.float32), scale.astype(np.float32)
 
 
 def pad_rows(rows: NDArray[Any], length: int, value: int = 0) -> NDArray[Any]:

@@ -5,7 +5,7 @@ Letters in shapes: N nodes, H width.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -25,6 +25,11 @@ def dense(key: Any, inputs: int, outputs: int) -> Params:
 def apply(params: Params, x: Any) -> Any:
     """x @ kernel + bias, over the last dim of x."""
     return x @ params["kernel"] + params["bias"]
+
+
+def denses(keys: Iterator[Any], names: Sequence[str], width: int) -> dict[str, Any]:
+    """Random parameters of affine maps [H] to [H], by name, with one key each."""
+    return {name: dense(next(keys), width, width) for name in names}
 
 
 def sage_convolution(

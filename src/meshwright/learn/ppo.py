@@ -8,7 +8,7 @@ exceed the limits at once. Letters in shapes: N agents, A actions of each, S pro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -25,6 +25,7 @@ from meshwright.learn.arrays import (
     restored_tree,
     save_arrays,
 )
+from meshwright.learn.graphs import pad_rows
 from meshwright.learn.layers import Params
 from meshwright.learn.optimizers import adam_start, adam_step
 
@@ -55,7 +56,7 @@ class Policy:
 
     def log_probabilities(self, *inputs: Any) -> NDArray[np.float32]:
         """Log probabilities [N, A] of the actions of each agent."""
-        return np.asarray(_compiled(self.log_p_fn)(self.params, *inputs))
+        return np.asarray(jax.jit(self.log_p_fn)(self.params, *inputs))
 
     def save(self, path: Path) -> None:
         """Write parameters and state to a file; an interruption leaves no partial file."""
@@ -97,33 +98,24 @@ class PolicyTrainer:
         """The number of Adam's steps so far, divided by the steps on one experience."""
         return int(self.policy.state[0]) // self.epochs
 
-    def learn(self, experiences: Sequence[Experience]) -> None:
-        """Train the policy by a few clipped steps on each experience."""
-        for each in experiences:
-            spread = each.rewards.std()
-            if spread == 0:
-                continue  # every proposal was as good as every other
-            advantages = (each.rewards - each.rewards.mean()) / (spread + 1e-3)
-            self._learn_one(each, advantages.astype(np.float32))
-
-    def _learn_one(self, each: Experience, advantages: NDArray[np.float32]) -> None:
-        log_all = self.policy.log_probabilities(*each.inputs)
-        count, agents = each.actions.shape
-        actions = np.zeros((count, len(log_all)), np.int32)
-        actions[:, :agents] = each.actions
-        mask = (np.arange(len(log_all)) < agents).astype(np.float32)
+    def learn(self, experience: Experience) -> None:
+        """Train the policy by a few clipped steps on an experience."""
+        actions, rewards = experience.actions, experience.rewards
+        spread = rewards.std()
+        if spread == 0:
+            return  # every proposal was as good as every other
+        advantages = ((rewards - rewards.mean()) / (spread + 1e-3)).astype(np.float32)
+        inputs = experience.inputs
+        log_all = self.policy.log_probabilities(*inputs)
+        mask = pad_rows(np.ones(actions.shape[1], np.float32), len(log_all))
+        actions = pad_rows(actions.T.astype(np.int32), len(log_all)).T
         before = np.take_along_axis(log_all[None], actions[..., None], axis=-1)[..., 0]
         data, rate = (actions, advantages, before, mask), np.float32(self.rate)
         policy, step = self.policy, _make_step(self.policy.log_p_fn)
         for _ in range(self.epochs):
-            params, state = step(policy.params, policy.state, each.inputs, data, rate)
+            params, state = step(policy.params, policy.state, inputs, data, rate)
             policy = replace(policy, params=params, state=state)
         self.policy = policy
-
-
-@cache
-def _compiled(log_p_fn: LogProbabilityFn) -> Any:
-    return jax.jit(log_p_fn)
 
 
 @cache

@@ -32,11 +32,6 @@ def top_error(scores: Floats, times: Floats, k: int) -> float:
     return float((times[chosen].min() - best) / best)
 
 
-def slowdown(scores: Floats, times: Floats, k: int) -> float:
-    """The best time among the K lowest scores over the best time of all, 1 + E_K."""
-    return 1 + top_error(scores, times, k)
-
-
 def kendall_tau(scores: Floats, times: Floats) -> float:
     """Kendall's tau-b between scores and times, from -1 to 1; 0 if either is constant."""
     result: Any = kendalltau(scores, times)

@@ -8,7 +8,7 @@ segment and configuration is stored. Training on whole graphs is the case of one
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
@@ -22,6 +22,8 @@ from meshwright.errors import LearnedError
 from meshwright.learn.layers import Params
 from meshwright.learn.losses import LOSSES, Loss
 from meshwright.learn.optimizers import descend
+
+InputFn = Callable[[NDArray[np.int64]], tuple[Any, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,18 +61,14 @@ class SegmentedGraph:
         configuration when it was last trained, minus the mean over that step's
         configurations; NaN before the first time. It is updated in place.
     configs_per_step: number of configurations that a step ranks.
-    inputs_fn: the arrays of a segment, given by its number, and the features of some
-        configurations in it, given by theirs [C].
+    input_fns: for each segment, its arrays and the features of configurations in it, from
+        their indices [C].
     """
 
     targets: NDArray[Any]
     table: NDArray[np.float32]
     configs_per_step: int
-    inputs_fn: Callable[[int, NDArray[np.int64]], tuple[Any, Any]]
-
-    @property
-    def num_parts(self) -> int:
-        return self.table.shape[1]
+    input_fns: Sequence[InputFn]
 
     def sample_configs(
         self, random: np.random.Generator
@@ -138,12 +136,13 @@ def train_segments(
     expected weight is kept + (1 - kept) J / S.
     """
     configs, mask = graph.sample_configs(random)
-    trained = random.permutation(graph.num_parts)[: options.trained]
-    is_kept = random.random(graph.num_parts) < options.kept
+    num_parts = len(graph.input_fns)
+    trained = random.permutation(num_parts)[: options.trained]
+    is_kept = random.random(num_parts) < options.kept
     is_kept[trained] = False
     stored = np.where(is_kept, graph.table[configs], np.nan)
     weights = np.isnan(stored).sum(axis=1) / len(trained)
-    parts = [graph.inputs_fn(part, configs) for part in trained]
+    parts = [graph.input_fns[part](configs) for part in trained]
     inputs = jax.tree.map(lambda *leaves: np.stack(leaves), *parts)
     rest = (weights.astype(np.float32), graph.targets[configs], mask)
     stale = np.nansum(stored, axis=1)
@@ -193,15 +192,14 @@ def make_head_step(
         rate: Any, params: Params, state: Any, graph: SegmentedGraph, random: Any
     ) -> tuple[Params, Any, float]:
         configs, mask = graph.sample_configs(random)
-        parts = range(graph.num_parts)
         total = sum(
-            _part_scores(network, params, graph.inputs_fn(part, configs), mask)
-            for part in parts
+            _part_scores(network, params, input_fn(configs), mask)
+            for input_fn in graph.input_fns
         )
         loss, slopes = loss_and_slopes(total, graph.targets[configs], mask)
         gradients = None
-        for part in parts:
-            inputs = graph.inputs_fn(part, configs)
+        for input_fn in graph.input_fns:
+            inputs = input_fn(configs)
             of_part = _head_gradient(network, params, inputs, mask, slopes)
             gradients = (
                 jax.tree.map(jnp.add, gradients, of_part) if gradients else of_part

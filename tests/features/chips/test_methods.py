@@ -18,13 +18,10 @@ from meshwright.features.chips.methods.policy import (
     policy_inputs,
     propose,
 )
-from meshwright.features.chips.policy_network import (
-    PolicyTrainer,
-    move_probabilities,
-    new_policy,
-)
+from meshwright.features.chips.policy_network import move_probabilities, new_policy
 from meshwright.features.chips.problem.chip_module import ChipModule
 from meshwright.features.chips.problem.chip_problem import ChipProblem
+from meshwright.learn.ppo import PolicyTrainer
 from meshwright.search import Budget
 from tests.features.chips.graphs import (
     chain,
@@ -190,7 +187,7 @@ def test_training_makes_moves_that_paid_more_likely():
     before = mean_reward()
     for _ in range(30):
         made = play_round(found, trainer.policy, cut, rng)
-        trainer.learn([made.experience])
+        trainer.learn(made.experience)
     assert mean_reward() > 1.2 * before > 0
 
 

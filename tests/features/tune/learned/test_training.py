@@ -209,7 +209,7 @@ def test_one_segment_with_all_nodes_is_training_on_the_whole_graph():
 def test_all_segments_trained_at_once_give_the_gradient_of_their_sum():
     options = SegmentOptions(num_nodes=4, trained=3)
     model, graph, (found, _, loss) = one_step(options)
-    inputs = [graph.inputs_fn(part, np.arange(16)) for part in range(3)]
+    inputs = [input_fn(np.arange(16)) for input_fn in graph.input_fns]
     mask, times = np.ones(16, np.float32), graph.targets
 
     def summed_loss(params):
@@ -235,7 +235,7 @@ def test_stored_scores_count_and_missing_ones_are_stood_for():
     missing = np.full((16, 3), np.nan, np.float32)
     model, graph, (_, _, loss) = one_step(options, missing)
     (trained,) = np.flatnonzero(np.isfinite(graph.table).all(axis=0))
-    inputs = graph.inputs_fn(int(trained), np.arange(16))
+    inputs = graph.input_fns[int(trained)](np.arange(16))
     fresh = jax.jit(graph_scores)(model.params, *inputs, np.ones(16, np.float32))
     expected = LOSSES[Loss.HINGE](3 * fresh, times, np.ones(16))
     assert loss == pytest.approx(float(expected), rel=1e-5)
@@ -273,7 +273,7 @@ def test_the_head_is_trained_by_its_exact_gradient_and_nothing_else_moves():
     network = SummedNetwork(node_vectors, head_scores)
     step = make_head_step(network, config.loss, PLAIN)
     params, _, loss = step(0.1, model.params, state, graph, random)
-    inputs = [graph.inputs_fn(part, np.arange(16)) for part in range(3)]
+    inputs = [input_fn(np.arange(16)) for input_fn in graph.input_fns]
     mask = np.ones(16, np.float32)
 
     def head_loss(head):

@@ -17,14 +17,9 @@ import numpy as np
 
 from meshwright.features.chips.graph.chip_graph import ChipGraph
 from meshwright.features.chips.methods.contiguous import best_cut
-from meshwright.features.chips.policy_network import (
-    Experience,
-    Policy,
-    PolicyInputs,
-    PolicyTrainer,
-    move_probabilities,
-)
+from meshwright.features.chips.policy_network import PolicyInputs, move_probabilities
 from meshwright.features.chips.problem.chip_problem import ChipProblem
+from meshwright.learn.ppo import Experience, Policy, PolicyTrainer
 from meshwright.search.arrays import Floats, Ints
 
 ROUND = 10
@@ -77,7 +72,7 @@ def fine_tune(
     for chips, made in _proposals(problem, trainer, draft, seed):
         yield chips
         if chips is made.chips[-1]:
-            trainer.learn([made.experience])
+            trainer.learn(made.experience)
 
 
 def _proposals(

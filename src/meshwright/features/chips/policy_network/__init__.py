@@ -12,13 +12,9 @@ from meshwright.features.chips.policy_network.chip_policy import (
     shipped_policy,
 )
 from meshwright.features.chips.policy_network.inputs import PolicyInputs
-from meshwright.learn.ppo import Experience, Policy, PolicyTrainer
 
 __all__ = [
-    "Experience",
-    "Policy",
     "PolicyInputs",
-    "PolicyTrainer",
     "move_probabilities",
     "new_policy",
     "read_policy",

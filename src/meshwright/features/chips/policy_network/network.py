@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from meshwright.features.chips.policy_network.inputs import NUM_FEATURES, NUM_MOVES
 from meshwright.learn.graphs import GraphArrays
-from meshwright.learn.layers import Params, apply, dense, sage_convolution
+from meshwright.learn.layers import Params, apply, dense, denses, sage_convolution
 
 WIDTH = 32
 NUM_LAYERS = 2
@@ -23,8 +23,7 @@ def init_policy(key: Any) -> Params:
     """Random parameters; the last layer is 0, so that the network returns the prior."""
     keys = iter(jax.random.split(key, 2 + 3 * NUM_LAYERS))
     layers = [
-        {name: dense(next(keys), WIDTH, WIDTH) for name in ("itself", "above", "below")}
-        for _ in range(NUM_LAYERS)
+        denses(keys, ("itself", "above", "below"), WIDTH) for _ in range(NUM_LAYERS)
     ]
     head = dense(next(keys), WIDTH, NUM_MOVES)
     return {

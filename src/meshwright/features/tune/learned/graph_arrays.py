@@ -17,8 +17,13 @@ from meshwright.features.tune.learned.features import (
     mark_missing_dims,
 )
 from meshwright.features.tune.learned.measured_graph import Collection, MeasuredGraph
-from meshwright.learn.graphs import GraphArrays, inner_edges, pad_rows
-from meshwright.learn.scaling import moments, signed_log
+from meshwright.learn.graphs import (
+    GraphArrays,
+    inner_edges,
+    moments,
+    pad_rows,
+    signed_log,
+)
 
 _REGISTER = 128
 """Lanes of a TPU's vector register, and rows and columns of its matrix unit."""
@@ -95,68 +100,48 @@ def graph_parts(
     All parts have arrays of the same sizes. Edges between segments are dropped. `num_nodes`
     is `None` for the whole graph.
     """
-    nodes = np.arange(measured.graph.num_nodes)
+    graph, nodes = measured.graph, np.arange(measured.graph.num_nodes)
     if Lesson.PRUNING in lessons and len(measured.layout_nodes):
         nodes = kept_by_pruning(measured)
     size = num_nodes or len(nodes)
     groups = [nodes[start : start + size] for start in range(0, len(nodes), size)]
-    edges = [inner_edges(measured.graph.edge_index, group) for group in groups]
-    places = [config_places(measured, group) for group in groups]
-    sizes = (
-        _round_up(max(map(len, groups)) + 1),
-        _round_up(max(map(len, edges))),
-        _round_up(max(map(len, places))),
-    )
-    parts = zip(groups, edges, places, strict=True)
-    return tuple(
-        GraphPart(_part_arrays((measured, *part), scaler, lessons, sizes), part[2])
-        for part in parts
-    )
-
-
-def _part_arrays(
-    part: tuple[MeasuredGraph, NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]],
-    scaler: Scaler,
-    lessons: frozenset[Lesson],
-    sizes: tuple[int, int, int],
-) -> ProgramArrays:
-    """The padded arrays of some nodes of a graph.
-
-    part: the graph, the subgraph's nodes in rising order, its edges, and its columns of
-        `config_feat`. sizes: N, E and K after padding.
-    """
-    measured, nodes, edges, places = part
-    graph, (padded_n, padded_e, padded_k) = measured.graph, sizes
-    node_feat = graph.node_feat[nodes]
+    edges = [inner_edges(graph.edge_index, group) for group in groups]
+    places = [np.flatnonzero(np.isin(measured.layout_nodes, g)) for g in groups]
+    padded_n = _round_up(max(map(len, groups)) + 1)
+    padded_e = _round_up(max(map(len, edges)))
+    padded_k = _round_up(max(map(len, places)))
+    has_marks, node_feat = Lesson.PADDING in lessons, graph.node_feat
+    marked = mark_missing_dims(node_feat) if has_marks else node_feat
     raw = _raw_features(node_feat, lessons)
-    marked = mark_missing_dims(node_feat) if Lesson.PADDING in lessons else node_feat
     features = (raw - scaler.node_mean) * scaler.node_scale
-    config_nodes = np.searchsorted(nodes, measured.layout_nodes[places])
-    return ProgramArrays(
-        GraphArrays.padded(features, edges, padded_n, padded_e),
-        opcodes=pad_rows(graph.node_opcode[nodes].astype(np.int32), padded_n),
-        layouts=pad_rows(marked[:, LAYOUT_COLUMNS].astype(np.int32), padded_n),
-        config_nodes=pad_rows(config_nodes.astype(np.int32), padded_k, padded_n),
-    )
+
+    def part(of: NDArray[Any], edges: NDArray[Any], places: NDArray[Any]) -> GraphPart:
+        config_nodes = np.searchsorted(of, measured.layout_nodes[places])
+        arrays = ProgramArrays(
+            GraphArrays.padded(features[of], edges, padded_n, padded_e),
+            pad_rows(graph.node_opcode[of].astype(np.int32), padded_n),
+            pad_rows(marked[of, LAYOUT_COLUMNS].astype(np.int32), padded_n),
+            pad_rows(config_nodes.astype(np.int32), padded_k, padded_n),
+        )
+        return GraphPart(arrays, places)
+
+    return tuple(map(part, groups, edges, places))
 
 
-def config_arrays(
-    measured: MeasuredGraph, configs: NDArray[np.int64], part: GraphPart, scaler: Scaler
-) -> NDArray[Any]:
-    """Features of configurations in one part: tilings [C, 24], or layouts [C, K, 18]."""
+def part_inputs(
+    measured: MeasuredGraph, scaler: Scaler, part: GraphPart, configs: NDArray[np.int64]
+) -> tuple[ProgramArrays, NDArray[Any]]:
+    """One part's arrays, and the features of configurations in it.
+
+    The features are tilings [C, 24], or layouts [C, K, 18].
+    """
     chosen = measured.config_feat[configs]
     if measured.collection is Collection.TILE:
-        return (signed_log(chosen) - scaler.config_mean) * scaler.config_scale
+        tilings = (signed_log(chosen) - scaler.config_mean) * scaler.config_scale
+        return part.arrays, tilings
     layouts = chosen[:, part.places].astype(np.int32)
     rest = ((0, 0), (0, len(part.arrays.config_nodes) - len(part.places)), (0, 0))
-    return np.pad(layouts, rest, constant_values=-1)
-
-
-def config_places(
-    measured: MeasuredGraph, nodes: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """Columns of `config_feat` whose configurable node is among `nodes`."""
-    return np.flatnonzero(np.isin(measured.layout_nodes, nodes))
+    return part.arrays, np.pad(layouts, rest, constant_values=-1)
 
 
 def kept_by_pruning(measured: MeasuredGraph) -> NDArray[np.int64]:

@@ -23,7 +23,14 @@ from meshwright.features.tune.learned.features import (
 from meshwright.features.tune.learned.graph_arrays import Lesson, ProgramArrays
 from meshwright.features.tune.learned.hlo.opcodes import NUM_OPCODES
 from meshwright.features.tune.learned.measured_graph import Collection
-from meshwright.learn.layers import Params, apply, dense, normalize, sage_convolution
+from meshwright.learn.layers import (
+    Params,
+    apply,
+    dense,
+    denses,
+    normalize,
+    sage_convolution,
+)
 
 _LAYOUT_SYMBOLS = MAX_RANK + 2
 """-1 to 5, and one for the dims of higher ranks."""
@@ -57,11 +64,7 @@ def init_params(key: Any, config: NetworkConfig, num_features: int) -> Params:
         config_inputs = NUM_LAYOUT_FEATURES * config.layout_width
     layers: list[Params] = []
     for _ in range(config.num_layers):
-        layer: dict[str, Any] = {
-            "itself": dense(next(keys), width, width),
-            "operands": dense(next(keys), width, width),
-            "users": dense(next(keys), width, width),
-        }
+        layer = denses(keys, ("itself", "operands", "users"), width)
         cross_key = next(keys)
         if has_cross:
             layer["cross"] = dense(cross_key, 2 * width, width)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,8 @@ from meshwright.features.tune.learned.baseline_networks import (
 from meshwright.features.tune.learned.graph_arrays import (
     Lesson,
     Scaler,
-    config_arrays,
     graph_parts,
+    part_inputs,
 )
 from meshwright.features.tune.learned.measured_graph import Collection, MeasuredGraph
 from meshwright.features.tune.learned.network import (
@@ -41,7 +42,7 @@ from meshwright.learn.arrays import (
 )
 from meshwright.learn.layers import Params
 from meshwright.learn.losses import Loss
-from meshwright.learn.segments import SegmentOptions
+from meshwright.learn.segments import InputFn, SegmentOptions
 from meshwright.learn.training import CurvePoint, Schedule
 
 
@@ -154,23 +155,26 @@ class TrainedModel:
         divided into random batches of size `batch`, and scores are averaged over
         `repeats` divisions.
         """
-        network, segments = self.config.network, self.config.segments
-        check_collection(network.collection, measured)
-        num_nodes = segments.num_nodes if segments else None
-        parts = graph_parts(measured, self.scaler, network.lessons, num_nodes)
+        input_fns = self.input_fns(measured)
         _, score_fn = ARCHITECTURES[self.config.architecture]
         jitted: Any = jax.jit(score_fn)
         random = np.random.default_rng(seed)
         total = np.zeros(measured.num_configs)
         for _ in range(repeats):
             for configs, mask in batches(measured.num_configs, batch, random):
-                for part in parts:
-                    features = config_arrays(measured, configs, part, self.scaler)
-                    scores = np.asarray(
-                        jitted(self.params, part.arrays, features, mask)
-                    )
+                for input_fn in input_fns:
+                    found = jitted(self.params, *input_fn(configs), mask)
+                    scores = np.asarray(found)
                     total[configs[mask > 0]] += scores[mask > 0]
         return total / repeats
+
+    def input_fns(self, measured: MeasuredGraph) -> list[InputFn]:
+        """For each part of a graph, its arrays and the features of some configurations."""
+        network, segments = self.config.network, self.config.segments
+        check_collection(network.collection, measured)
+        num_nodes = segments.num_nodes if segments else None
+        parts = graph_parts(measured, self.scaler, network.lessons, num_nodes)
+        return [partial(part_inputs, measured, self.scaler, part) for part in parts]
 
     def save(self, path: Path) -> None:
         """Write the model to a file; an interruption leaves no partial file."""

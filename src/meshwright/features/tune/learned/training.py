@@ -12,7 +12,6 @@ import jax
 import numpy as np
 
 from meshwright.errors import LearnedError
-from meshwright.features.tune.learned.graph_arrays import config_arrays, graph_parts
 from meshwright.features.tune.learned.measured_graph import MeasuredGraph
 from meshwright.features.tune.learned.network import head_scores, node_vectors
 from meshwright.features.tune.learned.trained_model import (
@@ -86,18 +85,11 @@ def train(
 
 def segmented_graph(measured: MeasuredGraph, model: TrainedModel) -> SegmentedGraph:
     """A graph in the segments of a model's training, with the scores that it stores."""
-    segments, scaler = model.config.segments, model.scaler
-    num_nodes = segments.num_nodes if segments else None
-    parts = graph_parts(measured, scaler, model.config.network.lessons, num_nodes)
-    shape = (measured.num_configs, len(parts))
+    input_fns = model.input_fns(measured)
+    shape = (measured.num_configs, len(input_fns))
     stored = model.table.get(measured.name, np.full(shape, np.nan, np.float32))
-
-    def inputs_of(part: int, configs: Any) -> tuple[Any, Any]:
-        chosen = parts[part]
-        return chosen.arrays, config_arrays(measured, configs, chosen, scaler)
-
     return SegmentedGraph(
-        measured.targets, stored.copy(), model.config.configs_per_step, inputs_of
+        measured.targets, stored.copy(), model.config.configs_per_step, input_fns
     )
 
 
@@ -132,7 +124,8 @@ def _usable_graphs(
 ) -> list[MeasuredGraph]:
     """The graphs with at least two different times to rank, in the given order.
 
-    Raises `LearnedError` if there is none, or if a graph is of the other collection.
+    Raises `LearnedError` if there is none, if a graph is of the other collection, or if
+    two graphs have one name, by which checkpoints store scores.
     """
     for measured in (*graphs, *valid):
         check_collection(config.network.collection, measured)
@@ -142,7 +135,13 @@ def _usable_graphs(
             f"none of {len(graphs)} graphs has two configurations with different times: "
             "there is nothing to rank"
         )
-    _require_names(usable)
+    names = [measured.name for measured in usable]
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise LearnedError(
+            f"two graphs are named {twice[0]!r}: train on collections with distinct names, "
+            "such as one folder of TpuGraphs at a time"
+        )
     return usable
 
 
@@ -152,17 +151,6 @@ def evaluate(
     """Metrics of a model's ranking of configurations, one `Ranking` per graph."""
     scores = (model.scores(measured, repeats=repeats) for measured in graphs)
     return [Ranking.of(s, g.targets) for s, g in zip(scores, graphs, strict=True)]
-
-
-def _require_names(graphs: Sequence[MeasuredGraph]) -> None:
-    """Raise if two graphs have one name, by which checkpoints store scores."""
-    names = [measured.name for measured in graphs]
-    twice = [name for name in names if names.count(name) > 1]
-    if twice:
-        raise LearnedError(
-            f"two graphs are named {twice[0]!r}: train on collections with distinct names, "
-            "such as one folder of TpuGraphs at a time"
-        )
 
 
 def _resume(path: Path, config: TrainingConfig) -> TrainedModel:
