@@ -9,9 +9,14 @@ import pytest
 
 from meshwright.errors import LearnedError
 from meshwright.learn.optimizers import adam_start, adam_step, adamw, descend
-from meshwright.learn.training import ModelCheckpoints, Progress, Schedule, train_epochs
+from meshwright.learn.training import (
+    ModelCheckpoints,
+    TrainingSchedule,
+    TrainingState,
+    train_epochs,
+)
 
-SCHEDULE = Schedule(seed=0, epochs=20, learning_rate=0.5, warmup=0.1)
+SCHEDULE = TrainingSchedule(seed=0, epochs=20, learning_rate=0.5, warmup=0.1)
 EXAMPLES = (1.0, 2.0, 6.0)
 
 
@@ -23,7 +28,7 @@ def towards(params, state, example, epoch, rate, random):
 
 
 def run(first=None, **options):
-    start = first or Progress({"x": 0.0}, 0)
+    start = first or TrainingState({"x": 0.0}, 0)
     return list(train_epochs(start, EXAMPLES, SCHEDULE, towards, **options))
 
 
@@ -43,7 +48,7 @@ def test_a_resumed_training_is_the_same():
 
 
 def test_leaving_the_loop_ends_the_training():
-    start, calls = Progress({"x": 0.0}, 0), []
+    start, calls = TrainingState({"x": 0.0}, 0), []
 
     def step(*arguments):
         calls.append(arguments)
@@ -60,13 +65,13 @@ def test_the_score_is_taken_ten_times():
 
 
 def test_the_learning_rate_warms_up_and_decays():
-    schedule = Schedule(seed=0, epochs=4, learning_rate=1e-2, warmup=0.1)
+    schedule = TrainingSchedule(seed=0, epochs=4, learning_rate=1e-2, warmup=0.1)
     rates = [schedule.rate(share) for share in (0, 0.05, 0.1, 0.55, 1)]
     assert rates == pytest.approx([0, 5e-3, 1e-2, 5e-3, 0])
     with pytest.raises(LearnedError, match="from 0 to below 1"):
-        Schedule(0, 4, 1e-2, warmup=1.0)
+        TrainingSchedule(0, 4, 1e-2, warmup=1.0)
     with pytest.raises(LearnedError, match="learning_rate positive"):
-        Schedule(0, 4, 0.0, warmup=0.1)
+        TrainingSchedule(0, 4, 0.0, warmup=0.1)
 
 
 def test_checkpoints_are_due_every_few_epochs_and_after_the_last(tmp_path):

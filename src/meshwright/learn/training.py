@@ -15,7 +15,7 @@ from meshwright.learn.layers import Params
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class TrainingSchedule:
     """The length of a training, its seed and its learning rate.
 
     warmup: share of the steps before the full learning rate.
@@ -71,7 +71,7 @@ class ModelCheckpoints:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Progress:
+class TrainingState:
     """Parameters in training, the state of their optimizer, and the curve so far."""
 
     params: Params
@@ -80,17 +80,17 @@ class Progress:
 
 
 def train_epochs[Example](
-    progress: Progress,
+    progress: TrainingState,
     examples: Sequence[Example],
-    schedule: Schedule,
+    schedule: TrainingSchedule,
     step_fn: Callable[..., tuple[Params, Any, float]],
     score_fn: Callable[[Params], float] = lambda params: math.nan,
-) -> Iterator[Progress]:
+) -> Iterator[TrainingState]:
     """Train; yield the progress after each epoch that `progress.curve` does not have yet.
 
     Each epoch draws its order and its random numbers from the seed and its own number, so
-    that a training resumed from a saved `Progress` has the same result. Whoever leaves the
-    loop over the epochs ends the training early.
+    that a training resumed from a saved state has the same result. Whoever leaves the loop
+    over the epochs ends the training early.
 
     step_fn: takes parameters, the optimizer's state, an example, the number of the epoch,
         the learning rate and a random generator; returns parameters, state and loss.
@@ -107,5 +107,5 @@ def train_epochs[Example](
             losses.append(loss)
         score = score_fn(params) if schedule.is_evaluated(epoch) else math.nan
         point = CurvePoint(epoch, float(np.mean(losses)), score)
-        progress = Progress(params, state, (*progress.curve, point))
+        progress = TrainingState(params, state, (*progress.curve, point))
         yield progress

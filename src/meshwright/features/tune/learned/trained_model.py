@@ -43,7 +43,7 @@ from meshwright.learn.arrays import (
 from meshwright.learn.layers import Params
 from meshwright.learn.losses import Loss
 from meshwright.learn.segments import InputFn, SegmentOptions
-from meshwright.learn.training import CurvePoint, Schedule
+from meshwright.learn.training import CurvePoint, TrainingSchedule
 
 
 class Architecture(Enum):
@@ -94,8 +94,8 @@ class TrainingConfig:
             )
 
     @property
-    def schedule(self) -> Schedule:
-        return Schedule(self.seed, self.epochs, self.learning_rate, self.warmup)
+    def schedule(self) -> TrainingSchedule:
+        return TrainingSchedule(self.seed, self.epochs, self.learning_rate, self.warmup)
 
     def to_json(self) -> dict[str, Any]:
         form = asdict(self)
@@ -169,7 +169,7 @@ class TrainedModel:
         return total / repeats
 
     def input_fns(self, measured: MeasuredGraph) -> list[InputFn]:
-        """For each part of a graph, its arrays and the features of some configurations."""
+        """One function per part of a graph: its arrays, and features of configurations."""
         network, segments = self.config.network, self.config.segments
         check_collection(network.collection, measured)
         num_nodes = segments.num_nodes if segments else None

@@ -34,7 +34,7 @@ from meshwright.learn.segments import (
 from meshwright.learn.training import (
     CurvePoint,
     ModelCheckpoints,
-    Progress,
+    TrainingState,
     train_epochs,
 )
 
@@ -62,7 +62,7 @@ def train(
         model = _begin(usable, config, start)
     optimizer = adamw(config.weight_decay)
     state = _optimizer_state(model, optimizer)
-    first = progress = Progress(model.params, state, model.curve)
+    first = progress = TrainingState(model.params, state, model.curve)
     segmented = {measured.name: segmented_graph(measured, model) for measured in usable}
 
     def valid_opa(params: Params) -> float:
@@ -188,7 +188,7 @@ def _optimizer_state(model: TrainedModel, optimizer: Any) -> Any:
 
 
 def _with_progress(
-    model: TrainedModel, progress: Progress, graphs: Mapping[str, SegmentedGraph]
+    model: TrainedModel, progress: TrainingState, graphs: Mapping[str, SegmentedGraph]
 ) -> TrainedModel:
     """The model after some epochs, with what continues its training.
 
