@@ -28,11 +28,12 @@ from meshwright.features.chips.methods.exact import solve_exactly
 from meshwright.features.chips.methods.moves import anneal, random_start
 from meshwright.features.chips.methods.policy import fine_tune, propose
 from meshwright.features.chips.policy_network import (
-    ChipPolicy,
-    PolicyTrainer,
+    new_policy,
+    read_policy,
     shipped_policy,
 )
 from meshwright.features.chips.problem.chip_problem import ChipProblem
+from meshwright.learn.ppo import Policy, PolicyTrainer
 from meshwright.search import Budget
 from meshwright.search.arrays import Ints
 
@@ -52,7 +53,7 @@ def main() -> None:
     parser.add_argument("--exact-s", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=0)
     chosen = parser.parse_args()
-    policy = ChipPolicy.load(chosen.policy) if chosen.policy else shipped_policy()
+    policy = read_policy(chosen.policy) if chosen.policy else shipped_policy()
     rows: dict[str, Any] = {}
     if chosen.out.exists():
         rows = json.loads(chosen.out.read_text(encoding="utf-8"))["rows"]
@@ -70,7 +71,7 @@ def main() -> None:
 
 
 def _measured(
-    problem: ChipProblem, policy: ChipPolicy, chosen: Any, row: dict[str, Any]
+    problem: ChipProblem, policy: Policy, chosen: Any, row: dict[str, Any]
 ) -> Iterator[tuple[str, float]]:
     """Names and qualities that the row lacks."""
     seed: int = chosen.seed
@@ -89,7 +90,7 @@ def _measured(
             problem, anneal(problem, begin, seed, Budget(evaluations=EVALUATIONS))[0]
         )
 
-    def proposed(policy: ChipPolicy) -> float:
+    def proposed(policy: Policy) -> float:
         found = islice(propose(problem, policy, draft, seed), SAMPLES)
         return max(_quality(problem, chips) for chips in (draft, *found))
 
@@ -98,7 +99,7 @@ def _measured(
         "random and repair 50": random_repair,
         "best cut": lambda: _quality(problem, draft),
         "policy 50": lambda: proposed(policy),
-        "untrained policy 50": lambda: proposed(ChipPolicy.new(0)),
+        "untrained policy 50": lambda: proposed(new_policy(0)),
         "annealing 500 from random": lambda: annealed(start),
         "annealing 500 from cut": lambda: annealed(draft),
         "fine-tuned evaluations": lambda: float(
@@ -126,7 +127,7 @@ def _num_valid(problem: ChipProblem, rng: np.random.Generator) -> int:
 
 
 def _evaluations_to(
-    problem: ChipProblem, policy: ChipPolicy, draft: Ints, quality: float, seed: int
+    problem: ChipProblem, policy: Policy, draft: Ints, quality: float, seed: int
 ) -> int:
     """Proposals of the policy, tuned on this problem, until it is as good; at most 500."""
     if _quality(problem, draft) >= quality - 1e-12:

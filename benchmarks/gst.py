@@ -128,7 +128,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     )
     train_bytes = peak_bytes()
     body = np.diff(ends_s)[: epochs - 3]  # without compiling, and without the head's
-    opas = [point.valid_opa for point in model.curve]
+    opas = [point.valid_score for point in model.curve]
     taus = taus_of(model, held_out, options.configs)
     return {
         "peak_gib": train_bytes / 2**30,

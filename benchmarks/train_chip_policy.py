@@ -21,13 +21,10 @@ from meshwright.features.chips.graph.chip_graph import ChipGraph
 from meshwright.features.chips.methods.contiguous import best_cut
 from meshwright.features.chips.methods.moves import random_start
 from meshwright.features.chips.methods.policy import play_round
-from meshwright.features.chips.policy_network import (
-    ChipPolicy,
-    Experience,
-    PolicyTrainer,
-)
+from meshwright.features.chips.policy_network import new_policy, read_policy
 from meshwright.features.chips.problem.chip_module import module_machine, module_of
 from meshwright.features.chips.problem.chip_problem import ChipProblem
+from meshwright.learn.ppo import Experience, PolicyTrainer
 from meshwright.search.arrays import Ints
 
 MODULES = ("mcm-4", "mcm-8", "mcm-36")
@@ -64,7 +61,7 @@ def main() -> None:
         if graph.num_ops <= chosen.most_ops
     }
     problems = list(problems_of(graphs).values())
-    policy = ChipPolicy.load(chosen.out) if chosen.out.exists() else ChipPolicy.new(0)
+    policy = read_policy(chosen.out) if chosen.out.exists() else new_policy(0)
     trainer = PolicyTrainer(policy)
     done = trainer.steps_done
     print(f"{len(graphs)} graphs, {len(problems)} problems, from step {done}")
@@ -74,7 +71,7 @@ def main() -> None:
     ):
         if step >= chosen.steps:
             break
-        trainer.learn([each])
+        trainer.learn(each)
         rewards.append(float(each.rewards.max()))
         if step % 50 == 49:
             print(

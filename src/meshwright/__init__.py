@@ -10,7 +10,7 @@ The core is layers. Each imports only from those below it in this list:
     partitioner  tactics, propagation of shardings, lowering to collectives
     program      the program: its ops, their sharding rules, and capture from JAX
     machine      chips, links and meshes, with presets
-    learn        ranking losses and measures of learned models, which know no programs
+    learn        graph networks, ranking losses, PPO, training, which know no programs
     search       search engines and the integer program, which know nothing of tensors
 
 On the core stand `features`, side by side: pipelines, clusters, checkpoints, training,

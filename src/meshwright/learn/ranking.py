@@ -1,7 +1,7 @@
-"""Measures of a ranking of configurations, as TpuGraphs defines them.
+"""Measures of a ranking of configurations by scores.
 
 Scores are predictions of which only the order counts; a lower score means faster.
-Reference: Phothilimthana et al., TpuGraphs, NeurIPS 2023.
+Reference: Phothilimthana et al., NeurIPS 2023.
 """
 
 from __future__ import annotations
@@ -30,16 +30,6 @@ def top_error(scores: Floats, times: Floats, k: int) -> float:
     chosen = np.argsort(scores, kind="stable")[:k]
     best = times.min()
     return float((times[chosen].min() - best) / best)
-
-
-def slowdown(scores: Floats, times: Floats, k: int) -> float:
-    """The best time among the K lowest scores over the best time of all, 1 + E_K."""
-    return 1 + top_error(scores, times, k)
-
-
-def tile_score(scores: Floats, times: Floats) -> float:
-    """Kaggle's score of the tile collection, 1 - E_5; 1 is best."""
-    return 1 - top_error(scores, times, 5)
 
 
 def kendall_tau(scores: Floats, times: Floats) -> float:
@@ -92,7 +82,7 @@ class Ranking:
 
     @classmethod
     def mean(cls, rankings: Sequence[Ranking]) -> Ranking:
-        """The mean of each metric over graphs, as TpuGraphs reports them."""
+        """The mean of each metric over graphs."""
         errors = {
             k: float(np.mean([ranking.top_errors[k] for ranking in rankings]))
             for k in TOP_KS

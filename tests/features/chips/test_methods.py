@@ -18,9 +18,10 @@ from meshwright.features.chips.methods.policy import (
     policy_inputs,
     propose,
 )
-from meshwright.features.chips.policy_network import ChipPolicy, PolicyTrainer
+from meshwright.features.chips.policy_network import move_probabilities, new_policy
 from meshwright.features.chips.problem.chip_module import ChipModule
 from meshwright.features.chips.problem.chip_problem import ChipProblem
+from meshwright.learn.ppo import PolicyTrainer
 from meshwright.search import Budget
 from tests.features.chips.graphs import (
     chain,
@@ -147,9 +148,8 @@ def test_annealing_ends_where_few_assignments_exist():
 
 def test_an_untrained_policy_moves_some_ops_and_long_ones_most():
     found = problem(chain([1.0] * 300 + [100.0]), 4)
-    odds = ChipPolicy.new(0).move_probabilities(
-        policy_inputs(found, np.zeros(301, np.int64))
-    )
+    inputs = policy_inputs(found, np.zeros(301, np.int64))
+    odds = move_probabilities(new_policy(0), inputs)
     assert odds.sum(axis=1) == pytest.approx(np.ones(301))
     assert odds[300, 2] > 3 * odds[0, 2]
     assert 10 < odds[:, 2].sum() < 31
@@ -159,7 +159,7 @@ def test_a_proposal_is_the_best_cut_of_another_order():
     found = problem(TWO_ORDERS, 2)
     cut = best_cut(found)
     assert found.load(cut).cost == 4.0
-    proposals = islice(propose(found, ChipPolicy.new(0), cut, 0), 50)
+    proposals = islice(propose(found, new_policy(0), cut, 0), 50)
     assert min(found.load(chips).cost for chips in proposals) == 3.0
 
 
@@ -167,7 +167,7 @@ def test_proposals_are_valid_and_the_same_for_a_seed():
     found = problem(residual(8), 4)
     draft = found.repaired(found.even_weights())
     first, again = (
-        [c.tolist() for c in islice(propose(found, ChipPolicy.new(0), draft, 3), 12)]
+        [c.tolist() for c in islice(propose(found, new_policy(0), draft, 3), 12)]
         for _ in range(2)
     )
     assert first == again
@@ -178,7 +178,7 @@ def test_proposals_are_valid_and_the_same_for_a_seed():
 def test_training_makes_moves_that_paid_more_likely():
     found = problem(TWO_ORDERS, 2)
     cut, rng = best_cut(found), np.random.default_rng(0)
-    trainer = PolicyTrainer(ChipPolicy.new(0), rate=1e-2)
+    trainer = PolicyTrainer(new_policy(0), rate=1e-2)
 
     def mean_reward():
         rounds = [play_round(found, trainer.policy, cut, rng) for _ in range(20)]
@@ -187,14 +187,14 @@ def test_training_makes_moves_that_paid_more_likely():
     before = mean_reward()
     for _ in range(30):
         made = play_round(found, trainer.policy, cut, rng)
-        trainer.learn([made.experience])
+        trainer.learn(made.experience)
     assert mean_reward() > 1.2 * before > 0
 
 
 @pytest.mark.slow
 def test_fine_tuning_proposes_valid_partitions_and_learns():
     found = problem(TWO_ORDERS, 2)
-    trainer = PolicyTrainer(ChipPolicy.new(0), rate=1e-2)
+    trainer = PolicyTrainer(new_policy(0), rate=1e-2)
     made = list(islice(fine_tune(found, trainer, best_cut(found), 0), 30))
     assert not any(any(violations(found.graph, chips, 2)) for chips in made)
     assert trainer.steps_done >= 1

@@ -36,8 +36,8 @@ from meshwright.features.tune.learned.baselines import (
     Scorer,
     plain_scorers,
 )
-from meshwright.features.tune.learned.trained_model import CurvePoint
 from meshwright.learn.ranking import noise_ceiling
+from meshwright.learn.training import CurvePoint
 
 learned_command = typer.Typer(
     help="Collect data, train and evaluate models that rank tilings and layouts.",
@@ -165,7 +165,9 @@ def print_epochs(epochs: int) -> Callable[[CurvePoint], None]:
             return
         printed_s[0] = time.monotonic()
         opa = (
-            "" if point.valid_opa != point.valid_opa else f"  OPA {point.valid_opa:.4f}"
+            ""
+            if point.valid_score != point.valid_score
+            else f"  OPA {point.valid_score:.4f}"
         )
         line = f"epoch {point.epoch + 1}/{epochs}  loss {point.loss:.4f}{opa}"
         print(line, file=sys.stderr, flush=True)

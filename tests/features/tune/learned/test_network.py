@@ -1,11 +1,8 @@
-"""Networks and losses against dense matrices, enumeration and symmetries."""
+"""Networks of cost models against symmetries, and their arrays against small cases."""
 
-import itertools
-import math
 from dataclasses import replace
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -19,20 +16,17 @@ from meshwright.features.tune.learned import (
 )
 from meshwright.features.tune.learned.graph_arrays import (
     Scaler,
-    config_arrays,
     graph_parts,
     kept_by_pruning,
+    part_inputs,
 )
 from meshwright.features.tune.learned.hlo_graph import HloGraph
 from meshwright.features.tune.learned.network import (
     graph_scores,
     init_params,
-    mean_of_operands,
-    mean_of_users,
     node_vectors,
 )
 from meshwright.features.tune.learned.trained_model import ARCHITECTURES
-from meshwright.learn.losses import list_mle, pairwise_hinge
 from tests.features.tune.learned.synthetic import kernel, layout_program
 
 ALL = frozenset(Lesson)
@@ -48,8 +42,7 @@ def inputs_of(measured, lessons=WHOLE, num_nodes=None):
     """Arrays and all configurations of the first part of a graph."""
     scaler = Scaler.fit([measured], lessons)
     part = graph_parts(measured, scaler, lessons, num_nodes)[0]
-    configs = config_arrays(measured, np.arange(measured.num_configs), part, scaler)
-    return part.arrays, configs
+    return part_inputs(measured, scaler, part, np.arange(measured.num_configs))
 
 
 def renumbered(measured, order):
@@ -68,26 +61,6 @@ def renumbered(measured, order):
         config_nodes=nodes[by_place],
         config_feat=measured.config_feat[:, by_place],
     )
-
-
-def test_means_over_neighbours_are_those_of_a_dense_matrix():
-    measured = layout_program(9, 3)
-    extra = np.array([[8, 0], [8, 2], [5, 0]])
-    edges = np.concatenate([measured.graph.edge_index, extra])
-    measured = replace(measured, graph=replace(measured.graph, edge_index=edges))
-    arrays, _ = inputs_of(measured)
-    size = len(arrays.opcodes)
-    adjacency = np.zeros((size, size))
-    adjacency[tuple(edges.T)] = 1
-    x = np.random.default_rng(0).normal(size=(size, 2, 3)).astype(np.float32)
-    x[9:] = 0
-    for found, matrix in (
-        (mean_of_operands(arrays, x), adjacency),
-        (mean_of_users(arrays, x), adjacency.T),
-    ):
-        count = np.maximum(matrix.sum(axis=1), 1)[:, None, None]
-        expected = np.einsum("uv,vch->uch", matrix, x) / count
-        np.testing.assert_allclose(found[:9], expected[:9], rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("lessons", [ALL, WHOLE, WHOLE - {Lesson.EARLY_JOIN}])
@@ -128,7 +101,7 @@ def test_cross_configuration_attention_makes_scores_depend_on_the_rivals():
     mask = np.ones(6, np.float32)
     for lessons, depends in ((WHOLE, True), (WHOLE - {Lesson.CROSS_CONFIG}, False)):
         network = NetworkConfig(Collection.TILE, lessons, width=8, num_layers=1)
-        params = init_params(jax.random.key(0), network, arrays.features.shape[1])
+        params = init_params(jax.random.key(0), network, arrays.graph.features.shape[1])
         one = jax.jit(graph_scores)(params, arrays, configs, mask)[0]
         other = jax.jit(graph_scores)(params, arrays, rivals, mask)[0]
         assert (abs(one - other) > 1e-5) == depends
@@ -153,9 +126,9 @@ def test_pruning_keeps_configurable_nodes_and_their_neighbours():
     )
     assert kept_by_pruning(measured).tolist() == [0, 1, 5, 6, 7]
     arrays, configs = inputs_of(measured, ALL)
-    assert arrays.node_mask.sum() == 5
+    assert arrays.graph.node_mask.sum() == 5
     assert arrays.config_nodes[:2].tolist() == [0, 3]
-    pairs = {tuple(edge) for edge in arrays.by_user.T.tolist()}
+    pairs = {tuple(edge) for edge in arrays.graph.by_receiver.T.tolist()}
     padding = len(arrays.opcodes) - 1
     assert pairs - {(padding, padding)} == {(1, 0), (3, 2), (4, 3)}
     assert configs.shape == (4, len(arrays.config_nodes), 18)
@@ -165,38 +138,9 @@ def test_constant_features_are_dropped_and_others_have_unit_variance():
     measured = layout_program(50, 4)
     scaler = Scaler.fit([measured], WHOLE)
     arrays, _ = inputs_of(measured)
-    features = arrays.features[:50]
+    features = arrays.graph.features[:50]
     constant = scaler.node_scale == 0
     assert constant[0]
     assert not constant[21]
     assert (features[:, constant] == 0).all()
     np.testing.assert_allclose(features[:, ~constant].std(axis=0), 1, rtol=1e-3)
-
-
-def test_list_mle_is_the_likelihood_of_drawing_the_true_order():
-    scores, times = np.array([0.3, -1.0, 2.0, 0.5]), np.array([2.0, 1.0, 4.0, 3.0])
-    merits = np.exp(-scores)
-    order = [1, 0, 3, 2]
-    expected = 1.0
-    for place, item in enumerate(order):
-        expected *= merits[item] / sum(merits[i] for i in order[place:])
-    padded = np.append(scores, 9.0), np.append(times, 0.5), np.array([1, 1, 1, 1, 0.0])
-    assert list_mle(*padded) == pytest.approx(-math.log(expected) / 4, rel=1e-5)
-    likelihood = jax.jit(list_mle)
-    drawn = sum(  # the likelihoods of all orders add up to 1
-        math.exp(-4 * float(likelihood(scores, np.argsort(order), np.ones(4))))
-        for order in itertools.permutations(range(4))
-    )
-    assert drawn == pytest.approx(1, rel=1e-4)
-
-
-def test_the_hinge_is_the_mean_over_pairs_with_different_times():
-    scores, times = [0.3, -1.0, 2.0, 0.5, 9.0], [2.0, 1.0, 2.0, 3.0, 0.5]
-    shortfalls = [
-        max(0.0, 1 - (scores[i] - scores[j]))
-        for i, j in itertools.permutations(range(4), 2)
-        if times[i] > times[j]
-    ]
-    mask = np.array([1, 1, 1, 1, 0.0])
-    found = pairwise_hinge(jnp.array(scores), jnp.array(times), mask)
-    assert found == pytest.approx(np.mean(shortfalls), rel=1e-6)

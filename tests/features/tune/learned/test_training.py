@@ -4,7 +4,6 @@ from dataclasses import replace
 from functools import partial
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
@@ -25,17 +24,21 @@ from meshwright.features.tune.learned import (
     train,
     write_npz,
 )
-from meshwright.features.tune.learned.network import graph_scores
-from meshwright.features.tune.learned.segments import (
-    SegmentedGraph,
-    descend,
+from meshwright.features.tune.learned.network import (
+    graph_scores,
+    head_scores,
+    node_vectors,
+)
+from meshwright.features.tune.learned.trained_model import ARCHITECTURES, batches
+from meshwright.features.tune.learned.training import segmented_graph
+from meshwright.learn.losses import LOSSES
+from meshwright.learn.segments import (
+    WHOLE,
+    SummedNetwork,
     make_head_step,
     make_step,
     train_segments,
 )
-from meshwright.features.tune.learned.trained_model import batches
-from meshwright.features.tune.learned.training import learning_rate, make_optimizer
-from meshwright.learn.losses import LOSSES
 from tests.features.tune.learned.synthetic import kernel, layout_program
 
 LAYOUT = NetworkConfig(Collection.LAYOUT, width=8, num_layers=1)
@@ -135,7 +138,7 @@ def test_a_loaded_model_has_the_same_scores_and_curve(tmp_path):
     model.save(tmp_path / "model.npz")
     found = TrainedModel.load(tmp_path / "model.npz")
     assert found.config == config
-    assert found.curve[-1].valid_opa == model.curve[-1].valid_opa
+    assert found.curve[-1].valid_score == model.curve[-1].valid_score
     np.testing.assert_array_equal(found.scores(graphs[0]), model.scores(graphs[0]))
 
 
@@ -187,10 +190,13 @@ def one_step(segments, table_of=None):
     model = TrainedModel.new(config, [measured])
     if table_of is not None:
         model = replace(model, table={measured.name: table_of})
-    graph, random = SegmentedGraph.of(measured, model), np.random.default_rng(0)
-    step = partial(make_step(config.architecture, config.loss, PLAIN), 0.1)
-    state = PLAIN.init(model.params)
-    return model, graph, train_segments(model, graph, state, step, random)
+    graph, random = segmented_graph(measured, model), np.random.default_rng(0)
+    _, score_fn = ARCHITECTURES[config.architecture]
+    step = partial(make_step(score_fn, config.loss, PLAIN), 0.1)
+    params, state = model.params, PLAIN.init(model.params)
+    options = segments or WHOLE
+    after = train_segments(params, state, graph, options, step, random)
+    return model, graph, after
 
 
 def test_one_segment_with_all_nodes_is_training_on_the_whole_graph():
@@ -203,8 +209,8 @@ def test_one_segment_with_all_nodes_is_training_on_the_whole_graph():
 def test_all_segments_trained_at_once_give_the_gradient_of_their_sum():
     options = SegmentOptions(num_nodes=4, trained=3)
     model, graph, (found, _, loss) = one_step(options)
-    inputs = [graph.inputs(model, part, np.arange(16)) for part in range(3)]
-    mask, times = np.ones(16, np.float32), graph.measured.targets
+    inputs = [input_fn(np.arange(16)) for input_fn in graph.input_fns]
+    mask, times = np.ones(16, np.float32), graph.targets
 
     def summed_loss(params):
         total = sum(graph_scores(params, *pair, mask) for pair in inputs)
@@ -229,7 +235,7 @@ def test_stored_scores_count_and_missing_ones_are_stood_for():
     missing = np.full((16, 3), np.nan, np.float32)
     model, graph, (_, _, loss) = one_step(options, missing)
     (trained,) = np.flatnonzero(np.isfinite(graph.table).all(axis=0))
-    inputs = graph.inputs(model, int(trained), np.arange(16))
+    inputs = graph.input_fns[int(trained)](np.arange(16))
     fresh = jax.jit(graph_scores)(model.params, *inputs, np.ones(16, np.float32))
     expected = LOSSES[Loss.HINGE](3 * fresh, times, np.ones(16))
     assert loss == pytest.approx(float(expected), rel=1e-5)
@@ -245,7 +251,7 @@ def test_segment_dropout_keeps_the_given_share_and_its_weight_in_expectation():
         [measured],
     )
     table = np.zeros((16, 40), np.float32)
-    graph = SegmentedGraph.of(measured, replace(model, table={measured.name: table}))
+    graph = segmented_graph(measured, replace(model, table={measured.name: table}))
     weights = []
 
     def record(params, state, inputs, stale, rest):
@@ -254,7 +260,7 @@ def test_segment_dropout_keeps_the_given_share_and_its_weight_in_expectation():
 
     random = np.random.default_rng(0)
     for _ in range(400):
-        train_segments(model, graph, None, record, random)
+        train_segments(model.params, None, graph, options, record, random)
     assert np.mean(weights) == pytest.approx(0.25 + 0.75 * 40 / 2, rel=0.02)
 
 
@@ -262,11 +268,12 @@ def test_the_head_is_trained_by_its_exact_gradient_and_nothing_else_moves():
     measured = layout_program(12, 16)
     config = small(segments=SegmentOptions(num_nodes=4))
     model = TrainedModel.new(config, [measured])
-    graph, state = SegmentedGraph.of(measured, model), PLAIN.init(model.params)
+    graph, state = segmented_graph(measured, model), PLAIN.init(model.params)
     random = np.random.default_rng(0)
-    step = make_head_step(config.loss, PLAIN)
-    params, _, loss = step(0.1, model, graph, state, random)
-    inputs = [graph.inputs(model, part, np.arange(16)) for part in range(3)]
+    network = SummedNetwork(node_vectors, head_scores)
+    step = make_head_step(network, config.loss, PLAIN)
+    params, _, loss = step(0.1, model.params, state, graph, random)
+    inputs = [input_fn(np.arange(16)) for input_fn in graph.input_fns]
     mask = np.ones(16, np.float32)
 
     def head_loss(head):
@@ -301,21 +308,3 @@ def test_batches_cover_each_configuration_once():
     assert [len(configs) for configs, _ in found] == [8, 8, 8]
     valid = np.concatenate([configs[mask > 0] for configs, mask in found])
     assert sorted(valid) == list(range(20))
-
-
-def test_the_learning_rate_warms_up_and_decays():
-    config = small(learning_rate=1e-2, warmup=0.1)
-    rates = [learning_rate(config, share) for share in (0, 0.05, 0.1, 0.55, 1)]
-    assert rates == pytest.approx([0, 5e-3, 1e-2, 5e-3, 0])
-    with pytest.raises(LearnedError, match="from 0 to below 1"):
-        small(warmup=1.0)
-
-
-def test_the_first_step_of_the_optimizer_has_the_size_of_the_rate_and_decay():
-    optimizer = make_optimizer(0.5)
-    params, grads = {"x": jnp.array([2.0, -4.0])}, {"x": jnp.array([3.0, 4.0])}
-    updates, _ = optimizer.update(grads, optimizer.init(params), params)
-    found = descend(params, updates, 0.1)["x"]  # Adam's first step is the sign
-    np.testing.assert_allclose(
-        found, [2 - 0.1 * (1 + 1), -4 - 0.1 * (1 - 2)], rtol=1e-4
-    )

@@ -17,13 +17,9 @@ import numpy as np
 
 from meshwright.features.chips.graph.chip_graph import ChipGraph
 from meshwright.features.chips.methods.contiguous import best_cut
-from meshwright.features.chips.policy_network import (
-    ChipPolicy,
-    Experience,
-    PolicyInputs,
-    PolicyTrainer,
-)
+from meshwright.features.chips.policy_network import PolicyInputs, move_probabilities
 from meshwright.features.chips.problem.chip_problem import ChipProblem
+from meshwright.learn.ppo import Experience, Policy, PolicyTrainer
 from meshwright.search.arrays import Floats, Ints
 
 ROUND = 10
@@ -47,20 +43,20 @@ class Round:
 
 
 def play_round(
-    problem: ChipProblem, policy: ChipPolicy, draft: Ints, rng: np.random.Generator
+    problem: ChipProblem, policy: Policy, draft: Ints, rng: np.random.Generator
 ) -> Round:
     """Draw proposals of the policy from a valid draft, and evaluate them."""
     inputs = policy_inputs(problem, draft)
-    moves = _drawn(policy.move_probabilities(inputs), rng)
+    moves = _drawn(move_probabilities(policy, inputs), rng)
     chips = tuple(_moved(problem, draft, each) for each in moves)
     costs = tuple(problem.load(each).cost for each in chips)
     draft_cost = problem.load(draft).cost
     rewards = np.array([_reward(cost, draft_cost) for cost in costs])
-    return Round(chips, costs, Experience(inputs, moves, rewards))
+    return Round(chips, costs, Experience(inputs.padded(), moves, rewards))
 
 
 def propose(
-    problem: ChipProblem, policy: ChipPolicy, draft: Ints, seed: int
+    problem: ChipProblem, policy: Policy, draft: Ints, seed: int
 ) -> Iterator[Ints]:
     """An endless stream of valid partitions that the policy proposes.
 
@@ -76,11 +72,11 @@ def fine_tune(
     for chips, made in _proposals(problem, trainer, draft, seed):
         yield chips
         if chips is made.chips[-1]:
-            trainer.learn([made.experience])
+            trainer.learn(made.experience)
 
 
 def _proposals(
-    problem: ChipProblem, policy: ChipPolicy | PolicyTrainer, draft: Ints, seed: int
+    problem: ChipProblem, policy: Policy | PolicyTrainer, draft: Ints, seed: int
 ) -> Iterator[tuple[Ints, Round]]:
     rng = np.random.default_rng(seed)
     cost = problem.load(draft).cost

@@ -1,21 +1,22 @@
 """A policy that improves a partition of ops over chips: a graph network, trained by PPO.
 
-In: `PolicyInputs`, the ops of a partition as features and edges. Out: for each op the log
+In: `PolicyInputs`, the ops of a partition as features and edges. Out: for each op the
 probabilities of three moves: to the chip before, none, to the next chip. Begin reading
 at `inputs.py`, then `network.py`; `benchmarks/train_chip_policy.py` trains it.
 """
 
 from meshwright.features.chips.policy_network.chip_policy import (
-    ChipPolicy,
+    move_probabilities,
+    new_policy,
+    read_policy,
     shipped_policy,
 )
 from meshwright.features.chips.policy_network.inputs import PolicyInputs
-from meshwright.features.chips.policy_network.ppo import Experience, PolicyTrainer
 
 __all__ = [
-    "ChipPolicy",
-    "Experience",
     "PolicyInputs",
-    "PolicyTrainer",
+    "move_probabilities",
+    "new_policy",
+    "read_policy",
     "shipped_policy",
 ]

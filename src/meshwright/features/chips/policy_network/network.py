@@ -12,14 +12,8 @@ import jax
 import jax.numpy as jnp
 
 from meshwright.features.chips.policy_network.inputs import NUM_FEATURES, NUM_MOVES
-from meshwright.features.tune.learned.graph_arrays import GraphArrays
-from meshwright.features.tune.learned.network import (
-    Params,
-    apply,
-    dense,
-    mean_of_operands,
-    mean_of_users,
-)
+from meshwright.learn.graphs import GraphArrays
+from meshwright.learn.layers import Params, apply, dense, denses, sage_convolution
 
 WIDTH = 32
 NUM_LAYERS = 2
@@ -29,8 +23,7 @@ def init_policy(key: Any) -> Params:
     """Random parameters; the last layer is 0, so that the network returns the prior."""
     keys = iter(jax.random.split(key, 2 + 3 * NUM_LAYERS))
     layers = [
-        {name: dense(next(keys), WIDTH, WIDTH) for name in ("itself", "above", "below")}
-        for _ in range(NUM_LAYERS)
+        denses(keys, ("itself", "above", "below"), WIDTH) for _ in range(NUM_LAYERS)
     ]
     head = dense(next(keys), WIDTH, NUM_MOVES)
     return {
@@ -44,11 +37,9 @@ def move_log_probabilities(params: Params, graph: GraphArrays, prior: Any) -> An
     """Log probabilities of the moves of each op [N, 3]."""
     x = jax.nn.gelu(apply(params["node"], graph.features))
     for layer in params["layers"]:
-        y = apply(layer["itself"], x)
-        above, below = apply(layer["above"], x), apply(layer["below"], x)
-        y = y + mean_of_operands(graph, above[:, None])[:, 0]
-        y = y + mean_of_users(graph, below[:, None])[:, 0]
-        x = x + jax.nn.gelu(y)
+        x = x + sage_convolution(
+            graph, x, layer["itself"], layer["above"], layer["below"]
+        )
     logits = prior + _LARGEST * jnp.tanh(apply(params["head"], x) / _LARGEST)
     return jax.nn.log_softmax(logits, axis=-1)
 

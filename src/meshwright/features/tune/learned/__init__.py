@@ -18,13 +18,14 @@ from meshwright.features.tune.learned.measured_graph import (
 from meshwright.features.tune.learned.network import NetworkConfig
 from meshwright.features.tune.learned.trained_model import (
     Architecture,
-    SegmentOptions,
     TrainedModel,
     TrainingConfig,
 )
-from meshwright.features.tune.learned.training import ModelCheckpoints, evaluate, train
+from meshwright.features.tune.learned.training import evaluate, train
 from meshwright.learn.losses import Loss
 from meshwright.learn.ranking import Ranking
+from meshwright.learn.segments import SegmentOptions
+from meshwright.learn.training import ModelCheckpoints
 
 __all__ = [
     "Architecture",

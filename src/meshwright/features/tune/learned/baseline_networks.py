@@ -16,9 +16,11 @@ from meshwright.features.tune.learned.features import (
     NUM_LAYOUT_FEATURES,
     NUM_TILE_FEATURES,
 )
-from meshwright.features.tune.learned.graph_arrays import GraphArrays
+from meshwright.features.tune.learned.graph_arrays import ProgramArrays
 from meshwright.features.tune.learned.hlo.opcodes import NUM_OPCODES
-from meshwright.features.tune.learned.network import NetworkConfig, Params, apply, dense
+from meshwright.features.tune.learned.network import NetworkConfig
+from meshwright.learn.graphs import sum_of_receivers, sum_of_senders
+from meshwright.learn.layers import Params, apply, dense
 
 _SAGE_WIDTH, _SAGE_LAYERS, _SAGE_OPCODE_WIDTH = 64, 3, 64
 _GCN_WIDTH, _GCN_LAYERS, _GCN_OPCODE_WIDTH = 32, 2, 32
@@ -42,7 +44,9 @@ def init_early_join_sage(key: Any, config: NetworkConfig, num_features: int) -> 
     }
 
 
-def early_join_sage(params: Params, graph: GraphArrays, configs: Any, mask: Any) -> Any:
+def early_join_sage(
+    params: Params, graph: ProgramArrays, configs: Any, mask: Any
+) -> Any:
     """Scores [C] of configurations by EarlyJoinSAGE; a lower one means faster."""
     del mask
     nodes = _node_inputs(params, graph)
@@ -50,7 +54,7 @@ def early_join_sage(params: Params, graph: GraphArrays, configs: Any, mask: Any)
     for layer in params["layers"]:
         both = jnp.concatenate([_neighbour_sum(graph, x), x], axis=-1)
         x = _unit(jax.nn.leaky_relu(apply(layer, both)))
-    x = (x * graph.node_mask[:, None, None]).sum(axis=0)
+    x = (x * graph.graph.node_mask[:, None, None]).sum(axis=0)
     for hidden in params["hidden"]:
         x = jax.nn.leaky_relu(apply(hidden, x))
     return apply(params["score"], x)[:, 0]
@@ -76,7 +80,7 @@ def init_residual_gcn(key: Any, config: NetworkConfig, num_features: int) -> Par
     }
 
 
-def residual_gcn(params: Params, graph: GraphArrays, configs: Any, mask: Any) -> Any:
+def residual_gcn(params: Params, graph: ProgramArrays, configs: Any, mask: Any) -> Any:
     """Scores [C] of configurations by ResModel; a lower one means faster."""
     del mask
     nodes = _node_inputs(params, graph)
@@ -89,17 +93,17 @@ def residual_gcn(params: Params, graph: GraphArrays, configs: Any, mask: Any) ->
         y = jnp.concatenate([chosen, x], axis=-1) * jax.lax.rsqrt(degrees)
         y = (_neighbour_sum(graph, y) + y) * jax.lax.rsqrt(degrees)
         x = x + jax.nn.leaky_relu(_mlp(layer, y))
-    x = x * graph.node_mask[:, None, None]
+    x = x * graph.graph.node_mask[:, None, None]
     of_chosen = x.at[graph.config_nodes].get(mode="fill", fill_value=0).sum(axis=0)
-    mean = x.sum(axis=0) / graph.node_mask.sum()
+    mean = x.sum(axis=0) / graph.graph.node_mask.sum()
     pooled = jnp.concatenate([mean, _unit(x.sum(axis=0)), _unit(of_chosen)], axis=-1)
     return (jax.nn.leaky_relu(pooled @ params["hidden"]) @ params["score"])[:, 0]
 
 
-def _node_inputs(params: Params, graph: GraphArrays) -> Any:
+def _node_inputs(params: Params, graph: ProgramArrays) -> Any:
     layouts = graph.layouts / MAX_RANK
     return jnp.concatenate(
-        [graph.features, layouts, params["opcode"][graph.opcodes]], axis=-1
+        [graph.graph.features, layouts, params["opcode"][graph.opcodes]], axis=-1
     )
 
 
@@ -119,14 +123,9 @@ def _for_each_config(nodes: Any, chosen: Any) -> Any:
     )
 
 
-def _neighbour_sum(graph: GraphArrays, x: Any) -> Any:
+def _neighbour_sum(graph: ProgramArrays, x: Any) -> Any:
     """Sums [N, C, H] of x [N, C, H] over the operands and users of each node."""
-    users, operands = graph.by_user
-    total = jax.ops.segment_sum(x[operands], users, len(x), indices_are_sorted=True)
-    users, operands = graph.by_operand
-    return total + jax.ops.segment_sum(
-        x[users], operands, len(x), indices_are_sorted=True
-    )
+    return sum_of_senders(graph.graph, x) + sum_of_receivers(graph.graph, x)
 
 
 def _mlp(layers: list[Params], x: Any) -> Any:

@@ -4,8 +4,6 @@ A file `NAME.npz` has exactly the arrays that TpuGraphs publishes, so that its o
 read it. The `Provenance`, for which that format has no place, is beside it in `NAME.json`.
 """
 
-import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +23,7 @@ from meshwright.features.tune.learned.measured_graph import (
     MeasuredGraph,
     Provenance,
 )
+from meshwright.learn.arrays import read_arrays
 
 _GRAPH_KEYS = ("node_feat", "node_opcode", "edge_index")
 _KEYS = {
@@ -85,19 +84,6 @@ def read_npz(path: Path) -> MeasuredGraph:
         )
     except LearnedError as error:
         raise LearnedError(f"{path}: {error}") from error
-
-
-def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """All arrays of an npz file, by name."""
-    faults = (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error)
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            return {key: archive[key] for key in archive.files}
-    except (*faults, AttributeError) as fault:  # the last for a bare npy array
-        raise LearnedError(
-            f"{path} is no readable npz file ({fault}): the file is missing, corrupt or of"
-            " another kind; fetch or write it again"
-        ) from fault
 
 
 def write_npz(folder: Path, measured: MeasuredGraph) -> Path:

@@ -1,15 +1,10 @@
-"""Graphs and configurations as padded arrays, the inputs of models.
-
-Arrays are always arguments of compiled functions: a constant edge list would make XLA
-fold the sums over edges while it compiles, which takes half a minute.
-"""
+"""Programs and configurations as padded arrays, the inputs of models."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import partial
 from typing import Any
 
 import jax
@@ -22,6 +17,13 @@ from meshwright.features.tune.learned.features import (
     mark_missing_dims,
 )
 from meshwright.features.tune.learned.measured_graph import Collection, MeasuredGraph
+from meshwright.learn.graphs import (
+    GraphArrays,
+    inner_edges,
+    moments,
+    pad_rows,
+    signed_log,
+)
 
 _REGISTER = 128
 """Lanes of a TPU's vector register, and rows and columns of its matrix unit."""
@@ -40,41 +42,18 @@ class Lesson(Enum):
     EARLY_JOIN = "early-join"  # configurations are known before messages are passed
 
 
-@partial(
-    jax.tree_util.register_dataclass,
-    data_fields=[
-        "features",
-        "opcodes",
-        "layouts",
-        "node_mask",
-        "by_user",
-        "by_operand",
-        "per_operands",
-        "per_users",
-        "config_nodes",
-    ],
-    meta_fields=[],
-)
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True, slots=True)
-class GraphArrays:
-    """A graph of N nodes, E edges and K configurable nodes, all padded.
+class ProgramArrays:
+    """A program of N instructions with K configurable ones, all padded.
 
-    features: [N, F], standardised. opcodes: [N]. layouts: [N, 6], dims minor to major.
-    node_mask: [N], 1 for nodes, 0 for padding.
-    by_user, by_operand: [2, E], rows user and operand, sorted by the one or the other.
-        Padding edges join the last node, which is padding, to itself.
-    per_operands, per_users: [N], 1 over the number of operands, and of users.
-    config_nodes: [K], N for padding.
+    graph: standardised features, and edges from operands to users. opcodes: [N].
+    layouts: [N, 6], dims minor to major. config_nodes: [K], N for padding.
     """
 
-    features: Any
+    graph: GraphArrays
     opcodes: Any
     layouts: Any
-    node_mask: Any
-    by_user: Any
-    by_operand: Any
-    per_operands: Any
-    per_users: Any
     config_nodes: Any
 
 
@@ -94,9 +73,9 @@ class Scaler:
     @classmethod
     def fit(cls, graphs: Sequence[MeasuredGraph], lessons: frozenset[Lesson]) -> Scaler:
         nodes = [_raw_features(g.graph.node_feat, lessons) for g in graphs]
-        tilings = [_log(g.config_feat) for g in graphs if g.config_nodes is None]
+        tilings = [signed_log(g.config_feat) for g in graphs if g.config_nodes is None]
         configs = tilings or [np.zeros((1, 1), np.float32)]
-        return cls(*_moments(np.concatenate(nodes)), *_moments(np.concatenate(configs)))
+        return cls(*moments(np.concatenate(nodes)), *moments(np.concatenate(configs)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,7 +85,7 @@ class GraphPart:
     places: columns of the graph's `config_feat` that belong to the part's nodes.
     """
 
-    arrays: GraphArrays
+    arrays: ProgramArrays
     places: NDArray[np.int64]
 
 
@@ -121,76 +100,48 @@ def graph_parts(
     All parts have arrays of the same sizes. Edges between segments are dropped. `num_nodes`
     is `None` for the whole graph.
     """
-    nodes = np.arange(measured.graph.num_nodes)
+    graph, nodes = measured.graph, np.arange(measured.graph.num_nodes)
     if Lesson.PRUNING in lessons and len(measured.layout_nodes):
         nodes = kept_by_pruning(measured)
     size = num_nodes or len(nodes)
     groups = [nodes[start : start + size] for start in range(0, len(nodes), size)]
-    edges = [inner_edges(measured.graph.edge_index, group) for group in groups]
-    places = [config_places(measured, group) for group in groups]
-    sizes = (
-        _round_up(max(map(len, groups)) + 1),
-        _round_up(max(map(len, edges))),
-        _round_up(max(map(len, places))),
-    )
-    parts = zip(groups, edges, places, strict=True)
-    return tuple(
-        GraphPart(_part_arrays((measured, *part), scaler, lessons, sizes), part[2])
-        for part in parts
-    )
-
-
-def _part_arrays(
-    part: tuple[MeasuredGraph, NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]],
-    scaler: Scaler,
-    lessons: frozenset[Lesson],
-    sizes: tuple[int, int, int],
-) -> GraphArrays:
-    """The padded arrays of some nodes of a graph.
-
-    part: the graph, the subgraph's nodes in rising order, its edges, and its columns of
-        `config_feat`. sizes: N, E and K after padding.
-    """
-    measured, nodes, edges, places = part
-    graph, (padded_n, padded_e, padded_k) = measured.graph, sizes
-    node_feat = graph.node_feat[nodes]
+    edges = [inner_edges(graph.edge_index, group) for group in groups]
+    places = [np.flatnonzero(np.isin(measured.layout_nodes, g)) for g in groups]
+    padded_n = _round_up(max(map(len, groups)) + 1)
+    padded_e = _round_up(max(map(len, edges)))
+    padded_k = _round_up(max(map(len, places)))
+    has_marks, node_feat = Lesson.PADDING in lessons, graph.node_feat
+    marked = mark_missing_dims(node_feat) if has_marks else node_feat
     raw = _raw_features(node_feat, lessons)
-    marked = mark_missing_dims(node_feat) if Lesson.PADDING in lessons else node_feat
-    operands = np.bincount(edges[:, 0], minlength=padded_n)
-    users = np.bincount(edges[:, 1], minlength=padded_n)
-    filled = np.full((padded_e, 2), padded_n - 1)
-    filled[: len(edges)] = edges
-    config_nodes = np.searchsorted(nodes, measured.layout_nodes[places])
-    return GraphArrays(
-        features=_pad((raw - scaler.node_mean) * scaler.node_scale, padded_n),
-        opcodes=_pad(graph.node_opcode[nodes].astype(np.int32), padded_n),
-        layouts=_pad(marked[:, LAYOUT_COLUMNS].astype(np.int32), padded_n),
-        node_mask=_pad(np.ones(len(nodes), np.float32), padded_n),
-        by_user=_sorted_edges(filled, 0),
-        by_operand=_sorted_edges(filled, 1),
-        per_operands=(1 / np.maximum(operands, 1)).astype(np.float32),
-        per_users=(1 / np.maximum(users, 1)).astype(np.float32),
-        config_nodes=_pad(config_nodes.astype(np.int32), padded_k, padded_n),
-    )
+    features = (raw - scaler.node_mean) * scaler.node_scale
+
+    def part(of: NDArray[Any], edges: NDArray[Any], places: NDArray[Any]) -> GraphPart:
+        config_nodes = np.searchsorted(of, measured.layout_nodes[places])
+        arrays = ProgramArrays(
+            GraphArrays.padded(features[of], edges, padded_n, padded_e),
+            pad_rows(graph.node_opcode[of].astype(np.int32), padded_n),
+            pad_rows(marked[of, LAYOUT_COLUMNS].astype(np.int32), padded_n),
+            pad_rows(config_nodes.astype(np.int32), padded_k, padded_n),
+        )
+        return GraphPart(arrays, places)
+
+    return tuple(map(part, groups, edges, places))
 
 
-def config_arrays(
-    measured: MeasuredGraph, configs: NDArray[np.int64], part: GraphPart, scaler: Scaler
-) -> NDArray[Any]:
-    """Features of configurations in one part: tilings [C, 24], or layouts [C, K, 18]."""
+def part_inputs(
+    measured: MeasuredGraph, scaler: Scaler, part: GraphPart, configs: NDArray[np.int64]
+) -> tuple[ProgramArrays, NDArray[Any]]:
+    """One part's arrays, and the features of configurations in it.
+
+    The features are tilings [C, 24], or layouts [C, K, 18].
+    """
     chosen = measured.config_feat[configs]
     if measured.collection is Collection.TILE:
-        return (_log(chosen) - scaler.config_mean) * scaler.config_scale
+        tilings = (signed_log(chosen) - scaler.config_mean) * scaler.config_scale
+        return part.arrays, tilings
     layouts = chosen[:, part.places].astype(np.int32)
     rest = ((0, 0), (0, len(part.arrays.config_nodes) - len(part.places)), (0, 0))
-    return np.pad(layouts, rest, constant_values=-1)
-
-
-def config_places(
-    measured: MeasuredGraph, nodes: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """Columns of `config_feat` whose configurable node is among `nodes`."""
-    return np.flatnonzero(np.isin(measured.layout_nodes, nodes))
+    return part.arrays, np.pad(layouts, rest, constant_values=-1)
 
 
 def kept_by_pruning(measured: MeasuredGraph) -> NDArray[np.int64]:
@@ -200,48 +151,15 @@ def kept_by_pruning(measured: MeasuredGraph) -> NDArray[np.int64]:
     return np.unique(np.concatenate([nodes, edges[touching].reshape(-1)]))
 
 
-def inner_edges(
-    edges: NDArray[np.int64], nodes: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """The edges [e, 2] between two of `nodes`, as positions within `nodes`."""
-    if len(nodes) == 0 or len(edges) == 0:
-        return np.zeros((0, 2), np.int64)
-    places = np.minimum(np.searchsorted(nodes, edges), len(nodes) - 1)
-    return places[(nodes[places] == edges).all(axis=1)]
-
-
 def _raw_features(
     node_feat: NDArray[np.float32], lessons: frozenset[Lesson]
 ) -> NDArray[np.float32]:
     """Features of nodes [n, F] before standardisation, without the layouts' columns."""
-    parts = [_log(node_feat[:, : LAYOUT_COLUMNS.start])]
+    parts = [signed_log(node_feat[:, : LAYOUT_COLUMNS.start])]
     if Lesson.EXTRA_FEATURES in lessons:
         sizes = node_feat[:, DIM_COLUMNS]
-        parts += [sizes % _REGISTER / _REGISTER, _log(sizes // _REGISTER)]
+        parts += [sizes % _REGISTER / _REGISTER, signed_log(sizes // _REGISTER)]
     return np.concatenate(parts, axis=1).astype(np.float32)
-
-
-def _log(numbers: NDArray[np.float32]) -> NDArray[np.float32]:
-    return np.sign(numbers) * np.log1p(np.abs(numbers))
-
-
-def _moments(
-    rows: NDArray[np.float32],
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Mean and 1 / standard deviation of each column; 0 for a constant one."""
-    deviation = rows.std(axis=0)
-    scale = np.where(deviation > 1e-6, 1 / np.maximum(deviation, 1e-6), 0)
-    return rows.mean(axis=0).astype(np.float32), scale.astype(np.float32)
-
-
-def _sorted_edges(edges: NDArray[np.int64], column: int) -> NDArray[np.int32]:
-    order = np.argsort(edges[:, column], kind="stable")
-    return edges[order].T.astype(np.int32)
-
-
-def _pad(rows: NDArray[Any], length: int, value: int = 0) -> NDArray[Any]:
-    rest = ((0, length - len(rows)),) + ((0, 0),) * (rows.ndim - 1)
-    return np.pad(rows, rest, constant_values=value)
 
 
 def _round_up(count: int) -> int:

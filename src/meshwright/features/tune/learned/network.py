@@ -8,7 +8,6 @@ C configurations, K configurable nodes, H width.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,11 +20,17 @@ from meshwright.features.tune.learned.features import (
     NUM_LAYOUT_FEATURES,
     NUM_TILE_FEATURES,
 )
-from meshwright.features.tune.learned.graph_arrays import GraphArrays, Lesson
+from meshwright.features.tune.learned.graph_arrays import Lesson, ProgramArrays
 from meshwright.features.tune.learned.hlo.opcodes import NUM_OPCODES
 from meshwright.features.tune.learned.measured_graph import Collection
-
-Params = Mapping[str, Any]
+from meshwright.learn.layers import (
+    Params,
+    apply,
+    dense,
+    denses,
+    normalize,
+    sage_convolution,
+)
 
 _LAYOUT_SYMBOLS = MAX_RANK + 2
 """-1 to 5, and one for the dims of higher ranks."""
@@ -59,11 +64,7 @@ def init_params(key: Any, config: NetworkConfig, num_features: int) -> Params:
         config_inputs = NUM_LAYOUT_FEATURES * config.layout_width
     layers: list[Params] = []
     for _ in range(config.num_layers):
-        layer: dict[str, Any] = {
-            "itself": dense(next(keys), width, width),
-            "operands": dense(next(keys), width, width),
-            "users": dense(next(keys), width, width),
-        }
+        layer = denses(keys, ("itself", "operands", "users"), width)
         cross_key = next(keys)
         if has_cross:
             layer["cross"] = dense(cross_key, 2 * width, width)
@@ -83,21 +84,17 @@ def init_params(key: Any, config: NetworkConfig, num_features: int) -> Params:
     }
 
 
-def graph_scores(params: Params, graph: GraphArrays, configs: Any, mask: Any) -> Any:
+def graph_scores(params: Params, graph: ProgramArrays, configs: Any, mask: Any) -> Any:
     """Scores of configurations [C]; a lower one means faster.
 
     configs: [C, 24] tilings or [C, K, 18] layouts. mask: [C], 0 for padding.
     """
-    return node_scores(params, graph, configs, mask).sum(axis=0)
-
-
-def node_scores(params: Params, graph: GraphArrays, configs: Any, mask: Any) -> Any:
-    """The addends of the scores, one for each node and configuration [N, C]."""
-    return head_scores(params, graph, *node_vectors(params, graph, configs, mask))
+    vectors = node_vectors(params, graph, configs, mask)
+    return head_scores(params, graph, *vectors).sum(axis=0)
 
 
 def node_vectors(
-    params: Params, graph: GraphArrays, configs: Any, mask: Any
+    params: Params, graph: ProgramArrays, configs: Any, mask: Any
 ) -> tuple[Any, Any]:
     """The network's vectors before its last layers: of nodes, and of configurations.
 
@@ -107,26 +104,26 @@ def node_vectors(
     symbols = jnp.clip(graph.layouts, -1, MAX_RANK) + 1
     layouts = params["layout"][symbols].reshape(len(graph.layouts), -1)
     opcodes = params["opcode"][graph.opcodes]
-    inputs = jnp.concatenate([graph.features, opcodes, layouts], axis=-1)
+    inputs = jnp.concatenate([graph.graph.features, opcodes, layouts], axis=-1)
     chosen = _config_vectors(params, graph, configs)
     x = apply(params["node"], inputs)[:, None]
     if params["head"]["hidden"]["kernel"].shape[0] == x.shape[-1]:  # early join
         x = x + chosen
     for layer in params["layers"]:
-        x = x + _convolve(layer, graph, _normalize(x), mask)
-    return _normalize(x), chosen
+        x = x + _convolve(layer, graph, normalize(x), mask)
+    return normalize(x), chosen
 
 
-def head_scores(params: Params, graph: GraphArrays, x: Any, chosen: Any) -> Any:
+def head_scores(params: Params, graph: ProgramArrays, x: Any, chosen: Any) -> Any:
     """The addends of the scores [N, C], from vectors of nodes and configurations."""
     hidden = params["head"]["hidden"]
     if hidden["kernel"].shape[0] != x.shape[-1]:  # late join
         x = jnp.concatenate([jnp.broadcast_to(x, chosen.shape), chosen], axis=-1)
     scores = apply(params["head"]["score"], jax.nn.gelu(apply(hidden, x)))[..., 0]
-    return scores * graph.node_mask[:, None]
+    return scores * graph.graph.node_mask[:, None]
 
 
-def _config_vectors(params: Params, graph: GraphArrays, configs: Any) -> Any:
+def _config_vectors(params: Params, graph: ProgramArrays, configs: Any) -> Any:
     """The vector of each configuration at each node [N, C, H]; 0 without a choice."""
     num_nodes = len(graph.opcodes)
     if configs.ndim == 2:
@@ -139,44 +136,13 @@ def _config_vectors(params: Params, graph: GraphArrays, configs: Any) -> Any:
     return nothing.at[graph.config_nodes].set(chosen, mode="drop")
 
 
-def _convolve(layer: Params, graph: GraphArrays, x: Any, mask: Any) -> Any:
+def _convolve(layer: Params, graph: ProgramArrays, x: Any, mask: Any) -> Any:
     """Vectors [N, C, H] after one graph convolution over operands and users."""
-    y = apply(layer["itself"], x)
-    y = y + mean_of_operands(graph, apply(layer["operands"], x))
-    y = jax.nn.gelu(y + mean_of_users(graph, apply(layer["users"], x)))
+    y = sage_convolution(
+        graph.graph, x, layer["itself"], layer["operands"], layer["users"]
+    )
     if "cross" not in layer:
         return y
     logits = jnp.where(mask[:, None] > 0, y / layer["temperature"], -jnp.inf)
     shares = jax.nn.softmax(logits, axis=1) * mask.sum()  # 1 if all are equal
     return apply(layer["cross"], jnp.concatenate([y, y * shares], axis=-1))
-
-
-def mean_of_operands(graph: GraphArrays, x: Any) -> Any:
-    """Mean of x [N, C, H] over the operands of each node."""
-    users, operands = graph.by_user
-    total = jax.ops.segment_sum(x[operands], users, len(x), indices_are_sorted=True)
-    return total * graph.per_operands[:, None, None]
-
-
-def mean_of_users(graph: GraphArrays, x: Any) -> Any:
-    """Mean of x [N, C, H] over the users of each node."""
-    users, operands = graph.by_operand
-    total = jax.ops.segment_sum(x[users], operands, len(x), indices_are_sorted=True)
-    return total * graph.per_users[:, None, None]
-
-
-def dense(key: Any, inputs: int, outputs: int) -> Params:
-    """Random parameters of an affine map, with the variance of LeCun et al. (1998)."""
-    kernel = jax.random.normal(key, (inputs, outputs)) / jnp.sqrt(inputs)
-    return {"kernel": kernel, "bias": jnp.zeros(outputs)}
-
-
-def apply(params: Params, x: Any) -> Any:
-    """x @ kernel + bias, over the last dim of x."""
-    return x @ params["kernel"] + params["bias"]
-
-
-def _normalize(x: Any) -> Any:
-    """x, shifted and scaled to mean 0 and variance 1 over the last dim."""
-    centred = x - x.mean(axis=-1, keepdims=True)
-    return centred * jax.lax.rsqrt((centred**2).mean(axis=-1, keepdims=True) + 1e-6)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,20 +20,28 @@ from meshwright.features.tune.learned.baseline_networks import (
     init_residual_gcn,
     residual_gcn,
 )
-from meshwright.features.tune.learned.data_files import read_arrays
 from meshwright.features.tune.learned.graph_arrays import (
     Scaler,
-    config_arrays,
     graph_parts,
+    part_inputs,
 )
 from meshwright.features.tune.learned.measured_graph import Collection, MeasuredGraph
 from meshwright.features.tune.learned.network import (
     NetworkConfig,
-    Params,
     graph_scores,
     init_params,
 )
+from meshwright.learn.arrays import (
+    leaves_of,
+    numbered_leaves,
+    read_arrays,
+    restored_tree,
+    save_arrays,
+)
+from meshwright.learn.layers import Params
 from meshwright.learn.losses import Loss
+from meshwright.learn.segments import InputFn, SegmentOptions
+from meshwright.learn.training import CurvePoint, TrainingSchedule
 from meshwright.plain import Frame
 
 
@@ -56,29 +64,6 @@ ARCHITECTURES: Mapping[Architecture, tuple[InitFn, ScoreFn]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class SegmentOptions:
-    """Options of graph segment training.
-
-    num_nodes: nodes of a segment. trained: segments per step through which gradients
-        flow. kept: share of the other segments whose stored scores are used (segment
-        dropout leaves out the rest). head_epochs: epochs at the end that train only the
-        last layers, on new vectors of all segments.
-    """
-
-    num_nodes: int = 1000
-    trained: int = 1
-    kept: float = 0.5
-    head_epochs: int = 1
-
-    def __post_init__(self) -> None:
-        is_valid = self.num_nodes > 0 and self.trained > 0 and self.head_epochs >= 0
-        if not (is_valid and 0 <= self.kept <= 1):
-            raise LearnedError(
-                f"{self}: segments and their number must be positive, kept from 0 to 1"
-            )
-
-
-@dataclass(frozen=True, slots=True)
 class TrainingConfig:
     """Everything that decides a training, so that the same record gives the same model.
 
@@ -98,32 +83,21 @@ class TrainingConfig:
     segments: SegmentOptions | None = None
 
     def __post_init__(self) -> None:
-        if self.epochs < 1 or self.configs_per_step < 2 or self.learning_rate <= 0:
-            raise LearnedError(
-                f"{self}: epochs must be at least 1, configs_per_step at least 2 and "
-                "learning_rate positive"
-            )
-        if not 0 <= self.warmup < 1:
-            raise LearnedError(
-                f"warmup is {self.warmup}: give a share from 0 to below 1"
-            )
+        if self.configs_per_step < 2:
+            raise LearnedError(f"{self}: configs_per_step must be at least 2")
+        _ = self.schedule  # which is checked as it is made
         if self.segments and self.architecture is not Architecture.OURS:
             raise LearnedError(
                 f"graph segment training needs a sum over nodes: {self.architecture.value}"
                 f" has none; use {Architecture.OURS.value}, or whole graphs"
             )
 
+    @property
+    def schedule(self) -> TrainingSchedule:
+        return TrainingSchedule(self.seed, self.epochs, self.learning_rate, self.warmup)
+
 
 _CONFIG = Frame(LearnedError, "this is no configuration of a training")
-
-
-@dataclass(frozen=True, slots=True)
-class CurvePoint:
-    """One epoch of a training curve; `valid_opa` is NaN in epochs without evaluation."""
-
-    epoch: int
-    loss: float
-    valid_opa: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -162,44 +136,39 @@ class TrainedModel:
         divided into random batches of size `batch`, and scores are averaged over
         `repeats` divisions.
         """
-        network, segments = self.config.network, self.config.segments
-        check_collection(network.collection, measured)
-        num_nodes = segments.num_nodes if segments else None
-        parts = graph_parts(measured, self.scaler, network.lessons, num_nodes)
+        input_fns = self.input_fns(measured)
         _, score_fn = ARCHITECTURES[self.config.architecture]
         jitted: Any = jax.jit(score_fn)
         random = np.random.default_rng(seed)
         total = np.zeros(measured.num_configs)
         for _ in range(repeats):
             for configs, mask in batches(measured.num_configs, batch, random):
-                for part in parts:
-                    features = config_arrays(measured, configs, part, self.scaler)
-                    scores = np.asarray(
-                        jitted(self.params, part.arrays, features, mask)
-                    )
+                for input_fn in input_fns:
+                    found = jitted(self.params, *input_fn(configs), mask)
+                    scores = np.asarray(found)
                     total[configs[mask > 0]] += scores[mask > 0]
         return total / repeats
 
+    def input_fns(self, measured: MeasuredGraph) -> list[InputFn]:
+        """One function per part of a graph: its arrays, and features of configurations."""
+        network, segments = self.config.network, self.config.segments
+        check_collection(network.collection, measured)
+        num_nodes = segments.num_nodes if segments else None
+        parts = graph_parts(measured, self.scaler, network.lessons, num_nodes)
+        return [partial(part_inputs, measured, self.scaler, part) for part in parts]
+
     def save(self, path: Path) -> None:
         """Write the model to a file; an interruption leaves no partial file."""
-        leaves = jax.tree.leaves(self.params)
-        arrays = {f"param_{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
-        arrays |= {f"state_{i}": leaf for i, leaf in enumerate(self.optimizer_state)}
-        arrays |= {f"table_{name}": rows for name, rows in self.table.items()}
-        scaler = asdict(self.scaler)
-        curve = [(p.epoch, p.loss, p.valid_opa) for p in self.curve]
-        config = _CONFIG.write(self.config)
-        partial = path.with_name(path.name + ".partial")
-        with partial.open("wb") as file:
-            np.savez(
-                file,
-                allow_pickle=False,
-                **arrays,
-                **scaler,
-                config=np.array(config),
-                curve=np.array(curve, np.float64).reshape(-1, 3),
-            )
-        os.replace(partial, path)
+        curve = [(p.epoch, p.loss, p.valid_score) for p in self.curve]
+        arrays = {
+            **numbered_leaves("param_", self.params),
+            **numbered_leaves("state_", self.optimizer_state),
+            **{f"table_{name}": rows for name, rows in self.table.items()},
+            **asdict(self.scaler),
+            "config": np.array(_CONFIG.write(self.config)),
+            "curve": np.array(curve, np.float64).reshape(-1, 3),
+        }
+        save_arrays(path, arrays)
 
     @classmethod
     def load(cls, path: Path) -> TrainedModel:
@@ -217,16 +186,11 @@ class TrainedModel:
             lambda key: init_fn(key, config.network, len(scaler.node_mean)),
             jax.random.key(0),
         )
-        params = jax.tree.unflatten(
-            jax.tree.structure(form), _numbered(arrays, "param_")
-        )
+        params = restored_tree(form, arrays, "param_", path)
         curve = (CurvePoint(int(e), loss, opa) for e, loss, opa in arrays["curve"])
         table = {k[6:]: rows for k, rows in arrays.items() if k.startswith("table_")}
-        state = tuple(_numbered(arrays, "state_"))
+        state = leaves_of(arrays, "state_")
         return cls(config, scaler, params, tuple(curve), state, table)
-
-    def with_params(self, params: Params) -> TrainedModel:
-        return replace(self, params=params)
 
 
 def check_collection(collection: Collection, measured: MeasuredGraph) -> None:
@@ -247,8 +211,3 @@ def batches(
     padded = np.pad(order, (0, -count % size))
     masks = (np.arange(len(padded)) < count).astype(np.float32)
     return list(zip(padded.reshape(-1, size), masks.reshape(-1, size), strict=True))
-
-
-def _numbered(arrays: Mapping[str, NDArray[Any]], prefix: str) -> list[NDArray[Any]]:
-    count = sum(key.startswith(prefix) for key in arrays)
-    return [arrays[f"{prefix}{i}"] for i in range(count)]

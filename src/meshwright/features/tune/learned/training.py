@@ -1,11 +1,10 @@
-"""The training loop: epochs over graphs, with a curve, checkpoints and resumption."""
+"""The training of models on measured graphs, by the loop of `meshwright.learn`."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import cache, partial
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,27 +13,30 @@ import numpy as np
 
 from meshwright.errors import LearnedError
 from meshwright.features.tune.learned.measured_graph import MeasuredGraph
-from meshwright.features.tune.learned.segments import (
-    SegmentedGraph,
-    make_head_step,
-    make_step,
-    train_segments,
-)
+from meshwright.features.tune.learned.network import head_scores, node_vectors
 from meshwright.features.tune.learned.trained_model import (
-    CurvePoint,
+    ARCHITECTURES,
     TrainedModel,
     TrainingConfig,
     check_collection,
 )
+from meshwright.learn.layers import Params
+from meshwright.learn.optimizers import adamw
 from meshwright.learn.ranking import Ranking
-
-
-@dataclass(frozen=True, slots=True)
-class ModelCheckpoints:
-    """A file to which training saves its state every `every` epochs, and resumes from."""
-
-    path: Path
-    every: int = 10
+from meshwright.learn.segments import (
+    WHOLE,
+    SegmentedGraph,
+    SummedNetwork,
+    make_head_step,
+    make_step,
+    train_segments,
+)
+from meshwright.learn.training import (
+    CurvePoint,
+    ModelCheckpoints,
+    TrainingState,
+    train_epochs,
+)
 
 
 def train(
@@ -51,40 +53,68 @@ def train(
     If the checkpoint exists already, training resumes from it, with the same result as
     without the interruption. Otherwise it begins with the parameters and the scaling of
     `start`, a model of the same network, or with random ones. The `valid` graphs are only
-    evaluated, ten times in the whole training.
+    evaluated, ten times in the whole training: their mean OPA is the curve's score.
     """
     usable = _usable_graphs(graphs, valid, config)
     if checkpoints and checkpoints.path.exists():
         model = _resume(checkpoints.path, config)
     else:
         model = _begin(usable, config, start)
-    optimizer = make_optimizer(config.weight_decay)
+    optimizer = adamw(config.weight_decay)
     state = _optimizer_state(model, optimizer)
-    segmented = [SegmentedGraph.of(measured, model) for measured in usable]
-    step = make_step(config.architecture, config.loss, optimizer)
-    head_step = make_head_step(config.loss, optimizer)
-    for epoch in range(len(model.curve), config.epochs):
-        random, losses = np.random.default_rng([config.seed, epoch]), list[float]()
-        for place, number in enumerate(random.permutation(len(segmented))):
-            done = epoch + place / len(segmented)
-            graph, rate = segmented[number], learning_rate(config, done / config.epochs)
-            if _is_head_epoch(config, epoch):
-                params, state, loss = head_step(rate, model, graph, state, random)
-            else:
-                step_fn = partial(step, rate)
-                params, state, loss = train_segments(
-                    model, graph, state, step_fn, random
-                )
-            model = model.with_params(params)
-            losses.append(loss)
-        opa = _valid_opa(model, valid, epoch)
-        point = CurvePoint(epoch, float(np.mean(losses)), opa)
-        model = replace(model, curve=(*model.curve, point))
+    first = progress = TrainingState(model.params, state, model.curve)
+    segmented = {measured.name: segmented_graph(measured, model) for measured in usable}
+
+    def valid_opa(params: Params) -> float:
+        rankings = evaluate(replace(model, params=params), valid)
+        return Ranking.mean(rankings).opa if rankings else np.nan
+
+    for progress in train_epochs(
+        first,
+        list(segmented.values()),
+        config.schedule,
+        _make_steps(config, optimizer),
+        valid_opa,
+    ):
+        point = progress.curve[-1]
         on_epoch(point)
-        is_due = checkpoints is not None and (epoch + 1) % checkpoints.every == 0
-        if checkpoints and (is_due or epoch + 1 == config.epochs):
-            _with_state(model, state, segmented).save(checkpoints.path)
-    return _with_state(model, state, segmented)
+        if checkpoints and checkpoints.is_due(point.epoch, config.epochs):
+            _with_progress(model, progress, segmented).save(checkpoints.path)
+    return _with_progress(model, progress, segmented)
+
+
+def segmented_graph(measured: MeasuredGraph, model: TrainedModel) -> SegmentedGraph:
+    """A graph in the segments of a model's training, with the scores that it stores."""
+    input_fns = model.input_fns(measured)
+    shape = (measured.num_configs, len(input_fns))
+    stored = model.table.get(measured.name, np.full(shape, np.nan, np.float32))
+    return SegmentedGraph(
+        measured.targets, stored.copy(), model.config.configs_per_step, input_fns
+    )
+
+
+def _make_steps(config: TrainingConfig, optimizer: Any) -> Callable[..., Any]:
+    """The step of `train_epochs`: of segments, or in the last epochs of the last layers."""
+    options = config.segments or WHOLE
+    _, score_fn = ARCHITECTURES[config.architecture]
+    step = make_step(score_fn, config.loss, optimizer)
+    network = SummedNetwork(node_vectors, head_scores)
+    head_step = make_head_step(network, config.loss, optimizer)
+
+    def train_one(
+        params: Params,
+        state: Any,
+        graph: SegmentedGraph,
+        epoch: int,
+        rate: float,
+        random: np.random.Generator,
+    ) -> tuple[Params, Any, float]:
+        if epoch >= config.epochs - options.head_epochs:
+            return head_step(rate, params, state, graph, random)
+        step_fn = partial(step, rate)
+        return train_segments(params, state, graph, options, step_fn, random)
+
+    return train_one
 
 
 def _usable_graphs(
@@ -94,7 +124,8 @@ def _usable_graphs(
 ) -> list[MeasuredGraph]:
     """The graphs with at least two different times to rank, in the given order.
 
-    Raises `LearnedError` if there is none, or if a graph is of the other collection.
+    Raises `LearnedError` if there is none, if a graph is of the other collection, or if
+    two graphs have one name, by which checkpoints store scores.
     """
     for measured in (*graphs, *valid):
         check_collection(config.network.collection, measured)
@@ -104,35 +135,14 @@ def _usable_graphs(
             f"none of {len(graphs)} graphs has two configurations with different times: "
             "there is nothing to rank"
         )
-    _require_names(usable)
-    return usable
-
-
-@cache
-def make_optimizer(weight_decay: float) -> Any:
-    """AdamW (Loshchilov and Hutter, ICLR 2019) with clipped gradients.
-
-    Its updates are for a learning rate of 1, and are multiplied by each step's own.
-    """
-    try:
-        import optax
-    except ImportError as missing:
+    names = [measured.name for measured in usable]
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
         raise LearnedError(
-            "training needs the package optax: install the extra `meshwright[learned]`"
-        ) from missing
-    return optax.chain(
-        optax.clip_by_global_norm(1.0),
-        optax.scale_by_adam(),
-        optax.add_decayed_weights(weight_decay),
-    )
-
-
-def learning_rate(config: TrainingConfig, share: float) -> float:
-    """The learning rate after a share of all steps: linear warm-up, then a cosine."""
-    if share < config.warmup:
-        return config.learning_rate * share / config.warmup
-    rest = (share - config.warmup) / (1 - config.warmup)
-    return config.learning_rate * (1 + math.cos(math.pi * rest)) / 2
+            f"two graphs are named {twice[0]!r}: train on collections with distinct names, "
+            "such as one folder of TpuGraphs at a time"
+        )
+    return usable
 
 
 def evaluate(
@@ -141,17 +151,6 @@ def evaluate(
     """Metrics of a model's ranking of configurations, one `Ranking` per graph."""
     scores = (model.scores(measured, repeats=repeats) for measured in graphs)
     return [Ranking.of(s, g.targets) for s, g in zip(scores, graphs, strict=True)]
-
-
-def _require_names(graphs: Sequence[MeasuredGraph]) -> None:
-    """Raise if two graphs have one name, by which checkpoints store scores."""
-    names = [measured.name for measured in graphs]
-    twice = [name for name in names if names.count(name) > 1]
-    if twice:
-        raise LearnedError(
-            f"two graphs are named {twice[0]!r}: train on collections with distinct names, "
-            "such as one folder of TpuGraphs at a time"
-        )
 
 
 def _resume(path: Path, config: TrainingConfig) -> TrainedModel:
@@ -188,29 +187,21 @@ def _optimizer_state(model: TrainedModel, optimizer: Any) -> Any:
     return jax.tree.unflatten(jax.tree.structure(state), model.optimizer_state)
 
 
-def _with_state(
-    model: TrainedModel, state: Any, graphs: Sequence[SegmentedGraph]
+def _with_progress(
+    model: TrainedModel, progress: TrainingState, graphs: Mapping[str, SegmentedGraph]
 ) -> TrainedModel:
-    """The model with the optimizer's state and stored scores, for a checkpoint."""
-    leaves = tuple(np.asarray(leaf) for leaf in jax.tree.leaves(state))
+    """The model after some epochs, with what continues its training.
+
+    graphs: the training graphs by name.
+    """
+    leaves = tuple(np.asarray(leaf) for leaf in jax.tree.leaves(progress.state))
     table: dict[str, Any] = {}
     if model.config.segments:
-        table = {graph.measured.name: graph.table for graph in graphs}
-    return replace(model, optimizer_state=leaves, table=table)
-
-
-def _is_head_epoch(config: TrainingConfig, epoch: int) -> bool:
-    return config.segments is not None and (
-        epoch >= config.epochs - config.segments.head_epochs
+        table = {name: graph.table for name, graph in graphs.items()}
+    return replace(
+        model,
+        params=progress.params,
+        curve=progress.curve,
+        optimizer_state=leaves,
+        table=table,
     )
-
-
-def _valid_opa(
-    model: TrainedModel, valid: Sequence[MeasuredGraph], epoch: int
-) -> float:
-    """The mean OPA over the validation graphs; NaN in epochs that are not evaluated."""
-    epochs = model.config.epochs
-    is_due = (epoch + 1) % math.ceil(epochs / 10) == 0 or epoch + 1 == epochs
-    if not valid or not is_due:
-        return math.nan
-    return Ranking.mean(evaluate(model, valid)).opa

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.errors import LearnedError
-from meshwright.features.tune.learned.data_files import read_arrays
+from meshwright.learn.arrays import read_arrays
 
 Floats = NDArray[np.float64]
 

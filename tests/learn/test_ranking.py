@@ -1,4 +1,4 @@
-"""Metrics against cases counted by hand, and against enumeration."""
+"""Measures of a ranking against cases counted by hand, and against enumeration."""
 
 import itertools
 import math
@@ -8,13 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright.features.tune.learned import Ranking
 from meshwright.learn.ranking import (
+    Ranking,
     kendall_tau,
     noise_ceiling,
     ordered_pair_accuracy,
-    slowdown,
-    tile_score,
     top_error,
 )
 
@@ -27,9 +25,6 @@ def test_top_errors_are_those_counted_by_hand():
     assert top_error(SCORES, TIMES, 3) == 0.5  # 4.0, 8.0 and 3.0
     assert top_error(SCORES, TIMES, 4) == 0.25
     assert top_error(SCORES, TIMES, 5) == 0.0
-    assert slowdown(SCORES, TIMES, 1) == 2.0
-    assert tile_score(SCORES, TIMES) == 1.0
-    assert tile_score(SCORES, np.array([4.0, 9.0, 8.0, 3.0, 9.5, 2.0])) == 0.5
 
 
 def test_with_fewer_than_k_configurations_all_are_taken():
