@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.training_kills import measure
+from benchmarks.cluster.training_kills import measure
 from meshwright.app.train.runners.cluster_runner import ClusterRunner, open_cluster
 from meshwright.app.train.train import train
 from tests.app.train.recipes import losses, recipe, run

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.allocation_instances import known_packing
+from benchmarks.allocation.allocation_instances import known_packing
 from meshwright.search.allocation import allocate
 from meshwright.search.allocation.allocation import AllocationOutcome
 from meshwright.search.allocation.canonical.backtracking import (

@@ -1,0 +1,165 @@
+"""Shared arguments of all benchmarks: a script declares only its own.
+
+    @benchmark(option("--rounds", type=int, default=15), out=places.RESULTS / "x.json")
+    def main(options: Options) -> None:
+        rows = options.stored({})
+        ...
+        options.save(rows)
+
+Beside its own, each script takes `--seed`, `--out`, `--json` and `--repeat`. Figures that
+a run changes in its `--out` file, or notes with `options.note`, become records in the
+`--json` file (`benchmarks/records.py`).
+"""
+
+import argparse
+import json
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from benchmarks import places
+from benchmarks.records import Samples, append_records
+
+RECORDS = places.ROOT / "out" / "benchmarks.jsonl"
+"""JSON lines to which runs add their records by default; Git ignores the folder."""
+
+REQUIRED = object()
+"""Default of `out` or `seed` that makes the argument required."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One argument of a script: flags and settings of `add_argument`."""
+
+    flags: tuple[str, ...]
+    settings: dict[str, Any]
+
+
+def option(*flags: str, **settings: Any) -> Option:
+    """An argument of a script, with the settings of `argparse.add_argument`."""
+    return Option(flags, settings)
+
+
+class Options(argparse.Namespace):
+    """Parsed arguments of one run, and the file of figures that it writes.
+
+    seed: `None` if the script draws nothing from a seed. out: `None` if nothing is stored.
+    """
+
+    seed: Any
+    out: Any
+    json: Path
+    repeat: int
+    samples: Samples
+    parser: argparse.ArgumentParser
+
+    def stored(self, default: Any) -> Any:
+        """Figures in the `--out` file; `default` if there is none."""
+        if self.out is None or not self.out.is_file():
+            return default
+        return json.loads(self.out.read_text(encoding="utf-8"))
+
+    def save(self, figures: Any) -> None:
+        """Write the `--out` file, if there is one."""
+        if self.out is not None:
+            self.out.parent.mkdir(parents=True, exist_ok=True)
+            text = json.dumps(figures, indent=1) + "\n"
+            self.out.write_text(text, encoding="utf-8")
+
+    def note(self, case: str, value: float, unit: str | None = None) -> None:
+        """Record a figure that the `--out` file doesn't hold."""
+        self.samples.add(case, value, unit)
+
+    def error(self, message: str) -> NoReturn:
+        """End the script because of its arguments; exit status 2."""
+        self.parser.error(message)
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """A script's main function, with the arguments that it declares."""
+
+    run: Callable[[Options], int | None]
+    declared: tuple[Option | tuple[Option, ...], ...]
+    out: Any
+    seed: Any
+
+    def __call__(self, arguments: Sequence[str] | None = None) -> None:
+        """Parse the arguments, run as often as asked, and record what was measured."""
+        parser = self.parser()
+        options = parser.parse_args(arguments, Options())
+        options.parser, options.samples = parser, Samples()
+        if self.seed is None and options.seed is not None:
+            parser.error("this benchmark draws nothing from a seed")
+        status = self._run_once(options)
+        with tempfile.TemporaryDirectory() as folder:
+            for number in range(1, options.repeat):
+                if _is_figures(options.out):
+                    options.out = Path(folder) / f"{number}.json"
+                status = self._run_once(options) or status
+        append_records(options.json, self.name, options)
+        if status:
+            raise SystemExit(status)
+
+    @property
+    def name(self) -> str:
+        """Area and script, such as `search/search_engines`."""
+        path = Path(self.run.__code__.co_filename)
+        return f"{path.parent.name}/{path.stem}"
+
+    def parser(self) -> argparse.ArgumentParser:
+        """A parser of the script's own arguments and the shared ones."""
+        parser = argparse.ArgumentParser(
+            prog=f"python -m benchmarks {self.name.replace('/', ' ')}",
+            description=self.run.__globals__["__doc__"],
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        for entry in self.declared:
+            if isinstance(entry, Option):
+                parser.add_argument(*entry.flags, **entry.settings)
+            else:
+                group = parser.add_mutually_exclusive_group()
+                for one in entry:
+                    group.add_argument(*one.flags, **one.settings)
+        shared = parser.add_argument_group("shared by all benchmarks")
+        shared.add_argument("--seed", type=int, help=_seed_help(self.seed),
+                            **_default(self.seed))  # fmt: skip
+        shared.add_argument("--out", type=Path, help="file or folder of figures",
+                            **_default(self.out))  # fmt: skip
+        shared.add_argument("--json", type=Path, default=RECORDS,
+                            help="JSON lines to which records are added")  # fmt: skip
+        shared.add_argument("--repeat", type=int, default=1,
+                            help="runs, whose median and spread count")  # fmt: skip
+        return parser
+
+    def _run_once(self, options: Options) -> int | None:
+        stored = options.stored(None) if _is_figures(options.out) else None
+        status = self.run(options)
+        if _is_figures(options.out):
+            options.samples.add_changes(stored, options.stored(None))
+        return status
+
+
+def benchmark(
+    *declared: Option | tuple[Option, ...], out: Any = None, seed: Any = None
+) -> Callable[[Callable[[Options], int | None]], Benchmark]:
+    """A decorator that makes `main(options)` a script with the shared arguments.
+
+    declared: the script's own arguments; in a tuple, those that exclude each other.
+    out, seed: defaults; `REQUIRED` if the user must say them.
+    """
+    return lambda run: Benchmark(run, declared, out, seed)
+
+
+def _default(value: Any) -> dict[str, Any]:
+    return {"required": True} if value is REQUIRED else {"default": value}
+
+
+def _seed_help(seed: Any) -> str:
+    return "not drawn from here" if seed is None else "of what is drawn"
+
+
+def _is_figures(out: Path | None) -> bool:
+    return out is not None and out.suffix == ".json"
