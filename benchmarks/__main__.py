@@ -1,7 +1,7 @@
-"""One runner for all benchmarks: `python -m benchmarks [AREA [SCRIPT [options]]]`.
+"""One runner for all benchmarks: `python -m benchmarks AREA [SCRIPT] [options]`.
 
-Without arguments it lists areas and scripts, with an area its scripts. An area and
-`--all` run all its scripts, one after another, with the options that follow.
+Without arguments it lists areas and scripts. Without a script it runs all scripts of the
+area, one after another, with the same options. A script's `--help` shows its options.
 """
 
 import subprocess
@@ -23,11 +23,11 @@ def main(arguments: Sequence[str]) -> int:
     if area not in areas():
         return refuse(f"no area {area!r}; there are {', '.join(areas())}")
     scripts = {script.name: script for script in scripts_of(area)}
-    if not rest:
+    if "--help" in rest[:1] or "-h" in rest[:1]:
         show(area)
         return 0
-    if rest[0] == "--all":
-        return run(list(scripts.values()), rest[1:])
+    if not rest or rest[0].startswith("-"):
+        return run(list(scripts.values()), rest)
     if rest[0] not in scripts:
         return refuse(f"no script {rest[0]!r} in {area}; it has {', '.join(scripts)}")
     return run([scripts[rest[0]]], rest[1:])

@@ -7,8 +7,8 @@
         options.save(rows)
 
 Beside its own, each script takes `--seed`, `--out`, `--json` and `--repeat`. Figures that
-a run changes in its `--out` file, or notes with `options.note`, become records in the
-`--json` file (`benchmarks/records.py`).
+a run adds to its `--out` file or changes there, or notes with `options.note`, become
+records in the `--json` file (`benchmarks/records.py`).
 """
 
 import argparse
@@ -54,6 +54,8 @@ class Options(argparse.Namespace):
     repeat: int
     samples: Samples
     parser: argparse.ArgumentParser
+    before: Any = None
+    saved: Any = None
 
     def stored(self, default: Any) -> Any:
         """Figures in the `--out` file; `default` if there is none."""
@@ -64,13 +66,37 @@ class Options(argparse.Namespace):
     def save(self, figures: Any) -> None:
         """Write the `--out` file, if there is one."""
         if self.out is not None:
+            if self.saved is None:
+                self.before = self.stored(None)
+            self.saved = figures
             self.out.parent.mkdir(parents=True, exist_ok=True)
             text = json.dumps(figures, indent=1) + "\n"
             self.out.write_text(text, encoding="utf-8")
 
+    def known(self, part: str) -> dict[str, Any]:
+        """Stored figures of one part of the `--out` file, by case."""
+        return self.stored({}).get(part, {})
+
+    def keep(self, part: str, case: str, figures: dict[str, Any]) -> None:
+        """Add one case to a part of the `--out` file, and print its numbers."""
+        everything = self.stored({})
+        everything.setdefault(part, {})[case] = figures
+        self.save(everything)
+        shown = {k: v for k, v in figures.items() if isinstance(v, float | int)}
+        print(part, case, {k: round(v, 4) for k, v in shown.items()}, flush=True)
+
     def note(self, case: str, value: float, unit: str | None = None) -> None:
         """Record a figure that the `--out` file doesn't hold."""
         self.samples.add(case, value, unit)
+
+    def own(self) -> dict[str, Any]:
+        """Values of the arguments that the script itself declares."""
+        shared = {"seed", "out", "json", "repeat", "samples", "parser"}
+        return {
+            name: value
+            for name, value in vars(self).items()
+            if name not in shared | {"before", "saved"}
+        }
 
     def error(self, message: str) -> NoReturn:
         """End the script because of its arguments; exit status 2."""
@@ -91,12 +117,12 @@ class Benchmark:
         parser = self.parser()
         options = parser.parse_args(arguments, Options())
         options.parser, options.samples = parser, Samples()
-        if self.seed is None and options.seed is not None:
-            parser.error("this benchmark draws nothing from a seed")
+        if self.seed is None:
+            options.seed = None
         status = self._run_once(options)
         with tempfile.TemporaryDirectory() as folder:
             for number in range(1, options.repeat):
-                if _is_figures(options.out):
+                if options.saved is not None:
                     options.out = Path(folder) / f"{number}.json"
                 status = self._run_once(options) or status
         append_records(options.json, self.name, options)
@@ -135,10 +161,9 @@ class Benchmark:
         return parser
 
     def _run_once(self, options: Options) -> int | None:
-        stored = options.stored(None) if _is_figures(options.out) else None
+        options.before = options.saved = None
         status = self.run(options)
-        if _is_figures(options.out):
-            options.samples.add_changes(stored, options.stored(None))
+        options.samples.add_changes(options.before, options.saved)
         return status
 
 
@@ -158,8 +183,4 @@ def _default(value: Any) -> dict[str, Any]:
 
 
 def _seed_help(seed: Any) -> str:
-    return "not drawn from here" if seed is None else "of what is drawn"
-
-
-def _is_figures(out: Path | None) -> bool:
-    return out is not None and out.suffix == ".json"
+    return "without effect: nothing is drawn" if seed is None else "of what is drawn"

@@ -10,18 +10,17 @@ packing is within the capacity. The table has CPU seconds of all threads. Finish
 are kept in `--out`.
 """
 
-import argparse
 import json
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from benchmarks.allocation.allocation_instances import known_packing
 from benchmarks.allocation.plain_packing import packed_by_cp_sat
+from benchmarks.harness import Options, benchmark, option
 from meshwright.search.allocation import Allocation, Buffer, allocate, read_buffers
 from meshwright.search.allocation.greedy import ORDERS, greedy, height_of
 from meshwright.search.allocation.problem.check import faults
@@ -33,16 +32,15 @@ type Heights = dict[str, tuple[float, float]]
 """Height over the known capacity and CPU seconds, by allocator."""
 
 
-def main() -> None:
+@benchmark(
+    option("folder", type=Path, nargs="?"),
+    option("--generated", type=int, default=500),
+    option("--seconds", type=float, default=10.0),
+    option("--omnimalloc", type=Path, metavar="PYTHON"),
+    option("--every", type=int, default=1),
+)
+def main(chosen: Options) -> None:
     """Print a row per instance of the suite, and one per allocator of the generated."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path, nargs="?")
-    parser.add_argument("--generated", type=int, default=500)
-    parser.add_argument("--seconds", type=float, default=10.0)
-    parser.add_argument("--omnimalloc", type=Path, metavar="PYTHON")
-    parser.add_argument("--every", type=int, default=1)
-    parser.add_argument("--out", type=Path, help="results as JSON")
-    chosen = parser.parse_args()
     if chosen.folder is not None:
         _suite(chosen.folder, chosen.seconds)
     if chosen.generated:
@@ -67,10 +65,8 @@ def _suite(folder: Path, seconds: float) -> None:
         )
 
 
-def _generated(chosen: Any) -> None:
-    rows: dict[str, Heights] = {}
-    if chosen.out is not None and chosen.out.exists():
-        rows = json.loads(chosen.out.read_text(encoding="utf-8"))["rows"]
+def _generated(chosen: Options) -> None:
+    rows: dict[str, Heights] = chosen.stored({"rows": {}})["rows"]
     allocate([(0, 2, 1), (1, 3, 1), (0, 3, 1), (2, 4, 2)], 4)  # compiles the search
     number = chosen.generated
     peer = None if chosen.omnimalloc is None else _start_peer(chosen.omnimalloc)
@@ -93,8 +89,7 @@ def _generated(chosen: Any) -> None:
             for name, (height, spent_s) in found.items()
         }
         if chosen.out is not None:
-            text = json.dumps({"table": list(_table(rows)), "rows": rows}, indent=1)
-            chosen.out.write_text(text + "\n", encoding="utf-8")
+            chosen.save({"table": list(_table(rows)), "rows": rows})
     for line in _table(rows):
         print(line)
 

@@ -13,7 +13,6 @@ does both.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import time
 from collections.abc import Iterator, Sequence
@@ -22,6 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.allocation.allocation_instances import known_packing
+from benchmarks.harness import Options, benchmark, option
 from meshwright.search.allocation import Buffer, read_buffers
 from meshwright.search.allocation.canonical.backtracking import no_trees, shipped_trees
 from meshwright.search.allocation.canonical.canonical import new_state, run
@@ -83,15 +83,15 @@ def is_in_tail(columns: BufferColumns, capacity: int, tail: int) -> bool:
     )
 
 
-def main() -> None:
+@benchmark(
+    option("folder", type=Path, nargs="?"),
+    option("--problems", type=int, default=100),
+    option("--tail", type=int, default=50_000),
+    option("--nodes", type=int, default=2_000_000),
+    option("--seeds", type=int, default=3),
+)
+def main(options: Options) -> None:
     """Print a row per method: problems solved, median and mean nodes, seconds."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path, nargs="?")
-    parser.add_argument("--problems", type=int, default=100)
-    parser.add_argument("--tail", type=int, default=50_000)
-    parser.add_argument("--nodes", type=int, default=2_000_000)
-    parser.add_argument("--seeds", type=int, default=3)
-    options = parser.parse_args()
     kept: list[tuple[BufferColumns, int]] = []
     for _, buffers, capacity in problems(options.folder, options.problems):
         columns = columns_of(_fixed_last(buffers))
@@ -108,6 +108,7 @@ def main() -> None:
                 for c, capacity in kept
             ]
             nodes = [used for used, _, _ in rows]
+            options.note(f"{method}/{seed}/mean nodes", statistics.mean(nodes), "nodes")
             print(
                 f"| {method} | {seed} | {sum(ok for _, ok, _ in rows)} | "
                 f"{statistics.mean(nodes):.0f} | {statistics.median(nodes):.0f} | "

@@ -3,13 +3,11 @@
     python -m benchmarks allocation guided_allocation FOLDER --seconds 4 --out FILE
 
 FOLDER has MiniMalloc's files, whose names end in the capacity: A.1048576.csv. The other
-problems are every 25th of the 500 generated ones of `benchmarks/allocation/allocate.py`, at their
+problems are every 25th of the 500 generated ones of `allocate.py`, at their
 known capacity. Both searches run on one thread for the same CPU seconds, without the
 greedy packings. Finished problems are kept in `--out`.
 """
 
-import argparse
-import json
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.allocation.allocation_instances import known_packing
+from benchmarks.harness import REQUIRED, Options, benchmark, option
 from meshwright.search.allocation import Buffer, allocate, read_buffers
 from meshwright.search.allocation.canonical.packing_state import FitVerdict
 from meshwright.search.allocation.guided.guided import GuidedSearch
@@ -27,17 +26,15 @@ from meshwright.search.allocation.solve import METHODS
 _EVERY, _GENERATED = 25, 500
 
 
-def main() -> None:
+@benchmark(
+    option("folder", type=Path),
+    option("--seconds", type=float, default=4.0),
+    out=REQUIRED,
+    seed=0,
+)
+def main(chosen: Options) -> None:
     """Print a row per problem, with the outcome of both searches."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--seconds", type=float, default=4.0)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, required=True, help="results as JSON")
-    chosen = parser.parse_args()
-    rows: dict[str, Any] = {}
-    if chosen.out.exists():
-        rows = json.loads(chosen.out.read_text(encoding="utf-8"))["rows"]
+    rows: dict[str, Any] = chosen.stored({"rows": {}})["rows"]
     allocate([(0, 2, 1), (1, 3, 1), (0, 3, 1), (2, 4, 2)], 4)  # compiles the search
     for name, buffers, capacity in _problems(chosen.folder):
         if name in rows:
@@ -47,7 +44,7 @@ def main() -> None:
             for method in METHODS
         }
         kept = {"cpu_seconds": chosen.seconds, "seed": chosen.seed, "rows": rows}
-        chosen.out.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+        chosen.save(kept)
     for line in _table(rows):
         print(line)
 

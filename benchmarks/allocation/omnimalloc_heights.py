@@ -1,4 +1,4 @@
-"""Heights and CPU seconds of omnimalloc's allocators, as JSON, for `benchmarks.allocation.allocate`.
+"""Heights and CPU seconds of omnimalloc's allocators, as JSON, for `allocate.py`.
 
     PYTHON benchmarks/allocation/omnimalloc_heights.py < problems > answers
 

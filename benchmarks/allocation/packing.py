@@ -11,14 +11,13 @@ Resumable: rows that the results file has are not computed again.
 
 from __future__ import annotations
 
-from benchmarks import places
-import argparse
-import json
 import os
 import statistics
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
+
+from benchmarks import places
+from benchmarks.harness import Options, benchmark, option
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
@@ -60,20 +59,19 @@ def rows_of(workload: Workload, seconds: float) -> Iterator[tuple[str, dict[str,
         )
 
 
-def main() -> None:
+@benchmark(
+    option("--seconds", type=float, default=5.0),
+    option("--only", default="", help="programs whose name holds this"),
+    out=RESULTS,
+)
+def main(options: Options) -> None:
     """Search the offsets of all cases that have none yet, and print the heights."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=5.0)
-    parser.add_argument("--only", default="", help="programs whose name holds this")
-    options = parser.parse_args()
-    rows: dict[str, dict[str, Any]] = {}
-    if RESULTS.is_file():
-        rows = json.loads(RESULTS.read_text())
+    rows: dict[str, dict[str, Any]] = options.stored({})
     for workload in WORKLOADS:
         if options.only not in workload.name or workload.name in rows:
             continue
         rows[workload.name] = dict(rows_of(workload, options.seconds))
-        RESULTS.write_text(json.dumps(rows, indent=1) + "\n")
+        options.save(rows)
         print(workload.name, flush=True)
     show(rows)
 

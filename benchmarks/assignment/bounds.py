@@ -10,18 +10,16 @@ time that both took.
 
 from __future__ import annotations
 
-from benchmarks import places
-import argparse
 import importlib
-import json
 import time
-from pathlib import Path
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
 import meshwright as mw
+from benchmarks import places
+from benchmarks.harness import Options, benchmark, option
 from meshwright.machine import load_machine
 from meshwright.planner.candidates.meshes import meshes_of
 from meshwright.planner.solve.space import Space
@@ -95,11 +93,10 @@ def run_case(problem: Assignment, times: float) -> dict[str, float]:
     }
 
 
-def main() -> None:
+@benchmark(option("--times", type=float, default=10.0), out=RESULTS)
+def main(options: Options) -> None:
     """Run all cases and print a table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--times", type=float, default=10.0)
-    times = parser.parse_args().times
+    times = options.times
     warm()
     table = Table(
         "program", "nodes", "pairs", "messages, s", "bound", f"{times:g} times"
@@ -114,7 +111,7 @@ def main() -> None:
         )  # fmt: skip
     Console().print(table)
     told = {"times": times, "cases": rows}
-    RESULTS.write_text(json.dumps(told, indent=1) + "\n")
+    options.save(told)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ runs are kept in the results.
 
 from __future__ import annotations
 
-from benchmarks import places
 import argparse
 import json
 import math
@@ -21,6 +20,9 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+
+from benchmarks import places
+from benchmarks.harness import Options, benchmark, option
 
 RESULTS = places.RESULTS / "iopddl.json"
 SOLVERS = ("ours", "cp-sat", "highs")
@@ -87,21 +89,22 @@ def table(rows: list[dict[str, Any]]) -> Table:
     return shown
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--only", default="", help="letters of instances: A,B")
-    parser.add_argument("--again", choices=SOLVERS, help="measure this one anew")
-    parser.add_argument("--solver", choices=SOLVERS, help=argparse.SUPPRESS)
-    parser.add_argument("--start", type=float, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
+@benchmark(
+    option("folder", type=Path),
+    option("--seconds", type=float, default=60.0),
+    option("--only", default="", help="letters of instances: A,B"),
+    option("--again", choices=SOLVERS, help="measure this one anew"),
+    option("--solver", choices=SOLVERS, help=argparse.SUPPRESS),
+    option("--start", type=float, help=argparse.SUPPRESS),
+    out=RESULTS,
+)
+def main(arguments: Options) -> None:
     if arguments.solver:
         run_solver(
             arguments.solver, arguments.folder, arguments.seconds, arguments.start
         )
         return
-    rows = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
+    rows = arguments.stored([])
     only = [part for part in arguments.only.split(",") if part]
     for path in sorted(arguments.folder.glob("*.json.gz")):
         name = path.name.removesuffix(".json.gz").rpartition("-")[2]
@@ -114,7 +117,7 @@ def main() -> None:
                 row[solver] = measure(solver, path, arguments.seconds)
         rows = [*(r for r in rows if r is not row), row]
         rows.sort(key=lambda row: (row["name"], row["limit_s"]))
-        RESULTS.write_text(json.dumps(rows, indent=1) + "\n")
+        arguments.save(rows)
     Console(width=160).print(table(rows))
 
 

@@ -1,6 +1,6 @@
 """Kills of a writer in the middle of saving: what restores afterwards.
 
-    python -m benchmarks checkpoint checkpoint_kills [--hits 100] [--megabytes 64] [--seed 0]
+    python -m benchmarks checkpoint checkpoint_kills [--hits 100] [--megabytes 64]
 
 A process saves one state after another without a pause, and is killed with SIGKILL at a
 random moment; after each kill the newest committed checkpoint is restored and compared bit
@@ -11,14 +11,14 @@ are in the results file are not repeated.
 
 from __future__ import annotations
 
-from benchmarks import places
-import argparse
-import json
 import os
 import random
 import tempfile
 import time
 from pathlib import Path
+
+from benchmarks import places
+from benchmarks.harness import Options, benchmark, option
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
@@ -60,19 +60,20 @@ def summary(rows: list[dict[str, object]]) -> str:
     )
 
 
-def main() -> None:
+@benchmark(
+    option("--hits", type=int, default=100),
+    option("--megabytes", type=int, default=64),
+    out=RESULTS,
+    seed=0,
+)
+def main(options: Options) -> None:
     """Kill, restore, and print the counts."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--hits", type=int, default=100)
-    parser.add_argument("--megabytes", type=int, default=64)
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
-    rows = json.loads(RESULTS.read_text()) if RESULTS.is_file() else []
+    rows = options.stored([])
     with tempfile.TemporaryDirectory() as folder:
         while sum(map(has_hit, rows)) < options.hits:
             seed = options.seed + len(rows)
             rows.append(one_kill(Path(folder), options.megabytes, seed))
-            RESULTS.write_text(json.dumps(rows, indent=1) + "\n")
+            options.save(rows)
             print(rows[-1], flush=True)
     print(summary(rows))
 

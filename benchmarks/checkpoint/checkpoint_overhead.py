@@ -14,16 +14,16 @@ more than saves do: run it on a quiet core.
 
 from __future__ import annotations
 
-from benchmarks import places
-import argparse
 import json
 import os
 import statistics
 import tempfile
 import time
 from functools import partial
-from pathlib import Path
 from typing import Any
+
+from benchmarks import places
+from benchmarks.harness import Options, benchmark, option
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
@@ -104,14 +104,15 @@ def compare(pairs: int, every: int) -> dict[str, Any]:
     }
 
 
-def main() -> None:
+@benchmark(
+    option("--pairs", type=int, default=8),
+    option("--every", type=int, default=50),
+    out=RESULTS,
+)
+def main(options: Options) -> None:
     """Measure, print and write the figures."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pairs", type=int, default=8)
-    parser.add_argument("--every", type=int, default=50)
-    options = parser.parse_args()
     figures = compare(options.pairs, options.every)
-    RESULTS.write_text(json.dumps(figures, indent=1) + "\n")
+    options.save(figures)
     print(json.dumps(figures, indent=1))
 
 

@@ -8,13 +8,12 @@ random ones, valid ones among repairs of the first 100 of them, and how many of 
 repairs, and of as many samples with equal weights, had to merge chips.
 """
 
-import argparse
-import json
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks.chips.chip_graphs import load_folder
+from benchmarks.harness import REQUIRED, Options, benchmark, option
 from benchmarks.train.train_chip_policy import problems_of
 from meshwright.planner.chips.constraints.checker import violations
 from meshwright.planner.chips.problem.chip_problem import ChipProblem
@@ -50,19 +49,14 @@ def counts(problem: ChipProblem, seed: int) -> dict[str, int]:
     }
 
 
-def main() -> None:
+@benchmark(option("folder", type=Path), out=REQUIRED, seed=0)
+def main(chosen: Options) -> None:
     """Count, write the file, and print a line for each graph and module."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--seed", type=int, default=0)
-    chosen = parser.parse_args()
     rows: dict[str, dict[str, int]] = {}
     for name, problem in problems_of(load_folder(chosen.folder / "held_out")).items():
         rows[name] = counts(problem, chosen.seed)
         print(f"{name:28}", *rows[name].values(), flush=True)
-        text = json.dumps({"seed": chosen.seed, "rows": rows}, indent=1)
-        chosen.out.write_text(text + "\n", encoding="utf-8")
+        chosen.save({"seed": chosen.seed, "rows": rows})
 
 
 if __name__ == "__main__":

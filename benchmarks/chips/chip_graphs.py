@@ -6,7 +6,6 @@ writes a file for each graph, priced on the chips of mcm-36. Held-out graphs dif
 size from those for training, and some of their families are not trained on at all.
 """
 
-import argparse
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -18,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from benchmarks.harness import Options, benchmark, option
 from meshwright.machine import load_machine
 from meshwright.planner.chips.graph.chip_graph import ChipGraph
 from meshwright.planner.chips.graph.program_graph import program_graph
@@ -205,11 +205,9 @@ def load_folder(folder: Path) -> dict[str, ChipGraph]:
     return {path.stem: load_graph(path) for path in sorted(folder.glob("*.npz"))}
 
 
-def main() -> None:
+@benchmark(option("folder", type=Path))
+def main(chosen: Options) -> None:
     """Write the graphs that are not in the folder yet, and print their sizes."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
-    chosen = parser.parse_args()
     for name, line in _written(chosen.folder):
         print(f"{name:40} {line}", flush=True)
 

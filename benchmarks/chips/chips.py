@@ -9,8 +9,6 @@ that improve a partition begin at the best cut. What is in the file already is k
 that an interrupted run goes on.
 """
 
-import argparse
-import json
 import math
 import time
 from collections.abc import Iterator
@@ -21,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.chips.chip_graphs import load_folder
+from benchmarks.harness import REQUIRED, Options, benchmark, option
 from benchmarks.train.train_chip_policy import problems_of
 from meshwright.planner.chips.constraints.checker import violations
 from meshwright.planner.chips.methods.contiguous import best_cut
@@ -40,22 +39,20 @@ SAMPLES, EVALUATIONS = 50, 500
 """Budgets of the policy and of annealing."""
 
 
-def main() -> None:
+@benchmark(
+    option("folder", type=Path),
+    option("--policy", type=Path, help="another than the shipped one"),
+    option("--most-ops", type=int, default=10_000),
+    option("--exact-size", type=int, default=700),
+    option("--method", action="append", help="measure only these"),
+    option("--exact-s", type=float, default=60.0),
+    out=REQUIRED,
+    seed=0,
+)
+def main(chosen: Options) -> None:
     """Measure what is missing, write it, and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--policy", type=Path, help="another than the shipped one")
-    parser.add_argument("--most-ops", type=int, default=10_000)
-    parser.add_argument("--exact-size", type=int, default=700)
-    parser.add_argument("--method", action="append", help="measure only these")
-    parser.add_argument("--exact-s", type=float, default=60.0)
-    parser.add_argument("--seed", type=int, default=0)
-    chosen = parser.parse_args()
     policy = ChipPolicy.load(chosen.policy) if chosen.policy else shipped_policy()
-    rows: dict[str, Any] = {}
-    if chosen.out.exists():
-        rows = json.loads(chosen.out.read_text(encoding="utf-8"))["rows"]
+    rows: dict[str, Any] = chosen.stored({"rows": {}})["rows"]
     problems = problems_of(load_folder(chosen.folder / "held_out"))
     for name, problem in sorted(problems.items(), key=lambda p: p[1].graph.num_ops):
         if problem.graph.num_ops > chosen.most_ops:
@@ -64,7 +61,7 @@ def main() -> None:
         for key, value in _measured(problem, policy, chosen, row):
             row[key] = value
             print(f"{name:28} {key:26} {value:.4f}", flush=True)
-            _write(chosen.out, rows)
+            chosen.save({"rows": rows, "summary": list(summary(rows))})
     for line in summary(rows):
         print(line)
 
@@ -188,11 +185,6 @@ def _geometric_mean(qualities: list[float]) -> float:
     if not qualities:
         return math.nan
     return math.exp(np.mean(np.log(np.maximum(qualities, 1e-9))))
-
-
-def _write(path: Path, rows: dict[str, Any]) -> None:
-    text = json.dumps({"rows": rows, "summary": list(summary(rows))}, indent=1)
-    path.write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -9,12 +9,11 @@ the controller, the client and all of Ray's processes; it depends least on other
 processes have the same priority: Ray's default, which gives way to other processes, would
 make other work on the machine slow down the workers alone.
 
-    python -m benchmarks cluster cluster_calls [--processes 1,2,4] [--ms 0,2,20] [--rounds 5]
+    python -m benchmarks cluster cluster_calls [--processes 1,2,4] [--ms 0,2,20]
 """
 
 from __future__ import annotations
 
-from benchmarks import places
 import argparse
 import contextlib
 import json
@@ -25,6 +24,9 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+
+from benchmarks import places
+from benchmarks.harness import Options, benchmark, option
 
 RESULTS = places.RESULTS / "cluster_calls.json"
 WIDTH = 64
@@ -217,16 +219,16 @@ def measured(count, milliseconds, options):
     group.close()
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--processes", default="1,2,4")
-    parser.add_argument("--ms", default="0,2,20")
-    parser.add_argument("--modes", default=",".join(MODES))
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--calls", type=int, default=128)
-    parser.add_argument("--out", type=Path, default=RESULTS)
-    parser.add_argument("--child", help=argparse.SUPPRESS)
-    options = parser.parse_args()
+@benchmark(
+    option("--processes", default="1,2,4"),
+    option("--ms", default="0,2,20"),
+    option("--modes", default=",".join(MODES)),
+    option("--rounds", type=int, default=5),
+    option("--calls", type=int, default=128),
+    option("--child", help=argparse.SUPPRESS),
+    out=RESULTS,
+)
+def main(options: Options):
     if options.child:
         child(*map(int, options.child.split(",")))
         return
@@ -237,7 +239,7 @@ def main():
         for row in measured(count, milliseconds, options):
             rows.append(row)
             print(json.dumps(row), flush=True)
-            options.out.write_text(json.dumps(rows, indent=1) + "\n")
+            options.save(rows)
 
 
 if __name__ == "__main__":

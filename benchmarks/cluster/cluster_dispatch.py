@@ -10,15 +10,14 @@ time of a call in this process, which is controller and all workers.
 
 from __future__ import annotations
 
-from benchmarks import places
-import argparse
 import asyncio
 import json
 import pickle
 import statistics
 import time
-from pathlib import Path
 
+from benchmarks import places
+from benchmarks.harness import Options, benchmark, option
 from meshwright.run.cluster.controller import Controller
 from meshwright.run.cluster.engines.ray_engine import WIDTH
 from meshwright.run.cluster.gang import GangSize
@@ -127,20 +126,20 @@ async def measured(workers, delay_s, calls):
     return found
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--workers", default="4,16,64,256,512,1024,4096")
-    parser.add_argument("--delay-ms", type=float, default=0.1)
-    parser.add_argument("--calls", type=int, default=40)
-    parser.add_argument("--out", type=Path, default=RESULTS)
-    options = parser.parse_args()
+@benchmark(
+    option("--workers", default="4,16,64,256,512,1024,4096"),
+    option("--delay-ms", type=float, default=0.1),
+    option("--calls", type=int, default=40),
+    out=RESULTS,
+)
+def main(options: Options):
     rows = []
     for workers in map(int, options.workers.split(",")):
         rows.append(
             asyncio.run(measured(workers, options.delay_ms / 1e3, options.calls))
         )
         print(json.dumps(rows[-1]), flush=True)
-        options.out.write_text(json.dumps(rows, indent=1) + "\n")
+        options.save(rows)
 
 
 if __name__ == "__main__":

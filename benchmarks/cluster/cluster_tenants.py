@@ -6,26 +6,25 @@ all kinds at once, on slices that overlap; all results must be exact. unordered:
 clients send the same kind of programs to the workers themselves, one of them to the last
 worker first, as without a controller; it counts what comes back in 30 s.
 
-    python -m benchmarks cluster cluster_tenants [--seconds 30] [--programs 10000] [--only shares]
+    python -m benchmarks cluster cluster_tenants [--seconds 30] [--programs 10000]
 """
 
 from __future__ import annotations
 
-from benchmarks import places
-import argparse
 import asyncio
 import json
 import os
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 import meshwright as mw
+from benchmarks import places
+from benchmarks.harness import Options, benchmark, option
 from meshwright.errors import ClusterError
 from meshwright.run.cluster.client import Cluster
 from meshwright.run.cluster.engines.ray_engine import RayEngine
@@ -228,24 +227,24 @@ def unordered(programs):
     return {"programs": programs, "right": sum(n for n, _ in found), "errors": errors}
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=30)
-    parser.add_argument("--programs", type=int, default=10_000)
-    parser.add_argument("--unordered-programs", type=int, default=400)
-    parser.add_argument("--only", choices=("shares", "mixed", "unordered"))
-    parser.add_argument("--out", type=Path, default=RESULTS)
-    options = parser.parse_args()
+@benchmark(
+    option("--seconds", type=float, default=30),
+    option("--programs", type=int, default=10_000),
+    option("--unordered-programs", type=int, default=400),
+    option("--only", choices=("shares", "mixed", "unordered")),
+    out=RESULTS,
+)
+def main(options: Options):
     parts = {
         "shares": lambda: shares(options.seconds),
         "mixed": lambda: mixed(options.programs),
         "unordered": lambda: unordered(options.unordered_programs),
     }
-    known = json.loads(options.out.read_text()) if options.out.exists() else {}
+    known = options.stored({})
     for name in [options.only] if options.only else parts:
         known[name] = {**parts[name](), "load": os.getloadavg()[0]}
         print(name, json.dumps(known[name]), flush=True)
-        options.out.write_text(json.dumps(known, indent=1) + "\n")
+        options.save(known)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Replicas in lockstep and asynchronous: a slow one, D4PG's return, and ResNet-50.
 
     python -m benchmarks cluster replicate slow [--gradients 400]
-    python -m benchmarks cluster replicate d4pg [--rounds 60] [--seeds 0,1,2] [--staleness 8]
+    python -m benchmarks cluster replicate d4pg [--rounds 60] [--seeds 0,1,2]
     python -m benchmarks cluster replicate resnet
 
 `slow`: four replicas of a small step, which sleeps for 20 ms, and for 100 ms on one of
@@ -14,16 +14,16 @@ images, and CPU seconds of 4 replicas on one device and of the ordinary step.
 
 from __future__ import annotations
 
-from benchmarks import places
-import argparse
 import json
 import os
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
+
+from benchmarks import places
+from benchmarks.harness import Options, benchmark, option
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=4")
@@ -158,15 +158,16 @@ def measure_resnet() -> dict[str, Any]:
     return found
 
 
-def main() -> None:
+@benchmark(
+    option("what", choices=("slow", "d4pg", "resnet")),
+    option("--gradients", type=int, default=400),
+    option("--rounds", type=int, default=60),
+    option("--seeds", default="0,1,2"),
+    option("--staleness", type=int, default=8),
+    out=RESULTS,
+)
+def main(options: Options) -> None:
     """Measure one part, print it, and write it beside the other."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("slow", "d4pg", "resnet"))
-    parser.add_argument("--gradients", type=int, default=400)
-    parser.add_argument("--rounds", type=int, default=60)
-    parser.add_argument("--seeds", default="0,1,2")
-    parser.add_argument("--staleness", type=int, default=8)
-    options = parser.parse_args()
     if options.what == "slow":
         figures = measure_slow(options.gradients)
     elif options.what == "resnet":
@@ -174,8 +175,8 @@ def main() -> None:
     else:
         seeds = [int(seed) for seed in options.seeds.split(",")]
         figures = measure_d4pg(options.rounds, seeds, options.staleness)
-    known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    RESULTS.write_text(json.dumps(known | {options.what: figures}, indent=1) + "\n")
+    known = options.stored({})
+    options.save(known | {options.what: figures})
     print(json.dumps(figures, indent=1))
 
 

@@ -10,9 +10,6 @@ bit. Time is lost from a kill until the step that was reached before is done aga
 
 from __future__ import annotations
 
-from benchmarks import places
-import argparse
-import json
 import os
 import random
 import re
@@ -25,6 +22,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from benchmarks import places
+from benchmarks.harness import Options, benchmark, option
 from meshwright.app.train.metrics import read_csv
 
 RESULTS = places.RESULTS / "training_kills.json"
@@ -198,12 +197,13 @@ def measure(steps: int, victims: list[str], seed: int, folder: Path) -> dict:
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kills", type=int, default=30)
-    parser.add_argument("--steps", type=int, default=300)
-    parser.add_argument("--seed", type=int, default=0)
-    chosen = parser.parse_args()
+@benchmark(
+    option("--kills", type=int, default=30),
+    option("--steps", type=int, default=300),
+    out=RESULTS,
+    seed=0,
+)
+def main(chosen: Options) -> None:
     rng = random.Random(chosen.seed)
     victims = rng.choices(["worker", "client"], [3, 1], k=chosen.kills)
     folder = Path(tempfile.mkdtemp())
@@ -211,7 +211,7 @@ def main() -> None:
         found = measure(chosen.steps, victims, chosen.seed, folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    RESULTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    chosen.save(found)
     print({name: value for name, value in found.items() if name != "kills"})
 
 

@@ -10,13 +10,12 @@ prints these, and the simulated step, without and with `mw.overlap(axis, ahead=T
 
 from __future__ import annotations
 
-from benchmarks import places
-import argparse
-import json
 import os
 import re
-from pathlib import Path
 from typing import Any
+
+from benchmarks import places
+from benchmarks.harness import Options, benchmark
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
@@ -78,11 +77,9 @@ def row_of(chip: str, width: int, tactics: list[Tactic]) -> dict[str, Any]:
     }
 
 
-def main() -> None:
+@benchmark(out=RESULTS)
+def main(options: Options) -> None:
     """Print the table, write JSON after each case."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, default=RESULTS)
-    options = parser.parse_args()
     rows: list[dict[str, Any]] = []
     for chip in ("tpu-v4", "tpu-v5e"):
         for width in WIDTHS:
@@ -95,7 +92,7 @@ def main() -> None:
                 row = {"chip": chip, "width": width, "gathers": name}
                 rows.append(row | row_of(chip, width, tactics))
                 print(rows[-1], flush=True)
-                options.out.write_text(json.dumps(rows, indent=1) + "\n")
+                options.save(rows)
 
 
 if __name__ == "__main__":

@@ -5,13 +5,11 @@ schedule (its first axis grows to fill 32). The machine has two levels and one n
 card a node, as in P2. The second plan has the tactics that `Plan.proposed_levels` gives
 for the first. Both are simulated, each in its best placement.
 
-    python -m benchmarks collectives levels [--machine benchmarks/machines/p2-a100.toml] [NAME ...]
+    python -m benchmarks collectives levels [NAME ...] [--machine FILE]
 """
 
 from __future__ import annotations
 
-from benchmarks import places
-import argparse
 import json
 import math
 import time
@@ -20,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import meshwright as mw
+from benchmarks import places
+from benchmarks.harness import Options, benchmark, option
 from meshwright.errors import MeshwrightError
 from zoo.catalogue import WORKLOADS
 from zoo.workload import Workload
@@ -67,13 +67,13 @@ def compared(
             return
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", help="programs; all by default")
-    parser.add_argument("--machine", type=Path, default=places.MACHINES / "p2-a100.toml")
-    parser.add_argument("--devices", type=int, default=32)
-    parser.add_argument("--out", type=Path, default=places.RESULTS / "levels.json")
-    options = parser.parse_args()
+@benchmark(
+    option("names", nargs="*", help="programs; all by default"),
+    option("--machine", type=Path, default=places.MACHINES / "p2-a100.toml"),
+    option("--devices", type=int, default=32),
+    out=places.RESULTS / "levels.json",
+)
+def main(options: Options) -> None:
     rows: list[dict[str, Any]] = []
     for workload in WORKLOADS:
         if options.names and workload.name not in options.names:
@@ -81,7 +81,7 @@ def main() -> None:
         for row in compared(workload, options.machine, options.devices):
             rows.append(row)
             print(json.dumps(row), flush=True)
-            options.out.write_text(json.dumps(rows, indent=1) + "\n")
+            options.save(rows)
     gains = [row["gain"] for row in rows if row.get("gain", 1.0) > 1.005]
     if gains:
         mean = math.exp(sum(map(math.log, gains)) / len(gains))

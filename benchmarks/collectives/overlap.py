@@ -9,9 +9,10 @@ loops, the speed-up of the loops that pass the cost gate, and of all loops.
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Sequence
+
+from benchmarks.harness import Options, benchmark, option
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
@@ -67,12 +68,12 @@ def step_s(
     return step.plan([layer] * LAYERS, x).on(machine).step_time_s
 
 
-def main() -> None:
+@benchmark(
+    option("--batch", type=int, default=128),
+    option("--gather", default="shared", choices=("shared", "at_use")),
+)
+def main(options: Options) -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--batch", type=int, default=128)
-    parser.add_argument("--gather", default="shared", choices=("shared", "at_use"))
-    options = parser.parse_args()
     print(f"{'machine':8} {'mesh':18} {'width':>6} {'ms':>9} {'gated':>6} {'all':>6}")
     for name, mesh in MESHES:
         machine = load_machine(name, mesh["data"] * mesh["model"])
@@ -83,6 +84,9 @@ def main() -> None:
             gated = before / step_s(*case, [mw.overlap("model", machine=machine)])
             every = before / step_s(*case, [mw.overlap("model")])
             said = f"{mesh['data']} x {mesh['model']}"
+            options.note(f"{name}/{said}/{width}/step", before, "s")
+            options.note(f"{name}/{said}/{width}/speed-up, gated", gated)
+            options.note(f"{name}/{said}/{width}/speed-up, all", every)
             print(
                 f"{name:8} {said:18} {width:6} {1e3 * before:9.2f} "
                 f"{gated:6.3f} {every:6.3f}"

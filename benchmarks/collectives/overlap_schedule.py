@@ -10,14 +10,13 @@ are left.
 
 from __future__ import annotations
 
-from benchmarks import places
-import argparse
-import json
 import os
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
+
+from benchmarks import places
+from benchmarks.harness import Options, benchmark
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
@@ -104,11 +103,9 @@ def figures(text: str) -> dict[str, int]:
     }
 
 
-def main() -> None:
+@benchmark(out=RESULTS)
+def main(options: Options) -> None:
     """Compile the programs, print their figures, write JSON."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, default=RESULTS)
-    options = parser.parse_args()
     rows: list[dict[str, Any]] = []
     for name, plan in plans():
         assert plan.decided is not None, "the plan was made here"
@@ -118,7 +115,7 @@ def main() -> None:
         assert "is_scheduled=true" in text, "the compiler's program is scheduled"
         rows.append({"program": name, **figures(text)})
         print(rows[-1], flush=True)
-    options.out.write_text(json.dumps(rows, indent=1) + "\n")
+    options.save(rows)
 
 
 if __name__ == "__main__":

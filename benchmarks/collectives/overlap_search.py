@@ -9,13 +9,13 @@ of the others is the plan of a search without loops.
 
 from __future__ import annotations
 
-from benchmarks import places
-import argparse
 import importlib
 import json
 import os
 import time
-from pathlib import Path
+
+from benchmarks import places
+from benchmarks.harness import Options, benchmark, option
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
@@ -69,15 +69,14 @@ def run_case(target: str, machine: str, mesh: dict[str, int], budget_s: float) -
     }
 
 
-def main() -> None:
+@benchmark(
+    option("--only", default=""),
+    option("--budget", type=float, default=15.0),
+    out=RESULTS,
+)
+def main(options: Options) -> None:
     """Run all cases, write each result at once, and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--only", default="")
-    parser.add_argument("--budget", type=float, default=15.0)
-    options = parser.parse_args()
-    rows: dict[str, Row] = {}
-    if RESULTS.exists():
-        rows = json.loads(RESULTS.read_text())
+    rows: dict[str, Row] = options.stored({})
     for target in PROGRAMS:
         for machine, mesh in MESHES:
             key = f"{target} {machine} {'x'.join(map(str, mesh.values()))}"
@@ -85,7 +84,7 @@ def main() -> None:
                 continue
             if key not in rows:
                 rows[key] = run_case(target, machine, mesh, options.budget)
-                RESULTS.write_text(json.dumps(rows, indent=1) + "\n")
+                options.save(rows)
             print(key, json.dumps(rows[key]), flush=True)
 
 

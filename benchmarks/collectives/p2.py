@@ -17,13 +17,11 @@ not say which program was fastest. So three things are compared:
 
 The machines are `benchmarks/machines/p2-*.toml`, with the rates that P2 states.
 
-    python -m benchmarks collectives p2 benchmarks/data/p2/measured.csv [--out results/p2.json]
+    python -m benchmarks collectives p2 benchmarks/data/p2/measured.csv
 """
 
 from __future__ import annotations
 
-from benchmarks import places
-import argparse
 import csv
 import json
 import re
@@ -37,6 +35,8 @@ from typing import Any
 import numpy as np
 
 import meshwright as mw
+from benchmarks import places
+from benchmarks.harness import Options, benchmark, option
 from meshwright.machine import Machine
 from meshwright.predict.reductions import Reductions
 
@@ -223,14 +223,14 @@ def _correlations(lines: list[dict[str, Any]]) -> dict[str, float]:
     return found
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("measured", type=Path, help="a CSV file of measured rows")
-    parser.add_argument("--out", type=Path, default=places.RESULTS / "p2.json")
-    options = parser.parse_args()
+@benchmark(
+    option("measured", type=Path, help="a CSV file of measured rows"),
+    out=places.RESULTS / "p2.json",
+)
+def main(options: Options) -> None:
     summary, lines = compare(read_rows(options.measured))
     print(json.dumps(summary, indent=1))
-    options.out.write_text(json.dumps({**summary, "lines": lines}, indent=1) + "\n")
+    options.save({**summary, "lines": lines})
 
 
 if __name__ == "__main__":

@@ -8,8 +8,6 @@ call of each; the loaders use one thread, JAX as many as it likes. Needs the ext
 
 from __future__ import annotations
 
-from benchmarks import places
-import argparse
 import json
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -25,6 +23,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import meshwright as mw
+from benchmarks import places
+from benchmarks.harness import Options, benchmark, option
 from meshwright.compile.deploy.deploy import load_deployed
 from meshwright.errors import MeshwrightError
 
@@ -176,13 +176,13 @@ def measure_int8(name: str) -> Iterator[dict[str, Any]]:
         yield row
 
 
-def main() -> None:
+@benchmark(
+    option("--only", default=",".join(PROGRAMS)),
+    option("--int8", default=",".join(EVALUATIONS)),
+    out=RESULTS,
+)
+def main(options: Options) -> None:
     """Print a line a row, and write all rows as JSON after each program."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default=",".join(PROGRAMS))
-    parser.add_argument("--int8", default=",".join(EVALUATIONS))
-    parser.add_argument("--out", type=Path, default=RESULTS)
-    options = parser.parse_args()
     rows: dict[str, list[dict[str, Any]]] = {"targets": [], "int8": []}
     work = [("int8", measure_int8, n) for n in options.int8.split(",") if n]
     work += [("targets", measure_program, n) for n in options.only.split(",") if n]
@@ -190,7 +190,7 @@ def main() -> None:
         for row in measure(name):
             rows[table].append(row)
             print(json.dumps(row), flush=True)
-        options.out.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+        options.save(rows)
 
 
 if __name__ == "__main__":

@@ -8,16 +8,14 @@ are those of all passes of the row.
 
 from __future__ import annotations
 
-from benchmarks import places
-import argparse
-import json
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import jax
 
 import meshwright as mw
+from benchmarks import places
+from benchmarks.harness import Options, benchmark
 from benchmarks.papers.inference_layouts import torus_of
 from benchmarks.papers.published import TABLES_2_3, Served
 from meshwright.errors import TacticError
@@ -89,11 +87,9 @@ def with_vocabulary(row: Served) -> Mapping[str, Any]:
     }
 
 
-def main() -> None:
+@benchmark(out=RESULTS)
+def main(options: Options) -> None:
     """Plan all rows, print each one's fastest layout, write JSON."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, default=RESULTS)
-    options = parser.parse_args()
     found: list[Mapping[str, Any]] = []
     for row in TABLES_2_3:
         own = list(simulated(row))
@@ -105,7 +101,7 @@ def main() -> None:
         )
     cut = [with_vocabulary(row) for row in TABLES_2_3 if row.passes.new == 1]
     told = {"jax": jax.__version__, "rows": found, "vocabulary_cut": cut}
-    options.out.write_text(json.dumps(told, indent=1) + "\n")
+    options.save(told)
 
 
 if __name__ == "__main__":

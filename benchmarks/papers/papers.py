@@ -8,18 +8,18 @@ seven schedules of T32 at full size, and its serving loop, on two machines.
 
 from __future__ import annotations
 
-from benchmarks import places
-import argparse
-import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from benchmarks import places
+from benchmarks.harness import Options, benchmark, option
+
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
-from benchmarks import alpa, published
+from benchmarks.papers import alpa, published
 from benchmarks.papers.alpa_costs import AlphaBeta
 from benchmarks.papers.inference_layouts import (
     Pair,
@@ -254,19 +254,16 @@ def page(results: dict[str, list[Row]]) -> str:
     return words.format(**{name: "\n".join(rows) for name, rows in tables.items()})
 
 
-def main() -> None:
+@benchmark(option("--page", type=Path, default=PAGE), out=RESULTS / "papers.json")
+def main(options: Options) -> None:
     """Compute, print, save."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, default=RESULTS / "papers.json")
-    parser.add_argument("--page", type=Path, default=PAGE)
-    options = parser.parse_args()
     results = {
         "pope_1": context_rows(),
         "pope_2_3": served_rows(),
         "partir_4": partir_rows(),
         "alpa_2_3": alpa_rows(),
     }
-    options.out.write_text(json.dumps(results, indent=1) + "\n")
+    options.save(results)
     options.page.write_text(page(results))
     print(options.page.read_text())
 

@@ -1,4 +1,6 @@
-"""Alpa's found plans and figure 7, in our simulator: `python -m benchmarks papers pipeline gpt 8`.
+"""Alpa's found plans and figure 7, in our simulator.
+
+    python -m benchmarks papers pipeline gpt 8
 
 Zheng et al., OSDI 2022, section 8 and its benchmark suites: models that grow with the
 number of GPUs, on the testbed of benchmarks/machines/alpa-v100.toml. Each cell compares
@@ -10,17 +12,16 @@ number of GPUs, on the testbed of benchmarks/machines/alpa-v100.toml. Each cell 
 All run on one event clock, with the same prices. Results: benchmarks/results/pipeline.json.
 """
 
-from benchmarks import places
 import json
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks import places
+from benchmarks.harness import Options, benchmark, option
 from meshwright.app.batch_sizes import ResizableStep
 from meshwright.errors import MeshwrightError
 from meshwright.machine import load_machine
@@ -268,15 +269,19 @@ def cell(family: str, num: int) -> dict[str, Any]:
     }
 
 
-def main() -> None:
+@benchmark(
+    option("family", choices=[*MODELS]),
+    option("gpus", nargs="*", type=int),
+    out=RESULTS,
+)
+def main(options: Options) -> None:
     """Compute the cells named in the arguments, and add them to the results."""
-    family, *nums = sys.argv[1:]
-    for num in map(int, nums):
-        found = cell(family, num)
-        known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-        known.setdefault(family, {})[str(num)] = found
-        RESULTS.write_text(json.dumps(known, indent=1) + "\n")
-        print(family, num, json.dumps(found["step_s"]), flush=True)
+    for num in options.gpus:
+        found = cell(options.family, num)
+        known = options.stored({})
+        known.setdefault(options.family, {})[str(num)] = found
+        options.save(known)
+        print(options.family, num, json.dumps(found["step_s"]), flush=True)
 
 
 if __name__ == "__main__":

@@ -9,17 +9,15 @@ prefills run in parts that fit into memory.
 
 from __future__ import annotations
 
-from benchmarks import places
-import argparse
-import json
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import jax
 
 import meshwright as mw
+from benchmarks import places
+from benchmarks.harness import Options, benchmark
 from benchmarks.papers.inference import NAMES, program_of
 from benchmarks.papers.inference_layouts import torus_of
 from benchmarks.papers.published import TABLES_2_3, Served
@@ -82,11 +80,9 @@ def rows_of(case: Any, plans: PhasePlans) -> list[Mapping[str, Any]]:
     ]
 
 
-def main() -> None:
+@benchmark(out=RESULTS)
+def main(options: Options) -> None:
     """Plan all cases, print each phase's layout, write JSON."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, default=RESULTS)
-    options = parser.parse_args()
     found: list[Mapping[str, Any]] = []
     for case in CASES:
         machine = mw.machine("tpu-v4", chips=case[2])
@@ -99,7 +95,7 @@ def main() -> None:
         for row in found[-2:]:
             print(row, flush=True)
         told = {"jax": jax.__version__, "rows": found}
-        options.out.write_text(json.dumps(told, indent=1) + "\n")
+        options.save(told)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,8 @@ with GSPMD, and `jax.jit` that is given only the shardings of arguments and resu
 """
 
 import os
-import sys
+
+from benchmarks.harness import Options, benchmark, option
 
 os.environ.setdefault(
     "XLA_FLAGS",
@@ -36,12 +37,13 @@ CASES = {
 }
 
 
-def main(wanted: list[str]) -> None:
+@benchmark(option("cases", nargs="*", metavar="CASE"))
+def main(options: Options) -> None:
     """Print one row per case."""
     print("| plan | ours | annotated, Shardy | annotated, GSPMD | only in and out |")
     print("|---|---|---|---|---|")
     for name, (target, tactics) in CASES.items():
-        if wanted and name not in wanted:
+        if options.cases and name not in options.cases:
             continue
         loaded = find_target(target)
         fn, args = loaded.fn, loaded.args
@@ -66,4 +68,4 @@ def collectives(lowered) -> str:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -12,7 +12,6 @@ that of the least seconds over the rounds: other work only ever adds to them.
 
 from __future__ import annotations
 
-from benchmarks import places
 import argparse
 import json
 import os
@@ -24,6 +23,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from benchmarks import places
+from benchmarks.harness import Options, benchmark, option
 
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -119,7 +121,13 @@ def jitted(fn: Callable[..., Any], args: tuple[Any, ...], plan: mw.Plan) -> Any:
 
 def run_once(name: str, side: str, folder: Path) -> list[float]:
     """CPU and wall seconds of a first call in a fresh process."""
-    command = [sys.executable, "-m", "benchmarks.partitioning.first_call", "--one", name]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.partitioning.first_call",
+        "--one",
+        name,
+    ]
     # Bytecode is kept, as that of an installed package is.
     env = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     done = subprocess.run(
@@ -157,17 +165,17 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, float]:
     }
 
 
-def main() -> None:
+@benchmark(
+    option("--rounds", type=int, default=3),
+    option("--only", default="", help="programs whose name holds this"),
+    option("--resume", action="store_true", help="keep rows of the file"),
+    option("--one", help=argparse.SUPPRESS),
+    option("--side", help=argparse.SUPPRESS),
+    option("--folder", type=Path, help=argparse.SUPPRESS),
+    out=RESULTS,
+)
+def main(options: Options) -> None:
     """Measure, print a table, write JSON."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", default="", help="programs whose name holds this")
-    parser.add_argument("--out", type=Path, default=RESULTS)
-    parser.add_argument("--resume", action="store_true", help="keep rows of the file")
-    parser.add_argument("--one", help=argparse.SUPPRESS)
-    parser.add_argument("--side", help=argparse.SUPPRESS)
-    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
-    options = parser.parse_args()
     if options.one:
         measure_once(options.one, options.side, options.folder)
         return
@@ -177,7 +185,7 @@ def main() -> None:
     for name in track(names, "measuring", console=CONSOLE, transient=True):
         rows.append(measure(name, options.rounds))
         found = {"jax": jax.__version__, **summary(rows), "rows": rows}
-        options.out.write_text(json.dumps(found, indent=1))
+        options.save(found)
     table = Table("program", "ours CPU s", "jit CPU s", "ratio", "ratio of wall time")
     for row in rows:
         cells = row["ours_cpu_s"], row["jit_cpu_s"], row["cpu_ratio"], row["wall_ratio"]

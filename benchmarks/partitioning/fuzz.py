@@ -1,6 +1,6 @@
 """A long run of generated programs and schedules.
 
-    python -m benchmarks partitioning fuzz --cases 3000 --seed 0 --out benchmarks/results/fuzz.json
+    python -m benchmarks partitioning fuzz --cases 3000 --seed 0
 
 Each case is drawn from (seed, its number) alone. The file is rewritten during the run, and
 the same command continues where the run stopped. A case at which the whole process died,
@@ -10,11 +10,9 @@ prints it, with `--shrink` a small one that fails alike.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
-import sys
 import time
 import warnings
 from collections import Counter
@@ -22,6 +20,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from benchmarks import places
+from benchmarks.harness import REQUIRED, Options, benchmark, option
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
@@ -157,22 +158,16 @@ def show(record: Record) -> None:
     )
 
 
-def main() -> int:
+@benchmark(
+    option("--cases", type=int, default=3000),
+    option("--only", type=int, help="run this case alone and print it"),
+    option("--shrink", action="store_true", help="with --only: make it small"),
+    option("--trace", action="store_true", help="plan and trace, don't run"),
+    out=places.RESULTS / "fuzz.json",
+    seed=REQUIRED,
+)
+def main(options: Options) -> int:
     """Run the cases; exit status 1 if one failed."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--cases", type=int, default=3000)
-    parser.add_argument("--seed", type=int, required=True)
-    parser.add_argument(
-        "--out", type=Path, default=Path("benchmarks/results/fuzz.json")
-    )
-    parser.add_argument("--only", type=int, help="run this case alone and print it")
-    parser.add_argument(
-        "--shrink", action="store_true", help="with --only: make it small"
-    )
-    parser.add_argument(
-        "--trace", action="store_true", help="plan and trace, don't run"
-    )
-    options = parser.parse_args()
     run_fn = trace_case if options.trace else run_case
     if options.only is not None:
         case, outcome = run_number(options.seed, options.only, run_fn)
@@ -187,4 +182,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -6,19 +6,18 @@ propagation with lowering, and XLA's compilation of our step and of stock `jax.j
 the same in- and out-shardings. PartIR (Alabed et al., 2024) reports up to 14 % of XLA's
 compile time for partitioning.
 
-    python -m benchmarks partitioning partition_cost [--model t32] [--schedules bp+mp,bp+mp+z3]
+    python -m benchmarks partitioning partition_cost [--model t32]
 """
 
 from __future__ import annotations
 
-from benchmarks import places
-import argparse
 import gc
-import json
 import os
 import time
-from pathlib import Path
 from typing import Any
+
+from benchmarks import places
+from benchmarks.harness import Options, benchmark, option
 
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
 
@@ -86,12 +85,13 @@ def measure(model: str, schedule: str) -> dict[str, float | str]:
     }
 
 
-def main() -> None:
+@benchmark(
+    option("--model", default="t32"),
+    option("--schedules", default="bp,bp+mp,bp+mp+z3"),
+    out=RESULTS,
+)
+def main(options: Options) -> None:
     """Measure, print a table, write JSON."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", default="t32")
-    parser.add_argument("--schedules", default="bp,bp+mp,bp+mp+z3")
-    options = parser.parse_args()
     rows = []
     for schedule in options.schedules.split(","):
         with CONSOLE.status(f"{options.model} {schedule}"):
@@ -101,8 +101,7 @@ def main() -> None:
     for key in keys[1:]:
         table.add_row(key, *(f"{row[key]:.2f}" for row in rows))
     CONSOLE.print(table)
-    RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(json.dumps({"jax": jax.__version__, "rows": rows}, indent=1))
+    options.save({"jax": jax.__version__, "rows": rows})
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Programs of `benchmarks.partitioning.peers`: train steps of under a second on 8 virtual devices."""
+"""Programs of `peers.py`: train steps of under a second on 8 virtual devices."""
 
 from __future__ import annotations
 

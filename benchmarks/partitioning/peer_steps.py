@@ -1,4 +1,4 @@
-"""The peers of `benchmarks.partitioning.peers`: one train step, compiled in each of several ways."""
+"""The peers of `peers.py`: one train step, compiled in each of several ways."""
 
 from __future__ import annotations
 

@@ -12,15 +12,14 @@ compared with the step on one device. No peer donates the state.
 
 from __future__ import annotations
 
-from benchmarks import places
-import argparse
-import json
 import os
 import statistics
 from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
+
+from benchmarks import places
+from benchmarks.harness import Options, benchmark, option
 
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
 
@@ -28,7 +27,14 @@ import jax
 
 import meshwright as mw
 from benchmarks.partitioning.peer_cases import CASES, Case, built, flat
-from benchmarks.partitioning.peer_steps import BASE, DEVICES, Peer, by_hand, ours, parallax
+from benchmarks.partitioning.peer_steps import (
+    BASE,
+    DEVICES,
+    Peer,
+    by_hand,
+    ours,
+    parallax,
+)
 from benchmarks.partitioning.step_speed import seconds
 from meshwright.app.check.check import check_outputs
 from meshwright.machine import load_machine
@@ -161,15 +167,15 @@ def line(row: Row) -> str:
     return f"| {' | '.join(cells)} |\n"
 
 
-def main() -> None:
+@benchmark(
+    option("--rounds", type=int, default=15),
+    option("--only", default="", help="programs whose name holds this"),
+    option("--budget", type=float, default=10.0, help="seconds a search"),
+    option("--calibration", type=float, default=25.0, help="seconds"),
+    out=RESULTS,
+)
+def main(options: Options) -> None:
     """Measure, print the table, write JSON after each program."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--only", default="", help="programs whose name holds this")
-    parser.add_argument("--budget", type=float, default=10.0, help="seconds a search")
-    parser.add_argument("--calibration", type=float, default=25.0, help="seconds")
-    parser.add_argument("--out", type=Path, default=RESULTS)
-    options = parser.parse_args()
     rows: list[Row] = []
     here = mw.calibrate(budget_s=options.calibration)
     machines = dict(
@@ -179,7 +185,7 @@ def main() -> None:
         if options.only in case.name:
             rows += measure(case, machines, options.rounds, options.budget)
             told = {"jax": jax.__version__, "rows": rows}
-            options.out.write_text(json.dumps(told, indent=1) + "\n")
+            options.save(told)
     print(table(rows))
 
 

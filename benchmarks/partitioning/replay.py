@@ -11,14 +11,14 @@ any does. A change that is meant to keep behaviour compares equal to the version
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from benchmarks.harness import Options, benchmark, option
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
@@ -69,13 +69,13 @@ def predicted(plan: mw.Plan, name: str) -> dict[str, Any]:
     }
 
 
-def main() -> int:
+@benchmark(
+    option("verb", choices=("write", "compare")),
+    option("file", type=Path),
+    option("--only", default="", help="programs whose name holds this"),
+)
+def main(options: Options) -> int:
     """Write the cases, or compare them with those of a file."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("verb", choices=("write", "compare"))
-    parser.add_argument("file", type=Path)
-    parser.add_argument("--only", default="", help="programs whose name holds this")
-    options = parser.parse_args()
     if options.verb == "write":
         rows = dict(cases(options.only))
         options.file.write_text(json.dumps(rows, indent=1) + "\n")
@@ -93,4 +93,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

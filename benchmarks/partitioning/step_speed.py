@@ -10,15 +10,14 @@ libraries' models under the named tactics.
 
 from __future__ import annotations
 
-from benchmarks import places
-import argparse
-import json
 import os
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
+
+from benchmarks import places
+from benchmarks.harness import Options, benchmark, option
 
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
 
@@ -94,18 +93,19 @@ def measure(case: Case, rounds: int) -> dict[str, Any]:
     }
 
 
-def main() -> None:
+@benchmark(
+    option("--rounds", type=int, default=15),
+    option("--only", default="", help="cases whose name holds this"),
+    option("--light", action="store_true", help="without heavy programs"),
+    out=RESULTS,
+)
+def main(options: Options) -> None:
     """Measure, print a table, write JSON."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--only", default="", help="cases whose name holds this")
-    parser.add_argument("--light", action="store_true", help="without heavy programs")
-    options = parser.parse_args()
     rows = []
     chosen = [c for c in cases(options.light) if options.only in c[0]]
     for case in track(chosen, "measuring", console=CONSOLE, transient=True):
         rows.append(measure(case, options.rounds))
-        write(rows)
+        write(rows, options)
     table = Table("case", "ours ms", "stock ms", "ratio", "compile ratio", "temp ratio")
     for row in rows:
         table.add_row(
@@ -125,11 +125,10 @@ def median(rows: list[dict[str, Any]]) -> float:
     return statistics.median(row["ratio"] for row in rows)
 
 
-def write(rows: list[dict[str, Any]]) -> None:
+def write(rows: list[dict[str, Any]], options: Options) -> None:
     """Save the results so far, so that an interrupted run keeps them."""
-    RESULTS.parent.mkdir(exist_ok=True)
     found = {"jax": jax.__version__, "median_ratio": median(rows), "rows": rows}
-    RESULTS.write_text(json.dumps(found, indent=1))
+    options.save(found)
 
 
 if __name__ == "__main__":

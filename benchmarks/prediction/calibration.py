@@ -14,16 +14,12 @@ are those of the wall clock with one thread only.
 
 from __future__ import annotations
 
-from benchmarks import places
-import argparse
-import json
 import math
 import statistics
 import time
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -33,6 +29,8 @@ from rich.progress import track
 from rich.table import Table
 
 import meshwright as mw
+from benchmarks import places
+from benchmarks.harness import Options, benchmark, option
 from meshwright.run.local.calibrate import measure
 
 RESULTS = places.RESULTS / "calibration.json"
@@ -177,15 +175,15 @@ def figures_of(rows: dict[str, Any]) -> dict[str, dict[str, float]]:
     }
 
 
-def main() -> None:
+@benchmark(
+    option("--budget", type=float, default=30.0, help="to calibrate, in s"),
+    option("--runs", type=int, default=30, help="of which the best counts"),
+    out=RESULTS,
+)
+def main(options: Options) -> None:
     """Calibrate, compare, print tables, write JSON."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, default=RESULTS)
-    parser.add_argument("--budget", type=float, default=30.0, help="to calibrate, in s")
-    parser.add_argument("--runs", type=int, default=30, help="of which the best counts")
-    options = parser.parse_args()
     if jax.device_count() > 1 and jax.default_backend() == "cpu":
-        parser.error("virtual devices share the cores; unset XLA_FLAGS")
+        options.error("virtual devices share the cores; unset XLA_FLAGS")
     devices = jax.local_devices()
     calibrated = measure(devices, "here", options.budget, clock=time.process_time)
     machines = machines_of(calibrated)
@@ -198,9 +196,8 @@ def main() -> None:
     every = ("calibrated", "constants", "preset")
     whole = {name: factor(rows["steps"], name) for name in every}
     CONSOLE.print("steps:", " ".join(f"{n} {f:.2f}" for n, f in whole.items()))
-    options.out.parent.mkdir(exist_ok=True)
     form = {**figures_of_chip(calibrated), "factors": figures, "steps": whole}
-    options.out.write_text(json.dumps({**form, "rows": rows}, indent=1) + "\n")
+    options.save({**form, "rows": rows})
 
 
 def figures_of_chip(machine: mw.Machine) -> dict[str, Any]:

@@ -12,10 +12,7 @@ Resumable: cases in the results file are not compiled again, only predicted.
 
 from __future__ import annotations
 
-from benchmarks import places
-import argparse
 import importlib
-import json
 import os
 import statistics
 from collections.abc import Callable, Iterator, Mapping
@@ -24,6 +21,9 @@ from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+from benchmarks import places
+from benchmarks.harness import Options, benchmark, option
 
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["XLA_FLAGS"] = (
@@ -165,14 +165,14 @@ def summarise(rows: Mapping[str, dict[str, Any]]) -> dict[str, float]:
     }
 
 
-def main() -> None:
+@benchmark(
+    option("--only", default="", help="cases whose name holds this"),
+    option("--keep", type=Path, help="folder for HLO and assignments"),
+    out=RESULTS,
+)
+def main(options: Options) -> None:
     """Compile new cases, predict all, print and save."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="", help="cases whose name holds this")
-    parser.add_argument("--keep", type=Path, help="folder for HLO and assignments")
-    parser.add_argument("--out", type=Path, default=RESULTS)
-    options = parser.parse_args()
-    known = json.loads(options.out.read_text()) if options.out.exists() else {}
+    known = options.stored({})
     rows: dict[str, dict[str, Any]] = dict(known.get("cases", {}))
     versions = {"jax": version("jax"), "jaxlib": version("jaxlib")}
     for case in cases():
@@ -188,7 +188,7 @@ def main() -> None:
         }  # fmt: skip
         print(f"{100 * error:+7.1f} %  {case.name}", flush=True)
         found = {"versions": versions, "summary": summarise(rows), "cases": rows}
-        options.out.write_text(json.dumps(found, indent=1) + "\n")
+        options.save(found)
     for name, value in summarise(rows).items():
         print(f"{name:20} {value:.4g}")
     print("worst ten")

@@ -1,8 +1,8 @@
 """Predicted memory of steps on eight H100, compared with the GPU compiler's.
 
-    python -m benchmarks prediction gpu_memory [--only TEXT] [--known] [--keep DIR] [--budget 15]
+    python -m benchmarks prediction gpu_memory [--only TEXT] [--known] [--keep DIR]
 
-Compiled are train steps of the zoo with schedules of `benchmarks.tpu.tpu_cases`, and the plans
+Compiled are train steps of the zoo with schedules of `tpu/tpu_cases.py`, and the plans
 that `autoplan` finds for such steps. A found plan is kept with its tactics, so that later
 predictions are of the same plan. New cases need `meshwright[gpu]`, but no GPU.
 
@@ -11,9 +11,6 @@ Resumable: cases in the results file are not compiled again, only predicted.
 
 from __future__ import annotations
 
-from benchmarks import places
-import argparse
-import json
 import os
 import statistics
 from collections.abc import Iterator, Mapping
@@ -21,6 +18,9 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+from benchmarks import places
+from benchmarks.harness import Options, benchmark, option
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
@@ -100,7 +100,7 @@ def compiled_bytes(plan: Plan, folder: Path | None) -> int:
     return int(told.compiled.peak_bytes)
 
 
-def predict(case: Case, row: Row, options: argparse.Namespace) -> Row:
+def predict(case: Case, row: Row, options: Options) -> Row:
     """The row of a case, whose plan is searched and compiled if `row` lacks it."""
     plan = case.plan(row, options.budget)
     if case.schedule == FOUND and "tactics" not in row:
@@ -128,16 +128,16 @@ def summarise(rows: Mapping[str, Row]) -> dict[str, float]:
     }
 
 
-def main() -> None:
+@benchmark(
+    option("--only", default="", help="cases whose name holds this"),
+    option("--known", action="store_true", help="compile no new cases"),
+    option("--keep", type=Path, help="folder for the compiler's files"),
+    option("--budget", type=float, default=15.0, help="of a search"),
+    out=RESULTS,
+)
+def main(options: Options) -> None:
     """Search and compile new cases, predict all, print and save."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="", help="cases whose name holds this")
-    parser.add_argument("--known", action="store_true", help="compile no new cases")
-    parser.add_argument("--keep", type=Path, help="folder for the compiler's files")
-    parser.add_argument("--budget", type=float, default=15.0, help="of a search")
-    parser.add_argument("--out", type=Path, default=RESULTS)
-    options = parser.parse_args()
-    known = json.loads(options.out.read_text()) if options.out.exists() else {}
+    known = options.stored({})
     rows: dict[str, Row] = dict(known.get("cases", {}))
     for case in cases():
         is_known = "compiled_bytes" in rows.get(case.name, {})
@@ -146,7 +146,7 @@ def main() -> None:
         row = rows[case.name] = predict(case, dict(rows.get(case.name, {})), options)
         print(line_of(case.name, row), flush=True)
         found = {"jax": version("jax"), "summary": summarise(rows), "cases": rows}
-        options.out.write_text(json.dumps(found, indent=1) + "\n")
+        options.save(found)
     for name, value in summarise(rows).items():
         print(f"{name:20} {value:.4g}")
 

@@ -14,16 +14,15 @@ chips.
 
 from __future__ import annotations
 
-from benchmarks import places
-import argparse
-import json
 import os
 import statistics
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
+
+from benchmarks import places
+from benchmarks.harness import Options, benchmark, option
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
@@ -133,12 +132,12 @@ def row_of(run: Run) -> dict[str, Any]:
     }
 
 
-def main() -> None:
+@benchmark(
+    option("--only", default="", help="part of a run's name"),
+    out=RESULTS / "maxtext.json",
+)
+def main(options: Options) -> None:
     """Predict, print and save."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="", help="part of a run's name")
-    parser.add_argument("--out", type=Path, default=RESULTS / "maxtext.json")
-    options = parser.parse_args()
     rows = []
     for run in runs():
         if options.only in run.name:
@@ -156,7 +155,7 @@ def main() -> None:
     print(told)
     result = {"jax": jax.__version__, "summary": told, "runs": rows}
     if not options.only:
-        options.out.write_text(json.dumps(result, indent=1) + "\n")
+        options.save(result)
 
 
 if __name__ == "__main__":

@@ -6,21 +6,17 @@ only repeat the simulation. So there are three figures: the first call of a proc
 median of calls with a newly lowered program, and the median of calls with the same
 program. The time of lowering is shown next to them.
 
-    python -m benchmarks prediction simulate_speed [--machine tpu-v3] [--rounds 20] [--only z3]
+    python -m benchmarks prediction simulate_speed [--machine tpu-v3] [--rounds 20]
 """
 
 from __future__ import annotations
 
-from benchmarks import places
-import argparse
-import json
 import multiprocessing
 import platform
 import statistics
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -28,6 +24,8 @@ from rich.console import Console
 from rich.table import Table
 
 import meshwright as mw
+from benchmarks import places
+from benchmarks.harness import Options, benchmark, option
 from meshwright.machine import Machine, load_machine
 from meshwright.partitioner.decide import Decided
 from meshwright.partitioner.lower import lower
@@ -78,13 +76,14 @@ def _newly_simulated(decided: Decided, machine: Machine) -> Callable[[], Estimat
     return lambda: estimate(other, machine)
 
 
-def main() -> None:
+@benchmark(
+    option("--machine", default="tpu-v3"),
+    option("--rounds", type=int, default=20),
+    option("--only", default="", help="schedules whose name holds this"),
+    out=RESULTS,
+)
+def main(options: Options) -> None:
     """Measure, print a table, write JSON."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--machine", default="tpu-v3")
-    parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--only", default="", help="schedules whose name holds this")
-    options = parser.parse_args()
     rows: list[dict[str, Any]] = []
     # A process of its own for each, so that every first call is one.
     fresh = multiprocessing.get_context("spawn")
@@ -92,7 +91,7 @@ def main() -> None:
         for schedule in (s for s in SCHEDULES if options.only in s):
             task = (schedule, options.machine, options.rounds)
             rows.append(pool.apply(measure, task))
-            write(rows, options.machine)
+            write(rows, options)
     show(rows)
 
 
@@ -116,12 +115,11 @@ def show(rows: list[dict[str, Any]]) -> None:
     CONSOLE.print(table)
 
 
-def write(rows: list[dict[str, Any]], machine: str) -> None:
+def write(rows: list[dict[str, Any]], options: Options) -> None:
     """Save the results so far, so that an interrupted run keeps them."""
-    RESULTS.parent.mkdir(exist_ok=True)
     versions = {"jax": jax.__version__, "python": platform.python_version()}
-    found = {**versions, "machine": machine, "rows": rows}
-    RESULTS.write_text(json.dumps(found, indent=1))
+    found = {**versions, "machine": options.machine, "rows": rows}
+    options.save(found)
 
 
 if __name__ == "__main__":

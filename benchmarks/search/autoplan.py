@@ -1,6 +1,6 @@
 """Found plans compared with experts' strategies: all programs of the zoo, four machines.
 
-    python -m benchmarks search autoplan [--only resnet] [--machines tpu-v5e,h100] [--budget 15]
+    python -m benchmarks search autoplan [--only resnet] [--machines tpu-v5e,h100]
         [--picture FILE]
 
 Resumable: cases in the results file are not run again. Each case searches within the
@@ -11,8 +11,6 @@ of one axis and on the three meshes of two axes that the integer program ranks f
 
 from __future__ import annotations
 
-from benchmarks import places
-import argparse
 import gc
 import importlib
 import json
@@ -23,6 +21,8 @@ from pathlib import Path
 from statistics import geometric_mean
 
 import meshwright as mw
+from benchmarks import places
+from benchmarks.harness import Options, benchmark, option
 from meshwright.errors import MeshwrightError
 from meshwright.machine import load_machine
 from meshwright.planner.candidates.expert_plans import expert_strategies
@@ -201,17 +201,16 @@ def draw(rows: Mapping[str, Row], path: Path) -> None:
     figure.savefig(path, dpi=110)
 
 
-def main() -> None:
+@benchmark(
+    option("--only", default=""),
+    option("--machines", default=",".join(MACHINES)),
+    option("--budget", type=float, default=15.0),
+    option("--picture", type=Path),
+    out=RESULTS,
+)
+def main(options: Options) -> None:
     """Run the cases asked for, and print one line for each."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="")
-    parser.add_argument("--machines", default=",".join(MACHINES))
-    parser.add_argument("--budget", type=float, default=15.0)
-    parser.add_argument("--picture", type=Path)
-    options = parser.parse_args()
-    rows: dict[str, Row] = {}
-    if RESULTS.is_file():
-        rows = json.loads(RESULTS.read_text())["cases"]
+    rows: dict[str, Row] = options.stored({"cases": {}})["cases"]
     for machine in options.machines.split(","):
         for target in (*OTHERS, *TRANSFORMERS):
             key = f"{target} {machine}"
@@ -227,7 +226,7 @@ def main() -> None:
                 flush=True,
             )
             told = {"jax": __import__("jax").__version__, "summary": summary(rows)}
-            RESULTS.write_text(json.dumps(told | {"cases": rows}, indent=1) + "\n")
+            options.save(told | {"cases": rows})
     print(json.dumps(summary(rows), indent=1))
     print(table(rows))
     if options.picture is not None:

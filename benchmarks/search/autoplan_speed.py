@@ -8,14 +8,13 @@ written out, with 60 s.
 
 from __future__ import annotations
 
-from benchmarks import places
-import argparse
 import importlib
 import json
 import time
-from pathlib import Path
 
 import meshwright as mw
+from benchmarks import places
+from benchmarks.harness import Options, benchmark, option
 from meshwright.errors import MeshwrightError
 
 RESULTS = places.RESULTS / "autoplan_speed.json"
@@ -51,19 +50,15 @@ def run_case(target: str) -> dict[str, object]:
     return row | {"seconds": time.monotonic() - started}
 
 
-def main() -> None:
+@benchmark(option("--only", default=""), out=RESULTS)
+def main(options: Options) -> None:
     """Run the cases, and print one line for each."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="")
-    options = parser.parse_args()
-    rows: dict[str, object] = {}
-    if RESULTS.is_file():
-        rows = json.loads(RESULTS.read_text())
+    rows: dict[str, object] = options.stored({})
     for target in CASES:
         if options.only in target:
             rows[target] = row = run_case(target)
             print(target, json.dumps(row), flush=True)
-            RESULTS.write_text(json.dumps(rows, indent=1) + "\n")
+            options.save(rows)
 
 
 if __name__ == "__main__":

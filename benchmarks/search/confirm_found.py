@@ -6,24 +6,23 @@ of its own code. Seconds of collectives are its scheduler's estimate, as if none
 with computation. Where it has no estimate, as on v5p, the seconds of our links are taken
 for all collectives, hidden or not. Needs `meshwright[tpu]`.
 
-    python -m benchmarks search confirm_found [--only d4pg] [--machines tpu-v5e] [--budget 15]
+    python -m benchmarks search confirm_found [--only d4pg] [--machines tpu-v5e]
 
 Resumable: cases in the results file are not run again.
 """
 
 from __future__ import annotations
 
-from benchmarks import places
-import argparse
 import importlib
 import json
-from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
 
 import jax
 
 import meshwright as mw
+from benchmarks import places
+from benchmarks.harness import Options, benchmark, option
 from benchmarks.search.autoplan import MACHINES, OTHERS, TRANSFORMERS
 from meshwright.app.plan import Plan
 from meshwright.errors import MeshwrightError
@@ -100,16 +99,15 @@ def _compiled(plan: Plan) -> dict[str, float]:
     }
 
 
-def main() -> None:
+@benchmark(
+    option("--only", default=""),
+    option("--machines", default=",".join(KNOWN_MACHINES)),
+    option("--budget", type=float, default=15.0),
+    out=RESULTS,
+)
+def main(options: Options) -> None:
     """Run the cases asked for, and print one line for each."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="")
-    parser.add_argument("--machines", default=",".join(KNOWN_MACHINES))
-    parser.add_argument("--budget", type=float, default=15.0)
-    options = parser.parse_args()
-    rows: dict[str, Any] = {}
-    if RESULTS.is_file():
-        rows = json.loads(RESULTS.read_text())["cases"]
+    rows: dict[str, Any] = options.stored({"cases": {}})["cases"]
     for name in options.machines.split(","):
         for target in (*OTHERS, *TRANSFORMERS):
             key = f"{target} {name}"
@@ -122,7 +120,7 @@ def main() -> None:
                 continue
             print(line_of(key, rows[key]), flush=True)
             told = {"jax": jax.__version__, "cases": rows}
-            RESULTS.write_text(json.dumps(told, indent=1) + "\n")
+            options.save(told)
     ratios = [ratio for row in rows.values() if (ratio := ratio_of(row)) is not None]
     if ratios:
         print(f"geometric mean of {len(ratios)}: {geometric_mean(ratios):.3f}")

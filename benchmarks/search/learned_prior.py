@@ -9,16 +9,15 @@ runs with either prior into account. Seconds are CPU seconds, prior and features
 
 from __future__ import annotations
 
-from benchmarks import places
-import argparse
-import json
 import math
 import os
 from collections.abc import Mapping
 from importlib import import_module
-from pathlib import Path
 from statistics import fmean, median
 from typing import Any
+
+from benchmarks import places
+from benchmarks.harness import Options, benchmark, option
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
@@ -101,11 +100,9 @@ def measure(problem: CutProblem, num_seeds: int) -> dict[str, Any]:
     return figures
 
 
-def main() -> None:
+@benchmark(option("--seeds", type=int, default=25), out=RESULTS)
+def main(options: Options) -> None:
     """Measure, write JSON."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=25)
-    options = parser.parse_args()
     figures: dict[str, Any] = {}
     for program, chip, sizes in CASES:
         text = ",".join(f"{axis}={size}" for axis, size in sizes.items())
@@ -124,7 +121,7 @@ def main() -> None:
                 ),
                 flush=True,
             )
-        RESULTS.write_text(json.dumps(figures, indent=1) + "\n")
+        options.save(figures)
 
 
 if __name__ == "__main__":

@@ -10,17 +10,17 @@ so that other work on the machine slows all of them alike.
 
 from __future__ import annotations
 
-from benchmarks import places
-import argparse
 import json
 import os
 import random
 import time
 from collections.abc import Iterator
 from importlib import import_module
-from pathlib import Path
 from statistics import median
 from typing import NamedTuple
+
+from benchmarks import places
+from benchmarks.harness import Options, benchmark, option
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
@@ -133,14 +133,15 @@ def measure(target: str, num_walks: int) -> dict[str, object]:
     }
 
 
-def main() -> None:
+@benchmark(
+    option("--target", default="gpt:t32"),
+    option("--walks", type=int, default=10),
+    out=RESULTS,
+)
+def main(options: Options) -> None:
     """Measure, print and write JSON."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--target", default="gpt:t32")
-    parser.add_argument("--walks", type=int, default=10)
-    options = parser.parse_args()
     found = measure(options.target, options.walks)
-    RESULTS.write_text(json.dumps(found, indent=1) + "\n")
+    options.save(found)
     print(json.dumps(found, indent=1))
 
 

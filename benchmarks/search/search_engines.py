@@ -9,18 +9,16 @@ best state. Trajectories per second are those of the engine and the toy together
 
 from __future__ import annotations
 
-from benchmarks import places
-import argparse
-import json
 import math
 import statistics
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import places
+from benchmarks.harness import Options, benchmark, option
 from meshwright.search import (
     Annealing,
     Beam,
@@ -61,7 +59,7 @@ def lowest_cost_of(landscape: str) -> float:
     return lowest_cost(LANDSCAPES[landscape])
 
 
-def measure(landscape: str, engine: str, options: argparse.Namespace) -> dict[str, Any]:
+def measure(landscape: str, engine: str, options: Options) -> dict[str, Any]:
     """One cell: evaluations to the best, one per seed that found it."""
     problem, found, trials, seconds = LANDSCAPES[landscape], [], 0, 0.0
     lowest = lowest_cost_of(landscape)
@@ -88,12 +86,13 @@ def show(row: dict[str, Any]) -> str:
     return f"{'-' if median == math.inf else median} ({len(found)}/{seeds})"
 
 
-def main() -> None:
+@benchmark(
+    option("--seeds", type=int, default=7),
+    option("--evaluations", type=int, default=1000),
+    out=RESULTS,
+)
+def main(options: Options) -> None:
     """Measure, print a table, write JSON."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=7)
-    parser.add_argument("--evaluations", type=int, default=1000)
-    options = parser.parse_args()
     rows = []
     table = Table("", *LANDSCAPES, "trials/s", title="evaluations to the best")
     for engine in ENGINES:
@@ -103,9 +102,8 @@ def main() -> None:
         speed = statistics.median(cell["trials_per_s"] for cell in cells)
         table.add_row(engine, *map(show, cells), f"{speed:.0f}")
     CONSOLE.print(table)
-    RESULTS.parent.mkdir(exist_ok=True)
     limit = {"evaluations": options.evaluations}
-    RESULTS.write_text(json.dumps({**limit, "rows": rows}, indent=1) + "\n")
+    options.save({**limit, "rows": rows})
 
 
 if __name__ == "__main__":

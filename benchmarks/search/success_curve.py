@@ -11,8 +11,6 @@ other work on the machine does not count; those of a search include its prior.
 
 from __future__ import annotations
 
-from benchmarks import places
-import argparse
 import json
 import os
 import random
@@ -22,6 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+from benchmarks import places
+from benchmarks.harness import Options, benchmark, option
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
@@ -270,16 +271,17 @@ def draw(figures: dict[str, Any], path: Path) -> None:
     plt.close(figure)
 
 
-def main() -> None:
+@benchmark(
+    option("--seeds", type=int, default=25),
+    option("--picture", type=Path, default=PICTURE),
+    out=RESULTS,
+)
+def main(options: Options) -> None:
     """Measure, write JSON, draw."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=25)
-    parser.add_argument("--picture", type=Path, default=PICTURE)
-    options = parser.parse_args()
     figures = measure(options.seeds)
     figures = {"summary": summary(figures), **figures}
-    RESULTS.write_text(json.dumps(figures, indent=1) + "\n")
-    draw(json.loads(RESULTS.read_text()), options.picture)
+    options.save(figures)
+    draw(options.stored(figures), options.picture)
     print(json.dumps(figures["summary"], indent=1))
 
 

@@ -10,7 +10,6 @@ was counted; and at the end, per kind, seconds per unit over all cases. Numbers 
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import time
 from collections import defaultdict
@@ -18,6 +17,7 @@ from concurrent.futures import Future
 from typing import Any
 
 import meshwright as mw
+from benchmarks.harness import Options, benchmark, option
 from benchmarks.search.autoplan import MACHINES
 from meshwright.machine import Mesh, load_machine
 from meshwright.planner.driver.search import search_with_recomputation
@@ -122,13 +122,13 @@ def run_case(case: str, budget_s: float, search: str) -> None:
 rates = Rates()
 
 
-def main() -> None:
+@benchmark(
+    option("--only", default=""),
+    option("--budget", type=float, default=15.0),
+    option("--search", default="program"),
+)
+def main(options: Options) -> None:
     """Measure all cases and print the rates."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--only", default="")
-    parser.add_argument("--budget", type=float, default=15.0)
-    parser.add_argument("--search", default="program")
-    options = parser.parse_args()
     warm(rounds=1)
     counted = WorkMeter.count
 

@@ -10,13 +10,9 @@ dense matrix. In a second table, the elements lie in full blocks of 4 x 4.
 
 from __future__ import annotations
 
-from benchmarks import places
-import argparse
-import json
 import random
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -28,6 +24,8 @@ from rich.console import Console
 from rich.table import Table
 
 import meshwright as mw
+from benchmarks import places
+from benchmarks.harness import Options, benchmark, option
 
 RESULTS = places.RESULTS / "sparse_code.json"
 FORMATS = ("csr", "csc", "coo", "bsr:4")
@@ -96,13 +94,14 @@ def case(
     return {"density": density, "block": block, "cpu_s": measure(run, passes)}
 
 
-def main() -> None:
+@benchmark(
+    option("--size", type=int, default=4096),
+    option("--columns", type=int, default=64),
+    option("--passes", type=int, default=15),
+    out=RESULTS,
+)
+def main(options: Options) -> None:
     """Measure, print a table and write the results."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--size", type=int, default=4096)
-    parser.add_argument("--columns", type=int, default=64)
-    parser.add_argument("--passes", type=int, default=15)
-    options = parser.parse_args()
     sizes = options.size, options.columns
     cases = [
         case(*sizes, density, options.passes, block)
@@ -117,7 +116,7 @@ def main() -> None:
             table.add_row(name, *(f"{1e3 * c['cpu_s'][name]:.2f}" for c in shown))
         Console().print(table)
     result = {"size": sizes[0], "columns": sizes[1], "passes": options.passes}
-    RESULTS.write_text(json.dumps({**result, "cases": cases}, indent=1) + "\n")
+    options.save({**result, "cases": cases})
 
 
 if __name__ == "__main__":

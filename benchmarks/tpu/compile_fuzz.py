@@ -5,20 +5,16 @@ float32, with gradients accumulated over microbatches and an optimizer of its ow
 planned by a search or by the schedules of experts, and compiled up to buffer assignment.
 Needs `meshwright[tpu]`.
 
-    python -m benchmarks tpu compile_fuzz [--cases 200] [--first 0] [--budget 3] [--only search]
+    python -m benchmarks tpu compile_fuzz [--cases 200] [--first 0] [--budget 3]
 
 Resumable: cases in the results file are not run again. Exit status 1 if any case fails.
 """
 
 from __future__ import annotations
 
-from benchmarks import places
-import argparse
-import json
 import random
 import sys
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -26,6 +22,8 @@ import jax.numpy as jnp
 from jax import lax
 
 import meshwright as mw
+from benchmarks import places
+from benchmarks.harness import Options, benchmark, option
 from meshwright.app.plan import Plan
 from meshwright.errors import CompilerError, MeshwrightError
 
@@ -212,17 +210,16 @@ def run_case(case: Case, budget_s: float) -> str:
     return "ok"
 
 
-def main() -> None:
+@benchmark(
+    option("--cases", type=int, default=200),
+    option("--first", type=int, default=0),
+    option("--budget", type=float, default=3.0),
+    option("--only", default="", help="leave out cases of other methods"),
+    out=RESULTS,
+)
+def main(options: Options) -> None:
     """Run the cases asked for, and print a line for each."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cases", type=int, default=200)
-    parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--budget", type=float, default=3.0)
-    parser.add_argument("--only", default="", help="leave out cases of other methods")
-    options = parser.parse_args()
-    rows: dict[str, Any] = {}
-    if RESULTS.is_file():
-        rows = json.loads(RESULTS.read_text())["cases"]
+    rows: dict[str, Any] = options.stored({"cases": {}})["cases"]
     for number in range(options.first, options.first + options.cases):
         if str(number) in rows:
             continue
@@ -233,7 +230,7 @@ def main() -> None:
         rows[str(number)] = {"result": result, **asdict(case)}
         print(f"{number:4d} {result[:200]}", flush=True)
         told = {"jax": jax.__version__, "cases": rows}
-        RESULTS.write_text(json.dumps(told, indent=1) + "\n")
+        options.save(told)
     failed = [number for number, row in rows.items() if row["result"] != "ok"]
     print(f"{len(rows)} cases, {len(failed)} not compiled: {', '.join(failed)}")
     sys.exit(bool(failed))

@@ -3,21 +3,22 @@
     python -m benchmarks tpu tpu_accuracy [--unseen | --strangers] [--compiled FILE]
         [--out FILE] [--picture FILE]
 
-Reads the results of `benchmarks.tpu.tpu_compiler`, predicts the same cases, prints the errors
+Reads the results of `tpu_compiler.py`, predicts the same cases, prints the errors
 and the worst ten, and draws them. All-reduces and reduce-scatters count together, since
 the compiler turns one into the other and moves the same bytes.
 """
 
 from __future__ import annotations
 
-from benchmarks import places
-import argparse
 import json
 import os
 import statistics
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
+
+from benchmarks import places
+from benchmarks.harness import Options, benchmark, option
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
@@ -191,16 +192,16 @@ def parts_of(rows: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     return {**parts, "all": rows}
 
 
-def main() -> None:
+@benchmark(
+    (
+        option("--unseen", action="store_true", help="steps on other chips"),
+        option("--strangers", action="store_true", help="none of the zoo's"),
+    ),
+    option("--compiled", type=Path),
+    option("--picture", type=Path),
+)
+def main(options: Options) -> None:
     """Predict, compare, print, save and draw."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument("--unseen", action="store_true", help="steps on other chips")
-    which.add_argument("--strangers", action="store_true", help="none of the zoo's")
-    parser.add_argument("--compiled", type=Path)
-    parser.add_argument("--out", type=Path)
-    parser.add_argument("--picture", type=Path)
-    options = parser.parse_args()
     read, written, offered = "tpu_memory.json", "tpu_accuracy.json", list(cases())
     if options.unseen:
         read, written = "tpu_unseen.json", "tpu_unseen_accuracy.json"
@@ -228,8 +229,8 @@ def main() -> None:
     for row in worst:
         print(f"{100 * row['memory_error']:+7.1f} %  {row['case']}")
     result = {"versions": stored["versions"], "summary": told, "cases": rows}
-    out = options.out or RESULTS / written
-    out.write_text(json.dumps(result, indent=1) + "\n")
+    options.out = options.out or RESULTS / written
+    options.save(result)
     if options.picture or written == "tpu_accuracy.json":
         draw(rows, options.picture or PICTURE)
 

@@ -1,4 +1,4 @@
-"""Compilation of the cases of `benchmarks.tpu.tpu_cases` by the real TPU compiler, without TPU.
+"""Compilation of the cases of `tpu_cases.py` by the real TPU compiler, without TPU.
 
     python -m benchmarks tpu tpu_compiler [--only TEXT] [--full | --unseen | --strangers]
         [--keep DIR] [--out FILE]
@@ -9,10 +9,7 @@ Resumable: cases in the results file are not compiled again. Needs `meshwright[t
 
 from __future__ import annotations
 
-from benchmarks import places
-import argparse
 import gzip
-import json
 import os
 import shutil
 import tempfile
@@ -20,6 +17,9 @@ import time
 from collections import defaultdict
 from importlib.metadata import version
 from pathlib import Path
+
+from benchmarks import places
+from benchmarks.harness import Options, benchmark, option
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
@@ -84,17 +84,17 @@ def keep_files(folder: Path, place: Path) -> None:
             shutil.copyfileobj(source, to)
 
 
-def main() -> None:
+@benchmark(
+    option("--only", default="", help="part of a case's name"),
+    (
+        option("--full", action="store_true", help="generate code, for cycles"),
+        option("--unseen", action="store_true", help="steps on other chips"),
+        option("--strangers", action="store_true", help="none of the zoo's"),
+    ),
+    option("--keep", type=Path, help="folder for the compiler's files"),
+)
+def main(options: Options) -> None:
     """Compile what is missing, one case after another."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="", help="part of a case's name")
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument("--full", action="store_true", help="generate code, for cycles")
-    which.add_argument("--unseen", action="store_true", help="steps on other chips")
-    which.add_argument("--strangers", action="store_true", help="none of the zoo's")
-    parser.add_argument("--keep", type=Path, help="folder for the compiler's files")
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
     name, offered = "tpu_memory.json", cases
     if options.full:
         name, offered = "tpu_full.json", full_cases
@@ -102,8 +102,8 @@ def main() -> None:
         name, offered = "tpu_unseen.json", unseen_cases
     elif options.strangers:
         name, offered = "tpu_strangers.json", strange_cases
-    out = options.out or RESULTS / name
-    known = json.loads(out.read_text()) if out.exists() else {"cases": {}}
+    options.out = options.out or RESULTS / name
+    known = options.stored({"cases": {}})
     known["versions"] = {name: version(name) for name in ("jax", "libtpu")}
     wanted = [case for case in offered() if options.only in case.name]
     for number, case in enumerate(wanted, 1):
@@ -119,7 +119,7 @@ def main() -> None:
             if options.keep is not None:
                 keep_files(folder, options.keep / case.name.replace("/", "__"))
         known["cases"][case.name] = row
-        out.write_text(json.dumps(known, indent=1) + "\n")
+        options.save(known)
         seconds = time.perf_counter() - start_s
         gib = row.get("peak_bytes", 0) / 2**30
         told = row.get("error") or f"{gib:.2f} GiB, fits: {row['fits']}"

@@ -10,8 +10,6 @@ these rows.
 
 from __future__ import annotations
 
-from benchmarks import places
-import argparse
 import json
 import os
 import re
@@ -19,8 +17,10 @@ import statistics
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
+
+from benchmarks import places
+from benchmarks.harness import Options, benchmark, option
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
@@ -149,12 +149,12 @@ def found_s(case: Case) -> float:
     return kernel_time(each.fusion.root, each.fusion.work, traffic, chip).seconds
 
 
-def main() -> None:
+@benchmark(
+    option("--only", default="", help="part of a case's name"),
+    out=RESULTS / "tpu_products.json",
+)
+def main(options: Options) -> None:
     """Compile, compare, print and save."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="", help="part of a case's name")
-    parser.add_argument("--out", type=Path, default=RESULTS / "tpu_products.json")
-    options = parser.parse_args()
     rows: list[dict[str, Any]] = []
     for case in cases():
         told = told_s(case) if options.only in case.name else None
@@ -180,7 +180,7 @@ def main() -> None:
     versions = {name: version(name) for name in ("jax", "libtpu")}
     result = {"versions": versions, "summary": summary, "cases": rows}
     if not options.only:
-        options.out.write_text(json.dumps(result, indent=1) + "\n")
+        options.save(result)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     python -m benchmarks tpu tpu_time [--compiled FILE] [--out FILE] [--picture FILE]
 
-Reads the results of `benchmarks.tpu.tpu_compiler --full`: the cycles of all fusions, multiplied
+Reads the results of `tpu_compiler.py --full`: the cycles of all fusions, multiplied
 by the trip counts of loops, of steps that were compiled to the end. Collectives and
 offloaded gathers have no estimate and are left out on both sides. The chips' shares of
 their peaks were fitted to every other case; reported errors are those of the rest.
@@ -10,12 +10,13 @@ their peaks were fitted to every other case; reported errors are those of the re
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import statistics
 from pathlib import Path
 from typing import Any
+
+from benchmarks.harness import Options, benchmark, option
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
@@ -109,21 +110,19 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
     plt.close(figure)
 
 
-def main() -> None:
+@benchmark(
+    option("--compiled", type=Path, default=RESULTS / "tpu_full.json"),
+    option("--picture", type=Path, default=PICTURE.with_name("tpu_time.png")),
+    out=RESULTS / "tpu_time.json",
+)
+def main(options: Options) -> None:
     """Predict, compare, print, save and draw."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--compiled", type=Path, default=RESULTS / "tpu_full.json")
-    parser.add_argument("--out", type=Path, default=RESULTS / "tpu_time.json")
-    parser.add_argument(
-        "--picture", type=Path, default=PICTURE.with_name("tpu_time.png")
-    )
-    options = parser.parse_args()
     stored = json.loads(options.compiled.read_text())
     rows = rows_of(stored)
     told = summarise(rows)
     print(json.dumps(told, indent=1))
     result = {"versions": stored["versions"], "summary": told, "cases": rows}
-    options.out.write_text(json.dumps(result, indent=1) + "\n")
+    options.save(result)
     draw(rows, options.picture)
 
 

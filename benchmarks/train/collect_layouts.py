@@ -7,13 +7,11 @@ Times are CPU seconds of one process, so that it needs one core and one thread. 
 with a result are skipped, and an interrupted program goes on.
 """
 
-from benchmarks import places
-import argparse
 import time
-from pathlib import Path
 
+from benchmarks import places
+from benchmarks.harness import Options, benchmark, option
 from benchmarks.tune.layout_programs import PROGRAMS, step
-
 from meshwright.app.check.sample import sample_arguments
 from meshwright.predict.learned import write_npz
 from meshwright.predict.learned.metrics import noise_ceiling
@@ -22,14 +20,14 @@ from meshwright.run.collect.layouts import CollectionPlan, collect_layouts
 DATA = places.DATA / "layouts"
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("programs", nargs="*")
-    parser.add_argument("--configs", type=int, default=70)
-    parser.add_argument("--passes", type=int, default=5)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=DATA)
-    options = parser.parse_args()
+@benchmark(
+    option("programs", nargs="*"),
+    option("--configs", type=int, default=70),
+    option("--passes", type=int, default=5),
+    out=DATA,
+    seed=0,
+)
+def main(options: Options):
     plan = CollectionPlan(options.configs, options.passes, options.seed)
     for name in options.programs or PROGRAMS:
         if not (options.out / f"{name}.npz").exists():

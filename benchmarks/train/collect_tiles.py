@@ -6,13 +6,11 @@ Kernels with a result are skipped, so that an interrupted run goes on. Run it on
 (`taskset -c 1`): times are CPU seconds of one thread.
 """
 
-from benchmarks import places
-import argparse
 import time
-from pathlib import Path
 
+from benchmarks import places
+from benchmarks.harness import Options, benchmark, option
 from benchmarks.tune.tile_kernels import HELD_OUT, TRAINING, arguments
-
 from meshwright.errors import MeshwrightError
 from meshwright.predict.learned import write_npz
 from meshwright.predict.learned.metrics import noise_ceiling
@@ -22,14 +20,14 @@ from meshwright.run.collect.tiles import collect_tiles
 DATA = places.DATA / "tiles"
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("kernels", nargs="*")
-    parser.add_argument("--configs", type=int, default=50)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--held-out", action="store_true")
-    parser.add_argument("--out", type=Path, default=DATA)
-    options = parser.parse_args()
+@benchmark(
+    option("kernels", nargs="*"),
+    option("--configs", type=int, default=50),
+    option("--held-out", action="store_true"),
+    out=DATA,
+    seed=0,
+)
+def main(options: Options):
     known = HELD_OUT if options.held_out else TRAINING
     folder = options.out / ("held_out" if options.held_out else "training")
     plan = CollectionPlan(options.configs, 3, options.seed)

@@ -8,12 +8,11 @@ problems are divided into training and validation, and the limit is set so that 
 `--wrong` of the good placements are given up. Searches end by the clock, so that another
 machine gives somewhat other examples. Needs `meshwright[learned]`.
 
-    python -m benchmarks train train_backtracking [--problems 400] [--seconds 4] [--wrong 0.002]
+    python -m benchmarks train train_backtracking [--problems 400] [--seconds 4]
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 from collections.abc import Sequence
@@ -25,6 +24,7 @@ import numba
 import numpy as np
 
 from benchmarks.allocation.allocation_instances import known_packing
+from benchmarks.harness import Options, benchmark, option
 from meshwright.search.allocation import Buffer
 from meshwright.search.allocation.canonical.backtracking import (
     FEATURES,
@@ -168,14 +168,15 @@ def flattened(model: dict[str, Any]) -> dict[str, list[Any]]:
     return flat
 
 
-def main() -> None:
+@benchmark(
+    option("--problems", type=int, default=400),
+    option("--seconds", type=float, default=4.0),
+    option("--wrong", type=float, default=0.002),
+    option("--examples", default="", help="file that keeps the examples"),
+    out=MODEL,
+)
+def main(options: Options) -> None:
     """Collect examples, train, choose the limit, and write the model."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--problems", type=int, default=400)
-    parser.add_argument("--seconds", type=float, default=4.0)
-    parser.add_argument("--wrong", type=float, default=0.002)
-    parser.add_argument("--examples", default="", help="file that keeps the examples")
-    options = parser.parse_args()
     parts = []
     for seed in range(options.problems):
         x, y = examples(seed, options.seconds)
@@ -188,7 +189,7 @@ def main() -> None:
         np.savez_compressed(options.examples, x=x, y=y, seeds=seeds)
     held_out = seeds % 5 == 0
     if y[held_out].all() or not y[~held_out].any():
-        parser.error(
+        options.error(
             "too few problems: no good placement is held out, or none is hopeless"
         )
     booster = lightgbm.train(
@@ -213,7 +214,7 @@ def main() -> None:
         f"{options.wrong:.2%} of them given up, {caught:.1%} of the hopeless caught"
     )
     stored = {"features": FEATURES, "limit": limit, **flattened(booster.dump_model())}
-    MODEL.write_text(json.dumps(stored) + "\n")
+    options.out.write_text(json.dumps(stored) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ the best cut, a cut by weights, or a random partition, each improved for some ro
 interrupted training goes on from the file. No GPU, a few minutes of one core.
 """
 
-import argparse
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.chips.chip_graphs import load_folder
+from benchmarks.harness import REQUIRED, Options, benchmark, option
 from meshwright.errors import ChipsError
 from meshwright.planner.chips.graph.chip_graph import ChipGraph
 from meshwright.planner.chips.methods.contiguous import best_cut
@@ -45,15 +45,15 @@ def problems_of(graphs: dict[str, ChipGraph]) -> dict[str, ChipProblem]:
     return found
 
 
-def main() -> None:
+@benchmark(
+    option("folder", type=Path),
+    option("--steps", type=int, default=1500),
+    option("--most-ops", type=int, default=600),
+    out=REQUIRED,
+    seed=0,
+)
+def main(chosen: Options) -> None:
     """Train, and print the mean reward every fifty steps."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--steps", type=int, default=1500)
-    parser.add_argument("--most-ops", type=int, default=600)
-    parser.add_argument("--seed", type=int, default=0)
-    chosen = parser.parse_args()
     graphs = {
         name: graph
         for name, graph in load_folder(chosen.folder / "training").items()

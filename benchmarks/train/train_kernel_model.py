@@ -9,8 +9,6 @@ program is predicted before its own kernels are known. Needs the TPU compiler
 (`meshwright[tpu]`), and no TPU.
 """
 
-from benchmarks import places
-import argparse
 import json
 import math
 import random
@@ -19,9 +17,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from benchmarks.tune.layout_blocks import SMALLER
 from scipy.optimize import nnls
 
+from benchmarks import places
+from benchmarks.harness import Options, benchmark, option
+from benchmarks.tune.layout_blocks import SMALLER
 from meshwright.compile.tune.layouts.kernel_costs import (
     Example,
     KernelCosts,
@@ -39,10 +39,7 @@ from meshwright.errors import CompilerError
 from meshwright.run.compilers.server import CompilerServer, host_of
 
 CHIPS = ("tpu-v5e", "tpu-v6e")
-WEIGHTS = (
-    places.ROOT
-    / "src/meshwright/compile/tune/layouts/kernel_weights.json"
-)
+WEIGHTS = places.ROOT / "src/meshwright/compile/tune/layouts/kernel_weights.json"
 _LARGE = 0.3
 """Power of a kernel's cycles with which its relative error counts."""
 _ROUNDS = 20
@@ -151,13 +148,13 @@ def distinct(kernels: Kernels) -> Kernels:
     return list({(k.key, *k.work.values()): (k, c) for k, c in kernels}.values())
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--programs", type=int, default=64)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--data", type=Path, default=Path("out/kernels"))
-    parser.add_argument("--out", type=Path, default=WEIGHTS)
-    options = parser.parse_args()
+@benchmark(
+    option("--programs", type=int, default=64),
+    option("--data", type=Path, default=Path("out/kernels")),
+    out=WEIGHTS,
+    seed=1,
+)
+def main(options: Options) -> None:
     collect(options.data, options.programs, options.seed)
     by_block: dict[str, list[Kernels]] = {}
     for path in sorted(options.data.glob("*.json")):
@@ -179,9 +176,7 @@ def main() -> None:
     print(f"{sum(map(len, by_block.values()))} programs, {len(every)} distinct kernels")
     print(f"error (root mean square of logarithms): {both[0]:.2f} alone, {both[1]:.2f}")
     note = "in cycles at the chip's peak rates; benchmarks/train/train_kernel_model.py"
-    options.out.write_text(
-        json.dumps({"note": note, "weights": fit(every)}, indent=1) + "\n"
-    )
+    options.save({"note": note, "weights": fit(every)})
 
 
 if __name__ == "__main__":

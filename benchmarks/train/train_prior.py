@@ -24,6 +24,8 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
+from benchmarks.harness import Options, benchmark
+
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 import numpy as np
@@ -326,10 +328,11 @@ def loss_of_kinds(groups: Sequence[Sequence[Example]]) -> float:
     )
 
 
-def main() -> None:
+@benchmark(out=SHIPPED)
+def main(options: Options) -> None:
     """Gather, fit, write."""
     prior = to_json(gather())
-    SHIPPED.write_text(json.dumps(prior, indent=1) + "\n")
+    options.save(prior)
     print(json.dumps(prior["trained"], indent=1))
 
 

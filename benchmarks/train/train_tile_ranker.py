@@ -5,8 +5,6 @@
 Reads `data/tiles/training`, which `collect_tiles.py` wrote; needs jax and optax.
 """
 
-from benchmarks import places
-import argparse
 from functools import partial
 from pathlib import Path
 
@@ -15,6 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from benchmarks import places
+from benchmarks.harness import Options, benchmark, option
 from meshwright.compile.tune.tiles.features import tile_rows
 from meshwright.compile.tune.tiles.ranker import Ranker
 from meshwright.predict.learned import read_folder
@@ -132,13 +132,13 @@ def leave_out(samples, folds, seed):
     return rankings
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, default=DATA)
-    parser.add_argument("--folds", type=int, default=5)
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--out", type=Path, default=SHIPPED)
-    options = parser.parse_args()
+@benchmark(
+    option("--data", type=Path, default=DATA),
+    option("--folds", type=int, default=5),
+    option("--seeds", type=int, default=3),
+    out=SHIPPED,
+)
+def main(options: Options):
     graphs = read_folder(options.data)
     samples = list(map(rows_of, graphs))
     for seed in range(options.seeds):

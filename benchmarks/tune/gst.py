@@ -13,8 +13,6 @@ Each seed has programs of its own, the same for both ways. Figures are kept in
 `results/gst.json`, by number of nodes and epochs; what has a figure is skipped.
 """
 
-from benchmarks import places
-import argparse
 import json
 import math
 import resource
@@ -23,12 +21,12 @@ import sys
 import time
 from collections.abc import Sequence
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from benchmarks.tune.left_out import Results
 
+from benchmarks import places
+from benchmarks.harness import Options, benchmark, option
 from meshwright.predict.learned import (
     Collection,
     HloGraph,
@@ -48,7 +46,7 @@ from meshwright.predict.learned.metrics import kendall_tau
 _KINDS = ("dot", "reshape", "add", "multiply", "tanh", "broadcast", "convert", "reduce")
 _LAYOUTS = ((1, 0), (0, 1))
 _CONFIGURABLE = 0.05
-RESULTS = Results(places.RESULTS / "gst.json")
+RESULTS = places.RESULTS / "gst.json"
 
 
 def synthetic_graph(nodes: int, configs: int, seed: int) -> MeasuredGraph:
@@ -87,7 +85,7 @@ def synthetic_graph(nodes: int, configs: int, seed: int) -> MeasuredGraph:
     )
 
 
-def programs(options: argparse.Namespace) -> tuple[list[MeasuredGraph], ...]:
+def programs(options: Options) -> tuple[list[MeasuredGraph], ...]:
     """Programs to train on, and programs that are held out."""
     first = 1000 * options.seed
     trained = range(first, first + options.graphs)
@@ -101,7 +99,7 @@ def programs(options: argparse.Namespace) -> tuple[list[MeasuredGraph], ...]:
     )
 
 
-def run(options: argparse.Namespace) -> dict[str, Any]:
+def run(options: Options) -> dict[str, Any]:
     """Figures of one way to train, in this process."""
     graphs, held_out = programs(options)
     before_bytes = peak_bytes()
@@ -157,42 +155,39 @@ def peak_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--nodes", type=int, default=100_000)
-    parser.add_argument("--graphs", type=int, default=3)
-    parser.add_argument("--configs", type=int, default=16)
-    parser.add_argument("--epochs", type=int, default=20)
-    parser.add_argument("--more-epochs", type=int, default=4)
-    parser.add_argument("--width", type=int, default=32)
-    parser.add_argument("--layers", type=int, default=2)
-    parser.add_argument("--segment-nodes", type=int, default=2000)
-    parser.add_argument("--trained", type=int, default=4)
-    parser.add_argument("--rate", type=float, default=1e-3)
-    parser.add_argument("--held-out", type=int, default=3)
-    parser.add_argument("--held-out-configs", type=int, default=64)
-    parser.add_argument(
-        "--curve", action="store_true", help="rank held-out, too, in between"
-    )
-    parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument(
-        "--seed", type=int, help="of one way; both train with all seeds"
-    )
-    parser.add_argument("--way", choices=("both", "whole", "segments"), default="both")
-    options = parser.parse_args()
+@benchmark(
+    option("--nodes", type=int, default=100_000),
+    option("--graphs", type=int, default=3),
+    option("--configs", type=int, default=16),
+    option("--epochs", type=int, default=20),
+    option("--more-epochs", type=int, default=4),
+    option("--width", type=int, default=32),
+    option("--layers", type=int, default=2),
+    option("--segment-nodes", type=int, default=2000),
+    option("--trained", type=int, default=4),
+    option("--rate", type=float, default=1e-3),
+    option("--held-out", type=int, default=3),
+    option("--held-out-configs", type=int, default=64),
+    option("--curve", action="store_true", help="rank held-out, too, in between"),
+    option("--seeds", type=int, default=1),
+    option("--way", choices=("both", "whole", "segments"), default="both"),
+    out=RESULTS,
+    seed=0,
+)
+def main(options: Options) -> None:
     if options.way != "both":
         print(json.dumps(run(options)))
         return
     part = f"{options.nodes} nodes, {options.epochs} epochs"
+    shown = {name: value for name, value in options.own().items() if name != "way"}
     for seed, way in product(range(options.seeds), ("segments", "whole")):
         key = f"{way} {seed}"
-        if key in RESULTS.known(part):
+        if key in options.known(part):
             continue
-        command = [sys.executable, __file__, *sys.argv[1:], "--way", way]
-        command += ["--seed", str(seed)]
+        command = [sys.executable, "-m", "benchmarks.tune.gst", *sys.argv[1:]]
+        command += ["--way", way, "--seed", str(seed)]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-        shown = {k: v for k, v in vars(options).items() if k not in ("way", "seed")}
-        RESULTS.note(part, key, {**json.loads(done.stdout), "options": shown})
+        options.keep(part, key, {**json.loads(done.stdout), "options": shown})
 
 
 if __name__ == "__main__":

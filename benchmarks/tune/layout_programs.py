@@ -8,7 +8,8 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
-import layout_blocks as blocks
+
+from benchmarks.tune import layout_blocks as blocks
 
 PROGRAMS = {
     "attention": partial(blocks.attention, 2, 64, 128, 4),

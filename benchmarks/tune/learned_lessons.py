@@ -8,15 +8,14 @@ Graphs are left out of training in folds, with three seeds; one lesson is left o
 time. Baselines are ranked alike. What has a figure is skipped.
 """
 
-from benchmarks import places
-import argparse
 import time
 from functools import partial
-from pathlib import Path
 
 import numpy as np
-from benchmarks.tune.left_out import SEEDS, Results, left_out
 
+from benchmarks import places
+from benchmarks.harness import Options, benchmark, option
+from benchmarks.tune.left_out import SEEDS, left_out
 from meshwright.predict.learned import (
     Architecture,
     Collection,
@@ -29,7 +28,7 @@ from meshwright.predict.learned import (
 from meshwright.predict.learned.baselines import BoostedTrees, plain_scorers
 from meshwright.predict.learned.metrics import kendall_tau, noise_ceiling
 
-RESULTS = Results(places.RESULTS / "learned_lessons.json")
+RESULTS = places.RESULTS / "learned_lessons.json"
 DATA = {
     Collection.LAYOUT: places.DATA / "layouts",
     Collection.TILE: places.DATA / "tiles",
@@ -79,25 +78,25 @@ def lessons_of(collection):
     return [each for each in Lesson if not (is_tile and each in of_layouts)]
 
 
-def rank(collection, names):
+def rank(collection, options):
     graphs = read_folder(DATA[collection])
     part = collection.value
     for seed in range(SEEDS):
         for name, method in methods_of(collection).items():
             key = f"{name} {seed}"
-            if key in RESULTS.known(part) or name not in (names or [name]):
+            if key in options.known(part) or name not in (options.methods or [name]):
                 continue
             start_s = time.process_time()
             figures = left_out(method, graphs, seed).to_json()
             figures["cpu_s"] = round(time.process_time() - start_s, 1)
             figures["graphs"] = len(graphs)
-            RESULTS.note(part, key, figures)
+            options.keep(part, key, figures)
     passes = [graph.provenance.pass_ns for graph in graphs]
     ceiling = {
         "tau": float(np.mean(list(map(noise_ceiling, passes)))),
         "tau_of_medians": float(np.mean(list(map(ceiling_of_medians, passes)))),
     }
-    RESULTS.note(part, "noise ceiling", ceiling)
+    options.keep(part, "noise ceiling", ceiling)
 
 
 def ceiling_of_medians(pass_ns, draws=10):
@@ -111,10 +110,10 @@ def ceiling_of_medians(pass_ns, draws=10):
     return float(np.mean(taus))
 
 
-def summarise():
+def summarise(options):
     """Print means over seeds with their range, and differences seed by seed."""
     for collection in Collection:
-        figures = RESULTS.known(collection.value)
+        figures = options.known(collection.value)
         print(
             f"\n{collection.value}: ranking | E_1 | E_5 | tau | tau less all lessons'"
         )
@@ -151,14 +150,15 @@ def _extent(rows, key):
     return float(np.mean(values)), min(values), max(values)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", choices=[*(c.value for c in Collection), "summary"])
-    parser.add_argument("methods", nargs="*")
-    options = parser.parse_args()
+@benchmark(
+    option("part", choices=[*(c.value for c in Collection), "summary"]),
+    option("methods", nargs="*"),
+    out=RESULTS,
+)
+def main(options: Options):
     if options.part != "summary":
-        rank(Collection(options.part), options.methods)
-    summarise()
+        rank(Collection(options.part), options)
+    summarise(options)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,4 @@
-"""Rankings of graphs that a method was not trained on, and the file that keeps figures."""
-
-import json
-from dataclasses import dataclass
-from pathlib import Path
+"""Rankings of graphs that a method was not trained on."""
 
 import numpy as np
 
@@ -25,24 +21,3 @@ def left_out(method, graphs, seed):
         tested = [g for g, f in zip(graphs, fold, strict=True) if f == number]
         rankings += [Ranking.of(scores(g), g.targets) for g in tested]
     return Ranking.mean(rankings)
-
-
-@dataclass(frozen=True, slots=True)
-class Results:
-    """A JSON file of figures by part and case, written after each case."""
-
-    path: Path
-
-    def known(self, part):
-        return self._read().get(part, {})
-
-    def note(self, part, key, figures):
-        """Keep and print the figures of one case."""
-        everything = self._read()
-        everything.setdefault(part, {})[key] = figures
-        self.path.write_text(json.dumps(everything, indent=1) + "\n")
-        shown = {k: v for k, v in figures.items() if isinstance(v, float | int)}
-        print(part, key, {k: round(v, 4) for k, v in shown.items()}, flush=True)
-
-    def _read(self):
-        return json.loads(self.path.read_text()) if self.path.exists() else {}

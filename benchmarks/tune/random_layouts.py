@@ -7,17 +7,15 @@ earlier try led to the same program. Costs are charged as in the search. Needs t
 compiler (`meshwright[tpu]`), and no TPU. An interrupted run goes on.
 """
 
-from benchmarks import places
-import argparse
 import hashlib
-import json
 import math
-from pathlib import Path
 
 import numpy as np
+
+from benchmarks import places
+from benchmarks.harness import Options, benchmark, option
 from benchmarks.tune.tune_layouts import RESULTS as TUNED
 from benchmarks.tune.tune_layouts import program_of, read
-
 from meshwright.compile.tune.layouts.compiler_judge import EstimateJudge
 from meshwright.compile.tune.layouts.kernel_costs import same_program
 from meshwright.compile.tune.layouts.kernel_work import rates_of
@@ -81,20 +79,21 @@ def key_of(kernels):
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("blocks")
-    parser.add_argument("--chip", default="tpu-v5e")
-    parser.add_argument("--tries", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
+@benchmark(
+    option("blocks"),
+    option("--chip", default="tpu-v5e"),
+    option("--tries", type=int, default=100),
+    out=RESULTS,
+    seed=0,
+)
+def main(options: Options):
     for name in options.blocks.split(","):
         key = f"{name} {options.chip}"
         for figures in try_layouts(
-            name, options.chip, options, read(RESULTS).get(key, {})
+            name, options.chip, options, options.stored({}).get(key, {})
         ):
-            known = {**read(RESULTS), key: figures}
-            RESULTS.write_text(json.dumps(known, indent=1) + "\n")
+            known = {**options.stored({}), key: figures}
+            options.save(known)
             best = min((c for c in figures["cycles"] if c), default=math.inf)
             count = len(figures["cycles"])
             print(

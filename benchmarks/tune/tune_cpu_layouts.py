@@ -8,20 +8,19 @@ the tuned function must cost nothing then. The verdict is the median ratio of th
 seconds, with the middle half of all ratios beside it.
 """
 
-from benchmarks import places
-import argparse
 import time
 from pathlib import Path
 
 import jax
 import numpy as np
-from benchmarks.tune.layout_programs import PROGRAMS, step
-from benchmarks.tune.left_out import Results
 
 import meshwright as mw
+from benchmarks import places
+from benchmarks.harness import Options, benchmark, option
+from benchmarks.tune.layout_programs import PROGRAMS, step
 from meshwright.app.check.sample import sample_arguments
 
-RESULTS = Results(places.RESULTS / "tune_cpu_layouts.json")
+RESULTS = places.RESULTS / "tune_cpu_layouts.json"
 PASSES, RUNS = 25, 5
 
 
@@ -59,19 +58,20 @@ def judge(name, options):
     ratios = ratios_of(layouts, jax.jit(fn), jax.device_put(args))
     low, middle, high = np.quantile(ratios, (0.25, 0.5, 0.75))
     figures |= {"speed_up": 1 / middle, "least": 1 / high, "most": 1 / low}
-    RESULTS.note("programs", name, figures)
+    options.keep("programs", name, figures)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("programs", nargs="*")
-    parser.add_argument("--budget", type=int, default=10)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--journals", type=Path, default=Path("out/cpu_layouts"))
-    options = parser.parse_args()
+@benchmark(
+    option("programs", nargs="*"),
+    option("--budget", type=int, default=10),
+    option("--journals", type=Path, default=Path("out/cpu_layouts")),
+    out=RESULTS,
+    seed=0,
+)
+def main(options: Options):
     options.journals.mkdir(parents=True, exist_ok=True)
     for name in options.programs or PROGRAMS:
-        if name not in RESULTS.known("programs"):
+        if name not in options.known("programs"):
             judge(name, options)
 
 

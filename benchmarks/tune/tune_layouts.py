@@ -6,16 +6,15 @@ Needs the TPU compiler (`meshwright[tpu]`), and no TPU. Every verdict is kept in
 so that an interrupted run goes on; blocks with a result are skipped.
 """
 
-from benchmarks import places
-import argparse
 import json
 import math
 import time
 from pathlib import Path
 
-from benchmarks.tune.layout_blocks import BLOCKS, SMALLER, window_attention
-
 import meshwright as mw
+from benchmarks import places
+from benchmarks.harness import Options, benchmark, option
+from benchmarks.tune.layout_blocks import BLOCKS, SMALLER, window_attention
 from meshwright.compile.tune.tune import on_one_device, tune_layouts
 
 RESULTS = places.RESULTS / "tune_layouts.json"
@@ -57,25 +56,25 @@ def geometric_mean(values):
     return math.exp(sum(map(math.log, values)) / len(values))
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("blocks", nargs="*", default=[])
-    parser.add_argument("--chips", default="tpu-v5e,tpu-v6e")
-    parser.add_argument("--budget", type=int, default=60)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--journals", type=Path, default=Path("out/layout_journals"))
-    parser.add_argument("--results", type=Path, default=RESULTS)
-    options = parser.parse_args()
+@benchmark(
+    option("blocks", nargs="*", default=[]),
+    option("--chips", default="tpu-v5e,tpu-v6e"),
+    option("--budget", type=int, default=60),
+    option("--journals", type=Path, default=Path("out/layout_journals")),
+    out=RESULTS,
+    seed=0,
+)
+def main(options: Options):
     options.journals.mkdir(parents=True, exist_ok=True)
     for name in options.blocks or [*BLOCKS, "sharded"]:
         for chip in options.chips.split(","):
             key = f"{name} {chip}"
-            known = read(options.results)
+            known = options.stored({})
             if key not in known:
                 figures = tune_block(name, chip, options)
-                known = {**read(options.results), key: figures}
-                options.results.write_text(json.dumps(known, indent=1) + "\n")
-    known = read(options.results)
+                known = {**options.stored({}), key: figures}
+                options.save(known)
+    known = options.stored({})
     mean = geometric_mean([result["speed_up"] for result in known.values()])
     print(f"{len(known)} results, {mean:.3f}x")
 

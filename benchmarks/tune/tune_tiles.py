@@ -1,16 +1,14 @@
 """How well tilings are ranked and tuned: the figures of docs/tune.md.
 
-    python -m benchmarks tune tune_tiles ranking   # kernels left out of training, three seeds
-    python -m benchmarks tune tune_tiles replay    # held-out kernels, by recorded times alone
-    python -m benchmarks tune tune_tiles kernels   # held-out kernels, tuned with 20 measurements
+    python -m benchmarks tune tune_tiles ranking   # kernels left out of training
+    python -m benchmarks tune tune_tiles replay    # held-out kernels, by recorded times
+    python -m benchmarks tune tune_tiles kernels   # held-out kernels, 20 measurements
     python -m benchmarks tune tune_tiles models    # forward passes of the zoo, end to end
 
 Needs `meshwright[iree,learned,zoo]`, and the data of `collect_tiles.py`. What has a figure
 is skipped, so that an interrupted run goes on. Run it on one core (`taskset -c 1`).
 """
 
-from benchmarks import places
-import argparse
 import json
 import math
 import statistics
@@ -20,10 +18,12 @@ from pathlib import Path
 
 import jax
 import numpy as np
-from benchmarks.tune.left_out import SEEDS, Results, left_out
-from benchmarks.tune.tile_kernels import HELD_OUT
-from benchmarks.train.train_tile_ranker import fit, rows_of
 
+from benchmarks import places
+from benchmarks.harness import Options, benchmark, option
+from benchmarks.train.train_tile_ranker import fit, rows_of
+from benchmarks.tune.left_out import SEEDS, left_out
+from benchmarks.tune.tile_kernels import HELD_OUT
 from meshwright.compile.tune.layouts.journal import Journal
 from meshwright.compile.tune.tiles.features import NUM_FEATURES
 from meshwright.compile.tune.tiles.kernel_search import KernelSearch
@@ -51,7 +51,7 @@ from meshwright.search.engines.surrogate import Surrogate
 from meshwright.search.loop.engine import Budget, search
 
 DATA = places.DATA / "tiles"
-RESULTS = Results(places.RESULTS / "tune_tiles.json")
+RESULTS = places.RESULTS / "tune_tiles.json"
 
 # -- ranking -----------------------------------------------------------------------
 
@@ -108,18 +108,18 @@ def rank(options):
     for name, method in METHODS.items():
         for seed in range(SEEDS):
             key = f"{name} {seed}"
-            if key not in RESULTS.known("ranking") and name in (
+            if key not in options.known("ranking") and name in (
                 options.names or METHODS
             ):
                 start_s = time.process_time()
                 figures = left_out(method, graphs, seed).to_json()
                 figures["cpu_s"] = round(time.process_time() - start_s, 1)
                 figures["kernels"] = len(graphs)
-                RESULTS.note("ranking", key, figures)
+                options.keep("ranking", key, figures)
     ceilings = [noise_ceiling(g.provenance.pass_ns) for g in graphs]
     floor = Ranking.mean([noise_floor(g.provenance.pass_ns) for g in graphs])
     figures = {"tau": float(np.mean(ceilings)), "floor": floor.to_json()}
-    RESULTS.note("ranking", "noise ceiling", figures)
+    options.keep("ranking", "noise ceiling", figures)
 
 
 def noise_floor(pass_ns):
@@ -140,7 +140,7 @@ def tune_kernels(options):
     """Held-out kernels: what 20 measurements find, and what many random ones found."""
     for name in options.names or HELD_OUT:
         path = DATA / "held_out" / f"{name}.npz"
-        if name in RESULTS.known("kernels") or not path.exists():
+        if name in options.known("kernels") or not path.exists():
             continue
         measured = read_npz(path)
         start_s = time.perf_counter()
@@ -154,7 +154,7 @@ def tune_kernels(options):
         )
         found = search.run()
         best_after = np.minimum.accumulate([v.cost for v in search.asked.values()])
-        RESULTS.note(
+        options.keep(
             "kernels",
             name,
             {
@@ -202,7 +202,7 @@ def replay(options):
         best_after = np.minimum.accumulate(list(asked.values()))
         figures = {"tilings": len(costs), "best": 1 / min(costs.values())}
         figures |= {f"after_{n}": 1 / float(best_after[n - 1]) for n in (5, 10, 20)}
-        RESULTS.note("replay", name, figures)
+        options.keep("replay", name, figures)
 
 
 def journal_costs(path, kernel):
@@ -273,7 +273,7 @@ MODELS = {
 def tune_models(options):
     """Forward passes of whole models, before and after."""
     for name in options.names or MODELS:
-        if name in RESULTS.known("models"):
+        if name in options.known("models"):
             continue
         fn, args = MODELS[name]()
         start_s = time.perf_counter()
@@ -284,7 +284,7 @@ def tune_models(options):
         figures = json.loads(tuned.to_json())
         del figures["spec"]
         seconds = round(time.perf_counter() - start_s)
-        RESULTS.note(
+        options.keep(
             "models", name, {**figures, "speed_up": tuned.speed_up, "seconds": seconds}
         )
 
@@ -292,9 +292,9 @@ def tune_models(options):
 # -- summary ------------------------------------------------------------------------
 
 
-def summarise():
+def summarise(options):
     """Print means over what was measured."""
-    kernels = RESULTS.known("kernels").values()
+    kernels = options.known("kernels").values()
     if kernels:
         gains = [k["speed_up"] for k in kernels]
         shares = [k["speed_up"] / k["random_speed_up"] for k in kernels]
@@ -303,7 +303,7 @@ def summarise():
             f"{100 * statistics.mean(shares):.0f} % of the random search's speed-up "
             f"(median {100 * statistics.median(shares):.0f} %)"
         )
-    replayed = RESULTS.known("replay").values()
+    replayed = options.known("replay").values()
     if replayed:
         found = ((r["after_20"], r["after_20"] / r["best"]) for r in replayed)
         gains, shares = zip(*found, strict=True)
@@ -311,30 +311,33 @@ def summarise():
             f"{len(gains)} kernels replayed: median {statistics.median(gains):.2f}x, "
             f"{100 * statistics.mean(shares):.0f} % of the best recorded"
         )
-    models = [m["speed_up"] for m in RESULTS.known("models").values()]
+    models = [m["speed_up"] for m in options.known("models").values()]
     if models:
         mean = math.exp(statistics.mean(map(math.log, models)))
         print(f"{len(models)} models: {mean:.3f}x in geometric mean")
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parts = {
-        "ranking": rank,
-        "replay": replay,
-        "kernels": tune_kernels,
-        "models": tune_models,
-    }
-    parser.add_argument("part", choices=[*parts, "summary"])
-    parser.add_argument("names", nargs="*")
-    parser.add_argument("--budget", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--journals", type=Path, default=Path("out/tile_journals"))
-    options = parser.parse_args()
+PARTS = {
+    "ranking": rank,
+    "replay": replay,
+    "kernels": tune_kernels,
+    "models": tune_models,
+}
+
+
+@benchmark(
+    option("part", choices=[*PARTS, "summary"]),
+    option("names", nargs="*"),
+    option("--budget", type=int, default=20),
+    option("--journals", type=Path, default=Path("out/tile_journals")),
+    out=RESULTS,
+    seed=0,
+)
+def main(options: Options):
     options.journals.mkdir(parents=True, exist_ok=True)
     if options.part != "summary":
-        parts[options.part](options)
-    summarise()
+        PARTS[options.part](options)
+    summarise(options)
 
 
 if __name__ == "__main__":

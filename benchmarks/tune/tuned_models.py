@@ -7,17 +7,17 @@ type. The result of a block is read from that of `tune_layouts.py`. Needs the TP
 (`meshwright[tpu]`), and no TPU.
 """
 
-from benchmarks import places
-import argparse
 import json
 from functools import partial
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
+
+from benchmarks import places
+from benchmarks.harness import Options, benchmark, option
 from benchmarks.tune.layout_blocks import BF16, Block, attention_mlp, window_attention
 from benchmarks.tune.tune_layouts import RESULTS, read
-
 from meshwright.compile.tune.layouts.compiler_judge import EstimateJudge
 from meshwright.compile.tune.layouts.problem import LayoutChoice, question_of
 from meshwright.compile.tune.layouts.sites import find_sites
@@ -122,22 +122,22 @@ def judge_model(name, chip, tuned_block):
     return figures
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("models", nargs="*", default=[])
-    parser.add_argument("--chip", default="tpu-v5e")
-    parser.add_argument("--blocks", type=Path, default=RESULTS)
-    parser.add_argument("--results", type=Path, default=FIGURES)
-    options = parser.parse_args()
+@benchmark(
+    option("models", nargs="*", default=[]),
+    option("--chip", default="tpu-v5e"),
+    option("--blocks", type=Path, default=RESULTS),
+    out=FIGURES,
+)
+def main(options: Options):
     blocks = read(options.blocks)
     for name in options.models or MODELS:
         key = f"{name} {options.chip}"
-        if key not in read(options.results):
+        if key not in options.stored({}):
             block = blocks[f"{MODELS[name][0]} {options.chip}"]
             figures = judge_model(name, options.chip, block)
             print(key, json.dumps(figures, indent=1), flush=True)
-            known = {**read(options.results), key: figures}
-            options.results.write_text(json.dumps(known, indent=1) + "\n")
+            known = {**options.stored({}), key: figures}
+            options.save(known)
 
 
 if __name__ == "__main__":

@@ -12,16 +12,15 @@ batches.
 Writes `benchmarks/results/primer.json` and `docs/zoo/primer.png`.
 """
 
-from benchmarks import places
-import argparse
-import json
 import os
 import time
 from dataclasses import replace
 from functools import partial
 from itertools import islice
-from pathlib import Path
 from typing import Any
+
+from benchmarks import places
+from benchmarks.harness import Options, benchmark, option
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
@@ -146,12 +145,13 @@ def draw(models: dict[str, Any]) -> None:
     plt.close(figure)
 
 
-def main() -> None:
+@benchmark(
+    option("--steps", type=int, default=300),
+    option("--seeds", nargs="+", type=int, default=[0, 1, 2]),
+    out=RESULT,
+)
+def main(options: Options) -> None:
     """Measure all kinds, save, draw, and print the steps."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=300)
-    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
-    options = parser.parse_args()
     begin_s = time.perf_counter()
     models = {kind: measure(kind, options.steps, options.seeds) for kind in KINDS}
     targets = [min(curve) for curve in models["gpt"]["curves"]]
@@ -171,7 +171,7 @@ def main() -> None:
         "target": targets,
         "models": models,
     }
-    RESULT.write_text(json.dumps(result, indent=1) + "\n")
+    options.save(result)
     draw(models)
 
 

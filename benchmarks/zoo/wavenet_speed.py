@@ -13,9 +13,6 @@ published sizes, untrained, since weights do not change their time.
 
 from __future__ import annotations
 
-from benchmarks import places
-import argparse
-import json
 import os
 import statistics
 import time
@@ -31,6 +28,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import places
+from benchmarks.harness import Options, benchmark, option
 from zoo import parallel_wavenet as student
 from zoo import wavenet as teacher
 from zoo.audio import Tones, band_power, write_wav
@@ -125,12 +124,13 @@ def measure(case: Case, folder: Path | None) -> dict[str, Any]:
     }
 
 
-def main() -> None:
+@benchmark(
+    option("--only", default="", help="cases whose name holds this"),
+    option("--audio", type=Path, help="folder for WAV files"),
+    out=RESULTS,
+)
+def main(options: Options) -> None:
     """Measure, print a table, write JSON."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="", help="cases whose name holds this")
-    parser.add_argument("--audio", type=Path, help="folder for WAV files")
-    options = parser.parse_args()
     if options.audio is not None:
         options.audio.mkdir(parents=True, exist_ok=True)
     rows = []
@@ -151,8 +151,7 @@ def main() -> None:
     CONSOLE.print(table)
     if not options.only:
         found = {"jax": jax.__version__, "cores": os.cpu_count(), "rows": rows}
-        RESULTS.parent.mkdir(exist_ok=True)
-        RESULTS.write_text(json.dumps(found, indent=1))
+        options.save(found)
 
 
 if __name__ == "__main__":

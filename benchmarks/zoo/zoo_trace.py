@@ -7,11 +7,10 @@ The whole zoo is meant to stay under five minutes on two cores.
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import time
-from pathlib import Path
+
+from benchmarks.harness import Options, benchmark, option
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
@@ -22,12 +21,9 @@ from meshwright.cli.zoo import trace_rows, zoo_entries
 LIMIT_S = 300
 
 
-def main() -> None:
+@benchmark(option("names", nargs="*", metavar="NAME"))
+def main(options: Options) -> None:
     """Trace, print a line for each, and save."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME")
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
     start_s, cpu_s = time.perf_counter(), time.process_time()
     rows = []
     for row in trace_rows(zoo_entries(options.names, tiny=False)):
@@ -44,7 +40,7 @@ def main() -> None:
             "cpu_s": round(cpu_s, 1),
             "targets": rows,
         }
-        options.out.write_text(json.dumps(result, indent=1) + "\n")
+        options.save(result)
 
 
 if __name__ == "__main__":

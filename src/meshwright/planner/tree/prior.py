@@ -6,7 +6,7 @@ propagates there; only one cut shards the batch. If all cuts had equal weight, t
 would hardly ever be sharded first. So each kind of cuts has a weight, which its legal
 cuts share: the exponential of a weighted sum of features. It is above 0 for every cut,
 so that no state is ruled out. The model has one row of weights for each phase of an
-axis (`Phase`); `benchmarks.train.train_prior` fits them to the best states of other programs.
+axis (`Phase`); `benchmarks.train.train_prior` fits them to the best states of others.
 (Automap ranks inputs by a graph network: Schaarschmidt et al., arXiv 2112.02958.)
 """
 

@@ -53,7 +53,8 @@ NUM_FEATURES = len(FEATURES)
 LEAST_NODES = 64
 """Nodes in a frame before the trees are asked about it.
 
-A million nodes then take 0.99 s with trees and 0.92 s without (benchmarks/allocation/backtracking.py).
+A million nodes then take 0.99 s with trees and 0.92 s without
+(benchmarks/allocation/backtracking.py).
 """
 
 MODEL = Path(__file__).parent / "backtracking.json"
