@@ -55,7 +55,7 @@ class Options(argparse.Namespace):
     samples: Samples
     parser: argparse.ArgumentParser
     before: Any = None
-    saved: Any = None
+    saved: str | None = None
 
     def stored(self, default: Any) -> Any:
         """Figures in the `--out` file; `default` if there is none."""
@@ -68,10 +68,9 @@ class Options(argparse.Namespace):
         if self.out is not None:
             if self.saved is None:
                 self.before = self.stored(None)
-            self.saved = figures
+            self.saved = json.dumps(figures, indent=1) + "\n"
             self.out.parent.mkdir(parents=True, exist_ok=True)
-            text = json.dumps(figures, indent=1) + "\n"
-            self.out.write_text(text, encoding="utf-8")
+            self.out.write_text(self.saved, encoding="utf-8")
 
     def known(self, part: str) -> dict[str, Any]:
         """Stored figures of one part of the `--out` file, by case."""
@@ -163,7 +162,8 @@ class Benchmark:
     def _run_once(self, options: Options) -> int | None:
         options.before = options.saved = None
         status = self.run(options)
-        options.samples.add_changes(options.before, options.saved)
+        if options.saved is not None:
+            options.samples.add_changes(options.before, json.loads(options.saved))
         return status
 
 

@@ -68,13 +68,17 @@ class Samples:
 
 
 def numbers(figures: Any, path: str = "") -> Iterator[tuple[str, float]]:
-    """Numbers of JSON data, each with its path: `("rows/t32/step_s", 0.1)`."""
+    """Numbers of JSON data, each with its path: `("rows/0 t32 bp/step_s", 0.1)`.
+
+    A row of a list is named by its index and its first two short texts.
+    """
     if isinstance(figures, dict):
         for name, value in figures.items():
             yield from numbers(value, f"{path}/{name}" if path else name)
     elif isinstance(figures, list):
         for index, value in enumerate(figures):
-            yield from numbers(value, f"{path}/{index}" if path else str(index))
+            label = " ".join([str(index), *_texts(value)])
+            yield from numbers(value, f"{path}/{label}" if path else label)
     elif isinstance(figures, int | float) and not isinstance(figures, bool):
         yield path, figures
 
@@ -127,6 +131,12 @@ def append_records(path: Path, name: str, options: Any) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a", encoding="utf-8") as file:
             file.write("\n".join(lines) + "\n")
+
+
+def _texts(row: Any) -> list[str]:
+    if not isinstance(row, dict):
+        return []
+    return [v for v in row.values() if isinstance(v, str) and len(v) <= 40][:2]
 
 
 def _processor() -> str:
