@@ -1,6 +1,6 @@
 """Shared arguments of all benchmarks: a script declares only its own.
 
-    @benchmark(option("--rounds", type=int, default=15), out=places.RESULTS / "x.json")
+    @benchmark(option("--rounds", type=int, default=15), out=STORED)
     def main(options: Options) -> None:
         rows = options.stored({})
         ...
@@ -29,6 +29,10 @@ REQUIRED = object()
 """Default of `out` or `seed` that makes the argument required."""
 
 
+STORED = object()
+"""Default of `out` that means `results/SCRIPT.json`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Option:
     """One argument of a script: flags and settings of `add_argument`."""
@@ -42,6 +46,10 @@ def option(*flags: str, **settings: Any) -> Option:
     return Option(flags, settings)
 
 
+ONLY = option("--only", default="", help="cases whose name holds this")
+"""The argument by which a script measures some of its cases."""
+
+
 class Options(argparse.Namespace):
     """Parsed arguments of one run, and the file of figures that it writes.
 
@@ -52,10 +60,10 @@ class Options(argparse.Namespace):
     out: Any
     json: Path
     repeat: int
-    samples: Samples
-    parser: argparse.ArgumentParser
-    before: Any = None
-    saved: str | None = None
+    _samples: Samples
+    _parser: argparse.ArgumentParser
+    _before: Any = None
+    _saved: str | None = None
 
     def stored(self, default: Any) -> Any:
         """Figures in the `--out` file; `default` if there is none."""
@@ -66,17 +74,17 @@ class Options(argparse.Namespace):
     def save(self, figures: Any) -> None:
         """Write the `--out` file, if there is one."""
         if self.out is not None:
-            if self.saved is None:
-                self.before = self.stored(None)
-            self.saved = json.dumps(figures, indent=1) + "\n"
+            if self._saved is None:
+                self._before = self.stored(None)
+            self._saved = json.dumps(figures, indent=1) + "\n"
             self.out.parent.mkdir(parents=True, exist_ok=True)
-            self.out.write_text(self.saved, encoding="utf-8")
+            self.out.write_text(self._saved, encoding="utf-8")
 
-    def known(self, part: str) -> dict[str, Any]:
+    def stored_part(self, part: str) -> dict[str, Any]:
         """Stored figures of one part of the `--out` file, by case."""
         return self.stored({}).get(part, {})
 
-    def keep(self, part: str, case: str, figures: dict[str, Any]) -> None:
+    def save_case(self, part: str, case: str, figures: dict[str, Any]) -> None:
         """Add one case to a part of the `--out` file, and print its numbers."""
         everything = self.stored({})
         everything.setdefault(part, {})[case] = figures
@@ -86,20 +94,20 @@ class Options(argparse.Namespace):
 
     def note(self, case: str, value: float, unit: str | None = None) -> None:
         """Record a figure that the `--out` file doesn't hold."""
-        self.samples.add(case, value, unit)
+        self._samples.add(case, value, unit)
 
     def own(self) -> dict[str, Any]:
         """Values of the arguments that the script itself declares."""
-        shared = {"seed", "out", "json", "repeat", "samples", "parser"}
+        shared = {"seed", "out", "json", "repeat"}
         return {
             name: value
             for name, value in vars(self).items()
-            if name not in shared | {"before", "saved"}
+            if name not in shared and not name.startswith("_")
         }
 
     def error(self, message: str) -> NoReturn:
         """End the script because of its arguments; exit status 2."""
-        self.parser.error(message)
+        self._parser.error(message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,16 +123,16 @@ class Benchmark:
         """Parse the arguments, run as often as asked, and record what was measured."""
         parser = self.parser()
         options = parser.parse_args(arguments, Options())
-        options.parser, options.samples = parser, Samples()
+        options._parser, options._samples = parser, Samples()
         if self.seed is None:
             options.seed = None
         status = self._run_once(options)
         with tempfile.TemporaryDirectory() as folder:
             for number in range(1, options.repeat):
-                if options.saved is not None:
+                if options._saved is not None:
                     options.out = Path(folder) / f"{number}.json"
                 status = self._run_once(options) or status
-        append_records(options.json, self.name, options)
+        append_records(options.json, self.name, options.seed, options._samples)
         if status:
             raise SystemExit(status)
 
@@ -143,11 +151,11 @@ class Benchmark:
         )
         for entry in self.declared:
             if isinstance(entry, Option):
-                parser.add_argument(*entry.flags, **entry.settings)
+                _add(parser, entry)
             else:
                 group = parser.add_mutually_exclusive_group()
                 for one in entry:
-                    group.add_argument(*one.flags, **one.settings)
+                    _add(group, one)
         shared = parser.add_argument_group("shared by all benchmarks")
         shared.add_argument("--seed", type=int, help=_seed_help(self.seed),
                             **_default(self.seed))  # fmt: skip
@@ -160,10 +168,10 @@ class Benchmark:
         return parser
 
     def _run_once(self, options: Options) -> int | None:
-        options.before = options.saved = None
+        options._before = options._saved = None
         status = self.run(options)
-        if options.saved is not None:
-            options.samples.add_changes(options.before, json.loads(options.saved))
+        if options._saved is not None:
+            options._samples.add_changes(options._before, json.loads(options._saved))
         return status
 
 
@@ -175,7 +183,19 @@ def benchmark(
     declared: the script's own arguments; in a tuple, those that exclude each other.
     out, seed: defaults; `REQUIRED` if the user must say them.
     """
-    return lambda run: Benchmark(run, declared, out, seed)
+
+    def decorated(run: Callable[[Options], int | None]) -> Benchmark:
+        script = Path(run.__code__.co_filename).stem
+        stored = places.RESULTS / f"{script}.json" if out is STORED else out
+        return Benchmark(run, declared, stored, seed)
+
+    return decorated
+
+
+def _add(parser: Any, declared: Option) -> None:
+    action = parser.add_argument(*declared.flags, **declared.settings)
+    # argparse would leave the method in place of a default.
+    assert not hasattr(Options, action.dest), f"Options has a method {action.dest}"
 
 
 def _default(value: Any) -> dict[str, Any]:

@@ -106,7 +106,7 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version(), **dict(_installed())}
 
 
-def append_records(path: Path, name: str, options: Any) -> None:
+def append_records(path: Path, name: str, seed: int | None, samples: Samples) -> None:
     """Add a line for each case that was measured."""
     machine, packages = where(), versions()
     lines = [
@@ -116,16 +116,16 @@ def append_records(path: Path, name: str, options: Any) -> None:
                     benchmark=name,
                     case=case,
                     value=statistics.median(values),
-                    unit=options.samples.units[case],
+                    unit=samples.units[case],
                     spread=max(values) - min(values),
                     repeats=len(values),
-                    seed=options.seed,
+                    seed=seed,
                     where=machine,
                     versions=packages,
                 )
             )
         )
-        for case, values in options.samples.values.items()
+        for case, values in samples.values.items()
     ]
     if lines:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -16,8 +16,7 @@ import statistics
 from collections.abc import Iterator
 from typing import Any
 
-from benchmarks import places
-from benchmarks.harness import Options, benchmark, option
+from benchmarks.harness import ONLY, STORED, Options, benchmark, option
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
@@ -28,7 +27,6 @@ import meshwright as mw
 from zoo.catalogue import WORKLOADS
 from zoo.workload import Workload
 
-RESULTS = places.RESULTS / "packing.json"
 MACHINES = ("tpu-v3", "tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e", "tpu-7x")
 CORES_PER_CHIP = {"tpu-v3": 2, "tpu-7x": 2}
 """Devices of one chip, where it has more than one."""
@@ -61,8 +59,8 @@ def rows_of(workload: Workload, seconds: float) -> Iterator[tuple[str, dict[str,
 
 @benchmark(
     option("--seconds", type=float, default=5.0),
-    option("--only", default="", help="programs whose name holds this"),
-    out=RESULTS,
+    ONLY,
+    out=STORED,
 )
 def main(options: Options) -> None:
     """Search the offsets of all cases that have none yet, and print the heights."""

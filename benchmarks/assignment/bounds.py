@@ -18,8 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 import meshwright as mw
-from benchmarks import places
-from benchmarks.harness import Options, benchmark, option
+from benchmarks.harness import STORED, Options, benchmark, option
 from meshwright.machine import load_machine
 from meshwright.planner.candidates.meshes import meshes_of
 from meshwright.planner.solve.space import Space
@@ -31,8 +30,6 @@ from meshwright.search.assignment.incumbent.incumbent import Incumbent
 from meshwright.search.assignment.presolve.presolve import merge
 from meshwright.search.assignment.problem.reduced_problem import finite_graph
 from meshwright.search.assignment.warm import warm
-
-RESULTS = places.RESULTS / "bounds.json"
 
 CASES = (
     ("gpt3:t24", "h100"),
@@ -93,7 +90,7 @@ def run_case(problem: Assignment, times: float) -> dict[str, float]:
     }
 
 
-@benchmark(option("--times", type=float, default=10.0), out=RESULTS)
+@benchmark(option("--times", type=float, default=10.0), out=STORED)
 def main(options: Options) -> None:
     """Run all cases and print a table."""
     times = options.times

@@ -21,10 +21,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import places
-from benchmarks.harness import Options, benchmark, option
+from benchmarks.harness import STORED, Options, benchmark, option
 
-RESULTS = places.RESULTS / "iopddl.json"
 SOLVERS = ("ours", "cp-sat", "highs")
 GRACE_S = 60.0  # after the limit the process is ended, and counts as without result
 
@@ -96,7 +94,7 @@ def table(rows: list[dict[str, Any]]) -> Table:
     option("--again", choices=SOLVERS, help="measure this one anew"),
     option("--solver", choices=SOLVERS, help=argparse.SUPPRESS),
     option("--start", type=float, help=argparse.SUPPRESS),
-    out=RESULTS,
+    out=STORED,
 )
 def main(arguments: Options) -> None:
     if arguments.solver:

@@ -17,14 +17,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks import places
-from benchmarks.harness import Options, benchmark, option
+from benchmarks.harness import STORED, Options, benchmark, option
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 from tests.run.checkpoint.killing import kill_while_saving, require_newest_is_whole
-
-RESULTS = places.RESULTS / "checkpoint_kills.json"
 
 
 def one_kill(directory: Path, megabytes: int, seed: int) -> dict[str, object]:
@@ -63,7 +60,7 @@ def summary(rows: list[dict[str, object]]) -> str:
 @benchmark(
     option("--hits", type=int, default=100),
     option("--megabytes", type=int, default=64),
-    out=RESULTS,
+    out=STORED,
     seed=0,
 )
 def main(options: Options) -> None:

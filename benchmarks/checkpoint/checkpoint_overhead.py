@@ -22,8 +22,7 @@ import time
 from functools import partial
 from typing import Any
 
-from benchmarks import places
-from benchmarks.harness import Options, benchmark, option
+from benchmarks.harness import STORED, Options, benchmark, option
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
@@ -32,8 +31,6 @@ import jax
 import meshwright as mw
 from zoo import gpt
 from zoo.text import batches, load_text
-
-RESULTS = places.RESULTS / "checkpoint_overhead.json"
 
 
 class Training:
@@ -107,7 +104,7 @@ def compare(pairs: int, every: int) -> dict[str, Any]:
 @benchmark(
     option("--pairs", type=int, default=8),
     option("--every", type=int, default=50),
-    out=RESULTS,
+    out=STORED,
 )
 def main(options: Options) -> None:
     """Measure, print and write the figures."""

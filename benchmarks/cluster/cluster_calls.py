@@ -25,10 +25,8 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks import places
-from benchmarks.harness import Options, benchmark, option
+from benchmarks.harness import STORED, Options, benchmark, option
 
-RESULTS = places.RESULTS / "cluster_calls.json"
 WIDTH = 64
 MODES = ("op by op", "chained", "fused")
 
@@ -226,7 +224,7 @@ def measured(count, milliseconds, options):
     option("--rounds", type=int, default=5),
     option("--calls", type=int, default=128),
     option("--child", help=argparse.SUPPRESS),
-    out=RESULTS,
+    out=STORED,
 )
 def main(options: Options):
     if options.child:

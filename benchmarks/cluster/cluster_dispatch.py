@@ -16,16 +16,13 @@ import pickle
 import statistics
 import time
 
-from benchmarks import places
-from benchmarks.harness import Options, benchmark, option
+from benchmarks.harness import STORED, Options, benchmark, option
 from meshwright.run.cluster.controller import Controller
 from meshwright.run.cluster.engines.ray_engine import WIDTH
 from meshwright.run.cluster.gang import GangSize
 from meshwright.run.cluster.limits import IslandLimits
 from meshwright.run.cluster.tenants import Tenant
 from meshwright.run.cluster.wire.messages import Call, Completion, Define, Put
-
-RESULTS = places.RESULTS / "cluster_dispatch.json"
 
 
 class EchoGang:
@@ -130,7 +127,7 @@ async def measured(workers, delay_s, calls):
     option("--workers", default="4,16,64,256,512,1024,4096"),
     option("--delay-ms", type=float, default=0.1),
     option("--calls", type=int, default=40),
-    out=RESULTS,
+    out=STORED,
 )
 def main(options: Options):
     rows = []

@@ -23,8 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import meshwright as mw
-from benchmarks import places
-from benchmarks.harness import Options, benchmark, option
+from benchmarks.harness import STORED, Options, benchmark, option
 from meshwright.errors import ClusterError
 from meshwright.run.cluster.client import Cluster
 from meshwright.run.cluster.engines.ray_engine import RayEngine
@@ -32,7 +31,6 @@ from meshwright.run.cluster.gang import GangSize
 from meshwright.run.cluster.tenants import Tenant
 from meshwright.run.cluster.wire.messages import ArrayKey, Call, WorkerInstruction
 
-RESULTS = places.RESULTS / "cluster_tenants.json"
 WHERE, ALL = "local:4x2", {"data": 8}
 TENANTS = (Tenant("a", "a", weight=2.0, queue=64), Tenant("b", "b", queue=64))
 
@@ -232,7 +230,7 @@ def unordered(programs):
     option("--programs", type=int, default=10_000),
     option("--unordered-programs", type=int, default=400),
     option("--only", choices=("shares", "mixed", "unordered")),
-    out=RESULTS,
+    out=STORED,
 )
 def main(options: Options):
     parts = {

@@ -22,8 +22,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from benchmarks import places
-from benchmarks.harness import Options, benchmark, option
+from benchmarks.harness import STORED, Options, benchmark, option
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=4")
@@ -37,7 +36,6 @@ import meshwright as mw
 from zoo import d4pg_replicas, resnet
 from zoo.classifier import batch_shapes
 
-RESULTS = places.RESULTS / "replicate.json"
 REPLICAS = 4
 USUAL_S, SLOW_S = 0.02, 0.1
 """Seconds that a step sleeps, and one of the slow replica."""
@@ -164,7 +162,7 @@ def measure_resnet() -> dict[str, Any]:
     option("--rounds", type=int, default=60),
     option("--seeds", default="0,1,2"),
     option("--staleness", type=int, default=8),
-    out=RESULTS,
+    out=STORED,
 )
 def main(options: Options) -> None:
     """Measure one part, print it, and write it beside the other."""

@@ -23,10 +23,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks import places
-from benchmarks.harness import Options, benchmark, option
+from benchmarks.harness import STORED, Options, benchmark, option
 from meshwright.app.train.metrics import read_csv
 
-RESULTS = places.RESULTS / "training_kills.json"
 PATIENCE_S = 600
 """Seconds within which a run must go on after a kill, and reach the next step."""
 
@@ -200,7 +199,7 @@ def measure(steps: int, victims: list[str], seed: int, folder: Path) -> dict:
 @benchmark(
     option("--kills", type=int, default=30),
     option("--steps", type=int, default=300),
-    out=RESULTS,
+    out=STORED,
     seed=0,
 )
 def main(chosen: Options) -> None:

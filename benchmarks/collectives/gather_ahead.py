@@ -14,8 +14,7 @@ import os
 import re
 from typing import Any
 
-from benchmarks import places
-from benchmarks.harness import Options, benchmark
+from benchmarks.harness import STORED, Options, benchmark
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
@@ -27,7 +26,6 @@ from benchmarks.collectives.overlap_schedule import blocks
 from meshwright.partitioner.tactics import Tactic
 from meshwright.run.compilers.confirm import DeviceStep, confirm
 
-RESULTS = places.RESULTS / "gather_ahead.json"
 LAYERS, WIDTHS, TOKENS = 8, (2048, 4096), 8 * 2048
 
 
@@ -77,7 +75,7 @@ def row_of(chip: str, width: int, tactics: list[Tactic]) -> dict[str, Any]:
     }
 
 
-@benchmark(out=RESULTS)
+@benchmark(out=STORED)
 def main(options: Options) -> None:
     """Print the table, write JSON after each case."""
     rows: list[dict[str, Any]] = []

@@ -19,7 +19,7 @@ from typing import Any
 
 import meshwright as mw
 from benchmarks import places
-from benchmarks.harness import Options, benchmark, option
+from benchmarks.harness import STORED, Options, benchmark, option
 from meshwright.errors import MeshwrightError
 from zoo.catalogue import WORKLOADS
 from zoo.workload import Workload
@@ -71,7 +71,7 @@ def compared(
     option("names", nargs="*", help="programs; all by default"),
     option("--machine", type=Path, default=places.MACHINES / "p2-a100.toml"),
     option("--devices", type=int, default=32),
-    out=places.RESULTS / "levels.json",
+    out=STORED,
 )
 def main(options: Options) -> None:
     rows: list[dict[str, Any]] = []

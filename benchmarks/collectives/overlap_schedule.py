@@ -15,8 +15,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from benchmarks import places
-from benchmarks.harness import Options, benchmark
+from benchmarks.harness import STORED, Options, benchmark
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
@@ -28,7 +27,6 @@ from benchmarks.collectives.overlap import loss
 from meshwright.app.plan import Plan
 from meshwright.run.compilers.confirm import DeviceStep, confirm
 
-RESULTS = places.RESULTS / "overlap_schedule.json"
 _NAME = re.compile(r"^\s*(?:ROOT )?%?([\w.-]+) = ")
 _BLOCK = re.compile(r"^(?:ENTRY )?%?([\w.-]+) \(.*\{$")
 
@@ -103,7 +101,7 @@ def figures(text: str) -> dict[str, int]:
     }
 
 
-@benchmark(out=RESULTS)
+@benchmark(out=STORED)
 def main(options: Options) -> None:
     """Compile the programs, print their figures, write JSON."""
     rows: list[dict[str, Any]] = []

@@ -14,16 +14,13 @@ import json
 import os
 import time
 
-from benchmarks import places
-from benchmarks.harness import Options, benchmark, option
+from benchmarks.harness import ONLY, STORED, Options, benchmark, option
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 import meshwright as mw
 from meshwright.errors import MeshwrightError
 from meshwright.planner.driver.overlapping import OVERLAPPED
-
-RESULTS = places.RESULTS / "overlap_search.json"
 
 PROGRAMS = (
     "mixer:b_16", "vit:l_16", "lstm:big_lstm", "gpt3:t24", "primer:primer_medium",
@@ -70,9 +67,9 @@ def run_case(target: str, machine: str, mesh: dict[str, int], budget_s: float) -
 
 
 @benchmark(
-    option("--only", default=""),
+    ONLY,
     option("--budget", type=float, default=15.0),
-    out=RESULTS,
+    out=STORED,
 )
 def main(options: Options) -> None:
     """Run all cases, write each result at once, and print the table."""

@@ -36,7 +36,7 @@ import numpy as np
 
 import meshwright as mw
 from benchmarks import places
-from benchmarks.harness import Options, benchmark, option
+from benchmarks.harness import STORED, Options, benchmark, option
 from meshwright.machine import Machine
 from meshwright.predict.reductions import Reductions
 
@@ -225,7 +225,7 @@ def _correlations(lines: list[dict[str, Any]]) -> dict[str, float]:
 
 @benchmark(
     option("measured", type=Path, help="a CSV file of measured rows"),
-    out=places.RESULTS / "p2.json",
+    out=STORED,
 )
 def main(options: Options) -> None:
     summary, lines = compare(read_rows(options.measured))

@@ -23,8 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import meshwright as mw
-from benchmarks import places
-from benchmarks.harness import Options, benchmark, option
+from benchmarks.harness import STORED, Options, benchmark, option
 from meshwright.compile.deploy.deploy import load_deployed
 from meshwright.errors import MeshwrightError
 
@@ -33,7 +32,6 @@ PROGRAMS = (
     "llm", "moe", "unet3d", "resnet", "efficientnet", "wavenet", "unet",
 )  # fmt: skip
 TARGETS = ("iree-cpu", "litert", "onnx", "wasm")
-RESULTS = places.RESULTS / "deploy.json"
 
 
 def zoo_model(name: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
@@ -179,7 +177,7 @@ def measure_int8(name: str) -> Iterator[dict[str, Any]]:
 @benchmark(
     option("--only", default=",".join(PROGRAMS)),
     option("--int8", default=",".join(EVALUATIONS)),
-    out=RESULTS,
+    out=STORED,
 )
 def main(options: Options) -> None:
     """Print a line a row, and write all rows as JSON after each program."""

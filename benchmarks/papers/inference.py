@@ -14,14 +14,12 @@ from typing import Any
 import jax
 
 import meshwright as mw
-from benchmarks import places
-from benchmarks.harness import Options, benchmark
+from benchmarks.harness import STORED, Options, benchmark
 from benchmarks.papers.inference_layouts import torus_of
 from benchmarks.papers.published import TABLES_2_3, Served
 from meshwright.errors import TacticError
 from zoo import palm
 
-RESULTS = places.RESULTS / "inference.json"
 NAMES = {
     "weight_stationary_1d": "WS 1D",
     "weight_stationary_2d": "WS 2D",
@@ -87,7 +85,7 @@ def with_vocabulary(row: Served) -> Mapping[str, Any]:
     }
 
 
-@benchmark(out=RESULTS)
+@benchmark(out=STORED)
 def main(options: Options) -> None:
     """Plan all rows, print each one's fastest layout, write JSON."""
     found: list[Mapping[str, Any]] = []

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import places
-from benchmarks.harness import Options, benchmark, option
+from benchmarks.harness import STORED, Options, benchmark, option
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
@@ -254,7 +254,7 @@ def page(results: dict[str, list[Row]]) -> str:
     return words.format(**{name: "\n".join(rows) for name, rows in tables.items()})
 
 
-@benchmark(option("--page", type=Path, default=PAGE), out=RESULTS / "papers.json")
+@benchmark(option("--page", type=Path, default=PAGE), out=STORED)
 def main(options: Options) -> None:
     """Compute, print, save."""
     results = {

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import places
-from benchmarks.harness import Options, benchmark, option
+from benchmarks.harness import STORED, Options, benchmark, option
 from meshwright.app.batch_sizes import ResizableStep
 from meshwright.errors import MeshwrightError
 from meshwright.machine import load_machine
@@ -37,7 +37,6 @@ from zoo import llm, moe, resnet
 from zoo.decoder import Decoder, shapes, train_step
 
 MACHINE = places.MACHINES / "alpa-v100.toml"
-RESULTS = places.RESULTS / "pipeline.json"
 
 MODELS = {
     "gpt": {
@@ -272,7 +271,7 @@ def cell(family: str, num: int) -> dict[str, Any]:
 @benchmark(
     option("family", choices=[*MODELS]),
     option("gpus", nargs="*", type=int),
-    out=RESULTS,
+    out=STORED,
 )
 def main(options: Options) -> None:
     """Compute the cells named in the arguments, and add them to the results."""

@@ -16,15 +16,13 @@ from typing import Any
 import jax
 
 import meshwright as mw
-from benchmarks import places
-from benchmarks.harness import Options, benchmark
+from benchmarks.harness import STORED, Options, benchmark
 from benchmarks.papers.inference import NAMES, program_of
 from benchmarks.papers.inference_layouts import torus_of
 from benchmarks.papers.published import TABLES_2_3, Served
 from meshwright.app.phases import PhasePlans, ServedPhase, plan_phases
 from meshwright.app.plan import Plan
 
-RESULTS = places.RESULTS / "serving.json"
 BUDGET_S = 600.0
 
 CASES = (
@@ -80,7 +78,7 @@ def rows_of(case: Any, plans: PhasePlans) -> list[Mapping[str, Any]]:
     ]
 
 
-@benchmark(out=RESULTS)
+@benchmark(out=STORED)
 def main(options: Options) -> None:
     """Plan all cases, print each phase's layout, write JSON."""
     found: list[Mapping[str, Any]] = []

@@ -24,8 +24,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks import places
-from benchmarks.harness import Options, benchmark, option
+from benchmarks.harness import ONLY, STORED, Options, benchmark, option
 
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -37,7 +36,6 @@ from rich.table import Table
 
 import meshwright as mw
 
-RESULTS = places.RESULTS / "first_call.json"
 CONSOLE = Console()
 MESH = {"data": 4, "model": 2}
 PREFERRED = ("experts", "megatron")
@@ -167,12 +165,12 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, float]:
 
 @benchmark(
     option("--rounds", type=int, default=3),
-    option("--only", default="", help="programs whose name holds this"),
+    ONLY,
     option("--resume", action="store_true", help="keep rows of the file"),
     option("--one", help=argparse.SUPPRESS),
     option("--side", help=argparse.SUPPRESS),
     option("--folder", type=Path, help=argparse.SUPPRESS),
-    out=RESULTS,
+    out=STORED,
 )
 def main(options: Options) -> None:
     """Measure, print a table, write JSON."""

@@ -21,8 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks import places
-from benchmarks.harness import REQUIRED, Options, benchmark, option
+from benchmarks.harness import REQUIRED, STORED, Options, benchmark, option
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
@@ -163,7 +162,7 @@ def show(record: Record) -> None:
     option("--only", type=int, help="run this case alone and print it"),
     option("--shrink", action="store_true", help="with --only: make it small"),
     option("--trace", action="store_true", help="plan and trace, don't run"),
-    out=places.RESULTS / "fuzz.json",
+    out=STORED,
     seed=REQUIRED,
 )
 def main(options: Options) -> int:

@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any
 
 from benchmarks import places
-from benchmarks.harness import Options, benchmark, option
+from benchmarks.harness import ONLY, Options, benchmark, option
 
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
 
@@ -169,7 +169,7 @@ def line(row: Row) -> str:
 
 @benchmark(
     option("--rounds", type=int, default=15),
-    option("--only", default="", help="programs whose name holds this"),
+    ONLY,
     option("--budget", type=float, default=10.0, help="seconds a search"),
     option("--calibration", type=float, default=25.0, help="seconds"),
     out=RESULTS,

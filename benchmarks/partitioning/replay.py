@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import Options, benchmark, option
+from benchmarks.harness import ONLY, Options, benchmark, option
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
@@ -72,7 +72,7 @@ def predicted(plan: mw.Plan, name: str) -> dict[str, Any]:
 @benchmark(
     option("verb", choices=("write", "compare")),
     option("file", type=Path),
-    option("--only", default="", help="programs whose name holds this"),
+    ONLY,
 )
 def main(options: Options) -> int:
     """Write the cases, or compare them with those of a file."""

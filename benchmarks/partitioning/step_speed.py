@@ -16,8 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from benchmarks import places
-from benchmarks.harness import Options, benchmark, option
+from benchmarks.harness import ONLY, STORED, Options, benchmark, option
 
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
 
@@ -30,7 +29,6 @@ import meshwright as mw
 from tests.programs.catalogue import MESH, PROGRAMS, tactics_of
 from zoo import gpt
 
-RESULTS = places.RESULTS / "step_speed.json"
 CONSOLE = Console()
 SCHEDULES = ("bp", "mp", "bp+mp", "bp+mp+z2", "bp+mp+z3", "bp+mp+z3+emb")
 
@@ -95,9 +93,9 @@ def measure(case: Case, rounds: int) -> dict[str, Any]:
 
 @benchmark(
     option("--rounds", type=int, default=15),
-    option("--only", default="", help="cases whose name holds this"),
+    ONLY,
     option("--light", action="store_true", help="without heavy programs"),
-    out=RESULTS,
+    out=STORED,
 )
 def main(options: Options) -> None:
     """Measure, print a table, write JSON."""

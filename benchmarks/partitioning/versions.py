@@ -19,10 +19,9 @@ import sys
 from pathlib import Path
 
 from benchmarks import places
-from benchmarks.harness import Options, benchmark, option
+from benchmarks.harness import ONLY, STORED, Options, benchmark, option
 from benchmarks.partitioning.version_case import CASES, SEARCHES
 
-RESULTS = places.RESULTS / "versions.json"
 CASE = Path(__file__).resolve().with_name("version_case.py")
 
 
@@ -59,8 +58,8 @@ def compare(case: str, before: Path, rounds: int) -> dict[str, object]:
 @benchmark(
     option("before", type=Path, nargs="?", help="the other checkout"),
     option("--rounds", type=int, default=3),
-    option("--only", default=""),
-    out=RESULTS,
+    ONLY,
+    out=STORED,
 )
 def main(options: Options) -> None:
     """Compare all cases, print their ratios, and write them as JSON."""

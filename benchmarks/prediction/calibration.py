@@ -29,11 +29,9 @@ from rich.progress import track
 from rich.table import Table
 
 import meshwright as mw
-from benchmarks import places
-from benchmarks.harness import Options, benchmark, option
+from benchmarks.harness import STORED, Options, benchmark, option
 from meshwright.run.local.calibrate import measure
 
-RESULTS = places.RESULTS / "calibration.json"
 CONSOLE = Console()
 STEPS = ("gpt", "llm", "vit", "mixer", "resnet", "unet", "lstm", "gns")
 _DIMS = ("NHWC", "HWIO", "NHWC")
@@ -178,7 +176,7 @@ def figures_of(rows: dict[str, Any]) -> dict[str, dict[str, float]]:
 @benchmark(
     option("--budget", type=float, default=30.0, help="to calibrate, in s"),
     option("--runs", type=int, default=30, help="of which the best counts"),
-    out=RESULTS,
+    out=STORED,
 )
 def main(options: Options) -> None:
     """Calibrate, compare, print tables, write JSON."""

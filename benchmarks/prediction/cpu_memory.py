@@ -22,8 +22,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from benchmarks import places
-from benchmarks.harness import Options, benchmark, option
+from benchmarks.harness import ONLY, STORED, Options, benchmark, option
 
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["XLA_FLAGS"] = (
@@ -38,7 +37,6 @@ from meshwright.machine import load_machine
 from zoo.catalogue import WORKLOADS
 from zoo.workload import Target, Workload
 
-RESULTS = places.RESULTS / "cpu_memory.json"
 WITHIN = 0.10
 Built = tuple[Callable[..., Any], tuple[Any, ...]]
 
@@ -166,9 +164,9 @@ def summarise(rows: Mapping[str, dict[str, Any]]) -> dict[str, float]:
 
 
 @benchmark(
-    option("--only", default="", help="cases whose name holds this"),
+    ONLY,
     option("--keep", type=Path, help="folder for HLO and assignments"),
-    out=RESULTS,
+    out=STORED,
 )
 def main(options: Options) -> None:
     """Compile new cases, predict all, print and save."""

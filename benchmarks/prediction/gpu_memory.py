@@ -19,8 +19,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from benchmarks import places
-from benchmarks.harness import Options, benchmark, option
+from benchmarks.harness import ONLY, STORED, Options, benchmark, option
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
@@ -31,7 +30,6 @@ from meshwright.app.plan import Plan
 from meshwright.app.tactic_text import parse_tactics
 from meshwright.machine import load_machine
 
-RESULTS = places.RESULTS / "gpu_memory.json"
 MACHINE, CHIPS = "h100", 8
 WITHIN = 0.10
 FOUND = "found"
@@ -129,11 +127,11 @@ def summarise(rows: Mapping[str, Row]) -> dict[str, float]:
 
 
 @benchmark(
-    option("--only", default="", help="cases whose name holds this"),
+    ONLY,
     option("--known", action="store_true", help="compile no new cases"),
     option("--keep", type=Path, help="folder for the compiler's files"),
     option("--budget", type=float, default=15.0, help="of a search"),
-    out=RESULTS,
+    out=STORED,
 )
 def main(options: Options) -> None:
     """Search and compile new cases, predict all, print and save."""

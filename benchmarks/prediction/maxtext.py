@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from benchmarks import places
-from benchmarks.harness import Options, benchmark, option
+from benchmarks.harness import ONLY, STORED, Options, benchmark
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
@@ -133,8 +133,8 @@ def row_of(run: Run) -> dict[str, Any]:
 
 
 @benchmark(
-    option("--only", default="", help="part of a run's name"),
-    out=RESULTS / "maxtext.json",
+    ONLY,
+    out=STORED,
 )
 def main(options: Options) -> None:
     """Predict, print and save."""

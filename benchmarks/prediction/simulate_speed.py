@@ -24,15 +24,13 @@ from rich.console import Console
 from rich.table import Table
 
 import meshwright as mw
-from benchmarks import places
-from benchmarks.harness import Options, benchmark, option
+from benchmarks.harness import ONLY, STORED, Options, benchmark, option
 from meshwright.machine import Machine, load_machine
 from meshwright.partitioner.decide import Decided
 from meshwright.partitioner.lower import lower
 from meshwright.predict.estimate import Estimate, estimate
 from zoo import gpt
 
-RESULTS = places.RESULTS / "simulate_speed.json"
 CONSOLE = Console()
 MESH = {"batch": 8, "model": 4}
 SCHEDULES = ("bp", "mp", "bp+mp", "bp+mp+z2", "bp+mp+z3", "emb", "bp+mp+z3+emb")
@@ -79,8 +77,8 @@ def _newly_simulated(decided: Decided, machine: Machine) -> Callable[[], Estimat
 @benchmark(
     option("--machine", default="tpu-v3"),
     option("--rounds", type=int, default=20),
-    option("--only", default="", help="schedules whose name holds this"),
-    out=RESULTS,
+    ONLY,
+    out=STORED,
 )
 def main(options: Options) -> None:
     """Measure, print a table, write JSON."""

@@ -21,8 +21,7 @@ from pathlib import Path
 from statistics import geometric_mean
 
 import meshwright as mw
-from benchmarks import places
-from benchmarks.harness import Options, benchmark, option
+from benchmarks.harness import ONLY, STORED, Options, benchmark, option
 from meshwright.errors import MeshwrightError
 from meshwright.machine import load_machine
 from meshwright.planner.candidates.expert_plans import expert_strategies
@@ -35,8 +34,6 @@ from meshwright.planner.solve.solver_process import SolverProcess
 from meshwright.planner.solve.space import Space
 from meshwright.planner.solve.work_rates import CAPTURE
 from meshwright.search.work import WorkMeter
-
-RESULTS = places.RESULTS / "autoplan.json"
 
 MACHINES = {"tpu-v3": 16, "tpu-v5e": 32, "tpu-v5p": 64, "h100": 64}
 """Number of chips by machine; a chip of TPU v3 has two devices."""
@@ -202,11 +199,11 @@ def draw(rows: Mapping[str, Row], path: Path) -> None:
 
 
 @benchmark(
-    option("--only", default=""),
+    ONLY,
     option("--machines", default=",".join(MACHINES)),
     option("--budget", type=float, default=15.0),
     option("--picture", type=Path),
-    out=RESULTS,
+    out=STORED,
 )
 def main(options: Options) -> None:
     """Run the cases asked for, and print one line for each."""

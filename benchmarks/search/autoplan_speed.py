@@ -13,11 +13,9 @@ import json
 import time
 
 import meshwright as mw
-from benchmarks import places
-from benchmarks.harness import Options, benchmark, option
+from benchmarks.harness import ONLY, STORED, Options, benchmark
 from meshwright.errors import MeshwrightError
 
-RESULTS = places.RESULTS / "autoplan_speed.json"
 CASES = {
     "gpt3:t24": ("tpu-v3", 16, 15.0),
     "gpt:t32": ("tpu-v5p", 64, 15.0),
@@ -50,7 +48,7 @@ def run_case(target: str) -> dict[str, object]:
     return row | {"seconds": time.monotonic() - started}
 
 
-@benchmark(option("--only", default=""), out=RESULTS)
+@benchmark(ONLY, out=STORED)
 def main(options: Options) -> None:
     """Run the cases, and print one line for each."""
     rows: dict[str, object] = options.stored({})

@@ -22,7 +22,7 @@ import jax
 
 import meshwright as mw
 from benchmarks import places
-from benchmarks.harness import Options, benchmark, option
+from benchmarks.harness import ONLY, STORED, Options, benchmark, option
 from benchmarks.search.autoplan import MACHINES, OTHERS, TRANSFORMERS
 from meshwright.app.plan import Plan
 from meshwright.errors import MeshwrightError
@@ -32,7 +32,6 @@ from meshwright.planner.candidates.meshes import meshes_of
 from meshwright.planner.candidates.proposal import FOUND
 from meshwright.planner.driver.search import SPELLED
 
-RESULTS = places.RESULTS / "confirm_found.json"
 FOUND_ROWS = places.RESULTS / "autoplan.json"
 KNOWN_MACHINES = ("tpu-v5e", "tpu-v5p")
 """Machines of `benchmarks.search.autoplan` with one device per chip in the TPU compiler."""
@@ -100,10 +99,10 @@ def _compiled(plan: Plan) -> dict[str, float]:
 
 
 @benchmark(
-    option("--only", default=""),
+    ONLY,
     option("--machines", default=",".join(KNOWN_MACHINES)),
     option("--budget", type=float, default=15.0),
-    out=RESULTS,
+    out=STORED,
 )
 def main(options: Options) -> None:
     """Run the cases asked for, and print one line for each."""

@@ -16,8 +16,7 @@ from importlib import import_module
 from statistics import fmean, median
 from typing import Any
 
-from benchmarks import places
-from benchmarks.harness import Options, benchmark, option
+from benchmarks.harness import STORED, Options, benchmark, option
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
@@ -28,7 +27,6 @@ from meshwright.planner.solve.space import Space
 from meshwright.planner.tree.cut_problem import CutProblem
 from meshwright.planner.tree.search import make_problem
 
-RESULTS = places.RESULTS / "learned_prior.json"
 CASES = (
     ("gpt3:t24", "tpu-v5e", {"data": 4, "model": 8}),
     ("gpt:t32", "tpu-v3", {"data": 8, "model": 4}),
@@ -100,7 +98,7 @@ def measure(problem: CutProblem, num_seeds: int) -> dict[str, Any]:
     return figures
 
 
-@benchmark(option("--seeds", type=int, default=25), out=RESULTS)
+@benchmark(option("--seeds", type=int, default=25), out=STORED)
 def main(options: Options) -> None:
     """Measure, write JSON."""
     figures: dict[str, Any] = {}

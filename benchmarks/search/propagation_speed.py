@@ -19,8 +19,7 @@ from importlib import import_module
 from statistics import median
 from typing import NamedTuple
 
-from benchmarks import places
-from benchmarks.harness import Options, benchmark, option
+from benchmarks.harness import STORED, Options, benchmark, option
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
@@ -42,7 +41,6 @@ from meshwright.planner.strategies.symmetry import (
     split_by_inputs,
 )
 
-RESULTS = places.RESULTS / "propagation_speed.json"
 MESH = Mesh({"batch": 8, "model": 4})
 MOST_CUTS = 12
 
@@ -136,7 +134,7 @@ def measure(target: str, num_walks: int) -> dict[str, object]:
 @benchmark(
     option("--target", default="gpt:t32"),
     option("--walks", type=int, default=10),
-    out=RESULTS,
+    out=STORED,
 )
 def main(options: Options) -> None:
     """Measure, print and write JSON."""

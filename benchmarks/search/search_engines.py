@@ -17,8 +17,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import places
-from benchmarks.harness import Options, benchmark, option
+from benchmarks.harness import STORED, Options, benchmark, option
 from meshwright.search import (
     Annealing,
     Beam,
@@ -31,7 +30,6 @@ from meshwright.search import (
 )
 from tests.search.toys import Grid, Order, Subset, Trap, lowest_cost
 
-RESULTS = places.RESULTS / "search_engines.json"
 CONSOLE = Console()
 LANDSCAPES = {
     "subset of 14": Subset(14, seed=1),
@@ -89,7 +87,7 @@ def show(row: dict[str, Any]) -> str:
 @benchmark(
     option("--seeds", type=int, default=7),
     option("--evaluations", type=int, default=1000),
-    out=RESULTS,
+    out=STORED,
 )
 def main(options: Options) -> None:
     """Measure, print a table, write JSON."""

@@ -22,7 +22,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks import places
-from benchmarks.harness import Options, benchmark, option
+from benchmarks.harness import STORED, Options, benchmark, option
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
@@ -46,7 +46,6 @@ from meshwright.predict.estimate import estimate
 from meshwright.search import Budget, Engine, Mcts, Sampling, search_goals
 from zoo import gpt3
 
-RESULTS = places.RESULTS / "success_curve.json"
 PICTURE = places.ROOT / "docs" / "pictures" / "success_curve.png"
 MESH = Mesh({"data": 8, "model": 4})
 EXPERT = "Megatron + ZeRO-3"
@@ -274,7 +273,7 @@ def draw(figures: dict[str, Any], path: Path) -> None:
 @benchmark(
     option("--seeds", type=int, default=25),
     option("--picture", type=Path, default=PICTURE),
-    out=RESULTS,
+    out=STORED,
 )
 def main(options: Options) -> None:
     """Measure, write JSON, draw."""

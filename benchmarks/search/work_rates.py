@@ -17,7 +17,7 @@ from concurrent.futures import Future
 from typing import Any
 
 import meshwright as mw
-from benchmarks.harness import Options, benchmark, option
+from benchmarks.harness import ONLY, Options, benchmark, option
 from benchmarks.search.autoplan import MACHINES
 from meshwright.machine import Mesh, load_machine
 from meshwright.planner.driver.search import search_with_recomputation
@@ -123,7 +123,7 @@ rates = Rates()
 
 
 @benchmark(
-    option("--only", default=""),
+    ONLY,
     option("--budget", type=float, default=15.0),
     option("--search", default="program"),
 )

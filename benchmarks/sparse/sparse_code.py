@@ -24,10 +24,8 @@ from rich.console import Console
 from rich.table import Table
 
 import meshwright as mw
-from benchmarks import places
-from benchmarks.harness import Options, benchmark, option
+from benchmarks.harness import STORED, Options, benchmark, option
 
-RESULTS = places.RESULTS / "sparse_code.json"
 FORMATS = ("csr", "csc", "coo", "bsr:4")
 DENSITIES = (0.001, 0.01, 0.05)
 
@@ -98,7 +96,7 @@ def case(
     option("--size", type=int, default=4096),
     option("--columns", type=int, default=64),
     option("--passes", type=int, default=15),
-    out=RESULTS,
+    out=STORED,
 )
 def main(options: Options) -> None:
     """Measure, print a table and write the results."""

@@ -22,12 +22,10 @@ import jax.numpy as jnp
 from jax import lax
 
 import meshwright as mw
-from benchmarks import places
-from benchmarks.harness import Options, benchmark, option
+from benchmarks.harness import STORED, Options, benchmark, option
 from meshwright.app.plan import Plan
 from meshwright.errors import CompilerError, MeshwrightError
 
-RESULTS = places.RESULTS / "compile_fuzz.json"
 CHIPS = 8
 
 
@@ -215,7 +213,7 @@ def run_case(case: Case, budget_s: float) -> str:
     option("--first", type=int, default=0),
     option("--budget", type=float, default=3.0),
     option("--only", default="", help="leave out cases of other methods"),
-    out=RESULTS,
+    out=STORED,
 )
 def main(options: Options) -> None:
     """Run the cases asked for, and print a line for each."""

@@ -19,7 +19,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from benchmarks import places
-from benchmarks.harness import Options, benchmark, option
+from benchmarks.harness import ONLY, Options, benchmark, option
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
@@ -85,7 +85,7 @@ def keep_files(folder: Path, place: Path) -> None:
 
 
 @benchmark(
-    option("--only", default="", help="part of a case's name"),
+    ONLY,
     (
         option("--full", action="store_true", help="generate code, for cycles"),
         option("--unseen", action="store_true", help="steps on other chips"),

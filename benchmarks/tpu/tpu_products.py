@@ -20,7 +20,7 @@ from importlib.metadata import version
 from typing import Any
 
 from benchmarks import places
-from benchmarks.harness import Options, benchmark, option
+from benchmarks.harness import ONLY, STORED, Options, benchmark
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
@@ -150,8 +150,8 @@ def found_s(case: Case) -> float:
 
 
 @benchmark(
-    option("--only", default="", help="part of a case's name"),
-    out=RESULTS / "tpu_products.json",
+    ONLY,
+    out=STORED,
 )
 def main(options: Options) -> None:
     """Compile, compare, print and save."""

@@ -25,8 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import places
-from benchmarks.harness import Options, benchmark, option
+from benchmarks.harness import STORED, Options, benchmark, option
 from meshwright.predict.learned import (
     Collection,
     HloGraph,
@@ -46,7 +45,6 @@ from meshwright.predict.learned.metrics import kendall_tau
 _KINDS = ("dot", "reshape", "add", "multiply", "tanh", "broadcast", "convert", "reduce")
 _LAYOUTS = ((1, 0), (0, 1))
 _CONFIGURABLE = 0.05
-RESULTS = places.RESULTS / "gst.json"
 
 
 def synthetic_graph(nodes: int, configs: int, seed: int) -> MeasuredGraph:
@@ -171,7 +169,7 @@ def peak_bytes() -> int:
     option("--curve", action="store_true", help="rank held-out, too, in between"),
     option("--seeds", type=int, default=1),
     option("--way", choices=("both", "whole", "segments"), default="both"),
-    out=RESULTS,
+    out=STORED,
     seed=0,
 )
 def main(options: Options) -> None:
@@ -182,12 +180,12 @@ def main(options: Options) -> None:
     shown = {name: value for name, value in options.own().items() if name != "way"}
     for seed, way in product(range(options.seeds), ("segments", "whole")):
         key = f"{way} {seed}"
-        if key in options.known(part):
+        if key in options.stored_part(part):
             continue
         command = [sys.executable, "-m", "benchmarks.tune.gst", *sys.argv[1:]]
         command += ["--way", way, "--seed", str(seed)]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-        options.keep(part, key, {**json.loads(done.stdout), "options": shown})
+        options.save_case(part, key, {**json.loads(done.stdout), "options": shown})
 
 
 if __name__ == "__main__":

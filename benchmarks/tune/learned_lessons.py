@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 
 from benchmarks import places
-from benchmarks.harness import Options, benchmark, option
+from benchmarks.harness import STORED, Options, benchmark, option
 from benchmarks.tune.left_out import SEEDS, left_out
 from meshwright.predict.learned import (
     Architecture,
@@ -28,7 +28,6 @@ from meshwright.predict.learned import (
 from meshwright.predict.learned.baselines import BoostedTrees, plain_scorers
 from meshwright.predict.learned.metrics import kendall_tau, noise_ceiling
 
-RESULTS = places.RESULTS / "learned_lessons.json"
 DATA = {
     Collection.LAYOUT: places.DATA / "layouts",
     Collection.TILE: places.DATA / "tiles",
@@ -84,19 +83,21 @@ def rank(collection, options):
     for seed in range(SEEDS):
         for name, method in methods_of(collection).items():
             key = f"{name} {seed}"
-            if key in options.known(part) or name not in (options.methods or [name]):
+            if key in options.stored_part(part) or name not in (
+                options.methods or [name]
+            ):
                 continue
             start_s = time.process_time()
             figures = left_out(method, graphs, seed).to_json()
             figures["cpu_s"] = round(time.process_time() - start_s, 1)
             figures["graphs"] = len(graphs)
-            options.keep(part, key, figures)
+            options.save_case(part, key, figures)
     passes = [graph.provenance.pass_ns for graph in graphs]
     ceiling = {
         "tau": float(np.mean(list(map(noise_ceiling, passes)))),
         "tau_of_medians": float(np.mean(list(map(ceiling_of_medians, passes)))),
     }
-    options.keep(part, "noise ceiling", ceiling)
+    options.save_case(part, "noise ceiling", ceiling)
 
 
 def ceiling_of_medians(pass_ns, draws=10):
@@ -113,7 +114,7 @@ def ceiling_of_medians(pass_ns, draws=10):
 def summarise(options):
     """Print means over seeds with their range, and differences seed by seed."""
     for collection in Collection:
-        figures = options.known(collection.value)
+        figures = options.stored_part(collection.value)
         print(
             f"\n{collection.value}: ranking | E_1 | E_5 | tau | tau less all lessons'"
         )
@@ -153,7 +154,7 @@ def _extent(rows, key):
 @benchmark(
     option("part", choices=[*(c.value for c in Collection), "summary"]),
     option("methods", nargs="*"),
-    out=RESULTS,
+    out=STORED,
 )
 def main(options: Options):
     if options.part != "summary":

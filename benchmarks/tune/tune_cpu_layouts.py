@@ -15,12 +15,10 @@ import jax
 import numpy as np
 
 import meshwright as mw
-from benchmarks import places
-from benchmarks.harness import Options, benchmark, option
+from benchmarks.harness import STORED, Options, benchmark, option
 from benchmarks.tune.layout_programs import PROGRAMS, step
 from meshwright.app.check.sample import sample_arguments
 
-RESULTS = places.RESULTS / "tune_cpu_layouts.json"
 PASSES, RUNS = 25, 5
 
 
@@ -58,20 +56,20 @@ def judge(name, options):
     ratios = ratios_of(layouts, jax.jit(fn), jax.device_put(args))
     low, middle, high = np.quantile(ratios, (0.25, 0.5, 0.75))
     figures |= {"speed_up": 1 / middle, "least": 1 / high, "most": 1 / low}
-    options.keep("programs", name, figures)
+    options.save_case("programs", name, figures)
 
 
 @benchmark(
     option("programs", nargs="*"),
     option("--budget", type=int, default=10),
     option("--journals", type=Path, default=Path("out/cpu_layouts")),
-    out=RESULTS,
+    out=STORED,
     seed=0,
 )
 def main(options: Options):
     options.journals.mkdir(parents=True, exist_ok=True)
     for name in options.programs or PROGRAMS:
-        if name not in options.known("programs"):
+        if name not in options.stored_part("programs"):
             judge(name, options)
 
 

@@ -20,7 +20,7 @@ import jax
 import numpy as np
 
 from benchmarks import places
-from benchmarks.harness import Options, benchmark, option
+from benchmarks.harness import STORED, Options, benchmark, option
 from benchmarks.train.train_tile_ranker import fit, rows_of
 from benchmarks.tune.left_out import SEEDS, left_out
 from benchmarks.tune.tile_kernels import HELD_OUT
@@ -51,7 +51,6 @@ from meshwright.search.engines.surrogate import Surrogate
 from meshwright.search.loop.engine import Budget, search
 
 DATA = places.DATA / "tiles"
-RESULTS = places.RESULTS / "tune_tiles.json"
 
 # -- ranking -----------------------------------------------------------------------
 
@@ -108,18 +107,18 @@ def rank(options):
     for name, method in METHODS.items():
         for seed in range(SEEDS):
             key = f"{name} {seed}"
-            if key not in options.known("ranking") and name in (
+            if key not in options.stored_part("ranking") and name in (
                 options.names or METHODS
             ):
                 start_s = time.process_time()
                 figures = left_out(method, graphs, seed).to_json()
                 figures["cpu_s"] = round(time.process_time() - start_s, 1)
                 figures["kernels"] = len(graphs)
-                options.keep("ranking", key, figures)
+                options.save_case("ranking", key, figures)
     ceilings = [noise_ceiling(g.provenance.pass_ns) for g in graphs]
     floor = Ranking.mean([noise_floor(g.provenance.pass_ns) for g in graphs])
     figures = {"tau": float(np.mean(ceilings)), "floor": floor.to_json()}
-    options.keep("ranking", "noise ceiling", figures)
+    options.save_case("ranking", "noise ceiling", figures)
 
 
 def noise_floor(pass_ns):
@@ -140,7 +139,7 @@ def tune_kernels(options):
     """Held-out kernels: what 20 measurements find, and what many random ones found."""
     for name in options.names or HELD_OUT:
         path = DATA / "held_out" / f"{name}.npz"
-        if name in options.known("kernels") or not path.exists():
+        if name in options.stored_part("kernels") or not path.exists():
             continue
         measured = read_npz(path)
         start_s = time.perf_counter()
@@ -154,7 +153,7 @@ def tune_kernels(options):
         )
         found = search.run()
         best_after = np.minimum.accumulate([v.cost for v in search.asked.values()])
-        options.keep(
+        options.save_case(
             "kernels",
             name,
             {
@@ -202,7 +201,7 @@ def replay(options):
         best_after = np.minimum.accumulate(list(asked.values()))
         figures = {"tilings": len(costs), "best": 1 / min(costs.values())}
         figures |= {f"after_{n}": 1 / float(best_after[n - 1]) for n in (5, 10, 20)}
-        options.keep("replay", name, figures)
+        options.save_case("replay", name, figures)
 
 
 def journal_costs(path, kernel):
@@ -273,7 +272,7 @@ MODELS = {
 def tune_models(options):
     """Forward passes of whole models, before and after."""
     for name in options.names or MODELS:
-        if name in options.known("models"):
+        if name in options.stored_part("models"):
             continue
         fn, args = MODELS[name]()
         start_s = time.perf_counter()
@@ -284,7 +283,7 @@ def tune_models(options):
         figures = json.loads(tuned.to_json())
         del figures["spec"]
         seconds = round(time.perf_counter() - start_s)
-        options.keep(
+        options.save_case(
             "models", name, {**figures, "speed_up": tuned.speed_up, "seconds": seconds}
         )
 
@@ -294,7 +293,7 @@ def tune_models(options):
 
 def summarise(options):
     """Print means over what was measured."""
-    kernels = options.known("kernels").values()
+    kernels = options.stored_part("kernels").values()
     if kernels:
         gains = [k["speed_up"] for k in kernels]
         shares = [k["speed_up"] / k["random_speed_up"] for k in kernels]
@@ -303,7 +302,7 @@ def summarise(options):
             f"{100 * statistics.mean(shares):.0f} % of the random search's speed-up "
             f"(median {100 * statistics.median(shares):.0f} %)"
         )
-    replayed = options.known("replay").values()
+    replayed = options.stored_part("replay").values()
     if replayed:
         found = ((r["after_20"], r["after_20"] / r["best"]) for r in replayed)
         gains, shares = zip(*found, strict=True)
@@ -311,7 +310,7 @@ def summarise(options):
             f"{len(gains)} kernels replayed: median {statistics.median(gains):.2f}x, "
             f"{100 * statistics.mean(shares):.0f} % of the best recorded"
         )
-    models = [m["speed_up"] for m in options.known("models").values()]
+    models = [m["speed_up"] for m in options.stored_part("models").values()]
     if models:
         mean = math.exp(statistics.mean(map(math.log, models)))
         print(f"{len(models)} models: {mean:.3f}x in geometric mean")
@@ -330,7 +329,7 @@ PARTS = {
     option("names", nargs="*"),
     option("--budget", type=int, default=20),
     option("--journals", type=Path, default=Path("out/tile_journals")),
-    out=RESULTS,
+    out=STORED,
     seed=0,
 )
 def main(options: Options):

@@ -14,8 +14,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 
-from benchmarks import places
-from benchmarks.harness import Options, benchmark, option
+from benchmarks.harness import STORED, Options, benchmark, option
 from benchmarks.tune.layout_blocks import BF16, Block, attention_mlp, window_attention
 from benchmarks.tune.tune_layouts import RESULTS, read
 from meshwright.compile.tune.layouts.compiler_judge import EstimateJudge
@@ -23,8 +22,6 @@ from meshwright.compile.tune.layouts.problem import LayoutChoice, question_of
 from meshwright.compile.tune.layouts.sites import find_sites
 from meshwright.compile.tune.tune import machine_of, on_one_device, tuned_step
 from meshwright.run.compilers.server import CompilerServer, host_of
-
-FIGURES = places.RESULTS / "tuned_models.json"
 
 
 def swin(depth=3):
@@ -126,7 +123,7 @@ def judge_model(name, chip, tuned_block):
     option("models", nargs="*", default=[]),
     option("--chip", default="tpu-v5e"),
     option("--blocks", type=Path, default=RESULTS),
-    out=FIGURES,
+    out=STORED,
 )
 def main(options: Options):
     blocks = read(options.blocks)

@@ -20,7 +20,7 @@ from itertools import islice
 from typing import Any
 
 from benchmarks import places
-from benchmarks.harness import Options, benchmark, option
+from benchmarks.harness import STORED, Options, benchmark, option
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
@@ -36,7 +36,6 @@ from zoo.training import train_step_of
 from zoo.workload import num_parameters
 
 ROOT = places.ROOT
-RESULT = places.RESULTS / "primer.json"
 PICTURE = ROOT / "docs" / "zoo" / "primer.png"
 
 KINDS: dict[str, Config] = {
@@ -148,7 +147,7 @@ def draw(models: dict[str, Any]) -> None:
 @benchmark(
     option("--steps", type=int, default=300),
     option("--seeds", nargs="+", type=int, default=[0, 1, 2]),
-    out=RESULT,
+    out=STORED,
 )
 def main(options: Options) -> None:
     """Measure all kinds, save, draw, and print the steps."""

@@ -28,8 +28,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import places
-from benchmarks.harness import Options, benchmark, option
+from benchmarks.harness import ONLY, STORED, Options, benchmark, option
 from zoo import parallel_wavenet as student
 from zoo import wavenet as teacher
 from zoo.audio import Tones, band_power, write_wav
@@ -37,7 +36,6 @@ from zoo.logistics import draw_noise
 from zoo.once import once
 from zoo.wavenet_sampler import generate
 
-RESULTS = places.RESULTS / "wavenet_speed.json"
 CONSOLE = Console()
 SEED = 0
 
@@ -125,9 +123,9 @@ def measure(case: Case, folder: Path | None) -> dict[str, Any]:
 
 
 @benchmark(
-    option("--only", default="", help="cases whose name holds this"),
+    ONLY,
     option("--audio", type=Path, help="folder for WAV files"),
-    out=RESULTS,
+    out=STORED,
 )
 def main(options: Options) -> None:
     """Measure, print a table, write JSON."""
