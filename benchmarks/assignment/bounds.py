@@ -54,7 +54,7 @@ def program_of(target: str, machine_name: str) -> Assignment:
     mesh = meshes_of(machine)[1]
     captured = mw.partition(fn, mesh).capture(*args)
     pricer = Space(captured, machine).price(mesh).pricer
-    return pricer.program(np.zeros(pricer.lives.num_times))
+    return pricer.program(np.zeros(pricer.live_counts.num_times))
 
 
 def run_case(problem: Assignment, times: float) -> dict[str, float]:

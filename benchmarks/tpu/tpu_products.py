@@ -145,7 +145,7 @@ def found_s(case: Case) -> float:
     chip = load_machine(case.chip, 4).chip
     known = compile_program(capture(*case.built()).program, TPU, chip.tile)
     (each,) = (p for p in known.kernels.kernels if p.fusion.kind is FusionKind.PRODUCT)
-    traffic = each.traffic((), known.layouts)
+    traffic = each.traffic(())
     return kernel_time(each.fusion.root, each.fusion.work, traffic, chip).seconds
 
 

@@ -18,6 +18,7 @@ from benchmarks.harness import STORED, Options, benchmark, option
 from benchmarks.tune.layout_blocks import BF16, Block, attention_mlp, window_attention
 from benchmarks.tune.tune_layouts import RESULTS, read
 from meshwright.compile.tune.layouts.compiler_judge import EstimateJudge
+from meshwright.compile.tune.layouts.kernel_work import rates_of
 from meshwright.compile.tune.layouts.problem import LayoutChoice, question_of
 from meshwright.compile.tune.layouts.sites import find_sites
 from meshwright.compile.tune.tune import machine_of, on_one_device, tuned_step
@@ -93,7 +94,7 @@ def judge_model(name, chip, tuned_block):
     print(name, len(state), "sites of", len(sites), flush=True)
     machine = machine_of(chip, 1)
     with CompilerServer(host_of(machine), timeout_s=3600) as server:
-        judge = EstimateJudge(server, tuned_step(decided))
+        judge = EstimateJudge(server, tuned_step(decided), rates_of(machine))
         asked = partial(question_of, decided.lowered.program, sites)
         default = judge.judge(asked((), False))
         auto = judge.judge(asked((), True))
