@@ -36,11 +36,13 @@ CASES = {
     "lstm, ZeRO-3": ("zoo/lstm.py:tiny", [DATA, mw.zero(3, "data")]),
 }
 
+WAYS = ("ours", "annotated, Shardy", "annotated, GSPMD", "only in and out")
+
 
 @benchmark(option("cases", nargs="*", metavar="CASE"))
 def main(options: Options) -> None:
     """Print one row per case."""
-    print("| plan | ours | annotated, Shardy | annotated, GSPMD | only in and out |")
+    print(f"| plan | {' | '.join(WAYS)} |")
     print("|---|---|---|---|---|")
     for name, (target, tactics) in CASES.items():
         if options.cases and name not in options.cases:
@@ -55,16 +57,20 @@ def main(options: Options) -> None:
             cells.append(collectives(jax.jit(plan.annotate(fn), **ends).lower(*args)))
         jax.config.update("jax_use_shardy_partitioner", True)
         cells.append(collectives(jax.jit(fn, **ends).lower(*args)))
-        print(f"| {name} | {' | '.join(cells)} |", flush=True)
+        for way, (runs, mib) in zip(WAYS, cells, strict=True):
+            options.note(f"{name}/{way}/executions", runs)
+            options.note(f"{name}/{way}/received", mib * 2**20, "B")
+        shown = (f"{runs} x, {mib:.2f} MiB" for runs, mib in cells)
+        print(f"| {name} | {' | '.join(shown)} |", flush=True)
 
 
-def collectives(lowered) -> str:
+def collectives(lowered) -> tuple[int, float]:
     """Executions and mebibytes of all collectives of a step on one device."""
     text = lowered.compile().as_text()
     found = hlo_collectives(text, text, {}, 1.0)
     runs = sum(each.runs for each in found)
     mib = sum(each.runs * each.num_bytes for each in found) / 2**20
-    return f"{runs} x, {mib:.2f} MiB"
+    return runs, mib
 
 
 if __name__ == "__main__":

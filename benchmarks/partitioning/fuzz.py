@@ -116,14 +116,14 @@ def run_number(seed: int, number: int, run_fn: Run) -> tuple[Case, Outcome]:
         return case, run_fn(case)
 
 
-def run_all(record: Record, cases: int, out: Path, run_fn: Run) -> None:
-    """Run the remaining cases up to `cases`, saving from time to time."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    running = out.with_suffix(".running")
+def run_all(record: Record, options: Options, run_fn: Run) -> None:
+    """Run the remaining cases up to `options.cases`, saving from time to time."""
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    running = options.out.with_suffix(".running")
     if running.exists():
         record.aborted = sorted({*record.aborted, int(running.read_text())})
-        out.write_text(json.dumps(record.to_json(), indent=1) + "\n", "utf-8")
-    for number in range(record.next_case, cases):
+        options.save(record.to_json())
+    for number in range(record.next_case, options.cases):
         if number in record.aborted:
             print(f"case {number}: passed over, the process died of it", flush=True)
             record.verdicts["aborted"] += 1
@@ -138,8 +138,8 @@ def run_all(record: Record, cases: int, out: Path, run_fn: Run) -> None:
                 f"\ncase {number}: {outcome.verdict}: {outcome.detail[:300]}",
                 flush=True,
             )
-        if number % SAVE_EVERY == SAVE_EVERY - 1 or number + 1 == cases:
-            out.write_text(json.dumps(record.to_json(), indent=1) + "\n", "utf-8")
+        if number % SAVE_EVERY == SAVE_EVERY - 1 or number + 1 == options.cases:
+            options.save(record.to_json())
             show(record)
         if number % FORGET_EVERY == FORGET_EVERY - 1:
             jax.clear_caches()
@@ -176,7 +176,7 @@ def main(options: Options) -> int:
         print(f"{case}\n{outcome.verdict}: {outcome.detail}")
         return int(outcome.is_failure)
     record = load_record(options.out, options.seed)
-    run_all(record, options.cases, options.out, run_fn)
+    run_all(record, options, run_fn)
     return int(bool(record.failures or record.aborted))
 
 

@@ -68,12 +68,13 @@ class Rates:
             ratio = self.seconds[key] / max(counted[key], 1e-12)
             print(f"    {key[1]:14} {self.seconds[key]:8.2f} s  x {ratio:.2f}")
 
-    def print_all(self) -> None:
-        """Print seconds per unit of each kind, over all cases."""
+    def print_all(self, options: Options) -> None:
+        """Print and record seconds per unit of each kind, over all cases."""
         for name, work in self.known.items():
             keys = [key for key in self.units if key[1] == name]
             seconds = sum(self.seconds[k] for k in keys)
             units = sum(self.units[k] for k in keys)
+            options.note(name, seconds / units, "s")
             each = [f"{self.seconds[k] / max(self.units[k], 1):.1e}" for k in keys]
             print(
                 f"{name:14} {seconds / units:.2e} (now {work.seconds:.1e}), {seconds:.1f} "
@@ -142,7 +143,7 @@ def main(options: Options) -> None:
             rates.case = case
             run_case(case, options.budget, options.search)
             rates.print_case()
-    rates.print_all()
+    rates.print_all(options)
 
 
 if __name__ == "__main__":
