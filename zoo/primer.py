@@ -16,7 +16,7 @@ each position before it, and there is no bias.
 Sizes are those of that code: 110M ("medium", T5 base) and 537M ("large"), plain MLPs with
 bias, tied embeddings of 32,128 tokens, batches of 65,536 tokens. There positions are a
 learned bias of distances that all layers share, here they are rotary, for the plain GPT
-too. `benchmarks/primer.py` measures the effect of the changes.
+too. `benchmarks/zoo/primer.py` measures the effect of the changes.
 
 Letters: B batch, S sequence, D d_model, N heads, H d_head, F d_ff.
 """

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.alpa import TABLE_2, TABLE_3, product, resharding
-from benchmarks.alpa_costs import FORMS, AlphaBeta
+from benchmarks.papers.alpa import TABLE_2, TABLE_3, product, resharding
+from benchmarks.papers.alpa_costs import FORMS, AlphaBeta
 from meshwright.errors import MachineError
 
 MESH = AlphaBeta((2, 4), alphas=(2.0, 1.0), betas=(1.0, 0.1))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.alpa_costs import AlphaBeta
+from benchmarks.papers.alpa_costs import AlphaBeta
 from tests.alpa.test_alpa import plan_of
 
 LINE = AlphaBeta((4,), alphas=(1.0,), betas=(1.0,))

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from benchmarks.maxtext import RESULTS, row_of, runs
+from benchmarks.prediction.maxtext import RESULTS, row_of, runs
 
 STORED = json.loads((RESULTS / "maxtext.json").read_text(encoding="utf-8"))
 

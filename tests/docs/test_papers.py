@@ -2,7 +2,7 @@
 
 import json
 
-from benchmarks.papers import PAGE, RESULTS, page
+from benchmarks.papers.papers import PAGE, RESULTS, page
 
 
 def test_the_page_shows_the_stored_results():

@@ -1,12 +1,12 @@
-"""docs/peers.md shows what `python -m benchmarks.peers` stored."""
+"""docs/peers.md shows what `python -m benchmarks partitioning peers` stored."""
 
 import json
 
 import pytest
 
-from benchmarks.peer_cases import CASES
-from benchmarks.peer_steps import BASE
-from benchmarks.peers import PAGE, RESULTS, line, num_collectives, table
+from benchmarks.partitioning.peer_cases import CASES
+from benchmarks.partitioning.peer_steps import BASE
+from benchmarks.partitioning.peers import PAGE, RESULTS, line, num_collectives, table
 
 ROWS = json.loads(RESULTS.read_text(encoding="utf-8"))["rows"]
 

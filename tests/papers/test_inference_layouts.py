@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import meshwright as mw
-from benchmarks.inference_layouts import (
+from benchmarks.papers.inference_layouts import (
     Pair,
     best_over,
     best_x,
@@ -27,7 +27,7 @@ from benchmarks.inference_layouts import (
     stationary,
     torus_of,
 )
-from benchmarks.published import (
+from benchmarks.papers.published import (
     PALM_62B,
     PALM_540B,
     TABLE_1,

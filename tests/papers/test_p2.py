@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.p2 import compare, read_rows
+from benchmarks.collectives.p2 import compare, read_rows
 
 MEASURED = Path("benchmarks/data/p2/measured.csv")
 

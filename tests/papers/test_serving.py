@@ -3,8 +3,8 @@
 import pytest
 
 import meshwright as mw
-from benchmarks.inference_layouts import torus_of
-from benchmarks.serving import BUDGET_S, CASES, phases_of, rows_of
+from benchmarks.papers.inference_layouts import torus_of
+from benchmarks.papers.serving import BUDGET_S, CASES, phases_of, rows_of
 from meshwright.app.phases import plan_phases
 from zoo import palm
 

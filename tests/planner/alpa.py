@@ -12,7 +12,7 @@ from functools import cache
 import numpy as np
 
 import meshwright as mw
-from benchmarks.alpa_costs import FORMS
+from benchmarks.papers.alpa_costs import FORMS
 from meshwright.machine import Mesh, load_machine
 from meshwright.partitioner.decide import start_workspace
 from meshwright.partitioner.propagate import Graph, user_axes

@@ -130,7 +130,7 @@ def test_the_student_has_no_loop_over_samples_and_the_teacher_one():
 
 
 def test_the_stored_run_was_twenty_times_faster_than_the_teachers_loop():
-    """`python -m benchmarks.wavenet_speed` makes it: the published size, one CPU."""
+    """`python -m benchmarks zoo wavenet_speed` makes it: the published size, one CPU."""
     stored = Path(__file__).parents[2] / "benchmarks" / "results" / "wavenet_speed.json"
     rows = {row["case"]: row for row in json.loads(stored.read_text())["rows"]}
     assert rows["published"]["teacher_layers"] == 30

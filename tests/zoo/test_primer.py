@@ -120,7 +120,7 @@ def test_a_kind_of_model_that_is_not_there_is_refused():
 
 
 def test_the_stored_run_reached_the_plain_gpts_loss_in_fewer_steps():
-    """`python -m benchmarks.primer` makes it: three seeds, the same size."""
+    """`python -m benchmarks zoo primer` makes it: three seeds, the same size."""
     stored = Path(__file__).parents[2] / "benchmarks" / "results" / "primer.json"
     found = json.loads(stored.read_text())["models"]
     plain = found["gpt"]["steps_to_target"]

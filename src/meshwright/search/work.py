@@ -24,7 +24,7 @@ class Work:
     """A kind of operation that a search counts, and the seconds that one takes.
 
     The seconds are for a typical machine, measured by `python -m
-    benchmarks.work_rates`. They determine how long a search takes, and need not be
+    benchmarks search work_rates`. They determine how long a search takes, and need not be
     exact.
     """
 

@@ -9,8 +9,8 @@ from itertools import pairwise
 
 import pytest
 
-from benchmarks.partir import as_counted, it32, t32, tpu_v3
-from benchmarks.published import T32
+from benchmarks.papers.partir import as_counted, it32, t32, tpu_v3
+from benchmarks.papers.published import T32
 
 pytestmark = pytest.mark.slow
 

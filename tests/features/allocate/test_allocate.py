@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import meshwright as mw
-from benchmarks.allocation_instances import known_packing
+from benchmarks.allocation.allocation_instances import known_packing
 from meshwright.errors import AllocationError
 from meshwright.features.allocate import Allocation, AllocationOutcome, live_bytes
 from meshwright.features.allocate.canonical.packing_state import FOUND, NONE

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.allocation_instances import known_packing
+from benchmarks.allocation.allocation_instances import known_packing
 from meshwright.features.allocate import allocate
 from meshwright.features.allocate.allocation import AllocationOutcome
 from meshwright.features.allocate.canonical.backtracking import (

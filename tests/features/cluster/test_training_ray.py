@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.training_kills import measure
+from benchmarks.cluster.training_kills import measure
 from meshwright.features.train.runners.cluster_runner import ClusterRunner, open_cluster
 from meshwright.features.train.train import train
 from tests.features.train.recipes import losses, recipe, run

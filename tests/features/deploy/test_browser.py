@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import meshwright as mw
-from benchmarks.deploy import zoo_model
+from benchmarks.deploy.deploy import zoo_model
 from tests.features.deploy import programs
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")

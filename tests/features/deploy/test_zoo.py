@@ -3,7 +3,7 @@
 import pytest
 
 import meshwright as mw
-from benchmarks.deploy import PROGRAMS, zoo_model
+from benchmarks.deploy.deploy import PROGRAMS, zoo_model
 
 for runtime in ("iree.compiler", "litert_converter", "onnxruntime", "wasmtime"):
     pytest.importorskip(runtime)

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import pytest
 
 import meshwright as mw
-from benchmarks.inference_layouts import Pair, layouts
-from benchmarks.published import PALM_540B
+from benchmarks.papers.inference_layouts import Pair, layouts
+from benchmarks.papers.published import PALM_540B
 from meshwright.app.tactic_text import parse_tactics
 from meshwright.errors import TacticError
 from zoo import palm

@@ -7,9 +7,9 @@ import random
 import numpy as np
 import pytest
 
-from benchmarks import learned_prior as judged
-from benchmarks import train_prior as training
-from benchmarks.train_prior import kinds_prior
+from benchmarks.search import learned_prior as judged
+from benchmarks.train import train_prior as training
+from benchmarks.train.train_prior import kinds_prior
 from meshwright.errors import SearchError
 from meshwright.machine import Mesh
 from meshwright.planner.tree.cut_problem import StateCost

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 import meshwright as mw
-from benchmarks.train_prior import kinds_prior
+from benchmarks.train.train_prior import kinds_prior
 from meshwright.machine import Mesh
 from meshwright.partitioner.decide import decide
 from meshwright.partitioner.lower import Gather

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.plain_solvers import solve_cp_sat, solve_highs
+from benchmarks.assignment.plain_solvers import solve_cp_sat, solve_highs
 from meshwright.errors import AssignmentError
 from meshwright.search.assignment import Assignment, SolveOptions, solve
 from meshwright.search.assignment.bounds.message_passing import Messages

@@ -37,7 +37,7 @@ _TAIL = 10_000
 """Nodes of each complete search before the restarting one joins them."""
 
 _RESTART = 20_000
-"""Nodes between two restarts, times Luby's sequence (benchmarks/backtracking.py)."""
+"""Nodes between two restarts, times Luby's sequence (benchmarks, `backtracking`)."""
 
 
 _SKYLINE_RESTART = 500

@@ -4,7 +4,7 @@ It makes the same checks in the same order as `Propagator`, so that both end in 
 state if each group is one node (tests/planner/columns/test_propagation.py). A group is
 a class of equal ops. On a transformer of 32 layers it reaches 12 times as many states
 per second, and 500 times as many on the symmetry-reduced graph
-(benchmarks/propagation_speed.py).
+(benchmarks/search/propagation_speed.py).
 """
 
 from typing import NamedTuple

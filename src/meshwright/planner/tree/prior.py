@@ -6,7 +6,7 @@ propagates there; only one cut shards the batch. If all cuts had equal weight, t
 would hardly ever be sharded first. So each kind of cuts has a weight, which its legal
 cuts share: the exponential of a weighted sum of features. It is above 0 for every cut,
 so that no state is ruled out. The model has one row of weights for each phase of an
-axis (`Phase`); `benchmarks.train_prior` fits them to the best states of other programs.
+axis (`Phase`); `benchmarks.train.train_prior` fits them to the best states of others.
 (Automap ranks inputs by a graph network: Schaarschmidt et al., arXiv 2112.02958.)
 """
 
@@ -23,7 +23,7 @@ from meshwright.search import Prior
 from meshwright.search.arrays import Floats
 
 SHIPPED = Path(__file__).with_suffix(".json")
-"""File with the weights that `benchmarks.train_prior` wrote."""
+"""File with the weights that `benchmarks.train.train_prior` wrote."""
 
 HIGHEST = 10.0
 """Largest absolute value of an exponent of the model.
@@ -50,7 +50,7 @@ def load_weights(path: Path) -> Floats:
             odd = sorted(set(row) ^ set(FEATURES))
             raise SearchError(
                 f"{path}: weights of phase {phase.name.lower()} do not match the features;"
-                f" missing or unknown: {', '.join(odd)}; run benchmarks.train_prior"
+                f" missing or unknown: {', '.join(odd)}; run benchmarks.train.train_prior"
             )
     return np.array([[rows[p.name.lower()][f] for f in FEATURES] for p in Phase])
 

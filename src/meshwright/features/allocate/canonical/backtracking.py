@@ -5,7 +5,7 @@ packing contains them all. The depth-first search learns that only when it has t
 choices above them, which can take longer than all the rest (a long tail). Gradient-boosted
 trees say it earlier, after LEAST_NODES nodes in a frame, so that the search backtracks by
 more than one placement. They imitate an oracle: whether the packing that a complete search
-found later contains these placements (benchmarks/train_backtracking.py).
+found later contains these placements (benchmarks/train/train_backtracking.py).
 """
 
 import json
@@ -53,7 +53,8 @@ NUM_FEATURES = len(FEATURES)
 LEAST_NODES = 64
 """Nodes in a frame before the trees are asked about it.
 
-A million nodes then take 0.99 s with trees and 0.92 s without (benchmarks/backtracking.py).
+A million nodes then take 0.99 s with trees and 0.92 s without
+(benchmarks/allocation/backtracking.py).
 """
 
 MODEL = Path(__file__).parent / "backtracking.json"

@@ -2,7 +2,7 @@
 
 In: `PolicyInputs`, the ops of a partition as features and edges. Out: for each op the
 probabilities of three moves: to the chip before, none, to the next chip. Begin reading
-at `inputs.py`, then `network.py`; `benchmarks/train_chip_policy.py` trains it.
+at `inputs.py`, then `network.py`; `benchmarks/train/train_chip_policy.py` trains it.
 """
 
 from meshwright.features.chips.policy_network.chip_policy import (

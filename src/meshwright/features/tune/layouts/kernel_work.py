@@ -120,7 +120,7 @@ def shipped_kernel_weights() -> Mapping[str, float]:
     """The package's weight of each term of work, by name.
 
     They are fitted to estimates of the compilers for v5e and v6e by
-    `benchmarks/train_kernel_model.py`.
+    `benchmarks/train/train_kernel_model.py`.
     """
     folder = files("meshwright.features.tune.layouts")
     return json.loads(folder.joinpath("kernel_weights.json").read_text())["weights"]

@@ -1,6 +1,6 @@
 """The ranker: small neural networks that predict which tilings of a kernel are fast.
 
-`benchmarks/train_tile_ranker.py` trains it on measured kernels. It runs in NumPy, so
+`benchmarks/train/train_tile_ranker.py` trains it on measured kernels. It runs in NumPy, so
 that tuning needs no machine learning framework.
 """
 
@@ -65,7 +65,7 @@ class Ranker:
         if not count or names - set(arrays) or arrays["mean"].shape != (features,):
             raise LearnedError(
                 f"{path} is no ranker of {features} features: train it again with "
-                "benchmarks/train_tile_ranker.py"
+                "benchmarks/train/train_tile_ranker.py"
             )
         floats = {name: array.astype(np.float64) for name, array in arrays.items()}
         layers = ((floats[f"weights{i}"], floats[f"bias{i}"]) for i in range(count))

@@ -1,0 +1,1 @@
+"""Packings of buffers into one memory: solved instances, heights, nodes and seconds."""

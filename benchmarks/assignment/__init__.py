@@ -1,0 +1,1 @@
+"""Integer programs that choose shardings: bounds, and solvers on contest instances."""

@@ -1,0 +1,1 @@
+"""Saving in the background: what it costs, and what survives a kill."""

@@ -1,0 +1,1 @@
+"""Partitions of a graph over a package of chips: methods and their graphs."""

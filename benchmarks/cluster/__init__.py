@@ -1,0 +1,1 @@
+"""Calls, tenants, replicas and trainings on a cluster of processes."""

@@ -1,0 +1,1 @@
+"""Collectives by levels, product loops, and gathers one iteration ahead."""

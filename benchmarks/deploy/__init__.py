@@ -1,0 +1,1 @@
+"""Exported programs on every target: sizes, errors and latencies."""

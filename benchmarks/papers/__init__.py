@@ -1,0 +1,1 @@
+"""Published figures of other systems, computed by ours."""

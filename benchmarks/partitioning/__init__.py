@@ -1,0 +1,1 @@
+"""Partitioned functions: their cost, their speed, their peers and their correctness."""

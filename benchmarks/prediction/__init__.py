@@ -1,0 +1,1 @@
+"""Predicted seconds and bytes, compared with measured and published ones."""

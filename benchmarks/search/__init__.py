@@ -1,0 +1,1 @@
+"""Searches for plans: quality of plans, evaluations, seconds and learned priors."""

@@ -1,0 +1,1 @@
+"""Generated sparse code, compared with SciPy's and JAX's."""

@@ -1,0 +1,1 @@
+"""Steps compiled by the real TPU compiler, compared with our predictions."""

@@ -1,0 +1,1 @@
+"""Data and weights that ship with the package: these scripts overwrite them."""

@@ -1,0 +1,1 @@
+"""Tuned layouts and tiles, and the models that rank them."""

@@ -1,0 +1,1 @@
+"""Programs of the zoo: training, sampling and tracing."""
