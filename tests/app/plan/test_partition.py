@@ -10,7 +10,7 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import meshwright as mw
-from meshwright.app.check import check
+from meshwright.app.check.compare_outputs import on_one_device
 from meshwright.errors import PlanError
 
 RNG = np.random.default_rng(0)
@@ -434,7 +434,7 @@ def test_check_compares_with_one_device_for_arguments_on_any_devices():
 
     step = mw.partition(jnp.tanh, MESH, [mw.shard({"x": 0}, "x")])
     assert step.check(step(X)).ok
-    jax.jit(fn)(check.on_one_device(step(X)))
+    jax.jit(fn)(on_one_device(step(X)))
     assert devices == [1]
 
 

@@ -10,7 +10,7 @@ from meshwright.app.report.trace_events import trace_events
 from meshwright.app.tactic_text import parse_tactics
 from meshwright.errors import TacticError
 from meshwright.partitioner.lower import Gather
-from meshwright.planner.overlap import ahead as ahead_module
+from meshwright.planner.overlap import gathers_ahead as ahead_module
 
 MESH = {"data": 8}
 AHEAD = mw.overlap("data", products=False, ahead=True)

@@ -8,7 +8,7 @@ import pytest
 import meshwright as mw
 from meshwright.errors import MeshwrightError, PlanError, TacticError
 from meshwright.planner.driver import tree_plans
-from meshwright.planner.tree import search as tree
+from meshwright.planner.tree import tree_search as tree
 from tests.planner.programs import DEEP, LARGE, MESH, MLP
 
 MACHINE = "tpu-v5e"
