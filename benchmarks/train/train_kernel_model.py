@@ -23,6 +23,7 @@ from benchmarks import places
 from benchmarks.harness import Options, benchmark, option
 from benchmarks.tune.layout_blocks import SMALLER
 from meshwright.errors import CompilerError
+from meshwright.features.tune.compiler_server.server import CompilerServer, host_of
 from meshwright.features.tune.layouts.kernel_costs import (
     Example,
     KernelCosts,
@@ -36,7 +37,6 @@ from meshwright.features.tune.layouts.kernels import HloKernel, read_kernels
 from meshwright.features.tune.layouts.problem import choices_of, question_of
 from meshwright.features.tune.layouts.sites import find_sites
 from meshwright.features.tune.tune_layouts import machine_of, on_one_device, tuned_step
-from meshwright.run.compilers.server import CompilerServer, host_of
 
 CHIPS = ("tpu-v5e", "tpu-v6e")
 WEIGHTS = places.ROOT / "src/meshwright/features/tune/layouts/kernel_weights.json"

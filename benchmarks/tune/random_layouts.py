@@ -16,13 +16,13 @@ from benchmarks import places
 from benchmarks.harness import Options, benchmark, option
 from benchmarks.tune.tune_layouts import RESULTS as TUNED
 from benchmarks.tune.tune_layouts import program_of, read
+from meshwright.features.tune.compiler_server.server import CompilerServer, host_of
 from meshwright.features.tune.layouts.compiler_judge import EstimateJudge
 from meshwright.features.tune.layouts.kernel_costs import same_program
 from meshwright.features.tune.layouts.kernel_work import rates_of
 from meshwright.features.tune.layouts.problem import choices_of, question_of
 from meshwright.features.tune.layouts.sites import find_sites
 from meshwright.features.tune.tune_layouts import machine_of, tuned_step
-from meshwright.run.compilers.server import CompilerServer, host_of
 
 RESULTS = places.RESULTS / "random_layouts.json"
 

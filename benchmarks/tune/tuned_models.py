@@ -17,12 +17,12 @@ import jax.numpy as jnp
 from benchmarks.harness import STORED, Options, benchmark, option
 from benchmarks.tune.layout_blocks import BF16, Block, attention_mlp, window_attention
 from benchmarks.tune.tune_layouts import RESULTS, read
+from meshwright.features.tune.compiler_server.server import CompilerServer, host_of
 from meshwright.features.tune.layouts.compiler_judge import EstimateJudge
 from meshwright.features.tune.layouts.kernel_work import rates_of
 from meshwright.features.tune.layouts.problem import LayoutChoice, question_of
 from meshwright.features.tune.layouts.sites import find_sites
 from meshwright.features.tune.tune_layouts import machine_of, on_one_device, tuned_step
-from meshwright.run.compilers.server import CompilerServer, host_of
 
 
 def swin(depth=3):

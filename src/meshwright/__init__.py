@@ -26,13 +26,13 @@ from meshwright.errors import MeshwrightError, MeshwrightWarning
 from meshwright.machine import Machine, Mesh, machine
 
 if TYPE_CHECKING:
-    from meshwright.app import nnx
     from meshwright.app.autoplan import autoplan
     from meshwright.app.explain.diff import diff
     from meshwright.app.interop.logical_axes import from_logical_axes
     from meshwright.app.partition import Partitioned, partition
     from meshwright.app.phases import plan_phases
     from meshwright.app.plan import Plan
+    from meshwright.features import nnx
     from meshwright.features.allocate import Buffer, allocate
     from meshwright.features.autodiff.linearize import linearize
     from meshwright.features.checkpoint import Checkpoints
@@ -158,7 +158,7 @@ one of its names is first used, so that `import meshwright` alone does not impor
 
 def __getattr__(name: str) -> Any:
     if name == "nnx":
-        value = globals()[name] = import_module(f"{__name__}.app.nnx")
+        value = globals()[name] = import_module(f"{__name__}.features.nnx")
         return value
     for home, names in _HOMES.items():
         if name in names:

@@ -44,7 +44,7 @@ def test_a_name_loads_only_what_it_needs(code: str, wanted: list[str]):
 CORE = """
 import sys
 import meshwright as mw
-import meshwright.cli.plan, meshwright.cli.explain, meshwright.app.nnx
+import meshwright.cli.plan, meshwright.cli.explain
 mw.partition, mw.autoplan, mw.Plan, mw.auto, mw.calibrate, mw.reductions
 print(*sorted(m.split(".")[2] for m in sys.modules if m.startswith("meshwright.features.")))
 """

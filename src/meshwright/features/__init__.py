@@ -13,6 +13,7 @@ its command in `command.py`, and its page in the documentation.
     deploy      a function as a folder that runs without JAX
     autodiff    reverse mode as three program transformations; residuals
     sparse      sparse code from a dense function
+    nnx         steps that update flax nnx modules in place
     allocate    offsets of buffers in a memory
     chips       ops of a program on the chips of a module
     iopddl      problems of the ASPLOS 2025 contest, for the core's assignment solver

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from meshwright.app.batch_sizes import ResizableStep
 from meshwright.app.plan import Plan
 from meshwright.errors import PlanError
+from meshwright.features.pipeline.batch_sizes import ResizableStep
 from meshwright.features.pipeline.planning.pipeline_plan import PipelinePlan
 from meshwright.features.pipeline.planning.pipeline_planner import PipelinePlanner
 from meshwright.features.pipeline.planning.pipeline_task import PipelineTask

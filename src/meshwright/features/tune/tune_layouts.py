@@ -14,6 +14,11 @@ import jax
 from jax.experimental.layout import Format
 
 from meshwright.errors import CompilerError, PlanError, did_you_mean
+from meshwright.features.tune.compiler_server.server import (
+    CompilerServer,
+    cpu_host,
+    host_of,
+)
 from meshwright.features.tune.layouts.compiler_judge import (
     EstimateJudge,
     MeasuringJudge,
@@ -40,7 +45,6 @@ from meshwright.machine import Machine, Mesh, load_machine, preset_names
 from meshwright.partitioner.decide import Decided, decide
 from meshwright.partitioner.lower import Gather
 from meshwright.program.capture import Captured, capture
-from meshwright.run.compilers.server import CompilerServer, cpu_host, host_of
 from meshwright.run.local import jax_mesh, named_shardings
 from meshwright.run.local.spmd import place, spmd_function
 

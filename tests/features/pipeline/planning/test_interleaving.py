@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import meshwright as mw
-from meshwright.app.batch_sizes import ResizableStep
+from meshwright.features.pipeline.batch_sizes import ResizableStep
 from meshwright.features.pipeline.planning.interleaving import even_stages
 from meshwright.features.pipeline.planning.pipeline_planner import PipelinePlanner
 from meshwright.features.pipeline.planning.pipeline_task import PipelineTask

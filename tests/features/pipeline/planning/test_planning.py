@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from meshwright.app.batch_sizes import ResizableStep
 from meshwright.errors import PlanError
+from meshwright.features.pipeline.batch_sizes import ResizableStep
 from meshwright.features.pipeline.find_pipeline import find_pipeline
 from meshwright.features.pipeline.planning.blocks.step_blocks import (
     StepBlocks,

@@ -6,12 +6,12 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from meshwright.features.tune.compiler_server.server import CompilerServer, host_of
 from meshwright.features.tune.layouts.compiler_judge import EstimateJudge
 from meshwright.features.tune.layouts.kernel_costs import KernelCosts, same_program
 from meshwright.features.tune.layouts.kernel_work import rates_of
 from meshwright.features.tune.layouts.verdict import Question
 from meshwright.features.tune.tune_layouts import machine_of, on_one_device, tuned_step
-from meshwright.run.compilers.server import CompilerServer, host_of
 
 pytestmark = [
     pytest.mark.slow,

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from meshwright.errors import PlanError
+from meshwright.features.tune.compiler_server.server import EntryLayout
 from meshwright.features.tune.layouts.constrain import Layouts
 from meshwright.features.tune.layouts.kernel_costs import Example
 from meshwright.features.tune.layouts.kernels import HloKernel
 from meshwright.plain import Frame, plain
-from meshwright.run.compilers.server import EntryLayout
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Compiles, and on CPU measures, one exported step after another in one process.
 
-`meshwright.run.compilers.server` starts it and writes one request in JSON per line; each is
-answered by one line. What the compiler itself prints goes to stderr.
+`server.py` starts it and writes one request in JSON per line; each is answered by one line.
+What the compiler itself prints goes to stderr.
 """
 
 import json

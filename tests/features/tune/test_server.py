@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from meshwright.errors import CompilerError
-from meshwright.run.compilers.server import CompilerHost, CompilerServer
+from meshwright.features.tune.compiler_server.server import CompilerHost, CompilerServer
 
 HOST = CompilerHost("cpu", ("", {}), {})
 
@@ -17,7 +17,9 @@ def child(monkeypatch, tmp_path):
     def use(source):
         (tmp_path / "silly_child.py").write_text(source)
         monkeypatch.syspath_prepend(str(tmp_path))
-        monkeypatch.setattr("meshwright.run.compilers.server._CHILD", "silly_child")
+        monkeypatch.setattr(
+            "meshwright.features.tune.compiler_server.server._CHILD", "silly_child"
+        )
         assert str(tmp_path) in sys.path
 
     return use

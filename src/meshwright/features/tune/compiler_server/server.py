@@ -28,7 +28,7 @@ from meshwright.run.compilers.confirm import (
     require_module,
 )
 
-_CHILD = "meshwright.run.compilers.server_child"
+_CHILD = "meshwright.features.tune.compiler_server.server_child"
 
 type EntryLayout = tuple[int, ...] | str | None
 """Dims major to minor; "auto" if the compiler chooses; `None` for the default."""
