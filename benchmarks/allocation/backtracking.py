@@ -23,8 +23,11 @@ import numpy as np
 from benchmarks.allocation.allocation_instances import known_packing
 from benchmarks.harness import Options, benchmark, option
 from meshwright.features.allocate import Buffer, read_buffers
-from meshwright.features.allocate.canonical.backtracking import no_trees, shipped_trees
-from meshwright.features.allocate.canonical.canonical import new_state, run
+from meshwright.features.allocate.canonical.backtracking_trees import (
+    no_trees,
+    shipped_trees,
+)
+from meshwright.features.allocate.canonical.depth_first import new_state, run
 from meshwright.features.allocate.canonical.packing_state import (
     FOUND,
     GIVEN_UP,

@@ -31,8 +31,11 @@ from meshwright.features.pipeline.planning.pipeline_task import (
     PipelineTask,
     microbatch_counts,
 )
-from meshwright.features.pipeline.planning.slicing import SlicedStage, slice_stages
 from meshwright.features.pipeline.planning.stage_costs import StageOption, stage_options
+from meshwright.features.pipeline.planning.stage_slicing import (
+    SlicedStage,
+    slice_stages,
+)
 from meshwright.features.pipeline.schedules import one_f_one_b
 from meshwright.machine import load_machine
 from meshwright.predict.roofline.work import program_work

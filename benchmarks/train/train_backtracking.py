@@ -26,13 +26,13 @@ import numpy as np
 from benchmarks.allocation.allocation_instances import known_packing
 from benchmarks.harness import Options, benchmark, option
 from meshwright.features.allocate import Buffer
-from meshwright.features.allocate.canonical.backtracking import (
+from meshwright.features.allocate.canonical.backtracking_trees import (
     FEATURES,
     LEAST_NODES,
     MODEL,
     measure,
 )
-from meshwright.features.allocate.canonical.canonical import (
+from meshwright.features.allocate.canonical.depth_first import (
     new_state,
     step_choice,
     take_back,

@@ -75,5 +75,5 @@ def test_an_unknown_entry_is_one_line_with_its_place(run, recipe):
     line = recipe.read_text().splitlines().index("stepz = 12") + 1
     result = run("train", str(recipe))
     assert result.status == 2
-    where = f"{recipe}:{line}: [run] has no entry 'stepz'; did you mean 'steps'?"
+    where = f"{recipe}:{line}: unknown entry run.stepz; did you mean 'steps'?"
     assert where in result.err

@@ -5,7 +5,7 @@ out. From it and a machine the package makes an `Estimate`. Begin reading at
 `estimate.py`. The folders, in the order in which an estimate uses them:
 
     compilers  the program's fusions, kernels and layouts, as XLA makes them;
-               `model/layouts.py` pads values to tiles
+               `model/tiled_layouts.py` pads values to tiles
     roofline   seconds of one kernel
     links      seconds of one collective (`collective.py`)
     memory     buffer assignment with aliasing, packing, and the memory curve, which

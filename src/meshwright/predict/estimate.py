@@ -18,7 +18,7 @@ from meshwright.predict.compilers.model.compilation import (
     compile_program,
 )
 from meshwright.predict.compilers.model.fusion import Fusion
-from meshwright.predict.compilers.model.layouts import Layouts
+from meshwright.predict.compilers.model.tiled_layouts import Layouts
 from meshwright.predict.compilers.targets import compiler_of
 from meshwright.predict.energy import Location, co2e_g, energy_j, rent_usd
 from meshwright.predict.links.best_placement import best_placement

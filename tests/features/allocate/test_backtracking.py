@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from benchmarks.allocation.allocation_instances import known_packing
 from meshwright.features.allocate import allocate
 from meshwright.features.allocate.allocation import AllocationOutcome
-from meshwright.features.allocate.canonical.backtracking import (
+from meshwright.features.allocate.canonical.backtracking_trees import (
     FEATURES,
     LEAST_NODES,
     MODEL,
@@ -22,7 +22,7 @@ from meshwright.features.allocate.canonical.backtracking import (
     shipped_trees,
     trees_from,
 )
-from meshwright.features.allocate.canonical.canonical import new_state, run
+from meshwright.features.allocate.canonical.depth_first import new_state, run
 from meshwright.features.allocate.canonical.packing_state import (
     ENTERED,
     FOUND,

@@ -12,7 +12,7 @@ from meshwright.predict.compilers.model.compilation import (
     compile_program,
     start_compilation,
 )
-from meshwright.predict.compilers.model.layouts import Layouts
+from meshwright.predict.compilers.model.tiled_layouts import Layouts
 from meshwright.predict.compilers.targets import COMPILERS, compiler_of
 from meshwright.program.capture import capture
 

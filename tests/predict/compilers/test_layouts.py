@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meshwright.predict.compilers.model.layouts import Layouts, shape_layouts
+from meshwright.predict.compilers.model.tiled_layouts import Layouts, shape_layouts
 from meshwright.program.capture import capture
 from meshwright.program.ir import Value, itemsize_bytes
 

@@ -6,7 +6,7 @@ import pytest
 
 from meshwright.predict.compilers.model.fusion import FusionKind
 from meshwright.predict.compilers.model.kernels import streamed_operands
-from meshwright.predict.compilers.model.layouts import Layouts
+from meshwright.predict.compilers.model.tiled_layouts import Layouts
 from meshwright.program.capture import capture
 from tests.predict.compilers.compiled import fused, fusions_of
 

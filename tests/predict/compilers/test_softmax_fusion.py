@@ -8,7 +8,7 @@ from jax import lax
 import meshwright as mw
 from meshwright.machine import load_machine
 from meshwright.predict.compilers.model.dataflow import dataflow_of
-from meshwright.predict.compilers.model.layouts import Layouts
+from meshwright.predict.compilers.model.tiled_layouts import Layouts
 from meshwright.predict.compilers.plain.plain_passes import PLAIN
 from meshwright.predict.compilers.targets import compiler_of
 from meshwright.predict.compilers.tpu.bfloat16_propagation import bfloat16_values

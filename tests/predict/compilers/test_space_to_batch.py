@@ -12,7 +12,7 @@ from meshwright.predict.compilers.model.compilation import (
     start_compilation,
 )
 from meshwright.predict.compilers.model.fusion import SPACE_TO_BATCH_COPY
-from meshwright.predict.compilers.model.layouts import Layouts, shape_layouts
+from meshwright.predict.compilers.model.tiled_layouts import Layouts, shape_layouts
 from meshwright.predict.compilers.tpu.space_to_batch import convert_space_to_batch
 from meshwright.predict.compilers.tpu.tpu_passes import TPU
 from meshwright.program.capture import capture

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import meshwright as mw
 from meshwright.predict.compilers.model.dataflow import dataflow_of
-from meshwright.predict.compilers.model.layouts import Layouts
+from meshwright.predict.compilers.model.tiled_layouts import Layouts
 from meshwright.predict.compilers.tpu.softmax_fusion import SoftmaxFusion
 from meshwright.program.capture import capture
 

@@ -8,7 +8,7 @@ from jax import lax
 
 from meshwright.predict.compilers.cpu.cpu_passes import CPU
 from meshwright.predict.compilers.gpu.gpu_passes import GPU
-from meshwright.predict.compilers.model.layouts import Layouts, shape_layouts
+from meshwright.predict.compilers.model.tiled_layouts import Layouts, shape_layouts
 from meshwright.predict.compilers.tpu.bfloat16_propagation import bfloat16_values
 from meshwright.predict.compilers.tpu.tpu_passes import TPU
 from meshwright.predict.memory.buffer_assignment import memory_of

@@ -16,7 +16,7 @@ from meshwright.predict.roofline.kernel_time import (
 )
 from meshwright.program.capture import capture
 from meshwright.program.ops import OpWork
-from meshwright.program.rules.pallas_kernel import (
+from meshwright.program.rules.pallas_work import (
     KERNEL_PARAM,
     KernelSection,
     PallasKernel,

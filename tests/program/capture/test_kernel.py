@@ -12,7 +12,7 @@ from jax.sharding import PartitionSpec as P
 from meshwright.predict.roofline.work import program_work
 from meshwright.program.capture import capture
 from meshwright.program.ops import OpWork
-from meshwright.program.rules.pallas_kernel import kernel_of
+from meshwright.program.rules.pallas_work import kernel_of
 from tests.program.ops.catalogue import pallas
 
 F32 = jnp.float32

@@ -6,8 +6,11 @@ from functools import cache
 
 import numpy as np
 
-from meshwright.features.allocate.canonical.backtracking import no_trees, shipped_trees
-from meshwright.features.allocate.canonical.canonical import new_state, run
+from meshwright.features.allocate.canonical.backtracking_trees import (
+    no_trees,
+    shipped_trees,
+)
+from meshwright.features.allocate.canonical.depth_first import new_state, run
 from meshwright.features.allocate.canonical.packing_state import (
     FOUND,
     GIVEN_UP,

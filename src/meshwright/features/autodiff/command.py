@@ -7,7 +7,10 @@ from meshwright.app.output.progress import show_progress
 from meshwright.cli.arguments.options import StepOptions
 from meshwright.features.autodiff.linearize import residuals_of_loss
 from meshwright.features.autodiff.residual import Residual
-from meshwright.features.autodiff.residual_list import residuals_of_step, show_residuals
+from meshwright.features.autodiff.step_residuals import (
+    residuals_of_step,
+    show_residuals,
+)
 
 
 def residuals_command(step: StepOptions, as_json: bool, full: bool) -> None:

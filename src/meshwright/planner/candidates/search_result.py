@@ -122,6 +122,7 @@ class SearchResult:
         best = self.candidates[0]
         return {
             **{name: getattr(self, name) for name in _FIGURES},
+            "notes": list(self.notes),
             "candidates": [self._fields(each, best) for each in self.candidates],
             "spelled": self.spelled
             and {name: getattr(self.spelled, name) for name in _OF_SPELLING},

@@ -29,7 +29,7 @@ from meshwright.program.ops import (
     work_of,
 )
 from meshwright.program.rules.factors import local_shape
-from meshwright.program.rules.pallas_kernel import kernel_of
+from meshwright.program.rules.pallas_work import kernel_of
 from meshwright.program.rules.rule import Dims
 from meshwright.search.arrays import Floats, Ints
 

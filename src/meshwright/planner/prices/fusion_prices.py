@@ -25,7 +25,7 @@ from meshwright.predict.compilers.model.kernels import (
     accessed_values,
     matrix_unit_operands,
 )
-from meshwright.predict.compilers.model.layouts import Layouts
+from meshwright.predict.compilers.model.tiled_layouts import Layouts
 from meshwright.predict.compilers.xla.memory_space_assignment import on_chip_candidates
 from meshwright.predict.roofline.kernel_time import (
     MOVE_FLOPS,

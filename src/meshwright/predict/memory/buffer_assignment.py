@@ -22,8 +22,8 @@ from meshwright.predict.compilers.model.fusion import (
     launch_groups,
 )
 from meshwright.predict.compilers.model.kernels import multi_output_writes
-from meshwright.predict.compilers.model.layouts import Layouts
 from meshwright.predict.compilers.model.policies import BufferPolicy, HeapOrder
+from meshwright.predict.compilers.model.tiled_layouts import Layouts
 from meshwright.predict.memory.memory_curve import MemoryCurve
 from meshwright.predict.memory.packing import (
     packed_bytes,

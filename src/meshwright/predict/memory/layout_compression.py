@@ -11,7 +11,7 @@ from dataclasses import replace
 from meshwright.predict.compilers.model.compilation import Compilation
 from meshwright.predict.compilers.model.dataflow import stored_outputs
 from meshwright.predict.compilers.model.fusion import Fusion
-from meshwright.predict.compilers.model.layouts import Layouts
+from meshwright.predict.compilers.model.tiled_layouts import Layouts
 from meshwright.predict.memory.memory_curve import MemoryCurve
 from meshwright.program.ir import Value
 

@@ -28,7 +28,7 @@ from meshwright.predict.roofline.matrix_unit import (
 from meshwright.predict.roofline.rereads import Streams, reread_bytes
 from meshwright.program.ir import Op
 from meshwright.program.ops import OpWork, work_of
-from meshwright.program.rules.pallas_kernel import (
+from meshwright.program.rules.pallas_work import (
     KernelSection,
     PallasKernel,
     kernel_of,

@@ -1,6 +1,6 @@
 """Products on the matrix unit, which pads their dims to multiples of its own size.
 
-Padding of arrays in memory to tiles is in `predict/compilers/model/layouts.py`.
+Padding of arrays in memory to tiles is in `predict/compilers/model/tiled_layouts.py`.
 """
 
 import math

@@ -22,7 +22,7 @@ from jax.core import Tracer
 from meshwright.jax_private import open_jaxpr, scan_counts
 from meshwright.program.ir import Op, Program, Value, num_bytes
 from meshwright.program.ops import OpWork, work_of
-from meshwright.program.rules.pallas_kernel import (
+from meshwright.program.rules.pallas_work import (
     KERNEL_PARAM,
     KernelSection,
     PallasKernel,

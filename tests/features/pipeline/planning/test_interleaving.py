@@ -14,7 +14,7 @@ from meshwright.features.pipeline.batch_sizes import ResizableStep
 from meshwright.features.pipeline.planning.interleaving import even_stages
 from meshwright.features.pipeline.planning.pipeline_planner import PipelinePlanner
 from meshwright.features.pipeline.planning.pipeline_task import PipelineTask
-from meshwright.features.pipeline.planning.slicing import StageTable
+from meshwright.features.pipeline.planning.stage_slicing import StageTable
 from meshwright.machine import load_machine
 from tests.features.pipeline.planning.test_planning import (
     LAYERS,

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meshwright.errors import PlanError
-from meshwright.features.pipeline.planning.slicing import (
+from meshwright.features.pipeline.planning.stage_slicing import (
     SlicedStage,
     StageTable,
     pipeline_s,

@@ -8,7 +8,7 @@ one of the section with the fewest buffers that can lie lowest without leaving t
 room, relative to the number of its failures (dom/wdeg: Boussemart et al., ECAI 2004).
 
 Where hardly a byte is free, most sections leave one or two such buffers. The search in
-the order of offsets of `canonical.py` has no such choice of the place to fill.
+the order of offsets of `depth_first.py` has no such choice of the place to fill.
 """
 
 import numpy as np

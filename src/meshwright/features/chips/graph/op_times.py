@@ -17,7 +17,7 @@ from meshwright.predict.roofline.kernel_time import (
 from meshwright.program.analysis.executions import num_iterations
 from meshwright.program.ir import Op, Program
 from meshwright.program.ops import Trait, has_trait, work_of
-from meshwright.program.rules.pallas_kernel import kernel_of
+from meshwright.program.rules.pallas_work import kernel_of
 
 
 class OpTimes:

@@ -1,6 +1,7 @@
 """A gang: workers that execute the same instructions, and are lost and replaced together.
 
 An engine starts the workers: `ray_engine` as Ray actors, `local_engine` in this process.
+If a worker dies, `island.py` declares the gang lost, and replaces it.
 """
 
 from collections.abc import Sequence

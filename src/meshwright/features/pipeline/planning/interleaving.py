@@ -14,8 +14,8 @@ from itertools import pairwise
 import numpy as np
 
 from meshwright.features.pipeline.planning.option_table import StageRoom
-from meshwright.features.pipeline.planning.slicing import SlicedStage, StageTable
 from meshwright.features.pipeline.planning.stage_costs import StageOption, layer_seconds
+from meshwright.features.pipeline.planning.stage_slicing import SlicedStage, StageTable
 from meshwright.features.pipeline.schedules import (
     Schedule,
     interleaved,

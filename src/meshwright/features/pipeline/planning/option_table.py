@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from meshwright.errors import PlanError
-from meshwright.features.pipeline.planning.slicing import SlicedStage, StageTable
 from meshwright.features.pipeline.planning.stage_costs import StageOption, layer_seconds
+from meshwright.features.pipeline.planning.stage_slicing import SlicedStage, StageTable
 from meshwright.search.arrays import Floats, Ints
 
 

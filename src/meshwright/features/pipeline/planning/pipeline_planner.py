@@ -43,9 +43,12 @@ from meshwright.features.pipeline.planning.schedule_choice import (
     ChosenSchedule,
     choose_schedule,
 )
-from meshwright.features.pipeline.planning.slicing import SlicedStage, slice_stages
 from meshwright.features.pipeline.planning.stage_costs import StageOption, stage_options
 from meshwright.features.pipeline.planning.stage_placement import StagePlacer, hop_s
+from meshwright.features.pipeline.planning.stage_slicing import (
+    SlicedStage,
+    slice_stages,
+)
 from meshwright.search.arrays import Floats
 
 MOST_LAYERS = 48

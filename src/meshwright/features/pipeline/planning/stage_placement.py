@@ -10,8 +10,8 @@ import numpy as np
 
 from meshwright.features.pipeline.planning.blocks.step_blocks import StepBlocks
 from meshwright.features.pipeline.planning.pipeline_plan import CutPoint, PipelineStage
-from meshwright.features.pipeline.planning.slicing import SlicedStage
 from meshwright.features.pipeline.planning.stage_costs import StageOption
+from meshwright.features.pipeline.planning.stage_slicing import SlicedStage
 from meshwright.machine import Machine
 from meshwright.search.arrays import Floats
 

@@ -14,13 +14,13 @@ from meshwright.predict.compilers.model.compilation import (
     Stage,
 )
 from meshwright.predict.compilers.model.fusion import Fusion
-from meshwright.predict.compilers.model.layouts import Layouts
 from meshwright.predict.compilers.model.policies import (
     BodyBuffers,
     BufferPolicy,
     HeapOrder,
     shared_inputs,
 )
+from meshwright.predict.compilers.model.tiled_layouts import Layouts
 from meshwright.predict.compilers.xla.call_inliner import CallInliner
 from meshwright.predict.compilers.xla.shared_passes import (
     INSTRUCTION_FUSION,

@@ -14,8 +14,8 @@ from typing import Any
 
 from meshwright.predict.compilers.model.fusion import Fusion
 from meshwright.predict.compilers.model.kernels import KernelSequence, OnChipCandidates
-from meshwright.predict.compilers.model.layouts import Layouts
 from meshwright.predict.compilers.model.policies import BufferPolicy, FusionPolicy
+from meshwright.predict.compilers.model.tiled_layouts import Layouts
 from meshwright.program.ir import Op, Program
 
 

@@ -15,7 +15,7 @@ from meshwright.predict.compilers.model.fusion import (
     FusionKind,
     kind_of,
 )
-from meshwright.predict.compilers.model.layouts import Layouts
+from meshwright.predict.compilers.model.tiled_layouts import Layouts
 from meshwright.program.ir import Atom, Op, Program, Value
 from meshwright.program.ops import Trait, has_trait, ops_with
 

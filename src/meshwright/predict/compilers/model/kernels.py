@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from meshwright.predict.compilers.model.fusion import Fusion, FusionKind
-from meshwright.predict.compilers.model.layouts import Layouts
+from meshwright.predict.compilers.model.tiled_layouts import Layouts
 from meshwright.predict.roofline.kernel_time import KernelTraffic
 from meshwright.predict.roofline.matrix_unit import uses_matrix_unit
 from meshwright.predict.roofline.rereads import SUM_BYTES, Streams

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from meshwright.predict.compilers.model.dataflow import Flow, stored_outputs
 from meshwright.predict.compilers.model.fusion import FusedProducers, Fusion, FusionKind
-from meshwright.predict.compilers.model.layouts import Layouts
+from meshwright.predict.compilers.model.tiled_layouts import Layouts
 from meshwright.program.analysis.accumulators import loop_carries
 from meshwright.program.ir import Atom, Op, Program, Value
 

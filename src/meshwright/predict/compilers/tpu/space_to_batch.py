@@ -16,7 +16,7 @@ from meshwright.predict.compilers.model.fusion import (
     FusionKind,
     kind_of,
 )
-from meshwright.predict.compilers.model.layouts import Layouts, PhysicalShape
+from meshwright.predict.compilers.model.tiled_layouts import Layouts, PhysicalShape
 from meshwright.predict.compilers.tpu.image_splits import ImageSplits
 from meshwright.predict.compilers.tpu.spatial_split import PARTS, SpatialSplit
 from meshwright.program.ir import Atom, Op, Program, Value

@@ -20,8 +20,8 @@ from meshwright.predict.compilers.model.fusion import (
     kind_of,
     share_read,
 )
-from meshwright.predict.compilers.model.layouts import Layouts
 from meshwright.predict.compilers.model.policies import FusedOp, FusionPolicy
+from meshwright.predict.compilers.model.tiled_layouts import Layouts
 from meshwright.predict.roofline.matrix_unit import uses_matrix_unit
 from meshwright.program.ir import Op, Program, Value, itemsize_bytes
 from meshwright.program.ops import OpWork, Trait, has_trait, ops_with, work_of

@@ -16,7 +16,7 @@ from meshwright.predict.compilers.model.fusion import (
     FusionKind,
 )
 from meshwright.predict.compilers.model.kernels import OnChipCandidates, OnChipRange
-from meshwright.predict.compilers.model.layouts import Layouts
+from meshwright.predict.compilers.model.tiled_layouts import Layouts
 from meshwright.program.analysis.live_ranges import live_ranges
 from meshwright.program.ir import Atom, Program, Value
 

@@ -29,12 +29,12 @@ from meshwright.predict.compilers.model.kernels import (
     matrix_unit_operands,
     streamed_operands,
 )
-from meshwright.predict.compilers.model.layouts import Layouts
+from meshwright.predict.compilers.model.tiled_layouts import Layouts
 from meshwright.predict.compilers.xla.memory_space_assignment import on_chip_candidates
 from meshwright.predict.roofline.kernel_time import timing_key
 from meshwright.program.ir import Program, Value
 from meshwright.program.ops import OpWork
-from meshwright.program.rules.pallas_kernel import kernel_of
+from meshwright.program.rules.pallas_work import kernel_of
 
 
 def merge_into_kernels(compilation: Compilation) -> Compilation:

@@ -13,7 +13,7 @@ from meshwright.predict.compilers.model.compilation import (
     Pass,
     Stage,
 )
-from meshwright.predict.compilers.model.layouts import shape_layouts
+from meshwright.predict.compilers.model.tiled_layouts import shape_layouts
 from meshwright.predict.compilers.xla.call_inliner import CallInliner
 from meshwright.predict.compilers.xla.instruction_fusion import fuse_instructions
 from meshwright.predict.compilers.xla.multi_output_fusion import merge_into_kernels

@@ -14,7 +14,7 @@ from typing import Any
 
 from meshwright.program.ir import Op
 from meshwright.program.rules.factors import RuleFactors, no_dims
-from meshwright.program.rules.pallas_kernel import KERNEL_PARAM, kernel_of
+from meshwright.program.rules.pallas_work import KERNEL_PARAM, kernel_of
 from meshwright.program.rules.registry import NO_WORK, OpWork, Trait, rule
 from meshwright.program.rules.rule import Dims, FactorRule, Shape, opaque_rule
 

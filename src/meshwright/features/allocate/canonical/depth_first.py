@@ -19,7 +19,7 @@ go on later. `PackingState` holds the arrays, `run` advances them.
 
 import numpy as np
 
-from meshwright.features.allocate.canonical.backtracking import (
+from meshwright.features.allocate.canonical.backtracking_trees import (
     NUM_FEATURES,
     BacktrackingTrees,
     is_hopeless,

@@ -2,7 +2,8 @@
 
 A Pallas kernel runs once for each step of its grid. Within a step, straight-line code,
 branches and loop bodies ("sections") run one after another. Within a section, the
-matrix unit and the vector units work at the same time.
+matrix unit and the vector units work at the same time. The sharding rule of a kernel is in
+`ops/movement/pallas.py`.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ A million nodes then take 0.99 s with trees and 0.92 s without
 (benchmarks/allocation/backtracking.py).
 """
 
-MODEL = Path(__file__).parent / "backtracking.json"
+MODEL = Path(__file__).parent / "backtracking_trees.json"
 
 
 class BacktrackingTrees(NamedTuple):
