@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from meshwright.app.autoplan import autoplan
     from meshwright.app.explain.diff import diff
     from meshwright.app.interop.logical_axes import from_logical_axes
-    from meshwright.app.partition import Partitioned, partition
+    from meshwright.app.partition import partition
+    from meshwright.app.partitioned import Partitioned
     from meshwright.app.phases import plan_phases
     from meshwright.app.plan import Plan
     from meshwright.features import nnx
@@ -128,7 +129,8 @@ _HOMES = {
     "features.deploy.deploy": ("deploy",),
     "app.explain.diff": ("diff",),
     "app.interop.logical_axes": ("from_logical_axes",),
-    "app.partition": ("Partitioned", "partition"),
+    "app.partition": ("partition",),
+    "app.partitioned": ("Partitioned",),
     "features.pipeline.pipelined": ("pipeline",),
     "app.phases": ("plan_phases",),
     "app.plan": ("Plan",),

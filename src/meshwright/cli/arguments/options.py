@@ -12,7 +12,8 @@ import typer
 from rich.console import Console
 
 from meshwright.app.output.progress import show_progress
-from meshwright.app.partition import Partitioned, partition
+from meshwright.app.partition import partition
+from meshwright.app.partitioned import Partitioned
 from meshwright.app.plan import Plan
 from meshwright.cli.arguments.schedule import choose_tactics
 from meshwright.cli.arguments.target import Target, find_target

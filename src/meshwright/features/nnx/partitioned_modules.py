@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from meshwright.app.check.report import CheckReport
-from meshwright.app.partition import Partitioned
 from meshwright.app.partition import partition as partition_pure
+from meshwright.app.partitioned import Partitioned
 from meshwright.errors import PlanError
 from meshwright.jax_private import jit_options, unwrap_nnx_jit
 from meshwright.machine import Mesh

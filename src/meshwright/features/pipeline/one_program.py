@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from meshwright.app.check.report import CheckReport
-from meshwright.app.partition import Partitioned
+from meshwright.app.partitioned import Partitioned
 from meshwright.app.plan import Plan
 from meshwright.app.step.specialized import Specialized
 from meshwright.errors import PlanError

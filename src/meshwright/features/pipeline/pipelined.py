@@ -14,7 +14,8 @@ import numpy as np
 
 from meshwright.app.check.compare_outputs import check_outputs
 from meshwright.app.check.report import CheckReport, tolerance_of
-from meshwright.app.partition import Partitioned, partition
+from meshwright.app.partition import partition
+from meshwright.app.partitioned import Partitioned
 from meshwright.app.step.specialized import Specialized
 from meshwright.errors import PlanError
 from meshwright.features.pipeline.build import (

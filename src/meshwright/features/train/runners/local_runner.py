@@ -10,7 +10,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from meshwright.app.partition import Partitioned, partition
+from meshwright.app.partition import partition
+from meshwright.app.partitioned import Partitioned
 from meshwright.errors import ClusterError
 from meshwright.features.checkpoint import Checkpoints
 from meshwright.features.checkpoint.process_group import make_group
