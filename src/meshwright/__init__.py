@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from meshwright.features.cluster.start import cluster
     from meshwright.features.deploy.deploy import deploy
     from meshwright.features.pipeline.pipelined import pipeline
+    from meshwright.features.pipeline.planning.pipeline_plan import PipelinePlan
     from meshwright.features.sparse.sparse import sparse
     from meshwright.features.tune.tune import tune, with_layouts
     from meshwright.machine.hierarchy import placements
@@ -80,6 +81,7 @@ __all__ = [
     "MeshwrightError",
     "MeshwrightWarning",
     "Partitioned",
+    "PipelinePlan",
     "Plan",
     "Replicator",
     "allocate",
@@ -129,6 +131,7 @@ _HOMES = {
     "app.explain.diff": ("diff",),
     "app.interop.logical_axes": ("from_logical_axes",),
     "app.partition": ("Partitioned", "partition"),
+    "features.pipeline.planning.pipeline_plan": ("PipelinePlan",),
     "features.pipeline.pipelined": ("pipeline",),
     "app.phases": ("plan_phases",),
     "app.plan": ("Plan",),

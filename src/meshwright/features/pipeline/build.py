@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import jax
@@ -17,6 +18,7 @@ import jax.numpy as jnp
 from meshwright.app.output.notices import warn_each
 from meshwright.errors import MeshError, StageError, TacticError
 from meshwright.features.pipeline.pipeline_options import Options
+from meshwright.features.pipeline.planning.pipeline_plan import PipelinePlan
 from meshwright.features.pipeline.running import (
     PipelineExecutable,
     ProcessDevices,
@@ -79,6 +81,12 @@ class StagedStep:
     schedule: Schedule
     decided: tuple[Decided, ...]
     submeshes: tuple[Mesh, ...]
+
+    def simulate(self, plan: PipelinePlan, machine: str | Path) -> PipelinePlan:
+        """The plan of this step with simulated times on a machine."""
+        from meshwright.features.pipeline.simulated import simulate_step
+
+        return simulate_step(plan, self, machine)
 
 
 def microbatch_axis(options: Options) -> Mesh:
