@@ -20,11 +20,11 @@ from meshwright.errors import PlanError
 from meshwright.features.pipeline.build import (
     StagedStep,
     find_step,
-    make_pipeline,
     stage,
     with_layers,
 )
 from meshwright.features.pipeline.describe import make_plan
+from meshwright.features.pipeline.executable import make_pipeline
 from meshwright.features.pipeline.one_program import SinglePipelined, single_program
 from meshwright.features.pipeline.pipeline_options import (
     Options,
