@@ -25,8 +25,8 @@ from benchmarks.harness import STORED, Options, benchmark, option
 from meshwright.errors import MeshwrightError
 from meshwright.features.pipeline.batch_sizes import ResizableStep
 from meshwright.features.pipeline.planning.option_table import StageRoom
-from meshwright.features.pipeline.planning.pipeline_plan import run_stages, step_s
 from meshwright.features.pipeline.planning.pipeline_planner import PipelinePlanner
+from meshwright.features.pipeline.planning.pipeline_stage import run_stages, step_s
 from meshwright.features.pipeline.planning.pipeline_task import (
     PipelineTask,
     microbatch_counts,

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from meshwright.features.cluster.start import cluster
     from meshwright.features.deploy.deploy import deploy
     from meshwright.features.pipeline.pipelined import pipeline
+    from meshwright.features.pipeline.planning.pipeline_plan import PipelinePlan
     from meshwright.features.sparse.sparse import sparse
     from meshwright.features.tune.tune import tune, with_layouts
     from meshwright.machine.hierarchy import placements
@@ -81,6 +82,7 @@ __all__ = [
     "MeshwrightError",
     "MeshwrightWarning",
     "Partitioned",
+    "PipelinePlan",
     "Plan",
     "Replicator",
     "allocate",
@@ -131,6 +133,7 @@ _HOMES = {
     "app.interop.logical_axes": ("from_logical_axes",),
     "app.partition": ("partition",),
     "app.partitioned": ("Partitioned",),
+    "features.pipeline.planning.pipeline_plan": ("PipelinePlan",),
     "features.pipeline.pipelined": ("pipeline",),
     "app.phases": ("plan_phases",),
     "app.plan": ("Plan",),

@@ -145,7 +145,7 @@ def test_a_worker_that_dies_within_a_collective_ends_the_step_for_all(cluster):
     parts = slices(cluster, {"model": 4}, {"model": 4})
     step = mw.pipeline(reducing_step, parts, [mw.megatron("model")], microbatches=2)
     plan = step.plan({**PARAMS, "rounds": 2}, BATCH)
-    assert plan.stages[1].state_bytes == 2 * 16 * 32 + 4  # both weights cut in four
+    assert plan.stages[1].bytes.state == 2 * 16 * 32 + 4  # both weights cut in four
     assert step.check({**PARAMS, "rounds": 2}, BATCH).ok  # all is compiled
     place = cluster.status().places[3]
     endless = step({**PARAMS, "rounds": 2**31 - 1}, BATCH)  # some hours

@@ -10,7 +10,6 @@ import pytest
 import meshwright as mw
 from meshwright.errors import PlanError
 from meshwright.features.pipeline.find_pipeline import faster_of
-from meshwright.features.pipeline.planning.pipeline_plan import PipelinePlan
 from meshwright.machine import load_machine
 
 V100 = Path(__file__).parents[2] / "benchmarks" / "machines" / "alpa-v100.toml"
@@ -44,7 +43,7 @@ def test_one_mesh_is_kept_within_a_host_of_fast_links():
 def test_stages_are_chosen_where_slow_links_join_the_hosts():
     args = shapes(layers=24, width=4096, batch=256)
     plan = mw.autoplan(step, args, machine=load_machine(V100, 16), pipeline="auto")
-    assert isinstance(plan, PipelinePlan)
+    assert isinstance(plan, mw.PipelinePlan)
     assert len(plan.stages) > 1
 
 

@@ -15,19 +15,17 @@ from meshwright.errors import (
     StageError,
 )
 from meshwright.features.pipeline.build import stage_programs
-from meshwright.features.pipeline.planning.pipeline_plan import (
+from meshwright.features.pipeline.planning.pipeline_stage import (
     CutPoint,
-    PipelinePlan,
     PipelineStage,
+    StageChoice,
 )
 from meshwright.features.pipeline.running import stage as stage_module
 from meshwright.features.pipeline.schedules import (
     SCHEDULES,
     Schedule,
     StageBytes,
-    StageTimes,
 )
-from meshwright.features.pipeline.staged_plan import StagedPlan
 from meshwright.features.pipeline.stages import StagePoint
 from meshwright.program.capture import capture
 from tests.features.pipeline.models import (
@@ -232,7 +230,7 @@ def test_a_plan_shows_stages_submeshes_microbatches_memory_and_schedule():
     assert "2 stages on 2 submeshes, 4 microbatches" in text
     assert "from 2" in text
     assert "F0.0 F0.1 B0.0" in text
-    assert StagedPlan.from_json(plan.to_json()) == plan
+    assert mw.PipelinePlan.from_json(plan.to_json()) == plan
     assert "from 2" in plan._repr_html_()
 
 
@@ -254,7 +252,7 @@ def test_gpipe_keeps_all_microbatches_and_1f1b_one_for_each_later_stage():
         return step.plan(PARAMS, BATCH)
 
     one, all_first = peaks("1f1b"), peaks("gpipe")
-    kept = [stage.kept_bytes for stage in one.stages]
+    kept = [stage.bytes.activations for stage in one.stages]
     assert one.stages == all_first.stages
     saved = [
         a - b
@@ -265,7 +263,7 @@ def test_gpipe_keeps_all_microbatches_and_1f1b_one_for_each_later_stage():
 
 def test_a_file_that_is_no_plan_is_refused():
     with pytest.raises(PlanError, match="no plan of a pipeline"):
-        StagedPlan.from_json("[]")
+        mw.PipelinePlan.from_json("[]")
 
 
 # -- refusals ------------------------------------------------------------------------
@@ -313,9 +311,11 @@ def test_a_plan_on_a_machine_says_the_time_of_a_step_and_its_bubbles():
     step = mw.pipeline(train_step, {"stage": 2, "data": 2}, DATA, microbatches=4)
     plan = step.plan(PARAMS, BATCH).on("a100-80g")
     assert plan.figures is not None
-    assert plan.figures.step_time_s > 4 * max(plan.figures.forward_s)
+    assert plan.figures.step_time_s > 4 * max(
+        stage.times.forward_s for stage in plan.stages
+    )
     assert 0 < plan.figures.bubble_fraction < 1
-    again = StagedPlan.from_json(plan.to_json())
+    again = mw.PipelinePlan.from_json(plan.to_json())
     assert again == plan
     with pytest.raises(PlanError, match="no programs to simulate"):
         again.on("a100-80g")
@@ -375,20 +375,22 @@ def test_a_stage_that_raises_says_its_name_and_line():
 
 
 def test_what_autoplan_has_found_is_pipelined():
-    found = PipelinePlan(
-        "train_step", "cpu", 4, 1e9, 0,
-        tuple(
-            PipelineStage(
-                start, (number, number + 1), 2 * number, mw.Mesh({"data": 2}), "data",
-                (mw.data_parallel("data"),), StageTimes(1, 1, 1), 0, StageBytes(1, 1), 0,
-            )
-            for number, start in enumerate([CutPoint(0), CutPoint(8)])
-        ),
-        "1f1b", SCHEDULES["1f1b"](2, 4),
+    mesh, tactics = mw.Mesh({"data": 2}), (mw.data_parallel("data"),)
+    stages = tuple(
+        PipelineStage(
+            str(number), number, mesh, StageBytes(1, 1),
+            choice=StageChoice(
+                start, (number, number + 1), 2 * number, "data", tactics
+            ),
+        )
+        for number, start in enumerate([CutPoint(0), CutPoint(8)])
     )  # fmt: skip
+    found = mw.PipelinePlan("train_step", stages, SCHEDULES["1f1b"](2, 4))
     step = mw.pipeline(unmarked_step, found)
     plan = step.plan(PARAMS, BATCH)
-    assert [stage.mesh for stage in plan.stages] == ["data=2", "data=2"]
+    assert [stage.mesh for stage in plan.stages] == [mesh, mesh]
     assert plan.schedule == found.schedule
     with pytest.raises(PlanError, match="give the plan alone"):
         mw.pipeline(unmarked_step, found, DATA)
+    with pytest.raises(PlanError, match="the plan is that of a pipelined step"):
+        mw.pipeline(unmarked_step, plan)

@@ -26,23 +26,29 @@ Buffers = Annotated[
     ),
 ]
 
+Capacity = Annotated[
+    int | None,
+    typer.Option("--capacity", help="bytes of the memory; without: --minimize"),
+]
+
+Minimize = Annotated[
+    bool, typer.Option("--minimize", help="search for the least height")
+]
+
+Seconds = Annotated[float, typer.Option("--seconds", help="most seconds to search")]
+
+Seed = Annotated[
+    int,
+    typer.Option("--seed", min=0, max=2**32 - 1, help="random seed of the search"),
+]
+
 
 def allocate_command(  # noqa: PLR0913  an option each
     file: Buffers,
-    capacity: Annotated[
-        int | None,
-        typer.Option("--capacity", help="bytes of the memory; without: --minimize"),
-    ] = None,
-    minimize: Annotated[
-        bool, typer.Option("--minimize", help="search for the least height")
-    ] = False,
-    seconds: Annotated[
-        float, typer.Option("--seconds", help="most seconds to search")
-    ] = 60.0,
-    seed: Annotated[
-        int,
-        typer.Option("--seed", min=0, max=2**32 - 1, help="random seed of the search"),
-    ] = 0,
+    capacity: Capacity = None,
+    minimize: Minimize = False,
+    seconds: Seconds = 60.0,
+    seed: Seed = 0,
     method: Annotated[
         str, typer.Option("--method", help="portfolio, or guided: CP-SAT tells offsets")
     ] = "portfolio",

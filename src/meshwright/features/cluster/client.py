@@ -13,11 +13,10 @@ import numpy as np
 from meshwright.errors import ClusterError
 from meshwright.features.cluster.controller.events import Event
 from meshwright.features.cluster.controller.tenants import Status
+from meshwright.features.cluster.remote_array import RemoteArray, host_array
 from meshwright.features.cluster.session import (
     ClientSession,
     Connection,
-    RemoteArray,
-    host_array,
 )
 from meshwright.features.cluster.wire.messages import (
     Call,

@@ -11,7 +11,7 @@ from meshwright.app.check.report import CheckReport
 from meshwright.app.step.specialized import Specialized
 from meshwright.errors import ClusterError
 from meshwright.features.cluster.client import Slice
-from meshwright.features.cluster.session import RemoteArray
+from meshwright.features.cluster.remote_array import RemoteArray
 from meshwright.features.cluster.wire.messages import Define
 from meshwright.features.cluster.wire.program_code import ProgramCode
 from meshwright.program.capture.arguments import require_arrays

@@ -14,7 +14,7 @@ from meshwright.app.output.notices import warn
 from meshwright.app.output.progress import show_progress
 from meshwright.app.record.plan_record import PlanRecord, program_of
 from meshwright.errors import DeployError, did_you_mean
-from meshwright.features.pipeline.staged_plan import StagedPlan
+from meshwright.features.pipeline.planning.pipeline_plan import PipelinePlan
 from meshwright.program.analysis.input_ranges import find_ranges
 from meshwright.program.ir import Program
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def deploy(  # noqa: PLR0913  the options of a target
-    fn: Callable[..., Any] | PlanRecord | StagedPlan,
+    fn: Callable[..., Any] | PlanRecord | PipelinePlan,
     args: Sequence[Any] | None = None,
     *,
     to: str,
@@ -68,7 +68,7 @@ def deploy(  # noqa: PLR0913  the options of a target
     options.require_fit(target.name)
     _warn_without_examples(quantize, calibration)
     with show_progress(f"deploying {getattr(fn, '__name__', 'a model')} to {to}"):
-        if isinstance(fn, StagedPlan) or stage:
+        if isinstance(fn, PipelinePlan) or stage:
             model = _stage_model(fn, args, stage, seed)
         else:
             model = _model_of(fn, args, weights, seed)
@@ -127,7 +127,7 @@ def _stage_model(
     )
     from meshwright.features.pipeline.build import stage_programs
 
-    if not isinstance(fn, StagedPlan) or args is not None:
+    if not isinstance(fn, PipelinePlan) or args is not None:
         raise DeployError(
             "a stage belongs to the plan of a pipeline: mw.deploy(pipelined.plan(*args), "
             "stage=..., to=..., out=...)"
@@ -139,7 +139,7 @@ def _stage_model(
             f"{', '.join(names)} in stage="
         )
     if fn.step is None:
-        raise DeployError("a plan that was read from JSON has no programs to deploy")
+        raise DeployError("a planned or saved pipeline has no programs to deploy")
     number = names.index(stage)
     step, tasks = stage_programs(fn.step)[number]
     found = stage_program(fn.step.decided[number], step, tasks)

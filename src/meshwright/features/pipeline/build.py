@@ -7,22 +7,17 @@ is `mw.stage` in the user's code, where a stage begins.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 
 from meshwright.app.output.notices import warn_each
-from meshwright.errors import MeshError, StageError, TacticError
+from meshwright.errors import StageError, TacticError
 from meshwright.features.pipeline.pipeline_options import Options
+from meshwright.features.pipeline.planning.pipeline_plan import PipelinePlan
 from meshwright.features.pipeline.running import (
-    PipelineExecutable,
-    ProcessDevices,
-    StageDevices,
-    StageProgram,
-    TaskLayout,
     as_primitives,
 )
 from meshwright.features.pipeline.schedules import Schedule
@@ -56,13 +51,7 @@ from meshwright.partitioner.structure.workspace import Workspace
 from meshwright.partitioner.tactics import Tactic, data_parallel
 from meshwright.predict.compilers.xla.workarounds import XLA_WORKAROUNDS
 from meshwright.program.capture import Captured
-from meshwright.program.ir import Atom, Literal
 from meshwright.program.rewrite.unroll import unroll_scans
-from meshwright.run.compilers.confirm import abstract_mesh
-from meshwright.run.local import find_devices, jax_mesh
-
-if TYPE_CHECKING:
-    from meshwright.features.cluster.client import Slice
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +68,12 @@ class StagedStep:
     schedule: Schedule
     decided: tuple[Decided, ...]
     submeshes: tuple[Mesh, ...]
+
+    def simulate(self, plan: PipelinePlan, machine: str | Path) -> PipelinePlan:
+        """The plan of this step with simulated times on a machine."""
+        from meshwright.features.pipeline.simulated import simulate_step
+
+        return simulate_step(plan, self, machine)
 
 
 def microbatch_axis(options: Options) -> Mesh:
@@ -221,28 +216,6 @@ def _captured(captured: Captured, staged: Staged) -> Captured:
     )
 
 
-def place_submeshes(submeshes: Sequence[Mesh]) -> tuple[Mesh, ...]:
-    """The submeshes over devices of this process, which are assigned one after another.
-
-    Raises `MeshError` if there are too few devices.
-    """
-    needed = sum(mesh.num_devices for mesh in submeshes if mesh.devices is None)
-    devices = find_devices() if needed else []
-    if len(devices) < needed:
-        raise MeshError(
-            f"the submeshes need {needed} devices, but JAX sees {len(devices)} "
-            f"({devices[0].platform}); to try it on one machine, set XLA_FLAGS="
-            f"--xla_force_host_platform_device_count={needed} before JAX starts"
-        )
-    free = iter(devices)
-    return tuple(
-        mesh
-        if mesh.devices is not None
-        else mesh.over([next(free) for _ in range(mesh.num_devices)])
-        for mesh in submeshes
-    )
-
-
 def stage_programs(step: StagedStep) -> list[tuple[LoweredStep, StageTasks]]:
     """A pair for each stage: the device program of the whole step, and the stage's tasks.
 
@@ -256,51 +229,3 @@ def stage_programs(step: StagedStep) -> list[tuple[LoweredStep, StageTasks]]:
             read[decided] = read_lowered(step.staged, decided.lowered)
         found.append((read[decided], stage_tasks(read[decided], number)))
     return found
-
-
-def make_pipeline(step: StagedStep, slices: Sequence[Slice] = ()) -> PipelineExecutable:
-    """The staged step on the devices of this process, or on slices of a cluster."""
-    placed = step.submeshes if slices else place_submeshes(step.submeshes)
-    stages: list[StageProgram] = []
-    for number, (lowered, tasks) in enumerate(stage_programs(step)):
-        place = step.schedule.placement[number]
-        devices = (
-            _slice_devices(lowered, slices[place])
-            if slices
-            else _process_devices(lowered, placed[place])
-        )
-        name = step.staged.cuts.names[number]
-        stages.append(StageProgram(name, number, lowered, tasks, devices))
-    atoms = enumerate(step.staged.program.outputs)
-    outputs = tuple(_stage_of(atom, place, stages) for place, atom in atoms)
-    return PipelineExecutable(step.staged, tuple(stages), step.schedule, outputs)
-
-
-def _process_devices(step: LoweredStep, submesh: Mesh) -> StageDevices:
-    """The devices of a submesh of this process."""
-    assert submesh.devices is not None, "the submesh has no devices"
-    mesh = jax_mesh(step.lowered.mesh.over(submesh.devices))
-    return ProcessDevices(TaskLayout(mesh, step.shardings))
-
-
-def _slice_devices(step: LoweredStep, on: Slice) -> StageDevices:
-    """The devices of a slice of a cluster."""
-    from meshwright.features.pipeline.running.slice_devices import SliceDevices
-
-    return SliceDevices(
-        on, TaskLayout(abstract_mesh(step.lowered.mesh), step.shardings)
-    )
-
-
-def _stage_of(atom: Atom, place: int, stages: Sequence[StageProgram]) -> int:
-    """The number of the stage that computes an output.
-
-    place: position of the output. It is 0 for a constant.
-    """
-    if isinstance(atom, Literal):
-        return 0
-    for program in reversed(stages):
-        mine = program.step.lowered.program.outputs[place]
-        if any(mine in task.outputs for task in program.tasks.every):
-            return program.number
-    return 0

@@ -3,8 +3,12 @@
 from collections.abc import Iterable, Sequence
 
 from meshwright.features.pipeline.build import StagedStep, stage_programs
-from meshwright.features.pipeline.stage_plan import StagePlan
-from meshwright.features.pipeline.staged_plan import StagedPlan
+from meshwright.features.pipeline.planning.pipeline_plan import PipelinePlan
+from meshwright.features.pipeline.planning.pipeline_stage import (
+    PipelineStage,
+    StageWork,
+)
+from meshwright.features.pipeline.schedules import StageBytes
 from meshwright.features.pipeline.stages import (
     LoweredStep,
     StageTasks,
@@ -16,18 +20,18 @@ from meshwright.program.analysis.live_ranges import peak_bytes
 from meshwright.program.ir import Atom, Value, num_bytes
 
 
-def make_plan(step: StagedStep) -> StagedPlan:
+def make_plan(step: StagedStep) -> PipelinePlan:
     """The plan of a staged step, which needs no devices: stage figures and schedule."""
     stages = tuple(
-        _stage_plan(step, number, lowered, tasks)
+        _stage(step, number, lowered, tasks)
         for number, (lowered, tasks) in enumerate(stage_programs(step))
     )
-    return StagedPlan(step.captured.name, stages, step.schedule, step=step)
+    return PipelinePlan(step.captured.name, stages, step.schedule, step=step)
 
 
-def _stage_plan(
+def _stage(
     step: StagedStep, number: int, lowered: LoweredStep, tasks: StageTasks
-) -> StagePlan:
+) -> PipelineStage:
     submesh = step.schedule.placement[number]
     devices = step.submeshes[submesh].num_devices
     every = lowered.sends.values()
@@ -37,19 +41,25 @@ def _stage_plan(
     read = {v for task in (*passes, *tasks.updates.values()) for v in task.inputs}
     received = {s.received for s in every if s.to == number} & lowered.varying
     inside = {*tasks.forward.outputs, *received}
-    return StagePlan(
+    kept = _bytes(inside & {*tasks.backward.inputs})
+    kept_for_weights = _bytes(
+        {*tasks.weight_gradient.inputs} & {*inside, *tasks.input_gradient.outputs}
+    )
+    return PipelineStage(
         step.staged.cuts.names[number],
         submesh,
-        str(step.submeshes[submesh]),
-        devices * _flops(tasks.forward),
-        devices * _flops(tasks.backward),
-        _bytes(once & (read | {*tasks.before.outputs})),
-        _bytes(inside & {*tasks.backward.inputs}),
-        _bytes(
-            {*tasks.weight_gradient.inputs} & {*inside, *tasks.input_gradient.outputs}
+        step.submeshes[submesh],
+        StageBytes(
+            state=_bytes(once & (read | {*tasks.before.outputs})),
+            activations=kept,
+            for_weights=min(kept_for_weights, kept),
+            working=max(map(_working_bytes, (*passes, *tasks.updates.values()))),
         ),
-        _bytes({s.value for s in sends}),
-        max(map(_working_bytes, (*passes, *tasks.updates.values()))),
+        work=StageWork(
+            forward_flops=devices * _flops(tasks.forward),
+            backward_flops=devices * _flops(tasks.backward),
+            sent_bytes=_bytes({s.value for s in sends}),
+        ),
     )
 
 

@@ -153,16 +153,23 @@ def as_submeshes(
     )
 
 
-def planned(plan: PipelinePlan) -> PipelineCut:
-    """The options in a pipeline plan that `autoplan` found."""
-    stages = plan.stages
-    first = [
-        plan.schedule.placement.index(s) for s in range(plan.schedule.num_submeshes)
-    ]
+def plan_cut(plan: PipelinePlan) -> PipelineCut:
+    """The options in a pipeline plan that `autoplan` found.
+
+    Raises `PlanError` for the plan of a built step, which has no tactics.
+    """
+    choices = [stage.choice for stage in plan.stages if stage.choice is not None]
+    if len(choices) < len(plan.stages):
+        raise PlanError(
+            "the plan is that of a pipelined step; wanted one that `autoplan` with "
+            "`pipeline=True` has found, or a mesh"
+        )
+    meshes = {stage.submesh: stage.mesh for stage in plan.stages}
+    starts = [choice.start for choice in choices[1:]]
     return (
-        tuple(stages[number].mesh for number in first),
-        {str(number): stage.tactics for number, stage in enumerate(stages)},
-        tuple(StagePoint(s.start.op, s.start.iteration) for s in stages[1:]),
+        tuple(meshes[submesh] for submesh in sorted(meshes)),
+        {str(number): choice.tactics for number, choice in enumerate(choices)},
+        tuple(StagePoint(start.op, start.iteration) for start in starts),
         plan.num_microbatches,
         plan.schedule,
     )

@@ -21,11 +21,11 @@ from meshwright.errors import PlanError
 from meshwright.features.pipeline.build import (
     StagedStep,
     find_step,
-    make_pipeline,
     stage,
     with_layers,
 )
 from meshwright.features.pipeline.describe import make_plan
+from meshwright.features.pipeline.executable import make_pipeline
 from meshwright.features.pipeline.one_program import SinglePipelined, single_program
 from meshwright.features.pipeline.pipeline_options import (
     Options,
@@ -34,11 +34,10 @@ from meshwright.features.pipeline.pipeline_options import (
     Tactics,
     as_submeshes,
     checked_tactics,
-    planned,
+    plan_cut,
 )
 from meshwright.features.pipeline.planning.pipeline_plan import PipelinePlan
 from meshwright.features.pipeline.running import PipelineExecutable
-from meshwright.features.pipeline.staged_plan import StagedPlan
 from meshwright.features.pipeline.stages import StagePoint, forward_program
 from meshwright.machine import Mesh
 from meshwright.machine.memory_size import memory_bytes
@@ -160,7 +159,7 @@ def _cut_of(
             raise PlanError(
                 "a plan has tactics and stages already; give the plan alone"
             )
-        return planned(mesh)
+        return plan_cut(mesh)
     positions = stages if isinstance(stages, int | None) else tuple(stages)
     chosen = checked_tactics(tactics), positions, microbatches, schedule
     return as_submeshes(mesh), *chosen
@@ -206,7 +205,7 @@ class Pipelined:
         """The step for these arguments, divided into stages but not compiled yet."""
         return self._stages(self.alone.specialize(args, kwargs)[0])
 
-    def plan(self, *args: Any, **kwargs: Any) -> StagedPlan:
+    def plan(self, *args: Any, **kwargs: Any) -> PipelinePlan:
         """The plan for these arguments, which are arrays or `ShapeDtypeStruct`s."""
         return make_plan(self.stage(*args, **kwargs))
 

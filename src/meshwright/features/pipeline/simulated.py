@@ -12,8 +12,12 @@ from itertools import pairwise
 from pathlib import Path
 
 from meshwright.features.pipeline.build import StagedStep, stage_programs
-from meshwright.features.pipeline.schedules import StageTimes, TaskKind, simulate
-from meshwright.features.pipeline.stage_plan import PipelineFigures, StagePlan
+from meshwright.features.pipeline.planning.pipeline_plan import (
+    PipelineFigures,
+    PipelinePlan,
+)
+from meshwright.features.pipeline.planning.pipeline_stage import PipelineStage
+from meshwright.features.pipeline.schedules import StageTimes, TaskKind
 from meshwright.features.pipeline.stages import StageTasks, TaskProgram
 from meshwright.machine import Machine, Mesh, load_machine
 from meshwright.machine.placement import place_mesh
@@ -23,9 +27,9 @@ from meshwright.predict.links.collective import permute_s
 
 
 def simulate_step(
-    stages: Sequence[StagePlan], step: StagedStep, machine: str | Path
-) -> PipelineFigures:
-    """The simulated times of a staged step.
+    plan: PipelinePlan, step: StagedStep, machine: str | Path
+) -> PipelinePlan:
+    """The plan of a built step with its simulated times on a machine.
 
     machine: name or file of a machine, which is taken with as many devices as all submeshes
         have.
@@ -35,21 +39,23 @@ def simulate_step(
         for order in step.schedule.orders
         for task in order
     )
-    once: list[float] = []
-    times: list[StageTimes] = []
+    send_s = (*_transfers_s(plan.stages, step, machine), 0.0)
+    stages: list[PipelineStage] = []
     for number, (_, tasks) in enumerate(stage_programs(step)):
-        mesh = step.submeshes[step.schedule.placement[number]]
+        mesh = plan.stages[number].mesh
         price = _Price(step.decided[number], load_machine(machine, mesh.num_devices))
-        times.append(_times(price, tasks, is_split))
-        once.append(sum(map(price.seconds, (tasks.before, *tasks.updates.values()))))
-    simulation = simulate(step.schedule, times, _transfers_s(stages, step, machine))
-    return PipelineFigures(
-        str(machine),
-        simulation.makespan_s + max(once),
-        simulation.bubble_fraction,
-        tuple(each.forward_s for each in times),
-        tuple(each.input_gradient_s + each.weight_gradient_s for each in times),
-    )
+        stage = replace(
+            plan.stages[number],
+            times=_times(price, tasks, is_split),
+            once_s=sum(map(price.seconds, (tasks.before, *tasks.updates.values()))),
+            send_s=send_s[number],
+        )
+        stages.append(stage)
+    timed = replace(plan, stages=tuple(stages))
+    simulation = timed.simulate()
+    step_time_s = simulation.makespan_s + max(stage.once_s for stage in stages)
+    figures = PipelineFigures(str(machine), step_time_s, simulation.bubble_fraction)
+    return replace(timed, figures=figures)
 
 
 class _Price:
@@ -85,7 +91,7 @@ def _times(price: _Price, tasks: StageTasks, is_split: bool) -> StageTimes:
 
 
 def _transfers_s(
-    stages: Sequence[StagePlan], step: StagedStep, machine: str | Path
+    stages: Sequence[PipelineStage], step: StagedStep, machine: str | Path
 ) -> tuple[float, ...]:
     """Seconds to send one microbatch's values from each stage to the next.
 
@@ -100,7 +106,5 @@ def _transfers_s(
     )
     placement = place_mesh(mesh, load_machine(machine, sum(sizes)))
     segments = placement.of(("stage",))
-    return tuple(
-        permute_s(max(one.sent_bytes, other.sent_bytes), segments)
-        for one, other in pairwise(stages)
-    )
+    sent = [stage.work.sent_bytes for stage in stages if stage.work is not None]
+    return tuple(permute_s(max(pair), segments) for pair in pairwise(sent))

@@ -61,7 +61,7 @@ def test_interleaved_stages_are_planned_where_bubbles_cost_most(planner):
     plan = planner.best()
     assert plan.schedule_name == "interleaved"
     assert len(plan.stages) > plan.schedule.num_submeshes == 2
-    assert [s.first_device for s in plan.stages] == list(plan.schedule.placement)
+    assert [s.choice.first_device for s in plan.stages] == list(plan.schedule.placement)
     tried = dict(plan.tried)
     assert plan.step_time_s == tried.pop("interleaved")
     assert plan.step_time_s < min(s for s in tried.values() if isinstance(s, float))

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+import meshwright as mw
 from meshwright.errors import PlanError
 from meshwright.features.pipeline.batch_sizes import ResizableStep
 from meshwright.features.pipeline.find_pipeline import find_pipeline
@@ -15,7 +16,6 @@ from meshwright.features.pipeline.planning.pipeline_task import (
     microbatch_counts,
     near_divisors,
 )
-from meshwright.features.pipeline.saved_pipelines import read_pipeline
 from meshwright.features.pipeline.schedule_picture import schedule_page, schedule_text
 from meshwright.planner.driver.request import SearchRequest
 
@@ -91,9 +91,9 @@ def test_a_step_without_gradients_is_refused():
 
 
 def test_a_plan_uses_all_devices_and_covers_all_layers(plan):
-    assert sum(stage.num_devices for stage in plan.stages) == 4
-    starts = [stage.layers[0] for stage in plan.stages]
-    assert starts == [0, *(stage.layers[1] for stage in plan.stages[:-1])]
+    assert sum(stage.mesh.num_devices for stage in plan.stages) == 4
+    starts = [stage.choice.layers[0] for stage in plan.stages]
+    assert starts == [0, *(stage.choice.layers[1] for stage in plan.stages[:-1])]
     assert BATCH % plan.num_microbatches == 0
     assert plan.step_time_s > 0
     assert max(plan.simulate().peak_bytes) <= plan.limit_bytes
@@ -111,13 +111,14 @@ def test_numbers_of_microbatches_near_the_best_divide_the_batch():
 
 
 def test_a_plan_reads_back_from_json(plan):
-    again = read_pipeline(plan.to_json())
+    again = mw.PipelinePlan.from_json(plan.to_json())
     assert again.to_json() == plan.to_json()
-    assert [str(s.tactics) for s in again.stages] == [
-        str(s.tactics) for s in plan.stages
+    assert str(again) == str(plan)
+    assert [str(s.choice.tactics) for s in again.stages] == [
+        str(s.choice.tactics) for s in plan.stages
     ]
-    with pytest.raises(PlanError, match="no pipeline plan"):
-        read_pipeline("{}")
+    with pytest.raises(PlanError, match="no plan of a pipeline"):
+        mw.PipelinePlan.from_json("{}")
 
 
 def test_pictures_have_a_row_for_each_submesh(plan):

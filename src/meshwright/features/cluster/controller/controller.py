@@ -124,7 +124,7 @@ class Controller:
         del self._sessions.known[session.name]
         self.log.add("close", f"a session of {session.tenant.name}: {why}")
         self._admission.queue(session, End())
-        self.island.forget(session.name)
+        self.island.program_times.forget(session.name)
 
     async def _end_silent_sessions(self) -> None:
         while True:

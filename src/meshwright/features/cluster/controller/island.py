@@ -16,13 +16,13 @@ from meshwright.features.cluster.controller.events import EventLog
 from meshwright.features.cluster.controller.fair_order import FairQueue
 from meshwright.features.cluster.controller.gang import Gang, GangEngine, GangSize
 from meshwright.features.cluster.controller.limits import IslandLimits
+from meshwright.features.cluster.controller.program_times import ProgramTimes
 from meshwright.features.cluster.controller.requests import (
     IslandClients,
     QueuedRequest,
     running_name,
 )
 from meshwright.features.cluster.wire.messages import (
-    Call,
     End,
     Request,
     WorkerInstruction,
@@ -46,6 +46,7 @@ class Island:
     ) -> None:
         self.engine, self.size, self.log, self.limits = engine, size, log, limits
         self.queue: FairQueue[QueuedRequest] = FairQueue()
+        self.program_times = ProgramTimes()
         self.gang: Gang | None = None
         self.attempt = 0
         self._clients = clients
@@ -54,7 +55,6 @@ class Island:
         self._number = 0
         self._on_way: dict[int, QueuedRequest] = {}
         self._ahead_s = 0.0  # expected seconds of instructions on their way
-        self._measured_s: dict[tuple[str, int], float] = {}
         self._wake = asyncio.Event()
         self._progress_s = 0.0
         self._tasks: list[asyncio.Task[None]] = []
@@ -182,12 +182,6 @@ class Island:
         self._wake.set()
         return entry
 
-    def forget(self, session: str) -> None:
-        """Forget how long the programs of a session took."""
-        self._measured_s = {
-            k: v for k, v in self._measured_s.items() if k[0] != session
-        }
-
     async def wait_for_room(self, tenant: str, limit: int) -> None:
         """Wait until fewer than `limit` requests of a tenant wait."""
         async with self._room:
@@ -205,7 +199,7 @@ class Island:
             batch: list[WorkerInstruction] = []
             is_low = self._has_room(0.5)  # so that several go in one message
             while is_low and self._has_room():
-                found = self.queue.take(self._expect)
+                found = self.queue.take(self.program_times.expect)
                 if found is None:
                     break
                 _, entry = found
@@ -219,13 +213,6 @@ class Island:
                 async with self._room:
                     self._room.notify_all()
             await self._wake.wait()
-
-    def _expect(self, entry: QueuedRequest) -> float:
-        """The seconds that a request is expected to take, from its program's last runs."""
-        if isinstance(entry.request, Call):
-            key = entry.session, entry.request.program
-            entry.expected_s = self._measured_s.get(key, 1e-3)
-        return entry.expected_s
 
     def _has_room(self, share: float = 1.0) -> bool:
         """Whether more requests may be sent to the workers.
@@ -281,10 +268,7 @@ class Island:
         if not entry.completed.done():  # it was cancelled
             entry.completed.set_result(None)
         self.queue.charge(entry.tenant, entry.took_s - entry.expected_s)
-        if isinstance(entry.request, Call):
-            key = entry.session, entry.request.program
-            known = self._measured_s.get(key, entry.took_s)
-            self._measured_s[key] = 0.5 * known + 0.5 * entry.took_s
+        self.program_times.add(entry)
         self._wake.set()
 
     async def _find_stall(self) -> None:

@@ -8,7 +8,7 @@ import jax
 
 from meshwright.app.output.notices import warn
 from meshwright.errors import ReplicaError
-from meshwright.features.cluster.session import RemoteArray
+from meshwright.features.cluster.remote_array import RemoteArray
 
 _PATIENCE_S = 10.0
 """Seconds that a stopped run waits for each of its threads."""

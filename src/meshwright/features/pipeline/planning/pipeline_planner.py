@@ -28,9 +28,13 @@ from meshwright.features.pipeline.planning.option_table import (
     option_table,
 )
 from meshwright.features.pipeline.planning.pipeline_plan import (
+    PipelineFigures,
     PipelinePlan,
+)
+from meshwright.features.pipeline.planning.pipeline_stage import (
     PipelineStage,
     run_stages,
+    step_s,
 )
 from meshwright.features.pipeline.planning.pipeline_task import (
     PipelineTask,
@@ -149,10 +153,9 @@ class PipelinePlanner:
         tables = [table] * len(sliced)
         stages = self.place(sliced, tables, count, schedule.placement)
         try:
-            run_stages(stages, schedule, self.task.limit_bytes)
+            return self._made(stages, ChosenSchedule("interleaved", schedule, ()))
         except ScheduleError:
             return None
-        return self._made(stages, ChosenSchedule("interleaved", schedule, ()))
 
     def plan(self, num_microbatches: int) -> PipelinePlan:
         """The fastest plan with this number of microbatches."""
@@ -266,17 +269,23 @@ class PipelinePlanner:
     def _made(
         self, stages: tuple[PipelineStage, ...], chosen: ChosenSchedule
     ) -> PipelinePlan:
-        """The plan of these stages with a chosen schedule."""
+        """The plan of these stages with a chosen schedule.
+
+        Raises `ScheduleError` if the schedule exceeds memory.
+        """
         task = self.task
+        simulation = run_stages(stages, chosen.schedule, task.limit_bytes)
         return PipelinePlan(
             task.name,
-            task.machine.name,
-            task.machine.num_devices,
-            task.limit_bytes,
-            self.step.forward_end,
             stages,
-            chosen.name,
             chosen.schedule,
+            PipelineFigures(
+                task.machine.name,
+                step_s(stages, simulation),
+                simulation.bubble_fraction,
+            ),
+            chosen.name,
+            task.limit_bytes,
             chosen.tried,
             time.monotonic() - self.began,
         )

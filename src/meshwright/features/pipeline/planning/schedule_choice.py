@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from meshwright.errors import ScheduleError
-from meshwright.features.pipeline.planning.pipeline_plan import (
+from meshwright.features.pipeline.planning.pipeline_stage import (
     PipelineStage,
     run_stages,
     step_s,

@@ -9,7 +9,11 @@ from itertools import pairwise
 import numpy as np
 
 from meshwright.features.pipeline.planning.blocks.step_blocks import StepBlocks
-from meshwright.features.pipeline.planning.pipeline_plan import CutPoint, PipelineStage
+from meshwright.features.pipeline.planning.pipeline_stage import (
+    CutPoint,
+    PipelineStage,
+    StageChoice,
+)
 from meshwright.features.pipeline.planning.stage_costs import StageOption
 from meshwright.features.pipeline.planning.stage_slicing import SlicedStage
 from meshwright.machine import Machine
@@ -50,12 +54,23 @@ class StagePlacer:
             )
             for i, (_, b) in enumerate(pairwise(sliced))
         ]
-        return tuple(
-            self._stage(each, option, first, float(incoming[each.first]), hop_s)
-            for each, option, first, hop_s in zip(
-                sliced, options, firsts, [*send_s, 0.0], strict=True
+        send_s.append(0.0)
+        stages: list[PipelineStage] = []
+        for number, (each, option) in enumerate(zip(sliced, options, strict=True)):
+            costs, strategy = option.costs, option.priced.strategy
+            parts = strategy.batch_parts(option.data)
+            stage = PipelineStage(
+                str(number),
+                on[number],
+                strategy.mesh(option.data),
+                costs.bytes(each.first, each.end, float(incoming[each.first]) / parts),
+                costs.times(each.first, each.end),
+                once_s=float(costs.once_s[each.end] - costs.once_s[each.first]),
+                send_s=send_s[number],
+                choice=self._choice(each, option, firsts[number]),
             )
-        )
+            stages.append(stage)
+        return tuple(stages)
 
     def _send_s(
         self, firsts: Sequence[int], options: Sequence[StageOption], num_bytes: float
@@ -72,29 +87,17 @@ class StagePlacer:
         lasts = [f + o.size - 1 for f, o in zip(firsts, options, strict=True)]
         return len({place // group for place in (*firsts, *lasts)}) == 1
 
-    def _stage(
-        self,
-        each: SlicedStage,
-        option: StageOption,
-        first_device: int,
-        incoming: float,
-        send_s: float,
-    ) -> PipelineStage:
+    def _choice(
+        self, each: SlicedStage, option: StageOption, first_device: int
+    ) -> StageChoice:
         block = self.step.blocks[self.starts[each.first]]
-        strategy, costs = option.priced.strategy, option.costs
-        parts = strategy.batch_parts(option.data)
-        once = float(costs.once_s[each.end] - costs.once_s[each.first])
-        return PipelineStage(
+        strategy = option.priced.strategy
+        return StageChoice(
             CutPoint(block.op, block.iteration),
             (each.first, each.end),
             first_device,
-            strategy.mesh(option.data),
             strategy.name,
             strategy.tactics,
-            costs.times(each.first, each.end),
-            once,
-            costs.bytes(each.first, each.end, incoming / parts),
-            send_s,
         )
 
 

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 
 from meshwright.errors import ClusterError
 from meshwright.features.cluster.client import Slice
-from meshwright.features.cluster.session import RemoteArray
+from meshwright.features.cluster.remote_array import RemoteArray
 from meshwright.features.cluster.wire.messages import Define
 from meshwright.features.cluster.wire.program_code import ProgramCode
 from meshwright.features.pipeline.running.task_function import TaskLayout, task_function

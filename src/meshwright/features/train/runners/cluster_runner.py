@@ -24,7 +24,7 @@ from meshwright.features.checkpoint.tasks import (
 )
 from meshwright.features.cluster.client import Cluster, Slice
 from meshwright.features.cluster.cluster_step import ClusterStep
-from meshwright.features.cluster.session import RemoteArray
+from meshwright.features.cluster.remote_array import RemoteArray
 from meshwright.features.cluster.start import TOKEN, Workers, cluster
 from meshwright.features.train.data.batches import Batches
 from meshwright.features.train.recipes.partitioning import (

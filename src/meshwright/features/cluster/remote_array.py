@@ -1,0 +1,143 @@
+"""Handles in a client to arrays on workers."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, Self
+
+import jax
+import numpy as np
+
+from meshwright.errors import ClusterError
+from meshwright.features.cluster.wire.messages import Fetched, HostArray
+from meshwright.jax_private import is_key
+
+if TYPE_CHECKING:
+    from meshwright.features.cluster.session import ClientSession
+
+
+class RemoteArray:
+    """A handle to an array on the workers of a slice, which may not be computed yet.
+
+    It has `shape` and `dtype`, so that it is an argument of a step like any array. When the
+    last reference to it is dropped, its memory on the workers is freed.
+
+    devices: the devices that hold it; `None` while no program has read it.
+    copies: copies on other slices, by their devices. They live as long as this handle.
+    """
+
+    def __init__(
+        self,
+        session: ClientSession,
+        number: int,
+        aval: Any,
+        devices: tuple[int, ...] | None = None,
+    ) -> None:
+        self.shape: tuple[int, ...] = tuple(aval.shape)
+        self.dtype = aval.dtype
+        self.weak_type: bool = getattr(aval, "weak_type", False)
+        self.number = number
+        self.session = session
+        self.devices = devices
+        self.copies: dict[tuple[int, ...], RemoteArray] = {}
+        self._is_donated = False
+        weakref.finalize(self, session.drop, number).atexit = False
+
+    @property
+    def ndim(self) -> int:
+        """The number of dims."""
+        return len(self.shape)
+
+    def result(self) -> Any:
+        """The whole array in this process, once it is computed: NumPy, or PRNG keys.
+
+        Raises `ClusterError` if it cannot be computed, was donated, or was lost.
+        """
+        return self.assemble(self.fetching().result())
+
+    def block_until_ready(self) -> Self:
+        """Wait until the array is computed, and return this handle; no data is fetched.
+
+        An error of the program is raised where the data is read.
+        """
+        self.require_kept()
+        self.session.wait(self.number)
+        return self
+
+    def fetching(self) -> Future[Any]:
+        """A future of the array's parts, which the workers send."""
+        self.require_kept()
+        return self.session.fetch(self.number)
+
+    def assemble(self, parts: Sequence[Any]) -> Any:
+        """The whole array, from the parts that `fetching` returned."""
+        found = [self.session.connection.load(part) for part in parts]
+        return _assemble([part for part in found if part is not None])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.asarray(self.result(), dtype)
+
+    def __float__(self) -> float:
+        return float(self.result())
+
+    def __int__(self) -> int:
+        return int(self.result())
+
+    def __bool__(self) -> bool:
+        return bool(self.result())
+
+    def require_kept(self) -> None:
+        """Raise `ClusterError` if the array was donated to a call."""
+        if self._is_donated:
+            raise ClusterError(
+                f"array {self.number} was donated to a call; go on with its results"
+            )
+
+    def donate(self) -> None:
+        """Record that the array is donated to a call, and drop all its copies."""
+        self._is_donated = True
+        self.copies.clear()
+        self.session.drop(self.number)
+
+    def __repr__(self) -> str:
+        state = ", donated" if self._is_donated else ""
+        return f"RemoteArray({self.dtype}{list(self.shape)}{state})"
+
+
+def host_array(leaf: Any) -> tuple[HostArray, Any]:
+    """An array in this process's memory, with its shape and dtype.
+
+    Raises `ClusterError` if `leaf` is not an array.
+    """
+    if isinstance(leaf, jax.Array) and is_key(leaf.dtype):
+        data = np.asarray(jax.random.key_data(leaf))
+        value = HostArray(data, str(jax.random.key_impl(leaf)))
+        return value, jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
+    try:
+        aval: Any = jax.api_util.shaped_abstractify(leaf)
+        return HostArray(np.asarray(leaf, aval.dtype)), aval
+    except TypeError:
+        raise ClusterError(
+            f"{leaf!r:.60} is a {type(leaf).__name__}; wanted an array of numbers or a "
+            "number, which workers can keep"
+        ) from None
+
+
+def _assemble(parts: Sequence[Fetched]) -> Any:
+    """Put the parts from all workers together to the whole array.
+
+    Raises `ClusterError` if a part is missing.
+    """
+    shards = [shard for part in parts for shard in part.shards]
+    if not shards:
+        raise ClusterError("no worker has a part of the array")
+    key_type, shape = parts[0].key_type, parts[0].shape
+    whole: Any = np.empty(shape, shards[0].data.dtype)
+    is_missing = np.ones(shape, bool)
+    for shard in shards:
+        whole[shard.slices], is_missing[shard.slices] = shard.data, False
+    if is_missing.any():
+        raise ClusterError(f"the workers lack {is_missing.sum()} elements of the array")
+    return jax.random.wrap_key_data(whole, impl=key_type) if key_type else whole

@@ -1,0 +1,94 @@
+"""The executable of a staged step, on devices of this process or slices of a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from meshwright.errors import MeshError
+from meshwright.features.pipeline.build import StagedStep, stage_programs
+from meshwright.features.pipeline.running import (
+    PipelineExecutable,
+    ProcessDevices,
+    StageDevices,
+    StageProgram,
+    TaskLayout,
+)
+from meshwright.features.pipeline.stages import LoweredStep
+from meshwright.machine import Mesh
+from meshwright.program.ir import Atom, Literal
+from meshwright.run.compilers.confirm import abstract_mesh
+from meshwright.run.local import find_devices, jax_mesh
+
+if TYPE_CHECKING:
+    from meshwright.features.cluster.client import Slice
+
+
+def make_pipeline(step: StagedStep, slices: Sequence[Slice] = ()) -> PipelineExecutable:
+    """The staged step on the devices of this process, or on slices of a cluster."""
+    placed = step.submeshes if slices else place_submeshes(step.submeshes)
+    stages: list[StageProgram] = []
+    for number, (lowered, tasks) in enumerate(stage_programs(step)):
+        place = step.schedule.placement[number]
+        devices = (
+            _slice_devices(lowered, slices[place])
+            if slices
+            else _process_devices(lowered, placed[place])
+        )
+        name = step.staged.cuts.names[number]
+        stages.append(StageProgram(name, number, lowered, tasks, devices))
+    atoms = enumerate(step.staged.program.outputs)
+    outputs = tuple(_stage_of(atom, place, stages) for place, atom in atoms)
+    return PipelineExecutable(step.staged, tuple(stages), step.schedule, outputs)
+
+
+def place_submeshes(submeshes: Sequence[Mesh]) -> tuple[Mesh, ...]:
+    """The submeshes over devices of this process, which are assigned one after another.
+
+    Raises `MeshError` if there are too few devices.
+    """
+    needed = sum(mesh.num_devices for mesh in submeshes if mesh.devices is None)
+    devices = find_devices() if needed else []
+    if len(devices) < needed:
+        raise MeshError(
+            f"the submeshes need {needed} devices, but JAX sees {len(devices)} "
+            f"({devices[0].platform}); to try it on one machine, set XLA_FLAGS="
+            f"--xla_force_host_platform_device_count={needed} before JAX starts"
+        )
+    free = iter(devices)
+    return tuple(
+        mesh
+        if mesh.devices is not None
+        else mesh.over([next(free) for _ in range(mesh.num_devices)])
+        for mesh in submeshes
+    )
+
+
+def _process_devices(step: LoweredStep, submesh: Mesh) -> StageDevices:
+    """The devices of a submesh of this process."""
+    assert submesh.devices is not None, "the submesh has no devices"
+    mesh = jax_mesh(step.lowered.mesh.over(submesh.devices))
+    return ProcessDevices(TaskLayout(mesh, step.shardings))
+
+
+def _slice_devices(step: LoweredStep, on: Slice) -> StageDevices:
+    """The devices of a slice of a cluster."""
+    from meshwright.features.pipeline.running.slice_devices import SliceDevices
+
+    return SliceDevices(
+        on, TaskLayout(abstract_mesh(step.lowered.mesh), step.shardings)
+    )
+
+
+def _stage_of(atom: Atom, place: int, stages: Sequence[StageProgram]) -> int:
+    """The number of the stage that computes an output.
+
+    place: position of the output. It is 0 for a constant.
+    """
+    if isinstance(atom, Literal):
+        return 0
+    for program in reversed(stages):
+        mine = program.step.lowered.program.outputs[place]
+        if any(mine in task.outputs for task in program.tasks.every):
+            return program.number
+    return 0
