@@ -1,11 +1,14 @@
 """`meshwright zoo`: what it lists, and what it says of a name that is not there."""
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+import meshwright
 from meshwright.features.zoo import command as zoo
 
 
@@ -72,6 +75,7 @@ def test_outside_of_the_repository_the_error_says_where_the_zoo_is(tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "meshwright", "zoo"],
         cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(Path(meshwright.__file__).parents[1])},
         capture_output=True,
         text=True,
         check=False,
