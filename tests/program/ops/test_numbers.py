@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pkgutil
+from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
-from itertools import chain
+from itertools import batched, chain
+from typing import Any
 
 import jax
 import numpy as np
@@ -89,9 +91,29 @@ def assert_same_numbers(example: Example, at_once: int):
 EACH = pytest.mark.parametrize("example", all_examples(), ids=lambda e: e.name)
 
 
-@EACH
+JOINED = 8  # examples that one program of the quick test computes
+
+
+def joined(examples: Sequence[Example]) -> Example:
+    """One example that computes all of these, each from its own arguments."""
+
+    def all_of_them(*args: tuple[Any, ...]) -> list[Any]:
+        return [e.fn(*own) for e, own in zip(examples, args, strict=True)]
+
+    name = f"{examples[0].name} to {examples[-1].name}"
+    return Example(name, all_of_them, tuple(e.args for e in examples))
+
+
+@pytest.mark.parametrize(
+    "example",
+    [joined(group) for group in batched(all_examples(), JOINED)],
+    ids=lambda e: e.name,
+)
 def test_splitting_two_factors_at_once_gives_the_same_numbers(example: Example):
-    """One along each axis, which takes half as many device programs as one by one."""
+    """One factor along each axis, of all ops of several examples at once.
+
+    The slow test takes one factor of one example at a time, in many more programs.
+    """
     assert_same_numbers(example, at_once=2)
 
 
