@@ -4,12 +4,18 @@ import ast
 from collections.abc import Mapping
 from typing import Any
 
-import meshwright
 from meshwright.errors import TacticError, did_you_mean
 from meshwright.partitioner import tactics as verbs
 from meshwright.partitioner.decide import require_tactics
 from meshwright.partitioner.tactics import Tactic
 from meshwright.planner.overlap.overlap import overlap
+
+VERBS = (
+    "FIRST_DIVISIBLE", "REPLICATED", "by_levels", "cut", "data_parallel",
+    "expert_parallel", "fsdp", "inference", "megatron", "pin", "recompute",
+    "replicate", "sequence_parallel", "shard", "zero",
+)  # fmt: skip
+"""Names of `partitioner.tactics` that users write."""
 
 
 def parse_tactics(text: str) -> tuple[Tactic, ...]:
@@ -39,9 +45,7 @@ def parse_tactics(text: str) -> tuple[Tactic, ...]:
 
 def _namespace() -> dict[str, Any]:
     """The names that the text may use: tactics and constants that `meshwright` exports."""
-    offered = sorted(set(verbs.__all__) & set(meshwright.__all__))
-    names = {n: getattr(verbs, n) for n in offered if n.isupper() or n.islower()}
-    return {**names, "overlap": overlap}
+    return {**{name: getattr(verbs, name) for name in VERBS}, "overlap": overlap}
 
 
 def _evaluate(node: ast.expr, names: Mapping[str, Any]) -> Any:

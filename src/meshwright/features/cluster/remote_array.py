@@ -5,17 +5,15 @@ from __future__ import annotations
 import weakref
 from collections.abc import Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import jax
 import numpy as np
 
 from meshwright.errors import ClusterError
+from meshwright.features.cluster.session import ClientSession
 from meshwright.features.cluster.wire.messages import Fetched, HostArray
 from meshwright.jax_private import is_key
-
-if TYPE_CHECKING:
-    from meshwright.features.cluster.session import ClientSession
 
 
 class RemoteArray:

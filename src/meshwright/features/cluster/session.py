@@ -15,7 +15,6 @@ from concurrent.futures import Future
 from typing import Any, Protocol
 
 from meshwright.errors import ClusterError
-from meshwright.features.cluster.remote_array import RemoteArray
 from meshwright.features.cluster.wire.messages import Free, HostArray, Request
 
 _MOST_UNANSWERED = 32
@@ -73,7 +72,7 @@ class ClientSession:
     def __init__(self, connection: Connection, token: str) -> None:
         self.connection = connection
         self.name: str = connection.call("open", token).result()
-        self.copied: weakref.WeakSet[RemoteArray] = weakref.WeakSet()
+        self.copied: weakref.WeakSet[Any] = weakref.WeakSet()  # RemoteArrays
         self._numbers = itertools.count()
         self._dropped: collections.deque[int] = collections.deque()
         self._unanswered: collections.deque[Future[Any]] = collections.deque()
