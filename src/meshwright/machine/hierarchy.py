@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from meshwright.errors import CollectiveError, MachineError, MeshError
-from meshwright.machine.machine import Dim, Kind, Level, Machine, grid_of
+from meshwright.machine.machine import Kind, Level, Machine, grid_of
 from meshwright.machine.placement import Matrix, matrices
 
 
@@ -178,11 +178,6 @@ def _fits(level: Level, shape: tuple[int, ...]) -> bool:
     return all(
         n <= most for n, most in zip(sorted(shape, reverse=True), largest, strict=True)
     )
-
-
-def level_names(grid: Sequence[Dim]) -> tuple[str, ...]:
-    """Names of the levels of links that run along the dims of a grid, one per dim."""
-    return tuple(dim.level.name for dim in grid)
 
 
 def require_axes(reduce_axes: Sequence[int], num_axes: int) -> tuple[int, ...]:

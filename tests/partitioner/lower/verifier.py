@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from meshwright.machine import Mesh
 from meshwright.partitioner.lower import Lowered, local_shape
-from meshwright.program.ir import Literal, Op, Program, Sharding, show_ops
-from tests.program.ir.verifier import verify
+from meshwright.program.ir import Literal, Op, Program, Sharding
+from tests.program.ir.verifier import show_ops, verify
 
 Shape = tuple[int, ...]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from meshwright.program.ir.program import Op, Program, show_ops, show_param
+from meshwright.program.ir.program import Op, Program, ProgramWriter, show_param
 from meshwright.program.ir.values import Atom, Value, Wire
 
 
@@ -17,6 +17,12 @@ def verify(program: Program) -> None:
     the ends of a wire agree in shape and dtype. A message shows the neighbouring ops.
     """
     _Scope(set()).check(program)
+
+
+def show_ops(ops: Iterable[Op]) -> list[str]:
+    """One line of text per op; a value has the same number in all of them."""
+    writer = ProgramWriter()
+    return [writer.op(op) for op in ops]
 
 
 class _Scope:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from meshwright.program.capture import capture
-from meshwright.program.rewrite.unroll import no_identity, unroll_scans
+from meshwright.program.rewrite.unroll import unroll_scans
 from meshwright.run.local.execute import run_program
 
 W = jax.random.normal(jax.random.key(0), (3, 4, 4))
@@ -18,6 +18,10 @@ def layers(w, x, reverse=False):
         return jnp.tanh(h @ weights + x), h
 
     return jax.lax.scan(one, x, w, reverse=reverse)
+
+
+def no_identity(iteration, carry):
+    """Nothing is written between the iterations of an unrolled loop."""
 
 
 @pytest.mark.parametrize(

@@ -41,8 +41,6 @@ CUSTOM_REVERSE = "custom_vjp_transpose"
 calls the user's backward function.
 """
 
-STRUCTURAL = frozenset({DUP, DROP, ZERO})
-
 _FIRST = (frozenset({0}),)
 
 _ALWAYS_LINEAR = {

@@ -4,7 +4,6 @@ from meshwright.program.ir.program import (
     Op,
     Program,
     ProgramWriter,
-    show_ops,
     show_program,
 )
 from meshwright.program.ir.sharding import Sharding, whole
@@ -31,7 +30,6 @@ __all__ = [
     "is_small_integer",
     "itemsize_bytes",
     "num_bytes",
-    "show_ops",
     "show_program",
     "show_type",
     "whole",

@@ -23,7 +23,7 @@ the parser (`tests/program/ir/parser.py`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
@@ -89,12 +89,6 @@ class Program:
 def show_program(program: Program) -> str:
     """The program as text, one line per op, with bodies indented."""
     return "\n".join(ProgramWriter().program(program, "program", ""))
-
-
-def show_ops(ops: Iterable[Op]) -> list[str]:
-    """One line of text per op; a value has the same number in all of them."""
-    writer = ProgramWriter()
-    return [writer.op(op) for op in ops]
 
 
 class ProgramWriter:

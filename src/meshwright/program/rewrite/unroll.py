@@ -22,11 +22,6 @@ before.
 """
 
 
-def no_identity(iteration: int, carry: Atom) -> None:
-    """`None`: nothing is written between the iterations of an unrolled loop."""
-    del iteration, carry
-
-
 def unroll_scans(program: Program, scans: Mapping[Op, Between]) -> Program:
     """The program with some of its scans unrolled.
 

@@ -63,17 +63,6 @@ def test_the_tpu_program_has_122_runs_of_which_10_failed(program):
     assert program.default_config == program.provenance.default
 
 
-def test_equal_configurations_are_merged_to_the_fastest(program):
-    merged = program.without_duplicates()
-    rows = program.config_feat.reshape(112, -1)
-    distinct, group = np.unique(rows, axis=0, return_inverse=True)
-    assert merged.num_configs == len(distinct)
-    fastest = sorted(
-        program.targets[group.reshape(-1) == i].min() for i in range(len(distinct))
-    )
-    assert sorted(merged.targets) == fastest
-
-
 @st.composite
 def measured_graphs(draw):
     n, m, c = draw(st.integers(1, 6)), draw(st.integers(0, 8)), draw(st.integers(1, 4))

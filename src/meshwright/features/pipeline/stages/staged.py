@@ -50,10 +50,6 @@ class Staged:
     stacked: Mapping[int, int]
     last: frozenset[int]
 
-    @property
-    def num_step_inputs(self) -> int:
-        return len(self.program.inputs) - len(self.whole) - 1
-
 
 def stage_step(step: Microbatches, cuts: Cuts) -> Staged:
     """The program of one microbatch in which each op has a stage and a pass."""

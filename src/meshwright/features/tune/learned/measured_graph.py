@@ -177,14 +177,6 @@ class MeasuredGraph:
             provenance=replace(self.provenance, pass_ns=passes, default=default),
         )
 
-    def without_duplicates(self) -> MeasuredGraph:
-        """A copy with each configuration once, with its shortest time."""
-        flat = self.config_feat.reshape(self.num_configs, -1)
-        _, groups = np.unique(flat, axis=0, return_inverse=True)
-        order = np.lexsort((self.targets, groups.reshape(-1)))
-        _, firsts = np.unique(groups.reshape(-1)[order], return_index=True)
-        return self.take(np.sort(order[firsts]))
-
     def speedup(self) -> float:
         """The default's time over the shortest time; NaN if the default is unknown."""
         default = self.default_config
