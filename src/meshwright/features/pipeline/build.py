@@ -8,7 +8,6 @@ is `mw.stage` in the user's code, where a stage begins.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +15,6 @@ import jax.numpy as jnp
 from meshwright.app.output.notices import warn_each
 from meshwright.errors import StageError, TacticError
 from meshwright.features.pipeline.pipeline_options import Options
-from meshwright.features.pipeline.planning.pipeline_plan import PipelinePlan
 from meshwright.features.pipeline.running import (
     as_primitives,
 )
@@ -68,12 +66,6 @@ class StagedStep:
     schedule: Schedule
     decided: tuple[Decided, ...]
     submeshes: tuple[Mesh, ...]
-
-    def simulate(self, plan: PipelinePlan, machine: str | Path) -> PipelinePlan:
-        """The plan of this step with simulated times on a machine."""
-        from meshwright.features.pipeline.simulated import simulate_step
-
-        return simulate_step(plan, self, machine)
 
 
 def microbatch_axis(options: Options) -> Mesh:

@@ -1,6 +1,7 @@
 """The plan of a staged step: FLOPs and bytes of each stage, from its device programs."""
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 from meshwright.features.pipeline.build import StagedStep, stage_programs
 from meshwright.features.pipeline.planning.pipeline_plan import PipelinePlan
@@ -9,6 +10,7 @@ from meshwright.features.pipeline.planning.pipeline_stage import (
     StageWork,
 )
 from meshwright.features.pipeline.schedules import StageBytes
+from meshwright.features.pipeline.simulated import simulate_step
 from meshwright.features.pipeline.stages import (
     LoweredStep,
     StageTasks,
@@ -26,7 +28,13 @@ def make_plan(step: StagedStep) -> PipelinePlan:
         _stage(step, number, lowered, tasks)
         for number, (lowered, tasks) in enumerate(stage_programs(step))
     )
-    return PipelinePlan(step.captured.name, stages, step.schedule, step=step)
+    return PipelinePlan(
+        step.captured.name,
+        stages,
+        step.schedule,
+        step=step,
+        simulate_fn=partial(simulate_step, step),
+    )
 
 
 def _stage(

@@ -27,7 +27,7 @@ from meshwright.predict.links.collective import permute_s
 
 
 def simulate_step(
-    plan: PipelinePlan, step: StagedStep, machine: str | Path
+    step: StagedStep, plan: PipelinePlan, machine: str | Path
 ) -> PipelinePlan:
     """The plan of a built step with its simulated times on a machine.
 

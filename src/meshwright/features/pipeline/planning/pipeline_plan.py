@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,10 @@ class PipelineFigures:
         )
 
 
+type SimulateFn = Callable[[PipelinePlan, str | Path], PipelinePlan]
+"""A function from a plan and a machine to the plan with simulated times."""
+
+
 @dataclass(frozen=True, slots=True)
 class PipelinePlan:
     """Stages of a step on submeshes, in order, and a schedule of their tasks.
@@ -67,6 +72,7 @@ class PipelinePlan:
     tried: step seconds of other schedules of these stages, or why they were refused.
     seconds: duration of the planning.
     step: the programs of a built step (`StagedStep`); `None` in a planned or saved plan.
+    simulate_fn: function that simulates these programs on a machine, if there are any.
     """
 
     name: str
@@ -78,6 +84,7 @@ class PipelinePlan:
     tried: tuple[tuple[str, float | str], ...] = ()
     seconds: float = 0.0
     step: Any = field(default=None, compare=False, repr=False)
+    simulate_fn: SimulateFn | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.schedule.num_stages != len(self.stages):
@@ -127,9 +134,9 @@ class PipelinePlan:
         machine: the name of a preset, or a TOML file.
         Raises `PlanError` for a plan without programs: a planned or a saved one.
         """
-        if self.step is None:
+        if self.simulate_fn is None:
             raise PlanError("a planned or saved pipeline has no programs to simulate")
-        return self.step.simulate(self, machine)
+        return self.simulate_fn(self, machine)
 
     def table(self) -> Table:
         """A table with one row for each stage: submesh, FLOPs and bytes."""
