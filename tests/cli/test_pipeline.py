@@ -18,7 +18,7 @@ def step(params, x):
 
 def target():
     weights = [jax.ShapeDtypeStruct((64, 64), jnp.float32)] * 4
-    return step, (weights, jax.ShapeDtypeStruct((32, 64), jnp.float32))
+    return step, (weights, jax.ShapeDtypeStruct((4, 64), jnp.float32))
 """
 PIPELINE = ("--machine", "v100", "--chips", "2", "--pipeline")
 
