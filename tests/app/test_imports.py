@@ -13,7 +13,13 @@ import meshwright
 from meshwright import registry
 
 HEAVY = ("jax", "numba", "orjson", "ortools", "pandas", "scipy")
-SHOW = f"import json, sys; print(json.dumps([x for x in {HEAVY} if x in sys.modules]))"
+LOADS = {
+    "import meshwright as mw": [],
+    "import meshwright.cli": [],
+    "mw.partition, mw.fsdp, mw.Plan": ["jax"],
+    "mw.autoplan": ["jax", "numba", "scipy"],
+}
+"""What is loaded after each line of code, and after those before it."""
 
 FEATURES = sorted(
     path.name
@@ -22,46 +28,37 @@ FEATURES = sorted(
 )
 
 
-@pytest.mark.parametrize(
-    ("code", "wanted"),
-    [
-        ("import meshwright", []),
-        ("import meshwright.cli", []),
-        ("import meshwright as mw; mw.partition, mw.fsdp, mw.Plan", ["jax"]),
-        ("import meshwright as mw; mw.autoplan", ["jax", "numba", "scipy"]),
-    ],
-)
-def test_a_name_loads_only_what_it_needs(code: str, wanted: list[str]):
-    done = subprocess.run(
-        [sys.executable, "-c", f"{code}\n{SHOW}"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert json.loads(done.stdout) == wanted
-
-
-CORE = """
-import sys
-import meshwright as mw
+CORE = f"""
+import json, sys
+for line in {list(LOADS)}:
+    exec(line)
+    print(json.dumps([name for name in {HEAVY} if name in sys.modules]))
 import meshwright.cli.plan, meshwright.cli.explain
 mw.partition, mw.autoplan, mw.Plan, mw.auto, mw.calibrate, mw.reductions
-print(*sorted(m.split(".")[2] for m in sys.modules if m.startswith("meshwright.features.")))
+features = [name for name in sys.modules if name.startswith("meshwright.features.")]
+print(json.dumps([name.split(".")[2] for name in features]))
 """
 
 
 @pytest.fixture(scope="module")
-def loaded_features() -> set[str]:
-    """Features that a fresh interpreter has imported after all of the core."""
+def loaded() -> list[list[str]]:
+    """What a fresh interpreter has imported after each of LOADS.
+
+    The last row has the features that it has imported after all of the core.
+    """
     done = subprocess.run(
         [sys.executable, "-c", CORE], capture_output=True, text=True, check=True
     )
-    return set(done.stdout.split())
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_a_name_loads_only_what_it_needs(loaded: list[list[str]]):
+    assert dict(zip(LOADS, loaded[:-1], strict=True)) == LOADS
 
 
 @pytest.mark.parametrize("name", FEATURES)
-def test_the_core_does_not_load_a_feature(name: str, loaded_features: set[str]):
-    assert name not in loaded_features
+def test_the_core_does_not_load_a_feature(name: str, loaded: list[list[str]]):
+    assert name not in loaded[-1]
 
 
 @pytest.mark.parametrize("name", FEATURES)

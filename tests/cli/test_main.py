@@ -1,6 +1,5 @@
 """The list of commands: printed at once, without what the commands need."""
 
-import os
 import subprocess
 import sys
 from importlib import metadata
@@ -45,16 +44,13 @@ def test_help_and_version_import_neither_jax_nor_numba():
         ("meshwright plan zoo/gpt.py --gather sh", ["shared"]),
     ],
 )
-def test_a_shell_completes_commands_options_and_choices(typed, offered):
-    words = {"COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1)}
-    done = subprocess.run(
-        [sys.executable, "-m", "meshwright"],
-        env={**os.environ, **words, "_MESHWRIGHT_COMPLETE": "complete_bash"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.stdout.split() == offered
+def test_a_shell_completes_commands_options_and_choices(
+    typed, offered, run, monkeypatch
+):
+    monkeypatch.setenv("COMP_WORDS", typed)
+    monkeypatch.setenv("COMP_CWORD", str(len(typed.split()) - 1))
+    monkeypatch.setenv("_MESHWRIGHT_COMPLETE", "complete_bash")
+    assert run().out.split() == offered
 
 
 def test_the_version_is_that_of_the_package():
