@@ -99,10 +99,9 @@ class Reader:
         """Fail if a key of a dict is none of the `known` names."""
         for name in table:
             if name not in known:
-                others = f"; wanted one of {', '.join(known)}"
-                what = f"unknown entry {joined(path, name)}"
-                what += did_you_mean(name, known) or others
-                raise self.refuse(joined(path, name), what)
+                place, allowed = joined(path, name), ", ".join(known)
+                near = did_you_mean(name, known) or f"; wanted one of {allowed}"
+                raise self.refuse(place, f"unknown entry {place}{near}")
 
     def _inner(self, hint: Any, entry: Any, path: str) -> Any:
         """A list or dict with all its elements read; other entries unchanged."""
@@ -188,7 +187,8 @@ def read_text(path: Path, error: type[MeshwrightError], what: str) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as fault:  # no text in UTF-8, or no possible name
-        raise error(f"cannot read {what} from {path}: {fault}") from None
+        why = getattr(fault, "strerror", None) or fault
+        raise error(f"cannot read {what} from {path}: {why}") from None
 
 
 def plain(value: Any, positional: tuple[type, ...] = ()) -> Any:

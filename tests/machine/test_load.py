@@ -118,7 +118,7 @@ def test_a_file_of_the_user_needs_no_sources(tmp_path):
         ),
         ("link_bytes_per_s = ", "link_bytes_per_s = 0 # ", r"wanted more than 0"),
         ("title = ", "pue = 0.2\ntitle = ", r"pue is 0.2; no data centre"),
-        ("[4, 4]", "[]", r"level 'links' has extents \(\)"),
+        ("[4, 4]", "[]", r"extents \(\); wanted one size or more"),
         ('"torus"', '"ring"', r"kind is 'ring'; wanted torus, switch"),
         ("[chip]", "[chips]", r"unknown entry chips; did you mean 'chip'"),
         ("title = ", "title ", r"machine 'mine': .*line 2"),
@@ -167,18 +167,14 @@ def test_faulty_multiprocessors_say_what_is_wrong(old, new, words):
 def test_an_unknown_machine_says_which_there_are():
     with pytest.raises(MachineError, match=r"'tpu-v5'; did you mean 'tpu-v.*cpu"):
         load_machine("tpu-v5")
-    with pytest.raises(
-        MachineError, match=r"cannot read a machine from nowhere.toml: .* No such file"
-    ):
+    with pytest.raises(MachineError, match=r"from nowhere\.toml: No such file"):
         load_machine("nowhere.toml")
 
 
 def test_a_file_that_is_no_text_says_so(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(
-        MachineError, match=r"cannot read a machine from .*mine\.toml: 'utf-8'"
-    ):
+    with pytest.raises(MachineError, match=r"machine from .*mine\.toml: 'utf-8' codec"):
         load_machine(path)
     path.write_text(MINE, encoding="utf-8-sig")
     assert load_machine(path, 4).name == "mine"

@@ -138,8 +138,10 @@ def autoplan(  # noqa: PLR0913  # pyright: ignore[reportInconsistentOverload]
         experts=experts, search=search, seed=seed, confirm=confirm,
         on_progress=on_progress or ignore_progress,
     )  # fmt: skip
+    if pipeline not in (True, False, "auto"):
+        raise PlanError(f"pipeline is {pipeline!r}; wanted True, False or 'auto'")
     find = partial(find_plan, fn, args, request, weights_of=weights_of)
-    if pipeline is False:
+    if not pipeline:
         return find()
     return feature("plan_or_pipeline")(pipeline, fn, args, request, find)
 

@@ -56,7 +56,10 @@ class Level:
 
     def __post_init__(self) -> None:
         if not self.extents or min(self.extents) < 1:
-            raise MachineError(f"level {self.name!r} has extents {self.extents}")
+            raise MachineError(
+                f"level {self.name!r} has extents {self.extents}; wanted one size or "
+                "more, each 1 or more"
+            )
         if self.link_bytes_per_s <= 0:
             raise MachineError(
                 f"level {self.name!r} has link_bytes_per_s {self.link_bytes_per_s:g}; "

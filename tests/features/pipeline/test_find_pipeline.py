@@ -73,6 +73,7 @@ def test_the_faster_plan_is_returned_and_the_only_one_that_fits():
     ("options", "words"),
     [
         ({"pipeline": "yes"}, "wanted True, False or 'auto'"),
+        ({"pipeline": None}, "wanted True, False or 'auto'"),
         ({"pipeline": "auto", "objective": "memory"}, "compares step times"),
     ],
 )

@@ -1,7 +1,7 @@
 """`autoplan` with `pipeline`: search for the pipeline plan of a step, or for both."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from meshwright.app.plan import Plan
 from meshwright.errors import PlanError
@@ -33,20 +33,18 @@ def find_pipeline(
 
 
 def plan_or_pipeline(
-    pipeline: object,
+    pipeline: bool | Literal["auto"],
     fn: Callable[..., Any],
     args: Sequence[Any],
     request: SearchRequest,
     find_plan: Callable[[], Plan],
 ) -> Plan | PipelinePlan:
-    """The pipeline plan, or the faster one of both plans, as the option `pipeline` says.
+    """The pipeline plan, or with `pipeline="auto"` the faster one of both plans.
 
-    Raises `PlanError` if the option is wrong, or does not go with the objective.
+    Raises `PlanError` if "auto" does not go with the objective.
     """
-    if pipeline is True:
-        return find_pipeline(fn, args, request)
     if pipeline != "auto":
-        raise PlanError(f"pipeline is {pipeline!r}; wanted True, False or 'auto'")
+        return find_pipeline(fn, args, request)
     if request.objective != "step_time":
         raise PlanError(
             f"pipeline='auto' compares step times, and the objective is "
