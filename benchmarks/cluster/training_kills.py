@@ -29,7 +29,7 @@ from meshwright.features.train.metrics import read_csv
 PATIENCE_S = 600
 """Seconds within which a run must go on after a kill, and reach the next step."""
 
-MODELS = places.ROOT / "tests" / "app" / "train" / "models.py"
+MODELS = places.ROOT / "tests" / "features" / "train" / "models.py"
 
 RECIPE = """
 [model]
