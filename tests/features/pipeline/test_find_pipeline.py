@@ -12,7 +12,7 @@ from meshwright.errors import PlanError
 from meshwright.features.pipeline.find_pipeline import faster_of
 from meshwright.machine import load_machine
 
-V100 = Path(__file__).parents[2] / "benchmarks" / "machines" / "alpa-v100.toml"
+V100 = Path(__file__).parents[3] / "benchmarks" / "machines" / "alpa-v100.toml"
 
 
 def step(params, x):
