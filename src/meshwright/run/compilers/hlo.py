@@ -112,14 +112,14 @@ def _runs(
     def visit(name: str, times: int) -> None:
         runs[name] = runs.get(name, 0) + times
         for instruction in computations.get(name, ()):
-            for callee, trips in _calls(instruction, computations):
+            for callee, trips in calls_of(instruction, computations):
                 visit(callee, times * trips)
 
     visit(entry, 1)
     return runs
 
 
-def _calls(
+def calls_of(
     instruction: Instruction, computations: Mapping[str, tuple[Instruction, ...]]
 ) -> Iterator[tuple[str, int]]:
     """Computations that an instruction calls, and how often one execution calls each."""
@@ -154,90 +154,31 @@ def _trips(rest: str, computations: Mapping[str, tuple[Instruction, ...]]) -> in
     return max(limits, default=1)
 
 
+def cycles_of(instruction: Instruction) -> int | None:
+    """The compiler's estimate of one execution, in cycles; `None` if it writes none.
+
+    The result is 0 if the compiler writes that it does not know.
+    """
+    estimate = _CYCLES.search(instruction.rest)
+    if estimate is None:
+        return None
+    cycles = int(estimate[1])
+    return cycles if cycles < _UNKNOWN_CYCLES else 0
+
+
 def estimated_cycles(text: str) -> float:
     """Sum of the cycle estimates on fusions in scheduled HLO, times trip counts of loops.
 
     Collectives and custom calls have no estimate and add nothing.
     """
     module = parse_hlo(text)
-    total = 0
-    for name, runs in module.runs.items():
-        for instruction in module.computations.get(name, ()):
-            estimate = _CYCLES.search(instruction.rest)
-            cycles = int(estimate[1]) if estimate else 0
-            total += runs * cycles if cycles < _UNKNOWN_CYCLES else 0
-    return float(total)
-
-
-_FREE = frozenset(
-    ("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "while", "call")
-    + ("conditional", "after-all", "partition-id", "replica-id", "iota", "domain")
-    + ("opt-barrier", "add-dependency", "get-dimension-size")
-)
-"""Opcodes that move no data themselves."""
-
-
-@dataclass(frozen=True, slots=True)
-class Unestimated:
-    """Work in one execution for which the compiler estimates no cycles.
-
-    async_copies: number of asynchronous copies, slices and collectives, with the trip
-        counts of loops around them.
-    num_bytes: bytes that all such instructions write, custom calls included.
-    """
-
-    async_copies: int
-    num_bytes: int
-
-
-def unestimated(text: str) -> Unestimated:
-    """The work in scheduled HLO that `estimated_cycles` does not count."""
-    module = parse_hlo(text)
-    copies = total = 0
-    for name, runs in control_runs(module).items():
-        for each in module.computations[name]:
-            if (
-                each.opcode in _FREE
-                or each.opcode.endswith("-done")
-                or _CYCLES.search(each.rest)
-            ):
-                continue
-            copies += runs * each.opcode.endswith("-start")
-            sizes = sorted(map(_array_bytes, _ARRAY.finditer(each.type)))
-            # The type of a start op also contains its operand, which is no smaller.
-            place = -2 if each.opcode.endswith("-start") else -1
-            total += runs * (sizes[place] if len(sizes) >= -place else 0)
-    return Unestimated(copies, total)
-
-
-def control_runs(module: Module) -> dict[str, int]:
-    """Executions per step of the entry computation and of bodies of loops and branches."""
-    inner = {
-        callee
-        for lines in module.computations.values()
-        for each in lines
-        if each.opcode not in ("while", "conditional", "call")
-        for callee in _CALLED.findall(each.rest)
-    }
-    return {
-        name: runs
-        for name, runs in module.runs.items()
-        if name in module.computations and name not in inner
-    }
-
-
-def kernel_cycles(text: str) -> dict[str, float]:
-    """The compiler's estimate of cycles of one execution, by instruction name.
-
-    Instructions without an estimate are left out.
-    """
-    found: dict[str, float] = {}
-    for lines in parse_hlo(text).computations.values():
-        for each in lines:
-            estimate = _CYCLES.search(each.rest)
-            if estimate and int(estimate[1]) < _UNKNOWN_CYCLES:
-                found[each.name] = float(estimate[1])
-    return found
+    return float(
+        sum(
+            runs * (cycles_of(each) or 0)
+            for name, runs in module.runs.items()
+            for each in module.computations.get(name, ())
+        )
+    )
 
 
 def hlo_collectives(
@@ -282,7 +223,7 @@ def _whole_bytes(instruction: Instruction, types: Mapping[str, str]) -> int:
     # Every fifth operand has a comment before it: `/*index=5*/%name`.
     names = [name.rpartition("%")[2].strip() for name in operands.split(",")]
     operand_bytes = sum(_operand_bytes(name, types) for name in names)
-    result_bytes = sum(map(_array_bytes, _ARRAY.finditer(instruction.type)))
+    result_bytes = sum(array_sizes(instruction.type))
     if instruction.opcode.endswith("-start"):
         result_bytes -= operand_bytes  # its type also contains the operands
     return max(operand_bytes, result_bytes)
@@ -291,17 +232,22 @@ def _whole_bytes(instruction: Instruction, types: Mapping[str, str]) -> int:
 def _operand_bytes(name: str, types: Mapping[str, str]) -> int:
     """Bytes of an operand; `while.14#1` is the second array in the tuple of a loop."""
     producer, _, position = name.partition("#")
-    arrays = [*_ARRAY.finditer(types.get(producer, ""))]
-    if position:
-        arrays = arrays[int(position) :][:1]
-    return sum(map(_array_bytes, arrays))
+    sizes = array_sizes(types.get(producer, ""))
+    return sum(sizes[int(position) :][:1] if position else sizes)
 
 
-def _array_bytes(found: re.Match[str]) -> int:
-    dtype, extents = found[1], found[2]
+def array_sizes(text: str) -> list[int]:
+    """Bytes of each array type in a piece of HLO text, in order, without padding."""
+    return [
+        bits_of(dtype) * math.prod(int(n) for n in extents.split(",") if n) // 8
+        for dtype, extents in _ARRAY.findall(text)
+    ]
+
+
+def bits_of(dtype: str) -> int:
+    """Bits of one element of an HLO dtype, such as 16 of `bf16` and 8 of `f8e4m3fn`."""
     digits = dtype.lstrip("abcdefghijklmnopqrstuvwxyz").split("e")[0]
-    bits = _BITS.get(dtype) or int(digits or 32)
-    return bits * math.prod(int(n) for n in extents.split(",") if n) // 8
+    return _BITS.get(dtype) or int(digits or 32)
 
 
 _LOGGED = re.compile(

@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from meshwright.features.tune.layouts.estimates import unestimated
 from meshwright.features.tune.layouts.kernel_costs import (
     Example,
     KernelCosts,
@@ -18,7 +19,7 @@ from meshwright.features.tune.layouts.kernel_work import (
     read_arrays,
 )
 from meshwright.features.tune.layouts.kernels import read_kernels as read_with_rates
-from meshwright.run.compilers.hlo import estimated_cycles, parse_hlo, unestimated
+from meshwright.run.compilers.hlo import estimated_cycles, parse_hlo
 
 RATES = Rates(bytes_per_cycle=500.0, macs_per_cycle=65536.0, elements_per_cycle=4096.0)
 

@@ -15,13 +15,14 @@ import jax
 from meshwright.errors import CompilerError
 from meshwright.features.tune.compiler_server.server import CompilerServer, Entry
 from meshwright.features.tune.layouts.constrain import constrain
+from meshwright.features.tune.layouts.estimates import unestimated
 from meshwright.features.tune.layouts.kernel_costs import examples_of, unestimated_bytes
 from meshwright.features.tune.layouts.kernel_work import Rates
 from meshwright.features.tune.layouts.kernels import HloKernel, read_kernels
 from meshwright.features.tune.layouts.verdict import Question, Verdict, failed
 from meshwright.partitioner.lower import Lowered
 from meshwright.run.compilers.confirm import DeviceStep
-from meshwright.run.compilers.hlo import estimated_cycles, unestimated
+from meshwright.run.compilers.hlo import estimated_cycles
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from meshwright.features.tune.layouts.estimates import kernel_cycles
 from meshwright.features.tune.layouts.kernels import HloKernel
-from meshwright.run.compilers.hlo import kernel_cycles
 
 _WIDTH = 0.5
 """Extra distance in features at which a kernel has 1/e of the nearest one's weight."""

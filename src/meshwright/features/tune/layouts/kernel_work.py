@@ -14,14 +14,13 @@ from functools import cache
 from importlib.resources import files
 
 from meshwright.machine import Machine
-from meshwright.run.compilers.hlo import Instruction
+from meshwright.run.compilers.hlo import Instruction, bits_of
 
 ARRAY = re.compile(r"(\w+)\[([\d,]*)\](?:\{([\d,]*)([^}]*)\})?")
 LABELS = re.compile(r"dim_labels=(\w+)_(\w+)->(\w+)")
 DIMENSIONS = re.compile(r"dimensions=\{([\d,]*)\}")
 _OPERAND = re.compile(r"%([\w.\-]+(?:#\d+)?)")
 _WINDOW = re.compile(r"window=\{([^}]*)\}")
-_BITS = {"pred": 8, "s4": 4, "u4": 4, "bf16": 16}
 _LANES, _SUBLANES = 128, 8
 
 PRODUCTS = ("convolution", "dot")
@@ -56,8 +55,6 @@ class Array:
     @property
     def num_bytes(self) -> float:
         """Bytes in memory, with the two minor dims padded to a TPU's tiles."""
-        digits = self.dtype.lstrip("abcdefghijklmnopqrstuvwxyz").split("e")[0]
-        bits = _BITS.get(self.dtype) or int(digits or 32)
         extents = [self.dims[d] for d in self.layout] or [1]
         extents[0] = (
             math.ceil(extents[0] / _LANES) * _LANES if len(extents) > 1 else 1024
@@ -65,7 +62,7 @@ class Array:
         if len(extents) > 1:
             rows = _SUBLANES if extents[1] > _SUBLANES // 2 else extents[1]
             extents[1] = math.ceil(extents[1] / rows) * rows
-        return bits / 8 * math.prod(extents)
+        return bits_of(self.dtype) / 8 * math.prod(extents)
 
 
 def read_arrays(text: str) -> list[Array]:

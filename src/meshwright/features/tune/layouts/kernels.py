@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from meshwright.features.tune.layouts.estimates import control_runs
 from meshwright.features.tune.layouts.kernel_work import (
     ARRAY,
     DIMENSIONS,
@@ -26,7 +27,7 @@ from meshwright.features.tune.layouts.kernel_work import (
     shipped_kernel_weights,
     work_of,
 )
-from meshwright.run.compilers.hlo import Instruction, Module, control_runs, parse_hlo
+from meshwright.run.compilers.hlo import Instruction, Module, parse_hlo
 
 _FREE = frozenset(
     ("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "while", "call")
