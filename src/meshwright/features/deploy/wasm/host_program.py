@@ -1,4 +1,4 @@
-"""IREE's host code as data, which a small interpreter runs in the browser.
+"""IREE's host code as data, which a small interpreter in JavaScript runs.
 
 With IREE's inline execution model, the host code of a function consists of allocations,
 copies, fills, branches and kernel calls (dispatches), and needs neither IREE's virtual
@@ -107,6 +107,9 @@ class _Reader:
             return None
         if op.name in _PLAIN:
             return [_PLAIN[op.name], operands, results]
+        if op.name in _WITH_VALUE:
+            kind, value_of = _WITH_VALUE[op.name]
+            return [kind, operands, results, value_of(op)]
         if op.name not in _SPECIAL:
             raise CompilerError(
                 f"IREE's host code has {op.name}, which the runtime for browsers lacks; "
@@ -141,17 +144,26 @@ _PLAIN = {
 """For IREE's ops without attributes, the kind of step that each becomes."""
 
 
-def _constant(reader: _Reader, op: Any, operands: Any, results: Any) -> Step:
-    del reader, operands
+def _constant(op: Any) -> int:
     attribute = op.attributes["value"]
     text = str(attribute).split(":")[0].strip()
     number = {"true": 1, "false": 0}.get(text)
-    return ["constant", [], results, int(attribute.value) if number is None else number]
+    return int(attribute.value) if number is None else number
 
 
-def _compare(reader: _Reader, op: Any, operands: Any, results: Any) -> Step:
-    del reader
-    return ["compare", operands, results, int(op.attributes["predicate"].value)]
+def _data(op: Any) -> str:
+    return base64.b64encode(bytes_of(op.attributes["value"])).decode()
+
+
+_WITH_VALUE: Mapping[str, tuple[str, Callable[[Any], int | str]]] = {
+    "arith.constant": ("constant", _constant),
+    "arith.cmpi": ("compare", lambda op: int(op.attributes["predicate"].value)),
+    "util.buffer.constant": ("data", _data),
+    "util.buffer.fill": ("fill", lambda op: str(op.operands[0].type)),
+    "util.buffer.load": ("load", lambda op: str(op.results[0].type)),
+    "util.buffer.store": ("store", lambda op: str(op.operands[0].type)),
+}
+"""For IREE's ops with one value, such as a dtype: the kind of step, and the value."""
 
 
 def _branch(reader: _Reader, op: Any, operands: Any, results: Any) -> Step:
@@ -179,27 +191,6 @@ def _dispatch(reader: _Reader, op: Any, operands: Any, results: Any) -> Step:
     return ["dispatch", rest, [], number, sizes[-4], sizes[-3]]
 
 
-def _data(reader: _Reader, op: Any, operands: Any, results: Any) -> Step:
-    del reader, operands
-    content = base64.b64encode(bytes_of(op.attributes["value"])).decode()
-    return ["data", [], results, content]
-
-
-def _load(reader: _Reader, op: Any, operands: Any, results: Any) -> Step:
-    del reader
-    return ["load", operands, results, str(op.results[0].type)]
-
-
-def _store(reader: _Reader, op: Any, operands: Any, results: Any) -> Step:
-    del reader
-    return ["store", operands, results, str(op.operands[0].type)]
-
-
-def _fill(reader: _Reader, op: Any, operands: Any, results: Any) -> Step:
-    del reader
-    return ["fill", operands, results, str(op.operands[0].type)]
-
-
 def _global(reader: _Reader, op: Any, operands: Any, results: Any) -> Step | None:
     del reader
     kind = "global_load" if results else "global_store"
@@ -215,16 +206,10 @@ def _true(reader: _Reader, op: Any, operands: Any, results: Any) -> Step:
 
 
 _SPECIAL: Mapping[str, Callable[[_Reader, Any, Any, Any], Step | None]] = {
-    "arith.constant": _constant,
-    "arith.cmpi": _compare,
     "cf.br": _branch,
     "cf.cond_br": _cond_branch,
     "hal_loader.executable.dispatch": _dispatch,
     "hal_loader.executable.query_support": _true,
-    "util.buffer.constant": _data,
-    "util.buffer.fill": _fill,
-    "util.buffer.load": _load,
-    "util.buffer.store": _store,
     "util.global.load": _global,
     "util.global.store": _global,
 }

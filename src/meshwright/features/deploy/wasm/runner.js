@@ -1,4 +1,5 @@
 // Runs a module of IREE's kernels by the host program beside it; needs nothing else.
+// It runs in browsers, and by serve.mjs in Node.js.
 
 const LOCAL_BYTES = 1 << 18; // scratch memory of a workgroup
 const PAGE = 65536;
@@ -69,14 +70,17 @@ class Heap {
   }
 }
 
+/** The response with a file that lies beside this one. */
+async function fetched(name) {
+  const answer = await fetch(new URL(name, import.meta.url));
+  if (!answer.ok) throw new Error(`${name}: ${answer.status}`);
+  return answer;
+}
+
 /** A model: `run(inputs)` takes typed arrays by name, and returns outputs and seconds. */
 export class Model {
-  static async load(folder = "./") {
-    const get = async (name) => {
-      const answer = await fetch(new URL(folder + name, import.meta.url));
-      if (!answer.ok) throw new Error(`${name}: ${answer.status}`);
-      return answer;
-    };
+  /** get: a function from a file's name to a response with its content. */
+  static async load(get = fetched) {
     const [about, host, code, weights] = await Promise.all([
       get("model.json").then((r) => r.json()), get("host.json").then((r) => r.json()),
       get("model.wasm").then((r) => r.arrayBuffer()),
@@ -87,8 +91,9 @@ export class Model {
   }
 
   constructor(about, host, instance, weights, codeBytes) {
-    const { memory, __heap_base: base, __indirect_function_table: table } = instance.exports;
-    Object.assign(this, { about, host, memory, table });
+    const { memory, __heap_base: base } = instance.exports;
+    Object.assign(this, { about, host, memory });
+    this.kernels = this.findKernels(instance.exports);
     this.size = codeBytes + weights.byteLength;
     this.heap = new Heap(memory, base?.value ?? 0);
     this.globals = new Map();
@@ -111,6 +116,40 @@ export class Model {
     }
   }
 
+  /**
+   * The functions of the host program's kernels, by their numbers.
+   *
+   * IREE's `executable_library.h` defines a struct with the kernels' functions and names.
+   * The fields between these two differ between releases, so that the names are searched
+   * for.
+   */
+  findKernels(exports) {
+    const wanted = this.host.kernels;
+    if (!wanted.length) return [];
+    const query = Object.keys(exports).find((name) => name.endsWith("_library_query"));
+    const view = this.view();
+    const word = (at) => (at + 4 <= view.byteLength ? view.getUint32(at, true) : 0);
+    const text = (at) => {
+      const rest = this.bytes().subarray(at);
+      return new TextDecoder().decode(rest.subarray(0, rest.indexOf(0)));
+    };
+    let library = 0;
+    for (let version = 0; version < 64 && !library; version++) {
+      library = exports[query](version, 0);
+    }
+    const [count, functions] = [word(library + 12), word(library + 16)];
+    for (let field = library + 20; field < library + 60; field += 4) {
+      const list = word(field);
+      const names = Array.from({ length: list ? count : 0 }, (_, i) => text(word(list + 4 * i)));
+      const places = wanted.map((name) => names.indexOf(name));
+      if (!places.includes(-1)) {
+        const table = exports.__indirect_function_table;
+        return places.map((i) => table.get(word(functions + 4 * i)));
+      }
+    }
+    throw new Error("this release of IREE lists the kernels of a library otherwise");
+  }
+
   bytes() {
     return new Uint8Array(this.memory.buffer);
   }
@@ -127,24 +166,30 @@ export class Model {
 
   async run(inputs) {
     const start = performance.now();
-    const ports = new Map(this.about.inputs.map((port) => [port.name, port]));
+    const given = this.about.inputs.map(({ name, dtype }) => [
+      name, new Uint8Array(ARRAYS[dtype].from(inputs[name]).buffer),
+    ]);
+    const results = this.call(Object.fromEntries(given));
+    const outputs = {};
+    this.about.outputs.forEach(({ name, dtype, shape }, i) => {
+      outputs[name] = { data: new ARRAYS[dtype](results[i]), dims: shape };
+    });
+    return { outputs, seconds: (performance.now() - start) / 1000 };
+  }
+
+  /** The outputs in order, as buffers, of inputs as bytes by name. */
+  call(inputs) {
     const given = this.host.inputs.map((place, i) => {
       if (this.fixed[i]) return this.fixed[i];
-      const kind = ARRAYS[ports.get(place.name).dtype];
-      const array = kind.from(inputs[place.name]);
-      const span = this.heap.allocate(array.byteLength);
-      this.bytes().set(new Uint8Array(array.buffer), span.at);
+      const content = inputs[place.name];
+      const span = this.heap.allocate(content.length);
+      this.bytes().set(content, span.at);
       return span;
     });
     const results = this.interpret(this.host.main, given);
-    const outputs = {};
-    this.about.outputs.forEach((port, i) => {
-      const { at, size } = results[i];
-      const copy = this.memory.buffer.slice(at, at + size);
-      outputs[port.name] = { data: new ARRAYS[port.dtype](copy), dims: port.shape };
-    });
+    const buffers = results.map(({ at, size }) => this.memory.buffer.slice(at, at + size));
     this.heap.keepOnly(this.kept);
-    return { outputs, seconds: (performance.now() - start) / 1000 };
+    return buffers;
   }
 
   /** Runs the blocks of a function; its results. */
@@ -246,7 +291,7 @@ export class Model {
   }
 
   fill([value, to, , place, size], type) {
-    const width = { i1: 1, i8: 1, i16: 2, i32: 4, i64: 8, f32: 4 }[type];
+    const width = { i1: 1, i8: 1, i16: 2, i32: 4, i64: 8, index: 8, f32: 4 }[type];
     const start = to.at + place;
     if (width === 1) {
       this.bytes().fill(value, start, start + size);
@@ -287,7 +332,7 @@ export class Model {
     view.setUint32(group + 12, 0, true);
     view.setUint32(group + 16, this.local.at, true);
     view.setUint32(group + 20, LOCAL_BYTES, true);
-    const call = this.table.get(this.host.kernels[kernel]);
+    const call = this.kernels[kernel];
     for (let k = 0; k < z; k++) {
       for (let j = 0; j < y; j++) {
         for (let i = 0; i < x; i++) {

@@ -1,0 +1,76 @@
+"""The model of this folder: `from model import load; outputs = load()(x=array)`.
+
+The README names the packages that it needs.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+class Model:
+    """A deployed model: a function from arrays by name to a dict of arrays."""
+
+    def __init__(self, folder: str | Path = "") -> None:
+        home = Path(folder) if folder else Path(__file__).parent
+        text = (home / "model.json").read_text("utf-8")
+        self.about: dict[str, Any] = json.loads(text)
+        self._run: Any = _load_runtime(home).open_model(home, self.about)
+
+    def __call__(self, **inputs: Any) -> dict[str, np.ndarray]:
+        """A dict of the outputs by name."""
+        ports = self.about["inputs"]
+        names = [port["name"] for port in ports]
+        if set(inputs) != set(names):
+            given = ", ".join(sorted(inputs)) or "nothing"
+            raise ValueError(f"the inputs are {given}; wanted {', '.join(names)}")
+        arrays = {port["name"]: _checked(inputs[port["name"]], port) for port in ports}
+        return {
+            port["name"]: np.asarray(result, _dtype(port["dtype"]))
+            for port, result in zip(
+                self.about["outputs"], self._run(arrays), strict=True
+            )
+        }
+
+    def next_inputs(
+        self, inputs: dict[str, Any], outputs: dict[str, np.ndarray]
+    ) -> dict[str, Any]:
+        """Inputs of the next training step: `inputs` with the new state of `outputs`."""
+        ties = self.about["ties"]
+        return inputs | {ties[name]: outputs[name] for name in ties}
+
+
+def _load_runtime(home: Path) -> Any:
+    """The module `runtime.py` of a folder; other folders have others of this name."""
+    spec: Any = importlib.util.spec_from_file_location("runtime", home / "runtime.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _checked(array: Any, port: dict[str, Any]) -> np.ndarray:
+    """An array in the dtype and the shape of an input."""
+    plain = np.asarray(array, dtype=_dtype(port["dtype"]), order="C")
+    if list(plain.shape) != port["shape"]:
+        raise ValueError(
+            f"{port['name']} has shape {list(plain.shape)}; wanted {port['shape']}"
+        )
+    return plain
+
+
+def _dtype(name: str) -> Any:
+    if name == "bfloat16":
+        import ml_dtypes
+
+        return ml_dtypes.bfloat16
+    return np.dtype(name)
+
+
+def load(folder: str | Path = "") -> Model:
+    """The model in a folder, by default in the folder of this file."""
+    return Model(folder)
