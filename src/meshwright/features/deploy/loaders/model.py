@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 
-class Model:
+class DeployedModel:
     """A deployed model: a function from arrays by name to a dict of arrays."""
 
     def __init__(self, folder: str | Path = "") -> None:
@@ -71,6 +71,6 @@ def _dtype(name: str) -> Any:
     return np.dtype(name)
 
 
-def load(folder: str | Path = "") -> Model:
+def load(folder: str | Path = "") -> DeployedModel:
     """The model in a folder, by default in the folder of this file."""
-    return Model(folder)
+    return DeployedModel(folder)
