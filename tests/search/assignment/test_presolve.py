@@ -120,7 +120,7 @@ def test_a_restricted_search_keeps_the_best_solution_outside_of_it():
 
 
 def test_a_bound_that_says_nothing_leaves_a_problem_of_whole_costs_as_it_is():
-    """CP-SAT has no bound if the time is up before it starts."""
+    """HiGHS has no bound if the time is up before its first relaxation is solved."""
     incumbent, _ = pool_of(chain(5, 3))
     incumbent.raise_bound(-math.inf)
     assert incumbent.bound == -math.inf

@@ -9,7 +9,7 @@ presolve    smaller problems: dominated choices removed, nodes merged
 eliminate   exact dynamic programming by bucket elimination
 bounds      lower bounds by message passing and Lagrangian relaxation
 primal      feasible solutions: diving, repair, large neighbourhood search
-solvers     CP-SAT and HiGHS on the linearised program
+solvers     HiGHS on the linearised program
 
 Begin reading at `solve.py`, then `phases.py`. The planner builds its integer programs
 in `planner/integer_program/builder.py`.

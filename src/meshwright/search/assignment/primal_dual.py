@@ -7,6 +7,7 @@ results of the other.
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -15,12 +16,12 @@ from meshwright.search.assignment.bounds.message_passing import MIN_RISE, Messag
 from meshwright.search.assignment.incumbent.incumbent import Incumbent
 from meshwright.search.assignment.primal.improve import WHOLE, NeighbourhoodSearch
 from meshwright.search.assignment.primal.priced_dives import PricedDives
-from meshwright.search.assignment.solvers.proofs import CpSatProof, HighsProof
+from meshwright.search.assignment.solvers.proofs import prove
 
 _SMALL = 20_000
 """Largest number of entries of all edge tables of a small problem.
 
-A small problem is searched on one thread, and then with CP-SAT.
+A small problem is first searched on one thread.
 """
 
 _MEDIUM = 1_000_000
@@ -30,7 +31,7 @@ HiGHS then has its own process.
 """
 
 _FEW_ROWS = 2000
-"""Largest number of memory constraints for which CP-SAT and HiGHS run."""
+"""Largest number of memory constraints for which HiGHS runs."""
 
 _ALTERNATIONS, _MAX_STALE = 40, 4
 """Largest number of dual and primal steps on one thread, all and without gain in a row."""
@@ -140,14 +141,10 @@ def _search_by_time(
     clock = incumbent.clock
     if incumbent.is_over:
         return
-    if is_small and _suits_cp_sat(incumbent):
-        proof = CpSatProof(incumbent, seed)
-        _run_threads(incumbent, (primal.run, proof.run))
-    elif len(graph.tables) <= _MEDIUM and has_few_rows:
-        proof = HighsProof(incumbent)
-        _run_threads(incumbent, (primal.run, raise_then_search, proof.run))
-    else:
-        _run_threads(incumbent, (primal.run, raise_then_search))
+    works = [primal.run, raise_then_search]
+    if len(graph.tables) <= _MEDIUM and has_few_rows:
+        works.append(partial(prove, incumbent))
+    _run_threads(incumbent, works)
 
 
 def _alternate(
@@ -196,17 +193,6 @@ def _search_by_rounds(
             tighter = dual.tightened(work)
             if tighter.num_kept < dual.num_kept:
                 dual, stale = tighter, 0
-
-
-def _suits_cp_sat(incumbent: Incumbent) -> bool:
-    """Whether CP-SAT can handle the memory constraints.
-
-    They must be few and have integer coefficients.
-    """
-    excess = incumbent.memory.segments.excess
-    return bool(
-        np.all(excess == np.round(excess)) and incumbent.memory.num_rows <= _FEW_ROWS
-    )
 
 
 def _run_threads(incumbent: Incumbent, works: Sequence[Callable[[], None]]) -> None:

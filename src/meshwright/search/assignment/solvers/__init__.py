@@ -1,4 +1,1 @@
-"""Two external solvers, CP-SAT and HiGHS, on the problem as a linear program.
-
-The program is a linear integer program.
-"""
+"""An external solver, HiGHS, on the problem as a linear integer program."""
