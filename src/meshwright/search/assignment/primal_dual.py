@@ -33,8 +33,11 @@ HiGHS then has its own process.
 _FEW_ROWS = 2000
 """Largest number of memory constraints for which HiGHS runs."""
 
-_ALTERNATIONS, _MAX_STALE = 40, 4
-"""Largest number of dual and primal steps on one thread, all and without gain in a row."""
+_SMALL_ROUNDS = 40
+"""Rounds on one thread in which a small problem is searched first."""
+
+_MAX_STALE = 4
+"""Rounds in a row that hardly raise the bound, after which it is made tighter."""
 
 _LEAST_WORK = 1e6
 _WORK = {_LEAST_WORK: 0.4, 5e6: 0.7, 3e7: 1.0}
@@ -117,7 +120,7 @@ def _search_by_time(
     has_few_rows = incumbent.memory.num_rows <= _FEW_ROWS
     is_small = len(graph.tables) <= _SMALL and has_few_rows
     if is_small:
-        _alternate(incumbent, primal, dual)
+        _search_by_rounds(incumbent, primal, dual, _SMALL_ROUNDS)
 
     def raise_then_search() -> None:
         ends_s = clock.elapsed_s + _DIVES_SHARE * clock.left_s
@@ -145,27 +148,6 @@ def _search_by_time(
     if len(graph.tables) <= _MEDIUM and has_few_rows:
         works.append(partial(prove, incumbent))
     _run_threads(incumbent, works)
-
-
-def _alternate(
-    incumbent: Incumbent, primal: NeighbourhoodSearch, dual: DualBound
-) -> None:
-    """Alternate dual and primal steps on one thread, as long as either gains anything.
-
-    The result is the same on each run.
-    """
-    stale = 0
-    for _ in range(_ALTERNATIONS):
-        before = incumbent.cost, incumbent.bound
-        ascend(dual, 30)
-        if incumbent.is_over:
-            return
-        primal.start_from(dual.decode(), dual.row_prices)
-        primal.settle()
-        primal.round()
-        stale = stale + 1 if before == (incumbent.cost, incumbent.bound) else 0
-        if stale > _MAX_STALE:
-            return
 
 
 def _search_by_rounds(
