@@ -13,7 +13,10 @@ from typing import NamedTuple
 import numpy as np
 
 from meshwright.search.arrays import Bools, Floats, Ints, ranges, starts_of
-from meshwright.search.assignment.problem.reduced_problem import CostGraph
+from meshwright.search.assignment.problem.reduced_problem import (
+    CostGraph,
+    strides_at,
+)
 from meshwright.search.compiled import compiled_in_place
 
 UNASSIGNED = -1
@@ -139,6 +142,15 @@ def subtract_minimum(numbers: Floats, first: int, count: int) -> float:
 
 
 @compiled_in_place
+def message_start(arrays: MessageArrays, edge: int, node: int) -> int:
+    """The offset in `values` of the message to a node along an edge."""
+    graph = arrays.graph
+    i = graph.ends[edge, 0]
+    rows = 0 if node == i else graph.starts[i + 1] - graph.starts[i]
+    return int(arrays.starts[edge] + rows)
+
+
+@compiled_in_place
 def update_belief(arrays: MessageArrays, node: int) -> float:
     """Set `belief` for a node: the costs of its choices plus all messages to it.
 
@@ -151,10 +163,7 @@ def update_belief(arrays: MessageArrays, node: int) -> float:
         belief[x] = arrays.costs[start + x]
     for at in range(graph.edge_starts[node], graph.edge_starts[node + 1]):
         e = graph.edges[at]
-        first = arrays.starts[e]
-        if graph.ends[e, 0] != node:
-            other = graph.ends[e, 0]
-            first += graph.starts[other + 1] - graph.starts[other]
+        first = message_start(arrays, e, node)
         for x in range(width):
             belief[x] += arrays.values[first + x]
     return subtract_minimum(belief, 0, width)
@@ -235,17 +244,11 @@ def choose_forward(
             excess[start + x] = total[x] = arrays.belief[x]
         for at in range(graph.edge_starts[i], graph.edge_starts[i + 1]):
             e = graph.edges[at]
-            a, b = graph.ends[e, 0], graph.ends[e, 1]
-            if a + b - i > i:
+            step, stride, other = strides_at(graph, e, i)
+            if other > i:
                 continue
-            columns = graph.starts[b + 1] - graph.starts[b]
-            first, pair, step = arrays.starts[e], graph.table_starts[e], columns
-            if a == i:
-                pair += choices[b]
-            else:
-                first += graph.starts[a + 1] - graph.starts[a]
-                pair += choices[a] * columns
-                step = 1
+            first = message_start(arrays, e, i)
+            pair = graph.table_starts[e] + choices[other] * stride
             for x in range(width):
                 total[x] += graph.tables[pair + x * step] - arrays.values[first + x]
         best = 0

@@ -12,7 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.search.arrays import Bools, Floats, Ints
-from meshwright.search.assignment.problem.reduced_problem import CostGraph
+from meshwright.search.assignment.problem.reduced_problem import (
+    CostGraph,
+    strides_at,
+)
 from meshwright.search.compiled import compiled, compiled_in_place
 
 
@@ -89,7 +92,7 @@ def fixed_costs(
     graph: CostGraph, costs: Floats, elimination: Elimination, choices: Ints
 ) -> Floats:
     """Cost of each choice of each node, with all its edges to fixed nodes."""
-    starts, ends = graph.starts, graph.ends
+    starts = graph.starts
     nodes, position, rank = elimination.nodes, elimination.position, elimination.rank
     n = len(nodes)
     widest = 0
@@ -103,13 +106,10 @@ def fixed_costs(
             unary[a, k] = costs[starts[i] + k]
         for at in range(graph.edge_starts[i], graph.edge_starts[i + 1]):
             e = graph.edges[at]
-            j = ends[e, 0] + ends[e, 1] - i
+            step, stride, j = strides_at(graph, e, i)
             if position[j] >= 0 and rank[position[j]] < n:
                 continue
-            first, step = graph.table_starts[e] + choices[j] * width, 1
-            if ends[e, 0] == i:
-                step = starts[j + 1] - starts[j]
-                first = graph.table_starts[e] + choices[j]
+            first = graph.table_starts[e] + choices[j] * stride
             for k in range(width):
                 unary[a, k] += graph.tables[first + k * step]
     return unary
@@ -183,7 +183,7 @@ def collect_addends(
 
     scope_at: scratch: index of each position among the step's remaining neighbours.
     """
-    starts, ends, rank = graph.starts, graph.ends, elimination.rank
+    starts, rank = graph.starts, elimination.rank
     scopes, sizes = elimination.scopes, elimination.sizes
     offsets, strides = addends.offsets, addends.strides
     i = elimination.nodes[elimination.order[s]]
@@ -194,17 +194,13 @@ def collect_addends(
     count = 0
     for at in range(graph.edge_starts[i], graph.edge_starts[i + 1]):
         e = graph.edges[at]
-        j = ends[e, 0] + ends[e, 1] - i
+        stride, other_stride, j = strides_at(graph, e, int(i))
         b = elimination.position[j]
         if b < 0 or rank[b] == len(elimination.nodes) or rank[b] < s:
             continue
         offsets[count] = graph.table_starts[e]
-        if ends[e, 0] == i:
-            strides[count, depth] = starts[j + 1] - starts[j]
-            strides[count, scope_at[b]] = 1
-        else:
-            strides[count, depth] = 1
-            strides[count, scope_at[b]] = starts[i + 1] - starts[i]
+        strides[count, depth] = stride
+        strides[count, scope_at[b]] = other_stride
         count += 1
     c = messages.head[s]
     while c >= 0:

@@ -15,6 +15,7 @@ from meshwright.search.assignment.problem.reduced_problem import (
     CostGraph,
     ReducedProblem,
     graph_of,
+    strides_at,
 )
 from meshwright.search.compiled import compiled
 
@@ -226,9 +227,7 @@ def set_picks(
                 picks.picks[at] = k
                 at += 1
         return
-    stride_k, stride_m = 1, width
-    if graph.ends[edge, 0] == node:
-        stride_k, stride_m = graph.starts[leader + 1] - graph.starts[leader], 1
+    stride_k, stride_m, _ = strides_at(graph, edge, node)
     for c in range(picks.starts[node + 1] - at):
         chosen = picks.picks[picks.starts[leader] + c]
         for k in range(width):

@@ -25,6 +25,7 @@ from meshwright.search.assignment.problem.memory_rows import (
 from meshwright.search.assignment.problem.reduced_problem import (
     CostGraph,
     ReducedProblem,
+    strides_at,
 )
 from meshwright.search.compiled import compiled
 
@@ -98,19 +99,6 @@ def drop_dominated(
     graph = reduced.graph._replace(tables=reduced.graph.tables.copy())
     drop_in_place(graph, reduced.costs, memory.segments, kept)
     return kept, graph
-
-
-@compiled
-def strides_at(graph: CostGraph, edge: int, node: int) -> tuple[int, int, int]:
-    """Strides of an edge's table for a node and for its neighbour on the edge.
-
-    The third result is that neighbour.
-    """
-    i, j = int(graph.ends[edge, 0]), int(graph.ends[edge, 1])
-    width = int(graph.starts[j + 1] - graph.starts[j])
-    if node == i:
-        return width, 1, j
-    return 1, width, i
 
 
 @compiled

@@ -16,10 +16,14 @@ from meshwright.search.assignment.bounds.message_passing import (
     UNASSIGNED,
     MessageArrays,
     Messages,
+    message_start,
     pass_once,
     update_belief,
 )
-from meshwright.search.assignment.problem.reduced_problem import CostGraph
+from meshwright.search.assignment.problem.reduced_problem import (
+    CostGraph,
+    strides_at,
+)
 from meshwright.search.compiled import compiled_in_place
 
 _RADII = 2, 4, 8
@@ -142,15 +146,10 @@ def send_choice(arrays: MessageArrays, edge: int, node: int, choice: int) -> Non
     The message is the row or column of the edge's table for the node's choice.
     """
     graph = arrays.graph
-    i, j = graph.ends[edge, 0], graph.ends[edge, 1]
-    rows = graph.starts[i + 1] - graph.starts[i]
-    columns = graph.starts[j + 1] - graph.starts[j]
-    first, pair = arrays.starts[edge], graph.table_starts[edge]
-    if node == i:
-        first, pair, step, count = first + rows, pair + choice * columns, 1, columns
-    else:
-        pair, step, count = pair + choice, columns, rows
-    for x in range(count):
+    stride, step, other = strides_at(graph, edge, node)
+    first = message_start(arrays, edge, other)
+    pair = graph.table_starts[edge] + choice * stride
+    for x in range(graph.starts[other + 1] - graph.starts[other]):
         arrays.values[first + x] = graph.tables[pair + x * step]
 
 

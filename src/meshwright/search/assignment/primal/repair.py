@@ -4,7 +4,10 @@ import numpy as np
 
 from meshwright.search.arrays import Floats, Ints
 from meshwright.search.assignment.problem.memory_rows import Segments
-from meshwright.search.assignment.problem.reduced_problem import CostGraph
+from meshwright.search.assignment.problem.reduced_problem import (
+    CostGraph,
+    strides_at,
+)
 from meshwright.search.compiled import compiled
 
 _STEPS = 300  # limit on the changes of one repair
@@ -81,11 +84,8 @@ def change_costs(graph: CostGraph, costs: Floats, choices: Ints, node: int) -> F
         total[k] = costs[first_choice + k]
     for at in range(graph.edge_starts[node], graph.edge_starts[node + 1]):
         e = graph.edges[at]
-        j = graph.ends[e, 0] + graph.ends[e, 1] - node
-        first, step = graph.table_starts[e] + choices[j] * width, 1
-        if graph.ends[e, 0] == node:
-            first = graph.table_starts[e] + choices[j]
-            step = graph.starts[j + 1] - graph.starts[j]
+        step, stride, j = strides_at(graph, e, node)
+        first = graph.table_starts[e] + choices[j] * stride
         for k in range(width):
             total[k] += graph.tables[first + k * step]
     now = total[choices[node]]

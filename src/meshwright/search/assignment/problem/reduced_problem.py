@@ -13,6 +13,7 @@ import numpy as np
 
 from meshwright.search.arrays import Floats, Ints, ranges, starts_of
 from meshwright.search.assignment.problem.assignment import Assignment
+from meshwright.search.compiled import compiled_in_place
 
 
 class CostGraph(NamedTuple):
@@ -45,6 +46,19 @@ def graph_of(starts: Ints, ends: Ints, table_starts: Ints, tables: Floats) -> Co
     counts = np.bincount(nodes, minlength=len(starts) - 1)
     ordered = edges[np.argsort(nodes, kind="stable")]
     return CostGraph(starts, ends, table_starts, tables, starts_of(counts), ordered)
+
+
+@compiled_in_place
+def strides_at(graph: CostGraph, edge: int, node: int) -> tuple[int, int, int]:
+    """Strides of an edge's table for a node and for its neighbour on the edge.
+
+    The third result is the neighbour.
+    """
+    i, j = int(graph.ends[edge, 0]), int(graph.ends[edge, 1])
+    width = int(graph.starts[j + 1] - graph.starts[j])
+    if node == i:
+        return width, 1, j
+    return 1, width, i
 
 
 class ChoiceMaps(NamedTuple):
