@@ -36,21 +36,18 @@ def plan_elimination(
     """
     log_widths = np.log2(np.diff(graph.starts))
     shuffle = np.zeros(len(log_widths)) if noise is None else noise
-    order: list[int] = []
-    for node in _ordered(_adjacency(graph), log_widths, log_cap, shuffle):
-        if len(order) % 64 == 0 and has_ended():
+    scope_of: dict[int, set[int]] = {}
+    for node, scope in _ordered(_adjacency(graph), log_widths, log_cap, shuffle):
+        if len(scope_of) % 64 == 0 and has_ended():
             break
-        order.append(node)
-    neighbours = _adjacency(graph)
-    for node in set(range(len(neighbours))) - set(order):
-        for other in neighbours[node]:
-            neighbours[other].discard(node)
-    found = [sorted(_remove(neighbours, node)) for node in order]
-    sizes = np.array([len(scope) for scope in found], np.int64)
+        scope_of[node] = scope
+    order, eliminated = list(scope_of), scope_of.keys()
+    lists = [sorted(eliminated & scope) for scope in scope_of.values()]
+    sizes = np.array([len(each) for each in lists], np.int64)
     scopes = np.zeros((len(order), max(1, int(sizes.max(initial=1)))), np.int64)
-    for step, scope in enumerate(found):
-        scopes[step, : len(scope)] = scope
-    nodes = np.arange(len(neighbours))
+    for step, each in enumerate(lists):
+        scopes[step, : len(each)] = each
+    nodes = np.arange(len(log_widths))
     rank = np.full(len(nodes), len(nodes))
     rank[order] = np.arange(len(order))
     return Elimination(nodes, nodes, np.array(order, np.int64), rank, scopes, sizes)
@@ -112,7 +109,11 @@ def _remove(neighbours: list[set[int]], node: int) -> set[int]:
 
 def _ordered(
     neighbours: list[set[int]], log_widths: Floats, log_cap: float, noise: Floats
-) -> Iterator[int]:
+) -> Iterator[tuple[int, set[int]]]:
+    """The nodes that are eliminated, in order, each with its remaining neighbours.
+
+    Some of these neighbours may be left out later.
+    """
     weights = [
         log_widths[i] + math.fsum(log_widths[j] for j in a)
         for i, a in enumerate(neighbours)
@@ -135,7 +136,7 @@ def _ordered(
                 neighbours[other].discard(node)
         else:
             scope = _remove(neighbours, node)
-            yield node
+            yield node, scope
         gone[node] = True
         for other in scope:
             weights[other] = log_widths[other] + math.fsum(
@@ -152,12 +153,11 @@ def optimise(
     choices: Ints,
     log_cap: float,
     noise: Floats,
-) -> int:
+) -> None:
     """Improve the choices of a subset of nodes, in place, by bucket elimination.
 
     A node keeps its choice if its message would be too large. If no node does, the
-    choices of the subset are optimal, given the choices of all other nodes. Returns how
-    many nodes of the subset kept their choices.
+    choices of the subset are optimal, given the choices of all other nodes.
     log_cap: base-2 logarithm of the largest allowed work of a message.
     noise: for each position of the subset a number that is added to the logarithm of
         its message's work when the next node is chosen.
@@ -177,26 +177,26 @@ def optimise(
             b = position[ends[e, 0] + ends[e, 1] - i]
             if b >= 0:
                 adjacent[a, b] = True
-    order = order_nodes(adjacent.copy(), logs, log_cap, noise)
-    scopes, sizes = find_scopes(adjacent, order)
-    rank = np.full(n, n)
-    for step in range(len(order)):
-        rank[order[step]] = step
+    order, rank, scopes, sizes = order_nodes(adjacent, logs, log_cap, noise)
     elimination = Elimination(subset, position, order, rank, scopes, sizes)
     optimise_in_order(graph, costs, elimination, choices)
-    return n - len(order)
 
 
 @compiled
-def order_nodes(adjacent: Bools, logs: Floats, log_cap: float, noise: Floats) -> Ints:
+def order_nodes(
+    adjacent: Bools, logs: Floats, log_cap: float, noise: Floats
+) -> tuple[Ints, Ints, Ints, Ints]:
     """The elimination order of a small graph, smallest message first.
+
+    Returns the fields `order`, `rank`, `scopes` and `sizes` of an `Elimination`.
 
     Nodes whose messages would be too large are left out: they keep their choices.
     adjacent: whether two nodes are neighbours; changed in place.
     logs: base-2 logarithm of each node's number of choices.
     """
     n = len(logs)
-    order = np.empty(n, np.int64)
+    order, rank = np.empty(n, np.int64), np.full(n, n)
+    scopes, sizes = np.empty((n, _MAX_SCOPE), np.int64), np.zeros(n, np.int64)
     alive = np.ones(n, np.bool_)
     weight = logs.copy()
     degree = np.zeros(n, np.int64)
@@ -212,7 +212,11 @@ def order_nodes(adjacent: Bools, logs: Floats, log_cap: float, noise: Floats) ->
             node = largest
         else:
             join_neighbours(adjacent, node, logs, weight, degree)
-            order[count] = node
+            for b in range(n):
+                if adjacent[node, b]:
+                    scopes[count, sizes[count]] = b
+                    sizes[count] += 1
+            order[count], rank[node] = node, count
             count += 1
         alive[node] = False
         for b in range(n):
@@ -221,7 +225,8 @@ def order_nodes(adjacent: Bools, logs: Floats, log_cap: float, noise: Floats) ->
                 adjacent[b, node] = False
                 weight[b] -= logs[node]
                 degree[b] -= 1
-    return order[:count]
+    drop_nodes_left_out(scopes[:count], sizes, rank)
+    return order[:count], rank, scopes[:count], sizes[:count]
 
 
 @compiled_in_place
@@ -263,26 +268,13 @@ def join_neighbours(
                 degree[a] += 1
 
 
-@compiled
-def find_scopes(adjacent: Bools, order: Ints) -> tuple[Ints, Ints]:
-    """The remaining neighbours of each node when it is eliminated, and their number.
-
-    Nodes that are eliminated before do not count. Lists are padded to equal length.
-    """
-    scopes = np.empty((len(order), _MAX_SCOPE), np.int64)
-    sizes = np.zeros(len(order), np.int64)
-    alive = np.zeros(len(adjacent), np.bool_)
-    for a in order:
-        alive[a] = True
-    for step in range(len(order)):
-        a = order[step]
-        alive[a] = False
-        for b in range(len(adjacent)):
-            if adjacent[a, b] and alive[b]:
-                scopes[step, sizes[step]] = b
-                sizes[step] += 1
+@compiled_in_place
+def drop_nodes_left_out(scopes: Ints, sizes: Ints, rank: Ints) -> None:
+    """Remove from the scopes, in place, the nodes that are never eliminated."""
+    for step in range(len(scopes)):
+        size = 0
         for p in range(sizes[step]):
-            for q in range(sizes[step]):
-                if p != q:
-                    adjacent[scopes[step, p], scopes[step, q]] = True
-    return scopes, sizes
+            if rank[scopes[step, p]] < len(rank):
+                scopes[step, size] = scopes[step, p]
+                size += 1
+        sizes[step] = size
