@@ -2,8 +2,9 @@
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -215,10 +216,20 @@ def reductions(  # noqa: PLR0913  a case, and the options of its prices
     on = machine if isinstance(machine, Machine) else load_machine(machine)
     on = machine_on(on, sizes)
     how = None if library is None else _member(Library, library, "library")
-    timer = _Timer(case, on, num_bytes, how)
-    timed = [TimedProgram(p, timer.seconds(p, wanted)) for p in programs]
+    if not 0 < num_bytes < math.inf:
+        raise CollectiveError(f"num_bytes is {num_bytes}; wanted more than 0")
+    how = how or _own_library(case, on)
+    factors = case.factors
+    is_gather = wanted is ReductionGoal.ALL_GATHER
+    held = num_bytes / math.prod(factors) if is_gather else num_bytes
+
+    @cache
+    def step_s(step: ReductionStep, held: float) -> float:
+        return group_collective_s(step.collective, held, case.group(step, on), how)
+
+    timed = [TimedProgram(p, _program_s(p, factors, held, step_s)) for p in programs]
     timed.sort(key=lambda each: (_rounded(each.seconds), len(each.program)))
-    return Reductions(case, wanted, tuple(timed), on.name, timer.library, num_bytes)
+    return Reductions(case, wanted, tuple(timed), on.name, how, num_bytes)
 
 
 def _rounded(seconds: float | None) -> float:
@@ -235,53 +246,31 @@ def _member[T: (ReductionGoal, Library)](kind: type[T], given: object, what: str
     raise CollectiveError(f"{what} is {given!r:.40}; there are {known}")
 
 
-class _Timer:
-    """Seconds of programs of one case on one machine; each step is priced once."""
+def _own_library(case: ReductionCase, machine: Machine) -> Library:
+    """The algorithm by which the machine's library reduces over all levels at once."""
+    step = ReductionStep(CollectiveKind.ALL_REDUCE, Form.INSIDE, 0)
+    is_ring = is_one_ring(case.group(step, machine).segments)
+    return Library.RING if is_ring else Library.LEVELS
 
-    def __init__(
-        self,
-        case: ReductionCase,
-        machine: Machine,
-        num_bytes: float,
-        library: Library | None,
-    ) -> None:
-        if not 0 < num_bytes < math.inf:
-            raise CollectiveError(f"num_bytes is {num_bytes}; wanted more than 0")
-        self.case = case
-        self.machine = machine
-        self.num_bytes = num_bytes
-        whole = case.group(
-            ReductionStep(CollectiveKind.ALL_REDUCE, Form.INSIDE, 0), machine
-        )
-        own = Library.RING if is_one_ring(whole.segments) else Library.LEVELS
-        self.library = library or own
-        self._known: dict[tuple[ReductionStep, float], float] = {}
 
-    def seconds(self, program: Sequence[ReductionStep], goal: ReductionGoal) -> float:
-        """Seconds of a correct program, step after step.
+def _program_s(
+    program: Sequence[ReductionStep],
+    factors: Sequence[int],
+    held: float,
+    step_s: Callable[[ReductionStep, float], float],
+) -> float:
+    """Seconds of a correct program, step after step.
 
-        The first device always holds chunks, and devices that hold some hold as many.
-        """
-        held, total = self.num_bytes, 0.0
-        if goal is ReductionGoal.ALL_GATHER:
-            held /= math.prod(self.case.factors)
-        for step in program:
-            size = math.prod(self.case.factors[i] for i in self._levels(step))
-            if step.collective is CollectiveKind.ALL_GATHER:
-                held *= size
-            total += self._step_s(step, held)
-            if step.collective is CollectiveKind.REDUCE_SCATTER:
-                held /= size
-        return total
-
-    def _levels(self, step: ReductionStep) -> range:
-        return step.levels(len(self.case.factors))
-
-    def _step_s(self, step: ReductionStep, held: float) -> float:
-        key = step, held
-        if key not in self._known:
-            group = self.case.group(step, self.machine)
-            self._known[key] = group_collective_s(
-                step.collective, held, group, self.library
-            )
-        return self._known[key]
+    The first device always holds chunks, and devices that hold some hold as many.
+    held: bytes on each device before the program.
+    step_s: function from a step and the bytes that a device holds to seconds.
+    """
+    total = 0.0
+    for step in program:
+        size = math.prod(factors[i] for i in step.levels(len(factors)))
+        if step.collective is CollectiveKind.ALL_GATHER:
+            held *= size
+        total += step_s(step, held)
+        if step.collective is CollectiveKind.REDUCE_SCATTER:
+            held /= size
+    return total

@@ -14,10 +14,10 @@ from meshwright.machine import load_machine
 from meshwright.predict.compilers.model.compilation import Stage, compile_program
 from meshwright.predict.compilers.model.fusion import FusionKind
 from meshwright.predict.compilers.model.kernels import multi_output_writes
-from meshwright.predict.compilers.plain.plain_passes import PLAIN
 from meshwright.predict.compilers.targets import compiler_of
 from meshwright.predict.compilers.tpu.tpu_passes import TPU, tpu_compiler
 from meshwright.predict.compilers.xla.producer_fusion import ProducerFusion
+from meshwright.predict.compilers.xla.shared_passes import PLAIN
 from meshwright.program.capture import capture
 from tests.predict.compilers.compiled import fused, fused_memory, fusions_of
 from tests.predict.compilers.test_instruction_fusion import OPS, build

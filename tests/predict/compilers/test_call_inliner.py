@@ -7,10 +7,10 @@ from jax import lax
 from meshwright.predict.compilers.cpu.cpu_passes import CPU
 from meshwright.predict.compilers.gpu.gpu_passes import GPU
 from meshwright.predict.compilers.model.compilation import Origins, compile_program
-from meshwright.predict.compilers.plain.plain_passes import PLAIN
 from meshwright.predict.compilers.tpu.tpu_passes import TPU
 from meshwright.predict.compilers.xla.algebraic_simplifier import simplified
 from meshwright.predict.compilers.xla.call_inliner import Inliner
+from meshwright.predict.compilers.xla.shared_passes import PLAIN
 from meshwright.program.ir import num_bytes
 from tests.predict.compilers.compiled import fused_memory, fusions_of
 from tests.predict.memory.test_buffer_assignment import W, X, program_of

@@ -9,13 +9,13 @@ import meshwright as mw
 from meshwright.machine import load_machine
 from meshwright.predict.compilers.model.dataflow import dataflow_of
 from meshwright.predict.compilers.model.tiled_layouts import Layouts
-from meshwright.predict.compilers.plain.plain_passes import PLAIN
 from meshwright.predict.compilers.targets import compiler_of
 from meshwright.predict.compilers.tpu.bfloat16_propagation import bfloat16_values
 from meshwright.predict.compilers.tpu.softmax_fusion import (
     SoftmaxFusion,
     _row,
 )
+from meshwright.predict.compilers.xla.shared_passes import PLAIN
 from meshwright.program.capture import capture
 from tests.predict.compilers.compiled import fusions_of
 

@@ -10,8 +10,8 @@ from meshwright.machine import Chip, Machine
 from meshwright.predict.compilers.cpu.cpu_passes import CPU
 from meshwright.predict.compilers.gpu.gpu_passes import GPU
 from meshwright.predict.compilers.model.compilation import Compiler
-from meshwright.predict.compilers.plain.plain_passes import PLAIN
 from meshwright.predict.compilers.tpu.tpu_passes import tpu_compiler_for
+from meshwright.predict.compilers.xla.shared_passes import PLAIN
 
 COMPILERS: Mapping[str, Callable[[Chip], Compiler]] = {
     "cpu": lambda chip: CPU,

@@ -1,6 +1,6 @@
 """The placement of a mesh on which all collectives of a plan together take least time."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from meshwright.machine import Machine, Mesh
@@ -46,10 +46,10 @@ def best_placement(
     if not 1 < len(candidates) <= _MOST_CANDIDATES:
         return usual
     totals = total_traffic(collectives)
-    best, least_s = usual, (1 - _LEAST_GAIN) * _total_s(totals, usual)
+    best, least_s = usual, (1 - _LEAST_GAIN) * traffic_s(totals, usual)
     for matrix in candidates:
         placement = placed_by(matrix, mesh, machine)
-        seconds = _total_s(totals, placement)
+        seconds = traffic_s(totals, placement)
         if seconds < least_s:
             best, least_s = placement, seconds
     return best
@@ -57,27 +57,24 @@ def best_placement(
 
 def traffic_s(collectives: Iterable[Traffic], placement: Placement) -> float:
     """Seconds of collectives one after another."""
-    return _total_s(total_traffic(collectives), placement)
+    return sum(
+        each.runs * COLLECTIVE_S[each.kind](each.num_bytes, placement.of(each.axes))
+        for each in collectives
+    )
 
 
-type _Totals = Mapping[tuple[str, tuple[str, ...]], tuple[float, float]]
-"""Executions and bytes of all of them, by kind and axes."""
+def total_traffic(collectives: Iterable[Traffic]) -> list[Traffic]:
+    """One entry for all collectives of the same kind and axes, with their mean bytes.
 
-
-def total_traffic(collectives: Iterable[Traffic]) -> _Totals:
-    """Executions and bytes of all collectives, by kind and axes."""
+    It takes as many seconds as they do, since prices are affine in the bytes.
+    """
     totals: dict[tuple[str, tuple[str, ...]], tuple[float, float]] = {}
     for each in collectives:
         runs, num_bytes = totals.get((each.kind, each.axes), (0.0, 0.0))
         total = runs + each.runs, num_bytes + each.runs * each.num_bytes
         totals[each.kind, each.axes] = total
-    return totals
-
-
-def _total_s(totals: _Totals, placement: Placement) -> float:
-    """Seconds of all collectives; a mean one stands for all, as prices are affine."""
-    return sum(
-        runs * COLLECTIVE_S[kind](num_bytes / runs, placement.of(axes))
+    return [
+        Traffic(kind, axes, num_bytes / runs, runs)
         for (kind, axes), (runs, num_bytes) in totals.items()
         if runs
-    )
+    ]

@@ -1,6 +1,7 @@
 """The passes of XLA's CPU compiler in order, and its policy of assigning buffers."""
 
 from collections.abc import Sequence
+from functools import partial
 from operator import attrgetter
 
 from meshwright.predict.compilers.cpu.breadth_first_scheduler import breadth_first
@@ -21,7 +22,7 @@ from meshwright.predict.compilers.model.policies import (
     shared_inputs,
 )
 from meshwright.predict.compilers.model.tiled_layouts import Layouts
-from meshwright.predict.compilers.xla.call_inliner import CallInliner
+from meshwright.predict.compilers.xla.call_inliner import inline_calls
 from meshwright.predict.compilers.xla.shared_passes import (
     INSTRUCTION_FUSION,
     LAYOUT_ASSIGNMENT,
@@ -32,7 +33,7 @@ from meshwright.program.ops import Trait, has_trait
 
 PASSES = (
     # Rematerialized calls stay calls: the CPU compiler does not inline them.
-    Pass("call-inliner", Stage.OPS, CallInliner(frozenset({"remat"}))),
+    Pass("call-inliner", Stage.OPS, partial(inline_calls, kept_calls={"remat"})),
     Pass("library-rewriter", Stage.OPS, Rewrite(rewrite_for_libraries)),
     LAYOUT_ASSIGNMENT,
     INSTRUCTION_FUSION,

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 from meshwright.predict.compilers.gpu.collective_pipeliner import pipeline_collectives
 from meshwright.predict.compilers.gpu.latency_hiding_scheduler import (
-    LatencyHidingScheduler,
+    ASYNC_COLLECTIVES,
+    hide_latency,
 )
 from meshwright.predict.compilers.gpu.layout_assignment import assign_gpu_layouts
 from meshwright.predict.compilers.gpu.priority_fusion import decide
@@ -25,10 +26,6 @@ from meshwright.predict.compilers.xla.shared_passes import (
     OUTPUT_FUSION,
 )
 
-_ASYNC_COLLECTIVES = frozenset(
-    {"all_gather", "all_reduce", "all_to_all", "permute", "reduce_scatter"}
-)
-
 GPU_FUSION = replace(
     XLA_FUSION,
     decide=decide,
@@ -41,12 +38,8 @@ PASSES = (
     Pass("layout-assignment", Stage.LAYOUTS, assign_gpu_layouts),
     Pass("priority-fusion", Stage.FUSION, fuse_instructions),
     OUTPUT_FUSION,
-    Pass(
-        "latency-hiding-scheduler",
-        Stage.FUSION,
-        FusionRewrite(LatencyHidingScheduler(_ASYNC_COLLECTIVES)),
-    ),
+    Pass("latency-hiding-scheduler", Stage.FUSION, FusionRewrite(hide_latency)),
     MULTI_OUTPUT_FUSION,
 )
 
-GPU = Compiler("gpu", "cuda", _ASYNC_COLLECTIVES, PASSES, GPU_FUSION, BufferPolicy())
+GPU = Compiler("gpu", "cuda", ASYNC_COLLECTIVES, PASSES, GPU_FUSION, BufferPolicy())

@@ -7,12 +7,16 @@ gradients of weights, which only the optimizer reads, are computed late in the b
 pass, and their operands stay live until then.
 """
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from heapq import heappop, heappush
 
 from meshwright.predict.compilers.model.fusion import Fusion, FusionKind
 from meshwright.program.ir import Program, Value
+
+ASYNC_COLLECTIVES = frozenset(
+    {"all_gather", "all_reduce", "all_to_all", "permute", "reduce_scatter"}
+)
+"""Kinds of collectives that a GPU runs at the same time as kernels."""
 
 _LATENCY = 5000
 """Time between the start and the end of any collective, in the scheduler's cost unit.
@@ -24,52 +28,44 @@ _LIBRARY_CALL = 1000
 """Time of a convolution, which cuDNN computes, in the scheduler's cost unit."""
 
 
-@dataclass(frozen=True, slots=True)
-class LatencyHidingScheduler:
-    """The pass that orders fusions so that computation hides collectives.
+def hide_latency(fusions: Sequence[Fusion], program: Program) -> list[Fusion]:
+    """Order fusions so that computation runs while a collective is in flight."""
+    del program
+    if not any(_is_async(fusion) for fusion in fusions):
+        return list(fusions)
+    makers = {v: i for i, fusion in enumerate(fusions) for v in fusion.writes}
+    operands = _dependencies(fusions, makers)
+    waiting = [0] * len(fusions)
+    for needed in operands:
+        for index in needed:
+            waiting[index] += 1
+    order: list[int] = []
+    ready = [-i for i, count in enumerate(waiting) if not count]
+    ready.sort()
+    in_flight: list[tuple[int, int]] = []
+    now = 0
+    while ready or in_flight:
+        if in_flight and (not ready or in_flight[0][0] <= now):
+            end, index = heappop(in_flight)
+            now = max(now, end)
+            index = -index
+        else:
+            index = -heappop(ready)
+            if _is_async(fusions[index]):
+                heappush(in_flight, (now + _LATENCY, -index))
+                continue
+            now += _cost(fusions[index])
+        order.append(index)
+        for needed in operands[index]:
+            waiting[needed] -= 1
+            if not waiting[needed]:
+                heappush(ready, -needed)
+    assert len(order) == len(fusions), "fusions wait for each other"
+    return [fusions[index] for index in reversed(order)]
 
-    async_collectives: kinds of collectives that run at the same time as kernels.
-    """
 
-    async_collectives: Collection[str]
-
-    def __call__(self, fusions: Sequence[Fusion], program: Program) -> list[Fusion]:
-        """Order fusions so that computation runs while a collective is in flight."""
-        del program
-        if not any(self._is_async(fusion) for fusion in fusions):
-            return list(fusions)
-        makers = {v: i for i, fusion in enumerate(fusions) for v in fusion.writes}
-        operands = _dependencies(fusions, makers)
-        waiting = [0] * len(fusions)
-        for needed in operands:
-            for index in needed:
-                waiting[index] += 1
-        order: list[int] = []
-        ready = [-i for i, count in enumerate(waiting) if not count]
-        ready.sort()
-        in_flight: list[tuple[int, int]] = []
-        now = 0
-        while ready or in_flight:
-            if in_flight and (not ready or in_flight[0][0] <= now):
-                end, index = heappop(in_flight)
-                now = max(now, end)
-                index = -index
-            else:
-                index = -heappop(ready)
-                if self._is_async(fusions[index]):
-                    heappush(in_flight, (now + _LATENCY, -index))
-                    continue
-                now += _cost(fusions[index])
-            order.append(index)
-            for needed in operands[index]:
-                waiting[needed] -= 1
-                if not waiting[needed]:
-                    heappush(ready, -needed)
-        assert len(order) == len(fusions), "fusions wait for each other"
-        return [fusions[index] for index in reversed(order)]
-
-    def _is_async(self, fusion: Fusion) -> bool:
-        return fusion.root.kind in self.async_collectives
+def _is_async(fusion: Fusion) -> bool:
+    return fusion.root.kind in ASYNC_COLLECTIVES
 
 
 def _cost(fusion: Fusion) -> int:

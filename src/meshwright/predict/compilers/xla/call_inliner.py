@@ -5,7 +5,7 @@ that `lax.platform_dependent` has for the compiler's platform is inlined, too.
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from meshwright.predict.compilers.model.compilation import Compilation, Origins, Rewrite
@@ -13,24 +13,21 @@ from meshwright.predict.compilers.model.fusion import BARRIER
 from meshwright.program.ir import Atom, Op, Program, Value
 
 
-@dataclass(frozen=True, slots=True)
-class CallInliner:
-    """The pass that inlines regions that run once; kept_calls: kinds of op not inlined."""
-
-    kept_calls: frozenset[str] = frozenset()
-
-    def __call__(self, compilation: Compilation) -> Compilation:
-        inliner = Inliner(compilation.compiler.platform, self.kept_calls)
-        return Rewrite(inliner.program)(compilation)
+def inline_calls(
+    compilation: Compilation, kept_calls: Collection[str] = ()
+) -> Compilation:
+    """Inline regions that run once; kept_calls: kinds of op that are not inlined."""
+    inliner = Inliner(compilation.compiler.platform, kept_calls)
+    return Rewrite(inliner.program)(compilation)
 
 
+@dataclass(slots=True, eq=False)
 class Inliner:
     """Inlines loops of one iteration, rematted regions, and branches chosen by platform."""
 
-    def __init__(self, platform: str = "", kept_calls: Collection[str] = ()) -> None:
-        self.platform = platform
-        self.kept_calls = kept_calls
-        self.renamed: dict[Value, Atom] = {}
+    platform: str = ""
+    kept_calls: Collection[str] = ()
+    renamed: dict[Value, Atom] = field(default_factory=dict[Value, Atom])
 
     def program(self, program: Program, origins: Origins) -> Program:
         """The program after inlining; the same program if nothing is inlined."""

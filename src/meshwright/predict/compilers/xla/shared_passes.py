@@ -9,15 +9,18 @@ from functools import partial
 
 from meshwright.predict.compilers.model.compilation import (
     Compilation,
+    Compiler,
     FusionRewrite,
     Pass,
     Stage,
 )
+from meshwright.predict.compilers.model.policies import BufferPolicy
 from meshwright.predict.compilers.model.tiled_layouts import shape_layouts
-from meshwright.predict.compilers.xla.call_inliner import CallInliner
+from meshwright.predict.compilers.xla.call_inliner import inline_calls
 from meshwright.predict.compilers.xla.instruction_fusion import fuse_instructions
 from meshwright.predict.compilers.xla.multi_output_fusion import merge_into_kernels
 from meshwright.predict.compilers.xla.output_fusion import fuse_outputs
+from meshwright.predict.compilers.xla.producer_fusion import XLA_FUSION
 
 
 def assign_layouts(compilation: Compilation) -> Compilation:
@@ -26,7 +29,7 @@ def assign_layouts(compilation: Compilation) -> Compilation:
     return replace(compilation, layouts=compilation.layouts.changed(shapes=shapes))
 
 
-CALL_INLINER = Pass("call-inliner", Stage.OPS, CallInliner())
+CALL_INLINER = Pass("call-inliner", Stage.OPS, inline_calls)
 LAYOUT_ASSIGNMENT = Pass("layout-assignment", Stage.LAYOUTS, assign_layouts)
 INSTRUCTION_FUSION = Pass("instruction-fusion", Stage.FUSION, fuse_instructions)
 OUTPUT_FUSION_WITH_UPDATES = Pass(
@@ -44,3 +47,6 @@ XLA_PASSES = (
     OUTPUT_FUSION,
     MULTI_OUTPUT_FUSION,
 )
+
+PLAIN = Compiler("plain", "", frozenset(), XLA_PASSES, XLA_FUSION, BufferPolicy())
+"""The compiler of machines whose real one is not modelled: it only fuses, as XLA does."""

@@ -1,1 +1,0 @@
-"""A compiler for machines without a modelled one: it only fuses, as XLA does."""
