@@ -79,7 +79,7 @@ def run_case(problem: Assignment, times: float) -> dict[str, float]:
     )
     incumbent.cost = found.cost  # what subgradients step towards
     silent = Messages(graph, reduced.costs)
-    ascend(DualBound(incumbent, graph, plan_within(graph, 1e6), silent), 1_000_000)
+    ascend(DualBound(incumbent, plan_within(graph, 1e6), silent), 1_000_000)
     return {
         "nodes": reduced.num_nodes,
         "pairs": len(reduced.graph.tables),

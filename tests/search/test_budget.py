@@ -40,7 +40,6 @@ def test_a_cost_that_is_not_a_number_is_refused(cost):
         lambda: Annealing(0, first_round=0),
         lambda: Beam(width=0),
         lambda: Evolution(0, population=1),
-        lambda: Exhaustive("best"),
         lambda: Goal("time", abs, share=0),
         lambda: Mcts(0, widening=0),
         lambda: Mcts(0, greed=2),

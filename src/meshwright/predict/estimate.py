@@ -139,15 +139,14 @@ def estimate(
     """
     # The lowered program's mesh has sub-axes, which an error should not name.
     require_size(decided.work.mesh, machine)
-    lowered, compiler = decided.lowered, compiler_of(machine)
-    compilation = _compiled(lowered, compiler, machine.chip.tile)
+    lowered, captured = decided.lowered, decided.captured
+    compilation = _compiled(lowered, machine)
     program = compilation.program
-    captured = decided.captured
     donated = donated_inputs(captured, donate_state)
     aliases = donated_aliases(captured, program, donated)
     tried = _placements(compilation, lowered.mesh, machine)
     timeline, waiting, placement = _fastest(
-        compilation, compiler, tried if placement is None else (placement,)
+        compilation, tried if placement is None else (placement,)
     )
     layouts = compilation.layouts_on(machine.chip.room_bytes)
     measure = partial(memory_of, compilation, aliases)
@@ -174,18 +173,15 @@ def estimate(
 @paused_collector()
 def simulated_s(lowered: Lowered, machine: Machine) -> float:
     """Simulated seconds of one step of a device program, on its fastest placement."""
-    compiler = compiler_of(machine)
-    compilation = _compiled(lowered, compiler, machine.chip.tile)
+    compilation = _compiled(lowered, machine)
     tried = _placements(compilation, lowered.mesh, machine)
-    timeline, waiting, _ = _fastest(compilation, compiler, tried)
+    timeline, waiting, _ = _fastest(compilation, tried)
     return timeline.end_s + waiting
 
 
 def heap_of_step(decided: Decided, estimated: Estimate) -> Heap:
     """The heap of a simulated step, with the live range of each buffer."""
-    machine = estimated.machine
-    compiler, tile = compiler_of(machine), machine.chip.tile
-    compilation = _compiled(decided.lowered, compiler, tile)
+    compilation = _compiled(decided.lowered, estimated.machine)
     aliases = donated_aliases(decided.captured, compilation.program, estimated.donated)
     return heap_of(compilation, aliases, estimated.layouts)[0]
 
@@ -200,20 +196,16 @@ def _placements(
 
 
 def _fastest(
-    compilation: Compilation, compiler: Compiler, placements: Sequence[Placement]
+    compilation: Compilation, placements: Sequence[Placement]
 ) -> tuple[Timeline, float, Placement]:
     """The timeline, seconds of waiting and placement with which a step is fastest."""
-    run = partial(_run, compilation, compiler)
-    return min(map(run, placements), key=lambda found: found[0].end_s + found[1])
-
-
-def _run(
-    compilation: Compilation, compiler: Compiler, placement: Placement
-) -> tuple[Timeline, float, Placement]:
-    """The timeline of a placed program, and its seconds of waiting."""
-    setting = Setting(placement, compiler.async_collectives)
-    timeline = timeline_of(compilation.kernels, setting)
-    return timeline, _waiting_s(timeline.end_s, compilation, placement), placement
+    runs: list[tuple[Timeline, float, Placement]] = []
+    for placement in placements:
+        setting = Setting(placement, compilation.compiler.async_collectives)
+        timeline = timeline_of(compilation.kernels, setting)
+        waiting = _waiting_s(timeline.end_s, compilation, placement)
+        runs.append((timeline, waiting, placement))
+    return min(runs, key=lambda run: run[0].end_s + run[1])
 
 
 _COMPILATIONS: WeakKeyDictionary[
@@ -223,13 +215,12 @@ _COMPILATIONS: WeakKeyDictionary[
 its kernels."""
 
 
-def _compiled(
-    lowered: Lowered, compiler: Compiler, tile: tuple[int, int]
-) -> Compilation:
-    known = _COMPILATIONS.setdefault(lowered, {})
-    if (compiler, tile) not in known:
-        known[compiler, tile] = compile_program(lowered.program, compiler, tile)
-    return known[compiler, tile]
+def _compiled(lowered: Lowered, machine: Machine) -> Compilation:
+    compilations = _COMPILATIONS.setdefault(lowered, {})
+    key = compiler_of(machine), machine.chip.tile
+    if key not in compilations:
+        compilations[key] = compile_program(lowered.program, *key)
+    return compilations[key]
 
 
 def _waiting_s(step_s: float, compilation: Compilation, placement: Placement) -> float:

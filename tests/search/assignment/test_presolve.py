@@ -82,7 +82,7 @@ def test_a_bound_is_never_above_the_optimum(problem):
     for sweeps, log_cap in ((0, 0.0), (5, 3.0), (5, 20.0)):  # small tables: split
         messages = Messages(graph, incumbent.reduced.costs)
         messages.sweep(sweeps)
-        dual = DualBound(incumbent, graph, plan_elimination(graph, log_cap), messages)
+        dual = DualBound(incumbent, plan_elimination(graph, log_cap), messages)
         ascend(dual, 30)
         assert dual.best <= best + 1e-6
 
@@ -91,10 +91,10 @@ def test_splitting_nodes_loses_little_on_a_chain_with_shortcuts():
     problem = chain(30, 4)
     incumbent, graph = pool_of(problem)
     silent = Messages(graph, incumbent.reduced.costs)
-    exact = DualBound(incumbent, graph, plan_elimination(graph, 20.0), silent)
+    exact = DualBound(incumbent, plan_elimination(graph, 20.0), silent)
     assert exact.num_kept == 0
     optimum = exact.evaluate()
-    split = DualBound(incumbent, graph, plan_elimination(graph, 4.0), silent)
+    split = DualBound(incumbent, plan_elimination(graph, 4.0), silent)
     assert split.num_kept > 0
     incumbent.cost = optimum * 1.01  # a target to step towards
     ascend(split, 300)

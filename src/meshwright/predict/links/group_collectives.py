@@ -5,7 +5,7 @@ groups may be idle, the library's algorithm is an argument, and there are reduce
 broadcasts as well; within one level and without idle groups both agree.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -62,19 +62,13 @@ def group_collective_s(
         return 0.0
     if library is Library.TREE and collective is CollectiveKind.ALL_REDUCE:
         return tree_all_reduce_s(num_bytes, group)
+    is_levelwise = library is Library.LEVELS
     if collective in (CollectiveKind.REDUCE, CollectiveKind.BROADCAST):
-        if library is Library.LEVELS:
-            return levelwise_chain_s(num_bytes, group)
-        return chain_s(num_bytes, group)
-    gather_s = _GATHER_S[library](num_bytes, group.segments, group.idle_share)
+        price_s = levelwise_chain_s if is_levelwise else chain_s
+        return price_s(num_bytes, group)
+    price_s = levelwise_all_gather_s if is_levelwise else joint_all_gather_s
+    gather_s = price_s(num_bytes, group.segments, group.idle_share)
     return 2 * gather_s if collective is CollectiveKind.ALL_REDUCE else gather_s
-
-
-_GATHER_S: Mapping[Library, Callable[[float, tuple[Segment, ...], int], float]] = {
-    Library.LEVELS: levelwise_all_gather_s,
-    Library.RING: joint_all_gather_s,
-    Library.TREE: joint_all_gather_s,
-}
 
 
 def chain_s(num_bytes: float, group: Group) -> float:
@@ -90,9 +84,7 @@ def levelwise_chain_s(num_bytes: float, group: Group) -> float:
     """
     total, inside = 0.0, 1
     for _, parts in by_level(group.segments):
-        idle_share = group.idle_share * inside
-        rate = joint_ring_bytes_per_s(parts, idle_share, path=Path.CHAIN)
-        total += num_bytes / rate + joint_latency_s(parts)
+        total += chain_s(num_bytes, Group(parts, group.idle_share * inside))
         inside *= num_devices(parts)
     return total
 

@@ -9,7 +9,7 @@ policy (`aliased_operands` in `tpu/tpu_passes.py`).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from types import MappingProxyType
 
@@ -84,28 +84,26 @@ def heap_of(
     return heap, heap.assign(fixed, (), donated)
 
 
+@dataclass(eq=False)
 class Heap:
     """The buffers of one program or body, as intervals over its fusions.
 
+    ends: outputs of the program or body.
     together: values that a kernel writes together with others; no other value may reuse
     their buffers in place.
     bodies: for control-flow fusions, the heaps of their bodies. body_totals: numbers of
     the intervals that represent all buffers of the largest body.
     """
 
-    def __init__(
-        self,
-        layouts: Layouts,
-        fusions: Sequence[Fusion],
-        outputs: Sequence[Atom],
-        policy: BufferPolicy,
-        together: frozenset[Value],
-    ) -> None:
-        self.layouts = layouts
-        self.policy = policy
-        self.together = together
-        self.fusions = fusions
-        self.outputs = {v for v in outputs if isinstance(v, Value)}
+    layouts: Layouts
+    fusions: Sequence[Fusion]
+    ends: Sequence[Atom]
+    policy: BufferPolicy
+    together: frozenset[Value]
+
+    def __post_init__(self) -> None:
+        fusions = self.fusions
+        self.outputs = {v for v in self.ends if isinstance(v, Value)}
         self.reduced: set[Value] = set()  # elementwise results that a reduction reads
         written: set[Value] = set()
         self.launches = launch_groups(fusions)

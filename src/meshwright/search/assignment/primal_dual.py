@@ -69,7 +69,7 @@ def search_primal_dual(
     graph = messages.graph
     dives = None if rounds is not None else _first_dives(incumbent, messages)
     plan = plan_of(incumbent, graph, _LEAST_WORK)
-    dual = DualBound(incumbent, graph, plan, messages)
+    dual = DualBound(incumbent, plan, messages)
     if dives is not None:
         dual.row_prices = dives.row_prices.copy()
     incumbent.raise_bound(dual.evaluate())

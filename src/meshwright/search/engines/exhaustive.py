@@ -3,38 +3,24 @@
 from collections import deque
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Literal
 
-from meshwright.errors import SearchError
 from meshwright.search.loop.engine import Exploration
-from meshwright.search.loop.problem import Prior, Problem
-from meshwright.search.loop.walk import order
+from meshwright.search.loop.problem import Problem
 
 
 @dataclass(frozen=True, slots=True)
 class Exhaustive:
-    """Breadth-first or depth-first search; complete if the number of states is finite.
+    """Breadth-first search; complete if the number of states is finite."""
 
-    first: "breadth" visits states with few actions first; "depth" takes less memory.
-    """
-
-    first: Literal["breadth", "depth"] = "breadth"
-    prior_fn: Prior | None = None
     patience: None = None
-
-    def __post_init__(self) -> None:
-        if self.first not in ("breadth", "depth"):
-            raise SearchError(f"{self.first!r} first; wanted 'breadth' or 'depth'")
 
     def explore[S, A: Hashable](self, problem: Problem[S, A]) -> Exploration[S, A]:
         start = problem.start()
         frontier: deque[tuple[S, tuple[A, ...]]] = deque([(start, ())])
         seen = {problem.key(start)}
         while frontier:
-            state, path = (
-                frontier.popleft() if self.first == "breadth" else frontier.pop()
-            )
-            for action in order(self.prior_fn, state, problem.actions(state)):
+            state, path = frontier.popleft()
+            for action in problem.actions(state):
                 after = problem.apply(state, action)
                 key, done = problem.key(after), (*path, action)
                 yield key, after, done

@@ -7,7 +7,7 @@ from each cost, and then proposes the next state ("model proposes, hardware disp
 import math
 import random
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from meshwright.errors import SearchError
@@ -78,6 +78,7 @@ class Surrogate:
         return False
 
 
+@dataclass(eq=False)
 class _Climb[S, A: Hashable]:
     """The state of one run of `Surrogate`.
 
@@ -85,16 +86,15 @@ class _Climb[S, A: Hashable]:
     there.
     """
 
-    def __init__(
-        self, engine: Surrogate, problem: Problem[S, A], rng: random.Random
-    ) -> None:
-        self.engine = engine
-        self.problem = problem
-        self.rng = rng
-        self.path: tuple[A, ...] = ()
-        self.best = math.inf
-        self.tried: dict[tuple[A, ...], float] = {}
-        self.losses = 0
+    engine: Surrogate
+    problem: Problem[S, A]
+    rng: random.Random
+    path: tuple[A, ...] = ()
+    best: float = math.inf
+    tried: dict[tuple[A, ...], float] = field(
+        default_factory=dict[tuple[A, ...], float]
+    )
+    losses: int = 0
 
     def begin(self, path: tuple[A, ...]) -> Exploration[S, A]:
         """Make the state at the end of a sequence of actions the best state.

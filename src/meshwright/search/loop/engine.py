@@ -155,20 +155,17 @@ def search[S, A: Hashable](
     return run.result(stopped or "exhausted", is_complete)
 
 
+@dataclass(eq=False)
 class _Run[S, A: Hashable]:
     """One search under way: costs by key, the best candidate and counts so far."""
 
-    def __init__(
-        self,
-        problem: Problem[S, A],
-        budget: Budget,
-        on_improvement: OnImprovement[S] | None,
-    ) -> None:
-        self.problem = problem
-        self.budget = budget
-        self.on_improvement = on_improvement
-        self.started = self.before = budget.clock()
-        self.start = problem.start()
+    problem: Problem[S, A]
+    budget: Budget
+    on_improvement: OnImprovement[S] | None
+
+    def __post_init__(self) -> None:
+        self.started = self.before = self.budget.clock()
+        self.start = self.problem.start()
         self.costs: dict[Hashable, float] = {}
         self.best: tuple[float, S, tuple[A, ...]] = (math.inf, self.start, ())
         self.improvements: list[Improvement] = []

@@ -123,12 +123,13 @@ def _remaining[S, A](budget: Budget, spent: Result[S, A]) -> Budget:
 
     A limit that is used up becomes the smallest one that `Budget` allows.
     """
-    seconds, evaluations, trials = budget.seconds, budget.evaluations, budget.trials
+
+    def left[N: (int, float)](limit: N | None, used: N, least: N) -> N | None:
+        return None if limit is None else max(limit - used, least)
+
     return replace(
         budget,
-        seconds=None if seconds is None else max(seconds - spent.seconds, 1e-9),
-        evaluations=(
-            None if evaluations is None else max(evaluations - spent.evaluations, 1)
-        ),
-        trials=None if trials is None else max(trials - spent.trials, 1),
+        seconds=left(budget.seconds, spent.seconds, 1e-9),
+        evaluations=left(budget.evaluations, spent.evaluations, 1),
+        trials=left(budget.trials, spent.trials, 1),
     )

@@ -7,7 +7,7 @@ another layout with less padding. A value that is constant over an image is broa
 over its parts, and parts are joined again for consumers that need whole images.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from meshwright.predict.compilers.model.compilation import Compilation, Origins, Rewrite
@@ -76,6 +76,7 @@ def _with_copies(
     return replace(program, ops=tuple(ops), outputs=outputs)
 
 
+@dataclass(eq=False)
 class _Scope:
     """The copies that split images need in one program, made while its ops are visited.
 
@@ -84,19 +85,15 @@ class _Scope:
         that the convolution itself writes.
     """
 
-    def __init__(
-        self,
-        splits: ImageSplits,
-        compilation: Compilation,
-        physical: dict[Value, PhysicalShape],
-    ) -> None:
-        self.splits = splits
-        self.compilation = compilation
-        self.physical = physical
+    splits: ImageSplits
+    compilation: Compilation
+    physical: dict[Value, PhysicalShape]
+
+    def __post_init__(self) -> None:
         self.written: dict[Atom, Value] = {}
         self.copies: list[Op] = []
         self._known: dict[tuple[object, ...], Value] = {}
-        for value, split in splits.of.items():
+        for value, split in self.splits.of.items():
             if isinstance(value, Value):
                 self.physical[value] = PhysicalShape(split.shape(value.shape))
 

@@ -40,14 +40,10 @@ class DualBound:
     """
 
     def __init__(
-        self,
-        incumbent: Incumbent,
-        graph: CostGraph,
-        plan: Elimination,
-        messages: Messages,
+        self, incumbent: Incumbent, plan: Elimination, messages: Messages
     ) -> None:
         self.incumbent = incumbent
-        self.original = graph
+        graph = self.original = messages.graph
         kept = plan.rank == len(plan.nodes)
         self.messages = messages
         self.at_kept = kept[graph.ends]
@@ -89,7 +85,7 @@ class DualBound:
         on the work of elimination, as in `plan_within`.
         """
         plan = plan_of(self.incumbent, self.original, work)
-        dual = DualBound(self.incumbent, self.original, plan, self.messages)
+        dual = DualBound(self.incumbent, plan, self.messages)
         dual.row_prices = self.at_best[1].copy()
         in_both = self.at_kept & dual.at_kept
         dual.share[dual._entries(in_both)] = self.at_best[0][self._entries(in_both)]

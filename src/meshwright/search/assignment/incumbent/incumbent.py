@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from meshwright.search.assignment.problem.reduced_problem import ReducedProblem
 ROUNDING = 1e-9  # relative difference of costs that counts as equal
 
 
+@dataclass(eq=False)
 class Incumbent:
     """The best choices found so far for a reduced problem, and a lower bound.
 
@@ -30,24 +32,19 @@ class Incumbent:
         limit.
     """
 
-    def __init__(
-        self,
-        reduced: ReducedProblem,
-        memory: MemoryRows,
-        clock: Clock,
-        options: SolveOptions,
-        on_progress: Callable[[Progress], None] | None,
-    ) -> None:
-        self.reduced = reduced
-        self.memory = memory
-        self.clock = clock
-        self.options = options
+    reduced: ReducedProblem
+    memory: MemoryRows
+    clock: Clock
+    options: SolveOptions
+    on_progress: Callable[[Progress], None] | None
+
+    def __post_init__(self) -> None:
+        reduced = self.reduced
         self.choices: Ints | None = None
         self.cost = math.inf
         self.bound = -math.inf
         self.first_s: float | None = None
         self._is_whole = _are_whole(reduced.costs) and _are_whole(reduced.graph.tables)
-        self._on_progress = on_progress
         self._lock = threading.Lock()
         self.stopped = False
         self.stops: list[Callable[[], None]] = []
@@ -68,7 +65,7 @@ class Incumbent:
         Every solution better than the best one so far must remain. If the best solution
         itself does not, its cost remains the one to beat.
         """
-        new = Incumbent(reduced, memory, self.clock, self.options, self._on_progress)
+        new = Incumbent(reduced, memory, self.clock, self.options, self.on_progress)
         new._unrestricted, new.bound, new.first_s = self, self.bound, self.first_s
         best = self.lifted()
         if best is not None:
@@ -145,8 +142,8 @@ class Incumbent:
 
         The caller holds the lock, so that threads report in order.
         """
-        if self._on_progress is not None:
-            self._on_progress(Progress(self.cost, self.bound, self.clock.elapsed_s))
+        if self.on_progress is not None:
+            self.on_progress(Progress(self.cost, self.bound, self.clock.elapsed_s))
 
 
 def _are_whole(numbers: Floats) -> bool:

@@ -108,12 +108,11 @@ class PricedDives:
         incumbent = self._incumbent
         assert self.choices is not None
         slack = incumbent.memory.slack
-        if left.min() < 0 and (left < -_MOST_EXCESS * slack).any():
+        if (left < -_MOST_EXCESS * slack).any():
             return
         choices, rest = self.choices.copy(), left.copy()
         segments = incumbent.memory.segments
-        costs = incumbent.reduced.costs
-        if left.min() >= 0 or repair(self._graph, costs, segments, rest, choices):
+        if repair(self._graph, incumbent.reduced.costs, segments, rest, choices):
             incumbent.offer(choices)
 
     def _moved(self, bound: float, excess: Floats, is_first: bool) -> Floats:
