@@ -16,7 +16,6 @@ from meshwright.predict.links.collective import (
     joint_all_gather_s,
     levelwise_all_gather_s,
 )
-from meshwright.predict.links.double_tree import double_tree_load
 from meshwright.predict.links.rings import (
     Path,
     by_level,
@@ -93,7 +92,9 @@ def tree_all_reduce_s(num_bytes: float, group: Group) -> float:
     """Seconds of an all-reduce by chains within nodes and two trees between them.
 
     A node is a group of the innermost level of the machine. All parts are pipelined, so
-    that the slowest sets the pace.
+    that the slowest sets the pace. Each of NCCL's two binary trees reduces half of the
+    bytes and broadcasts them; inner nodes of one are leaves of the other (Sanders, Speck,
+    Traeff, "Two-Tree Algorithms for Full Bandwidth Broadcast, Reduction and Scan", 2009).
     """
     inner = [part for part in group.segments if part.dim.num_inner == 1]
     outer = [part for part in group.segments if part.dim.num_inner > 1]
@@ -101,7 +102,9 @@ def tree_all_reduce_s(num_bytes: float, group: Group) -> float:
     if outer:
         inside = num_devices(inner)
         rate = joint_ring_bytes_per_s(outer, group.idle_share, inside=inside)
-        slowest_s = num_bytes * double_tree_load(num_devices(outer)) / rate
+        # The bytes that the busiest node sends: half to a parent or child of either tree.
+        load = min(num_devices(outer) / 2, 2)
+        slowest_s = num_bytes * load / rate
     if inner:
         rate = joint_ring_bytes_per_s(inner, path=Path.LINE)
         slowest_s = max(slowest_s, num_bytes * _chain_load(inner) / rate)
