@@ -5,13 +5,15 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 from meshwright.search.loop.engine import Exploration
-from meshwright.search.loop.problem import Problem
+from meshwright.search.loop.problem import Prior, Problem
+from meshwright.search.loop.walk import order
 
 
 @dataclass(frozen=True, slots=True)
 class Exhaustive:
     """Breadth-first search; complete if the number of states is finite."""
 
+    prior_fn: Prior | None = None
     patience: None = None
 
     def explore[S, A: Hashable](self, problem: Problem[S, A]) -> Exploration[S, A]:
@@ -20,7 +22,7 @@ class Exhaustive:
         seen = {problem.key(start)}
         while frontier:
             state, path = frontier.popleft()
-            for action in problem.actions(state):
+            for action in order(self.prior_fn, state, problem.actions(state)):
                 after = problem.apply(state, action)
                 key, done = problem.key(after), (*path, action)
                 yield key, after, done
