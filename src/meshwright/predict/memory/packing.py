@@ -64,22 +64,22 @@ def packed_in_time(buffers: Sequence[BufferInterval]) -> int:
     else on top of them.
     """
     largest = sorted(buffers, key=itemgetter(0), reverse=True)[:_MAX_PLACED_IN_TIME]
-    placed: list[_Placed] = []
-    height = 0
-    for size, start, end in sorted(largest, key=itemgetter(1)):
-        placed = [buffer for buffer in placed if buffer[3] >= start]
-        bottom = _best_fit(size, placed)
-        insort(placed, (bottom, bottom + size, start, end))
-        height = max(height, bottom + size)
-    return height
+    return _height(sorted(largest, key=itemgetter(1)), is_in_time=True)
 
 
-def _height(buffers: Sequence[BufferInterval]) -> int:
-    """The height of a packing that places buffers in the given order, best fit."""
+def _height(buffers: Sequence[BufferInterval], is_in_time: bool = False) -> int:
+    """The height of a packing that places buffers in the given order, best fit.
+
+    is_in_time: whether no buffer starts before the one placed last, so that buffers that
+        have ended are forgotten.
+    """
     placed: list[_Placed] = []
     height = 0
     for size, start, end in buffers:
-        bottom = _best_fit(size, [b for b in placed if b[2] <= end and b[3] >= start])
+        beside = [b for b in placed if b[2] <= end and b[3] >= start]
+        bottom = _best_fit(size, beside)
+        if is_in_time:
+            placed = beside
         insort(placed, (bottom, bottom + size, start, end))
         height = max(height, bottom + size)
     return height

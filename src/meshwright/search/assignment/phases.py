@@ -158,9 +158,9 @@ def _search_core(
             most = rounds if options.rounds is None else min(options.rounds, rounds)
             search_primal_dual(core, inner, seed, most)
     finally:
-        found = core.lifted()
-        if found is not None:
-            incumbent.offer(incumbent.reduced.nearest(found))
+        core_best = core.lifted()
+        if core_best is not None:
+            incumbent.offer(incumbent.reduced.nearest(core_best))
 
 
 def _restricted(incumbent: Incumbent, problem: Assignment, kept: Bools) -> Incumbent:

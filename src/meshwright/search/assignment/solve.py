@@ -41,14 +41,14 @@ def solve(
         raise AssignmentError(f"budget of {budget_s} s: give a positive one")
     from meshwright.search.assignment.phases import run  # numba takes a while to load
 
-    found, messages = run(problem, clock, options, seed, on_progress)
-    choices = found.lifted()
+    incumbent, messages = run(problem, clock, options, seed, on_progress)
+    choices = incumbent.lifted()
     cost = math.inf if choices is None else problem.cost(choices)
     if options.start is not None:
         start = np.asarray(options.start, np.int64)
         if problem.is_feasible(start) and problem.cost(start) < cost:
             choices, cost = start, problem.cost(start)
-    if choices is None and found.bound == math.inf:
+    if choices is None and incumbent.bound == math.inf:
         raise AssignmentError(
             "no solution: no allowed combination of choices fits into the usage limit"
         )
@@ -58,6 +58,6 @@ def solve(
             "give more time, or a higher usage limit"
         )
     assert problem.is_feasible(choices), "presolve has changed the problem"
-    first_s = found.first_s if found.first_s is not None else clock.elapsed_s
-    bound, seconds = min(found.bound, cost), clock.elapsed_s
+    first_s = incumbent.first_s if incumbent.first_s is not None else clock.elapsed_s
+    bound, seconds = min(incumbent.bound, cost), clock.elapsed_s
     return Solution(choices, cost, bound, seconds, first_s, messages)

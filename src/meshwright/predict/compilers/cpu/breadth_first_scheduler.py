@@ -34,15 +34,15 @@ def breadth_first(fusions: Sequence[Fusion], program: Program) -> list[Fusion]:
     made.update(v for fusion in fusions for v in fusion.writes)
     outside = [v for v in readers if v not in made]
     ready.extendleft(reversed(outside))
-    found: list[Fusion] = []
+    order: list[Fusion] = []
     while ready:
         next_ = ready.popleft()
         if isinstance(next_, Value):
             written: Sequence[Value] = (next_,)
         else:
             launched = [fusions[i] for i in members[next_]]
-            found.append(launched[0])
-            found.extend(replace(fusion, is_joined=True) for fusion in launched[1:])
+            order.append(launched[0])
+            order.extend(replace(fusion, is_joined=True) for fusion in launched[1:])
             written = [v for fusion in launched for v in fusion.writes]
         for value in written:
             for index in readers.get(value, ()):
@@ -50,8 +50,8 @@ def breadth_first(fusions: Sequence[Fusion], program: Program) -> list[Fusion]:
                 num_missing[group] -= 1
                 if not num_missing[group]:
                     ready.append(group)
-    assert len(found) == len(fusions), "fusions wait for each other"
-    return found
+    assert len(order) == len(fusions), "fusions wait for each other"
+    return order
 
 
 def _launch_groups(fusions: Sequence[Fusion]) -> list[int]:
@@ -62,7 +62,7 @@ def _launch_groups(fusions: Sequence[Fusion]) -> list[int]:
     """
     depth: dict[Value, int] = {}
     first: dict[tuple[int, str], int] = {}
-    found: list[int] = []
+    leaders: list[int] = []
     for index, fusion in enumerate(fusions):
         above = max((depth.get(v, 0) for v in fusion.reads), default=0)
         is_reduction = fusion.root.kind == "all_reduce"
@@ -70,5 +70,5 @@ def _launch_groups(fusions: Sequence[Fusion]) -> list[int]:
         if is_reduction:
             key = above, f"{fusion.root.results[0].dtype} {fusion.root.params}"
             index = first.setdefault(key, index)
-        found.append(index)
-    return found
+        leaders.append(index)
+    return leaders

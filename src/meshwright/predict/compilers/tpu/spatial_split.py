@@ -72,14 +72,14 @@ class Window:
         made, dilation = op.results[0].shape[y], params["rhs_dilation"][-1]
         low, high = params["padding"][-1]
         return cls(
-            SpatialSplit(lhs, x, numbers.lhs_spec[1], op.operands[0].shape[x]),
-            SpatialSplit(out, y, numbers.out_spec[1], made),
-            (kernel - 1) * dilation + 1,
-            params["window_strides"][-1],
-            low,
-            high,
-            params["lhs_dilation"][-1],
-            dilation > 1 and kernel >= made,
+            image=SpatialSplit(lhs, x, numbers.lhs_spec[1], op.operands[0].shape[x]),
+            made=SpatialSplit(out, y, numbers.out_spec[1], made),
+            kernel=(kernel - 1) * dilation + 1,
+            stride=params["window_strides"][-1],
+            low=low,
+            high=high,
+            base_dilation=params["lhs_dilation"][-1],
+            is_image=dilation > 1 and kernel >= made,
         )
 
     @property
