@@ -37,8 +37,8 @@ import numpy as np
 import meshwright as mw
 from benchmarks import places
 from benchmarks.harness import STORED, Options, benchmark, option
+from meshwright.features.collectives.reductions import Reductions
 from meshwright.machine import Machine
-from meshwright.predict.reductions import Reductions
 
 SYSTEM = re.compile(r"(\d+) nodes each with (\d+) (\w+)")
 FLOATS_PER_NODE = 2**29  # of the value on each device: P2, section 5

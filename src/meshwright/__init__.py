@@ -40,12 +40,13 @@ if TYPE_CHECKING:
     from meshwright.features.chips.partition_chips import partition_chips
     from meshwright.features.cluster.replicate.replicator import Replicator
     from meshwright.features.cluster.start import cluster
+    from meshwright.features.collectives.hierarchy import placements
+    from meshwright.features.collectives.reductions import reductions
     from meshwright.features.deploy.deploy import deploy
     from meshwright.features.pipeline.pipelined import pipeline
     from meshwright.features.pipeline.planning.pipeline_plan import PipelinePlan
     from meshwright.features.sparse.sparse import sparse
     from meshwright.features.tune.tune import tune, with_layouts
-    from meshwright.machine.hierarchy import placements
     from meshwright.partitioner.tactics import (
         FIRST_DIVISIBLE,
         REPLICATED,
@@ -65,7 +66,6 @@ if TYPE_CHECKING:
     )
     from meshwright.planner.overlap.overlap import overlap
     from meshwright.planner.tactics.auto import auto
-    from meshwright.predict.reductions import reductions
     from meshwright.program.capture import stage, tag
     from meshwright.program.ops import rule
     from meshwright.run.local.calibrate import calibrate
@@ -141,14 +141,14 @@ _HOMES = {
     "features.tune.tune": ("tune", "with_layouts"),
     "features.autodiff.linearize": ("linearize",),
     "features.sparse.sparse": ("sparse",),
-    "machine.hierarchy": ("placements",),
+    "features.collectives.hierarchy": ("placements",),
     "partitioner.tactics": (
         "FIRST_DIVISIBLE", "REPLICATED", "by_levels", "cut", "data_parallel",
         "expert_parallel", "fsdp", "inference", "megatron", "pin", "recompute",
         "replicate", "sequence_parallel", "shard", "zero",
     ),
     "planner.tactics.auto": ("auto",),
-    "predict.reductions": ("reductions",),
+    "features.collectives.reductions": ("reductions",),
     "planner.overlap.overlap": ("overlap",),
     "program.capture": ("stage", "tag"),
     "program.ops": ("rule",),

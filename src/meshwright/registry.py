@@ -64,7 +64,7 @@ COMMANDS = {
         "List the preset machines, with figures of one device each.",
     ),
     "collectives": Command(
-        "cli.collectives",
+        "features.collectives.command",
         _PLAN,
         "List placements of axes on a machine, and programs that reduce over them.",
     ),
@@ -118,6 +118,7 @@ COMMANDS = {
 
 _FUNCTIONS = {
     "exact_offsets": "allocate.step_offsets",  # Plan.offsets
+    "levels_that_gain": "collectives.levels_that_gain",  # Plan.levels_that_gain
     "pipeline_command": "pipeline.command",  # meshwright plan --pipeline
     "plan_or_pipeline": "pipeline.find_pipeline",  # autoplan(pipeline=True)
     "residuals_command": "autodiff.command",  # meshwright explain --residuals

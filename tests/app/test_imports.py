@@ -34,7 +34,7 @@ for line in {list(LOADS)}:
     exec(line)
     print(json.dumps([name for name in {HEAVY} if name in sys.modules]))
 import meshwright.cli.plan, meshwright.cli.explain
-mw.partition, mw.autoplan, mw.Plan, mw.auto, mw.calibrate, mw.reductions
+mw.partition, mw.autoplan, mw.Plan, mw.auto, mw.calibrate
 features = [name for name in sys.modules if name.startswith("meshwright.features.")]
 print(json.dumps([name.split(".")[2] for name in features]))
 """

@@ -79,7 +79,7 @@ SINGLE_FILES = (
     "predict/estimate",
     "predict/figures",
     "predict/levels_that_gain",
-    "predict/reductions",
+    "features/collectives/reductions",
     "program/records",
     "registry",
 )

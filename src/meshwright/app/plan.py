@@ -36,7 +36,6 @@ from meshwright.partitioner.tactics import ByLevels, Tactic, by_levels
 from meshwright.predict.energy import Location, find_location
 from meshwright.predict.estimate import estimate
 from meshwright.predict.figures import make_figures
-from meshwright.predict.levels_that_gain import levels_that_gain
 from meshwright.program.capture.arguments import Names, Numbers
 from meshwright.registry import feature
 
@@ -146,8 +145,8 @@ class Plan(PlanRecord):
         plan's tactics, and compare the step times. Raises `PlanError` for a plan without an
         estimate (see `on`).
         """
-        found = levels_that_gain(estimate_of(self), self.mesh.spatial)
-        return tuple(by_levels(axis, sizes) for axis, sizes in found.items())
+        levels = feature("levels_that_gain")(estimate_of(self), self.mesh.spatial)
+        return tuple(by_levels(axis, sizes) for axis, sizes in levels.items())
 
     def with_tokens(self, per_step: int) -> Plan:
         """This plan with a given number of tokens per step.

@@ -1,7 +1,7 @@
 """All-reduces written level by level, for axes that span slow and fast links:
 
 a reduce-scatter inside each node, an all-reduce across nodes, and an all-gather inside
-each node (a reduction program of P2, see `partitioner/collectives`).
+each node (a reduction program of P2, see `features/collectives`).
 """
 
 from collections.abc import Callable, Sequence

@@ -9,16 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from meshwright.errors import CollectiveError
-from meshwright.machine import Machine, load_machine
-from meshwright.machine.hierarchy import (
-    machine_on,
-    require_axes,
-    require_placement,
-    show_matrix,
-    whole_sizes,
-)
-from meshwright.machine.placement import Matrix, Segment
-from meshwright.partitioner.collectives import (
+from meshwright.features.collectives import (
     MOST_STEPS,
     CollectiveKind,
     Form,
@@ -29,12 +20,21 @@ from meshwright.partitioner.collectives import (
     show_program,
     synthesize,
 )
-from meshwright.predict.links.collective import is_one_ring
-from meshwright.predict.links.group_collectives import (
+from meshwright.features.collectives.group_collectives import (
     Group,
     Library,
     group_collective_s,
 )
+from meshwright.features.collectives.hierarchy import (
+    machine_on,
+    require_axes,
+    require_placement,
+    show_matrix,
+    whole_sizes,
+)
+from meshwright.machine import Machine, load_machine
+from meshwright.machine.placement import Matrix, Segment
+from meshwright.predict.links.collective import is_one_ring
 
 _SHOWN = 10
 """Programs that are printed."""

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meshwright.errors import CollectiveError
-from meshwright.partitioner.collectives import (
+from meshwright.features.collectives import (
     CollectiveKind,
     Form,
     ReductionGoal,
@@ -17,7 +17,7 @@ from meshwright.partitioner.collectives import (
     synthesize,
     why_wrong,
 )
-from meshwright.partitioner.collectives.semantics import run_step
+from meshwright.features.collectives.semantics import run_step
 
 EXAMPLE = (1, 2, 2, 4)
 """One rack of 2 servers of 2 CPUs of 4 GPUs; CPUs A, B, C, D have depth 3."""

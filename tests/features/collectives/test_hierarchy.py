@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 import meshwright as mw
 from meshwright.errors import MachineError, MeshError
+from meshwright.features.collectives.hierarchy import machine_on, require_placement
 from meshwright.machine import load_machine
-from meshwright.machine.hierarchy import machine_on, require_placement
 
 
 def test_placements_print_as_matrices():

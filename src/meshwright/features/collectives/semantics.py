@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from meshwright.errors import CollectiveError
-from meshwright.partitioner.collectives.instruction import (
+from meshwright.features.collectives.instruction import (
     CollectiveKind,
     Factors,
     Form,

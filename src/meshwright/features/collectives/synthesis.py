@@ -12,7 +12,7 @@ from functools import cache
 from itertools import product
 
 from meshwright.errors import CollectiveError
-from meshwright.partitioner.collectives.instruction import (
+from meshwright.features.collectives.instruction import (
     CollectiveKind,
     Factors,
     Form,
@@ -20,7 +20,7 @@ from meshwright.partitioner.collectives.instruction import (
     ReductionProgram,
     ReductionStep,
 )
-from meshwright.partitioner.collectives.semantics import ReductionGoal, State, run_step
+from meshwright.features.collectives.semantics import ReductionGoal, State, run_step
 
 MOST_STEPS = 5
 """Default of the largest number of steps.

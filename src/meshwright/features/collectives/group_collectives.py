@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from meshwright.features.collectives import CollectiveKind
 from meshwright.machine import Kind
 from meshwright.machine.placement import Segment
-from meshwright.partitioner.collectives import CollectiveKind
 from meshwright.predict.links.collective import (
     joint_all_gather_s,
     levelwise_all_gather_s,

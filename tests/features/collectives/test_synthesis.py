@@ -6,10 +6,10 @@ from itertools import product
 import pytest
 
 from meshwright.errors import CollectiveError
-from meshwright.machine.hierarchy import placements
-from meshwright.partitioner.collectives import ReductionGoal, synthesize, why_wrong
-from meshwright.partitioner.collectives.synthesis import instructions
-from meshwright.predict.reductions import reductions
+from meshwright.features.collectives import ReductionGoal, synthesize, why_wrong
+from meshwright.features.collectives.hierarchy import placements
+from meshwright.features.collectives.reductions import reductions
+from meshwright.features.collectives.synthesis import instructions
 
 
 def test_programs_by_size():

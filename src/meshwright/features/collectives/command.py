@@ -10,11 +10,11 @@ from meshwright.app.output.numbers import show_seconds
 from meshwright.app.output.table import Table
 from meshwright.cli.arguments.options import AsJson, MachineName, make_console
 from meshwright.errors import CollectiveError
-from meshwright.machine.hierarchy import placements, show_matrix
+from meshwright.features.collectives import MOST_STEPS, ReductionGoal
+from meshwright.features.collectives.group_collectives import Library
+from meshwright.features.collectives.hierarchy import placements, show_matrix
+from meshwright.features.collectives.reductions import Reductions, reductions
 from meshwright.machine.memory_size import size_bytes
-from meshwright.partitioner.collectives import MOST_STEPS, ReductionGoal
-from meshwright.predict.links.group_collectives import Library
-from meshwright.predict.reductions import Reductions, reductions
 
 
 def collectives_command(  # noqa: PLR0913  each is an option

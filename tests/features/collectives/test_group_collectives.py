@@ -4,15 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright.machine import Dim, Kind, Level
-from meshwright.machine.placement import Segment
-from meshwright.partitioner.collectives import CollectiveKind
-from meshwright.predict.links.collective import COLLECTIVE_S
-from meshwright.predict.links.group_collectives import (
+from meshwright.features.collectives import CollectiveKind
+from meshwright.features.collectives.group_collectives import (
     Group,
     Library,
     group_collective_s,
 )
+from meshwright.machine import Dim, Kind, Level
+from meshwright.machine.placement import Segment
+from meshwright.predict.links.collective import COLLECTIVE_S
 
 TORUS = Level("ici", Kind.TORUS, (16, 16), 45e9, 1e-6, wraps_at=4)
 SWITCH = Level("nvswitch", Kind.SWITCH, (16,), 270e9, 1e-6)

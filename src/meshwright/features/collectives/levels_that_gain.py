@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from meshwright.features.collectives.reductions import reductions
 from meshwright.machine import Machine, Mesh
 from meshwright.partitioner.propagate.sub_axes import SUB_AXIS
 from meshwright.predict.estimate import Estimate
-from meshwright.predict.reductions import reductions
 from meshwright.predict.simulate.timeline import collective_overlaps
 from meshwright.program.ir import num_bytes
 
