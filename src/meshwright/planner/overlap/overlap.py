@@ -9,7 +9,7 @@ and `loop_search.py` chooses loops for `autoplan`.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 
 from meshwright.errors import TacticError
@@ -137,18 +137,15 @@ class Overlap:
         return refused | slower
 
     def __str__(self) -> str:
-        options = ""
-        if self.machine is not None:
-            name = self.machine if isinstance(self.machine, str) else self.machine.name
-            options += f", machine={name!r}"
-        if not self.products:
-            options += ", products=False"
-        if self.combine_bytes:
-            options += f", combine_bytes={self.combine_bytes}"
-        if self.at:
-            options += f", at={list(self.at)!r}"
-        if self.ahead:
-            options += ", ahead=True"
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        if isinstance(self.machine, Machine):
+            values["machine"] = self.machine.name
+        values["at"] = list(self.at)
+        options = "".join(
+            f", {field.name}={values[field.name]!r}"
+            for field in fields(self)[1:]
+            if getattr(self, field.name) != field.default
+        )
         return f"overlap({self.axis!r}{options})"
 
     def __repr__(self) -> str:

@@ -107,8 +107,12 @@ class FusionPriceReader:
         for value, uses in users.items():
             if value not in moved:
                 continue
-            price = self._access_price(
-                value, moved[value], elements[value], len(uses), slopes
+            flops = MOVE_FLOPS * elements[value] / len(uses)
+            seconds = moved[value] / len(uses) * slopes[Bound.MEMORY]
+            price = AccessPrice(
+                seconds + flops * slopes[Bound.VECTOR],
+                self.layouts.num_bytes(value) / len(uses) / self.chip.hbm_bytes_per_s,
+                flops / self.chip.vector_flops_per_s,
             )
             for op, name in uses:
                 by_value = self.prices.accesses.setdefault(op, {})
@@ -129,27 +133,6 @@ class FusionPriceReader:
             moved[value] += elements * self.layouts.itemsize(value) if is_moved else 0.0
             through[value] += 0.0 if value in fed else elements
         return moved, through
-
-    def _access_price(
-        self,
-        value: Value,
-        moved: float,
-        elements: float,
-        num_users: int,
-        slopes: Mapping[Bound, float],
-    ) -> AccessPrice:
-        """The price of one of `num_users` equal accesses to a value in a fusion.
-
-        moved: bytes of the value through main memory.
-        elements: elements of the value through registers.
-        """
-        flops = MOVE_FLOPS * elements / num_users
-        seconds = moved / num_users * slopes[Bound.MEMORY]
-        return AccessPrice(
-            seconds + flops * slopes[Bound.VECTOR],
-            self.layouts.num_bytes(value) / num_users / self.chip.hbm_bytes_per_s,
-            flops / self.chip.vector_flops_per_s,
-        )
 
     def _add_remade_operands(
         self, region: Op, producers: Mapping[Value, Op], aliases: Mapping[Value, Value]
