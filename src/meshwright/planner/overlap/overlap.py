@@ -175,8 +175,7 @@ def overlap(
     combine_bytes: small collectives of a kind along the axis that do not depend on each
         other are combined into one, up to this many bytes together, since each takes at
         least the latency of the links. 0 combines none.
-    at: names of inputs and ops, as in `pin`; only their collectives become loops. By
-        default all that can.
+    at: names of inputs and ops, as in `pin`, whose collectives become loops; default all.
     ahead: whether a scan over layers with sharded weights gathers the weights of the next
         layer while it computes this one (prefetch), and carries them. With a machine, only
         the gathers are moved with which the simulated step is faster.
