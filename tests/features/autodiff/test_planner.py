@@ -6,6 +6,7 @@ import pytest
 import meshwright as mw
 from meshwright.machine import Mesh, load_machine
 from meshwright.planner.integer_program.projection import read_choices
+from meshwright.planner.recompute.forward_pass import ForwardPass
 from meshwright.planner.recompute.saved_values import Residuals, recompute_within
 from meshwright.planner.solve.space import Space
 from meshwright.program.capture import capture
@@ -29,8 +30,8 @@ def planned(train_step, given):
     priced = space.price(Mesh({"data": 1}))
     choices = read_choices(priced.model, space.start(Mesh({"data": 1})).state)
     prices = space.op_prices
-    return (priced, choices, prices), Residuals.under_plan(
-        priced, choices, prices, SPACING
+    return (priced, choices, prices), Residuals.of(
+        ForwardPass(priced, choices, prices, SPACING)
     )
 
 

@@ -162,7 +162,7 @@ def test_a_gather_with_which_the_step_is_slower_is_refused(monkeypatch):
         seconds = 1.0 + 0.1 * len(state.ahead)
         return dict.fromkeys(Gather, seconds)
 
-    monkeypatch.setattr(ahead_module, "_steps_s", steps_s)
+    monkeypatch.setattr(ahead_module, "step_times", steps_s)
     tactic = mw.overlap("data", products=False, ahead=True, machine="tpu-v5e")
     plan = partitioned(tactic).plan(*large())
     assert plan.counts == partitioned().plan(*large()).counts

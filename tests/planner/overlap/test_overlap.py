@@ -10,7 +10,8 @@ from meshwright.errors import TacticError
 from meshwright.machine import load_machine
 from meshwright.partitioner.lower import Gather
 from meshwright.planner.overlap import overlap as overlap_module
-from meshwright.planner.overlap.overlap import mark_faster
+from meshwright.planner.overlap import step_times as step_times_module
+from meshwright.planner.overlap.step_times import mark_faster
 from tests.partitioner.tactics import models
 
 MESH = {"data": 2, "model": 4}
@@ -184,13 +185,13 @@ def test_a_loop_with_which_the_step_is_slower_is_refused(monkeypatch):
         first.append(nodes[0])
         return mark_faster(state, nodes, axes, machine)
 
-    def steps_s(state, _):
+    def steps_s(state, machine):
         marked = {node for node, _ in state.overlapped}
         seconds = 1.0 - 0.01 * len(marked) + (0.5 if first[0] in marked else 0.0)
         return dict.fromkeys(Gather, seconds)
 
     monkeypatch.setattr(overlap_module, "mark_faster", mark)
-    monkeypatch.setattr(overlap_module, "_steps_s", steps_s)
+    monkeypatch.setattr(step_times_module, "step_times", steps_s)
     tactics = [*SEQUENCE, mw.overlap("model", machine="tpu-v4")]
     plan = planned(tactics, large(), {"data": 64, "model": 8})
     told = [str(r) for r in plan.steps[-1].refused if "simulated step" in str(r)]

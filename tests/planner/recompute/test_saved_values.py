@@ -13,7 +13,7 @@ import meshwright as mw
 from meshwright.errors import MeshwrightError
 from meshwright.machine import Mesh, load_machine
 from meshwright.planner.integer_program.projection import read_choices
-from meshwright.planner.recompute.forward_pass import cut_points
+from meshwright.planner.recompute.forward_pass import ForwardPass, cut_points
 from meshwright.planner.recompute.saved_values import Residuals, recompute_within
 from meshwright.planner.solve.space import Space
 from meshwright.program.ir import Op, Value
@@ -126,7 +126,7 @@ def test_loops_save_less_of_each_iteration():
     work = space.start(Mesh({"data": 8}))
     mw.data_parallel("data").apply(work)
     choices = read_choices(priced.model, work.state)
-    residuals = Residuals.under_plan(priced, choices, space.op_prices, 2**30)
+    residuals = Residuals.of(ForwardPass(priced, choices, space.op_prices, 2**30))
     now = residuals.saved_bytes(residuals.saved_by_default)
     least = residuals.saved_bytes(residuals.cheapest(1e-6))
     carried = 6 * 4 * ROWS // 8 * WIDTH  # bytes carried into the layers
@@ -156,8 +156,8 @@ def test_cut_points_are_the_values_with_the_fewest_bytes():
     mw.data_parallel("data").apply(work)
     choices = read_choices(priced.model, work.state)
     x_bytes, weights_bytes = 4 * rows * width, 4 * rows**2
-    residuals = Residuals.under_plan(
-        priced, choices, space.op_prices, 1.5 * weights_bytes
+    residuals = Residuals.of(
+        ForwardPass(priced, choices, space.op_prices, 1.5 * weights_bytes)
     )
     least = residuals.saved_bytes(residuals.cheapest(1e-6))
     assert least <= 6 * x_bytes < weights_bytes / 2

@@ -117,9 +117,8 @@ class ExpertPlans:
 
         Strategies that raise an error are left out.
         """
-        known = self._read.get(mesh)
-        if known is None:
-            known = self._read[mesh] = list(self._read_on(mesh, priced.model))
+        if mesh not in self._read:
+            self._read[mesh] = list(self._read_on(mesh, priced.model))
         return [
             Proposal(
                 name,
@@ -129,7 +128,7 @@ class ExpertPlans:
                 priced.pricer.peak_bytes(choices),
                 choices,
             )
-            for name, tactics, choices in known
+            for name, tactics, choices in self._read[mesh]
         ]
 
     def _read_on(self, mesh: Mesh, model: IntegerProgram) -> Iterator[ExpertChoices]:
@@ -143,8 +142,12 @@ class ExpertPlans:
                 work = applied.switch_to(tactics)
             except MeshwrightError as error:
                 refused = Candidate(name, mesh, (*kept, *tactics), why_not=str(error))
-                known = [(c.name, c.mesh, c.why_not) for c in self.candidates]
-                if (name, mesh, refused.why_not) not in known:  # by an earlier search
+                recorded = [(c.name, c.mesh, c.why_not) for c in self.candidates]
+                if (
+                    name,
+                    mesh,
+                    refused.why_not,
+                ) not in recorded:  # by an earlier search
                     self.candidates.append(refused)
                 continue
             yield name, tactics, read_choices(model, work.state)

@@ -12,12 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.planner.columns.graph_columns import (
-    FACTORS_AT,
-    IS_REDUCED,
-    VALUES_AT,
-    Columns,
-)
+from meshwright.planner.columns.graph_columns import Columns
 from meshwright.planner.columns.partial_reads import place_reductions
 from meshwright.planner.columns.partial_values import PartialCache
 from meshwright.planner.columns.price_tables import (
@@ -56,10 +51,10 @@ class EvaluationBuffers(NamedTuple):
 
 def new_buffers(columns: Columns, prices: PriceTables) -> EvaluationBuffers:
     """Scratch arrays for evaluations with the columns and tables of one program."""
-    groups, axes = len(columns.groups) - 1, len(columns.axis_sizes)
+    groups, axes = len(columns.blocked), len(columns.axis_sizes)
     return EvaluationBuffers(
         np.zeros((groups, axes), np.int64),
-        np.zeros((len(columns.values) - 1, axes), np.bool_),
+        np.zeros((len(columns.makers), axes), np.bool_),
         np.full(groups, -1, np.int64),
         np.zeros(groups + len(prices.forms), np.int64),
         np.zeros(prices.counts.shape[1]),
@@ -109,16 +104,16 @@ def code_at(
     It equals `code_of` the strategy that makes these decisions.
     """
     code, groups = 0, num_groups(columns)
-    has_value = len(span(columns.groups, group, VALUES_AT)) > 0
-    value = columns.groups[group, VALUES_AT]
+    has_value = len(span(columns.values_at, group)) > 0
+    value = columns.values_at[group]
     for axis in range(len(columns.axis_sizes)):
         factor, rank, end = cells[group, axis], 0, NO_SUM
         reads_partial = buffers.partial_sets[group, axis] >= 0
         is_summed = reads_partial
         if factor >= 0:
             rank = cells[groups + group, axis]
-            place = columns.groups[group, FACTORS_AT] + factor
-            is_summed = columns.factors[place, IS_REDUCED] == 1
+            place = columns.factors_at[group] + factor
+            is_summed = columns.is_reduced[place] == 1
         if is_summed and has_value:
             end = cells[2 * groups + value, axis]
             if end < 0:

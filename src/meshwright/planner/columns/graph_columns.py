@@ -25,56 +25,72 @@ always reduces partial operands before it.
 
 
 class Columns(NamedTuple):
-    """Tables about A mesh axes, G groups, F factors, V values, and so on.
+    """Arrays about A mesh axes, G groups, F factors, V values, and so on.
 
     A group is a class of equal ops; a factor is a letter of an op's factor rule. O
     counts operands, D dims, and L linear sets (operands in which a group is jointly
-    linear). A column whose name ends in `_AT` holds the offset of a row's entries in
-    another table; one more row at the end holds the total.
+    linear). An array whose name ends in `_at` holds the offset of each row's entries in
+    other arrays; one more entry at the end holds the total.
 
     axis_sizes: [A]
-    groups: [G + 1, 8], FACTORS_AT, VALUES_AT, OPERANDS_AT, LINEAR_AT, HAS_PRODUCTS:
-        some dim is a product of factors, IS_SUM: reduces by addition, MAY_READ_PARTIAL:
-        may read an operand as a partial sum, BLOCKED: bit mask of the axes that must
-        not split the group
-    factors: [F, 3], SIZE, LEAST: the smallest extent of a part, IS_REDUCED
-    values: [V + 1, 5], MAKER: the group that computes it, READERS_AT, MAY_STAY_PARTIAL:
-        may be a partial sum that readers take as such, NEXT_READER, NEXT_OPERAND: the
-        only reading group and the operand's position there, or -1
-    operands: [O + 1, 2], SOURCES_AT, IS_ZERO
+    factors_at, values_at, operands_at, linear_at: factors, results, operands and linear
+        sets of each group, [G + 1]
+    has_products: whether some dim of a group is a product of factors, [G]
+    is_sum: whether a group reduces by addition, [G]
+    may_read_partial: whether a group may read an operand as a partial sum, [G]
+    blocked: for each group, the bit mask of the axes that must not split it, [G]
+    sizes, least, is_reduced: for each factor, its extent, the smallest extent of a
+        part, and whether its op reduces it, [F]
+    makers: the group that computes each value, [V]
+    readers_at: entries of each value in `readers`, [V + 1]
+    may_stay_partial: whether a value may be a partial sum that readers take as such, [V]
+    next_readers, next_operands: the only group that reads a value, and the operand's
+        position there, or -1, [V]
+    sources_at: entries of each operand in `sources`, [O + 1]
+    is_zero: whether an operand is the literal 0, [O]
     ports: offset of the dims of each value, then of each operand, [V + O + 1]
-    dims: [D + 1, 2], NAMES_AT, EXTENT
+    names_at: entries of each dim in `names`, [D + 1]
+    extents: extents of dims, [D]
     names: factors of dims
-    sources: values that operands read.
-    readers: groups that read values.
-    partial_values: values with MAY_STAY_PARTIAL.
-    partial_readers: groups with MAY_READ_PARTIAL.
-    linear: [L, 3], MASK: bit mask of the operands in the set, COUNT: their number,
-        literals included, IS_WHOLE: a literal other than 0 is among them
+    sources: values that operands read
+    readers: groups that read values
+    partial_values: values that may stay partial
+    partial_readers: groups that may read a partial sum
+    linear_masks: for each linear set, the bit mask of its operands, [L]
+    linear_counts: their number, literals included, [L]
+    is_whole: whether a literal other than 0 is among them, [L]
     """
 
     axis_sizes: Ints
-    groups: Ints
-    factors: Ints
-    values: Ints
-    operands: Ints
+    factors_at: Ints
+    values_at: Ints
+    operands_at: Ints
+    linear_at: Ints
+    has_products: Ints
+    is_sum: Ints
+    may_read_partial: Ints
+    blocked: Ints
+    sizes: Ints
+    least: Ints
+    is_reduced: Ints
+    makers: Ints
+    readers_at: Ints
+    may_stay_partial: Ints
+    next_readers: Ints
+    next_operands: Ints
+    sources_at: Ints
+    is_zero: Ints
     ports: Ints
-    dims: Ints
+    names_at: Ints
+    extents: Ints
     names: Ints
     sources: Ints
     readers: Ints
     partial_values: Ints
     partial_readers: Ints
-    linear: Ints
-
-
-FACTORS_AT, VALUES_AT, OPERANDS_AT, LINEAR_AT = range(4)
-HAS_PRODUCTS, IS_SUM, MAY_READ_PARTIAL, BLOCKED = range(4, 8)
-SIZE, LEAST, IS_REDUCED = range(3)
-MAKER, READERS_AT, MAY_STAY_PARTIAL, NEXT_READER, NEXT_OPERAND = range(5)
-SOURCES_AT, IS_ZERO = range(2)
-NAMES_AT, EXTENT = range(2)
-MASK, COUNT, IS_WHOLE = range(3)
+    linear_masks: Ints
+    linear_counts: Ints
+    is_whole: Ints
 
 
 def columns_of(state: State, reduced: ReducedGraph) -> Columns:
@@ -111,57 +127,49 @@ class _Writer:
         partial_readers, partial_values = self._find_partial(linear, sources)
         operands = [self.graph.values[v] for node in nodes for v, _ in node.ins]
         factors = [each for node in nodes for each in _factors(node)]
+        sets = [each for own in linear for each in own]
+        following = [
+            self._only_reader(nodes[maker], value)
+            for maker, (value, _) in zip(self.makers, results, strict=True)
+        ]
+        rules = [node.rule for node in nodes]
         return Columns(
             axis_sizes=ints(self.state.size.values()),
-            groups=self._groups(linear, partial_readers),
-            factors=ints(x for each in factors for x in each).reshape(-1, 3),
-            values=self._values(readers, partial_values),
-            operands=_table(
-                starts_of([*map(len, sources)]),
-                ints(self.routes.is_zero(value) for value in operands),
-            ),
+            factors_at=starts_of([len(node.sizes) for node in nodes]),
+            values_at=self.values_at,
+            operands_at=self.operands_at,
+            linear_at=starts_of([*map(len, linear)]),
+            has_products=ints(node.has_products for node in nodes),
+            is_sum=ints(rule is not None and rule.monoid == "sum" for rule in rules),
+            may_read_partial=ints(g in partial_readers for g in range(len(nodes))),
+            blocked=ints(map(self._blocked_axes, nodes)),
+            sizes=ints(size for size, _, _ in factors),
+            least=ints(least for _, least, _ in factors),
+            is_reduced=ints(is_reduced for _, _, is_reduced in factors),
+            makers=ints(self.makers),
+            readers_at=starts_of([*map(len, readers)]),
+            may_stay_partial=ints(v in partial_values for v in range(len(results))),
+            next_readers=ints(reader for reader, _ in following),
+            next_operands=ints(operand for _, operand in following),
+            sources_at=starts_of([*map(len, sources)]),
+            is_zero=ints(map(self.routes.is_zero, operands)),
             ports=starts_of([len(port) for _, port in ports]),
-            dims=_table(
-                starts_of([*map(len, dims)]),
-                ints(n for v, _ in ports for n in self.graph.values[v].shape),
-            ),
+            names_at=starts_of([*map(len, dims)]),
+            extents=ints(n for v, _ in ports for n in self.graph.values[v].shape),
             names=ints(f for factors in dims for f in factors),
             sources=ints(v for own in sources for v in own),
             readers=ints(g for own in readers for g in own),
             partial_values=ints(sorted(partial_values)),
             partial_readers=ints(sorted(partial_readers)),
-            linear=ints(x for own in linear for each in own for x in each).reshape(
-                -1, 3
-            ),
+            linear_masks=ints(mask for mask, _, _ in sets),
+            linear_counts=ints(count for _, count, _ in sets),
+            is_whole=ints(is_whole for _, _, is_whole in sets),
         )
 
-    def _groups(self, linear: list[list[Linear]], partial_readers: set[int]) -> Ints:
-        nodes, axes = self.nodes, tuple(self.state.size)
-        rules = [node.rule for node in nodes]
-        blocked = [self.state.blocked[node.index] for node in nodes]
-        return _table(
-            starts_of([len(node.sizes) for node in nodes]),
-            self.values_at,
-            self.operands_at,
-            starts_of([*map(len, linear)]),
-            ints(node.has_products for node in nodes),
-            ints(rule is not None and rule.monoid == "sum" for rule in rules),
-            ints(group in partial_readers for group in range(len(nodes))),
-            ints(sum((a in own) << i for i, a in enumerate(axes)) for own in blocked),
-        )
-
-    def _values(self, readers: list[list[int]], partial_values: set[int]) -> Ints:
-        following = [
-            self._only_reader(self.nodes[maker], value)
-            for maker, (value, _) in zip(self.makers, self.results, strict=True)
-        ]
-        return _table(
-            ints(self.makers),
-            starts_of([*map(len, readers)]),
-            ints(value in partial_values for value in range(len(self.results))),
-            ints(reader for reader, _ in following),
-            ints(operand for _, operand in following),
-        )
+    def _blocked_axes(self, node: Node) -> int:
+        """The bit mask of the axes that must not split a node."""
+        blocked = self.state.blocked[node.index]
+        return sum((axis in blocked) << i for i, axis in enumerate(self.state.size))
 
     def _find_partial(
         self, linear: list[list[Linear]], sources: list[list[int]]
@@ -238,14 +246,6 @@ def _factors(node: Node) -> Iterator[tuple[int, int, int]]:
     reductions = node.rule.reductions if node.rule else ()
     for factor, size in enumerate(node.sizes):
         yield size, least.get(factor, 1), factor in reductions
-
-
-def _table(*columns: Ints) -> Ints:
-    """A table with these columns; shorter columns are padded with 0."""
-    table = np.zeros((max(map(len, columns)), len(columns)), np.int64)
-    for position, column in enumerate(columns):
-        table[: len(column), position] = column
-    return table
 
 
 def ints(numbers: Iterable[int]) -> Ints:

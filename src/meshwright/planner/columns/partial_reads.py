@@ -4,15 +4,7 @@ A partial sum is a value of which each device holds an addend. The state and the
 are arrays of integers (`Columns`, `Cells`); a group is a class of equal ops.
 """
 
-from meshwright.planner.columns.graph_columns import (
-    COUNT,
-    MASK,
-    OPERANDS_AT,
-    READERS_AT,
-    SOURCES_AT,
-    VALUES_AT,
-    Columns,
-)
+from meshwright.planner.columns.graph_columns import Columns
 from meshwright.planner.columns.partial_values import (
     PartialCache,
     invalidate,
@@ -53,7 +45,7 @@ def place_reductions(
             if cells[sums + value, axis] < 0:
                 left[value, axis] = is_partial(columns, cells, cache, value, axis)
         for group in columns.partial_readers:
-            value = columns.groups[group, VALUES_AT]
+            value = int(columns.values_at[group])
             if cells[group, axis] < 0 and (
                 cells[sums + value, axis] >= 0
                 or is_partial(columns, cells, cache, value, axis)
@@ -86,7 +78,7 @@ def drop_unmatched(
     is_changed = False
     for value in columns.partial_values:
         if left[value, axis]:
-            readers = span(columns.values, value, READERS_AT)
+            readers = span(columns.readers_at, value)
             is_accepted = len(readers) > 0
             for at in readers:
                 reader = columns.readers[at]
@@ -101,7 +93,7 @@ def drop_unmatched(
         ):
             partial_sets[group, axis] = -1
             is_changed = True
-            for value in span(columns.groups, group, VALUES_AT):
+            for value in span(columns.values_at, group):
                 left[value, axis] = False
     return is_changed
 
@@ -116,10 +108,10 @@ def accepts(columns: Columns, group: int, value: int, at: int) -> bool:
     """
     if at < 0:
         return False
-    first = columns.groups[group, OPERANDS_AT]
-    for operand in span(columns.groups, group, OPERANDS_AT):
-        for source in span(columns.operands, operand, SOURCES_AT):
-            is_in = (columns.linear[at, MASK] >> (operand - first)) & 1
+    first = columns.operands_at[group]
+    for operand in span(columns.operands_at, group):
+        for source in span(columns.sources_at, operand):
+            is_in = (columns.linear_masks[at] >> (operand - first)) & 1
             if columns.sources[source] == value and not is_in:
                 return False
     return True
@@ -135,13 +127,13 @@ def arrives(
     partial.
     """
     at = partial_sets[group, axis]
-    mask = columns.linear[at, MASK]
-    first = columns.groups[group, OPERANDS_AT]
+    mask = columns.linear_masks[at]
+    first = columns.operands_at[group]
     has_any, has_all = False, True
-    for operand in span(columns.groups, group, OPERANDS_AT):
+    for operand in span(columns.operands_at, group):
         if (mask >> (operand - first)) & 1:
-            for i in span(columns.operands, operand, SOURCES_AT):
-                is_left = left[columns.sources[i], axis]
+            for i in span(columns.sources_at, operand):
+                is_left = bool(left[columns.sources[i], axis])
                 has_any = has_any or is_left
                 has_all = has_all and is_left
-    return has_any and (has_all or columns.linear[at, COUNT] > 1)
+    return has_any and (has_all or int(columns.linear_counts[at]) > 1)

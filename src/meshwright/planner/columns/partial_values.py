@@ -11,22 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from meshwright.partitioner.propagate.partial_sums import MAX_ADDENDS
-from meshwright.planner.columns.graph_columns import (
-    COUNT,
-    IS_WHOLE,
-    IS_ZERO,
-    LINEAR_AT,
-    MAKER,
-    MASK,
-    MAY_READ_PARTIAL,
-    MAY_STAY_PARTIAL,
-    NEXT_OPERAND,
-    NEXT_READER,
-    OPERANDS_AT,
-    SOURCES_AT,
-    VALUES_AT,
-    Columns,
-)
+from meshwright.planner.columns.graph_columns import Columns
 from meshwright.planner.columns.state_cells import Cells, leaves_partial, span
 from meshwright.search.arrays import Ints
 from meshwright.search.compiled import compiled_in_place
@@ -54,7 +39,7 @@ class PartialCache(NamedTuple):
 
 def new_partial_cache(columns: Columns) -> PartialCache:
     """An empty cache for the graph whose arrays are `columns`."""
-    axes, values = len(columns.axis_sizes), len(columns.values) - 1
+    axes, values = len(columns.axis_sizes), len(columns.makers)
     return PartialCache(
         np.ones(1, np.int64),
         np.zeros((2, axes, values), np.int64),
@@ -88,13 +73,13 @@ def write_dependencies(
     lists[MARKS, value] = waiting = 1
     while waiting:
         waiting -= 1
-        group = columns.values[lists[QUEUE, waiting], MAKER]
-        if cells[group, axis] >= 0 or not columns.groups[group, MAY_READ_PARTIAL]:
+        group = columns.makers[int(lists[QUEUE, waiting])]
+        if cells[group, axis] >= 0 or not columns.may_read_partial[group]:
             continue
-        for operand in span(columns.groups, group, OPERANDS_AT):
-            for at in span(columns.operands, operand, SOURCES_AT):
+        for operand in span(columns.operands_at, group):
+            for at in span(columns.sources_at, operand):
                 number = columns.sources[at]
-                if lists[MARKS, number] or not columns.values[number, MAY_STAY_PARTIAL]:
+                if lists[MARKS, number] or not columns.may_stay_partial[number]:
                     continue
                 if known[number] // 2 != stamp:
                     lists[MARKS, number] = 1
@@ -119,33 +104,30 @@ def partial_operands(
     It is NO also if an operand outside of the set `at` is partial. It is MOST if at
     least half of several are: one sum of the result is then cheaper.
     """
-    mask, first = columns.linear[at, MASK], columns.groups[group, OPERANDS_AT]
-    num_partial, has_whole = 0, columns.linear[at, IS_WHOLE] == 1
-    for operand in span(columns.groups, group, OPERANDS_AT):
+    mask, first = columns.linear_masks[at], columns.operands_at[group]
+    num_partial, has_whole = 0, columns.is_whole[at] == 1
+    for operand in span(columns.operands_at, group):
         arrives = arrives_partial(columns, known, stamp, operand)
         if (mask >> (operand - first)) & 1:
             num_partial += arrives
-            has_whole = has_whole or not (arrives or columns.operands[operand, IS_ZERO])
+            has_whole = has_whole or not (arrives or columns.is_zero[operand])
         elif arrives:
             return NO
     if num_partial == 0:
         return NO
     if not has_whole:
         return ALL
-    is_most = num_partial > 1 and 2 * num_partial >= columns.linear[at, COUNT]
+    is_most = num_partial > 1 and 2 * num_partial >= columns.linear_counts[at]
     return MOST if is_most else SOME
 
 
 @compiled_in_place
 def arrives_partial(columns: Columns, known: Ints, stamp: int, operand: int) -> bool:
     """Whether all values that an operand may read are known to be partial."""
-    sources = span(columns.operands, operand, SOURCES_AT)
+    sources = span(columns.sources_at, operand)
     for at in sources:
         number = columns.sources[at]
-        if (
-            not columns.values[number, MAY_STAY_PARTIAL]
-            or known[number] != 2 * stamp + 1
-        ):
+        if not columns.may_stay_partial[number] or known[number] != 2 * stamp + 1:
             return False
     return len(sources) > 0
 
@@ -178,7 +160,7 @@ def find_partial(
     answer = leaves_partial(columns, cells, value, axis)
     if answer >= 0:
         return answer == 1
-    group = columns.values[value, MAKER]
+    group = columns.makers[value]
     return partial_set(columns, cells, cache, group, axis) >= 0
 
 
@@ -214,8 +196,8 @@ def find_strictly_partial(
     if answer >= 0:
         return answer == 1
     known, stamp = cache.known[1, axis], cache.stamp[0]
-    group = columns.values[value, MAKER]
-    for at in span(columns.groups, group, LINEAR_AT):
+    group = columns.makers[value]
+    for at in span(columns.linear_at, group):
         if partial_operands(columns, known, stamp, group, at) == ALL:
             return True
     return False
@@ -231,11 +213,11 @@ def partial_set(
     the result is later added to a partial value (`joins_sum`).
     """
     known, stamp = cache.known[0, axis], cache.stamp[0]
-    for at in span(columns.groups, group, LINEAR_AT):
+    for at in span(columns.linear_at, group):
         answer = partial_operands(columns, known, stamp, group, at)
         if answer >= MOST:
             return at
-        is_sum = columns.linear[at, COUNT] > 1
+        is_sum = columns.linear_counts[at] > 1
         if answer == SOME and is_sum and joins_sum(columns, cells, cache, group, axis):
             return at
     return -1
@@ -250,17 +232,17 @@ def joins_sum(
     That addend has to be strictly partial (`is_strictly_partial`).
     """
     for _ in range(MAX_ADDENDS):
-        value = columns.groups[group, VALUES_AT]
-        if len(span(columns.groups, group, VALUES_AT)) != 1:
+        value = columns.values_at[group]
+        if len(span(columns.values_at, group)) != 1:
             return False
-        group = columns.values[value, NEXT_READER]
-        place = columns.values[value, NEXT_OPERAND]
+        group = int(columns.next_readers[value])
+        place = columns.next_operands[value]
         if group < 0 or cells[group, axis] >= 0:
             return False
         has_set = False
-        for at in span(columns.groups, group, LINEAR_AT):
-            mask = columns.linear[at, MASK]
-            if (mask >> place) & 1 and columns.linear[at, COUNT] > 1:
+        for at in span(columns.linear_at, group):
+            mask = columns.linear_masks[at]
+            if (mask >> place) & 1 and columns.linear_counts[at] > 1:
                 has_set = True
                 others = mask & ~(1 << place)
                 if has_strictly_partial(columns, cells, cache, group, others, axis):
@@ -280,19 +262,14 @@ def has_strictly_partial(
     axis: int,
 ) -> bool:
     """Whether one of the operands in a bit mask is strictly partial."""
-    first = columns.groups[group, OPERANDS_AT]
-    for operand in span(columns.groups, group, OPERANDS_AT):
-        if not (mask >> (operand - first)) & 1:
-            continue
-        sources = span(columns.operands, operand, SOURCES_AT)
-        answer = len(sources) > 0
-        for at in sources:
-            number = columns.sources[at]
-            answer = (
-                answer
-                and columns.values[number, MAY_STAY_PARTIAL]
-                and is_strictly_partial(columns, cells, cache, number, axis)
-            )
-        if answer:
-            return True
+    known, stamp = cache.known[1, axis], cache.stamp[0]
+    first = columns.operands_at[group]
+    for operand in span(columns.operands_at, group):
+        if (mask >> (operand - first)) & 1:
+            for at in span(columns.sources_at, operand):
+                number = columns.sources[at]
+                if columns.may_stay_partial[number]:  # writes its answer into `known`
+                    is_strictly_partial(columns, cells, cache, number, axis)
+            if arrives_partial(columns, known, stamp, operand):
+                return True
     return False

@@ -11,19 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.planner.columns.graph_columns import (
-    BLOCKED,
-    FACTORS_AT,
-    MAKER,
-    MAY_READ_PARTIAL,
-    NAMES_AT,
-    OPERANDS_AT,
-    READERS_AT,
-    SIZE,
-    SOURCES_AT,
-    VALUES_AT,
-    Columns,
-)
+from meshwright.planner.columns.graph_columns import Columns
 from meshwright.planner.columns.partial_values import (
     PartialCache,
     invalidate,
@@ -72,7 +60,7 @@ class Worklist(NamedTuple):
 
 def new_worklist(columns: Columns) -> Worklist:
     """Empty queues for the graph whose arrays are `columns`."""
-    groups = len(columns.groups) - 1
+    groups = len(columns.blocked)
     return Worklist(
         np.zeros((2, groups), np.int64),
         np.zeros((2, 2), np.int64),
@@ -108,7 +96,7 @@ def visit(
     Operands are asked first, then readers. Nothing happens if they imply different
     factors.
     """
-    if cells[group, axis] >= 0 or (columns.groups[group, BLOCKED] >> axis) & 1:
+    if cells[group, axis] >= 0 or (columns.blocked[group] >> axis) & 1:
         return
     factor = claim_forward(columns, cells, group, axis)
     if factor == NO_CLAIM:
@@ -126,8 +114,8 @@ def claim_forward(columns: Columns, cells: Cells, group: int, axis: int) -> int:
     NO_CLAIM if there is none, CONFLICT if there are several.
     """
     claimed, values = NO_CLAIM, num_values(columns)
-    for operand in span(columns.groups, group, OPERANDS_AT):
-        for at in span(columns.operands, operand, SOURCES_AT):
+    for operand in span(columns.operands_at, group):
+        for at in span(columns.sources_at, operand):
             dim = dim_on(columns, cells, columns.sources[at], axis)
             if dim >= 0:
                 place = columns.ports[values + operand] + dim
@@ -143,7 +131,7 @@ def claim_backward(columns: Columns, cells: Cells, group: int, axis: int) -> int
     """
     claimed, groups = NO_CLAIM, num_groups(columns)
     requests = 2 * groups + num_values(columns)
-    for value in span(columns.groups, group, VALUES_AT):
+    for value in span(columns.values_at, group):
         requested = cells[requests + value, axis]
         first = columns.ports[value]
         for dim in range(columns.ports[value + 1] - first):
@@ -159,14 +147,14 @@ def add_claim(
     """Combine the factor claimed so far with the factor that one more dim implies.
 
     A dim that cannot be split changes nothing.
-    place: row of the dim in `columns.dims`.
+    place: row of the dim in `columns.extents`.
     claimed: the factor claimed so far, or NO_CLAIM or CONFLICT.
     """
     if claimed == CONFLICT:
         return CONFLICT
-    for at in span(columns.dims, place, NAMES_AT):
+    for at in span(columns.names_at, place):
         factor = columns.names[at]
-        whole = columns.factors[columns.groups[group, FACTORS_AT] + factor, SIZE]
+        whole = columns.sizes[columns.factors_at[group] + factor]
         if parts_of(columns, cells, group, factor) < whole:
             if factor == claimed or not may_cut(columns, cells, group, axis, factor):
                 return claimed
@@ -183,11 +171,11 @@ def scatter_result(
     The request is thereby answered without splitting the group, so that its operands
     stay as they are.
     """
-    if not columns.groups[group, MAY_READ_PARTIAL]:
+    if not columns.may_read_partial[group]:
         return False
     is_found = False
     requests = 2 * num_groups(columns) + num_values(columns)
-    for value in span(columns.groups, group, VALUES_AT):
+    for value in span(columns.values_at, group):
         requested = cells[requests + value, axis]
         for dim in range(columns.ports[value + 1] - columns.ports[value]):
             if (requested >> dim) & 1 and is_partial(
@@ -210,15 +198,15 @@ def assign(
     cells[groups + group, axis] = num_cuts(columns, cells, group, factor)
     cells[group, axis] = factor
     invalidate(work.cache)
-    for value in span(columns.groups, group, VALUES_AT):
+    for value in span(columns.values_at, group):
         if dim_of(columns, value, factor) >= 0:
             push_readers(columns, work, value)
-    for operand in span(columns.groups, group, OPERANDS_AT):
+    for operand in span(columns.operands_at, group):
         place = columns.ports[values + operand]
         for dim in range(columns.ports[values + operand + 1] - place):
             if not has_factor(columns, place + dim, factor):
                 continue
-            for at in span(columns.operands, operand, SOURCES_AT):
+            for at in span(columns.sources_at, operand):
                 value = columns.sources[at]
                 if dim_on(columns, cells, value, axis) < 0:
                     request(columns, cells, work, value, axis, dim)
@@ -227,7 +215,7 @@ def assign(
 @compiled_in_place
 def push_readers(columns: Columns, work: Worklist, value: int) -> None:
     """Queue all groups (classes of equal ops) that read a value."""
-    for at in span(columns.values, value, READERS_AT):
+    for at in span(columns.readers_at, value):
         push(work, FORWARD, columns.readers[at])
 
 
@@ -240,7 +228,7 @@ def request(
     If that op leaves the value as a partial sum, the sum is reduce-scattered instead.
     """
     groups = num_groups(columns)
-    maker = columns.values[value, MAKER]
+    maker = columns.makers[value]
     if cells[maker, axis] < 0:
         cells[2 * groups + num_values(columns) + value, axis] |= 1 << dim
         push(work, BACKWARD, maker)

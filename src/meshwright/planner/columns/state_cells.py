@@ -13,21 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.partitioner.propagate import State
-from meshwright.planner.columns.graph_columns import (
-    BLOCKED,
-    EXTENT,
-    FACTORS_AT,
-    HAS_PRODUCTS,
-    IS_REDUCED,
-    IS_SUM,
-    LEAST,
-    MAKER,
-    NAMES_AT,
-    OPERANDS_AT,
-    SIZE,
-    VALUES_AT,
-    Columns,
-)
+from meshwright.planner.columns.graph_columns import Columns
 from meshwright.planner.strategies.symmetry import ReducedGraph
 from meshwright.search.arrays import Ints
 from meshwright.search.compiled import compiled_in_place
@@ -55,7 +41,7 @@ class CellRows(NamedTuple):
     @classmethod
     def of(cls, columns: Columns) -> CellRows:
         """The rows of states of the graph whose arrays are `columns`."""
-        groups, values = len(columns.groups) - 1, len(columns.values) - 1
+        groups, values = len(columns.blocked), len(columns.makers)
         total = 2 * groups + 2 * values
         return cls(groups, 2 * groups, 2 * groups + values, total, total + 1)
 
@@ -76,7 +62,7 @@ def start_cells(columns: Columns, state: State, reduced: ReducedGraph) -> Cells:
                 cells[group.index, axes.index(axis)] = factor
                 cells[rows.ranks + group.index, axes.index(axis)] = rank
     numbers = {
-        value: int(columns.groups[reduced.class_of[node.index], VALUES_AT]) + result
+        value: int(columns.values_at[reduced.class_of[node.index]]) + result
         for node in state.graph.nodes
         for result, (value, _) in enumerate(node.outs)
     }
@@ -99,33 +85,33 @@ devices.
 
 
 @compiled_in_place
-def span(table: Ints, row: int, column: int) -> range:
-    """Positions of a row's entries in another table, given by a column of offsets."""
-    return range(table[row, column], table[row + 1, column])
+def span(starts: Ints, row: int) -> range:
+    """Positions of a row's entries in another array; `starts`: the rows' offsets."""
+    return range(starts[row], starts[row + 1])
 
 
 @compiled_in_place
 def num_groups(columns: Columns) -> int:
     """The number of groups (classes of equal ops), G."""
-    return len(columns.groups) - 1
+    return len(columns.blocked)
 
 
 @compiled_in_place
 def num_values(columns: Columns) -> int:
     """The number of values in the symmetry-reduced graph, V."""
-    return len(columns.values) - 1
+    return len(columns.makers)
 
 
 @compiled_in_place
 def dim_on(columns: Columns, cells: Cells, value: int, axis: int) -> int:
     """The dim of a value that an axis splits at its producer, or PARTIAL or UNCUT."""
-    group = columns.values[value, MAKER]
+    group = columns.makers[value]
     factor = cells[group, axis]
     if factor >= 0:
         dim = dim_of(columns, value, factor)
         if dim >= 0:
             return dim
-        if not columns.factors[columns.groups[group, FACTORS_AT] + factor, IS_REDUCED]:
+        if not columns.is_reduced[columns.factors_at[group] + factor]:
             return UNCUT
     scattered = cells[2 * num_groups(columns) + value, axis]
     if scattered >= 0:
@@ -142,11 +128,11 @@ def leaves_partial(columns: Columns, cells: Cells, value: int, axis: int) -> int
     """
     if cells[2 * num_groups(columns) + value, axis] >= 0:
         return 0
-    group = columns.values[value, MAKER]
+    group = columns.makers[value]
     if cells[group, axis] < 0:
         return -1
     is_left = dim_on(columns, cells, value, axis) == PARTIAL
-    return int(is_left and columns.groups[group, IS_SUM])
+    return int(is_left and columns.is_sum[group])
 
 
 @compiled_in_place
@@ -164,8 +150,8 @@ def dim_of(columns: Columns, port: int, factor: int) -> int:
 
 @compiled_in_place
 def has_factor(columns: Columns, dim: int, factor: int) -> bool:
-    """Whether a dim contains a factor; `dim` is a row of `columns.dims`."""
-    for at in span(columns.dims, dim, NAMES_AT):  # noqa: SIM110  numba has no generators
+    """Whether a dim contains a factor; `dim` is a row of `columns.extents`."""
+    for at in span(columns.names_at, dim):  # noqa: SIM110  numba has no generators
         if columns.names[at] == factor:
             return True
     return False
@@ -193,20 +179,18 @@ def num_cuts(columns: Columns, cells: Cells, group: int, factor: int) -> int:
 @compiled_in_place
 def may_cut(columns: Columns, cells: Cells, group: int, axis: int, factor: int) -> bool:
     """Whether an axis may split a factor of a group: `why_not` would be `None`."""
-    if (columns.groups[group, BLOCKED] >> axis) & 1 or cells[group, axis] >= 0:
+    if (columns.blocked[group] >> axis) & 1 or cells[group, axis] >= 0:
         return False
-    place = columns.groups[group, FACTORS_AT] + factor
-    extent = columns.factors[place, SIZE]
+    place = columns.factors_at[group] + factor
+    extent = columns.sizes[place]
     parts = columns.axis_sizes[axis] * parts_of(columns, cells, group, factor)
-    if extent % parts or extent < parts * columns.factors[place, LEAST]:
+    if extent % parts or extent < parts * columns.least[place]:
         return False
     if cells[len(cells) - 1, 0] > 0:
-        for value in span(columns.groups, group, VALUES_AT):
+        for value in span(columns.values_at, group):
             if not divides_scattered(columns, cells, value, axis, factor):
                 return False
-    return not columns.groups[group, HAS_PRODUCTS] or lines_up(
-        columns, cells, group, factor
-    )
+    return not columns.has_products[group] or lines_up(columns, cells, group, factor)
 
 
 @compiled_in_place
@@ -231,15 +215,15 @@ def can_scatter(
     columns: Columns, cells: Cells, value: int, dim: int, axis: int
 ) -> bool:
     """Whether an axis size divides the part of a value's dim that a device has."""
-    group, sums = columns.values[value, MAKER], 2 * num_groups(columns)
+    group, sums = columns.makers[value], 2 * num_groups(columns)
     parts = columns.axis_sizes[axis]
     place = columns.ports[value] + dim
-    for at in span(columns.dims, place, NAMES_AT):
+    for at in span(columns.names_at, place):
         parts *= parts_of(columns, cells, group, columns.names[at])
     for other in range(len(columns.axis_sizes)):
         if cells[sums + value, other] == dim:
             parts *= columns.axis_sizes[other]
-    return columns.dims[place, EXTENT] % parts == 0
+    return columns.extents[place] % parts == 0
 
 
 @compiled_in_place
@@ -249,10 +233,10 @@ def lines_up(columns: Columns, cells: Cells, group: int, factor: int) -> bool:
     All dims of the group's operands and results are checked.
     """
     values = num_values(columns)
-    for value in span(columns.groups, group, VALUES_AT):
+    for value in span(columns.values_at, group):
         if not port_lines_up(columns, cells, group, value, factor):
             return False
-    for operand in span(columns.groups, group, OPERANDS_AT):
+    for operand in span(columns.operands_at, group):
         if not port_lines_up(columns, cells, group, values + operand, factor):
             return False
     return True
@@ -269,13 +253,13 @@ def port_lines_up(
     for dim in range(columns.ports[port], columns.ports[port + 1]):
         is_major = has_factor(columns, dim, factor)
         is_minor = False
-        for at in span(columns.dims, dim, NAMES_AT):
+        for at in span(columns.names_at, dim):
             other = columns.names[at]
             if is_minor and num_cuts(columns, cells, group, other) > 0:
                 return False
             if is_major and other == factor:
                 is_major, is_minor = False, True
-            whole = columns.factors[columns.groups[group, FACTORS_AT] + other, SIZE]
+            whole = columns.sizes[columns.factors_at[group] + other]
             if is_major and parts_of(columns, cells, group, other) != whole:
                 return False
     return True
@@ -293,7 +277,7 @@ def write_legal_cuts(columns: Columns, cells: Cells, cuts: Ints, found: Ints) ->
     for i in range(len(cuts)):
         group, axis, factor, size = cuts[i]
         if may_cut(columns, cells, group, axis, factor):
-            extent = columns.factors[columns.groups[group, FACTORS_AT] + factor, SIZE]
+            extent = columns.sizes[columns.factors_at[group] + factor]
             if extent % (size * parts_of(columns, cells, group, factor)) == 0:
                 found[count] = i
                 count += 1

@@ -113,10 +113,8 @@ class _TreeRun:
                 return
             try:
                 problem = make_problem(
-                    task.space, mesh, task.limit,
-                    lambda cost: task.value_of(cost.seconds, cost.bytes),
-                    budget.meter,
-                )  # fmt: skip
+                    task.space, mesh, task.limit, task.value_of, budget.meter
+                )
             except SearchError as error:  # more axes than a code holds, for one
                 self.refused[mesh] = error
                 continue

@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from meshwright.machine import Machine
 from meshwright.partitioner.lower import Gather, lower
 from meshwright.partitioner.propagate import State
+from meshwright.planner.overlap.step_times import StepTimes, is_faster, step_times
 from meshwright.predict.compilers.targets import compiler_of
-from meshwright.predict.compilers.xla.workarounds import XLA_WORKAROUNDS
-from meshwright.predict.estimate import simulated_s
 from meshwright.program.rewrite.loop_gathers import loop_gathers
 
 
@@ -71,22 +70,22 @@ def mark_ahead(
     if "all_gather" not in compiler_of(machine).async_collectives:
         why = f"gathers on {machine.name} do not run beside products"
         return dict.fromkeys(nodes, why)
-    before = _steps_s(state, machine)
+    before = step_times(state, machine)
 
-    def steps_s(chosen: Sequence[int]) -> dict[Gather, float]:
+    def times_with(nodes: Sequence[int]) -> StepTimes:
         mark = state.mark()
-        for number in chosen:
+        for number in nodes:
             state.gather_ahead(number, axes)
-        seconds = _steps_s(state, machine)
+        times = step_times(state, machine)
         state.rollback(mark)
-        return seconds
+        return times
 
-    chosen = _fastest(nodes, before, steps_s)
+    chosen = _fastest(nodes, before, times_with)
     for number in chosen:
         state.gather_ahead(number, axes)
-    best = steps_s(()) if chosen else before
+    best = times_with(()) if chosen else before
     return {
-        number: _why_slower(best, steps_s((number,)))
+        number: _why_slower(best, times_with((number,)))
         for number in nodes
         if number not in chosen
     }
@@ -94,8 +93,8 @@ def mark_ahead(
 
 def _fastest(
     nodes: Sequence[int],
-    before: Mapping[Gather, float],
-    steps_s: Callable[[Sequence[int]], Mapping[Gather, float]],
+    before: StepTimes,
+    times_with: Callable[[Sequence[int]], StepTimes],
 ) -> list[int]:
     """The nodes with which a step is fastest, of those that are tried.
 
@@ -105,33 +104,20 @@ def _fastest(
     added: list[int] = []
     least = before
     for number in nodes:
-        after = steps_s([*added, number])
-        if _is_faster(after, least):
+        after = times_with([*added, number])
+        if is_faster(after, least):
             added, least = [*added, number], after
-    left, after = list(nodes), steps_s(nodes)
-    if not _is_faster(after, before):
+    left, after = list(nodes), times_with(nodes)
+    if not is_faster(after, before):
         return added
     for number in nodes:
         fewer = [each for each in left if each != number]
-        if fewer and _is_faster(seconds := steps_s(fewer), after):
+        if fewer and is_faster(seconds := times_with(fewer), after):
             left, after = fewer, seconds
-    return left if _is_faster(after, least) else added
+    return left if is_faster(after, least) else added
 
 
-def _is_faster(after: Mapping[Gather, float], before: Mapping[Gather, float]) -> bool:
-    """Whether a step is slower for no way to gather, and faster for one."""
-    return after != before and all(after[gather] <= before[gather] for gather in before)
-
-
-def _steps_s(state: State, machine: Machine) -> dict[Gather, float]:
-    """Simulated seconds of a step, by the way to gather: a plan may use either."""
-    return {
-        gather: simulated_s(lower(state, gather, XLA_WORKAROUNDS), machine)
-        for gather in Gather
-    }
-
-
-def _why_slower(before: Mapping[Gather, float], after: Mapping[Gather, float]) -> str:
+def _why_slower(before: StepTimes, after: StepTimes) -> str:
     shown = max(before, key=lambda gather: after[gather] - before[gather])
     return (
         f"the simulated step (gather={shown.value!r}) takes {1e3 * before[shown]:.6g} ms "

@@ -1,21 +1,20 @@
 """A choice of product loops for a plan: those with which the simulated step is faster."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from meshwright.machine import Machine
-from meshwright.partitioner.lower import Gather, ProductLoop, lower
+from meshwright.partitioner.lower import Gather, ProductLoop
 from meshwright.partitioner.propagate import State
 from meshwright.partitioner.tactics import Workspace
-from meshwright.planner.overlap.overlap import Overlap, mark_saving, overlap
+from meshwright.planner.overlap.overlap import Overlap, overlap
 from meshwright.planner.overlap.possible_loops import (
     Loops,
     loops_by_node,
     names_of,
     refused_by_rule,
 )
-from meshwright.predict.compilers.xla.workarounds import XLA_WORKAROUNDS
-from meshwright.predict.estimate import simulated_s
+from meshwright.planner.overlap.step_times import StepTimes, mark_saving, step_times
 
 _GATHERS = (Gather.SHARED,)
 """How the plans of a search gather values that several ops read."""
@@ -61,20 +60,17 @@ class LoopSearch:
         refused = refused_by_rule(loops, state.mesh, self.machine)
         passed = [number for number in loops if number not in refused]
         tried = iter([passed] if passed and self.has_time() else [])
-        chosen = mark_saving(state, tried, axes, self._steps_s)
+        chosen = mark_saving(state, tried, axes, self._step_times)
         groups: dict[object, list[int]] = {}
         for number in loops:
             if number not in chosen:
                 groups.setdefault(_shapes(loops[number]), []).append(number)
         rest = (nodes for nodes in groups.values() if self.has_time())
-        return [*chosen, *mark_saving(state, rest, axes, self._steps_s)]
+        return [*chosen, *mark_saving(state, rest, axes, self._step_times)]
 
-    def _steps_s(self, state: State) -> Mapping[Gather, float]:
+    def _step_times(self, state: State) -> StepTimes:
         self.count()
-        return {
-            gather: simulated_s(lower(state, gather, XLA_WORKAROUNDS), self.machine)
-            for gather in _GATHERS
-        }
+        return step_times(state, self.machine, _GATHERS)
 
 
 def _shapes(loops: Sequence[ProductLoop]) -> tuple[str, ...]:

@@ -8,25 +8,28 @@ small collectives, `gathers_ahead.py` lets gathers of scanned weights run one la
 and `loop_search.py` chooses loops for `autoplan`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import partial
 
 from meshwright.errors import TacticError
 from meshwright.machine import Machine, load_machine
-from meshwright.partitioner.lower import Gather, ProductLoop, lower
-from meshwright.partitioner.propagate import State
+from meshwright.partitioner.lower import ProductLoop
 from meshwright.partitioner.structure.workspace import Refusal
 from meshwright.partitioner.tactics import TacticKind, Workspace, as_code
 from meshwright.planner.overlap.gathers_ahead import gathers_ahead, mark_ahead
 from meshwright.planner.overlap.possible_loops import (
-    StepsFn,
     loops_by_node,
     named_nodes,
     refused_by_rule,
 )
+from meshwright.planner.overlap.step_times import (
+    mark_faster,
+    mark_loops,
+    mark_saving,
+    step_times,
+)
 from meshwright.predict.compilers.targets import compiler_of
-from meshwright.predict.compilers.xla.workarounds import XLA_WORKAROUNDS
-from meshwright.predict.estimate import simulated_s
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -119,7 +122,7 @@ class Overlap:
         """Mark the loops that save time; the reason why not, by node, of the others."""
         machine, mesh = self._machine(work), work.state.mesh
         if machine is None:
-            _mark(work.state, loops, axes)
+            mark_loops(work.state, loops, axes)
             return {}
         if "permute" not in compiler_of(machine).async_collectives:
             why = f"permutes on {machine.name} do not run beside products"
@@ -128,114 +131,25 @@ class Overlap:
         worthwhile = [number for number in loops if number not in refused]
         slower = mark_faster(work.state, worthwhile, axes, machine)
         alone = [(number,) for number in refused]
-
-        def steps_s(state: State) -> Mapping[Gather, float]:
-            return _steps_s(state, machine)
-
-        for number in mark_saving(work.state, alone, axes, steps_s):
+        times_of = partial(step_times, machine=machine)
+        for number in mark_saving(work.state, alone, axes, times_of):
             del refused[number]
         return refused | slower
 
     def __str__(self) -> str:
-        options = ""
-        if self.machine is not None:
-            name = self.machine if isinstance(self.machine, str) else self.machine.name
-            options += f", machine={name!r}"
-        if not self.products:
-            options += ", products=False"
-        if self.combine_bytes:
-            options += f", combine_bytes={self.combine_bytes}"
-        if self.at:
-            options += f", at={list(self.at)!r}"
-        if self.ahead:
-            options += ", ahead=True"
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        if isinstance(self.machine, Machine):
+            values["machine"] = self.machine.name
+        values["at"] = list(self.at)
+        options = "".join(
+            f", {field.name}={values[field.name]!r}"
+            for field in fields(self)[1:]
+            if getattr(self, field.name) != field.default
+        )
         return f"overlap({self.axis!r}{options})"
 
     def __repr__(self) -> str:
         return as_code(self)
-
-
-def mark_faster(
-    state: State, nodes: Sequence[int], axes: tuple[str, ...], machine: Machine
-) -> dict[int, str]:
-    """Mark the loops that do not make the simulated step slower.
-
-    The step counts with either way to gather, since a plan may use either. A collective
-    that runs beside other work already has less to gain than the rule for one loop says.
-    If all loops together make a step slower, each is decided by itself, in order.
-    Returns the reasons against the loops that are not marked, by node.
-    """
-    if not nodes:
-        return {}
-    before, mark = _steps_s(state, machine), state.mark()
-    _mark(state, nodes, axes)
-    if _is_none_slower(_steps_s(state, machine), before):
-        return {}
-    state.rollback(mark)
-    refused: dict[int, str] = {}
-    for number in nodes:
-        mark = state.mark()
-        state.overlap(number, axes)
-        after = _steps_s(state, machine)
-        if _is_none_slower(after, before):
-            before = after
-        else:
-            state.rollback(mark)
-            refused[number] = _why_slower(before, after)
-    return refused
-
-
-def mark_saving(
-    state: State,
-    groups: Iterable[Sequence[int]],
-    axes: tuple[str, ...],
-    steps_s: StepsFn,
-) -> list[int]:
-    """Mark each group of loops with which the step is faster; returns their nodes.
-
-    The rule for one loop refuses some of these, since it does not know what else the
-    collective or the loop runs beside.
-    """
-    found: list[int] = []
-    before: Mapping[Gather, float] | None = None
-    for nodes in groups:
-        before = steps_s(state) if before is None else before
-        mark = state.mark()
-        _mark(state, nodes, axes)
-        after = steps_s(state)
-        if _is_none_slower(after, before) and after != before:
-            before = after
-            found += nodes
-        else:
-            state.rollback(mark)
-    return found
-
-
-def _mark(state: State, nodes: Iterable[int], axes: tuple[str, ...]) -> None:
-    for number in nodes:
-        state.overlap(number, axes)
-
-
-def _steps_s(state: State, machine: Machine) -> dict[Gather, float]:
-    """Simulated seconds of a step, by the way to gather: a plan may use either."""
-    return {
-        gather: simulated_s(lower(state, gather, XLA_WORKAROUNDS), machine)
-        for gather in Gather
-    }
-
-
-def _is_none_slower(
-    after: Mapping[Gather, float], before: Mapping[Gather, float]
-) -> bool:
-    return all(after[gather] <= before[gather] for gather in before)
-
-
-def _why_slower(before: Mapping[Gather, float], after: Mapping[Gather, float]) -> str:
-    slower = next(gather for gather in before if after[gather] > before[gather])
-    return (
-        f"the simulated step (gather={slower.value!r}) takes {1e3 * before[slower]:.6g} "
-        f"ms without this loop, and {1e3 * after[slower]:.6g} ms with it"
-    )
 
 
 def overlap(
@@ -261,8 +175,7 @@ def overlap(
     combine_bytes: small collectives of a kind along the axis that do not depend on each
         other are combined into one, up to this many bytes together, since each takes at
         least the latency of the links. 0 combines none.
-    at: names of inputs and ops, as in `pin`; only their collectives become loops. By
-        default all that can.
+    at: names of inputs and ops, as in `pin`, whose collectives become loops; default all.
     ahead: whether a scan over layers with sharded weights gathers the weights of the next
         layer while it computes this one (prefetch), and carries them. With a machine, only
         the gathers are moved with which the simulated step is faster.
@@ -288,5 +201,4 @@ def overlap(
             f"overlap got at={at!r:.60}; wanted a list of names of inputs and ops, such "
             "as ['model.py:40 dot_general']"
         )
-    most_bytes = int(combine_bytes)
-    return Overlap(axis, machine, products, most_bytes, tuple(at), bool(ahead))
+    return Overlap(axis, machine, products, int(combine_bytes), tuple(at), bool(ahead))

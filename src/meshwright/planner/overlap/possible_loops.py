@@ -1,6 +1,6 @@
 """The product loops that a program allows, their names, and the rule for each of them."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from meshwright.errors import TacticError
 from meshwright.machine import Machine, Mesh
@@ -15,9 +15,6 @@ from meshwright.predict.simulate.timeline import Setting
 
 type Loops = Mapping[int, Sequence[ProductLoop]]
 """Product loops by the index of the node that their collective belongs to."""
-
-type StepsFn = Callable[[State], Mapping[Gather, float]]
-"""Function that simulates a step: its seconds, by the way to gather."""
 
 
 def loops_by_node(

@@ -65,13 +65,12 @@ class _LocalWork:
 
         dims: factors of the value's dims.
         """
-        known = self._shares.get(dims)
-        if known is None:
+        if dims not in self._shares:
             factors = [f for fs in dims for f in fs]
-            known = self._shares[dims] = np.array(
+            self._shares[dims] = np.array(
                 [1 / math.prod([cut.parts[f] for f in factors]) for cut in self.cuts]
             )
-        return known
+        return self._shares[dims]
 
 
 def _op_seconds(
@@ -149,10 +148,9 @@ class ComputeTimes:
         They are written by the `expand` function of the op's factor rule.
         """
         key = node.signature, strategy.axes
-        known = self._expanded.get(key)
-        if known is None:
-            known = self._expanded[key] = self._expand(node, strategy)
-        return known
+        if key not in self._expanded:
+            self._expanded[key] = self._expand(node, strategy)
+        return self._expanded[key]
 
     def _expand(self, node: Node, strategy: Strategy) -> list[_Collective]:
         op, rule = node.op, node.rule
@@ -186,10 +184,9 @@ class ComputeTimes:
 
     def _local_work(self, node: Node, choices: StrategySet) -> _LocalWork:
         key = node.signature, choices
-        known = self._work.get(key)
-        if known is None:
-            known = self._work[key] = self._count_work(node, choices)
-        return known
+        if key not in self._work:
+            self._work[key] = self._count_work(node, choices)
+        return self._work[key]
 
     def _count_work(self, node: Node, choices: StrategySet) -> _LocalWork:
         rule = node.rule

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from meshwright.machine import Chip
-from meshwright.planner.prices.op_prices import AccessPrice
+from meshwright.planner.prices.op_prices import AccessPrice, OpPrices
 from meshwright.predict.compilers.model.dataflow import bitcast_sources
 from meshwright.predict.compilers.model.fusion import (
     FUSES_OPERANDS,
@@ -25,7 +25,6 @@ from meshwright.predict.compilers.model.kernels import (
     accessed_values,
     matrix_unit_operands,
 )
-from meshwright.predict.compilers.model.tiled_layouts import Layouts
 from meshwright.predict.compilers.xla.memory_space_assignment import on_chip_candidates
 from meshwright.predict.roofline.kernel_time import (
     MOVE_FLOPS,
@@ -44,18 +43,14 @@ _SHARPNESS = 4
 class FusionPriceReader:
     """Adds up the prices of ops over the fusions of a program, loop bodies included.
 
-    Its result fields have the names of the fields of `OpPrices`.
+    prices: the record to which they are added.
     """
 
-    def __init__(self, layouts: Layouts, chip: Chip, num_devices: int) -> None:
-        self.layouts = layouts
+    def __init__(self, prices: OpPrices, chip: Chip) -> None:
+        self.prices = prices
+        self.layouts = prices.layouts
         self.chip = chip
-        self.num_devices = num_devices
-        self.hidden: set[Op] = set()
-        self.matrix: dict[Op, float] = {}
-        self.vector_s: dict[Op, float] = defaultdict(float)
-        self.accesses: dict[Op, dict[Value, AccessPrice]] = {}
-        self.launch_s: dict[Op, float] = {}
+        self.num_devices = prices.num_devices
 
     def read(self, program: Program, sequence: KernelSequence) -> None:
         """Add the prices of all ops of a program or loop body.
@@ -101,24 +96,29 @@ class FusionPriceReader:
         )
         slopes = self._slopes(fusion.root, fusion.work, traffic)
         users: dict[Value, list[tuple[Op, Value]]] = defaultdict(list)
+        vector_s = self.prices.vector_s
         for op, value, name in _members(fusion, producers, aliases):
             if value is None:
-                self.vector_s[op] += slopes[Bound.VECTOR]
+                vector_s[op] = vector_s.get(op, 0.0) + slopes[Bound.VECTOR]
                 if fusion.kind is FusionKind.PRODUCT and op is not fusion.root:
-                    self.hidden.add(op)
+                    self.prices.hidden.add(op)
             else:
                 users[value].append((op, name))
         for value, uses in users.items():
             if value not in moved:
                 continue
-            price = self._access_price(
-                value, moved[value], elements[value], len(uses), slopes
+            flops = MOVE_FLOPS * elements[value] / len(uses)
+            seconds = moved[value] / len(uses) * slopes[Bound.MEMORY]
+            price = AccessPrice(
+                seconds + flops * slopes[Bound.VECTOR],
+                self.layouts.num_bytes(value) / len(uses) / self.chip.hbm_bytes_per_s,
+                flops / self.chip.vector_flops_per_s,
             )
             for op, name in uses:
-                known = self.accesses.setdefault(op, {})
-                known[name] = price.plus(known[name]) if name in known else price
-        self.matrix[fusion.root] = slopes[Bound.MATRIX]
-        self.launch_s[fusion.root] = slopes[Bound.LAUNCH] * self.chip.launch_s
+                by_value = self.prices.accesses.setdefault(op, {})
+                by_value[name] = price.plus(by_value.get(name))
+        self.prices.matrix[fusion.root] = slopes[Bound.MATRIX]
+        self.prices.launch_s[fusion.root] = slopes[Bound.LAUNCH] * self.chip.launch_s
 
     def _traffic_by_value(
         self, fusion: Fusion, on_chip: frozenset[Value]
@@ -133,27 +133,6 @@ class FusionPriceReader:
             moved[value] += elements * self.layouts.itemsize(value) if is_moved else 0.0
             through[value] += 0.0 if value in fed else elements
         return moved, through
-
-    def _access_price(
-        self,
-        value: Value,
-        moved: float,
-        elements: float,
-        num_users: int,
-        slopes: Mapping[Bound, float],
-    ) -> AccessPrice:
-        """The price of one of `num_users` equal accesses to a value in a fusion.
-
-        moved: bytes of the value through main memory.
-        elements: elements of the value through registers.
-        """
-        flops = MOVE_FLOPS * elements / num_users
-        seconds = moved / num_users * slopes[Bound.MEMORY]
-        return AccessPrice(
-            seconds + flops * slopes[Bound.VECTOR],
-            self.layouts.num_bytes(value) / num_users / self.chip.hbm_bytes_per_s,
-            flops / self.chip.vector_flops_per_s,
-        )
 
     def _add_remade_operands(
         self, region: Op, producers: Mapping[Value, Op], aliases: Mapping[Value, Value]
@@ -173,7 +152,7 @@ class FusionPriceReader:
             value = aliases.get(value, value)
             seconds = self.layouts.num_bytes(value) / self.chip.hbm_bytes_per_s
             price = AccessPrice(seconds, seconds, 0.0)
-            self.accesses.setdefault(producers[value], {})[value] = price
+            self.prices.accesses.setdefault(producers[value], {})[value] = price
 
     def _slopes(
         self, root: Op, work: OpWork, traffic: KernelTraffic

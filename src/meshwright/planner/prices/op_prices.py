@@ -6,7 +6,7 @@ The planner multiplies them by a device's share of the op to compare partitionin
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from meshwright.predict.compilers.model.fusion import Fusion
@@ -25,8 +25,10 @@ class AccessPrice(NamedTuple):
     memory_s: float
     vector_s: float
 
-    def plus(self, other: AccessPrice) -> AccessPrice:
-        """The sum of two prices, field by field."""
+    def plus(self, other: AccessPrice | None) -> AccessPrice:
+        """The sum of two prices, field by field; `None` is no price."""
+        if other is None:
+            return self
         return AccessPrice(*(a + b for a, b in zip(self, other, strict=True)))
 
 
@@ -38,26 +40,28 @@ class OpPrices:
     layouts: dtype, padding and memory space of values.
     fusions: the compiler's fusions before multi-output fusion.
     overwritten: values whose buffers later values reuse.
+    small_batch: other prices, for devices with few images; `None` if the program has no
+        images that this affects.
     hidden: ops that run in the vector unit while the matrix unit computes the product
         with which they are fused.
     matrix: for each op, seconds of a step per second in the matrix unit.
     vector_s: for each op, seconds per vector operation.
     accesses: for each op, prices of the values that it reads and writes.
     launch_s: for each op, seconds of the launch, which no partition changes.
-    small_batch: other prices, for devices with few images; `None` if the program has no
-        images that this affects.
     """
 
     layouts: Layouts
     fusions: tuple[Fusion, ...]
     num_devices: int
     overwritten: frozenset[Value]
-    hidden: frozenset[Op]
-    matrix: Mapping[Op, float]
-    vector_s: Mapping[Op, float]
-    accesses: Mapping[Op, Mapping[Value, AccessPrice]]
-    launch_s: Mapping[Op, float]
     small_batch: SmallBatchPrices | None = None
+    hidden: set[Op] = field(default_factory=set[Op])
+    matrix: dict[Op, float] = field(default_factory=dict[Op, float])
+    vector_s: dict[Op, float] = field(default_factory=dict[Op, float])
+    accesses: dict[Op, dict[Value, AccessPrice]] = field(
+        default_factory=dict[Op, dict[Value, AccessPrice]]
+    )
+    launch_s: dict[Op, float] = field(default_factory=dict[Op, float])
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,9 +70,7 @@ class ReshardingPrices:
     def __init__(self, mesh: Mesh, line_of: CollectiveLine) -> None:
         self.mesh = mesh
         self.line = cache(line_of)
-        # There are few shardings and many look-ups: a matrix per role, by number.
-        self._number: dict[DimAxes, int] = {}
-        self._known: dict[Role, Floats] = {}
+        self._line_between = cache(self._line)
 
     def seconds(
         self, kind: str, axes: Collection[str], num_bytes: float, role: Role
@@ -90,31 +88,8 @@ class ReshardingPrices:
 
         Each is a `ReshardingLine`: latency, seconds per byte, and share of the copy.
         """
-        number = self._number
-        numbers = [
-            [number.setdefault(sharding, len(number)) for sharding in each]
-            for each in (sources, targets)
-        ]
-        known = self._matrix(role)
-        found = known[np.ix_(*numbers)]
-        for row, column in np.argwhere(np.isnan(found[:, :, 0])):
-            line = self._line(sources[row], targets[column], role)
-            found[row, column] = known[numbers[0][row], numbers[1][column]] = line
-        return found
-
-    def _matrix(self, role: Role) -> Floats:
-        """Known resharding prices by numbers of source and target, [N, N, 3].
-
-        NaN if unknown.
-        """
-        known = self._known.get(role)
-        size = len(self._number)
-        if known is None or len(known) < size:
-            larger = np.full((2 * size, 2 * size, 3), math.nan)
-            if known is not None:
-                larger[: len(known), : len(known)] = known
-            known = self._known[role] = larger
-        return known
+        between = self._line_between
+        return np.array([[between(s, t, role) for t in targets] for s in sources])
 
     def _line(self, source: DimAxes, target: DimAxes, role: Role) -> ReshardingLine:
         if source == target:

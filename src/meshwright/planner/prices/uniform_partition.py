@@ -77,20 +77,11 @@ def _read_prices(
     overwritten: frozenset[Value] = frozenset(),
     small_batch: SmallBatchPrices | None = None,
 ) -> OpPrices:
-    reader = FusionPriceReader(fused.layouts, chip, fused.num_devices)
-    reader.read(fused.program, fused.kernels)
-    return OpPrices(
-        fused.layouts,
-        fused.fusions,
-        fused.num_devices,
-        overwritten,
-        frozenset(reader.hidden),
-        reader.matrix,
-        reader.vector_s,
-        reader.accesses,
-        reader.launch_s,
-        small_batch,
+    prices = OpPrices(
+        fused.layouts, fused.fusions, fused.num_devices, overwritten, small_batch
     )
+    FusionPriceReader(prices, chip).read(fused.program, fused.kernels)
+    return prices
 
 
 def _images_of(program: Program, max_images: int) -> dict[Op, tuple[Value, int]]:
@@ -134,8 +125,8 @@ def credit_original_ops(
         names = dict(_paired_values(op, origin))
         for value, price in by_value.items():
             owner, name = owners.get(op) or (origin, names[value])
-            known = accesses.setdefault(owner, {})
-            known[name] = price.plus(known[name]) if name in known else price
+            credited = accesses.setdefault(owner, {})
+            credited[name] = price.plus(credited.get(name))
 
     def of_originals(seconds: Mapping[Op, float]) -> dict[Op, float]:
         # Copies have neither products nor vector operations.
@@ -144,7 +135,7 @@ def credit_original_ops(
     return replace(
         prices,
         overwritten=frozenset(),
-        hidden=frozenset(origins.get(o, o) for o in prices.hidden if o not in owners),
+        hidden={origins.get(o, o) for o in prices.hidden if o not in owners},
         matrix=of_originals(prices.matrix),
         vector_s=of_originals(prices.vector_s),
         accesses=accesses,

@@ -58,19 +58,9 @@ class Residuals:
     needed: frozenset[Value]
 
     @classmethod
-    def under_plan(
-        cls,
-        priced: PricedProgram,
-        choices: tuple[int, ...],
-        prices: OpPrices,
-        spacing: float,
-    ) -> Residuals:
-        """The residuals of a plan.
-
-        The arguments are those of `ForwardPass`.
-        """
-        found = ForwardPass(priced, choices, prices, spacing)
-        return cls(found.seconds, found.num_bytes, frozenset(found.needed))
+    def of(cls, forward: ForwardPass) -> Residuals:
+        """The residuals of a forward pass under a plan."""
+        return cls(forward.seconds, forward.num_bytes, frozenset(forward.needed))
 
     @cached_property
     def saved_by_default(self) -> frozenset[Value]:
@@ -182,7 +172,7 @@ def recompute_within(
     save less at all.
     spacing: as in `ForwardPass`.
     """
-    residuals = Residuals.under_plan(priced, choices, prices, spacing)
+    residuals = Residuals.of(ForwardPass(priced, choices, prices, spacing))
     before = residuals.saved_by_default
     saved = residuals.within(residuals.saved_bytes(before) - excess_bytes)
     if saved >= before:

@@ -28,11 +28,6 @@ class Optimum:
     bound: float
     unlimited: Choices | None = None
 
-    @property
-    def gap(self) -> float:
-        """Relative optimality gap: at most this share of `seconds` can be saved."""
-        return max(0.0, 1 - self.bound / self.seconds) if self.seconds else 0.0
-
 
 class TimeAndMemory(Protocol):
     """A plan with a step time in seconds and a peak memory in bytes."""

@@ -6,7 +6,7 @@ The solve minimizes seconds plus bytes times a price.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -74,10 +74,7 @@ class Pricer:
 
     def seconds(self, choices: Sequence[int]) -> float:
         """Predicted seconds of a step; infinite if two choices exclude each other."""
-        pairs = (
-            e.seconds[choices[e.first], choices[e.second]] for e in self.pair_costs
-        )
-        return self._node_seconds(choices) + float(sum(pairs))
+        return self._node_seconds(choices) + float(sum(self._pair_seconds(choices)))
 
     def finite_seconds(self, choices: Sequence[int]) -> float:
         """Predicted seconds of a step, if choices that exclude each other cost 0.
@@ -85,10 +82,11 @@ class Pricer:
         Choices read from an expert's plan may contain such pairs, since the integer
         program does not have every sharding of a shared value.
         """
-        pairs = (
-            e.seconds[choices[e.first], choices[e.second]] for e in self.pair_costs
-        )
-        return self._node_seconds(choices) + float(sum(s for s in pairs if s < np.inf))
+        finite = (s for s in self._pair_seconds(choices) if s < np.inf)
+        return self._node_seconds(choices) + float(sum(finite))
+
+    def _pair_seconds(self, choices: Sequence[int]) -> Iterator[float]:
+        return (e.seconds[choices[e.first], choices[e.second]] for e in self.pair_costs)
 
     def memory_curve(self, choices: Sequence[int]) -> Floats:
         """Predicted bytes in a device's memory at each sampled moment, [T]."""

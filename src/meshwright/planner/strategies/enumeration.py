@@ -59,11 +59,10 @@ class Strategies:
         A strategy is one way to partition the node.
         """
         key = self._key(node)
-        found = self._sets.get(key)
-        if found is None:
+        if key not in self._sets:
             strategies = tuple(dict.fromkeys(self._enumerate(node)))
-            found = self._sets[key] = StrategySet(len(self._sets), strategies)
-        return found
+            self._sets[key] = StrategySet(len(self._sets), strategies)
+        return self._sets[key]
 
     def _key(self, node: Node) -> object:
         """A key of everything that a node's strategies depend on.

@@ -69,16 +69,9 @@ class StateCost(NamedTuple):
     bytes: float
 
 
-type StateValue = Callable[[StateCost], float]
-"""The objective of states that fit into memory, as a function of their cost.
-
-Smaller is better.
-"""
-
-
-def step_seconds(cost: StateCost) -> float:
+def step_seconds(seconds: float, num_bytes: float) -> float:
     """The predicted seconds of a step, as the objective of a search."""
-    return cost.seconds
+    return seconds
 
 
 class CutProblem:
@@ -88,7 +81,7 @@ class CutProblem:
         does: its value times its bytes relative to the limit, plus the value of the
         start.
     axes: mesh axes along which inputs may be sharded, all by default.
-    value_of: the objective to minimize.
+    value_of: the objective to minimize, a function of a step's seconds and peak bytes.
     meter: counts the states that are made and whose cost is predicted.
     """
 
@@ -97,7 +90,7 @@ class CutProblem:
         priced: PricedProgram,
         limit: float,
         axes: Sequence[str] | None = None,
-        value_of: StateValue = step_seconds,
+        value_of: Callable[[float, float], float] = step_seconds,
         meter: Meter = REAL_TIME,
     ) -> None:
         work, model = priced.work, priced.model
@@ -124,7 +117,7 @@ class CutProblem:
         self._buffers = new_buffers(self.columns, self.prices)
         self.known_costs: dict[bytes, StateCost] = {}
         self._start = self.state_from(work.state)
-        self._start_value = value_of(self.measure(self._start))
+        self._start_value = value_of(*self.measure(self._start))
 
     def _all_cuts(self) -> Iterator[InputCut]:
         reduced, nodes = self.reduced_graph, self.work.graph.input_nodes
@@ -161,7 +154,7 @@ class CutProblem:
         """The objective of a state, with a penalty if it does not fit into memory."""
         cost = self.measure(state)
         excess = cost.bytes / self.limit
-        value = self.value_of(cost)
+        value = self.value_of(*cost)
         return value if excess <= 1 else self._start_value + value * excess
 
     def key(self, state: CutState) -> Hashable:
@@ -178,11 +171,10 @@ class CutProblem:
 
     def measure(self, state: CutState) -> StateCost:
         """Predicted seconds and bytes of a state; each state is evaluated once."""
-        known = self.known_costs.get(state.key)
-        if known is None:
-            known = self.known_costs[state.key] = StateCost(*self._evaluate(state))
+        if state.key not in self.known_costs:
+            self.known_costs[state.key] = StateCost(*self._evaluate(state))
             self.meter.count(_EVALUATE, state.cells.size)
-        return known
+        return self.known_costs[state.key]
 
     def _evaluate(self, state: CutState) -> tuple[float, float]:
         cache = self._worklist.cache

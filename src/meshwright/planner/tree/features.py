@@ -201,7 +201,7 @@ class CutFeatures:
         problem = self.problem
         old, new = problem.measure(before), problem.measure(after)
         reached = self._is_cut(after, axis) & ~self._is_cut(before, axis)
-        groups = slice(len(problem.columns.groups) - 1)
+        groups = slice(len(problem.columns.blocked))
         changed = (after.cells[groups] != before.cells[groups]).any(1)
         data, change = reached[self._is_data], _log_ratio(old.bytes, new.bytes)
         return (

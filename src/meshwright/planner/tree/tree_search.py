@@ -7,6 +7,7 @@ next, and last along all.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from meshwright.errors import SearchError
 from meshwright.machine import Mesh
@@ -22,7 +23,6 @@ from meshwright.planner.tree.cut_problem import (
     CutState,
     InputCut,
     StateCost,
-    StateValue,
     step_seconds,
 )
 from meshwright.planner.tree.prior import learned_prior
@@ -56,7 +56,6 @@ class TreeSearchResult:
     tactics: `shard` tactics that make these cuts.
     cost: predicted cost of the state.
     fits: whether the state is within the memory limit of the problem.
-    trials: number of trajectories.
     evaluations: number of states whose cost was predicted.
     """
 
@@ -64,7 +63,6 @@ class TreeSearchResult:
     tactics: tuple[Shard, ...]
     cost: StateCost
     fits: bool
-    trials: int
     evaluations: int
     is_interrupted: bool = False
 
@@ -82,7 +80,7 @@ def make_problem(
     space: Space,
     mesh: Mesh,
     limit: float | None = None,
-    value_of: StateValue = step_seconds,
+    value_of: Callable[[float, float], float] = step_seconds,
     meter: Meter = REAL_TIME,
 ) -> CutProblem:
     """The search problem of a program on a mesh, with the user's tactics applied.
@@ -102,7 +100,7 @@ def problem_on(
     pricing: Pricing,
     axes: Sequence[str],
     limit: float,
-    value_of: StateValue = step_seconds,
+    value_of: Callable[[float, float], float] = step_seconds,
     meter: Meter = REAL_TIME,
 ) -> CutProblem:
     """The search problem of sharding inputs along some axes, given earlier decisions.
@@ -149,7 +147,6 @@ def search_cuts(
         tactics,
         cost,
         cost.bytes <= problem.limit,
-        sum(result.trials for result in results),
         sum(result.evaluations for result in results),
         any(result.stopped == "interrupted" for result in results),
     )
@@ -161,21 +158,17 @@ def goals_of(problem: CutProblem) -> list[Goal[CutState, InputCut]]:
     The last one gets a tenth of another goal's budget, since little is left to do.
     """
     goals = [
-        Goal(f"time along {axis}", problem.cost, cuts_along(axis))
+        Goal(f"time along {axis}", problem.cost, partial(_cuts_along, axis))
         for axis in problem.sub_axes
     ]
     return [*goals, Goal("time", problem.cost, share=0.1)]
 
 
-def cuts_along(
-    axis: str,
-) -> Callable[[CutState, Sequence[InputCut]], Sequence[InputCut]]:
-    """A filter of actions that keeps the shardings along one axis."""
-
-    def keep(state: CutState, actions: Sequence[InputCut]) -> Sequence[InputCut]:
-        return [action for action in actions if action.axis == axis]
-
-    return keep
+def _cuts_along(
+    axis: str, state: CutState, cuts: Sequence[InputCut]
+) -> Sequence[InputCut]:
+    """The shardings along one axis, of those that are legal in a state."""
+    return [cut for cut in cuts if cut.axis == axis]
 
 
 def drop_useless(problem: CutProblem, cuts: Sequence[InputCut]) -> tuple[InputCut, ...]:
