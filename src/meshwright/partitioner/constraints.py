@@ -10,7 +10,7 @@ from jax.sharding import PartitionSpec
 
 from meshwright.errors import CaptureError
 from meshwright.partitioner.propagate import Cause, Graph, Node
-from meshwright.partitioner.tactics import Refusal, Workspace
+from meshwright.partitioner.structure.workspace import Refusal, Workspace
 from meshwright.program.ir import Op
 from meshwright.program.ops import Trait, has_trait
 from meshwright.program.ops.movement.placement import manual_axes, spec_axes

@@ -9,12 +9,8 @@ from meshwright.machine import Mesh
 from meshwright.partitioner.constraints import apply_constraints, manual_names
 from meshwright.partitioner.lower import Gather, Lowered, Workaround, lower
 from meshwright.partitioner.propagate import Graph, Propagator, State, split_axes
-from meshwright.partitioner.tactics import (
-    Tactic,
-    Workspace,
-    axis_levels,
-    level_sizes,
-)
+from meshwright.partitioner.tactics import Tactic, Workspace
+from meshwright.partitioner.tactics.by_levels import axis_levels, level_sizes
 from meshwright.program.capture import Captured
 from meshwright.program.records import paused_collector
 

@@ -18,7 +18,6 @@ from meshwright.partitioner.collectives.instruction import (
 )
 from meshwright.partitioner.collectives.semantics import (
     ReductionGoal,
-    Refused,
     require_correct,
     why_wrong,
 )
@@ -30,7 +29,6 @@ __all__ = [
     "Form",
     "ReductionGoal",
     "ReductionStep",
-    "Refused",
     "parse_program",
     "require_correct",
     "show_program",
