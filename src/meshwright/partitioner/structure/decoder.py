@@ -40,8 +40,7 @@ def other_parameters(
         for factor in dims
         if (leaf := product.leaf(work, factor)) is not None
     }
-    inputs = [(work.paths[i], work.graph.input_nodes[i]) for i in structure.params]
-    return [(path, node) for path, node in inputs if path not in read]
+    return [leaf for leaf in work.leaves(structure.params) if leaf[0] not in read]
 
 
 def is_large(work: Workspace, product: Product) -> bool:

@@ -70,6 +70,10 @@ class Workspace:
             if op.kind == "tag"
         ]
 
+    def leaves(self, positions: Iterable[int]) -> list[tuple[str, Node]]:
+        """(path, node) of the inputs at some positions."""
+        return [(self.paths[i], self.graph.input_nodes[i]) for i in positions]
+
     def value(self, node: Node) -> Value:
         """The value that a node computes."""
         return self.graph.values[node.outs[0][0]]

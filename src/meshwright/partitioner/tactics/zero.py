@@ -8,6 +8,7 @@ Models", SC 2020.
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 from meshwright.errors import TacticError
 from meshwright.partitioner.propagate import Node
@@ -53,8 +54,14 @@ class _StateCut:
 
     def __call__(self, work: Workspace, axis: str, tactic: str) -> None:
         structure = find_structure(work)
-        params = _leaves(work, self.params, structure.params)
-        state = _leaves(work, self.state, structure.optimizer)
+        if self.params is None:
+            params = work.leaves(structure.params)
+        else:
+            params = find_nodes(work, self.params)
+        if self.state is None:
+            state = work.leaves(structure.optimizer)
+        else:
+            state = find_nodes(work, self.state)
         state = [leaf for leaf in state if leaf not in params]
         self._require(work, tactic, params, state)
         asked = state if self.stage == 2 else [*params, *state]
@@ -128,8 +135,8 @@ def zero(
                 f"{name}='{name}.**'"
             )
     _require_count("zero", min_elements)
-    given = {**patterns, "min_elements": min_elements}
-    options = "".join(f", {k}={v!r}" for k, v in given.items() if v is not None)
+    values = {**patterns, "min_elements": min_elements}
+    options = "".join(f", {k}={v!r}" for k, v in values.items() if v is not None)
     call = f"zero({stage}, {axis!r}{options})"
     return AxisTactic(call, axis, _StateCut(stage, params, state, min_elements))
 
@@ -143,20 +150,15 @@ def fsdp(axis: str, min_elements: int | None = None) -> AxisTactic:
     """
     _require_count("fsdp", min_elements)
     options = "" if min_elements is None else f", min_elements={min_elements}"
-    return AxisTactic(f"fsdp({axis!r}{options})", axis, _FullCut(min_elements))
+    return AxisTactic(f"fsdp({axis!r}{options})", axis, partial(_cut_all, min_elements))
 
 
-@dataclass(frozen=True, slots=True)
-class _FullCut:
-    """Shards batch, parameters and optimizer state, for `fsdp`."""
-
-    min_elements: int | None
-
-    def __call__(self, work: Workspace, axis: str, tactic: str) -> None:
-        del tactic  # errors and causes name the two tactics
-        if not any(work.is_cut(node, axis) for node in work.graph.nodes):
-            data_parallel(axis).apply(work)
-        zero(3, axis, min_elements=self.min_elements).apply(work)
+def _cut_all(min_elements: int | None, work: Workspace, axis: str, tactic: str) -> None:
+    """Shard batch, parameters and optimizer state."""
+    del tactic  # errors and causes name the two tactics
+    if not any(work.is_cut(node, axis) for node in work.graph.nodes):
+        data_parallel(axis).apply(work)
+    zero(3, axis, min_elements=min_elements).apply(work)
 
 
 def _require_count(name: str, count: object) -> None:
@@ -184,12 +186,6 @@ def _small(work: Workspace, leaves: Leaves, least: int | None) -> set[int]:
             break
         small |= alike
     return small
-
-
-def _leaves(work: Workspace, pattern: str | None, found: tuple[int, ...]) -> Leaves:
-    if pattern is not None:
-        return find_nodes(work, pattern)
-    return [(work.paths[i], work.graph.input_nodes[i]) for i in found]
 
 
 def _one_factor_each(
