@@ -59,6 +59,11 @@ class Node:
         return [i for i, a in enumerate(self.op.operands) if isinstance(a, Value)]
 
     @property
+    def is_contraction(self) -> bool:
+        """Whether the node is a matrix product or a convolution."""
+        return self.op is not None and has_trait(self.op.kind, Trait.CONTRACTION)
+
+    @property
     def is_loop_constant(self) -> bool:
         """Whether the node is a loop-invariant operand that enters a loop."""
         return (

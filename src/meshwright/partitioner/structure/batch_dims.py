@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from meshwright.partitioner.propagate import Node
-from meshwright.partitioner.structure.cut_work import tasks_of
+from meshwright.partitioner.structure.cut_work import flops_of
 from meshwright.partitioner.structure.input_roles import find_structure
 from meshwright.partitioner.structure.products import find_products
 from meshwright.partitioner.structure.views import dim_of, is_open
@@ -77,11 +77,11 @@ def product_rows(work: Workspace, leaves: Leaves, axis: str) -> Iterator[Seeds]:
     """
     del leaves  # they are cut only as propagation finds
     size = work.mesh.size(axis)
-    flops = {task.node.index: task.flops for task in tasks_of(work.graph)}
+    flops = flops_of(work.graph)
     products = find_products(work, find_structure(work))
     if not products:
         return
-    largest = max(products, key=lambda product: flops.get(product.node.index, 0))
+    largest = max(products, key=lambda product: flops.get(product.node, 0))
     node = largest.node
     alike = [
         other

@@ -20,7 +20,6 @@ from meshwright.partitioner.structure.dependence import (
 from meshwright.partitioner.structure.views import is_key
 from meshwright.partitioner.structure.workspace import Workspace
 from meshwright.program.ir import is_small_integer
-from meshwright.program.ops import Trait, has_trait
 from meshwright.program.rules.factors import is_inexact
 
 
@@ -153,9 +152,7 @@ def _weights(
     inputs = graph.program.inputs
     quantized = {i for i in leaves if is_small_integer(inputs[i].dtype)}
     for node in graph.nodes:
-        if node.op is None or not has_trait(node.op.kind, Trait.CONTRACTION):
-            continue
-        if len(node.ins) < 2:
+        if not node.is_contraction or len(node.ins) < 2:
             continue
         both = [depends[value] for value, _ in node.ins[:2]]
         alone = [_own_leaves(bits, leaves - data, quantized) for bits in both]

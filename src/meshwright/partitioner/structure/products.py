@@ -8,7 +8,6 @@ from meshwright.partitioner.propagate.graph import Port
 from meshwright.partitioner.structure.input_roles import Structure
 from meshwright.partitioner.structure.views import dim_of, leaf_dim
 from meshwright.partitioner.structure.workspace import Sum, Workspace
-from meshwright.program.ops import Trait, has_trait
 from meshwright.program.rules.rule import Dims
 
 type Seed = tuple[str, Node, int | Sum]
@@ -108,10 +107,10 @@ def multiplies_data(node: Node, structure: Structure) -> bool:
 
     The scores of attention, `q @ k`, are such a product.
     """
-    if node.op is None or not has_trait(node.op.kind, Trait.CONTRACTION):
-        return False
     params = sum(1 << i for i in structure.params)
-    return all(structure.depends[value] & ~params for value, _ in node.ins[:2])
+    return node.is_contraction and all(
+        structure.depends[value] & ~params for value, _ in node.ins[:2]
+    )
 
 
 def follows_attention(work: Workspace, structure: Structure, value: int) -> bool:
@@ -122,7 +121,7 @@ def follows_attention(work: Workspace, structure: Structure, value: int) -> bool
     todo, seen = [value], {value}
     while todo:
         node = work.graph.nodes[work.graph.producer[todo.pop()]]
-        if node.op is not None and has_trait(node.op.kind, Trait.CONTRACTION):
+        if node.is_contraction:
             if multiplies_data(node, structure):
                 return True
             continue
@@ -141,9 +140,7 @@ def find_products(work: Workspace, structure: Structure) -> list[Product]:
     seen = 0
     found: list[Product] = []
     for node in work.graph.nodes:
-        if node.op is None or not has_trait(node.op.kind, Trait.CONTRACTION):
-            continue
-        if len(node.ins) < 2:
+        if not node.is_contraction or len(node.ins) < 2:
             continue
         first, second = node.ins[:2]
         for weight, activation in ((second, first), (first, second)):
