@@ -11,12 +11,7 @@ reduction after the loop moves fewer bytes. `SumRoutes` says which delays a prog
 from meshwright.partitioner.propagate.graph import Node
 from meshwright.partitioner.propagate.recurrence import recurrent_totals
 from meshwright.partitioner.propagate.state import State
-from meshwright.partitioner.propagate.sum_nodes import (
-    is_carry,
-    is_exit,
-    is_mostly_partial,
-    linear_sets,
-)
+from meshwright.partitioner.propagate.sum_nodes import is_carry, is_exit, linear_sets
 from meshwright.program.ir import Value
 
 MAX_ADDENDS = 64
@@ -210,9 +205,11 @@ class PartialSums:
                 has_whole = True
         if has_whole and (is_strict or not partial or len(group) < 2):
             return False
+        # One reduction of a concatenation replaces one of each of its partial operands.
+        is_mostly_partial = len(partial) > 1 and 2 * len(partial) >= len(group)
         return bool(partial) and (
             not has_whole
-            or is_mostly_partial(len(partial), len(group))
+            or is_mostly_partial
             or self._merges(node, axis)
             or self._is_accumulated(node, partial, axis)
         )

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 
 from meshwright.partitioner.propagate import Node
 from meshwright.partitioner.structure.cut_work import flops_of
-from meshwright.partitioner.structure.input_roles import find_structure
 from meshwright.partitioner.structure.products import find_products
 from meshwright.partitioner.structure.views import dim_of, is_open
 from meshwright.partitioner.structure.workspace import Workspace
@@ -78,7 +77,7 @@ def product_rows(work: Workspace, leaves: Leaves, axis: str) -> Iterator[Seeds]:
     del leaves  # they are cut only as propagation finds
     size = work.mesh.size(axis)
     flops = flops_of(work.graph)
-    products = find_products(work, find_structure(work))
+    products = find_products(work)
     if not products:
         return
     largest = max(products, key=lambda product: flops.get(product.node, 0))

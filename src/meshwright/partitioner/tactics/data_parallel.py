@@ -20,7 +20,7 @@ from meshwright.partitioner.structure.cut_work import (
     gathers,
     note_uncut_work,
 )
-from meshwright.partitioner.structure.input_roles import find_structure
+from meshwright.partitioner.structure.input_roles import find_roles
 from meshwright.partitioner.structure.refusal import Refusal
 from meshwright.partitioner.structure.workspace import (
     Workspace,
@@ -76,7 +76,7 @@ def _batch_leaves(work: Workspace, patterns: tuple[str, ...], tactic: str) -> Le
     if patterns:
         named = {p: n for glob in patterns for p, n in find_nodes(work, glob)}
         return [(path, n) for path, n in named.items() if work.value(n).shape]
-    leaves = work.leaves(find_structure(work).data)
+    leaves = work.leaves(find_roles(work).data)
     if not leaves:
         shown = ", ".join(work.paths[:8])
         raise TacticError(
@@ -95,7 +95,7 @@ def _cut_best_dims(work: Workspace, leaves: Leaves, axis: str, tactic: str) -> S
     since then the axis size does not divide the batch. Otherwise other dims are tried.
     """
     start = work.mark()
-    params = [node for _, node in work.leaves(find_structure(work).params)]
+    params = [node for _, node in work.leaves(find_roles(work).params)]
     uncut = [node for node in params if not work.is_cut(node, axis)]
 
     def trial_of(seeds: Seeds) -> _Trial:

@@ -7,7 +7,6 @@ back.
 
 from meshwright.errors import TacticError
 from meshwright.partitioner.propagate import Node
-from meshwright.partitioner.structure.input_roles import find_structure
 from meshwright.partitioner.structure.products import Product, find_products
 from meshwright.partitioner.structure.views import dim_of, dims_of, major
 from meshwright.partitioner.structure.workspace import Workspace
@@ -29,7 +28,7 @@ def expert_parallel(axis: str) -> AxisTactic:
 
 def _cut_experts(work: Workspace, axis: str, tactic: str) -> None:
     """Shard all expert weights, and all ops with a dim of experts, on that dim."""
-    products = find_products(work, find_structure(work))
+    products = find_products(work)
     size = work.mesh.size(axis)
     seeds: dict[int, tuple[str, Node, int]] = {}
     region: dict[int, int] = {}

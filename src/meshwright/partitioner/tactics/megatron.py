@@ -15,7 +15,6 @@ from itertools import islice
 from meshwright.errors import TacticError
 from meshwright.partitioner.propagate import Node
 from meshwright.partitioner.structure.cut_work import note_uncut_work, reads_otherwise
-from meshwright.partitioner.structure.input_roles import find_structure
 from meshwright.partitioner.structure.products import Product, find_products
 from meshwright.partitioner.structure.refusal import Refusal
 from meshwright.partitioner.structure.workspace import Workspace
@@ -56,7 +55,7 @@ def cut_pairs(
     relative to the results that a pair divides, up to which it is sharded. Raises
     `TacticError` if there is no pair.
     """
-    found = find_products(work, find_structure(work))
+    found = find_products(work)
     for kinds in (_MATMULS, _CONVOLUTIONS):
         products = [p for p in found if p.node.op and p.node.op.kind in kinds]
         search = _Search(work, axis, products, tactic, most_moved)

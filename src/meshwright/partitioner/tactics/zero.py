@@ -12,7 +12,7 @@ from functools import partial
 
 from meshwright.errors import TacticError
 from meshwright.partitioner.propagate import Node
-from meshwright.partitioner.structure.input_roles import Structure, find_structure
+from meshwright.partitioner.structure.input_roles import InputRoles, find_roles
 from meshwright.partitioner.structure.views import is_open
 from meshwright.partitioner.structure.workspace import (
     Workspace,
@@ -53,13 +53,13 @@ class _StateCut:
     min_elements: int | None
 
     def __call__(self, work: Workspace, axis: str, tactic: str) -> None:
-        structure = find_structure(work)
+        roles = find_roles(work)
         if self.params is None:
-            params = work.leaves(structure.params)
+            params = work.leaves(roles.params)
         else:
             params = find_nodes(work, self.params)
         if self.state is None:
-            state = work.leaves(structure.optimizer)
+            state = work.leaves(roles.optimizer)
         else:
             state = find_nodes(work, self.state)
         state = [leaf for leaf in state if leaf not in params]
@@ -67,8 +67,8 @@ class _StateCut:
         asked = state if self.stage == 2 else [*params, *state]
         small = _small(work, asked, self.min_elements)
         if self.state is None:
-            state = _one_factor_each(work, structure, state, axis)
-        dims = _dims(work, structure, params, state, axis)
+            state = _one_factor_each(work, roles, state, axis)
+        dims = _dims(work, roles, params, state, axis)
         cut = state
         if self.stage == 2:
             uncut = [p for p in params if not work.is_cut(p[1], axis)]
@@ -189,7 +189,7 @@ def _small(work: Workspace, leaves: Leaves, least: int | None) -> set[int]:
 
 
 def _one_factor_each(
-    work: Workspace, structure: Structure, state: Leaves, axis: str
+    work: Workspace, roles: InputRoles, state: Leaves, axis: str
 ) -> Leaves:
     """Optimizer state with only one factored moment per parameter, by rows if possible.
 
@@ -200,7 +200,7 @@ def _one_factor_each(
     owners: dict[int, tuple[Node, ...]] = {}
     for _, node in state:
         assert node.input_position is not None
-        found = [nodes[p] for p in structure.owner.get(node.input_position, ())]
+        found = [nodes[p] for p in roles.owner.get(node.input_position, ())]
         if all(_rank(work, node) < _rank(work, p) for p in found):
             owners[node.index] = tuple(found)
     chosen: dict[int, int] = {}
@@ -244,14 +244,14 @@ def _first_open(
 
 
 def _dims(
-    work: Workspace, structure: Structure, params: Leaves, state: Leaves, axis: str
+    work: Workspace, roles: InputRoles, params: Leaves, state: Leaves, axis: str
 ) -> dict[int, int | None]:
     """The dim to shard of each node, or `None` if sharded already or impossible."""
     nodes = work.graph.input_nodes
     dims = {n.index: _first_open(work, n, axis, n) for _, n in params}
     for _, node in state:
         position = -1 if node.input_position is None else node.input_position
-        owners = structure.owner.get(position, ())
+        owners = roles.owner.get(position, ())
         like = next((nodes[p] for p in owners if _alike(work, nodes[p], node)), None)
         same = like is not None and work.value(like).shape == work.value(node).shape
         dim = dims.get(like.index) if same and like is not None else None
