@@ -179,8 +179,7 @@ def write_value(work: Workspace, name: str, value: int, clause: str) -> None:
         if int(words[1]) >= rank:
             raise _wrong_rank(work, name, value)
         for axis in _sub_axes(work, name, words[0]):
-            if (value, axis) not in state.scattered:
-                state.scatter(value, axis, int(words[1]))
+            state.scatter(value, axis, int(words[1]))
             if verb == "reduce-scatter":
                 state.settle(value, axis)
     else:
