@@ -89,9 +89,8 @@ def run_step(state: State, step: ReductionStep, factors: Factors) -> State | str
         if any(held and d not in named for d, held in enumerate(state)):
             return f"{step} leaves out devices that still hold chunks"
     after = list(state)
-    run = _RUN[step.collective]
     for group in groups:
-        held = run([state[device] for device in group])
+        held = _run(step.collective, [state[device] for device in group])
         if isinstance(held, str):
             return f"{step}: {held} (devices {_some(group)})"
         for device, chunks in zip(group, held, strict=True):
@@ -152,22 +151,19 @@ def _summed(group: Sequence[Held]) -> Held | str:
     return tuple(zip(rows, masks, strict=True))
 
 
-def _all_reduce(group: Sequence[Held]) -> list[Held] | str:
-    total = _summed(group)
-    return total if isinstance(total, str) else [total] * len(group)
-
-
-def _reduce(group: Sequence[Held]) -> list[Held] | str:
-    total = _summed(group)
-    if isinstance(total, str):
-        return total
-    return [total, *[()] * (len(group) - 1)]
-
-
-def _reduce_scatter(group: Sequence[Held]) -> list[Held] | str:
+def _run(kind: CollectiveKind, group: Sequence[Held]) -> list[Held] | str:
+    """The chunks of a group's devices after a collective, or why it is refused."""
+    if kind is CollectiveKind.ALL_GATHER:
+        return _all_gather(group)
+    if kind is CollectiveKind.BROADCAST:
+        return _broadcast(group)
     total = _summed(group)
     if isinstance(total, str):
         return total
+    if kind is CollectiveKind.ALL_REDUCE:
+        return [total] * len(group)
+    if kind is CollectiveKind.REDUCE:
+        return [total, *[()] * (len(group) - 1)]
     size, rest = divmod(len(total), len(group))
     if rest:
         return f"{len(total)} rows do not divide by {len(group)} devices"
@@ -194,15 +190,6 @@ def _broadcast(group: Sequence[Held]) -> list[Held] | str:
     if all(held == root for held in others):
         return "all devices hold the root's chunks already"
     return [root] * len(group)
-
-
-_RUN = {
-    CollectiveKind.ALL_REDUCE: _all_reduce,
-    CollectiveKind.REDUCE_SCATTER: _reduce_scatter,
-    CollectiveKind.ALL_GATHER: _all_gather,
-    CollectiveKind.REDUCE: _reduce,
-    CollectiveKind.BROADCAST: _broadcast,
-}
 
 
 def _some(group: Sequence[int]) -> str:

@@ -196,27 +196,31 @@ def _one_factor_each(
     A gradient is sharded on one dim, so that sharding both its row and its column
     moments would reshard it. Propagation shards the moments left out, if it can.
     """
-    nodes = work.graph.input_nodes
-    owners: dict[int, tuple[Node, ...]] = {}
+    owners: dict[int, list[Node]] = {}
     for _, node in state:
-        assert node.input_position is not None
-        found = [nodes[p] for p in roles.owner.get(node.input_position, ())]
-        if all(_rank(work, node) < _rank(work, p) for p in found):
-            owners[node.index] = tuple(found)
-    chosen: dict[int, int] = {}
+        params = _owners(work, roles, node)
+        if all(_rank(work, node) < _rank(work, p) for p in params):
+            owners[node.index] = params
+    leaf_of: dict[int, int] = {}
     for is_row in (True, False):
         for _, node in state:
             if not work.divisible_dims(node, axis):
                 continue
             for param in owners.get(node.index, ()):
                 if _alike(work, param, node) is is_row:
-                    chosen.setdefault(param.index, node.index)
+                    leaf_of.setdefault(param.index, node.index)
     return [
         (path, node)
         for path, node in state
         if not owners.get(node.index)
-        or any(chosen.get(p.index) == node.index for p in owners[node.index])
+        or any(leaf_of.get(p.index) == node.index for p in owners[node.index])
     ]
+
+
+def _owners(work: Workspace, roles: InputRoles, node: Node) -> list[Node]:
+    """The parameters of a leaf of optimizer state."""
+    owners = () if node.input_position is None else roles.owner.get(node.input_position)
+    return [work.graph.input_nodes[position] for position in owners or ()]
 
 
 def _rank(work: Workspace, node: Node) -> int:
@@ -235,26 +239,24 @@ def _first_open(
 
     `like` is the parameter of the leaf; no reader needs all of an open dim.
     """
-    found = work.divisible_dims(node, axis)
+    dims = work.divisible_dims(node, axis)
     rank = 0 if like is None else _rank(work, like)
-    for dim in found:
+    for dim in dims:
         if like is None or dim >= rank or is_open(work.graph, like, dim):
             return dim
-    return found[0] if found else None
+    return dims[0] if dims else None
 
 
 def _dims(
     work: Workspace, roles: InputRoles, params: Leaves, state: Leaves, axis: str
 ) -> dict[int, int | None]:
     """The dim to shard of each node, or `None` if sharded already or impossible."""
-    nodes = work.graph.input_nodes
     dims = {n.index: _first_open(work, n, axis, n) for _, n in params}
     for _, node in state:
-        position = -1 if node.input_position is None else node.input_position
-        owners = roles.owner.get(position, ())
-        like = next((nodes[p] for p in owners if _alike(work, nodes[p], node)), None)
-        same = like is not None and work.value(like).shape == work.value(node).shape
-        dim = dims.get(like.index) if same and like is not None else None
+        alike = (p for p in _owners(work, roles, node) if _alike(work, p, node))
+        like, dim = next(alike, None), None
+        if like is not None and work.value(like).shape == work.value(node).shape:
+            dim = dims.get(like.index)
         if dim is None or work.is_cut(node, axis):
             dim = _first_open(work, node, axis, like)
         dims[node.index] = dim
