@@ -8,7 +8,8 @@ from meshwright.errors import TacticError
 from meshwright.machine import Mesh
 from meshwright.partitioner.constraints import apply_constraints, manual_names
 from meshwright.partitioner.lower import Gather, Lowered, Workaround, lower
-from meshwright.partitioner.propagate import Graph, Propagator, State, split_axes
+from meshwright.partitioner.propagate import Graph, Propagator, State
+from meshwright.partitioner.propagate.sub_axes import split_axes
 from meshwright.partitioner.tactics import Tactic, Workspace
 from meshwright.partitioner.tactics.by_levels import axis_levels, level_sizes
 from meshwright.program.capture import Captured

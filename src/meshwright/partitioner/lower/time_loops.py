@@ -20,7 +20,7 @@ from dataclasses import replace
 from meshwright.partitioner.lower.lowered import Lowered
 from meshwright.partitioner.lower.time_crossings import is_crossing, separate
 from meshwright.partitioner.lower.time_positions import Positions
-from meshwright.partitioner.lower.time_stages import find_stages
+from meshwright.partitioner.lower.time_stages import Stages, find_stages
 from meshwright.program.ir import Atom, Op, Program, Value, Wire
 from meshwright.program.ops import Builder
 
@@ -34,7 +34,7 @@ def run_in_time(lowered: Lowered) -> Lowered:
         return lowered
     (axis,) = lowered.mesh.sequential
     alone = separate(lowered, axis)
-    loops = TimeLoops(alone, axis)
+    loops = TimeLoops(alone, axis, find_stages(alone.program, axis))
     ops = loops.ops()
     outputs = tuple(loops.last.get(atom, atom) for atom in alone.program.outputs)
     program = replace(alone.program, ops=tuple(ops), outputs=outputs)
@@ -52,11 +52,11 @@ class TimeLoops:
         compute the same.
     """
 
-    def __init__(self, lowered: Lowered, axis: str) -> None:
+    def __init__(self, lowered: Lowered, axis: str, stages: Stages) -> None:
         self.lowered = lowered
         self.axis = axis
         self.length = lowered.mesh.size(axis)
-        self.stages = find_stages(lowered.program, axis)
+        self.stages = stages
         self.origins = {**lowered.origins}
         self.stacked: dict[Value, Value] = {}
         self.last: dict[Atom, Value] = {}
