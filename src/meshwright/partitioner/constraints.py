@@ -91,12 +91,8 @@ def _axis_sizes(op: Op) -> Mapping[str, int]:
 def _spec(op: Op) -> tuple[Any, ...]:
     """The entries of a constraint's `PartitionSpec`; empty for other shardings."""
     sharding: Any = op.params.get("sharding")
-    spec = (
-        sharding
-        if isinstance(sharding, PartitionSpec)
-        else getattr(sharding, "spec", ())
-    )
-    return tuple(spec)
+    is_spec = isinstance(sharding, PartitionSpec)
+    return tuple(sharding if is_spec else getattr(sharding, "spec", ()))
 
 
 def _fix_manual(work: Workspace, op: Op, node: Node) -> None:

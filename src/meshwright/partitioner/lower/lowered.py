@@ -106,12 +106,8 @@ def count_collectives(program: Program) -> dict[str, int]:
     for op in program.ops:
         if op.kind in COLLECTIVES:
             counts[op.kind] += 1
-        if not op.bodies:
-            continue
         inner = [count_collectives(body) for body in op.bodies]
-        for kind in counts:
-            each = [c[kind] for c in inner]
-            counts[kind] += num_iterations(op) * (
-                max(each) if op.kind == "cond" else sum(each)
-            )
+        join = max if op.kind == "cond" else sum
+        for kind in counts if inner else ():
+            counts[kind] += num_iterations(op) * join([c[kind] for c in inner])
     return counts

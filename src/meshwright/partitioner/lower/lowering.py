@@ -54,8 +54,9 @@ def lower_unrolled(state: State, gather: Gather = Gather.SHARED) -> Lowered:
     scope = Scope(shared, graph.program, given)
     _lower_ops(scope)
     needs = {out: inputs[position] for out, position in graph.ties.items()}
+    what = "an output that must be stored as the input it replaces"
     outputs = [
-        _store_output(scope, atom, needs.get(i), _REPLACED)
+        _store_output(scope, atom, needs.get(i), what)
         for i, atom in enumerate(graph.program.outputs)
     ]
     program = scope.finish(tuple(atom for atom, _ in outputs))
@@ -98,9 +99,6 @@ def _is_marked(
 ) -> bool:
     origin = origins.get(op)
     return origin is not None and (origin.node, op.params["axes"]) in marked
-
-
-_REPLACED = "an output that must be stored as the input it replaces"
 
 
 def _store_output(

@@ -48,23 +48,17 @@ def data_dims(work: Workspace, leaves: Leaves, axis: str) -> Iterator[Seeds]:
     """
     size = work.mesh.size(axis)
     shapes = [work.value(node).shape for _, node in leaves]
-    dims = dict.fromkeys(
-        (dim, extent)
-        for rank in range(max(map(len, shapes), default=0))
-        for shape in shapes
-        for dim, extent in enumerate(shape)
-        if dim == rank and extent % size == 0
-    )
-    for dim, extent in dims:
-        yield [
-            (
-                path,
-                node,
-                dim if shape[dim : dim + 1] == (extent,) else shape.index(extent),
-            )
-            for (path, node), shape in zip(leaves, shapes, strict=True)
-            if extent in shape
-        ]
+    dims = dict.fromkeys(pair for shape in shapes for pair in enumerate(shape))
+    for dim, extent in sorted(dims, key=lambda pair: pair[0]):
+        if extent % size:
+            continue
+        seeds: Seeds = []
+        for (path, node), shape in zip(leaves, shapes, strict=True):
+            if shape[dim : dim + 1] == (extent,):
+                seeds.append((path, node, dim))
+            elif extent in shape:
+                seeds.append((path, node, shape.index(extent)))
+        yield seeds
 
 
 def product_rows(work: Workspace, leaves: Leaves, axis: str) -> Iterator[Seeds]:

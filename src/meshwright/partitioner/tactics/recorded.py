@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from meshwright.errors import TacticError
 from meshwright.partitioner.propagate import Graph, Node, State
 from meshwright.partitioner.propagate.state import Cause
+from meshwright.partitioner.structure.sites import numbered
 from meshwright.partitioner.structure.workspace import Workspace
 from meshwright.partitioner.tactics.tactic import TacticKind
 from meshwright.program.ir import show_type
@@ -79,7 +80,7 @@ def decisions_of(work: Workspace) -> Decisions:
     """All sharding decisions in a workspace."""
     state = work.state
     kinds, nodes, digest = _fingerprint(work.graph)
-    cuts, cut_of = _numbered(map(_cut, state.axes_of))
+    cuts, cut_of = numbered(map(_cut, state.axes_of))
     return Decisions(
         kinds,
         nodes,
@@ -111,7 +112,7 @@ def _sized(work: Workspace) -> dict[str, tuple[tuple[str, int], ...]]:
 
 def _fingerprint(graph: Graph) -> tuple[tuple[str, ...], tuple[int, ...], str]:
     """The distinct kinds of nodes, each node's index of its kind, and a hash of all."""
-    kinds, numbers = _numbered(_kind(graph, node) for node in graph.nodes)
+    kinds, numbers = numbered(_kind(graph, node) for node in graph.nodes)
     digest = hashlib.sha256()
     for node in graph.nodes:
         digest.update(repr((node.ins, node.outs, node.sizes)).encode())
@@ -121,13 +122,6 @@ def _fingerprint(graph: Graph) -> tuple[tuple[str, ...], tuple[int, ...], str]:
 def _kind(graph: Graph, node: Node) -> str:
     made = (graph.values[value] for value, _ in node.outs)
     return " ".join([node.label, *(show_type(v.shape, v.dtype) for v in made)])
-
-
-def _numbered[T](items: Iterable[T]) -> tuple[tuple[T, ...], tuple[int, ...]]:
-    """The distinct items, and for each item its index among the distinct ones."""
-    known: dict[T, int] = {}
-    numbers = tuple([known.setdefault(item, len(known)) for item in items])
-    return tuple(known), numbers
 
 
 @dataclass(frozen=True, slots=True, repr=False)
