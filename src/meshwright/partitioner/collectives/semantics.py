@@ -8,7 +8,6 @@ addends, or would mix up chunks (the Hoare triples of P2, MLSys 2022).
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 
 from meshwright.errors import CollectiveError
@@ -61,21 +60,6 @@ class ReductionGoal(Enum):
         return all(held == rows for held in held_rows)
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """The reason for which a reduction program does not reach its goal.
-
-    step: position of the step that breaks it; the number of steps if it only ends
-        early.
-    """
-
-    step: int
-    why: str
-
-    def __str__(self) -> str:
-        return f"step {self.step + 1}: {self.why}"
-
-
 def run_step(state: State, step: ReductionStep, factors: Factors) -> State | str:
     """The chunks of all devices after a step, or the reason why the step is refused.
 
@@ -102,23 +86,24 @@ def why_wrong(
     program: Sequence[ReductionStep],
     factors: Factors,
     goal: ReductionGoal = ReductionGoal.ALL_REDUCE,
-) -> Refused | None:
-    """The first step that breaks a reduction program, with the reason.
+) -> str | None:
+    """The number of the first step that breaks a reduction program, and the reason.
 
     `None` if the program leads from the goal's start to its end.
     """
     state = goal.start(math.prod(factors))
-    for position, step in enumerate(program):
+    for number, step in enumerate(program, 1):
         if step.depth > len(factors):
-            deep = f"{step}: the hierarchy's devices have depth {len(factors)}"
-            return Refused(position, deep)
+            deep = f"the hierarchy's devices have depth {len(factors)}"
+            return f"step {number}: {step}: {deep}"
         after = run_step(state, step, factors)
         if isinstance(after, str):
-            return Refused(position, after)
+            return f"step {number}: {after}"
         state = after
     if goal.is_reached(state):
         return None
-    return Refused(len(program), f"the program ends without {goal.value}'s result")
+    end = f"the program ends without {goal.value}'s result"
+    return f"step {len(program) + 1}: {end}"
 
 
 def require_correct(
@@ -127,9 +112,9 @@ def require_correct(
     goal: ReductionGoal = ReductionGoal.ALL_REDUCE,
 ) -> None:
     """Raise `CollectiveError` if a reduction program does not compute its goal."""
-    refused = why_wrong(program, factors, goal)
-    if refused is not None:
-        raise CollectiveError(f"not {goal.value} over {list(factors)}: {refused}")
+    why = why_wrong(program, factors, goal)
+    if why is not None:
+        raise CollectiveError(f"not {goal.value} over {list(factors)}: {why}")
 
 
 # -- collectives in one group -----------------------------------------------------------

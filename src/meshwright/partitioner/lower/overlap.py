@@ -6,6 +6,7 @@ See `product_loops.py` and Wang et al., ASPLOS 2023 (looped CollectiveEinsum).
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from meshwright.machine import Mesh
 from meshwright.partitioner.lower.lowered import Origin, with_bodies, with_ops
@@ -193,12 +194,11 @@ def loop_ops(loop: ProductLoop, mesh: Mesh) -> tuple[Op, ...]:
     if collective.kind == "all_gather":
         return gathered_products(builder, collective, loop.products, loop.is_read)
     (product,), transpose = loop.products, loop.transpose
-    dim, (part,) = collective.params["dim"], collective.results
-    assert isinstance(dim, int)
+    dim: Any = collective.params["dim"]
     if transpose is None:
         ops = scattered_product(builder, product, collective, dim)
-        return (*ops[:-1], replace(ops[-1], results=(part,)))
-    order = transpose.params["permutation"]
-    assert isinstance(order, tuple)
+        return (*ops[:-1], replace(ops[-1], results=collective.results))
+    order: Any = transpose.params["permutation"]
     ops = scattered_product(builder, product, collective, order[dim])
-    return (*ops, replace(transpose, operands=ops[-1].results, results=(part,)))
+    last = replace(transpose, operands=ops[-1].results, results=collective.results)
+    return (*ops, last)

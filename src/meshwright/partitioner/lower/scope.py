@@ -166,9 +166,9 @@ class Scope:
         moves = False
         for step in reshard_steps(have.without_partial(), need.without_partial()):
             moves = moves or step.kind != "all_slice"
-            with_origin = Origin(node.index, number, step.axes, is_read=True)
+            origin = Origin(node.index, number, step.axes, is_read=True)
             local = self.tracked(
-                with_origin, lambda s=step, x=local: emit_step(self.builder, x, s)
+                origin, lambda s=step, x=local: emit_step(self.builder, x, s)
             )
         is_kept = self.shared.gather is Gather.SHARED and form == need.dims
         if is_kept or not moves:

@@ -244,17 +244,12 @@ class PartialSums:
                 return False
             place = numbers.index(value)
             groups = [g for g in linear_sets(node) if place in g and len(g) > 1]
-            if any(self._has_other(numbers, g, value, axis) for g in groups):
+            others = [n for g in groups for p in g if (n := numbers[p]) != value]
+            if any(self._arrives_partial(n, axis, is_strict=True) for n in others):
                 return True
             if not groups:
                 return False
         return False
-
-    def _has_other(
-        self, numbers: list[int | None], group: frozenset[int], value: int, axis: str
-    ) -> bool:
-        others = [n for p, n in enumerate(numbers) if p in group and n != value]
-        return any(self._arrives_partial(n, axis, is_strict=True) for n in others)
 
     def _accepts(self, node: Node, value: int, axis: str) -> bool:
         if is_exit(node):

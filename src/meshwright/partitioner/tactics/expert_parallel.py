@@ -79,10 +79,13 @@ def _cut_by_expert(
 
 
 def _expert_region(work: Workspace, product: Product, factor: int) -> dict[int, int]:
-    """The nodes around a product of experts with a dim of experts, and its factor.
+    """The nodes that compute expert by expert around a product of experts.
 
-    All operands and results of such a node have that dim. Dispatch and combination of
-    tokens do not belong to them: their tokens have no such dim.
+    The result has, by index of a node, the node's factor that counts experts. All
+    operands and results of such a node have a dim of this factor. The ops that dispatch
+    tokens to experts, or combine their results, are not in the region, since the tokens
+    on their other side have no dim of experts.
+    factor: the factor of the product that counts experts.
     """
     graph = work.graph
     region = {product.node.index: factor}
@@ -94,11 +97,11 @@ def _expert_region(work: Workspace, product: Product, factor: int) -> dict[int, 
             if dim is None:
                 continue
             for index in (graph.producer[value], *graph.consumers[value]):
-                near = graph.nodes[index]
-                found = _expert_factor(work, near, value, dim)
-                if index not in region and found is not None:
-                    region[index] = found
-                    todo.append(near)
+                neighbour = graph.nodes[index]
+                of_neighbour = _expert_factor(work, neighbour, value, dim)
+                if index not in region and of_neighbour is not None:
+                    region[index] = of_neighbour
+                    todo.append(neighbour)
     return region
 
 

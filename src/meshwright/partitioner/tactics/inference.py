@@ -8,7 +8,6 @@ layouts shard the tokens, and gather each weight where it is used.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
 
 from meshwright.errors import TacticError
 from meshwright.partitioner.structure.decoder import (
@@ -30,25 +29,19 @@ from meshwright.partitioner.tactics.data_parallel import data_parallel
 from meshwright.partitioner.tactics.megatron import cut_pairs
 from meshwright.partitioner.tactics.tactic import TacticKind, as_code
 
-
-class Layout(Enum):
-    """Layouts of the feed-forward layer in inference, by the names of Pope et al."""
-
-    WEIGHT_STATIONARY_1D = "weight_stationary_1d"
-    WEIGHT_STATIONARY_2D = "weight_stationary_2d"
-    WEIGHT_GATHERED_X = "weight_gathered_x"
-    WEIGHT_GATHERED_XY = "weight_gathered_xy"
-    WEIGHT_GATHERED_XYZ = "weight_gathered_xyz"
-
+_STATIONARY_1D = "weight_stationary_1d"
 
 _TOKEN_AXES = {
-    Layout.WEIGHT_STATIONARY_1D: 0,
-    Layout.WEIGHT_STATIONARY_2D: 0,
-    Layout.WEIGHT_GATHERED_X: 1,
-    Layout.WEIGHT_GATHERED_XY: 2,
-    Layout.WEIGHT_GATHERED_XYZ: 3,
+    _STATIONARY_1D: 0,
+    "weight_stationary_2d": 0,
+    "weight_gathered_x": 1,
+    "weight_gathered_xy": 2,
+    "weight_gathered_xyz": 3,
 }
-"""Number of mesh axes that shard the tokens, by layout."""
+"""Number of mesh axes that shard the tokens, by layout of the feed-forward layer.
+
+The names are those of Pope et al.
+"""
 
 _MOST_MOVED = 2.0
 """Largest all-reduce after a pair of products, as a multiple of the first's result.
@@ -65,7 +58,7 @@ class InferenceLayout:
     after weight-stationary 2D: weights sharded on E along axes[0], on F along the rest
     """
 
-    layout: Layout
+    layout: str
     axes: tuple[str, ...]
     attention: str = "heads"
     kind = TacticKind.STRATEGY
@@ -75,7 +68,7 @@ class InferenceLayout:
         """Shard tokens, then weights on E, then on F, or raise `TacticError`."""
         for axis in self.axes:
             work.mesh.require(axis)
-        is_flat = self.layout is Layout.WEIGHT_STATIONARY_1D
+        is_flat = self.layout == _STATIONARY_1D
         outer = () if is_flat else self.axes[:1]
         inner = self.axes if is_flat else self.axes[1:]
         by_heads = self.attention == "heads"
@@ -98,7 +91,7 @@ class InferenceLayout:
 
     def __str__(self) -> str:
         options = "" if self.attention == "heads" else f", attention={self.attention!r}"
-        return f"inference({self.layout.value!r}, {list(self.axes)}{options})"
+        return f"inference({self.layout!r}, {list(self.axes)}{options})"
 
     def __repr__(self) -> str:
         return as_code(self)
@@ -120,19 +113,17 @@ def inference(
         every device; by batch, each device has the cache of its own sequences.
     When it is applied, it raises `TacticError` if no pair of products is found.
     """
-    known = [each.value for each in Layout]
-    if layout not in known:
-        raise TacticError(f"no layout {layout!r}; there are {', '.join(known)}")
+    if layout not in _TOKEN_AXES:
+        raise TacticError(f"no layout {layout!r}; there are {', '.join(_TOKEN_AXES)}")
     if attention not in ("heads", "batch"):
         raise TacticError(f"attention is {attention!r}; wanted 'heads' or 'batch'")
     along = (axes,) if isinstance(axes, str) else tuple(axes)
-    kind = Layout(layout)
-    least = max(_TOKEN_AXES[kind], 1 if kind is Layout.WEIGHT_STATIONARY_1D else 2)
+    least = max(_TOKEN_AXES[layout], 1 if layout == _STATIONARY_1D else 2)
     if len(along) < least or len(set(along)) < len(along):
         raise TacticError(
             f"{layout} got axes {list(along)}; wanted at least {least} different ones"
         )
-    return InferenceLayout(kind, along, attention)
+    return InferenceLayout(layout, along, attention)
 
 
 def _find_decoder(work: Workspace, axis: str, tactic: str, by_heads: bool) -> Decoder:
