@@ -98,8 +98,8 @@ def start_workspace(
     tactics: the tactics that will be applied; the `by_levels` tactic splits its axis
         into levels before all others.
     """
-    given = level_sizes(tactics, mesh)
-    sub_axis_mesh, sub_axes = split_axes(graph, mesh, manual_names(graph), given)
+    levels_of = level_sizes(tactics, mesh)
+    sub_axis_mesh, sub_axes = split_axes(graph, mesh, manual_names(graph), levels_of)
     levels = axis_levels(tactics, sub_axes, sub_axis_mesh)
     state = State(graph, sub_axis_mesh, levels)
     work = Workspace(Propagator(state), captured.paths, mesh, sub_axes)

@@ -173,9 +173,7 @@ def _batch_seeds(work: Workspace, axis: str) -> list[Seed]:
     state, roles = work.state, find_roles(work)
     seeds: list[Seed] = []
     for node in work.graph.nodes:
-        factor = next(
-            (state.factor_of[node.index].get(a) for a in work.sub_axes[axis]), None
-        )
+        factor = state.factor_of[node.index].get(work.sub_axes[axis][0])
         if factor is None or not multiplies_data(node, roles):
             continue
         dim = dim_of(node.outs[0][1], factor)

@@ -54,14 +54,8 @@ class _StateCut:
 
     def __call__(self, work: Workspace, axis: str, tactic: str) -> None:
         roles = find_roles(work)
-        if self.params is None:
-            params = work.leaves(roles.params)
-        else:
-            params = find_nodes(work, self.params)
-        if self.state is None:
-            state = work.leaves(roles.optimizer)
-        else:
-            state = find_nodes(work, self.state)
+        params = _leaves(work, self.params, roles.params)
+        state = _leaves(work, self.state, roles.optimizer)
         state = [leaf for leaf in state if leaf not in params]
         self._require(work, tactic, params, state)
         asked = state if self.stage == 2 else [*params, *state]
@@ -215,6 +209,11 @@ def _one_factor_each(
         if not owners.get(node.index)
         or any(leaf_of.get(p.index) == node.index for p in owners[node.index])
     ]
+
+
+def _leaves(work: Workspace, pattern: str | None, positions: tuple[int, ...]) -> Leaves:
+    """The inputs that a pattern matches, or those at some positions if it is `None`."""
+    return work.leaves(positions) if pattern is None else find_nodes(work, pattern)
 
 
 def _owners(work: Workspace, roles: InputRoles, node: Node) -> list[Node]:
