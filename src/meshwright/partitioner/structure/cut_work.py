@@ -8,8 +8,7 @@ from collections import Counter
 from functools import lru_cache
 
 from meshwright.partitioner.propagate import Graph, Node
-from meshwright.partitioner.structure.refusal import Refusal
-from meshwright.partitioner.structure.workspace import Workspace
+from meshwright.partitioner.structure.workspace import Refusal, Workspace
 from meshwright.program.analysis.executions import op_executions
 from meshwright.program.ops import work_of
 

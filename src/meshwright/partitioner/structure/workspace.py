@@ -16,7 +16,6 @@ from functools import cache
 from meshwright.errors import TacticError
 from meshwright.machine import Mesh
 from meshwright.partitioner.propagate import Graph, Node, Propagator, State, why_not
-from meshwright.partitioner.structure.refusal import Refusal
 from meshwright.program.ir import Value
 
 
@@ -31,6 +30,22 @@ class Sum:
 
     def __str__(self) -> str:
         return f"sum {self.index}" if self.index else "sum"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A sharding that a tactic asked for and that is not possible.
+
+    where: what was to be sharded, as a path or op. axis: the mesh axis. why: the
+        reason.
+    """
+
+    where: str
+    axis: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.where} along {self.axis!r}: {self.why}"
 
 
 @dataclass

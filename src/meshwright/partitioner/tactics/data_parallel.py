@@ -21,8 +21,8 @@ from meshwright.partitioner.structure.cut_work import (
     note_uncut_work,
 )
 from meshwright.partitioner.structure.input_roles import find_roles
-from meshwright.partitioner.structure.refusal import Refusal
 from meshwright.partitioner.structure.workspace import (
+    Refusal,
     Workspace,
     find_nodes,
     require_patterns,

@@ -17,8 +17,7 @@ from meshwright.errors import TacticError
 from meshwright.partitioner.propagate import Node
 from meshwright.partitioner.structure.cut_work import note_uncut_work, reads_otherwise
 from meshwright.partitioner.structure.products import Product, find_products
-from meshwright.partitioner.structure.refusal import Refusal
-from meshwright.partitioner.structure.workspace import Workspace
+from meshwright.partitioner.structure.workspace import Refusal, Workspace
 from meshwright.partitioner.tactics.tactic import AxisTactic
 from meshwright.program.ir import num_bytes
 from meshwright.program.ops import Trait, has_trait
