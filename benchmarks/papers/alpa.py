@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import jax
 
 import meshwright as mw
-from meshwright.partitioner.lower import local_shape, reshard_steps
+from meshwright.partitioner.lower.reshard import local_shape, reshard_steps
 from meshwright.program.ir import Sharding
 
 MESH = {"0": 2, "1": 4}

@@ -10,7 +10,7 @@ from jax.sharding import PartitionSpec
 
 from meshwright.errors import CaptureError
 from meshwright.partitioner.propagate import Cause, Graph, Node
-from meshwright.partitioner.tactics import Refusal, Workspace
+from meshwright.partitioner.structure.workspace import Refusal, Workspace
 from meshwright.program.ir import Op
 from meshwright.program.ops import Trait, has_trait
 from meshwright.program.ops.movement.placement import manual_axes, spec_axes
@@ -19,6 +19,9 @@ CONSTRAINT = "with_sharding_constraint"
 _SHARD_MAP = "shard_map in the code"
 CODE = frozenset({CONSTRAINT, _SHARD_MAP})
 """Names that stand for shardings in the user's code in place of a tactic's name."""
+
+type AxisSeeds = dict[str, list[tuple[str, Node, int]]]
+"""Dims to shard along each axis: (source line, node, dim of the node's result)."""
 
 
 def manual_names(graph: Graph) -> frozenset[str]:
@@ -33,38 +36,32 @@ def apply_constraints(work: Workspace) -> None:
     A constraint on an axis that the mesh does not have becomes a refusal. Raises
     `CaptureError` for a `shard_map` over such an axis.
     """
-    seeds: list[tuple[str, Node, int, str]] = []
-    for op, node in list(work.graph.op_node.items()):
+    seeds: AxisSeeds = {axis: [] for axis in work.mesh.axes}
+    for op, node in work.graph.op_node.items():
         if has_trait(op.kind, Trait.SHARDING_CONSTRAINT):
-            seeds += _constraint_seeds(work, op, node)
+            _add_seeds(work, op, node, seeds)
         elif op.kind == "shard_map":
             _fix_manual(work, op, node)
-    for axis in work.mesh.axes:
-        chosen = [(path, node, dim) for path, node, dim, name in seeds if name == axis]
-        work.cut(chosen, axis, CONSTRAINT)
+    for axis, of_axis in seeds.items():
+        work.cut(of_axis, axis, CONSTRAINT)
     for op, node in work.graph.op_node.items():
         if has_trait(op.kind, Trait.SHARDING_CONSTRAINT):
             _block_unused_axes(work, op, node)
 
 
-def _constraint_seeds(
-    work: Workspace, op: Op, node: Node
-) -> list[tuple[str, Node, int, str]]:
-    spec = _spec(op)
+def _add_seeds(work: Workspace, op: Op, node: Node, seeds: AxisSeeds) -> None:
+    """Add the dims that a constraint shards to `seeds`, or refusals."""
     sizes = _axis_sizes(op)
     where = f"{op.kind} ({op.source})"
-    seeds = []
-    for dim, axes in enumerate(spec_axes(spec, len(op.results[0].shape))):
+    for dim, axes in enumerate(spec_axes(_spec(op), len(op.results[0].shape))):
         for axis in axes:
             if sizes.get(axis) == 1:
                 continue
-            if axis in work.mesh.axes:
-                seeds.append((where, node, dim, axis))
+            if axis in seeds:
+                seeds[axis].append((where, node, dim))
             else:
-                work.refusals.append(
-                    Refusal(where, axis, "this axis is not in the mesh")
-                )
-    return seeds
+                why = "this axis is not in the mesh"
+                work.refusals.append(Refusal(where, axis, why))
 
 
 def _block_unused_axes(work: Workspace, op: Op, node: Node) -> None:
@@ -91,12 +88,8 @@ def _axis_sizes(op: Op) -> Mapping[str, int]:
 def _spec(op: Op) -> tuple[Any, ...]:
     """The entries of a constraint's `PartitionSpec`; empty for other shardings."""
     sharding: Any = op.params.get("sharding")
-    spec = (
-        sharding
-        if isinstance(sharding, PartitionSpec)
-        else getattr(sharding, "spec", ())
-    )
-    return tuple(spec)
+    is_spec = isinstance(sharding, PartitionSpec)
+    return tuple(sharding if is_spec else getattr(sharding, "spec", ()))
 
 
 def _fix_manual(work: Workspace, op: Op, node: Node) -> None:

@@ -8,13 +8,10 @@ from meshwright.errors import TacticError
 from meshwright.machine import Mesh
 from meshwright.partitioner.constraints import apply_constraints, manual_names
 from meshwright.partitioner.lower import Gather, Lowered, Workaround, lower
-from meshwright.partitioner.propagate import Graph, Propagator, State, split_axes
-from meshwright.partitioner.tactics import (
-    Tactic,
-    Workspace,
-    axis_levels,
-    level_sizes,
-)
+from meshwright.partitioner.propagate import Graph, Propagator, State
+from meshwright.partitioner.propagate.sub_axes import split_axes
+from meshwright.partitioner.tactics import Tactic, Workspace
+from meshwright.partitioner.tactics.by_levels import axis_levels, level_sizes
 from meshwright.program.capture import Captured
 from meshwright.program.records import paused_collector
 
@@ -101,8 +98,8 @@ def start_workspace(
     tactics: the tactics that will be applied; the `by_levels` tactic splits its axis
         into levels before all others.
     """
-    given = level_sizes(tactics, mesh)
-    sub_axis_mesh, sub_axes = split_axes(graph, mesh, manual_names(graph), given)
+    levels_of = level_sizes(tactics, mesh)
+    sub_axis_mesh, sub_axes = split_axes(graph, mesh, manual_names(graph), levels_of)
     levels = axis_levels(tactics, sub_axes, sub_axis_mesh)
     state = State(graph, sub_axis_mesh, levels)
     work = Workspace(Propagator(state), captured.paths, mesh, sub_axes)

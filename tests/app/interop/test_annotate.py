@@ -12,7 +12,7 @@ from meshwright.app.check.report import tolerance_of
 from meshwright.app.check.sample import sample_arguments
 from meshwright.cli.arguments.target import find_target
 from meshwright.errors import CaptureError, MeshError, PlanError, TacticError
-from meshwright.partitioner.lower import CONSTRAIN
+from meshwright.partitioner.lower.constrained import CONSTRAIN
 from meshwright.program.analysis.narrowest_floats import narrowest_floats
 from tests.app.plan.test_spelled import branching, remat_step
 from tests.app.plan.test_travel import PARAMS, TACTICS, X, train

@@ -8,12 +8,8 @@ import numpy as np
 import pytest
 
 import meshwright as mw
-from meshwright.partitioner.lower import (
-    Lowered,
-    local_shape,
-    reshard_steps,
-)
-from meshwright.partitioner.lower.reshard import emit_step
+from meshwright.partitioner.lower import Lowered
+from meshwright.partitioner.lower.reshard import emit_step, local_shape, reshard_steps
 from meshwright.program.ir import Program, Sharding, Value, whole
 from meshwright.program.ops import Builder
 from meshwright.run.local import make_executable

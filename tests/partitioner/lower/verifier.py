@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable
 
 from meshwright.machine import Mesh
-from meshwright.partitioner.lower import Lowered, local_shape
+from meshwright.partitioner.lower import Lowered
+from meshwright.partitioner.lower.reshard import local_shape
 from meshwright.program.ir import Literal, Op, Program, Sharding
 from tests.program.ir.verifier import show_ops, verify
 

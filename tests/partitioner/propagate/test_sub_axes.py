@@ -13,13 +13,8 @@ from hypothesis import strategies as st
 
 import meshwright as mw
 from meshwright.errors import MeshError
-from meshwright.partitioner.propagate import (
-    Graph,
-    show_axis,
-    split_axes,
-    user_axes,
-    whole_axes,
-)
+from meshwright.partitioner.propagate import Graph, user_axes
+from meshwright.partitioner.propagate.sub_axes import show_axis, split_axes, whole_axes
 from meshwright.program.capture import capture
 from meshwright.program.ir import Sharding
 from tests.partitioner.propagate.programs import f32

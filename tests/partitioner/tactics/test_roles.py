@@ -6,7 +6,7 @@ import pytest
 
 import meshwright as mw
 from meshwright.errors import TacticError
-from meshwright.partitioner.structure.input_roles import find_structure
+from meshwright.partitioner.structure.input_roles import find_roles
 
 MESH = {"data": 4}
 DP = mw.data_parallel("data")
@@ -164,7 +164,7 @@ def test_fsdp_after_data_parallelism_does_not_cut_the_batch_again(step):
 @PPO
 def test_moments_of_several_updates_are_no_parameters(step):
     work = mw.partition(step, MESH).decide(*ppo_arguments()).work
-    found = find_structure(work)
+    found = find_roles(work)
     assert {work.paths[i] for i in found.params} == {
         "state.params.conv", "state.params.dense",
     }  # fmt: skip
@@ -308,7 +308,7 @@ def scaled_weight(w):
 def test_weights_that_are_scaled_before_a_product_are_weights(step):
     weight = {"int8": shape(32, 32, dtype=jnp.int8), "scale": shape(1, 32)}
     decided = mw.partition(step, MESH).decide(weight, shape(32, 32))
-    found = find_structure(decided.work)
+    found = find_roles(decided.work)
     paths = decided.captured.paths
     assert [paths[i] for i in found.params] == ["w.int8", "w.scale"]
     assert [paths[i] for i in found.data] == ["x"]
@@ -323,7 +323,7 @@ def test_a_cache_beside_scaled_weights_is_no_weight():
     weight = {"int8": shape(32, 32, dtype=jnp.int8), "scale": shape(1, 32)}
     cache = (shape(64, 32), shape(64, 32))
     decided = mw.partition(decode, MESH).decide(weight, cache, shape(8, 32))
-    found = find_structure(decided.work)
+    found = find_roles(decided.work)
     paths = decided.captured.paths
     assert [paths[i] for i in found.params] == ["w.int8", "w.scale"]
     assert [paths[i] for i in found.carried] == ["cache.0", "cache.1"]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import meshwright as mw
-from meshwright.partitioner.structure.input_roles import find_structure
+from meshwright.partitioner.structure.input_roles import find_roles
 from tests.partitioner.tactics import models
 from tests.partitioner.tactics.models import D, F, normal
 
@@ -14,7 +14,7 @@ MESH = {"data": 4}
 def roles(fn, *args):
     """Paths by role."""
     work = mw.partition(fn, MESH).decide(*args).work
-    found = find_structure(work)
+    found = find_roles(work)
     names = ("params", "optimizer", "carried", "data")
     return {n: {work.paths[i] for i in getattr(found, n)} for n in names}
 

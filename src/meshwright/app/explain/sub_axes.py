@@ -1,8 +1,7 @@
 """Text that explains the sub-axes (parts of mesh axes) in a plan's shardings."""
 
 from meshwright.app.record.plan_record import PlanRecord
-from meshwright.partitioner.propagate import show_axis
-from meshwright.partitioner.propagate.sub_axes import SUB_AXIS
+from meshwright.partitioner.propagate.sub_axes import SUB_AXIS, show_axis
 from meshwright.partitioner.tactics import Recorded
 
 

@@ -17,14 +17,8 @@ from meshwright.app.record.plan_record import (
 from meshwright.errors import PlanError
 from meshwright.machine import Mesh
 from meshwright.partitioner.lower import Gather
-from meshwright.partitioner.tactics import (
-    LONG,
-    Decisions,
-    Recompute,
-    Recorded,
-    Tactic,
-    decisions_of,
-)
+from meshwright.partitioner.tactics import Recompute, Recorded, Tactic, decisions_of
+from meshwright.partitioner.tactics.recorded import LONG, Decisions
 from meshwright.plain import Frame
 from meshwright.predict.figures import Figures
 

@@ -15,7 +15,7 @@ from meshwright.errors import PlanError
 from meshwright.machine import Mesh
 from meshwright.partitioner.decide import Decided
 from meshwright.partitioner.lower import Gather
-from meshwright.partitioner.structure.input_roles import find_structure
+from meshwright.partitioner.structure.input_roles import find_roles
 from meshwright.partitioner.tactics import (
     Tactic,
 )
@@ -201,7 +201,7 @@ class PlanRecord:
         if self.decided is None:
             return self.recorded_parameters
         inputs = self.decided.captured.program.inputs
-        params = find_structure(self.decided.work).params
+        params = find_roles(self.decided.work).params
         return sum(math.prod(inputs[i].shape) for i in params)
 
 

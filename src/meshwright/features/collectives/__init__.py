@@ -20,7 +20,6 @@ from meshwright.features.collectives.instruction import (
 )
 from meshwright.features.collectives.semantics import (
     ReductionGoal,
-    Refused,
     require_correct,
     why_wrong,
 )
@@ -32,7 +31,6 @@ __all__ = [
     "Form",
     "ReductionGoal",
     "ReductionStep",
-    "Refused",
     "parse_program",
     "require_correct",
     "show_program",

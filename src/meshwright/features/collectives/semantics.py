@@ -8,7 +8,6 @@ addends, or would mix up chunks (the Hoare triples of P2, MLSys 2022).
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 
 from meshwright.errors import CollectiveError
@@ -61,21 +60,6 @@ class ReductionGoal(Enum):
         return all(held == rows for held in held_rows)
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """The reason for which a reduction program does not reach its goal.
-
-    step: position of the step that breaks it; the number of steps if it only ends
-        early.
-    """
-
-    step: int
-    why: str
-
-    def __str__(self) -> str:
-        return f"step {self.step + 1}: {self.why}"
-
-
 def run_step(state: State, step: ReductionStep, factors: Factors) -> State | str:
     """The chunks of all devices after a step, or the reason why the step is refused.
 
@@ -89,9 +73,8 @@ def run_step(state: State, step: ReductionStep, factors: Factors) -> State | str
         if any(held and d not in named for d, held in enumerate(state)):
             return f"{step} leaves out devices that still hold chunks"
     after = list(state)
-    run = _RUN[step.collective]
     for group in groups:
-        held = run([state[device] for device in group])
+        held = _run(step.collective, [state[device] for device in group])
         if isinstance(held, str):
             return f"{step}: {held} (devices {_some(group)})"
         for device, chunks in zip(group, held, strict=True):
@@ -103,23 +86,24 @@ def why_wrong(
     program: Sequence[ReductionStep],
     factors: Factors,
     goal: ReductionGoal = ReductionGoal.ALL_REDUCE,
-) -> Refused | None:
-    """The first step that breaks a reduction program, with the reason.
+) -> str | None:
+    """The number of the first step that breaks a reduction program, and the reason.
 
     `None` if the program leads from the goal's start to its end.
     """
     state = goal.start(math.prod(factors))
-    for position, step in enumerate(program):
+    for number, step in enumerate(program, 1):
         if step.depth > len(factors):
-            deep = f"{step}: the hierarchy's devices have depth {len(factors)}"
-            return Refused(position, deep)
+            deep = f"the hierarchy's devices have depth {len(factors)}"
+            return f"step {number}: {step}: {deep}"
         after = run_step(state, step, factors)
         if isinstance(after, str):
-            return Refused(position, after)
+            return f"step {number}: {after}"
         state = after
     if goal.is_reached(state):
         return None
-    return Refused(len(program), f"the program ends without {goal.value}'s result")
+    end = f"the program ends without {goal.value}'s result"
+    return f"step {len(program) + 1}: {end}"
 
 
 def require_correct(
@@ -128,9 +112,9 @@ def require_correct(
     goal: ReductionGoal = ReductionGoal.ALL_REDUCE,
 ) -> None:
     """Raise `CollectiveError` if a reduction program does not compute its goal."""
-    refused = why_wrong(program, factors, goal)
-    if refused is not None:
-        raise CollectiveError(f"not {goal.value} over {list(factors)}: {refused}")
+    why = why_wrong(program, factors, goal)
+    if why is not None:
+        raise CollectiveError(f"not {goal.value} over {list(factors)}: {why}")
 
 
 # -- collectives in one group -----------------------------------------------------------
@@ -152,22 +136,19 @@ def _summed(group: Sequence[Held]) -> Held | str:
     return tuple(zip(rows, masks, strict=True))
 
 
-def _all_reduce(group: Sequence[Held]) -> list[Held] | str:
-    total = _summed(group)
-    return total if isinstance(total, str) else [total] * len(group)
-
-
-def _reduce(group: Sequence[Held]) -> list[Held] | str:
-    total = _summed(group)
-    if isinstance(total, str):
-        return total
-    return [total, *[()] * (len(group) - 1)]
-
-
-def _reduce_scatter(group: Sequence[Held]) -> list[Held] | str:
+def _run(kind: CollectiveKind, group: Sequence[Held]) -> list[Held] | str:
+    """The chunks of a group's devices after a collective, or why it is refused."""
+    if kind is CollectiveKind.ALL_GATHER:
+        return _all_gather(group)
+    if kind is CollectiveKind.BROADCAST:
+        return _broadcast(group)
     total = _summed(group)
     if isinstance(total, str):
         return total
+    if kind is CollectiveKind.ALL_REDUCE:
+        return [total] * len(group)
+    if kind is CollectiveKind.REDUCE:
+        return [total, *[()] * (len(group) - 1)]
     size, rest = divmod(len(total), len(group))
     if rest:
         return f"{len(total)} rows do not divide by {len(group)} devices"
@@ -194,15 +175,6 @@ def _broadcast(group: Sequence[Held]) -> list[Held] | str:
     if all(held == root for held in others):
         return "all devices hold the root's chunks already"
     return [root] * len(group)
-
-
-_RUN = {
-    CollectiveKind.ALL_REDUCE: _all_reduce,
-    CollectiveKind.REDUCE_SCATTER: _reduce_scatter,
-    CollectiveKind.ALL_GATHER: _all_gather,
-    CollectiveKind.REDUCE: _reduce,
-    CollectiveKind.BROADCAST: _broadcast,
-}
 
 
 def _some(group: Sequence[int]) -> str:

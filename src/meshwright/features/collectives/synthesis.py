@@ -60,9 +60,29 @@ def _programs(
 ) -> tuple[ReductionProgram, ...]:
     """All reduction programs for a number of levels that each have several children."""
     factors = (2,) * num_levels
-    search = _Completions(factors, goal)
-    found = search.of(goal.start(2**num_levels), most_steps)
-    return tuple(sorted(found, key=len))
+    every_step = instructions(factors)
+
+    @cache
+    def steps_from(state: State) -> list[tuple[ReductionStep, State]]:
+        """Each step that is not refused in a state, with the state after it."""
+        runs = [(step, run_step(state, step, factors)) for step in every_step]
+        return [(step, after) for step, after in runs if not isinstance(after, str)]
+
+    @cache
+    def completions(state: State, num_steps: int) -> tuple[ReductionProgram, ...]:
+        """All programs of at most so many steps that lead from a state to the goal."""
+        if goal.is_reached(state):
+            return ((),)
+        if not num_steps:
+            return ()
+        return tuple(
+            (step, *rest)
+            for step, after in steps_from(state)
+            for rest in completions(after, num_steps - 1)
+        )
+
+    programs = completions(goal.start(2**num_levels), most_steps)
+    return tuple(sorted(programs, key=len))
 
 
 def instructions(factors: Factors) -> tuple[ReductionStep, ...]:
@@ -82,36 +102,3 @@ def instructions(factors: Factors) -> tuple[ReductionStep, ...]:
 
 
 _JOINING = (Form.PARALLEL, Form.MASTER)
-
-
-class _Completions:
-    """The programs that lead from a state of the chunks to a goal, cached."""
-
-    def __init__(self, factors: Factors, goal: ReductionGoal) -> None:
-        self.factors = factors
-        self.goal = goal
-        self.instructions = instructions(factors)
-        self.next: dict[State, list[tuple[ReductionStep, State]]] = {}
-        self.known: dict[tuple[State, int], tuple[ReductionProgram, ...]] = {}
-
-    def of(self, state: State, steps: int) -> tuple[ReductionProgram, ...]:
-        """All programs of at most `steps` steps that lead from a state to the goal."""
-        if self.goal.is_reached(state):
-            return ((),)
-        if not steps:
-            return ()
-        key = state, steps
-        if key not in self.known:
-            self.known[key] = tuple(
-                (step, *rest)
-                for step, after in self._steps(state)
-                for rest in self.of(after, steps - 1)
-            )
-        return self.known[key]
-
-    def _steps(self, state: State) -> list[tuple[ReductionStep, State]]:
-        """Each step that is not refused in a state, with the state after it."""
-        if state not in self.next:
-            runs = [(i, run_step(state, i, self.factors)) for i in self.instructions]
-            self.next[state] = [(i, s) for i, s in runs if not isinstance(s, str)]
-        return self.next[state]

@@ -17,7 +17,7 @@ from meshwright.features.pipeline.stages import (
     TaskProgram,
     flops_of,
 )
-from meshwright.partitioner.structure.parts import PartKind, StagePart
+from meshwright.features.pipeline.stages.stage_part import PartKind, StagePart
 from meshwright.program.analysis.live_ranges import peak_bytes
 from meshwright.program.ir import Atom, Value, num_bytes
 

@@ -5,11 +5,7 @@ needs: `Scope.read` gathers them, once or at each use. `reshard.py` chooses coll
 `overlap.py` interleaves some with matrix products, as loops over parts.
 """
 
-from meshwright.partitioner.lower.constrained import (
-    CONSTRAIN,
-    USER_SHARD_MAP,
-    constrained_program,
-)
+from meshwright.partitioner.lower.constrained import constrained_program
 from meshwright.partitioner.lower.lowered import (
     Gather,
     Lowered,
@@ -19,12 +15,9 @@ from meshwright.partitioner.lower.lowered import (
     executions,
 )
 from meshwright.partitioner.lower.lowering import lower
-from meshwright.partitioner.lower.overlap import ProductLoop, loop_ops, walk_loops
-from meshwright.partitioner.lower.reshard import local_shape, reshard_steps
+from meshwright.partitioner.lower.overlap import ProductLoop, walk_loops
 
 __all__ = [
-    "CONSTRAIN",
-    "USER_SHARD_MAP",
     "Gather",
     "Lowered",
     "Origin",
@@ -33,9 +26,6 @@ __all__ = [
     "constrained_program",
     "count_collectives",
     "executions",
-    "local_shape",
-    "loop_ops",
     "lower",
-    "reshard_steps",
     "walk_loops",
 ]

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from meshwright.machine import Mesh
-from meshwright.partitioner.lower.lowered import Lowered, Origin
+from meshwright.partitioner.lower.lowered import Lowered, Origin, with_bodies
 from meshwright.program.ir import Atom, Op, Program, Value
 from meshwright.program.ops import COLLECTIVES, Builder, Trait, has_trait
 from meshwright.program.rewrite.combine_collectives import (
@@ -47,19 +47,15 @@ def combine_collectives(lowered: Lowered, limits: Limits) -> Lowered:
     def key(op: Op) -> object:
         return _key(op) if op.kind in _KINDS and limit(op) else None
 
-    def gather_key(op: Op) -> object:
-        return key(op) if op.kind == "all_gather" else None
-
     forward = Combination(key, _is_cheap, join, limit)
-    backward = replace(forward, key_fn=gather_key)
+    backward = replace(
+        forward, key_fn=lambda op: key(op) if op.kind == "all_gather" else None
+    )
 
     def rewritten(program: Program) -> Program:
         ops = combine(program.ops, forward)
         ops = combine(ops, backward, Direction.BACKWARD)
-        return replace(program, ops=tuple(map(with_bodies, ops)))
-
-    def with_bodies(op: Op) -> Op:
-        return replace(op, bodies=tuple(map(rewritten, op.bodies))) if op.bodies else op
+        return replace(program, ops=tuple(with_bodies(op, rewritten) for op in ops))
 
     return replace(lowered, program=rewritten(lowered.program), origins=origins)
 

@@ -1,8 +1,9 @@
 """The device program that lowering returns, and counts of its collectives."""
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
+from operator import is_
 
 from meshwright.machine import Mesh
 from meshwright.program.analysis.executions import num_iterations, op_executions
@@ -64,6 +65,33 @@ class Lowered:
     lowered_from: Mapping[Op, Op] = field(default_factory=dict)
 
 
+def work_around(program: Program, workarounds: Sequence[Workaround]) -> Program:
+    """The program with workarounds applied to loops and branches, inner first."""
+    if not workarounds or not any(op.bodies for op in program.ops):
+        return program
+    ops: list[Op] = []
+    for op in program.ops:
+        if op.bodies:
+            op = with_bodies(op, lambda body: work_around(body, workarounds))
+            for workaround in workarounds:
+                op = workaround(op)
+        ops.append(op)
+    return with_ops(program, ops)
+
+
+def with_bodies(op: Op, rewrite_fn: Callable[[Program], Program]) -> Op:
+    """The op with rewritten bodies; the same op if no body changes."""
+    bodies = tuple(map(rewrite_fn, op.bodies))
+    is_same = all(a is b for a, b in zip(bodies, op.bodies, strict=True))
+    return op if is_same else replace(op, bodies=bodies)
+
+
+def with_ops(program: Program, ops: Sequence[Op]) -> Program:
+    """The program with other ops; the same program if they are its own."""
+    is_same = len(ops) == len(program.ops) and all(map(is_, ops, program.ops))
+    return program if is_same else replace(program, ops=tuple(ops))
+
+
 def executions(program: Program) -> Iterator[tuple[Op, int]]:
     """Each collective with its number of executions in one run of the program."""
     return (pair for pair in op_executions(program) if pair[0].kind in COLLECTIVES)
@@ -78,12 +106,8 @@ def count_collectives(program: Program) -> dict[str, int]:
     for op in program.ops:
         if op.kind in COLLECTIVES:
             counts[op.kind] += 1
-        if not op.bodies:
-            continue
         inner = [count_collectives(body) for body in op.bodies]
-        for kind in counts:
-            each = [c[kind] for c in inner]
-            counts[kind] += num_iterations(op) * (
-                max(each) if op.kind == "cond" else sum(each)
-            )
+        join = max if op.kind == "cond" else sum
+        for kind in counts if inner else ():
+            counts[kind] += num_iterations(op) * join([c[kind] for c in inner])
     return counts

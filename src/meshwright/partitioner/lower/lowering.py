@@ -12,7 +12,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from meshwright.partitioner.lower.combined import combine_collectives
-from meshwright.partitioner.lower.lowered import Gather, Lowered, Origin, Workaround
+from meshwright.partitioner.lower.lowered import (
+    Gather,
+    Lowered,
+    Origin,
+    Workaround,
+    work_around,
+)
 from meshwright.partitioner.lower.overlap import overlap_products
 from meshwright.partitioner.lower.reshard import local_shape
 from meshwright.partitioner.lower.scope import Scope, Shared
@@ -36,7 +42,7 @@ def lower(
     """
     lowered = run_in_time(lower_unrolled(state, gather))
     lowered = combine_collectives(lowered, state.combined)
-    return replace(lowered, program=_worked_around(lowered.program, workarounds))
+    return replace(lowered, program=work_around(lowered.program, workarounds))
 
 
 def lower_unrolled(state: State, gather: Gather = Gather.SHARED) -> Lowered:
@@ -47,10 +53,10 @@ def lower_unrolled(state: State, gather: Gather = Gather.SHARED) -> Lowered:
     given = dict(zip(graph.program.inputs, inputs, strict=True))
     scope = Scope(shared, graph.program, given)
     _lower_ops(scope)
+    needs = {out: inputs[position] for out, position in graph.ties.items()}
+    what = "an output that must be stored as the input it replaces"
     outputs = [
-        _store_output(
-            scope, atom, inputs[graph.ties[i]] if i in graph.ties else None, _REPLACED
-        )
+        _store_output(scope, atom, needs.get(i), what)
         for i, atom in enumerate(graph.program.outputs)
     ]
     program = scope.finish(tuple(atom for atom, _ in outputs))
@@ -63,9 +69,15 @@ def lower_unrolled(state: State, gather: Gather = Gather.SHARED) -> Lowered:
         )
     if state.ahead:
         program = _gathered_ahead(program, state, shared.origins)
-    stored = tuple(sharding for _, sharding in outputs)
-    how = shared.origins, shared.stored, shared.lowered_from
-    return Lowered(program, state.mesh, inputs, stored, *how)
+    return Lowered(
+        program,
+        state.mesh,
+        inputs,
+        outputs=tuple(sharding for _, sharding in outputs),
+        origins=shared.origins,
+        stored=shared.stored,
+        lowered_from=shared.lowered_from,
+    )
 
 
 def _gathered_ahead(
@@ -87,26 +99,6 @@ def _is_marked(
 ) -> bool:
     origin = origins.get(op)
     return origin is not None and (origin.node, op.params["axes"]) in marked
-
-
-def _worked_around(program: Program, workarounds: Sequence[Workaround]) -> Program:
-    """The program with workarounds applied to loops and branches, inner first."""
-    if not workarounds or not any(op.bodies for op in program.ops):
-        return program
-    ops: list[Op] = []
-    for op in program.ops:
-        if op.bodies:
-            bodies = tuple(_worked_around(body, workarounds) for body in op.bodies)
-            is_same = all(a is b for a, b in zip(bodies, op.bodies, strict=True))
-            op = op if is_same else replace(op, bodies=bodies)
-            for workaround in workarounds:
-                op = workaround(op)
-        ops.append(op)
-    is_same = all(a is b for a, b in zip(ops, program.ops, strict=True))
-    return program if is_same else replace(program, ops=tuple(ops))
-
-
-_REPLACED = "an output that must be stored as the input it replaces"
 
 
 def _store_output(
@@ -145,12 +137,8 @@ def _lower_op(scope: Scope, op: Op) -> None:
         [scope.read(atom, need, node, i) for i, (atom, need) in enumerate(needs)]
     )
     have = scope.have
-    read_partial = {
-        axis
-        for atom in op.operands
-        if isinstance(atom, Value)
-        for axis in have[atom][1].partial
-    }
+    values = [atom for atom in op.operands if isinstance(atom, Value)]
+    read_partial = {axis for value in values for axis in have[value][1].partial}
     scope.builder.source = op.source
     if read_partial:
         operands = _as_addends(scope, op, operands, read_partial)
@@ -208,15 +196,11 @@ def _as_addends(
     axes: mesh axes along which some operand is partial.
     """
     node = scope.graph.op_node[op]
-    partial_sums = scope.shared.partial_sums
-    level = list(operands)
+    addends = list(operands)
     for axis in sorted(axes):
-        for position in partial_sums.addends(node, axis):
-            atom = op.operands[position]
-            have = scope.have[atom][1].partial if isinstance(atom, Value) else ()
-            if axis not in have and not partial_sums.routes.is_zero(atom):
-                level[position] = scope.as_partial(level[position], (axis,))
-    return tuple(level)
+        for i in scope.shared.partial_sums.addends(node, axis):
+            addends[i] = _as_addend(scope, op.operands[i], addends[i], (axis,))
+    return tuple(addends)
 
 
 # -- regions --------------------------------------------------------------------------
@@ -234,9 +218,9 @@ def _lower_region(scope: Scope, op: Op) -> None:
         if wire.is_stacked:
             outer = Sharding(((), *inner.dims), inner.partial)
         if wire.operand is not None:
-            operands[wire.operand] = _region_operand(
-                scope, op.operands[wire.operand], outer, node
-            )
+            atom, what = op.operands[wire.operand], f"an operand of {node.label}"
+            local = scope.read(atom, Sharding(outer.dims), node, what)
+            operands[wire.operand] = _as_addend(scope, atom, local, outer.partial)
         for body, i in wire.inputs:
             inputs[body][i] = inner
         for body, i in wire.outputs:
@@ -251,8 +235,9 @@ def _lower_region(scope: Scope, op: Op) -> None:
         Value(local_shape(r.shape, results[i], scope.mesh), r.dtype)
         for i, r in enumerate(op.results)
     )
-    made = replace(op, operands=tuple(operands), results=locals_, bodies=bodies)
-    scope.builder.ops.append(made)
+    scope.builder.ops.append(
+        replace(op, operands=tuple(operands), results=locals_, bodies=bodies)
+    )
     for i, (value, local) in enumerate(zip(op.results, locals_, strict=True)):
         scope.have[value] = (local, results[i])
         if results[i].partial:
@@ -285,16 +270,10 @@ def _is_gathered(scope: Scope, node: Node) -> bool:
     return scope.have[operand][1].dims == scope.shared.form_inside(node)
 
 
-def _region_operand(scope: Scope, atom: Atom, need: Sharding, node: Node) -> Atom:
-    """A region's operand, resharded; made a partial sum if its carry is one."""
-    local = scope.read(atom, Sharding(need.dims), node, f"an operand of {node.label}")
-    return _as_addend(scope, atom, local, need)
-
-
-def _as_addend(scope: Scope, atom: Atom, local: Atom, need: Sharding) -> Atom:
-    """The local value as a partial sum along the axes along which `need` is partial."""
+def _as_addend(scope: Scope, atom: Atom, local: Atom, axes: tuple[str, ...]) -> Atom:
+    """The local value as a partial sum along all of `axes`, as it may be already."""
     have = scope.have[atom][1].partial if isinstance(atom, Value) else ()
-    missing = tuple(a for a in need.partial if a not in have)
+    missing = tuple(a for a in axes if a not in have)
     if not missing or scope.shared.partial_sums.routes.is_zero(atom):
         return local
     return scope.as_partial(local, missing)
@@ -315,5 +294,5 @@ def _lower_body(
         local, _ = _store_output(scope, atom, needs[i], what)
         have = scope.have[atom][1].partial if isinstance(atom, Value) else ()
         assert set(have) <= set(needs[i].partial), f"a partial sum leaves {op.kind}"
-        outputs.append(_as_addend(scope, atom, local, needs[i]))
+        outputs.append(_as_addend(scope, atom, local, needs[i].partial))
     return scope.finish(tuple(outputs))

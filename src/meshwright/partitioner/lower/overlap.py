@@ -4,11 +4,12 @@ See `product_loops.py` and Wang et al., ASPLOS 2023 (looped CollectiveEinsum).
 `find_loops` lists the possible loops, and `overlap_products` writes them.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from meshwright.machine import Mesh
-from meshwright.partitioner.lower.lowered import Origin
+from meshwright.partitioner.lower.lowered import Origin, with_bodies, with_ops
 from meshwright.partitioner.lower.product_dims import ProductDims
 from meshwright.partitioner.lower.product_loops import (
     gathered_products,
@@ -79,12 +80,10 @@ class _Body:
     readers: Mapping[Atom, list[Op]]
     made_at: Mapping[Atom, int]
 
-    def only_reader(self, value: Value) -> Op | None:
-        """The only op that reads a value; `None` if several do or it is an output."""
-        found = self.readers.get(value, [])
-        return (
-            found[0] if len(found) == 1 and value not in self.program.outputs else None
-        )
+    def has_one_reader(self, value: Value) -> bool:
+        """Whether one op reads a value, and the program does not return it."""
+        readers = self.readers.get(value, [])
+        return len(readers) == 1 and value not in self.program.outputs
 
     def producer(self, atom: Atom) -> Op | None:
         """The op that computes a value; `None` for inputs and constants."""
@@ -140,7 +139,7 @@ def _scatter_loop(
     chain = [op for op in (maker, transpose) if op is not None]
     if maker is None or maker.kind != "dot_general" or maker in taken:
         return None
-    if any(body.only_reader(op.results[0]) is None for op in chain):
+    if not all(body.has_one_reader(op.results[0]) for op in chain):
         return None
     return ProductLoop(scatter, (maker,), scatter, transpose)
 
@@ -159,9 +158,15 @@ def overlap_products(
     origins: the reasons for collectives, updated in place: the permutes of a loop get
         the reason of the collective that the loop replaces.
     """
+
+    def rewrite(body: Program) -> Program:
+        return overlap_products(body, mesh, origins, is_chosen)
+
     loops = find_loops(program, is_chosen)
     at = {loop.place: loop for loop in loops}
-    left_out = {op for loop in loops for op in _replaced(loop)}
+    left_out = {
+        op for loop in loops for op in (loop.collective, *loop.products, loop.transpose)
+    }
     ops: list[Op] = []
     for op in program.ops:
         if op in at:
@@ -174,23 +179,8 @@ def overlap_products(
             }
             ops += made
         if op not in left_out:
-            bodies = tuple(
-                overlap_products(body, mesh, origins, is_chosen) for body in op.bodies
-            )
-            is_same = all(a is b for a, b in zip(bodies, op.bodies, strict=True))
-            ops.append(op if is_same else replace(op, bodies=bodies))
-    is_same = not loops and all(a is b for a, b in zip(ops, program.ops, strict=True))
-    return program if is_same else replace(program, ops=tuple(ops))
-
-
-def _is_gather(loop: ProductLoop) -> bool:
-    return loop.collective.kind == "all_gather"
-
-
-def _replaced(loop: ProductLoop) -> Sequence[Op]:
-    """The ops that a product loop replaces: collective, products, and any transpose."""
-    found = (loop.collective, *loop.products, loop.transpose)
-    return [op for op in found if op is not None]
+            ops.append(with_bodies(op, rewrite))
+    return with_ops(program, ops)
 
 
 def loop_ops(loop: ProductLoop, mesh: Mesh) -> tuple[Op, ...]:
@@ -201,15 +191,14 @@ def loop_ops(loop: ProductLoop, mesh: Mesh) -> tuple[Op, ...]:
     collective = loop.collective
     builder = Builder(mesh, source=collective.source)
     builder.reason = str(collective.params["reason"])
-    if _is_gather(loop):
+    if collective.kind == "all_gather":
         return gathered_products(builder, collective, loop.products, loop.is_read)
     (product,), transpose = loop.products, loop.transpose
-    dim, (part,) = collective.params["dim"], collective.results
-    assert isinstance(dim, int)
+    dim: Any = collective.params["dim"]
     if transpose is None:
         ops = scattered_product(builder, product, collective, dim)
-        return (*ops[:-1], replace(ops[-1], results=(part,)))
-    order = transpose.params["permutation"]
-    assert isinstance(order, tuple)
+        return (*ops[:-1], replace(ops[-1], results=collective.results))
+    order: Any = transpose.params["permutation"]
     ops = scattered_product(builder, product, collective, order[dim])
-    return (*ops, replace(transpose, operands=ops[-1].results, results=(part,)))
+    last = replace(transpose, operands=ops[-1].results, results=collective.results)
+    return (*ops, last)

@@ -53,9 +53,9 @@ class ProductDims:
 
     def operand_dims(self, result_dim: int) -> dict[int, int]:
         """The dims of the operands from which a dim of the result comes, by `side`."""
-        found: dict[int, int] = {}
-        for side in (0, 1):
-            for dim in range(self.ranks[side]):
-                if self.result_dim(side, dim) == result_dim:
-                    found[side] = dim
-        return found
+        return {
+            side: dim
+            for side in (0, 1)
+            for dim in range(self.ranks[side])
+            if self.result_dim(side, dim) == result_dim
+        }

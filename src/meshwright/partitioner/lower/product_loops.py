@@ -14,7 +14,7 @@ both directions of each link are used. The loops are unrolled completely.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -35,31 +35,23 @@ _NARROW = ("bfloat16", "float16")
 """Floats whose partial sums are added in float32, as a single product adds them."""
 
 
-@dataclass
 class Ring:
     """The devices along some axes as a ring; each has a part of an array.
 
-    An offset counts devices ahead of this one. me: this device's position.
+    An offset counts devices ahead of this one.
+    size: number of devices.
+    is_both_ways: whether parts travel around the ring in both directions.
+    me: this device's position.
     starts: first indices of parts along a dim, by (offset, size of a part).
     """
 
-    builder: Builder
-    axes: tuple[str, ...]
-    me: Value = field(init=False)
-    starts: dict[tuple[int, int], Value] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.me, self.starts = self.builder.axis_index(self.axes), {}
-
-    @property
-    def size(self) -> int:
-        """Number of devices in the ring."""
-        return self.builder.mesh.size(self.axes)
-
-    @property
-    def is_both_ways(self) -> bool:
-        """Whether parts travel around the ring in both directions."""
-        return self.size % _BOTH_WAYS == 0
+    def __init__(self, builder: Builder, axes: tuple[str, ...]) -> None:
+        self.builder = builder
+        self.axes = axes
+        self.size = builder.mesh.size(axes)
+        self.is_both_ways = self.size % _BOTH_WAYS == 0
+        self.me = builder.axis_index(axes)
+        self.starts: dict[tuple[int, int], Value] = {}
 
     def shift(self, x: Atom, by: int) -> Value:
         """The value `x` of the device `by` positions before this one, by a permute."""
@@ -79,16 +71,12 @@ class Ring:
 
     def put(self, x: Atom, part: Atom, dim: int, offset: int) -> Value:
         """`x` with `part`, the part of the device at an offset, written along `dim`."""
-        starts = self._starts(x, dim, offset, part.shape[dim])
+        zero = self.builder.literal(0, "int32")
+        starts: list[Atom] = [zero] * len(x.shape)
+        starts[dim] = self.start(offset, part.shape[dim])
         return self.builder.emit(
             "dynamic_update_slice", (x, part, *starts), x.shape, x.dtype
         )
-
-    def _starts(self, x: Atom, dim: int, offset: int, part: int) -> list[Atom]:
-        zero = self.builder.literal(0, "int32")
-        starts: list[Atom] = [zero] * len(x.shape)
-        starts[dim] = self.start(offset, part)
-        return starts
 
     def arrivals(self, x: Atom) -> Iterator[tuple[int, Atom]]:
         """(offset, part) of all devices, in the order in which permutes bring them.
@@ -140,17 +128,14 @@ class _GatheredProduct:
         made = self.op.results[0].shape
         if self.result_dim is None:
             value = product_part(builder, self.op, operands, made, self.sum_dtype)
-            before = self.total
-            self.total = (
-                value if before is None else builder.binary("add", before, value)
-            )
+            total = self.total
+            self.total = value if total is None else builder.binary("add", total, value)
             return
         d = self.result_dim
         shape = (*made[:d], part, *made[d + 1 :])
         value = product_part(builder, self.op, operands, shape, self.dtype)
-        if self.total is None:
-            self.total = builder.full(made, 0, self.dtype)
-        self.total = self.ring.put(self.total, value, d, offset)
+        total = self.total or builder.full(made, 0, self.dtype)
+        self.total = self.ring.put(total, value, d, offset)
 
     def finish(self) -> Value:
         """The complete result, in the dtype of the original product."""
@@ -284,10 +269,8 @@ class _ScatteredProduct:
 
 
 def _named(ops: Sequence[Op], names: Mapping[Value, Value]) -> tuple[Op, ...]:
-    """The ops with results renamed as in `names`."""
+    """The ops, each of one result, with results renamed as in `names`."""
     return tuple(
-        replace(op, results=tuple(names.get(v, v) for v in op.results))
-        if any(v in names for v in op.results)
-        else op
+        replace(op, results=(names[op.results[0]],)) if op.results[0] in names else op
         for op in ops
     )

@@ -8,6 +8,7 @@ once or at each use.
 """
 
 from dataclasses import dataclass
+from itertools import takewhile
 
 from meshwright.machine import Mesh
 from meshwright.program.ir import Atom, Sharding
@@ -52,12 +53,8 @@ def reshard_steps(have: Sharding, need: Sharding) -> tuple[ReshardStep, ...]:
 
 def _common(now: list[str], goal: list[str]) -> int:
     """The length of the common prefix of two lists of axes."""
-    count = 0
-    for a, b in zip(now, goal, strict=False):
-        if a != b:
-            break
-        count += 1
-    return count
+    pairs = zip(now, goal, strict=False)
+    return len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
 
 
 def _slice(
@@ -67,12 +64,8 @@ def _slice(
     for dim, axes in enumerate(now):
         if _common(axes, goal[dim]) < len(axes):
             continue
-        used = {a for other in now for a in other}
-        new: list[str] = []
-        for axis in goal[dim][len(axes) :]:
-            if axis in used:
-                break
-            new.append(axis)
+        unused = {a for other in goal for a in other}.difference(*now)
+        new = list(takewhile(unused.__contains__, goal[dim][len(axes) :]))
         if new:
             steps.append(ReshardStep("all_slice", dim, tuple(new)))
             axes.extend(new)

@@ -26,11 +26,8 @@ def combine_scalar_reductions(
     Only ops on scalars move: behind the reductions they depend on, before the first
     other op that needs one. A combined all-reduce has the origin of its first part.
     """
-
-    def join(group: Sequence[Op]) -> Sequence[Op]:
-        return _joined(group, mesh, origins)
-
-    how = Combination(partial(_key, mesh), _is_scalar, join, lambda op: math.inf)
+    join_fn = partial(_joined, mesh, origins)
+    how = Combination(partial(_key, mesh), _is_scalar, join_fn, lambda op: math.inf)
     return combine(ops, how)
 
 
@@ -58,7 +55,7 @@ def _is_one_element(value: Atom) -> bool:
     return math.prod(value.shape) == 1
 
 
-def _joined(group: Sequence[Op], mesh: Mesh, origins: dict[Op, Origin]) -> Sequence[Op]:
+def _joined(mesh: Mesh, origins: dict[Op, Origin], group: Sequence[Op]) -> Sequence[Op]:
     """One all-reduce of a group's scalars, and slices that give the ops' results."""
     first = group[0]
     builder = Builder(mesh, source=first.source)

@@ -28,11 +28,7 @@ class Ends:
 
 
 class Shared:
-    """The state that the lowerings of all bodies of one program share.
-
-    needs: for each reduce-scattered (value, axis) the dims that consumers want sharded
-        along the axis; `None` stands for a consumer that wants the value unsharded.
-    """
+    """The state that the lowerings of all bodies of one program share."""
 
     def __init__(self, state: State, gather: Gather) -> None:
         self.state = state
@@ -42,7 +38,6 @@ class Shared:
         self.origins: dict[Op, Origin] = {}
         self.stored: dict[Value, Sharding] = {}
         self.lowered_from: dict[Op, Op] = {}
-        self.needs = _collect_needs(state)
         self._ends: dict[object, Ends] = {}
 
     def ends_of(self, node: Node) -> Ends:
@@ -86,16 +81,6 @@ class Shared:
 def _is_within(need: Cuts, form: Cuts) -> bool:
     """Whether a value sharded as `form` can be sliced to `need`, no collective."""
     return all(n[: len(f)] == f for n, f in zip(need, form, strict=True))
-
-
-def _collect_needs(state: State) -> dict[tuple[int, str], set[int | None]]:
-    needs: dict[tuple[int, str], set[int | None]] = {}
-    for value, axis in state.scattered:
-        readers = [state.graph.nodes[index] for index in state.graph.consumers[value]]
-        needs[value, axis] = {
-            sharding.dim_of(axis) for n in readers for sharding in state.reads(n, value)
-        }
-    return needs
 
 
 class Scope:
@@ -181,9 +166,9 @@ class Scope:
         moves = False
         for step in reshard_steps(have.without_partial(), need.without_partial()):
             moves = moves or step.kind != "all_slice"
-            with_origin = Origin(node.index, number, step.axes, is_read=True)
+            origin = Origin(node.index, number, step.axes, is_read=True)
             local = self.tracked(
-                with_origin, lambda s=step, x=local: emit_step(self.builder, x, s)
+                origin, lambda s=step, x=local: emit_step(self.builder, x, s)
             )
         is_kept = self.shared.gather is Gather.SHARED and form == need.dims
         if is_kept or not moves:
@@ -201,71 +186,60 @@ class Scope:
         kept = tuple(
             a for a in have.partial if is_sum and partial_sums.is_passed_on(number, a)
         )
-        axes = tuple(a for a in have.partial if a not in kept)
-        if not axes:
+        rest = [a for a in have.partial if a not in kept]
+        if not rest:
             return
-        self.builder.reason = f"the {have.monoid} that {node.label} leaves open"
-        dims = list(have.dims)
-        rest = list(axes)
-        local = self._reduced_over_time(local, have.monoid, number, node, rest)
-        axes = tuple(rest)
-        settled = [a for a in axes if (number, a) in self.state.settled]
-        for axis in (*settled, *self._as_read(number)) if is_sum else ():
-            # No collective reduce-scatters a max: it is all-reduced, then sliced.
-            dim = self.state.scattered.get((number, axis)) if axis in rest else None
-            is_wanted = axis in settled or self.shared.needs.get((number, axis)) == {
-                dim
-            }
-            if dim is not None and is_wanted:
-                dims[dim] = (*dims[dim], axis)
+        builder, scattered = self.builder, self.state.scattered
+        builder.reason = f"the {have.monoid} that {node.label} leaves open"
+
+        def write(axes: tuple[str, ...], emit: Callable[[], Atom]) -> Atom:
+            return self.tracked(Origin(node.index, number, axes, is_read=False), emit)
+
+        def all_reduce(x: Atom, axes: tuple[str, ...]) -> Atom:
+            return write(axes, lambda: builder.all_reduce(x, axes, have.monoid))
+
+        for axis in self.mesh.sequential:
+            # Devices reduce only once, after the loop in time.
+            if axis in rest and (number, axis) not in scattered:
                 rest.remove(axis)
+                local = all_reduce(local, (axis,))
+        # No collective reduce-scatters a max: it is all-reduced, then sliced.
+        dims = self._scattered_dims(number, have, rest) if is_sum else list(have.dims)
         for dim, (old, new) in enumerate(zip(have.dims, dims, strict=True)):
             run = new[len(old) :]
             if run:
-                local = self.tracked(
-                    Origin(node.index, number, run, is_read=False),
-                    lambda x=local, d=dim, r=run: self.builder.reduce_scatter(x, d, r),
+                local = write(
+                    run, lambda x=local, d=dim, r=run: builder.reduce_scatter(x, d, r)
                 )
         if rest and is_sum:
             local = all_reduce_by_levels(
-                self.builder,
-                local,
-                tuple(rest),
-                self.state.levels,
-                lambda axes, write: self.tracked(
-                    Origin(node.index, number, axes, is_read=False), write
-                ),
+                builder, local, tuple(rest), self.state.levels, write
             )
         elif rest:
-            local = self.tracked(
-                Origin(node.index, number, tuple(rest), is_read=False),
-                lambda x=local: self.builder.all_reduce(x, tuple(rest), have.monoid),
-            )
+            local = all_reduce(local, tuple(rest))
         self.have[value] = (local, Sharding(tuple(dims), kept))
 
-    def _reduced_over_time(
-        self, local: Atom, monoid: str, number: int, node: Node, rest: list[str]
-    ) -> Atom:
-        """A value reduced along the sequential axis, which is removed from `rest`.
+    def _scattered_dims(
+        self, value: int, have: Sharding, rest: list[str]
+    ) -> list[tuple[str, ...]]:
+        """The dims of a sum after reduce-scatters, whose axes are removed from `rest`.
 
-        Devices then reduce only once, after the loop in time.
+        It is reduce-scattered where that is settled or all consumers want it, in the
+        order in which the first consumer reads the axes.
         """
-        for axis in self.mesh.sequential:
-            if axis in rest and (number, axis) not in self.state.scattered:
+        dims = list(have.dims)
+        state = self.state
+        readers = [self.graph.nodes[index] for index in self.graph.consumers[value]]
+        reads = [sharding for node in readers for sharding in state.reads(node, value)]
+        settled = [a for a in rest if (value, a) in state.settled]
+        wanted = [a for cut in reads[0].dims for a in cut] if reads else []
+        for axis in (*settled, *wanted):
+            dim = state.scattered.get((value, axis)) if axis in rest else None
+            is_wanted = axis in settled or {s.dim_of(axis) for s in reads} == {dim}
+            if dim is not None and is_wanted:
+                dims[dim] = (*dims[dim], axis)
                 rest.remove(axis)
-                local = self.tracked(
-                    Origin(node.index, number, (axis,), is_read=False),
-                    lambda x=local, a=axis: self.builder.all_reduce(x, (a,), monoid),
-                )
-        return local
-
-    def _as_read(self, value: int) -> list[str]:
-        """The axes that shard a value as its first consumer reads it, in that order."""
-        readers = self.graph.consumers[value]
-        if not readers:
-            return []
-        first = next(self.state.reads(self.graph.nodes[readers[0]], value))
-        return [axis for cut in first.dims for axis in cut]
+        return dims
 
     def as_partial(self, local: Atom, axes: tuple[str, ...]) -> Atom:
         """A complete value as a partial sum: itself on the first device, zero elsewhere."""

@@ -66,9 +66,8 @@ class _Separation:
             axes = tuple(a for a in self.mesh.axes if a != self.axis)
             return (replace(op, params={**op.params, "mesh_axes": axes}),)
         axes: object = op.params.get("axes", ())
-        if op.kind not in COLLECTIVES or self.axis not in axes:  # pyright: ignore[reportOperatorIssue]
-            return (op,)
-        if is_crossing(op, self.axis):
+        is_along = op.kind in COLLECTIVES and self.axis in axes  # pyright: ignore[reportOperatorIssue]
+        if not is_along or is_crossing(op, self.axis):
             return (op,)
         builder = Builder(
             self.mesh, source=op.source, reason=str(op.params.get("reason", ""))
@@ -89,9 +88,8 @@ class _Separation:
         major, minor = axes[:at], axes[at + 1 :]
         dim, monoid = params.get("dim"), str(params.get("monoid", "sum"))
         if op.kind == "all_reduce":
-            builder.all_reduce(
-                builder.all_reduce(x, (axis,), monoid), (*major, *minor), monoid
-            )
+            x = builder.all_reduce(x, (axis,), monoid)
+            builder.all_reduce(x, (*major, *minor), monoid)
         elif op.kind == "all_gather" and isinstance(dim, int):
             x = builder.all_gather(x, dim, minor) if minor else x
             x = builder.all_gather(x, dim, (axis,))
@@ -162,13 +160,13 @@ class _Separation:
         """
         dim = sharding.dim_of(self.axis)
         if dim is not None and sharding.dims[dim][-1] != self.axis:
-            rest = ", ".join(
-                sharding.dims[dim][::-1][: sharding.dims[dim][::-1].index(self.axis)]
-            )
+            axes = sharding.dims[dim]
+            minor = reversed(axes[axes.index(self.axis) + 1 :])
             raise MeshError(
                 f"dim {dim} of {what} is cut along the sequential axis {self.axis!r} and "
-                f"then along {rest}, so that one device's part of an iteration is no part "
-                f"of what it stores; apply the tactics of {self.axis!r} last"
+                f"then along {', '.join(minor)}, so that one device's part of an "
+                "iteration is no part of what it stores; apply the tactics of "
+                f"{self.axis!r} last"
             )
         return dim
 

@@ -15,17 +15,12 @@ accumulation, if the axis cuts the batch.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
-from meshwright.machine import Mesh
-from meshwright.partitioner.lower.lowered import Lowered, Origin
-from meshwright.partitioner.lower.time_crossings import is_crossing, rename, separate
+from meshwright.partitioner.lower.lowered import Lowered
+from meshwright.partitioner.lower.time_crossings import is_crossing, separate
 from meshwright.partitioner.lower.time_positions import Positions
-from meshwright.partitioner.lower.time_stages import (
-    Stages,
-    find_stages,
-    reads_position,
-)
+from meshwright.partitioner.lower.time_stages import Stages, find_stages
 from meshwright.program.ir import Atom, Op, Program, Value, Wire
 from meshwright.program.ops import Builder
 
@@ -39,8 +34,7 @@ def run_in_time(lowered: Lowered) -> Lowered:
         return lowered
     (axis,) = lowered.mesh.sequential
     alone = separate(lowered, axis)
-    stages = find_stages(alone.program, axis)
-    loops = TimeLoops(alone, axis, stages)
+    loops = TimeLoops(alone, axis, find_stages(alone.program, axis))
     ops = loops.ops()
     outputs = tuple(loops.last.get(atom, atom) for atom in alone.program.outputs)
     program = replace(alone.program, ops=tuple(ops), outputs=outputs)
@@ -49,7 +43,6 @@ def run_in_time(lowered: Lowered) -> Lowered:
     )
 
 
-@dataclass(eq=False)
 class TimeLoops:
     """Rewrites one program so that its sequential axis becomes scans.
 
@@ -59,19 +52,14 @@ class TimeLoops:
         compute the same.
     """
 
-    lowered: Lowered
-    axis: str
-    stages: Stages
-    origins: dict[Op, Origin] = field(init=False)
-    stacked: dict[Value, Value] = field(default_factory=dict[Value, Value])
-    last: dict[Atom, Value] = field(default_factory=dict[Atom, Value])
-
-    def __post_init__(self) -> None:
-        self.origins = {**self.lowered.origins}
-
-    @property
-    def length(self) -> int:
-        return self.lowered.mesh.size(self.axis)
+    def __init__(self, lowered: Lowered, axis: str, stages: Stages) -> None:
+        self.lowered = lowered
+        self.axis = axis
+        self.length = lowered.mesh.size(axis)
+        self.stages = stages
+        self.origins = {**lowered.origins}
+        self.stacked: dict[Value, Value] = {}
+        self.last: dict[Atom, Value] = {}
 
     def ops(self) -> list[Op]:
         """The ops of the rewritten program: scans, and the ops outside of them."""
@@ -89,17 +77,17 @@ class TimeLoops:
         crossings = [op for op in inside if is_crossing(op, self.axis)]
         looped = [op for op in inside if not is_crossing(op, self.axis)]
         made = {value for op in looped for value in op.results}
-        body = _Body(self.lowered.mesh, self.axis, self.origins)
+        body = _Body()
         self._enter(body, made, inside)
+        places = Positions(self.lowered.mesh, self.axis, self.origins)
         for op in looped:
-            body.run(op)
+            body.ops += places.resolved(op, body.position, body.known)
         before = Builder(self.lowered.mesh, source=inside[0].source)
         after = Builder(self.lowered.mesh, source=inside[0].source)
         sums = [op for op in crossings if _is_added_up(op)]
         for op in sums:
             x = op.operands[0]
-            zero = before.full(x.shape, 0, x.dtype)
-            body.add_up(op, zero)
+            body.add_up(op, before.full(x.shape, 0, x.dtype))
         for value in dict.fromkeys(self.lowered.program.outputs):
             if value not in made:
                 continue
@@ -159,10 +147,7 @@ def _concatenated(builder: Builder, stack: Value, dim: int) -> Value:
     length, *shape = stack.shape
     if dim:
         order = (*range(1, dim + 1), 0, *range(dim + 1, len(stack.shape)))
-        moved = tuple(stack.shape[d] for d in order)
-        stack = builder.emit(
-            "transpose", (stack,), moved, stack.dtype, permutation=order
-        )
+        stack = builder.transpose(stack, order)
     shape[dim] *= length
     return builder.reshape(stack, tuple(shape))
 
@@ -174,14 +159,11 @@ class _Body:
     stacks: by value, its stack over all iterations, which the scan returns.
     """
 
-    def __init__(self, mesh: Mesh, axis: str, origins: dict[Op, Origin]) -> None:
-        self.mesh = mesh
-        self.axis = axis
-        self.origins = origins
+    def __init__(self) -> None:
         self.position = Value((), "int32")
         self.known: dict[Atom, Atom] = {}
         self.stacks: dict[Atom, Value] = {}
-        self._ops: list[Op] = []
+        self.ops: list[Op] = []
         self._inputs: list[Value] = [self.position]
         self._outputs: list[Atom] = []
         self._operands: list[Atom] = []
@@ -199,19 +181,11 @@ class _Body:
         self._inputs.append(inner)
         self._wires.append(wire)
 
-    def run(self, op: Op) -> None:
-        """Write an op into the body, with the iteration number as its position."""
-        if reads_position(op, self.axis):
-            place = Positions(self.mesh, self.axis, self.origins)
-            self._ops += place.resolved(op, self.position, self.known)
-        else:
-            self._ops.append(rename(op, self.known, self.origins))
-
     def add_up(self, op: Op, zero: Value) -> None:
         """Add the operand of an all-reduce to a carry; the scan returns the total."""
         x = self.known.get(op.operands[0], op.operands[0])
         before, after = Value(x.shape, x.dtype), Value(x.shape, x.dtype)
-        self._ops.append(Op("add", (before, x), (after,), source=op.source))
+        self.ops.append(Op("add", (before, x), (after,), source=op.source))
         self._carry(zero, before, after, op.results[0])
 
     def carry_last(self, atom: Atom, zero: Value) -> Value:
@@ -250,8 +224,8 @@ class _Body:
     def finish(self, positions: Value, length: int) -> Op:
         """The complete scan op; `positions` holds the number of each iteration."""
         wire = Wire(len(self._operands), ((0, 0),), is_stacked=True)
-        body = Program(tuple(self._inputs), tuple(self._ops), tuple(self._outputs))
-        source = next((op.source for op in self._ops if op.source), "")
+        body = Program(tuple(self._inputs), tuple(self.ops), tuple(self._outputs))
+        source = next((op.source for op in self.ops if op.source), "")
         return Op(
             "scan",
             (*self._operands, positions),

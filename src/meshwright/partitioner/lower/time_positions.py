@@ -20,8 +20,13 @@ class Positions:
     origins: dict[Op, Origin]
 
     def resolved(self, op: Op, position: Atom, known: dict[Atom, Atom]) -> Sequence[Op]:
-        """The ops that replace `op`, with `position` as the index along the axis."""
+        """The ops that replace `op`, with `position` as the index along the axis.
+
+        known: the values that replace others, which gets the index if `op` computes it.
+        """
         op = rename(op, known, self.origins)
+        if not reads_position(op, self.axis):
+            return (op,)
         if op.bodies:
             return (self._region(op, position),)
         axes = op.params["axes"]
@@ -36,11 +41,9 @@ class Positions:
         starts: list[Atom] = [zero] * len(result.shape)
         starts[dim] = builder.binary("mul", index, result.shape[dim])
         operands = (op.operands[0], *starts)
-        made = Op(
-            "dynamic_slice", operands, op.results, {"sizes": result.shape},
-            source=op.source,
-        )  # fmt: skip
-        return (*builder.ops, made)
+        params = {"sizes": result.shape}
+        part = Op("dynamic_slice", operands, op.results, params, source=op.source)
+        return (*builder.ops, part)
 
     def _index(self, builder: Builder, axes: tuple[str, ...], position: Atom) -> Atom:
         """The index of this device and iteration along `axes`, major to minor."""
@@ -77,10 +80,7 @@ class Positions:
         known: dict[Atom, Atom] = {}
         ops: list[Op] = []
         for op in body.ops:
-            if reads_position(op, self.axis):
-                ops += self.resolved(op, position, known)
-            else:
-                ops.append(rename(op, known, self.origins))
+            ops += self.resolved(op, position, known)
         outputs = tuple(known.get(a, a) for a in body.outputs)
         return replace(
             body, inputs=(*body.inputs, position), ops=tuple(ops), outputs=outputs

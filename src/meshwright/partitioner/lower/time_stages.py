@@ -31,12 +31,15 @@ class Stages:
 def find_stages(program: Program, axis: str) -> Stages:
     """Assign ops to loops in time; no collective along `axis` may name other axes."""
     looped = looped_ops(program, axis)
-    early = _early(program, looped, axis)
+    first = _first_stages(program, {}, axis)
+    early = {op: n for op, n in first.items() if op in looped or is_crossing(op, axis)}
     num_loops = 1 + max(early.values(), default=-1)
     late = _late(program, looped, early, num_loops, axis)
     loop = min(early, late, key=lambda loop: kept_bytes(program, loop, axis))
     loop = {op: loop[op] for op in program.ops if op in loop}
-    return Stages(num_loops, loop, _outside(program, loop, axis))
+    stages = _first_stages(program, loop, axis)
+    outside = {op: stage for op, stage in stages.items() if op not in loop}
+    return Stages(num_loops, loop, outside)
 
 
 def reads_position(op: Op, axis: str) -> bool:
@@ -60,17 +63,18 @@ def looped_ops(program: Program, axis: str) -> frozenset[Op]:
     return frozenset(found)
 
 
-def _early(program: Program, looped: frozenset[Op], axis: str) -> dict[Op, int]:
-    """The earliest possible loop of each op that needs one, and of each crossing."""
-    loop: dict[Op, int] = {}
-    known: dict[Atom, int] = {}
+def _first_stages(program: Program, loop: Mapping[Op, int], axis: str) -> dict[Op, int]:
+    """The number of loops that must run before each op, or before its own loop.
+
+    loop: the loops of ops for which they are decided.
+    """
+    stages: dict[Op, int] = {}
+    ready: dict[Atom, int] = {}
     for op in program.ops:
-        stage = max((known.get(atom, 0) for atom in op.operands), default=0)
-        crosses = is_crossing(op, axis)
-        if crosses or op in looped:
-            loop[op] = stage
-        known.update(dict.fromkeys(op.results, stage + crosses))
-    return loop
+        first = max((ready.get(atom, 0) for atom in op.operands), default=0)
+        stages[op] = loop.get(op, first)
+        ready.update(dict.fromkeys(op.results, stages[op] + is_crossing(op, axis)))
+    return stages
 
 
 def _late(
@@ -93,20 +97,6 @@ def _late(
         for atom in op.operands:
             needed[atom] = min(needed.get(atom, num_loops), stage)
     return loop
-
-
-def _outside(program: Program, loop: Mapping[Op, int], axis: str) -> dict[Op, int]:
-    """The number of loops that must run before each op that is in none of them."""
-    outside: dict[Op, int] = {}
-    known: dict[Atom, int] = {}
-    for op in program.ops:
-        if op in loop:
-            stage = loop[op] + is_crossing(op, axis)
-        else:
-            stage = max((known.get(atom, 0) for atom in op.operands), default=0)
-            outside[op] = stage
-        known.update(dict.fromkeys(op.results, stage))
-    return outside
 
 
 def kept_bytes(program: Program, loop: Mapping[Op, int], axis: str) -> int:

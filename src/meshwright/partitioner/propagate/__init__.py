@@ -9,13 +9,7 @@ from meshwright.partitioner.propagate.legality import why_not
 from meshwright.partitioner.propagate.partial_sums import PartialSums
 from meshwright.partitioner.propagate.propagator import Propagator
 from meshwright.partitioner.propagate.state import Cause, Conflict, State
-from meshwright.partitioner.propagate.sub_axes import (
-    join_sub_axes,
-    show_axis,
-    split_axes,
-    user_axes,
-    whole_axes,
-)
+from meshwright.partitioner.propagate.sub_axes import join_sub_axes, user_axes
 from meshwright.partitioner.propagate.sum_routes import SumRoutes
 
 __all__ = [
@@ -28,9 +22,6 @@ __all__ = [
     "State",
     "SumRoutes",
     "join_sub_axes",
-    "show_axis",
-    "split_axes",
     "user_axes",
-    "whole_axes",
     "why_not",
 ]

@@ -7,10 +7,10 @@ node and any number of consuming nodes. Bodies of loops and branches are in the 
 graph, so that propagation reaches one fixed point for a loop and its body.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from meshwright.program.ir import Op, Program, Value, Wire
+from meshwright.program.ir import Atom, Op, Program, Value, Wire
 from meshwright.program.ops import FactorRule, Trait, has_trait, rule_of
 from meshwright.program.rules.rule import Dims
 
@@ -57,6 +57,11 @@ class Node:
         """
         assert self.op is not None
         return [i for i, a in enumerate(self.op.operands) if isinstance(a, Value)]
+
+    @property
+    def is_contraction(self) -> bool:
+        """Whether the node is a matrix product or a convolution."""
+        return self.op is not None and has_trait(self.op.kind, Trait.CONTRACTION)
 
     @property
     def is_loop_constant(self) -> bool:
@@ -106,38 +111,37 @@ class Graph:
         self.input_nodes: tuple[Node, ...] = ()
         self._rules: list[FactorRule] = []
         self._signatures: dict[object, int] = {}
-        self._add_program(program, self.ties)
-        for node in self.nodes:
-            self._link(node)
-
-    # -- building -------------------------------------------------------------------
-
-    def _add_program(self, program: Program, ties: Mapping[int, int] | None) -> None:
-        if ties is not None:
-            self.input_nodes = tuple(
-                self._source_node(v, i) for i, v in enumerate(program.inputs)
-            )
-        for value in program.constants:
-            self._source_node(value, None)
-        for op in program.ops:
-            self._add_op(op)
-        for out, position in (ties or {}).items():
+        self.input_nodes = tuple([self._source_node(v) for v in program.inputs])
+        for position, node in enumerate(self.input_nodes):
+            node.input_position = position
+        self._add_ops(program)
+        for out, position in self.ties.items():
             value = program.outputs[out]
             if isinstance(value, Value):
                 node = self.input_nodes[position]
                 node.ins += ((self._number(value), node.outs[0][1]),)
+        for node in self.nodes:
+            for value, _ in node.outs:
+                self.producer[value] = node.index
+            for value in {value for value, _ in node.ins}:
+                self.consumers[value].append(node.index)
 
-    def _source_node(self, value: Value, position: int | None) -> Node:
+    # -- building -------------------------------------------------------------------
+
+    def _add_ops(self, program: Program) -> None:
+        for value in program.constants:
+            self._source_node(value)
+        for op in program.ops:
+            if op.bodies:
+                self._add_region(op)
+            else:
+                self._add_op(op)
+
+    def _source_node(self, value: Value) -> Node:
         """Add the node of an input or constant; each dim is a factor of its own."""
-        dims: Dims = tuple((d,) for d in range(len(value.shape)))
-        node = self._node(value.shape, (), ((self._number(value), dims),))
-        node.input_position = position
-        return node
+        return self._node(value.shape, (), self._ports([(value, False)]))
 
     def _add_op(self, op: Op) -> None:
-        if op.bodies:
-            self._add_region(op)
-            return
         signature = self._signature(op)
         rule = self._rules[signature]
         ins = tuple(
@@ -177,33 +181,31 @@ class Graph:
     def _add_region(self, op: Op) -> None:
         self.wire_nodes[op] = tuple([self._wire_node(op, wire) for wire in op.wires])
         for body in op.bodies:
-            self._add_program(body, None)
+            self._add_ops(body)
 
     def _wire_node(self, op: Op, wire: Wire) -> Node:
-        ins: list[Port | None] = []
-        outs: list[Port | None] = []
-        shape: tuple[int, ...] = ()
-
-        def port(value: object, is_outer: bool) -> Port | None:
-            nonlocal shape
-            if not isinstance(value, Value):
-                return None
-            stacked = is_outer and wire.is_stacked
-            inner = value.shape[1:] if stacked else value.shape
-            shape = inner
-            dims: Dims = tuple((d,) for d in range(len(inner)))
-            return self._number(value), ((), *dims) if stacked else dims
-
+        ins: list[tuple[Atom, bool]] = []
         if wire.operand is not None:
-            ins.append(port(op.operands[wire.operand], True))
-        ins += [port(op.bodies[b].outputs[i], False) for b, i in wire.outputs]
-        outs += [port(op.bodies[b].inputs[i], False) for b, i in wire.inputs]
+            ins.append((op.operands[wire.operand], wire.is_stacked))
+        ins += [(op.bodies[b].outputs[i], False) for b, i in wire.outputs]
+        outs: list[tuple[Atom, bool]]
+        outs = [(op.bodies[b].inputs[i], False) for b, i in wire.inputs]
         if wire.result is not None:
-            outs.append(port(op.results[wire.result], True))
-        read, made = (tuple(p for p in ports if p is not None) for ports in (ins, outs))
-        node = self._node(shape, read, made)
+            outs.append((op.results[wire.result], wire.is_stacked))
+        shapes = [v.shape[skip:] for v, skip in (*ins, *outs) if isinstance(v, Value)]
+        node = self._node(
+            shapes[0] if shapes else (), self._ports(ins), self._ports(outs)
+        )
         node.op, node.wire = op, wire
         return node
+
+    def _ports(self, values: Iterable[tuple[Atom, bool]]) -> tuple[Port, ...]:
+        """The ports of a wire, of (value, whether it has a leading dim of iterations)."""
+        return tuple(
+            (self._number(v), ((),) * is_stacked + _own_dims(len(v.shape) - is_stacked))
+            for v, is_stacked in values
+            if isinstance(v, Value)
+        )
 
     def _node(
         self, sizes: tuple[int, ...], ins: tuple[Port, ...], outs: tuple[Port, ...]
@@ -221,8 +223,7 @@ class Graph:
             self.consumers.append([])
         return number
 
-    def _link(self, node: Node) -> None:
-        for value, _ in node.outs:
-            self.producer[value] = node.index
-        for value in {value for value, _ in node.ins}:
-            self.consumers[value].append(node.index)
+
+def _own_dims(rank: int) -> Dims:
+    """Dims of a value that are a factor each."""
+    return tuple((d,) for d in range(rank))

@@ -18,8 +18,7 @@ def why_not(state: State, node: Node, axis: str, factor: int) -> str | None:
     """
     if axis in state.blocked[node.index]:
         return f"{node.label} is kept whole along {show_axis(axis, state.size)}"
-    taken = state.factor_of[node.index].get(axis)
-    if taken is not None:
+    if axis in state.factor_of[node.index]:
         named = show_axis(axis, state.size)
         return f"{named} cuts another dim of this {node.label} already"
     size = state.size[axis]

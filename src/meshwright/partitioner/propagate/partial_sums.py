@@ -11,12 +11,7 @@ reduction after the loop moves fewer bytes. `SumRoutes` says which delays a prog
 from meshwright.partitioner.propagate.graph import Node
 from meshwright.partitioner.propagate.recurrence import recurrent_totals
 from meshwright.partitioner.propagate.state import State
-from meshwright.partitioner.propagate.sum_nodes import (
-    is_carry,
-    is_exit,
-    is_mostly_partial,
-    linear_sets,
-)
+from meshwright.partitioner.propagate.sum_nodes import is_carry, is_exit, linear_sets
 from meshwright.program.ir import Value
 
 MAX_ADDENDS = 64
@@ -210,9 +205,11 @@ class PartialSums:
                 has_whole = True
         if has_whole and (is_strict or not partial or len(group) < 2):
             return False
+        # One reduction of a concatenation replaces one of each of its partial operands.
+        is_mostly_partial = len(partial) > 1 and 2 * len(partial) >= len(group)
         return bool(partial) and (
             not has_whole
-            or is_mostly_partial(len(partial), len(group))
+            or is_mostly_partial
             or self._merges(node, axis)
             or self._is_accumulated(node, partial, axis)
         )
@@ -247,17 +244,12 @@ class PartialSums:
                 return False
             place = numbers.index(value)
             groups = [g for g in linear_sets(node) if place in g and len(g) > 1]
-            if any(self._has_other(numbers, g, value, axis) for g in groups):
+            others = [n for g in groups for p in g if (n := numbers[p]) != value]
+            if any(self._arrives_partial(n, axis, is_strict=True) for n in others):
                 return True
             if not groups:
                 return False
         return False
-
-    def _has_other(
-        self, numbers: list[int | None], group: frozenset[int], value: int, axis: str
-    ) -> bool:
-        others = [n for p, n in enumerate(numbers) if p in group and n != value]
-        return any(self._arrives_partial(n, axis, is_strict=True) for n in others)
 
     def _accepts(self, node: Node, value: int, axis: str) -> bool:
         if is_exit(node):

@@ -56,12 +56,6 @@ def _totals_from(
             made = {value for value, _ in graph.nodes[index].outs} - seen
             seen |= made
             todo += made
-    found: set[int] = set()
-    for node in totals:
-        if (
-            node.index in ends
-            and node.wire is not None
-            and node.wire.result is not None
-        ):
-            found.add(graph.number[op.results[node.wire.result]])
-    return found
+    wires = [node.wire for node in totals if node.index in ends]
+    results = [wire.result for wire in wires if wire is not None]
+    return {graph.number[op.results[i]] for i in results if i is not None}

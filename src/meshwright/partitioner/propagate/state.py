@@ -192,14 +192,12 @@ class State:
         causes[key] = cause
 
     def scatter(self, value: int, axis: str, dim: int) -> None:
-        """Reduce-scatter a partial value along `axis` on `dim`."""
-        self._set(self.scattered, (value, axis), dim)
+        """Reduce-scatter a partial value along `axis` on `dim`, unless it is already."""
+        self._add(self.scattered, (value, axis), dim)
 
     def request(self, value: int, axis: str, dim: int, node: int) -> None:
         """Record that consumer `node` wants a value sharded along an axis on `dim`."""
-        wanted = self.requests.setdefault((value, axis), {})
-        if dim not in wanted:
-            self._set(wanted, dim, node)
+        self._add(self.requests.setdefault((value, axis), {}), dim, node)
 
     def retract(self, node: Node, axis: str) -> None:
         """Remove a node's sharding along an axis, for a tactic that replaces it."""
@@ -211,8 +209,7 @@ class State:
 
     def settle(self, value: int, axis: str) -> None:
         """Fix that a partial sum is reduced or reduce-scattered where computed."""
-        if (value, axis) not in self.settled:
-            self._set(self.settled, (value, axis), True)
+        self._add(self.settled, (value, axis), True)
 
     def keep(self, value: int, form: tuple[tuple[str, ...], ...]) -> None:
         """Store a value in one sharding for all consumers, which may reshard it.
@@ -226,13 +223,11 @@ class State:
 
         Lowering writes them as loops over parts (looped CollectiveEinsum).
         """
-        if (node, axes) not in self.overlapped:
-            self._set(self.overlapped, (node, axes), True)
+        self._add(self.overlapped, (node, axes), True)
 
     def gather_ahead(self, node: int, axes: tuple[str, ...]) -> None:
         """Let gathers of a node in a loop along `axes` run one iteration ahead."""
-        if (node, axes) not in self.ahead:
-            self._set(self.ahead, (node, axes), True)
+        self._add(self.ahead, (node, axes), True)
 
     def combine(self, axes: tuple[str, ...], most_bytes: int) -> None:
         """Let small collectives along `axes` be combined, up to `most_bytes` each."""
@@ -245,9 +240,12 @@ class State:
 
     def add_conflict(self, conflict: Conflict) -> None:
         """Record a conflict, unless the node already has one along the axis."""
-        key = (conflict.node, conflict.axis)
-        if key not in self.conflicts:
-            self._set(self.conflicts, key, conflict)
+        self._add(self.conflicts, (conflict.node, conflict.axis), conflict)
+
+    def _add(self, table: dict[Any, Any], key: object, entry: object) -> None:
+        """Write a new entry of a table, and keep one that is there already."""
+        if key not in table:
+            self._set(table, key, entry)
 
     def _set(self, table: dict[Any, Any], key: object, entry: object) -> None:
         """Write an entry of a table, or delete it if `None`, and journal the change."""

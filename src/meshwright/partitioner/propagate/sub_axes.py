@@ -58,13 +58,10 @@ def split_axes(
         whole = start.get(axis, (size,))
         is_kept = axis in kept or axis in mesh.sequential
         parts = whole if is_kept else _split(whole, majors)
-        names = (
-            (axis,)
-            if len(parts) == 1
-            else tuple(f"{axis}{SUB_AXIS}{i}" for i in range(len(parts)))
-        )
-        sub_axes[axis] = names
-        sizes.update(zip(names, parts, strict=True))
+        sub_axes[axis] = (axis,)
+        if len(parts) > 1:
+            sub_axes[axis] = tuple(f"{axis}{SUB_AXIS}{i}" for i in range(len(parts)))
+        sizes.update(zip(sub_axes[axis], parts, strict=True))
     in_time = {axis: sizes.pop(axis) for axis in mesh.sequential}
     return Mesh(sizes, mesh.devices, sequential=in_time), sub_axes
 

@@ -37,11 +37,3 @@ def is_exit(node: Node) -> bool:
 def is_scan(node: Node) -> bool:
     """Whether a node is a scan, or one of the arrays that enter or leave it."""
     return node.op is not None and node.op.kind == "scan"
-
-
-def is_mostly_partial(num_partial: int, num_operands: int) -> bool:
-    """Whether several operands, and at least half of all, are partial sums.
-
-    For a concatenation, one reduction of the result then replaces one per operand.
-    """
-    return num_partial > 1 and 2 * num_partial >= num_operands

@@ -51,12 +51,11 @@ class SumRoutes:
 
     def numbers(self, op: Op) -> list[int | None]:
         """The value number of each operand of an op; `None` for a literal."""
-        found = self._numbers.get(op)
-        if found is None:
-            known = self.graph.number
-            found = [known[a] if isinstance(a, Value) else None for a in op.operands]
-            self._numbers[op] = found
-        return found
+        if op not in self._numbers:
+            number = self.graph.number
+            numbers = [number[a] if isinstance(a, Value) else None for a in op.operands]
+            self._numbers[op] = numbers
+        return self._numbers[op]
 
     def is_zero(self, atom: Atom) -> bool:
         """Whether a value is known to be zero everywhere."""
@@ -69,10 +68,9 @@ class SumRoutes:
 
     def is_cheap(self, value: int) -> bool:
         """Whether all readers of a value are linear in it, with results no larger."""
-        known = self._cheap.get(value)
-        if known is None:
-            known = self._cheap[value] = self._has_cheap_readers(value)
-        return known
+        if value not in self._cheap:
+            self._cheap[value] = self._has_cheap_readers(value)
+        return self._cheap[value]
 
     def _has_cheap_readers(self, value: int) -> bool:
         consumers = self.graph.consumers[value]
@@ -133,10 +131,9 @@ class SumRoutes:
 
     def is_delayed(self, value: int) -> bool:
         """Whether reducing a sum after its accumulator's loop moves fewer bytes."""
-        known = self._delayed.get(value)
-        if known is None:
-            known = self._delayed[value] = self._saves_bytes(value)
-        return known
+        if value not in self._delayed:
+            self._delayed[value] = self._saves_bytes(value)
+        return self._delayed[value]
 
     def _saves_bytes(self, value: int) -> bool:
         step = self._step(value)
@@ -172,10 +169,9 @@ class SumRoutes:
 
     def sources(self, node: Node) -> list[int]:
         """Values whose partial sums make a node's results partial; cached."""
-        found = self._sources.get(node.index)
-        if found is None:
-            found = self._sources[node.index] = self._find_sources(node)
-        return found
+        if node.index not in self._sources:
+            self._sources[node.index] = self._find_sources(node)
+        return self._sources[node.index]
 
     def _find_sources(self, node: Node) -> list[int]:
         if node.wire is not None:
@@ -291,10 +287,7 @@ class SumRoutes:
                 waiting += missing
                 continue
             waiting.pop()
-            before = (
-                self._bytes_here(last)
-                if is_sum
-                else sum(self._upstream[n] for n in addends)
-            )
-            self._upstream[last] = min(self._bytes_here(last), before)
+            here = self._bytes_here(last)
+            before = here if is_sum else sum(self._upstream[n] for n in addends)
+            self._upstream[last] = min(here, before)
         return self._upstream[value]

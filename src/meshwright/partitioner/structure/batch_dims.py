@@ -10,8 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from meshwright.partitioner.propagate import Node
-from meshwright.partitioner.structure.cut_work import tasks_of
-from meshwright.partitioner.structure.input_roles import find_structure
+from meshwright.partitioner.structure.cut_work import flops_of
 from meshwright.partitioner.structure.products import find_products
 from meshwright.partitioner.structure.views import dim_of, is_open
 from meshwright.partitioner.structure.workspace import Workspace
@@ -49,23 +48,17 @@ def data_dims(work: Workspace, leaves: Leaves, axis: str) -> Iterator[Seeds]:
     """
     size = work.mesh.size(axis)
     shapes = [work.value(node).shape for _, node in leaves]
-    dims = dict.fromkeys(
-        (dim, extent)
-        for rank in range(max(map(len, shapes), default=0))
-        for shape in shapes
-        for dim, extent in enumerate(shape)
-        if dim == rank and extent % size == 0
-    )
-    for dim, extent in dims:
-        yield [
-            (
-                path,
-                node,
-                dim if shape[dim : dim + 1] == (extent,) else shape.index(extent),
-            )
-            for (path, node), shape in zip(leaves, shapes, strict=True)
-            if extent in shape
-        ]
+    dims = dict.fromkeys(pair for shape in shapes for pair in enumerate(shape))
+    for dim, extent in sorted(dims, key=lambda pair: pair[0]):
+        if extent % size:
+            continue
+        seeds: Seeds = []
+        for (path, node), shape in zip(leaves, shapes, strict=True):
+            if shape[dim : dim + 1] == (extent,):
+                seeds.append((path, node, dim))
+            elif extent in shape:
+                seeds.append((path, node, shape.index(extent)))
+        yield seeds
 
 
 def product_rows(work: Workspace, leaves: Leaves, axis: str) -> Iterator[Seeds]:
@@ -77,11 +70,11 @@ def product_rows(work: Workspace, leaves: Leaves, axis: str) -> Iterator[Seeds]:
     """
     del leaves  # they are cut only as propagation finds
     size = work.mesh.size(axis)
-    flops = {task.node.index: task.flops for task in tasks_of(work.graph)}
-    products = find_products(work, find_structure(work))
+    flops = flops_of(work.graph)
+    products = find_products(work)
     if not products:
         return
-    largest = max(products, key=lambda product: flops.get(product.node.index, 0))
+    largest = max(products, key=lambda product: flops.get(product.node, 0))
     node = largest.node
     alike = [
         other

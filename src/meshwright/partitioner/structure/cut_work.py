@@ -4,56 +4,45 @@ Only matrix products count, unless a program has none. Optimizer steps and norms
 ignored: they are cheap, and sharding the batch does not divide the optimizer steps.
 """
 
-from dataclasses import dataclass
+from collections import Counter
 from functools import lru_cache
 
 from meshwright.partitioner.propagate import Graph, Node
-from meshwright.partitioner.structure.refusal import Refusal
-from meshwright.partitioner.structure.workspace import Workspace
+from meshwright.partitioner.structure.workspace import Refusal, Workspace
 from meshwright.program.analysis.executions import op_executions
-from meshwright.program.ops import Trait, has_trait, work_of
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class CountedOp:
-    """An op's graph node, and the op's FLOPs in a step over all loop iterations."""
-
-    node: Node
-    flops: int
+from meshwright.program.ops import work_of
 
 
 @lru_cache(maxsize=1)  # several tactics of one partitioning ask
-def tasks_of(graph: Graph) -> tuple[CountedOp, ...]:
-    """The matrix products of a program, or all of its ops if it has no product."""
-    counted = [
-        (op, times * work_of(op).flops) for op, times in op_executions(graph.program)
-    ]
-    products = [pair for pair in counted if has_trait(pair[0].kind, Trait.CONTRACTION)]
-    nodes = graph.op_node
-    return tuple(
-        CountedOp(nodes[op], flops) for op, flops in products or counted if op in nodes
-    )
+def flops_of(graph: Graph) -> dict[Node, int]:
+    """FLOPs in a step of each matrix product, or of each op if there is no product.
+
+    All iterations of loops count.
+    """
+    flops = {
+        graph.op_node[op]: times * work_of(op).flops
+        for op, times in op_executions(graph.program)
+        if op in graph.op_node
+    }
+    products = {node: n for node, n in flops.items() if node.is_contraction}
+    return products or flops
 
 
 def cut_share(work: Workspace, axis: str) -> float:
     """Share of the FLOPs in ops that an axis shards, from 0 to 1; 1 without FLOPs."""
-    tasks = tasks_of(work.graph)
-    total = sum(task.flops for task in tasks)
-    done = sum(task.flops for task in tasks if _is_cut(work, task.node, axis))
-    return done / total if total else 1.0
+    flops = flops_of(work.graph)
+    total = sum(flops.values())
+    cut = sum(n for node, n in flops.items() if _is_cut(work, node, axis))
+    return cut / total if total else 1.0
 
 
-def uncut_places(work: Workspace, axis: str, most: int = 3) -> list[str]:
-    """The ops with most FLOPs that an axis does not shard, as kind and source line.
-
-    Most FLOPs first, at most `most` of them.
-    """
-    flops: dict[str, int] = {}
-    for task in tasks_of(work.graph):
-        if not _is_cut(work, task.node, axis):
-            where = f"{task.node.label} ({task.node.source})"
-            flops[where] = flops.get(where, 0) + task.flops
-    return sorted(flops, key=lambda where: -flops[where])[:most]
+def _uncut_places(work: Workspace, axis: str) -> str:
+    """The three ops with most FLOPs that an axis does not shard, most first."""
+    uncut: Counter[str] = Counter()
+    for node, flops in flops_of(work.graph).items():
+        if not _is_cut(work, node, axis):
+            uncut[f"{node.label} ({node.source})"] += flops
+    return ", ".join(where for where, _ in uncut.most_common(3))
 
 
 MOST_UNCUT = 0.25
@@ -72,9 +61,8 @@ def note_uncut_work(work: Workspace, axis: str, tactic: str, advice: str) -> Non
     uncut = 1 - cut_share(work, axis)
     if uncut <= MOST_UNCUT:
         return
-    places = f"most of it at {', '.join(uncut_places(work, axis))}"
-    kinds = {task.node.label for task in tasks_of(work.graph)}
-    is_products = all(has_trait(kind, Trait.CONTRACTION) for kind in kinds)
+    places = f"most of it at {_uncut_places(work, axis)}"
+    is_products = all(node.is_contraction for node in flops_of(work.graph))
     counted = "matrix products" if is_products else "all ops"
     share = f"{uncut:.0%} of the work (FLOPs of {counted})"
     work.refusals.append(Refusal(share, axis, f"left whole, {places}"))
@@ -89,10 +77,9 @@ def first_cut_sums(work: Workspace, axis: str) -> bool:
     For an axis over the batch it does not: only the backward pass and the loss sum over
     the batch.
     """
-    for task in tasks_of(work.graph):
-        if _is_cut(work, task.node, axis):
-            cut = work.state.factor_of[task.node.index]
-            rule = task.node.rule
+    for node in flops_of(work.graph):
+        if _is_cut(work, node, axis):
+            cut, rule = work.state.factor_of[node.index], node.rule
             return rule is not None and any(
                 cut[sub_axis] in rule.reductions for sub_axis in work.sub_axes[axis]
             )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from meshwright.partitioner.propagate import Node, why_not
 from meshwright.partitioner.propagate.state import Cause
-from meshwright.partitioner.structure.input_roles import Structure
+from meshwright.partitioner.structure.input_roles import InputRoles
 from meshwright.partitioner.structure.products import Product, Seed
 from meshwright.partitioner.structure.workspace import Workspace
 
@@ -30,7 +30,7 @@ class Decoder:
 
 
 def other_parameters(
-    work: Workspace, structure: Structure, products: Sequence[Product]
+    work: Workspace, roles: InputRoles, products: Sequence[Product]
 ) -> list[tuple[str, Node]]:
     """Paths and nodes of the parameters that no product reads."""
     read = {
@@ -40,8 +40,7 @@ def other_parameters(
         for factor in dims
         if (leaf := product.leaf(work, factor)) is not None
     }
-    inputs = [(work.paths[i], work.graph.input_nodes[i]) for i in structure.params]
-    return [(path, node) for path, node in inputs if path not in read]
+    return [leaf for leaf in work.leaves(roles.params) if leaf[0] not in read]
 
 
 def is_large(work: Workspace, product: Product) -> bool:

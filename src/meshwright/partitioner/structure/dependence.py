@@ -1,14 +1,23 @@
 """Dependence of values on a program's inputs, as bit sets: bit `i` stands for input `i`."""
 
+from heapq import heappop, heappush
+
 from meshwright.partitioner.propagate import Graph, Node
-from meshwright.program.ir import Op, Program
+from meshwright.program.ir import Program
 from meshwright.program.ops import Trait, has_trait
 
 
 def find_dependence(graph: Graph) -> list[int]:
     """Bit sets of the inputs on which values depend, indexed by the value's number."""
     bits = _start(graph)
-    _visit(graph, graph.program, bits)
+    todo = [node.index for node in graph.nodes if node.op is not None]
+    while todo:  # a heap, so that nodes are visited nearly in the program's order
+        node = graph.nodes[heappop(todo)]
+        if _flow(node, bits):
+            for value, _ in node.outs:
+                for reader in graph.consumers[value]:
+                    if graph.nodes[reader].op is not None:
+                        heappush(todo, reader)
     return bits
 
 
@@ -31,44 +40,18 @@ def find_first_dependence(graph: Graph) -> list[int]:
 
 def members(bits: int) -> list[int]:
     """Positions of the set bits of an integer, in increasing order."""
-    found: list[int] = []
-    while bits:
-        low = bits & -bits
-        found.append(low.bit_length() - 1)
-        bits ^= low
-    return found
-
-
-def _visit(graph: Graph, program: Program, bits: list[int]) -> None:
-    for op in program.ops:
-        if op.bodies:
-            _visit_region(graph, op, bits)
-        else:
-            _flow(graph.op_node[op], bits)
-
-
-def _visit_region(graph: Graph, op: Op, bits: list[int]) -> None:
-    """Propagate bits through a region's bodies until nothing changes."""
-    wires = graph.wire_nodes[op]
-    for node in wires:
-        _flow(node, bits)
-    while True:
-        for body in op.bodies:
-            _visit(graph, body, bits)
-        news = [_flow(node, bits) for node in wires]  # all, whatever the first says
-        if not any(news):
-            return
+    return [i for i in range(bits.bit_length()) if bits >> i & 1]
 
 
 def _flow(node: Node, bits: list[int]) -> bool:
     """Add the bits of a node's operands to its results; True if a result changed."""
-    found = 0
+    operand_bits = 0
     for value, _ in node.ins:
-        found |= bits[value]
+        operand_bits |= bits[value]
     changed = False
     for value, _ in node.outs:
-        if found & ~bits[value]:
-            bits[value] |= found
+        if operand_bits & ~bits[value]:
+            bits[value] |= operand_bits
             changed = True
     return changed
 

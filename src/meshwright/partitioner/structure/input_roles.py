@@ -9,7 +9,8 @@ integers of 8 bits or less: quantized weights.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
+from operator import or_
 
 from meshwright.partitioner.propagate import Graph, Node
 from meshwright.partitioner.structure.dependence import (
@@ -20,12 +21,11 @@ from meshwright.partitioner.structure.dependence import (
 from meshwright.partitioner.structure.views import is_key
 from meshwright.partitioner.structure.workspace import Workspace
 from meshwright.program.ir import is_small_integer
-from meshwright.program.ops import Trait, has_trait
 from meshwright.program.rules.factors import is_inexact
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Structure:
+class InputRoles:
     """The positions of a step's inputs by role, and the dependence of values.
 
     params: inputs that are parameters, trained or frozen.
@@ -44,13 +44,13 @@ class Structure:
     first: Sequence[int]
 
 
-def find_structure(work: Workspace) -> Structure:
+def find_roles(work: Workspace) -> InputRoles:
     """The roles of all inputs of a program: parameters, optimizer state, data."""
-    return _find_structure(work.graph, tuple(work.paths))
+    return _find_roles(work.graph, tuple(work.paths))
 
 
 @lru_cache(maxsize=1)  # several tactics of one partitioning ask
-def _find_structure(graph: Graph, paths: tuple[str, ...]) -> Structure:
+def _find_roles(graph: Graph, paths: tuple[str, ...]) -> InputRoles:
     depends, first = find_dependence(graph), find_first_dependence(graph)
     # The first iteration of a loop may have constants where others have data.
     early = [one or every for one, every in zip(first, depends, strict=True)]
@@ -71,14 +71,14 @@ def _find_structure(graph: Graph, paths: tuple[str, ...]) -> Structure:
     }
     params = sorted((trained - carried) | frozen)
     optimizer = sorted((state & floats) - trained)
-    return Structure(
-        tuple(params),
-        tuple(optimizer),
-        tuple(sorted(carried)),
-        tuple(sorted(arrays - state - frozen)),
-        _owners(graph, depends, params, optimizer),
-        depends,
-        first,
+    return InputRoles(
+        params=tuple(params),
+        optimizer=tuple(optimizer),
+        carried=tuple(sorted(carried)),
+        data=tuple(sorted(arrays - state - frozen)),
+        owner=_owners(graph, depends, params, optimizer),
+        depends=depends,
+        first=first,
     )
 
 
@@ -100,19 +100,20 @@ def _trained(
     If no output tells anything, `_influential` decides.
     """
     everything = sum(1 << i for i in state)
-    told = {o for o, _ in _outputs(graph, depends)} - graph.ties.keys()
-    read = {bits & everything for o, bits in _outputs(graph, depends) if o in told} - {
-        0
-    }
-    narrow = read - {everything}
-    found = {i for i in state if any(bits >> i & 1 for bits in narrow)}
-    if everything in read:
-        early = (bits & everything for o, bits in _outputs(graph, first) if o in told)
-        narrow = set(early) - {0, everything}
-        found |= {i for i in state if any(bits >> i & 1 for bits in narrow)}
+
+    def read(dependence: Sequence[int]) -> set[int]:
+        """The state, as bits, that each other output than new state depends on."""
+        outputs = _outputs(graph, dependence)
+        return {bits & everything for o, bits in outputs if o not in graph.ties} - {0}
+
+    narrow = read(depends) - {everything}
+    trained = reduce(or_, narrow, 0)
+    if everything in read(depends):
+        narrow = read(first) - {everything}
+        trained |= reduce(or_, narrow, trained)
     if state and not narrow:
-        found |= _influential(graph, depends, state)
-    return found
+        return {*members(trained)} | _influential(graph, depends, state)
+    return {*members(trained)}
 
 
 def _influential(graph: Graph, depends: Sequence[int], state: set[int]) -> set[int]:
@@ -121,12 +122,8 @@ def _influential(graph: Graph, depends: Sequence[int], state: set[int]) -> set[i
     Every gradient depends on every parameter. Only few updated leaves, the leaf itself
     and its parameter, depend on a leaf of optimizer state: fewer than five.
     """
-    count = dict.fromkeys(state, 0)
-    for position, bits in _outputs(graph, depends):
-        if position in graph.ties:
-            for i in members(bits):
-                if i in count:
-                    count[i] += 1
+    new = [bits for o, bits in _outputs(graph, depends) if o in graph.ties]
+    count = {i: sum(bits >> i & 1 for bits in new) for i in state}
     most = max(count.values())
     return {i for i, n in count.items() if n == most or n > max(most / 2, 4)}
 
@@ -153,9 +150,7 @@ def _weights(
     inputs = graph.program.inputs
     quantized = {i for i in leaves if is_small_integer(inputs[i].dtype)}
     for node in graph.nodes:
-        if node.op is None or not has_trait(node.op.kind, Trait.CONTRACTION):
-            continue
-        if len(node.ins) < 2:
+        if not node.is_contraction or len(node.ins) < 2:
             continue
         both = [depends[value] for value, _ in node.ins[:2]]
         alone = [_own_leaves(bits, leaves - data, quantized) for bits in both]
@@ -210,16 +205,10 @@ def _owners(
     graph: Graph, depends: Sequence[int], params: list[int], optimizer: list[int]
 ) -> dict[int, tuple[int, ...]]:
     """The parameters of each optimizer leaf, first those of the leaf's own shape."""
-    found: dict[int, list[int]] = {i: [] for i in optimizer}
-    mask = sum(1 << i for i in optimizer)
-    outputs = {
-        graph.ties[o]: bits for o, bits in _outputs(graph, depends) if o in graph.ties
-    }
-    for param in params:
-        for leaf in members(outputs.get(param, 0) & mask):
-            found[leaf].append(param)
+    new = {graph.ties[o]: b for o, b in _outputs(graph, depends) if o in graph.ties}
     shapes = [value.shape for value in graph.program.inputs]
-    return {
-        leaf: tuple(sorted(owners, key=lambda p: shapes[p] != shapes[leaf]))
-        for leaf, owners in found.items()
-    }
+    owners: dict[int, tuple[int, ...]] = {}
+    for leaf in optimizer:
+        own = [param for param in params if new.get(param, 0) >> leaf & 1]
+        owners[leaf] = tuple(sorted(own, key=lambda p: shapes[p] != shapes[leaf]))
+    return owners

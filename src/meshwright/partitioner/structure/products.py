@@ -5,10 +5,9 @@ from dataclasses import dataclass
 
 from meshwright.partitioner.propagate import Node
 from meshwright.partitioner.propagate.graph import Port
-from meshwright.partitioner.structure.input_roles import Structure
+from meshwright.partitioner.structure.input_roles import InputRoles, find_roles
 from meshwright.partitioner.structure.views import dim_of, leaf_dim
 from meshwright.partitioner.structure.workspace import Sum, Workspace
-from meshwright.program.ops import Trait, has_trait
 from meshwright.program.rules.rule import Dims
 
 type Seed = tuple[str, Node, int | Sum]
@@ -103,18 +102,18 @@ class Product:
         return found
 
 
-def multiplies_data(node: Node, structure: Structure) -> bool:
+def multiplies_data(node: Node, roles: InputRoles) -> bool:
     """Whether a node multiplies two values that both depend on more than parameters.
 
     The scores of attention, `q @ k`, are such a product.
     """
-    if node.op is None or not has_trait(node.op.kind, Trait.CONTRACTION):
-        return False
-    params = sum(1 << i for i in structure.params)
-    return all(structure.depends[value] & ~params for value, _ in node.ins[:2])
+    params = sum(1 << i for i in roles.params)
+    return node.is_contraction and all(
+        roles.depends[value] & ~params for value, _ in node.ins[:2]
+    )
 
 
-def follows_attention(work: Workspace, structure: Structure, value: int) -> bool:
+def follows_attention(work: Workspace, roles: InputRoles, value: int) -> bool:
     """Whether some nearest product upstream of a value multiplies data with data.
 
     The value is then taken to come out of attention.
@@ -122,8 +121,8 @@ def follows_attention(work: Workspace, structure: Structure, value: int) -> bool
     todo, seen = [value], {value}
     while todo:
         node = work.graph.nodes[work.graph.producer[todo.pop()]]
-        if node.op is not None and has_trait(node.op.kind, Trait.CONTRACTION):
-            if multiplies_data(node, structure):
+        if node.is_contraction:
+            if multiplies_data(node, roles):
                 return True
             continue
         new = {v for v, _ in node.ins} - seen
@@ -132,29 +131,28 @@ def follows_attention(work: Workspace, structure: Structure, value: int) -> bool
     return False
 
 
-def find_products(work: Workspace, structure: Structure) -> list[Product]:
+def find_products(work: Workspace) -> list[Product]:
     """The first product of each parameter with an operand that depends on data.
 
     The first product in program order is in the forward pass; gradients come later.
     """
-    params = sum(1 << i for i in structure.params)
+    roles = find_roles(work)
+    params = sum(1 << i for i in roles.params)
     seen = 0
-    found: list[Product] = []
+    products: list[Product] = []
     for node in work.graph.nodes:
-        if node.op is None or not has_trait(node.op.kind, Trait.CONTRACTION):
-            continue
-        if len(node.ins) < 2:
+        if not node.is_contraction or len(node.ins) < 2:
             continue
         first, second = node.ins[:2]
         for weight, activation in ((second, first), (first, second)):
-            bits = structure.first[weight[0]]
+            bits = roles.first[weight[0]]
             if not bits or bits & ~params or bits & seen:
                 continue
-            if structure.depends[activation[0]] & ~params:
+            if roles.depends[activation[0]] & ~params:
                 seen |= bits
-                found.append(Product(node, weight, activation))
+                products.append(Product(node, weight, activation))
                 break
-    return found
+    return products
 
 
 def _all(dims: Dims) -> set[int]:

@@ -9,7 +9,7 @@ that enter, run through or leave a loop or branch have the kinds `scan.in`,
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import lru_cache
@@ -188,34 +188,37 @@ def _place(graph: Graph, node: Node) -> Place:
     return Place(file, int(line), node.label, made)
 
 
-def refined_labels(graph: Graph, first: Sequence[object], rounds: int) -> list[int]:
+def refined_labels(
+    graph: Graph, first: Sequence[object], rounds: int
+) -> tuple[int, ...]:
     """A label for each node; equal if colour refinement cannot tell the nodes apart.
 
     first: each node's label before the first round. Each round adds the labels of
     neighbours (Weisfeiler and Lehman, 1968).
     """
-    labels = _number(first)
+    labels = numbered(first)[1]
     for _ in range(rounds):
         readers: list[set[tuple[int, int]]] = [set() for _ in graph.values]
         for node in graph.nodes:
             for position, (value, _) in enumerate(node.ins):
                 readers[value].add((labels[node.index], position))
-        labels = _number(
-            [
-                (
-                    labels[node.index],
-                    tuple(labels[graph.producer[v]] for v, _ in node.ins),
-                    tuple(frozenset(readers[v]) for v, _ in node.outs),
-                )
-                for node in graph.nodes
-            ]
-        )
+        around = [
+            (
+                labels[node.index],
+                tuple(labels[graph.producer[v]] for v, _ in node.ins),
+                tuple(frozenset(readers[v]) for v, _ in node.outs),
+            )
+            for node in graph.nodes
+        ]
+        labels = numbered(around)[1]
     return labels
 
 
-def _number(labels: Sequence[object]) -> list[int]:
-    known: dict[object, int] = {}
-    return [known.setdefault(label, len(known)) for label in labels]
+def numbered[T](items: Iterable[T]) -> tuple[tuple[T, ...], tuple[int, ...]]:
+    """The distinct items, and for each item its index among the distinct ones."""
+    numbers: dict[T, int] = {}
+    indices = tuple([numbers.setdefault(item, len(numbers)) for item in items])
+    return tuple(numbers), indices
 
 
 def _ranges(numbers: Sequence[int]) -> str:

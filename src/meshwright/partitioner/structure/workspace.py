@@ -7,6 +7,7 @@ is not possible.
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -15,7 +16,6 @@ from functools import cache
 from meshwright.errors import TacticError
 from meshwright.machine import Mesh
 from meshwright.partitioner.propagate import Graph, Node, Propagator, State, why_not
-from meshwright.partitioner.structure.refusal import Refusal
 from meshwright.program.ir import Value
 
 
@@ -30,6 +30,22 @@ class Sum:
 
     def __str__(self) -> str:
         return f"sum {self.index}" if self.index else "sum"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A sharding that a tactic asked for and that is not possible.
+
+    where: what was to be sharded, as a path or op. axis: the mesh axis. why: the
+        reason.
+    """
+
+    where: str
+    axis: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.where} along {self.axis!r}: {self.why}"
 
 
 @dataclass
@@ -70,6 +86,10 @@ class Workspace:
             if op.kind == "tag"
         ]
 
+    def leaves(self, positions: Iterable[int]) -> list[tuple[str, Node]]:
+        """(path, node) of the inputs at some positions."""
+        return [(self.paths[i], self.graph.input_nodes[i]) for i in positions]
+
     def value(self, node: Node) -> Value:
         """The value that a node computes."""
         return self.graph.values[node.outs[0][0]]
@@ -88,27 +108,27 @@ class Workspace:
         for sub_axis in sub_axes:
             accepted: list[tuple[Node, int]] = []
             for path, node, dim in seeds:
-                if self._is_cut_so(node, dim, sub_axis):
+                factors = self._factors(node, dim)
+                if not factors:
+                    what = dim if isinstance(dim, Sum) else f"dim {dim}"
+                    why = f"{what} of this {node.label} cannot be cut"
+                    self.refusals.append(Refusal(path, axis, why))
                     continue
-                factor = self._factor(node, dim)
-                what = dim if isinstance(dim, Sum) else f"dim {dim}"
-                why = (
-                    f"{what} of this {node.label} cannot be cut"
-                    if factor is None
-                    else why_not(self.state, node, sub_axis, factor)
-                )
-                if why is None and factor is not None:
+                if self.state.factor_of[node.index].get(sub_axis) in factors:
+                    continue
+                splittable = self.state.next_factor(node, factors)
+                factor = factors[0] if splittable is None else splittable
+                why = why_not(self.state, node, sub_axis, factor)
+                if why is None:
                     accepted.append((node, factor))
                 else:
-                    self.refusals.append(Refusal(path, axis, str(why)))
+                    self.refusals.append(Refusal(path, axis, why))
             self.propagator.cut_all(accepted, sub_axis, tactic)
 
     def _takes_all(self, path: str, node: Node, dim: int | Sum, axis: str) -> bool:
         factors, size = self._factors(node, dim), self.mesh.size(axis)
-        left = (node.sizes[f] // self.state.parts(node, f) for f in factors)
-        extent = math.prod(left)
-        is_new = not self.is_cut(node, axis)
-        if is_new and factors and extent % size:
+        extent = math.prod(node.sizes[f] // self.state.parts(node, f) for f in factors)
+        if not self.is_cut(node, axis) and factors and extent % size:
             why = f"{size} parts do not divide extent {extent}"
             self.refusals.append(Refusal(path, axis, why))
             return False
@@ -144,10 +164,8 @@ class Workspace:
 
     def local_extent(self, node: Node, dim: int) -> int:
         """Extent of a dim of a node's result on one device, as sharded so far."""
-        parts = 1
-        for factor in node.outs[0][1][dim]:
-            parts *= self.state.parts(node, factor)
-        return self.value(node).shape[dim] // parts
+        parts = (self.state.parts(node, factor) for factor in node.outs[0][1][dim])
+        return self.value(node).shape[dim] // math.prod(parts)
 
     def divisible_dims(self, node: Node, axis: str) -> list[int]:
         """The dims of a node's result that an axis can divide evenly.
@@ -173,18 +191,9 @@ class Workspace:
             return self.sums(node)[dim.index : dim.index + 1]
         return node.outs[0][1][dim]
 
-    def _is_cut_so(self, node: Node, dim: int | Sum, sub_axis: str) -> bool:
-        factor = self.state.factor_of[node.index].get(sub_axis)
-        return factor is not None and factor in self._factors(node, dim)
-
-    def _factor(self, node: Node, dim: int | Sum) -> int | None:
-        factors = self._factors(node, dim)
-        found = self.state.next_factor(node, factors)
-        return found if found is not None or not factors else factors[0]
-
 
 @cache
-def pattern_regex(pattern: str) -> re.Pattern[str]:
+def _pattern_regex(pattern: str) -> re.Pattern[str]:
     """The regular expression of a glob pattern over dotted paths.
 
     `*` stands for anything within one component, `**` for any number of components.
@@ -201,7 +210,7 @@ def pattern_regex(pattern: str) -> re.Pattern[str]:
 
 def matches(pattern: str, path: str) -> bool:
     """Whether a pattern matches a complete path."""
-    return pattern_regex(pattern).match(path) is not None
+    return _pattern_regex(pattern).match(path) is not None
 
 
 def without_indices(path: str) -> str:
@@ -225,16 +234,16 @@ def find_nodes(work: Workspace, pattern: str) -> list[tuple[str, Node]]:
     Raises `TacticError` if it matches none.
     """
     if pattern.startswith("tag:"):
-        name = pattern[len("tag:") :]
-        found = [(f"tag:{n}", node) for n, node in work.tags if n == name]
-        known = sorted({f"tag:{n}" for n, _ in work.tags})
+        named = [(f"tag:{name}", node) for name, node in work.tags]
+        nodes = [each for each in named if each[0] == pattern]
+        known = sorted({name for name, _ in named})
     else:
-        nodes = zip(work.paths, work.graph.input_nodes, strict=True)
-        found = [(path, node) for path, node in nodes if matches(pattern, path)]
+        named = zip(work.paths, work.graph.input_nodes, strict=True)
+        nodes = [(path, node) for path, node in named if matches(pattern, path)]
         known = list(work.paths)
-    if not found:
+    if not nodes:
         raise TacticError(_no_match(pattern, known))
-    return found
+    return nodes
 
 
 def _no_match(pattern: str, known: list[str]) -> str:
@@ -243,17 +252,11 @@ def _no_match(pattern: str, known: list[str]) -> str:
     more = f" and {len(known) - len(sample)} more" if len(known) > len(sample) else ""
     there = ", ".join(sample) + more if known else "none"
     what = "tags" if pattern.startswith("tag:") else "leaves"
-    hint = ""
     if not pattern:
         return f"a pattern is empty; the program's {what} are: {there}; '**' is all of them"
-    if not pattern.startswith(("tag:", "**")) and any(
-        matches(pattern + ".**", p) for p in known
-    ):
-        hint = f"; did you mean {pattern + '.**'!r}?"
-    elif not pattern.startswith("tag:") and any(
-        matches("**." + pattern, p) for p in known
-    ):
-        hint = f"; did you mean {'**.' + pattern!r}?"
+    wider = (f"{pattern}.**", f"**.{pattern}")
+    hints = [w for w in wider if any(matches(w, path) for path in known)]
+    hint = f"; did you mean {hints[0]!r}?" if hints else ""
     return (
         f"pattern {pattern!r} matches nothing; the program's {what} are: {there}{hint}"
     )
@@ -265,14 +268,12 @@ def list_groups(work: Workspace, most: int = 6) -> str:
     There is one pattern for each argument and first component of a path, such as
     `params.blocks.**`. Only the `most` patterns with most elements are listed.
     """
-    elements: dict[str, int] = {}
+    elements: Counter[str] = Counter()
     for path, node in zip(work.paths, work.graph.input_nodes, strict=True):
         parts = path.split(".")
         few = {1: path, 2: f"{parts[0]}.*"}
         name = few.get(len(parts), ".".join([*parts[:2], "**"]))
-        size = math.prod(work.value(node).shape)
-        elements[name] = elements.get(name, 0) + size
-    names = sorted(elements, key=lambda name: -elements[name])
-    shown = [f"{name!r} ({elements[name]:,} elements)" for name in names[:most]]
-    more = f" and {len(names) - most} more" if len(names) > most else ""
+        elements[name] += math.prod(work.value(node).shape)
+    shown = [f"{name!r} ({n:,} elements)" for name, n in elements.most_common(most)]
+    more = f" and {len(elements) - most} more" if len(elements) > most else ""
     return ", ".join(shown) + more

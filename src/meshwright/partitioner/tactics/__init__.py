@@ -4,18 +4,12 @@ Begin reading at `tactic.py`, then `primitives.py`. `Workspace.cut`
 (`partitioner/structure/workspace.py`) shards dims for them and words refusals.
 """
 
-from meshwright.partitioner.structure.refusal import Refusal
 from meshwright.partitioner.structure.workspace import Workspace
-from meshwright.partitioner.tactics.by_levels import (
-    ByLevels,
-    axis_levels,
-    by_levels,
-    level_sizes,
-)
+from meshwright.partitioner.tactics.by_levels import ByLevels, by_levels
 from meshwright.partitioner.tactics.cut import CutOps, cut
 from meshwright.partitioner.tactics.data_parallel import data_parallel
 from meshwright.partitioner.tactics.expert_parallel import expert_parallel
-from meshwright.partitioner.tactics.inference import InferenceLayout, inference
+from meshwright.partitioner.tactics.inference import inference
 from meshwright.partitioner.tactics.megatron import megatron
 from meshwright.partitioner.tactics.pin import Pin, pin, pin_all
 from meshwright.partitioner.tactics.primitives import (
@@ -26,34 +20,24 @@ from meshwright.partitioner.tactics.primitives import (
     shard,
 )
 from meshwright.partitioner.tactics.recompute import Recompute, recompute
-from meshwright.partitioner.tactics.recorded import (
-    LONG,
-    Decisions,
-    Recorded,
-    decisions_of,
-)
+from meshwright.partitioner.tactics.recorded import Recorded, decisions_of
 from meshwright.partitioner.tactics.sequence_parallel import sequence_parallel
 from meshwright.partitioner.tactics.tactic import Tactic, TacticKind, as_code
 from meshwright.partitioner.tactics.zero import fsdp, zero
 
 __all__ = [
     "FIRST_DIVISIBLE",
-    "LONG",
     "REPLICATED",
     "ByLevels",
     "CutOps",
-    "Decisions",
-    "InferenceLayout",
     "Pin",
     "Recompute",
     "Recorded",
-    "Refusal",
     "Shard",
     "Tactic",
     "TacticKind",
     "Workspace",
     "as_code",
-    "axis_levels",
     "by_levels",
     "cut",
     "data_parallel",
@@ -61,7 +45,6 @@ __all__ = [
     "expert_parallel",
     "fsdp",
     "inference",
-    "level_sizes",
     "megatron",
     "pin",
     "pin_all",

@@ -1,5 +1,6 @@
 """The `by_levels` tactic, which splits all-reduces along an axis level by level."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -62,18 +63,15 @@ def by_levels(
         are all-reduced at once.
     `Plan.levels` proposes the tactics for a machine.
     """
-    found = tuple(sizes)
-    if len(found) < 2 or any(
-        isinstance(n, bool) or not isinstance(n, int) or n < 2  # pyright: ignore[reportUnnecessaryIsInstance]
-        for n in found
-    ):
+    is_int = all(type(n) is int for n in sizes)
+    if not is_int or len(sizes) < 2 or min(sizes) < 2:
         raise TacticError(
             f"by_levels has sizes {sizes!r:.60}; wanted two or more ints above 1, such as "
             "[4, 8] for 4 nodes of 8 devices"
         )
     if isinstance(least_bytes, bool) or least_bytes < 0:
         raise TacticError(f"least_bytes is {least_bytes!r}; wanted 0 or more")
-    return ByLevels(axis, found, least_bytes)
+    return ByLevels(axis, tuple(sizes), least_bytes)
 
 
 def level_sizes(tactics: Sequence[object], mesh: Mesh) -> Mapping[str, tuple[int, ...]]:
@@ -84,9 +82,7 @@ def level_sizes(tactics: Sequence[object], mesh: Mesh) -> Mapping[str, tuple[int
             continue
         if tactic.axis in sizes:
             raise TacticError(f"{tactic}: axis {tactic.axis!r} has levels already")
-        product = 1
-        for size in tactic.sizes:
-            product *= size
+        product = math.prod(tactic.sizes)
         if product != mesh.size(tactic.axis):
             raise TacticError(
                 f"{tactic}: sizes multiply to {product}, axis {tactic.axis!r} has "
@@ -100,12 +96,11 @@ def axis_levels(
     tactics: Sequence[object], sub_axes: Mapping[str, tuple[str, ...]], mesh: Mesh
 ) -> tuple[AxisLevels, ...]:
     """The levels of axes that tactics split; `mesh` is that of all sub-axes."""
-    found: list[AxisLevels] = []
-    for tactic in tactics:
-        if isinstance(tactic, ByLevels):
-            runs = _runs(sub_axes[tactic.axis], tactic.sizes, mesh)
-            found.append(AxisLevels(runs, tactic.least_bytes))
-    return tuple(found)
+    return tuple(
+        AxisLevels(_runs(sub_axes[each.axis], each.sizes, mesh), each.least_bytes)
+        for each in tactics
+        if isinstance(each, ByLevels)
+    )
 
 
 def _runs(

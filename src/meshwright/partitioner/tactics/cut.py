@@ -38,11 +38,10 @@ class CutOps:
 
     def apply(self, work: Workspace) -> None:
         """Block ops that must stay unsharded, then shard all others together."""
-        work.mesh.require(self.axis)
-        known = sites_of(work.graph)
+        sites = sites_of(work.graph)
         seeds: list[tuple[str, Node, int | Sum]] = []
         for site, where in self.sites:
-            nodes = known.find(site)
+            nodes = sites.find(site)
             if where is Choice.REPLICATED:
                 work.block([(site, node) for node in nodes], [self.axis])
                 continue

@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from meshwright.errors import TacticError
+from meshwright.partitioner.propagate import Node
 from meshwright.partitioner.structure.batch_dims import (
     Leaves,
     Seeds,
@@ -18,45 +20,14 @@ from meshwright.partitioner.structure.cut_work import (
     gathers,
     note_uncut_work,
 )
-from meshwright.partitioner.structure.input_roles import find_structure
-from meshwright.partitioner.structure.refusal import Refusal
+from meshwright.partitioner.structure.input_roles import find_roles
 from meshwright.partitioner.structure.workspace import (
+    Refusal,
     Workspace,
     find_nodes,
     require_patterns,
 )
 from meshwright.partitioner.tactics.tactic import AxisTactic
-
-
-@dataclass(frozen=True, slots=True)
-class _BatchCut:
-    """Shards the batch of input leaves that match some patterns, or of all data."""
-
-    inputs: tuple[str, ...]
-
-    def __call__(self, work: Workspace, axis: str, tactic: str) -> None:
-        leaves = self._leaves(work, tactic)
-        done = len(work.refusals)
-        seeds = _cut_batch(work, leaves, axis, tactic)
-        if not any(work.is_cut(node, axis) for _, node, _ in seeds):
-            why = "; ".join(map(str, work.refusals[done:])) or "it has no dims"
-            raise TacticError(f"{tactic} cuts nothing: {why}")
-        _note_whole(work, leaves, seeds, axis)
-        note_uncut_work(work, axis, tactic, _advice(work, leaves, seeds, axis))
-
-    def _leaves(self, work: Workspace, tactic: str) -> Leaves:
-        if self.inputs:
-            named = {p: n for glob in self.inputs for p, n in find_nodes(work, glob)}
-            return [(path, n) for path, n in named.items() if work.value(n).shape]
-        found = data_leaves(work)
-        if not found:
-            shown = ", ".join(work.paths[:8])
-            raise TacticError(
-                f"{tactic} finds no data among the inputs: all are state, weights, PRNG "
-                f"keys or scalars ({shown}, ...); name the data, as in "
-                "data_parallel(axis, inputs='batch.**')"
-            )
-        return found
 
 
 def data_parallel(axis: str, inputs: str | Sequence[str] | None = None) -> AxisTactic:
@@ -74,40 +45,76 @@ def data_parallel(axis: str, inputs: str | Sequence[str] | None = None) -> AxisT
     When the tactic is applied, it raises `TacticError` for an invalid pattern, and if
     there is nothing to shard.
     """
-    given: Any = () if inputs is None else inputs
-    patterns = tuple(given) if isinstance(given, tuple | list) else (given,)
+    globs: Any = () if inputs is None else inputs
+    patterns = tuple(globs) if isinstance(globs, tuple | list) else (globs,)
     require_patterns("data_parallel", patterns)
     shown = patterns[0] if len(patterns) == 1 else list(patterns)
     options = f", inputs={shown!r}" if patterns else ""
-    return AxisTactic(f"data_parallel({axis!r}{options})", axis, _BatchCut(patterns))
+    cut_fn = partial(_cut_batch, patterns)
+    return AxisTactic(f"data_parallel({axis!r}{options})", axis, cut_fn)
 
 
-def data_leaves(work: Workspace) -> Leaves:
-    """(path, node) of every input leaf that is data: no state, weight or PRNG key."""
-    nodes = work.graph.input_nodes
-    return [(work.paths[i], nodes[i]) for i in find_structure(work).data]
+def _cut_batch(
+    patterns: tuple[str, ...], work: Workspace, axis: str, tactic: str
+) -> None:
+    """Shard the batch of input leaves that match some patterns, or of all data."""
+    leaves = _batch_leaves(work, patterns, tactic)
+    num_refusals = len(work.refusals)
+    seeds = _cut_best_dims(work, leaves, axis, tactic)
+    if not any(work.is_cut(node, axis) for _, node, _ in seeds):
+        why = "; ".join(map(str, work.refusals[num_refusals:])) or "it has no dims"
+        raise TacticError(f"{tactic} cuts nothing: {why}")
+    _note_whole(work, leaves, seeds, axis)
+    note_uncut_work(work, axis, tactic, _advice(work, leaves, seeds, axis))
 
 
-def _cut_batch(work: Workspace, leaves: Leaves, axis: str, tactic: str) -> Seeds:
+def _batch_leaves(work: Workspace, patterns: tuple[str, ...], tactic: str) -> Leaves:
+    """(path, node) of each leaf that may have the batch: no state, weight or PRNG key.
+
+    patterns: if there are any, the leaves that they match instead.
+    """
+    if patterns:
+        named = {p: n for glob in patterns for p, n in find_nodes(work, glob)}
+        return [(path, n) for path, n in named.items() if work.value(n).shape]
+    leaves = work.leaves(find_roles(work).data)
+    if not leaves:
+        shown = ", ".join(work.paths[:8])
+        raise TacticError(
+            f"{tactic} finds no data among the inputs: all are state, weights, PRNG "
+            f"keys or scalars ({shown}, ...); name the data, as in "
+            "data_parallel(axis, inputs='batch.**')"
+        )
+    return leaves
+
+
+def _cut_best_dims(work: Workspace, leaves: Leaves, axis: str, tactic: str) -> Seeds:
     """Shard the dims of the data that divide most FLOPs, and return these dims.
 
     The dims of `guessed_batch` are tried first. They are taken if they look like a
     batch (`_Trial.is_clean`) and divide nearly all FLOPs, or if nothing is sharded,
     since then the axis size does not divide the batch. Otherwise other dims are tried.
     """
-    trials = _Trials(work, axis, tactic)
+    start = work.mark()
+    params = [node for _, node in work.leaves(find_roles(work).params)]
+    uncut = [node for node in params if not work.is_cut(node, axis)]
+
+    def trial_of(seeds: Seeds) -> _Trial:
+        work.rollback(start)
+        work.cut(seeds, axis, tactic)
+        return _measured(work, axis, seeds, uncut)
+
     best = guessed_batch(work, leaves, axis)
-    trial = trials.cut(best)
+    trial = trial_of(best)
     if trial.is_empty or (trial.is_clean and trial.share >= _ENOUGH):
         return best
     for candidates in (data_dims, product_rows):
         for seeds in candidates(work, leaves, axis):
-            other = trials.cut(seeds)
+            other = trial_of(seeds)
             if other.is_better(trial):
                 best, trial = seeds, other
         if trial.is_clean and trial.share > _LITTLE:
             break
-    trials.cut(best)
+    trial_of(best)
     return best
 
 
@@ -141,29 +148,19 @@ class _Trial:
         return self.share >= other.share + more and self.share > 0
 
 
-class _Trials:
-    """Shards candidates for the batch on trial, one by one, and measures each."""
+def _measured(
+    work: Workspace, axis: str, seeds: Seeds, uncut: Sequence[Node]
+) -> _Trial:
+    """The effect of dims that were just sharded.
 
-    def __init__(self, work: Workspace, axis: str, tactic: str) -> None:
-        self.work, self.axis, self.tactic = work, axis, tactic
-        self.start = work.mark()
-        nodes = work.graph.input_nodes
-        params = (nodes[p] for p in find_structure(work).params)
-        self.whole = [node for node in params if not work.is_cut(node, axis)]
-
-    def cut(self, seeds: Seeds) -> _Trial:
-        """Undo the previous trial, shard another candidate's dims, measure them."""
-        work, axis = self.work, self.axis
-        work.rollback(self.start)
-        work.cut(seeds, axis, self.tactic)
-        cuts_weights = any(work.is_cut(node, axis) for node in self.whole)
-        return _Trial(
-            cut_share(work, axis),
-            not cuts_weights
-            and not first_cut_sums(work, axis)
-            and not gathers(work, axis),
-            not any(work.is_cut(node, axis) for _, node, _ in seeds),
-        )
+    uncut: the parameters that the axis did not shard before.
+    """
+    cuts_weights = any(work.is_cut(node, axis) for node in uncut)
+    return _Trial(
+        cut_share(work, axis),
+        not (cuts_weights or first_cut_sums(work, axis) or gathers(work, axis)),
+        not any(work.is_cut(node, axis) for _, node, _ in seeds),
+    )
 
 
 def _advice(work: Workspace, leaves: Leaves, seeds: Seeds, axis: str) -> str:

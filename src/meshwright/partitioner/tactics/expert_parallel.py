@@ -7,7 +7,6 @@ back.
 
 from meshwright.errors import TacticError
 from meshwright.partitioner.propagate import Node
-from meshwright.partitioner.structure.input_roles import find_structure
 from meshwright.partitioner.structure.products import Product, find_products
 from meshwright.partitioner.structure.views import dim_of, dims_of, major
 from meshwright.partitioner.structure.workspace import Workspace
@@ -29,7 +28,7 @@ def expert_parallel(axis: str) -> AxisTactic:
 
 def _cut_experts(work: Workspace, axis: str, tactic: str) -> None:
     """Shard all expert weights, and all ops with a dim of experts, on that dim."""
-    products = find_products(work, find_structure(work))
+    products = find_products(work)
     size = work.mesh.size(axis)
     seeds: dict[int, tuple[str, Node, int]] = {}
     region: dict[int, int] = {}
@@ -80,10 +79,13 @@ def _cut_by_expert(
 
 
 def _expert_region(work: Workspace, product: Product, factor: int) -> dict[int, int]:
-    """The nodes around a product of experts with a dim of experts, and its factor.
+    """The nodes that compute expert by expert around a product of experts.
 
-    All operands and results of such a node have that dim. Dispatch and combination of
-    tokens do not belong to them: their tokens have no such dim.
+    The result has, by index of a node, the node's factor that counts experts. All
+    operands and results of such a node have a dim of this factor. The ops that dispatch
+    tokens to experts, or combine their results, are not in the region, since the tokens
+    on their other side have no dim of experts.
+    factor: the factor of the product that counts experts.
     """
     graph = work.graph
     region = {product.node.index: factor}
@@ -95,11 +97,11 @@ def _expert_region(work: Workspace, product: Product, factor: int) -> dict[int, 
             if dim is None:
                 continue
             for index in (graph.producer[value], *graph.consumers[value]):
-                near = graph.nodes[index]
-                found = _expert_factor(work, near, value, dim)
-                if index not in region and found is not None:
-                    region[index] = found
-                    todo.append(near)
+                neighbour = graph.nodes[index]
+                of_neighbour = _expert_factor(work, neighbour, value, dim)
+                if index not in region and of_neighbour is not None:
+                    region[index] = of_neighbour
+                    todo.append(neighbour)
     return region
 
 

@@ -8,7 +8,6 @@ layouts shard the tokens, and gather each weight where it is used.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
 
 from meshwright.errors import TacticError
 from meshwright.partitioner.structure.decoder import (
@@ -17,7 +16,7 @@ from meshwright.partitioner.structure.decoder import (
     keep_in_place,
     other_parameters,
 )
-from meshwright.partitioner.structure.input_roles import find_structure
+from meshwright.partitioner.structure.input_roles import find_roles
 from meshwright.partitioner.structure.products import (
     Seed,
     find_products,
@@ -30,25 +29,19 @@ from meshwright.partitioner.tactics.data_parallel import data_parallel
 from meshwright.partitioner.tactics.megatron import cut_pairs
 from meshwright.partitioner.tactics.tactic import TacticKind, as_code
 
-
-class Layout(Enum):
-    """Layouts of the feed-forward layer in inference, by the names of Pope et al."""
-
-    WEIGHT_STATIONARY_1D = "weight_stationary_1d"
-    WEIGHT_STATIONARY_2D = "weight_stationary_2d"
-    WEIGHT_GATHERED_X = "weight_gathered_x"
-    WEIGHT_GATHERED_XY = "weight_gathered_xy"
-    WEIGHT_GATHERED_XYZ = "weight_gathered_xyz"
-
+_STATIONARY_1D = "weight_stationary_1d"
 
 _TOKEN_AXES = {
-    Layout.WEIGHT_STATIONARY_1D: 0,
-    Layout.WEIGHT_STATIONARY_2D: 0,
-    Layout.WEIGHT_GATHERED_X: 1,
-    Layout.WEIGHT_GATHERED_XY: 2,
-    Layout.WEIGHT_GATHERED_XYZ: 3,
+    _STATIONARY_1D: 0,
+    "weight_stationary_2d": 0,
+    "weight_gathered_x": 1,
+    "weight_gathered_xy": 2,
+    "weight_gathered_xyz": 3,
 }
-"""Number of mesh axes that shard the tokens, by layout."""
+"""Number of mesh axes that shard the tokens, by layout of the feed-forward layer.
+
+The names are those of Pope et al.
+"""
 
 _MOST_MOVED = 2.0
 """Largest all-reduce after a pair of products, as a multiple of the first's result.
@@ -65,31 +58,27 @@ class InferenceLayout:
     after weight-stationary 2D: weights sharded on E along axes[0], on F along the rest
     """
 
-    layout: Layout
-    along: tuple[str, ...]
+    layout: str
+    axes: tuple[str, ...]
     attention: str = "heads"
     kind = TacticKind.STRATEGY
     rewrite = None
 
-    @property
-    def axes(self) -> tuple[str, ...]:
-        return self.along
-
     def apply(self, work: Workspace) -> None:
         """Shard tokens, then weights on E, then on F, or raise `TacticError`."""
-        for axis in self.along:
+        for axis in self.axes:
             work.mesh.require(axis)
-        is_flat = self.layout is Layout.WEIGHT_STATIONARY_1D
-        outer = () if is_flat else self.along[:1]
-        inner = self.along if is_flat else self.along[1:]
+        is_flat = self.layout == _STATIONARY_1D
+        outer = () if is_flat else self.axes[:1]
+        inner = self.axes if is_flat else self.axes[1:]
         by_heads = self.attention == "heads"
-        decoder = _find_decoder(work, (*inner, *self.along)[0], str(self), by_heads)
-        by_batch = [] if by_heads else _batch_seeds(work, self.along[0])
+        decoder = _find_decoder(work, (*inner, *self.axes)[0], str(self), by_heads)
+        by_batch = [] if by_heads else _batch_seeds(work, self.axes[0])
         # Whole in every layout, so that all layouts store the same weights.
-        work.block(decoder.vectors, self.along)
-        token_axes = self.along[: _TOKEN_AXES[self.layout]]
+        work.block(decoder.vectors, self.axes)
+        token_axes = self.axes[: _TOKEN_AXES[self.layout]]
         for product in decoder.large if token_axes else ():
-            keep_in_place(work, product, self.along, str(self))
+            keep_in_place(work, product, self.axes, str(self))
         for axis in token_axes:
             data_parallel(axis).apply(work)
         # What is gathered first is cut last.
@@ -102,7 +91,7 @@ class InferenceLayout:
 
     def __str__(self) -> str:
         options = "" if self.attention == "heads" else f", attention={self.attention!r}"
-        return f"inference({self.layout.value!r}, {list(self.along)}{options})"
+        return f"inference({self.layout!r}, {list(self.axes)}{options})"
 
     def __repr__(self) -> str:
         return as_code(self)
@@ -124,19 +113,17 @@ def inference(
         every device; by batch, each device has the cache of its own sequences.
     When it is applied, it raises `TacticError` if no pair of products is found.
     """
-    known = [each.value for each in Layout]
-    if layout not in known:
-        raise TacticError(f"no layout {layout!r}; there are {', '.join(known)}")
+    if layout not in _TOKEN_AXES:
+        raise TacticError(f"no layout {layout!r}; there are {', '.join(_TOKEN_AXES)}")
     if attention not in ("heads", "batch"):
         raise TacticError(f"attention is {attention!r}; wanted 'heads' or 'batch'")
     along = (axes,) if isinstance(axes, str) else tuple(axes)
-    chosen = Layout(layout)
-    least = max(_TOKEN_AXES[chosen], 1 if chosen is Layout.WEIGHT_STATIONARY_1D else 2)
+    least = max(_TOKEN_AXES[layout], 1 if layout == _STATIONARY_1D else 2)
     if len(along) < least or len(set(along)) < len(along):
         raise TacticError(
             f"{layout} got axes {list(along)}; wanted at least {least} different ones"
         )
-    return InferenceLayout(chosen, along, attention)
+    return InferenceLayout(layout, along, attention)
 
 
 def _find_decoder(work: Workspace, axis: str, tactic: str, by_heads: bool) -> Decoder:
@@ -144,37 +131,36 @@ def _find_decoder(work: Workspace, axis: str, tactic: str, by_heads: bool) -> De
 
     by_heads: whether the results of attention are sharded by heads, too.
     """
-    structure = find_structure(work)
+    roles = find_roles(work)
     mark = work.mark()
     cut_pairs(work, axis, tactic, _MOST_MOVED)
     cut: dict[str, int] = {}
-    for path, node in zip(work.paths, work.graph.input_nodes, strict=True):
-        _, dims = node.outs[0]
+    for path, node in work.leaves(range(len(work.paths))):
         factors = {work.state.factor_of[node.index].get(a) for a in work.sub_axes[axis]}
-        for dim, own in enumerate(dims):
+        for dim, own in enumerate(node.outs[0][1]):
             if factors & {*own}:
                 cut[path] = dim
     work.rollback(mark)
-    products = find_products(work, structure)
-    found = Decoder([], [], [], [], other_parameters(work, structure, products))
+    products = find_products(work)
+    decoder = Decoder([], [], [], [], other_parameters(work, roles, products))
     for product in products:
         leaves = {f: product.leaf(work, f) for f in (*product.summed, *product.free)}
         own = [f for f, s in leaves.items() if s is not None and cut.get(s[0]) == s[2]]
         is_row = any(f in product.summed for f in own)
-        found.inner.extend(product.seeds(work, own))
+        decoder.inner.extend(product.seeds(work, own))
         rest = product.free if is_row else product.summed
-        found.wide.extend(product.seeds(work, rest))
+        decoder.wide.extend(product.seeds(work, rest))
         if not own and is_large(work, product):
-            found.large.append(product)
+            decoder.large.append(product)
         value, dims = product.activation
-        if is_row and (by_heads or not follows_attention(work, structure, value)):
+        if is_row and (by_heads or not follows_attention(work, roles, value)):
             node = work.graph.nodes[work.graph.producer[value]]
-            found.hidden.extend(
+            decoder.hidden.extend(
                 (str(node.source), node, dim)
                 for dim, factors in enumerate(dims)
                 if {*own} & {*factors}
             )
-    return found
+    return decoder
 
 
 def _batch_seeds(work: Workspace, axis: str) -> list[Seed]:
@@ -184,13 +170,11 @@ def _batch_seeds(work: Workspace, axis: str) -> list[Seed]:
     """
     mark = work.mark()
     data_parallel(axis).apply(work)
-    state, structure = work.state, find_structure(work)
+    state, roles = work.state, find_roles(work)
     seeds: list[Seed] = []
     for node in work.graph.nodes:
-        factor = next(
-            (state.factor_of[node.index].get(a) for a in work.sub_axes[axis]), None
-        )
-        if factor is None or not multiplies_data(node, structure):
+        factor = state.factor_of[node.index].get(work.sub_axes[axis][0])
+        if factor is None or not multiplies_data(node, roles):
             continue
         dim = dim_of(node.outs[0][1], factor)
         if dim is not None:

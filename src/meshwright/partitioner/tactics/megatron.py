@@ -8,17 +8,16 @@ Model Parallelism", 2019. Activations between the two are sharded and need no
 communication; the second product gives a partial sum.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import islice
 
 from meshwright.errors import TacticError
 from meshwright.partitioner.propagate import Node
 from meshwright.partitioner.structure.cut_work import note_uncut_work, reads_otherwise
-from meshwright.partitioner.structure.input_roles import find_structure
 from meshwright.partitioner.structure.products import Product, find_products
-from meshwright.partitioner.structure.refusal import Refusal
-from meshwright.partitioner.structure.workspace import Workspace
+from meshwright.partitioner.structure.workspace import Refusal, Workspace
 from meshwright.partitioner.tactics.tactic import AxisTactic
 from meshwright.program.ir import num_bytes
 from meshwright.program.ops import Trait, has_trait
@@ -56,10 +55,11 @@ def cut_pairs(
     relative to the results that a pair divides, up to which it is sharded. Raises
     `TacticError` if there is no pair.
     """
-    found = find_products(work, find_structure(work))
+    found = find_products(work)
     for kinds in (_MATMULS, _CONVOLUTIONS):
         products = [p for p in found if p.node.op and p.node.op.kind in kinds]
-        search = _Search(work, axis, products, tactic, most_moved)
+        by_index = {p.node.index: p for p in products}
+        search = _Search(work, axis, tactic, most_moved, by_index)
         pairs = [product for product in products if search.attempt(product)]
         if pairs:
             break
@@ -83,13 +83,13 @@ def _cut_pairs(work: Workspace, axis: str, tactic: str) -> None:
     """Shard all pairs of products, and warn if much of the FLOPs stays undivided."""
     cut_pairs(work, axis, tactic)
     parts = work.mesh.size(axis)
-    fewer = (
-        f"an axis of fewer parts than the {parts} of {axis!r} may divide more, such as the "
-        "number of attention heads, or "
-    )
-    note_uncut_work(
-        work, axis, tactic, (fewer if parts > 2 else "") + "name cuts by mw.cut"
-    )
+    advice = "name cuts by mw.cut"
+    if parts > 2:
+        advice = (
+            f"an axis of fewer parts than the {parts} of {axis!r} may divide more, such as "
+            f"the number of attention heads, or {advice}"
+        )
+    note_uncut_work(work, axis, tactic, advice)
 
 
 def _sliced_across_cuts(
@@ -103,9 +103,7 @@ def _sliced_across_cuts(
     for reader in (work.graph.nodes[c] for c in work.graph.consumers[value]):
         if reader.op is None or not has_trait(reader.op.kind, Trait.SLICES):
             continue
-        whole, part = (
-            v.shape for v in (work.value(product.node), reader.op.results[0])
-        )
+        whole, part = work.value(product.node).shape, reader.op.results[0].shape
         for d in columns:
             leaf = product.leaf(work, dims[d][0])
             if leaf is not None and part[d] < whole[d]:
@@ -141,29 +139,29 @@ class _TrialBytes:
         return self.closed > 0 and not self.gathered and few
 
 
+@dataclass
 class _Search:
-    """Tries shardings on one workspace, and remembers which of them failed."""
+    """Tries shardings on one workspace, and remembers which of them failed.
 
-    def __init__(
-        self,
-        work: Workspace,
-        axis: str,
-        products: list[Product],
-        tactic: str,
-        most_moved: float,
-    ) -> None:
-        self.work = work
-        self.most_moved = most_moved
-        self.axis = axis
-        self.sub_axes = work.sub_axes[axis]
-        self.tactic = tactic
-        self.products = {p.node.index: p for p in products}
-        self.last = max(self.products, default=-1)
-        self.refused: set[tuple[int, int]] = set()
+    products: the products among which pairs are searched, by the index of their node.
+    refused: (index of a node, factor) of products by columns in trials that failed.
+    """
+
+    work: Workspace
+    axis: str
+    tactic: str
+    most_moved: float
+    products: Mapping[int, Product]
+    refused: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
+
+    @cached_property
+    def last(self) -> int:
+        """The index of the last product, up to which trials are measured."""
+        return max(self.products, default=-1)
 
     def attempt(self, product: Product) -> bool:
         """Shard the best free dim of a weight and return whether there is one."""
-        if self.work.state.factor_of[product.node.index].keys() & set(self.sub_axes):
+        if self.work.is_cut(product.node, self.axis):
             return False
         best: tuple[int, tuple[str, Node, int]] | None = None
         for factor in product.free:
@@ -194,9 +192,9 @@ class _Search:
         state = self.work.state
         before = len(state.causes)
         self.work.cut([seed], self.axis, self.tactic)
-        if any(
-            sub_axis not in state.factor_of[seed[1].index] for sub_axis in self.sub_axes
-        ):
+        if not state.factor_of[seed[1].index].keys() >= {
+            *self.work.sub_axes[self.axis]
+        }:
             return None, set()
         new = list(islice(reversed(state.causes), len(state.causes) - before))
         made = closed = summed = gathered = 0

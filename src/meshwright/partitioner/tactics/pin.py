@@ -15,9 +15,9 @@ from meshwright.partitioner.structure.workspace import (
 )
 from meshwright.partitioner.tactics.pin_text import (
     NodePin,
-    PinnedValue,
     read_pin,
     show_pin,
+    write_value,
 )
 from meshwright.partitioner.tactics.tactic import TacticKind, as_code
 
@@ -40,17 +40,18 @@ class Pin:
 
     def apply(self, work: Workspace) -> None:
         """Shard all nodes as given, then write the decisions about their results."""
-        found = [each for name, text in self.pins for each in _read(work, name, text)]
+        pins = [each for name, text in self.pins for each in _read(work, name, text)]
         cause = Cause("tactic", self.name or "pin")
-        for name, node, pin in found:
+        for name, node, pin in pins:
             _assign(work, name, node, pin, cause)
-        for name, node, pin in found:
-            for number, value in pin.values.items():
+        for name, node, pin in pins:
+            for number, clauses in pin.values.items():
                 if number >= len(node.outs):
                     raise TacticError(
                         f"pin: {name} has {len(node.outs)} results, and no result {number}"
                     )
-                _write_value(work, name, node.outs[number][0], value)
+                for clause in clauses:
+                    write_value(work, name, node.outs[number][0], clause)
 
     def __str__(self) -> str:
         if self.name:
@@ -118,25 +119,6 @@ def _assign(work: Workspace, name: str, node: Node, pin: NodePin, cause: Cause) 
                 f"pin: a dim of {name} is split along {', '.join(is_now)} by an earlier "
                 f"tactic; wanted {', '.join(axes)}, major to minor"
             )
-
-
-def _write_value(work: Workspace, name: str, value: int, pin: PinnedValue) -> None:
-    state, shown = work.state, work.graph.values[value]
-    ranks = [dim + 1 for _, dim in pin.scattered]
-    if max(ranks, default=0) > len(shown.shape) or (
-        pin.kept is not None and len(pin.kept) != len(shown.shape)
-    ):
-        raise TacticError(
-            f"pin: {name} makes {shown}, which has {len(shown.shape)} dims; the text "
-            "names others"
-        )
-    for axis, dim in pin.scattered:
-        if (value, axis) not in state.scattered:
-            state.scatter(value, axis, dim)
-    for axis in pin.settled:
-        state.settle(value, axis)
-    if pin.kept is not None:
-        state.keep(value, pin.kept)
 
 
 # -- all decisions of a workspace ---------------------------------------------------------

@@ -11,6 +11,7 @@ from meshwright.partitioner.structure.workspace import Workspace
 type Axes = tuple[str, ...]
 
 _DIMS = re.compile(r"\[(.*)\]")
+_SUBJECT = re.compile(r"^(sum|factor \d+) ")
 _RESULT = re.compile(r"result (\d+): (.*)")
 _WORDS = (
     "'[data, -]', 'sum [model]', 'reduce model', 'reduce-scatter model 1', "
@@ -19,25 +20,14 @@ _WORDS = (
 
 
 @dataclass(frozen=True, slots=True)
-class PinnedValue:
-    """The decisions about one result of a node.
+class NodePin:
+    """All decisions about one node: mesh axes by factor of its rule, and on results.
 
-    scattered: axes along which a partial sum is reduce-scattered, each with the dim.
-        settled: axes along which it is reduced here, whatever its readers request.
-        kept: the sharding, by dims, in which it is stored for all readers, if decided.
+    values: by number of the result, the texts about it that `write_value` reads.
     """
 
-    scattered: tuple[tuple[str, int], ...] = ()
-    settled: Axes = ()
-    kept: tuple[Axes, ...] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class NodePin:
-    """All decisions about one node: mesh axes by factor of its rule, and by result."""
-
     axes: Mapping[int, Axes]
-    values: Mapping[int, PinnedValue]
+    values: Mapping[int, Sequence[str]]
 
 
 # -- writing ----------------------------------------------------------------------------
@@ -66,19 +56,17 @@ def _show_axes(work: Workspace, node: Node, axes: Mapping[int, Axes]) -> list[st
     parts = [_show_dims(work, shown)] if any(shown) else []
     parts += [f"sum {_show_dims(work, sums)}"] if any(sums) else []
     pairs = zip(dims, shown, strict=True)
-    if any(_fill(work, node, fs, a) != _own(axes, fs) for fs, a in pairs):
-        parts, named = (
-            [],
-            set(),
-        )  # the axes of a dim do not determine those of its factors
+    is_clear = all(
+        _fill(work, node, factors, dim_axes)
+        == {f: axes[f] for f in factors if f in axes}
+        for factors, dim_axes in pairs
+    )
+    if not is_clear:  # the axes of a dim do not determine those of its factors
+        parts, named = [], set()
     parts += [
         f"factor {f} {_show_dims(work, [a])}" for f, a in axes.items() if f not in named
     ]
     return parts
-
-
-def _own(axes: Mapping[int, Axes], factors: Iterable[int]) -> dict[int, Axes]:
-    return {f: axes[f] for f in factors if f in axes}
 
 
 def _show_value(work: Workspace, value: int) -> list[str]:
@@ -122,7 +110,7 @@ def read_pin(work: Workspace, name: str, node: Node, text: str) -> NodePin:
         if word in ("reduce", "reduce-scatter", "scatter", "keep"):
             values.setdefault(number, []).append(clause)
             continue
-        dims = _read_dims(work, name, clause.removeprefix(_prefix(clause)))
+        dims = _read_dims(work, name, _SUBJECT.sub("", clause))
         factors_of = _factors(work, name, node, clause, len(dims))
         for dim, (factors, cut) in enumerate(zip(factors_of, dims, strict=True)):
             if cut and not factors:
@@ -131,13 +119,7 @@ def read_pin(work: Workspace, name: str, node: Node, text: str) -> NodePin:
     used = [axis for cut in axes.values() for axis in cut]
     if len(used) != len(set(used)):
         raise TacticError(f"pin: an axis is used twice in {text!r} of {name}")
-    pinned = {n: _read_value(work, name, clauses) for n, clauses in values.items()}
-    return NodePin(axes, pinned)
-
-
-def _prefix(clause: str) -> str:
-    found = re.match(r"sum |factor \d+ ", clause)
-    return found[0] if found else ""
+    return NodePin(axes, values)
 
 
 def _factors(
@@ -164,41 +146,52 @@ def _factors(
 
 
 def _fill(
-    work: Workspace, node: Node, factors: Iterable[int], axes: Axes
+    work: Workspace, node: Node, factors: Sequence[int], axes: Axes
 ) -> dict[int, Axes]:
     """The axes of each factor of a dim; an axis splits the first factor with room."""
     filled: dict[int, Axes] = {}
     left = list(axes)
-    order = list(factors)
-    for position, factor in enumerate(order):
-        parts, own = 1, list[str]()
-        is_last = position == len(order) - 1
-        while left and (is_last or parts < node.sizes[factor]):
+    for factor in factors:
+        parts = 1
+        while left and (factor == factors[-1] or parts < node.sizes[factor]):
             parts *= work.state.size[left[0]]
-            own.append(left.pop(0))
-        if own:
-            filled[factor] = tuple(own)
+            filled[factor] = (*filled.get(factor, ()), left.pop(0))
     return filled
 
 
-def _read_value(work: Workspace, name: str, clauses: Iterable[str]) -> PinnedValue:
-    scattered: list[tuple[str, int]] = []
-    settled: list[str] = []
-    kept: tuple[Axes, ...] | None = None
-    for clause in clauses:
-        verb, *rest = clause.split(maxsplit=1)
-        words = rest[0].split() if rest else []
-        if verb == "keep" and rest:
-            kept = tuple(_read_dims(work, name, rest[0]))
-        elif verb == "reduce" and len(words) == 1:
-            settled += _sub_axes(work, name, words[0])
-        elif verb != "reduce" and len(words) == 2 and words[1].isdigit():
-            own = _sub_axes(work, name, words[0])
-            scattered += [(axis, int(words[1])) for axis in own]
-            settled += own if verb == "reduce-scatter" else ()
-        else:
-            raise TacticError(f"pin: cannot read {clause!r} of {name}; wanted {_WORDS}")
-    return PinnedValue(tuple(scattered), tuple(settled), kept)
+def write_value(work: Workspace, name: str, value: int, clause: str) -> None:
+    """Write the decision about a value that a text describes, as `reduce model`.
+
+    name: of the node that computes the value, for messages.
+    """
+    state, rank = work.state, len(work.graph.values[value].shape)
+    verb, *rest = clause.split(maxsplit=1)
+    words = rest[0].split() if rest else []
+    if verb == "keep" and rest:
+        kept = tuple(_read_dims(work, name, rest[0]))
+        if len(kept) != rank:
+            raise _wrong_rank(work, name, value)
+        state.keep(value, kept)
+    elif verb == "reduce" and len(words) == 1:
+        for axis in _sub_axes(work, name, words[0]):
+            state.settle(value, axis)
+    elif verb != "reduce" and len(words) == 2 and words[1].isdigit():
+        if int(words[1]) >= rank:
+            raise _wrong_rank(work, name, value)
+        for axis in _sub_axes(work, name, words[0]):
+            state.scatter(value, axis, int(words[1]))
+            if verb == "reduce-scatter":
+                state.settle(value, axis)
+    else:
+        raise TacticError(f"pin: cannot read {clause!r} of {name}; wanted {_WORDS}")
+
+
+def _wrong_rank(work: Workspace, name: str, value: int) -> TacticError:
+    shown = work.graph.values[value]
+    return TacticError(
+        f"pin: {name} makes {shown}, which has {len(shown.shape)} dims; the text "
+        "names others"
+    )
 
 
 def _read_dims(work: Workspace, name: str, text: str) -> list[Axes]:

@@ -49,7 +49,6 @@ class Shard:
 
     def apply(self, work: Workspace) -> None:
         """Shard all leaves that match the patterns together, then propagate."""
-        work.mesh.require(self.axis)
         seeds: list[tuple[str, Node, int]] = []
         for pattern, dim in self.dims:
             for path, node in find_nodes(work, pattern):
@@ -96,8 +95,6 @@ class Replicate:
     def apply(self, work: Workspace) -> None:
         """Forbid sharding of every leaf that matches the patterns."""
         axes = work.mesh.axes if self.axes is None else self.axes
-        for axis in axes:
-            work.mesh.require(axis)
         for pattern in self.patterns:
             work.block(find_nodes(work, pattern), axes)
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from meshwright.errors import TacticError
 from meshwright.partitioner.propagate import Graph, Node, State
 from meshwright.partitioner.propagate.state import Cause
+from meshwright.partitioner.structure.sites import numbered
 from meshwright.partitioner.structure.workspace import Workspace
 from meshwright.partitioner.tactics.tactic import TacticKind
 from meshwright.program.ir import show_type
@@ -79,20 +80,22 @@ def decisions_of(work: Workspace) -> Decisions:
     """All sharding decisions in a workspace."""
     state = work.state
     kinds, nodes, digest = _fingerprint(work.graph)
-    cuts, cut_of = _numbered(map(_cut, state.axes_of))
+    cuts, cut_of = numbered(map(_cut, state.axes_of))
     return Decisions(
         kinds,
         nodes,
         digest,
         cuts,
         cut_of,
-        tuple((value, axis, d) for (value, axis), d in sorted(state.scattered.items())),
-        tuple(sorted(state.settled)),
-        tuple(sorted(state.kept.items())),
-        _sized(work),
-        tuple(sorted(state.overlapped)),
-        tuple(sorted(state.ahead)),
-        tuple(sorted(state.combined.items())),
+        scattered=tuple(
+            (v, axis, d) for (v, axis), d in sorted(state.scattered.items())
+        ),
+        settled=tuple(sorted(state.settled)),
+        kept=tuple(sorted(state.kept.items())),
+        sub_axes=_sized(work),
+        overlapped=tuple(sorted(state.overlapped)),
+        ahead=tuple(sorted(state.ahead)),
+        combined=tuple(sorted(state.combined.items())),
     )
 
 
@@ -109,7 +112,7 @@ def _sized(work: Workspace) -> dict[str, tuple[tuple[str, int], ...]]:
 
 def _fingerprint(graph: Graph) -> tuple[tuple[str, ...], tuple[int, ...], str]:
     """The distinct kinds of nodes, each node's index of its kind, and a hash of all."""
-    kinds, numbers = _numbered(_kind(graph, node) for node in graph.nodes)
+    kinds, numbers = numbered(_kind(graph, node) for node in graph.nodes)
     digest = hashlib.sha256()
     for node in graph.nodes:
         digest.update(repr((node.ins, node.outs, node.sizes)).encode())
@@ -119,13 +122,6 @@ def _fingerprint(graph: Graph) -> tuple[tuple[str, ...], tuple[int, ...], str]:
 def _kind(graph: Graph, node: Node) -> str:
     made = (graph.values[value] for value, _ in node.outs)
     return " ".join([node.label, *(show_type(v.shape, v.dtype) for v in made)])
-
-
-def _numbered[T](items: Iterable[T]) -> tuple[tuple[T, ...], tuple[int, ...]]:
-    """The distinct items, and for each item its index among the distinct ones."""
-    known: dict[T, int] = {}
-    numbers = tuple([known.setdefault(item, len(known)) for item in items])
-    return tuple(known), numbers
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -146,8 +142,7 @@ class Recorded:
         if not self.any_types:
             _require_same(self.decisions, work)
         _require_known(self.decisions, work.state)
-        state, cause = work.state, Cause("tactic", str(self))
-        _write(self.decisions, state, cause)
+        _write(self.decisions, work.state, Cause("tactic", str(self)))
 
     def __str__(self) -> str:
         return f"recorded({len(self.decisions.nodes)} decisions)"
@@ -163,16 +158,11 @@ def _write(decisions: Decisions, state: State, cause: Cause) -> None:
             if axis not in decided:
                 state.assign(node, axis, factor, cause)
     for value, axis, dim in decisions.scattered:
-        if (value, axis) not in state.scattered:
-            state.scatter(value, axis, dim)
+        state.scatter(value, axis, dim)
     for value, axis in decisions.settled:
         state.settle(value, axis)
     for value, form in decisions.kept:
         state.keep(value, form)
-    _write_collectives(decisions, state)
-
-
-def _write_collectives(decisions: Decisions, state: State) -> None:
     for node, axes in decisions.overlapped:
         state.overlap(node, axes)
     for node, axes in decisions.ahead:
@@ -183,36 +173,34 @@ def _write_collectives(decisions: Decisions, state: State) -> None:
 
 def _require_known(decisions: Decisions, state: State) -> None:
     """Raise `TacticError` for a decision on an axis, factor or value that is absent."""
-    graph = state.graph
+    for what, is_there, axes in _subjects(decisions, state.graph):
+        if not is_there or not state.size.keys() >= set(axes):
+            raise TacticError(
+                f"the decisions {what} along {', '.join(axes)}, which the program and the "
+                f"mesh of axes {', '.join(state.size)} do not have"
+            )
+
+
+def _subjects(
+    decisions: Decisions, graph: Graph
+) -> Iterator[tuple[str, bool, Sequence[str]]]:
+    """What each decision does, whether the program has what it is about, and its axes."""
     for node, number in zip(graph.nodes, decisions.cut_of, strict=True):
         for axis, factor in decisions.cuts[number]:
-            if axis not in state.size or not 0 <= factor < len(node.sizes):
-                raise TacticError(
-                    f"the decisions cut factor {factor} of a {node.label} along {axis!r}, "
-                    f"which has {len(node.sizes)} factors on the axes "
-                    f"{', '.join(state.size)}"
-                )
+            is_there = 0 <= factor < len(node.sizes)
+            yield f"cut factor {factor} of a {node.label}", is_there, (axis,)
     for number, axes in (*decisions.overlapped, *decisions.ahead):
-        if not 0 <= number < len(graph.nodes) or not state.size.keys() >= set(axes):
-            raise TacticError(
-                f"the decisions overlap collectives of node {number} along {axes}, which "
-                "the program and the mesh do not have"
-            )
+        is_there = 0 <= number < len(graph.nodes)
+        yield f"overlap collectives of node {number}", is_there, axes
     for axes, _ in decisions.combined:
-        if not state.size.keys() >= set(axes):
-            raise TacticError(
-                f"the decisions combine collectives along {axes}, which the mesh has not"
-            )
+        yield "combine collectives", True, axes
     sharded = [(value, (axis,), dim + 1) for value, axis, dim in decisions.scattered]
     sharded += [(value, (axis,), 0) for value, axis in decisions.settled]
     sharded += [(value, sum(form, ()), len(form)) for value, form in decisions.kept]
     for value, axes, rank in sharded:
-        found = len(graph.values[value].shape) if 0 <= value < len(graph.values) else -1
-        if not state.size.keys() >= set(axes) or not 0 <= rank <= found:
-            raise TacticError(
-                f"the decisions shard {rank} dims of value {value} along {axes}, which "
-                "the program and the mesh do not have"
-            )
+        ranks = [len(v.shape) for v in graph.values[value : value + 1]] * (value >= 0)
+        is_there = any(0 <= rank <= most for most in ranks)
+        yield f"shard {rank} dims of value {value}", is_there, axes
 
 
 def _require_same(decisions: Decisions, work: Workspace) -> None:

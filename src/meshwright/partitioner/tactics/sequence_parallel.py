@@ -7,7 +7,6 @@ residuals and dropout are not computed on every device any more.
 
 from meshwright.errors import TacticError
 from meshwright.partitioner.propagate import Node
-from meshwright.partitioner.structure.input_roles import find_structure
 from meshwright.partitioner.structure.products import Product, find_products
 from meshwright.partitioner.structure.views import dim_of, dims_of
 from meshwright.partitioner.structure.workspace import Workspace
@@ -30,7 +29,7 @@ def sequence_parallel(axis: str) -> AxisTactic:
 
 def _cut_sums(work: Workspace, axis: str, tactic: str) -> None:
     """Shard the first reader of the partial sum of each matmul sharded by rows."""
-    products = find_products(work, find_structure(work))
+    products = find_products(work)
     seeds = [
         seed
         for product in products

@@ -6,7 +6,7 @@ records what cannot be sharded, and why.
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol, runtime_checkable
 
@@ -61,13 +61,14 @@ def as_code(tactic: Tactic) -> str:
 class AxisTactic:
     """A tactic that finds by itself what to shard along one axis.
 
-    call: the call that makes it, as plans print it. cut_fn: does the sharding; its
-        arguments are a workspace, the axis, and the name of the tactic.
+    call: the call that makes it, as plans print it.
+    cut_fn: does the sharding; its arguments are a workspace, the axis, and the name of
+        the tactic. The call determines it, so that comparisons leave it out.
     """
 
     call: str
     axis: str
-    cut_fn: Callable[[Workspace, str, str], None]
+    cut_fn: Callable[[Workspace, str, str], None] = field(compare=False)
     kind = TacticKind.STRATEGY
     rewrite = None
 

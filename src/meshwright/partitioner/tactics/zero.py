@@ -8,10 +8,11 @@ Models", SC 2020.
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 from meshwright.errors import TacticError
 from meshwright.partitioner.propagate import Node
-from meshwright.partitioner.structure.input_roles import Structure, find_structure
+from meshwright.partitioner.structure.input_roles import InputRoles, find_roles
 from meshwright.partitioner.structure.views import is_open
 from meshwright.partitioner.structure.workspace import (
     Workspace,
@@ -52,16 +53,16 @@ class _StateCut:
     min_elements: int | None
 
     def __call__(self, work: Workspace, axis: str, tactic: str) -> None:
-        structure = find_structure(work)
-        params = _leaves(work, self.params, structure.params)
-        state = _leaves(work, self.state, structure.optimizer)
+        roles = find_roles(work)
+        params = _leaves(work, self.params, roles.params)
+        state = _leaves(work, self.state, roles.optimizer)
         state = [leaf for leaf in state if leaf not in params]
         self._require(work, tactic, params, state)
         asked = state if self.stage == 2 else [*params, *state]
         small = _small(work, asked, self.min_elements)
         if self.state is None:
-            state = _one_factor_each(work, structure, state, axis)
-        dims = _dims(work, structure, params, state, axis)
+            state = _one_factor_each(work, roles, state, axis)
+        dims = _dims(work, roles, params, state, axis)
         cut = state
         if self.stage == 2:
             uncut = [p for p in params if not work.is_cut(p[1], axis)]
@@ -128,8 +129,8 @@ def zero(
                 f"{name}='{name}.**'"
             )
     _require_count("zero", min_elements)
-    given = {**patterns, "min_elements": min_elements}
-    options = "".join(f", {k}={v!r}" for k, v in given.items() if v is not None)
+    values = {**patterns, "min_elements": min_elements}
+    options = "".join(f", {k}={v!r}" for k, v in values.items() if v is not None)
     call = f"zero({stage}, {axis!r}{options})"
     return AxisTactic(call, axis, _StateCut(stage, params, state, min_elements))
 
@@ -143,20 +144,15 @@ def fsdp(axis: str, min_elements: int | None = None) -> AxisTactic:
     """
     _require_count("fsdp", min_elements)
     options = "" if min_elements is None else f", min_elements={min_elements}"
-    return AxisTactic(f"fsdp({axis!r}{options})", axis, _FullCut(min_elements))
+    return AxisTactic(f"fsdp({axis!r}{options})", axis, partial(_cut_all, min_elements))
 
 
-@dataclass(frozen=True, slots=True)
-class _FullCut:
-    """Shards batch, parameters and optimizer state, for `fsdp`."""
-
-    min_elements: int | None
-
-    def __call__(self, work: Workspace, axis: str, tactic: str) -> None:
-        del tactic  # errors and causes name the two tactics
-        if not any(work.is_cut(node, axis) for node in work.graph.nodes):
-            data_parallel(axis).apply(work)
-        zero(3, axis, min_elements=self.min_elements).apply(work)
+def _cut_all(min_elements: int | None, work: Workspace, axis: str, tactic: str) -> None:
+    """Shard batch, parameters and optimizer state."""
+    del tactic  # errors and causes name the two tactics
+    if not any(work.is_cut(node, axis) for node in work.graph.nodes):
+        data_parallel(axis).apply(work)
+    zero(3, axis, min_elements=min_elements).apply(work)
 
 
 def _require_count(name: str, count: object) -> None:
@@ -186,41 +182,44 @@ def _small(work: Workspace, leaves: Leaves, least: int | None) -> set[int]:
     return small
 
 
-def _leaves(work: Workspace, pattern: str | None, found: tuple[int, ...]) -> Leaves:
-    if pattern is not None:
-        return find_nodes(work, pattern)
-    return [(work.paths[i], work.graph.input_nodes[i]) for i in found]
-
-
 def _one_factor_each(
-    work: Workspace, structure: Structure, state: Leaves, axis: str
+    work: Workspace, roles: InputRoles, state: Leaves, axis: str
 ) -> Leaves:
     """Optimizer state with only one factored moment per parameter, by rows if possible.
 
     A gradient is sharded on one dim, so that sharding both its row and its column
     moments would reshard it. Propagation shards the moments left out, if it can.
     """
-    nodes = work.graph.input_nodes
-    owners: dict[int, tuple[Node, ...]] = {}
+    owners: dict[int, list[Node]] = {}
     for _, node in state:
-        assert node.input_position is not None
-        found = [nodes[p] for p in structure.owner.get(node.input_position, ())]
-        if all(_rank(work, node) < _rank(work, p) for p in found):
-            owners[node.index] = tuple(found)
-    chosen: dict[int, int] = {}
+        params = _owners(work, roles, node)
+        if all(_rank(work, node) < _rank(work, p) for p in params):
+            owners[node.index] = params
+    leaf_of: dict[int, int] = {}
     for is_row in (True, False):
         for _, node in state:
             if not work.divisible_dims(node, axis):
                 continue
             for param in owners.get(node.index, ()):
                 if _alike(work, param, node) is is_row:
-                    chosen.setdefault(param.index, node.index)
+                    leaf_of.setdefault(param.index, node.index)
     return [
         (path, node)
         for path, node in state
         if not owners.get(node.index)
-        or any(chosen.get(p.index) == node.index for p in owners[node.index])
+        or any(leaf_of.get(p.index) == node.index for p in owners[node.index])
     ]
+
+
+def _leaves(work: Workspace, pattern: str | None, positions: tuple[int, ...]) -> Leaves:
+    """The inputs that a pattern matches, or those at some positions if it is `None`."""
+    return work.leaves(positions) if pattern is None else find_nodes(work, pattern)
+
+
+def _owners(work: Workspace, roles: InputRoles, node: Node) -> list[Node]:
+    """The parameters of a leaf of optimizer state."""
+    owners = () if node.input_position is None else roles.owner.get(node.input_position)
+    return [work.graph.input_nodes[position] for position in owners or ()]
 
 
 def _rank(work: Workspace, node: Node) -> int:
@@ -239,26 +238,24 @@ def _first_open(
 
     `like` is the parameter of the leaf; no reader needs all of an open dim.
     """
-    found = work.divisible_dims(node, axis)
+    dims = work.divisible_dims(node, axis)
     rank = 0 if like is None else _rank(work, like)
-    for dim in found:
+    for dim in dims:
         if like is None or dim >= rank or is_open(work.graph, like, dim):
             return dim
-    return found[0] if found else None
+    return dims[0] if dims else None
 
 
 def _dims(
-    work: Workspace, structure: Structure, params: Leaves, state: Leaves, axis: str
+    work: Workspace, roles: InputRoles, params: Leaves, state: Leaves, axis: str
 ) -> dict[int, int | None]:
     """The dim to shard of each node, or `None` if sharded already or impossible."""
-    nodes = work.graph.input_nodes
     dims = {n.index: _first_open(work, n, axis, n) for _, n in params}
     for _, node in state:
-        position = -1 if node.input_position is None else node.input_position
-        owners = structure.owner.get(position, ())
-        like = next((nodes[p] for p in owners if _alike(work, nodes[p], node)), None)
-        same = like is not None and work.value(like).shape == work.value(node).shape
-        dim = dims.get(like.index) if same and like is not None else None
+        alike = (p for p in _owners(work, roles, node) if _alike(work, p, node))
+        like, dim = next(alike, None), None
+        if like is not None and work.value(like).shape == work.value(node).shape:
+            dim = dims.get(like.index)
         if dim is None or work.is_cut(node, axis):
             dim = _first_open(work, node, axis, like)
         dims[node.index] = dim

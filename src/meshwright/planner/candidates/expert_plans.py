@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from meshwright.errors import MeshwrightError
 from meshwright.machine import Mesh
-from meshwright.partitioner.structure.input_roles import find_structure
+from meshwright.partitioner.structure.input_roles import find_roles
 from meshwright.partitioner.tactics import (
     Tactic,
     Workspace,
@@ -89,7 +89,7 @@ def inference_strategies(mesh: Mesh) -> Mapping[str, tuple[Tactic, ...]]:
 
 def is_served(work: Workspace) -> bool:
     """Whether a program reads weights and updates none, as one that serves a model."""
-    params = find_structure(work).params
+    params = find_roles(work).params
     return bool(params) and set(params).isdisjoint(work.graph.ties.values())
 
 

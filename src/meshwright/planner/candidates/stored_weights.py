@@ -11,7 +11,7 @@ from meshwright.errors import PlanError
 from meshwright.machine import Mesh
 from meshwright.partitioner.decide import Decided
 from meshwright.partitioner.propagate.sub_axes import whole_axes
-from meshwright.partitioner.structure.input_roles import find_structure
+from meshwright.partitioner.structure.input_roles import find_roles
 from meshwright.program.ir import Sharding, Value
 
 
@@ -56,7 +56,7 @@ def stored_weights(decided: Decided, name: str) -> StoredWeights:
     Raises `PlanError` if the program has no weights, or updates them.
     """
     program, work = decided.captured.program, decided.work
-    params = find_structure(work).params
+    params = find_roles(work).params
     updated = set(params) & set(decided.captured.ties.values())
     if not params or updated:
         what = "updates its weights" if params else "has no weights"

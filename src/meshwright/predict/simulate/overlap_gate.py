@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 from meshwright.machine import Mesh
 from meshwright.machine.placement import Placement
-from meshwright.partitioner.lower import ProductLoop, loop_ops
+from meshwright.partitioner.lower import ProductLoop
+from meshwright.partitioner.lower.overlap import loop_ops
 from meshwright.predict.links.collective import COLLECTIVE_S
 from meshwright.predict.roofline.kernel_time import KernelTraffic, kernel_time
 from meshwright.predict.simulate.timeline import Setting

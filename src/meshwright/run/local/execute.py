@@ -13,7 +13,7 @@ import numpy as np
 from jax import lax
 
 from meshwright.jax_private import manual_axes
-from meshwright.partitioner.lower import CONSTRAIN, USER_SHARD_MAP
+from meshwright.partitioner.lower.constrained import CONSTRAIN, USER_SHARD_MAP
 from meshwright.program.ir import Atom, Literal, Op, Program, Wire
 from meshwright.program.rules.pallas_work import without_kernel
 from meshwright.run.local.device_ops import PRIMITIVES, function_of

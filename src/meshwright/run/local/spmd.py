@@ -14,7 +14,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from meshwright.errors import MeshError
 from meshwright.machine import Mesh
 from meshwright.partitioner.lower import Lowered
-from meshwright.partitioner.propagate import whole_axes
+from meshwright.partitioner.propagate.sub_axes import whole_axes
 from meshwright.program.ir import Sharding
 from meshwright.run.local.devices import find_devices
 from meshwright.run.local.execute import run_program

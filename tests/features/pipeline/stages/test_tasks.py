@@ -6,7 +6,7 @@ import pytest
 import meshwright as mw
 from meshwright.features.pipeline.build import choose_cuts, find_step, stage_programs
 from meshwright.features.pipeline.stages.passes import find_places
-from meshwright.partitioner.structure.parts import PartKind, StagePart, part_at
+from meshwright.features.pipeline.stages.stage_part import PartKind, StagePart, part_at
 from meshwright.program.capture import capture
 from tests.features.pipeline.models import BATCH, PARAMS, train_step, unmarked_step
 from tests.features.pipeline.stages.verifier import verify_tasks

@@ -8,10 +8,11 @@ depend on the microbatch belong to none, and run once.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from meshwright.features.pipeline.stages.stage_part import PartKind, StagePart
 from meshwright.features.pipeline.stages.staged import TOTAL, Staged
 from meshwright.features.pipeline.stages.totals import Total
 from meshwright.partitioner.lower import Lowered
-from meshwright.partitioner.structure.parts import PartKind, PartSource, StagePart
+from meshwright.partitioner.structure.parts import PartSource
 from meshwright.program.ir import Atom, Op, Sharding, Value
 
 
@@ -151,4 +152,5 @@ class _Reader:
 
 
 def _part_of(op: Op) -> StagePart | None:
-    return op.source.part if isinstance(op.source, PartSource) else None
+    part = op.source.part if isinstance(op.source, PartSource) else None
+    return part if isinstance(part, StagePart) else None

@@ -13,13 +13,9 @@ from dataclasses import dataclass, replace
 from meshwright.features.pipeline.stages.cuts import Cuts
 from meshwright.features.pipeline.stages.microbatches import Microbatches
 from meshwright.features.pipeline.stages.passes import find_places
+from meshwright.features.pipeline.stages.stage_part import PartKind, StagePart, part_at
 from meshwright.features.pipeline.stages.updates import find_stages_after, split_sums
-from meshwright.partitioner.structure.parts import (
-    PartKind,
-    PartSource,
-    StagePart,
-    part_at,
-)
+from meshwright.partitioner.structure.parts import PartSource
 from meshwright.program.ir import Atom, Op, Program, Value
 
 TOTAL = "total:"

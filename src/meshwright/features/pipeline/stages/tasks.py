@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from meshwright.features.pipeline.stages.lowered_step import LoweredStep
+from meshwright.features.pipeline.stages.stage_part import PartKind, StagePart
 from meshwright.features.pipeline.stages.totals import Total, added, first_total
-from meshwright.partitioner.structure.parts import PartKind, StagePart
 from meshwright.program.ir import Atom, Op, Program, Value
 from meshwright.program.rewrite.dead_code import eliminate_dead_code
 
