@@ -113,7 +113,6 @@ class _Prefetch:
         """The first slice and the next one of each stacked input that gathers need."""
         read = {atom for each in gathers for op in each.chain for atom in op.operands}
         length, is_reverse = self.loop.params["length"], self.loop.params["reverse"]
-        assert isinstance(length, int)
         index = self._next_index(length, bool(is_reverse))
         after = self._carries(gathers)
         first: dict[Atom, Atom] = {}

@@ -57,7 +57,7 @@ def _loop_gather(loop: Op, body: Program, gather: Op) -> LoopGather:
         why = f"its body is that of a {loop.kind}, which does not read stacked slices"
         return LoopGather(gather, why_not=why)
     length = loop.params["length"]
-    if not isinstance(length, int) or length < _SHORTEST:
+    if length < _SHORTEST:
         return LoopGather(gather, why_not="the loop has no second iteration")
     maker = {result: op for op in body.ops for result in op.results}
     chain, leaves = _chain(gather, maker)

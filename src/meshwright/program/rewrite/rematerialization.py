@@ -214,7 +214,7 @@ class _Scan:
             if self._outputs[wire.outputs[0][1]] is value:
                 return self._results[wire.result]
         length = self._op.params["length"]
-        stacked = Value((length, *value.shape), value.dtype)  # pyright: ignore[reportArgumentType]
+        stacked = Value((length, *value.shape), value.dtype)
         ends = (0, len(self._outputs)), len(self._results)
         self._wires.append(Wire(None, (), ends[:1], ends[1], is_stacked=True))
         self._outputs.append(value)

@@ -73,7 +73,7 @@ class _Unrolling:
     def unroll(self, op: Op, between: Between) -> None:
         """Write the ops of all iterations of a scan."""
         self.builder.source = op.source
-        length = int(str(op.params["length"]))
+        length = op.params["length"]
         order = range(length)
         carried = {
             wire: self._operand(op, wire)

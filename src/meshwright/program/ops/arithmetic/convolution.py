@@ -12,7 +12,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import cast
 
 from meshwright.program.ir import Op, Value
 from meshwright.program.ops.arithmetic.contraction import product_linear
@@ -99,8 +98,8 @@ def _name_features(op: Op, draft: _Draft) -> None:
     """
     (batch, feature, *_), (to, of, *_), (out_batch, out_feature, *_) = _specs(op)
     kernel, out = op.operands[1].shape, op.results[0].shape
-    by_feature = cast(int, op.params["feature_group_count"])
-    by_batch = cast(int, op.params["batch_group_count"])
+    by_feature = op.params["feature_group_count"]
+    by_batch = op.params["batch_group_count"]
     outputs = ((_KERNEL, to), (_OUTPUT, out_feature))
     one = draft.factors.one
     if by_feature > 1:

@@ -11,7 +11,6 @@ halo:
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import cast
 
 from meshwright.program.ir import Atom, Op, Value
 from meshwright.program.rules.builder import Builder
@@ -153,13 +152,12 @@ def _positions(dim: Sliding, offset: int, span: int) -> int:
 
 def number_at(op: Op, name: str, dim: int) -> int:
     """The entry for dim `dim` of the parameter `name`, which has one number per dim."""
-    return cast(tuple[int, ...], op.params[name])[dim]
+    return op.params[name][dim]
 
 
 def paddings_of(op: Op) -> list[tuple[int, int]]:
     """The op's padding before and after each dim, in elements."""
-    pairs = cast(tuple[tuple[int, int], ...], op.params["padding"])
-    return [(low, high) for low, high in pairs]
+    return [(low, high) for low, high in op.params["padding"]]
 
 
 def extend(

@@ -143,9 +143,7 @@ def reduce_mapped(op: Op) -> FactorRule:
     """
     axes = op.params["axes"]
     is_plain = len(op.operands) == 1 and op.params.get("axis_index_groups") is None
-    if not is_plain or not all(
-        isinstance(a, int) for a in cast("Iterable[object]", axes)
-    ):
+    if not is_plain or not all(isinstance(a, int) for a in axes):
         return opaque_rule(op, "it reduces over an axis of the user's shard_map")
     return _reduction(op, axes, _across_devices(_MAPPED[op.kind], op.operands[0].dtype))
 
@@ -206,7 +204,7 @@ def locate_extremum(op: Op) -> FactorRule:
 
 
 def _searched(op: Op) -> int:
-    return cast(tuple[int], op.params["axes"])[0]
+    return op.params["axes"][0]
 
 
 def _extremum(op: Op) -> str:

@@ -10,7 +10,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
 
 from meshwright.program.ir import Atom, Literal, Op, Value
 from meshwright.program.ops.arithmetic.halo import (
@@ -44,7 +43,7 @@ _OWN_KERNEL = (Trait.STANDALONE, Trait.EXPENSIVE)
 
 def _work(op: Op) -> OpWork:
     """The work of a windowed reduction: window elements less one, per result."""
-    window = math.prod(cast(tuple[int, ...], op.params["window_dimensions"]))
+    window = math.prod(op.params["window_dimensions"])
     return OpWork(math.prod(op.results[0].shape) * max(window - 1, 0))
 
 
@@ -86,8 +85,7 @@ def _literal(monoid: str, dtype: str) -> Literal | None:
 
 def _selected_monoid(op: Op) -> str:
     """The extremum that is selected from each window: max (`ge`) or min (`le`)."""
-    name = cast(Any, op.params["select_prim"]).name
-    return {"ge": "max", "le": "min"}[name]
+    return {"ge": "max", "le": "min"}[op.params["select_prim"].name]
 
 
 def _windowed(

@@ -16,7 +16,6 @@ their indices in the same way.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from functools import partial, reduce
 from typing import Any, cast
 
@@ -144,11 +143,11 @@ def _numbers(op: Op) -> Any:
 
 
 def _slice_sizes(op: Op) -> tuple[int, ...]:
-    return cast(tuple[int, ...], op.params["slice_sizes"])
+    return op.params["slice_sizes"]
 
 
 def _is_filled(op: Op) -> bool:
-    return cast(Enum, op.params["mode"]).name == "FILL_OR_DROP"
+    return op.params["mode"].name == "FILL_OR_DROP"
 
 
 def _windows(op: Op) -> tuple[int, ...]:
@@ -187,7 +186,7 @@ def _is_linear(op: Op) -> bool:
     """
     if not can_sum(op.operands[0].dtype):
         return False
-    fill = cast(complex, op.params["fill_value"])
+    fill: complex = op.params["fill_value"]
     return not _is_filled(op) or bool(fill == 0) or bool(fill != fill)
 
 

@@ -1,7 +1,5 @@
 """Padding: dims that are padded have no factor, unless the padding shifts them."""
 
-from typing import Any
-
 from meshwright.program.ir import Atom, Literal, Op, Value
 from meshwright.program.rules.builder import Builder
 from meshwright.program.rules.factors import RuleFactors, all_operands
@@ -40,8 +38,7 @@ _SHIFTS = ((1, -1, 0), (-1, 1, 0))
 
 
 def _padding(op: Op) -> list[tuple[int, ...]]:
-    params: Any = op.params
-    return [tuple(int(n) for n in c) for c in params["padding_config"]]
+    return [tuple(int(n) for n in c) for c in op.params["padding_config"]]
 
 
 def _shift_parts(

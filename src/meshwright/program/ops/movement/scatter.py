@@ -15,7 +15,7 @@ import math
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from meshwright.program.ir import Op, Value
 from meshwright.program.ops.movement.gather import (
@@ -161,7 +161,7 @@ def _expand(
     into, indices, updates = operands
     params = dict(op.params)
     if any(dim.chunk(cut) is not None for dim in indexed):
-        mode = cast(Enum, params["mode"])
+        mode: Enum = params["mode"]
         clips = mode.name == "CLIP"
         indices = _moved_indices(indexed, clips, builder, indices, cut)
         params["mode"] = type(mode)["FILL_OR_DROP"]
