@@ -173,32 +173,32 @@ def extend(
     fill: value in place of an edge on the first and last device, which have only one
         neighbour; zeros by default.
     """
-    num = builder.mesh.size(axes)
     extent = x.shape[dim]
     pieces = [x]
     if halo.left:
         edge = builder.slice(x, dim, extent - halo.left, extent)
-        pairs = tuple((i, i + 1) for i in range(num - 1))
-        pieces.insert(0, _received(builder, edge, axes, (pairs, 0), fill))
+        pieces.insert(0, edge_from_neighbour(builder, edge, axes, fill, step=1))
     if halo.right:
         edge = builder.slice(x, dim, 0, halo.right)
-        pairs = tuple((i + 1, i) for i in range(num - 1))
-        pieces.append(_received(builder, edge, axes, (pairs, num - 1), fill))
+        pieces.append(edge_from_neighbour(builder, edge, axes, fill, step=-1))
     return builder.concatenate(pieces, dim) if len(pieces) > 1 else x
 
 
-def _received(
+def edge_from_neighbour(
     builder: Builder,
     edge: Value,
     axes: tuple[str, ...],
-    route: tuple[tuple[tuple[int, int], ...], int],
     fill: Atom | None,
+    step: int,
 ) -> Value:
-    """The edge received from a neighbour device.
+    """The edge that a neighbour device along `axes` sends.
 
-    The outermost device has no neighbour on this side, and gets `fill` instead.
+    The outermost device has no neighbour on that side, and gets `fill` instead.
+    step: 1 if the edge comes from the device before this one, -1 if from the next one.
     """
-    pairs, outermost = route
+    num = builder.mesh.size(axes)
+    up = tuple((i, i + 1) for i in range(num - 1))
+    pairs, outermost = (up, 0) if step > 0 else (tuple((b, a) for a, b in up), num - 1)
     moved = builder.permute(edge, axes, pairs)
     if fill is None:
         return moved
