@@ -13,8 +13,6 @@ from meshwright.features.allocate.canonical.backtracking_trees import (
 from meshwright.features.allocate.canonical.depth_first import new_state, run
 from meshwright.features.allocate.canonical.packing_state import (
     FOUND,
-    GIVEN_UP,
-    NODES,
     NONE,
     OPEN,
     FitVerdict,
@@ -58,7 +56,7 @@ class CompleteSearch:
     @property
     def nodes(self) -> int:
         """Placements that were tried."""
-        return int(self._state.scalars[NODES])
+        return int(self._state.scalars["nodes"][0])
 
     @property
     def offsets(self) -> list[int]:
@@ -91,7 +89,7 @@ class RestartingSearch:
     @property
     def nodes(self) -> int:
         """Placements that were tried, by all searches so far."""
-        return self._nodes_before + int(self._state.scalars[NODES])
+        return self._nodes_before + int(self._state.scalars["nodes"][0])
 
     @property
     def offsets(self) -> list[int]:
@@ -102,13 +100,13 @@ class RestartingSearch:
         """Search on for about `num_nodes` nodes; returns FOUND, NONE or OPEN."""
         end = self.nodes + num_nodes
         while self.nodes < end:
-            left = self._limit - int(self._state.scalars[NODES])
+            left = self._limit - int(self._state.scalars["nodes"][0])
             size = min(left, end - self.nodes)
             outcome = run(self._columns, self._state, self._trees, size)
-            given_up = self._state.scalars[GIVEN_UP] > 0
+            given_up = self._state.scalars["given_up"][0] > 0
             if outcome == FOUND or (outcome == NONE and not given_up):
                 return outcome
-            if outcome == NONE or self._state.scalars[NODES] >= self._limit:
+            if outcome == NONE or self._state.scalars["nodes"][0] >= self._limit:
                 self._nodes_before = self.nodes
                 self._begin()
         return OPEN

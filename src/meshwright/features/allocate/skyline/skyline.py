@@ -14,18 +14,13 @@ the order of offsets of `depth_first.py` has no such choice of the place to fill
 import numpy as np
 
 from meshwright.features.allocate.canonical.packing_state import (
-    DECAY,
     FOUND,
     NONE,
     OPEN,
+    age,
 )
 from meshwright.features.allocate.problem.sections import BufferColumns
 from meshwright.features.allocate.skyline.skyline_state import (
-    DEPTH,
-    FAILED_SECTION,
-    NODES,
-    NUM_DIRTY,
-    TRAIL_END,
     SkylineState,
     push_up,
     put,
@@ -80,50 +75,46 @@ def next_buffer(c: BufferColumns, st: SkylineState, k: int) -> int:
 def is_full(c: BufferColumns, st: SkylineState) -> bool:
     """Whether the trail might not hold the changes of another node."""
     most = 2 * (len(c.near) + len(c.of) + len(c.size))
-    return st.scalars[TRAIL_END] + most > len(st.trail)
+    return st.scalars[0].trail_end + most > len(st.trail)
 
 
 @compiled_in_place
 def advance_skyline(c: BufferColumns, st: SkylineState, most_nodes: int) -> int:
     """Advance the search by at most `most_nodes` nodes; returns FOUND, NONE or OPEN."""
-    z = st.scalars
-    end = z[NODES] + most_nodes
-    if z[NUM_DIRTY] and not settle(c, st):
+    z = st.scalars[0]
+    end = z.nodes + most_nodes
+    if z.num_dirty and not settle(c, st):
         return NONE
-    while z[NODES] < end and not is_full(c, st):
+    while z.nodes < end and not is_full(c, st):
         k = next_section(c, st)
         if k < 0:
             return FOUND
         fits = put(c, st, next_buffer(c, st, k))
         while not fits:
             blame_section(st)
-            if z[DEPTH] == 0:
+            if z.depth == 0:
                 return NONE
-            z[DEPTH] -= 1
-            restore(c, st, int(st.mark[z[DEPTH]]))
-            fits = push_up(c, st, int(st.buffer[z[DEPTH]]))
-            if z[DEPTH] == 0:
-                z[TRAIL_END] = 0  # holds in every packing
+            z.depth -= 1
+            restore(c, st, int(st.mark[z.depth]))
+            fits = push_up(c, st, int(st.buffer[z.depth]))
+            if z.depth == 0:
+                z.trail_end = 0  # holds in every packing
     return OPEN
 
 
 @compiled_in_place
 def undo_all(c: BufferColumns, st: SkylineState) -> None:
     """Undo all placements; weights of failures, and what is proven, stay."""
-    if st.scalars[DEPTH] > 0:
-        st.scalars[DEPTH] = 0
+    if st.scalars[0].depth > 0:
+        st.scalars[0].depth = 0
         restore(c, st, int(st.mark[0]))
 
 
 @compiled_in_place
 def blame_section(st: SkylineState) -> None:
     """Raise the weight of the section that has failed."""
-    k = st.scalars[FAILED_SECTION]
+    k = st.scalars[0].failed_section
     if k < 0:
         return
     st.weight[k] += st.bump[0]
-    st.bump[0] *= DECAY
-    if st.bump[0] > 1e100:
-        for q in range(len(st.weight)):
-            st.weight[q] *= 1e-100
-        st.bump[0] *= 1e-100
+    age(st.weight, st.bump)
