@@ -50,11 +50,6 @@ class SkylineState(NamedTuple):
     dirty: Ints
 
 
-def skyline_nodes(state: SkylineState) -> int:
-    """Placements that were tried."""
-    return int(state.scalars["nodes"][0])
-
-
 def new_skyline(columns: BufferColumns, capacity: int) -> SkylineState:
     """The state of a search before its first node."""
     n, s = len(columns.size), len(columns.of_at) - 1
