@@ -247,17 +247,12 @@ class _PartSearch:
         """The offset below which a buffer has failed, 0 if it has not."""
         return max((p.least.get(buffer, 0) for p in self._points), default=0)
 
-    def _near(self, buffer: int) -> list[int]:
-        c = self._columns
-        return c.near[c.near_at[buffer] : c.near_at[buffer + 1]].tolist()
-
     def _free_offset(self, buffer: int, least: int) -> int:
         """The lowest offset from `least` on, apart from fixed memory and placements."""
         c = self._columns
         size, align = int(c.size[buffer]), int(c.align[buffer])
-        rows = range(c.block_at[buffer], c.block_at[buffer + 1])
-        taken = [(int(c.block_low[e]), int(c.block_high[e])) for e in rows]
-        for j in self._near(buffer):
+        taken = c.blocks(buffer)
+        for j in c.neighbours(buffer):
             if j in self._placed:
                 taken.append((self._placed[j], self._placed[j] + int(c.size[j])))
         offset = -(-least // align) * align
@@ -269,11 +264,8 @@ class _PartSearch:
     def _above(self, buffer: int, offset: int) -> int:
         """The next offset at which a buffer can lie on another or on fixed memory."""
         c, align = self._columns, int(self._columns.align[buffer])
-        tops = [
-            int(c.block_high[e])
-            for e in range(c.block_at[buffer], c.block_at[buffer + 1])
-        ]
-        for j in self._near(buffer):
+        tops = [high for _, high in c.blocks(buffer)]
+        for j in c.neighbours(buffer):
             size = int(c.size[j])
             if j in self._placed:
                 tops.append(self._placed[j] + size)
