@@ -87,15 +87,7 @@ def monoid_of(jaxpr: Any) -> str | None:
     return _BINARY.get(name)
 
 
-_MONOIDS = {
-    "reduce_sum": "sum",
-    "reduce_prod": "prod",
-    "reduce_max": "max",
-    "reduce_min": "min",
-    "reduce_and": "and",
-    "reduce_or": "or",
-    "reduce_xor": "xor",
-}
+_MONOIDS = {f"reduce_{monoid}": monoid for monoid in _BINARY.values()}
 
 _MAPPED = {"psum": "sum", "pmax": "max", "pmin": "min"}
 """Reductions over a named axis of `vmap`, which becomes a dim when it is traced."""
