@@ -1,6 +1,6 @@
 """Several searches for a packing, which take turns with more and more nodes each turn."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import cache
 
@@ -17,7 +17,8 @@ from meshwright.features.allocate.canonical.packing_state import (
     OPEN,
     FitVerdict,
 )
-from meshwright.features.allocate.problem.sections import BufferColumns
+from meshwright.features.allocate.problem.buffer import as_buffers
+from meshwright.features.allocate.problem.sections import BufferColumns, columns_of
 from meshwright.features.allocate.skyline.skyline import (
     advance_skyline,
     is_full,
@@ -220,9 +221,10 @@ def luby() -> Iterator[int]:
 
 
 @cache
-def compile_search(columns: Callable[[], BufferColumns]) -> None:
+def compile_search() -> None:
     """Compile the search by running a small one, or load it from numba's cache.
 
     Compiling takes some 15 s, once per installation.
     """
-    Portfolio(columns(), 2, 0).run_all(1)
+    two_buffers = columns_of(as_buffers([(0, 2, 1), (1, 3, 1)]))
+    Portfolio(two_buffers, 2, 0).run_all(1)

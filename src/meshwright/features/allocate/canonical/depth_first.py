@@ -41,9 +41,9 @@ from meshwright.features.allocate.canonical.packing_state import (
     SCALARS,
     SUCCESS,
     PackingState,
+    floor_of,
     lowest,
     place,
-    refloor,
     room,
     undo,
 )
@@ -103,7 +103,7 @@ def begin(c: BufferColumns, st: PackingState) -> None:
         for k in range(c.first[i], c.last[i]):
             st.cuts[k] += 1
     for k in range(s):
-        refloor(c, st, k)
+        st.floor[k] = floor_of(c, st.offset, st.least, k)
     for i in range(n):
         st.members[i] = i
     st.scalars[0].member_end = n

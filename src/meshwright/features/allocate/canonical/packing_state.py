@@ -99,14 +99,17 @@ def lowest(c: BufferColumns, i: int, offset: int) -> int:
 
 
 @compiled_in_place
-def refloor(c: BufferColumns, st: PackingState, k: int) -> None:
-    """Recompute the least minimum offset among the unplaced buffers of section k."""
+def floor_of(c: BufferColumns, offset: Ints, least: Ints, k: int) -> int:
+    """The least minimum offset among the unplaced buffers of section k.
+
+    offset, least: offset of each placed buffer, -1 for others, and minimum offsets.
+    """
     floor = HIGH
     for e in range(c.of_at[k], c.of_at[k + 1]):
         i = c.of[e]
-        if st.offset[i] < 0 and st.least[i] < floor:
-            floor = st.least[i]
-    st.floor[k] = floor
+        if offset[i] < 0 and least[i] < floor:
+            floor = int(least[i])
+    return floor
 
 
 @compiled_in_place
@@ -152,7 +155,7 @@ def place(c: BufferColumns, st: PackingState, i: int, offset: int) -> bool:
         st.trail_section[z.floor_end] = k
         st.trail_floor[z.floor_end] = st.floor[k]
         z.floor_end += 1
-        refloor(c, st, k)
+        st.floor[k] = floor_of(c, st.offset, st.least, k)
         if st.total[k] > 0 and st.total[k] > room(
             c, st.capacity[0], k, int(st.floor[k])
         ):

@@ -6,6 +6,7 @@ import numpy as np
 
 from meshwright.features.allocate.canonical.packing_state import (
     HIGH,
+    floor_of,
     integers,
     lowest,
     room,
@@ -124,13 +125,8 @@ def settle(c: BufferColumns, st: SkylineState) -> bool:
     fits = True
     for d in range(z.num_dirty):
         k = int(st.dirty[d])
-        floor = HIGH
-        for e in range(c.of_at[k], c.of_at[k + 1]):
-            i = c.of[e]
-            if st.offset[i] < 0 and st.least[i] < floor:
-                floor = int(st.least[i])
         note(st, FLOOR, k, int(st.floor[k]))
-        st.floor[k] = floor
+        st.floor[k] = floor_of(c, st.offset, st.least, k)
         if st.total[k] > 0:
             st.slack[k] = room(c, int(z.capacity), k, int(st.floor[k])) - st.total[k]
             if st.slack[k] < 0:
