@@ -141,6 +141,8 @@ def _trace(
     return program, out_paths, out_trees[0], out_avals
 
 
+_NUMBERS = bool | int | float | complex | np.ndarray | np.generic | jax.Array
+
 _NEEDS_VALUE = (
     jax.errors.ConcretizationTypeError,
     jax.errors.NonConcreteBooleanIndexError,
@@ -165,11 +167,7 @@ def _value_needed(error: Exception) -> str:
 
 def abstract(leaf: Any, path: str = "argument") -> Any:
     """The `ShapeDtypeStruct` of an array-like leaf; Python scalars stay weakly typed."""
-    if isinstance(leaf, jax.ShapeDtypeStruct):
-        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, weak_type=leaf.weak_type)
-    if isinstance(
-        leaf, bool | int | float | complex | np.ndarray | np.generic | jax.Array
-    ):
+    if isinstance(leaf, _NUMBERS):
         try:
             aval: Any = jax.api_util.shaped_abstractify(leaf)
         except (TypeError, ValueError, OverflowError) as error:
@@ -190,8 +188,7 @@ def _out_path(path: Sequence[Any]) -> str:
 
 def _require_result(leaf: Any, path: Sequence[Any]) -> None:
     """Raise `CaptureError` for a leaf of the result that is no array."""
-    numbers = bool | int | float | complex | np.ndarray | np.generic | jax.Array
-    if not isinstance(leaf, numbers) and not hasattr(leaf, "__jax_array__"):
+    if not isinstance(leaf, _NUMBERS) and not hasattr(leaf, "__jax_array__"):
         raise CaptureError(
             f"the function returns a {type(leaf).__name__} at {_out_path(path)}; wanted "
             "arrays, numbers or None, in any pytree"
