@@ -117,6 +117,9 @@ class Dim:
     num_inner: int = 1
 
 
+_COMPILERS = ("plain", "tpu", "gpu", "cpu")
+
+
 @dataclass(frozen=True, slots=True)
 class Machine:
     """`num_devices` devices of one kind, and the grid in which links join them.
@@ -146,6 +149,18 @@ class Machine:
     gpu: Gpu | None = None
     pue: float = 1.1
     sources: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.compiler not in _COMPILERS:
+            raise MachineError(
+                f"machine {self.name!r}: compiler is {self.compiler!r}; wanted "
+                f"{', '.join(_COMPILERS)}"
+            )
+        if self.pue < 1:
+            raise MachineError(
+                f"machine {self.name!r}: pue is {self.pue}; no data centre draws less "
+                "than its chips"
+            )
 
     @property
     def num_chips(self) -> int:
