@@ -19,7 +19,6 @@ from meshwright.program.ops.arithmetic.halo import (
     Halo,
     Sliding,
     extend,
-    number_at,
     output_halo,
     paddings_of,
     unpadded_pairs,
@@ -149,10 +148,10 @@ def _sliding(op: Op, spatial: int) -> Sliding:
         size,
         window,
         out,
-        stride=number_at(op, "window_strides", spatial),
+        stride=op.params["window_strides"][spatial],
         padding=paddings_of(op)[spatial],
-        base=number_at(op, "lhs_dilation", spatial),
-        dilation=number_at(op, "rhs_dilation", spatial),
+        base=op.params["lhs_dilation"][spatial],
+        dilation=op.params["rhs_dilation"][spatial],
     )
 
 

@@ -150,11 +150,6 @@ def _positions(dim: Sliding, offset: int, span: int) -> int:
     return 0
 
 
-def number_at(op: Op, name: str, dim: int) -> int:
-    """The entry for dim `dim` of the parameter `name`, which has one number per dim."""
-    return op.params[name][dim]
-
-
 def paddings_of(op: Op) -> list[tuple[int, int]]:
     """The op's padding before and after each dim, in elements."""
     return [(low, high) for low, high in op.params["padding"]]

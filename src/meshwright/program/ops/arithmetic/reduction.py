@@ -180,7 +180,7 @@ def locate_extremum(op: Op) -> FactorRule:
 
     If b is split, the devices compare the extrema of their parts (`_locate_in_parts`).
     """
-    searched = _searched(op)
+    (searched,) = op.params["axes"]
     factors = RuleFactors()
     can_compare = identity_of(_extremum(op), op.operands[0].dtype) is not None
     without = () if can_compare else (searched,)
@@ -193,10 +193,6 @@ def locate_extremum(op: Op) -> FactorRule:
         special=frozenset(dims[searched]),
         expand=_locate_in_parts,
     )
-
-
-def _searched(op: Op) -> int:
-    return op.params["axes"][0]
 
 
 def _extremum(op: Op) -> str:
@@ -212,7 +208,7 @@ def _locate_in_parts(
     JAX, NaN counts as the extremum.
     """
     (x,) = operands
-    dim = _searched(op)
+    (dim,) = op.params["axes"]
     axes = cut.axes[dim]  # factor i is dim i, since every dim has a factor here
     shape = x.shape[:dim] + x.shape[dim + 1 :]
     (index,) = builder.apply(op, operands, [shape])

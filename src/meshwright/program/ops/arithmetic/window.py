@@ -17,7 +17,6 @@ from meshwright.program.ops.arithmetic.halo import (
     Sliding,
     crop,
     extend,
-    number_at,
     output_halo,
     paddings_of,
 )
@@ -126,16 +125,16 @@ def _halo_of(op: Op, dim: int) -> Halo | None:
 
     `None` if the dim, such as a dilated one, cannot be split.
     """
-    if number_at(op, "base_dilation", dim) != 1:
+    if op.params["base_dilation"][dim] != 1:
         return None
     return output_halo(
         Sliding(
             op.operands[0].shape[dim],
-            number_at(op, "window_dimensions", dim),
+            op.params["window_dimensions"][dim],
             op.results[0].shape[dim],
-            stride=number_at(op, "window_strides", dim),
+            stride=op.params["window_strides"][dim],
             padding=paddings_of(op)[dim],
-            dilation=number_at(op, "window_dilation", dim),
+            dilation=op.params["window_dilation"][dim],
         )
     )
 
@@ -238,8 +237,8 @@ def _overlap_of(op: Op, dim: int, extents: tuple[int, int]) -> tuple[Halo, Halo]
     `before` windows of the previous part and `after` of the next. To select in them, it
     needs `left` elements of the operand before its part, and `right` after it.
     """
-    window = number_at(op, "window_dimensions", dim)
-    stride = number_at(op, "window_strides", dim)
+    window = op.params["window_dimensions"][dim]
+    stride = op.params["window_strides"][dim]
     low, high = paddings_of(op)[dim]
     size, num = extents
     plain = output_halo(Sliding(size, window, num, stride, (low, high)))

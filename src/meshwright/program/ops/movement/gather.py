@@ -17,7 +17,6 @@ their indices in the same way.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
-from typing import Any
 
 from meshwright.program.ir import Op, Value
 from meshwright.program.rules.builder import Builder
@@ -133,7 +132,7 @@ def gather(op: Op) -> FactorRule:
 
     The docstring of this file explains it with an example.
     """
-    numbers, sizes = _numbers(op), _slice_sizes(op)
+    numbers, sizes = op.params["dimension_numbers"], op.params["slice_sizes"]
     operand, indices = (a.shape for a in op.operands)
     factors = RuleFactors()
     batch = factors.each(indices[:-1])
@@ -166,22 +165,13 @@ def gather(op: Op) -> FactorRule:
     )
 
 
-def _numbers(op: Op) -> Any:
-    """The op's `jax.lax.GatherDimensionNumbers`."""
-    return op.params["dimension_numbers"]
-
-
-def _slice_sizes(op: Op) -> tuple[int, ...]:
-    return op.params["slice_sizes"]
-
-
 def _is_filled(op: Op) -> bool:
     return op.params["mode"].name == "FILL_OR_DROP"
 
 
 def _windows(op: Op) -> tuple[int, ...]:
     """Operand dims that also are dims of the result, in the order of `offset_dims`."""
-    numbers = _numbers(op)
+    numbers = op.params["dimension_numbers"]
     dropped = (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)
     return dims_without(len(op.operands[0].shape), dropped)
 
@@ -206,7 +196,7 @@ def _local_params(
     They change along dims of which the slice takes every element.
     """
     del results
-    sizes = list(_slice_sizes(op))
+    sizes = list(op.params["slice_sizes"])
     for dim in _windows(op):
         if sizes[dim] == op.operands[0].shape[dim]:
             sizes[dim] = operands[0][dim]
@@ -246,7 +236,7 @@ def _expand(
     (rows,) = builder.apply(op, (table, starts), (shape,), params)
     owns_all = reduce(partial(builder.binary, "and"), owned)
     mask = builder.reshape(owns_all, indices.shape[:-1])
-    places = dims_without(len(rows.shape), _numbers(op).offset_dims)
+    places = dims_without(len(rows.shape), op.params["dimension_numbers"].offset_dims)
     mask = builder.broadcast(mask, rows.shape, places)
     zeros = builder.full(rows.shape, 0, rows.dtype)
     return (builder.select(mask, zeros, rows),)
