@@ -18,6 +18,7 @@ FOUND, NONE, OPEN = 1, 0, 2
 HIGH = 2**62
 CHOICE, PARTS = 0, 1  # kinds of frames
 ENTER, SUCCESS, FAIL = 0, 1, 2  # what the top frame hears
+LEAST, FLOOR, PLACED = 0, 1, 2  # kinds of entries of a trail
 DECAY = 1.02
 
 
@@ -27,8 +28,8 @@ def integers(*names: str) -> np.dtype[Any]:
 
 
 SCALARS = integers(
-    "top", "signal", "depth", "offset_end", "floor_end", "member_end", "part_end",
-    "nodes", "fails", "stamp", "given_up",
+    "top", "signal", "depth", "trail_end", "member_end", "part_end", "nodes",
+    "fails", "stamp", "given_up",
 )  # fmt: skip
 """Whole numbers of a state: ends of its stacks, and counts."""
 
@@ -55,8 +56,9 @@ class PackingState(NamedTuple):
     cuts: [s] number of unplaced buffers that continue into the next section.
     failed: [s] weights of failures. frames: the stack of the search.
     key, order: numbers and letters that sort the buffers, see `canonical.new_state`.
-    placed: buffers in the order of their placement. trail_*: values that placements have
-        overwritten.
+    placed, placed_marks: buffers in the order of their placement, and the ends of the
+        trail before each.
+    trail: [t, 3] kind, index and old value of all that placements have overwritten.
     features: the last input of the trees that call a frame hopeless.
     """
 
@@ -76,10 +78,7 @@ class PackingState(NamedTuple):
     frames: Any
     placed: Ints
     placed_marks: Ints
-    trail_buffer: Ints
-    trail_least: Ints
-    trail_section: Ints
-    trail_floor: Ints
+    trail: Ints
     members: Ints
     parts: Ints
     features: Floats
@@ -113,12 +112,19 @@ def floor_of(c: BufferColumns, offset: Ints, least: Ints, k: int) -> int:
 
 
 @compiled_in_place
+def note(trail: Ints, scalars: Any, kind: int, index: int, old: int) -> None:
+    """Record an old value, to be restored when the search backtracks."""
+    end = scalars.trail_end
+    trail[end, 0], trail[end, 1], trail[end, 2] = kind, index, old
+    scalars.trail_end = end + 1
+
+
+@compiled_in_place
 def place(c: BufferColumns, st: PackingState, i: int, offset: int) -> bool:
     """Place buffer i, and raise its neighbours' minimum offsets; whether all may fit."""
     z = st.scalars[0]
     st.placed[z.depth] = i
-    st.placed_marks[z.depth, 0] = z.offset_end
-    st.placed_marks[z.depth, 1] = z.floor_end
+    st.placed_marks[z.depth] = z.trail_end
     z.depth += 1
     z.stamp += 1
     st.offset[i] = offset
@@ -137,9 +143,7 @@ def place(c: BufferColumns, st: PackingState, i: int, offset: int) -> bool:
         j = c.near[e]
         if st.offset[j] >= 0 or st.least[j] >= top:
             continue
-        st.trail_buffer[z.offset_end] = j
-        st.trail_least[z.offset_end] = st.least[j]
-        z.offset_end += 1
+        note(st.trail, z, LEAST, j, int(st.least[j]))
         st.least[j] = lowest(c, j, top)
         fits = fits and st.least[j] + c.size[j] <= st.capacity[0]
         for g in range(c.at[j], c.at[j + 1]):
@@ -152,9 +156,7 @@ def place(c: BufferColumns, st: PackingState, i: int, offset: int) -> bool:
         return False
     for t in range(num_touched):
         k = st.touched[t]
-        st.trail_section[z.floor_end] = k
-        st.trail_floor[z.floor_end] = st.floor[k]
-        z.floor_end += 1
+        note(st.trail, z, FLOOR, k, int(st.floor[k]))
         st.floor[k] = floor_of(c, st.offset, st.least, k)
         if st.total[k] > 0 and st.total[k] > room(
             c, st.capacity[0], k, int(st.floor[k])
@@ -192,12 +194,11 @@ def undo(c: BufferColumns, st: PackingState, depth: int) -> None:
         z.depth -= 1
         d = z.depth
         i = st.placed[d]
-        while z.floor_end > st.placed_marks[d, 1]:
-            z.floor_end -= 1
-            st.floor[st.trail_section[z.floor_end]] = st.trail_floor[z.floor_end]
-        while z.offset_end > st.placed_marks[d, 0]:
-            z.offset_end -= 1
-            st.least[st.trail_buffer[z.offset_end]] = st.trail_least[z.offset_end]
+        while z.trail_end > st.placed_marks[d]:
+            z.trail_end -= 1
+            t = z.trail_end
+            values = st.least if st.trail[t, 0] == LEAST else st.floor
+            values[st.trail[t, 1]] = st.trail[t, 2]
         for e in range(c.at[i], c.at[i + 1]):
             st.total[c.sections[e]] += c.size[i]
         for k in range(c.first[i], c.last[i]):

@@ -5,10 +5,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from meshwright.features.allocate.canonical.packing_state import (
+    FLOOR,
     HIGH,
+    LEAST,
+    PLACED,
     floor_of,
     integers,
     lowest,
+    note,
     room,
 )
 from meshwright.features.allocate.problem.sections import BufferColumns
@@ -19,8 +23,6 @@ SCALARS = integers(
     "trail_end", "depth", "nodes", "stamp", "num_dirty", "failed_section", "capacity"
 )
 """Whole numbers of a state: ends of its stacks, and counts."""
-
-LEAST, FLOOR, PLACED = range(3)  # kinds of entries of the trail
 
 
 class SkylineState(NamedTuple):
@@ -98,17 +100,9 @@ def touch(st: SkylineState, k: int) -> None:
 
 
 @compiled_in_place
-def note(st: SkylineState, kind: int, index: int, old: int) -> None:
-    """Record an old value, to be restored when the search backtracks."""
-    end = st.scalars[0].trail_end
-    st.trail[end, 0], st.trail[end, 1], st.trail[end, 2] = kind, index, old
-    st.scalars[0].trail_end = end + 1
-
-
-@compiled_in_place
 def raise_least(c: BufferColumns, st: SkylineState, i: int, offset: int) -> bool:
     """Raise the minimum offset of buffer i; whether it still fits below the capacity."""
-    note(st, LEAST, i, st.least[i])
+    note(st.trail, st.scalars[0], LEAST, i, int(st.least[i]))
     st.least[i] = lowest(c, i, offset)
     for e in range(c.at[i], c.at[i + 1]):
         touch(st, c.sections[e])
@@ -125,7 +119,7 @@ def settle(c: BufferColumns, st: SkylineState) -> bool:
     fits = True
     for d in range(z.num_dirty):
         k = int(st.dirty[d])
-        note(st, FLOOR, k, int(st.floor[k]))
+        note(st.trail, z, FLOOR, k, int(st.floor[k]))
         st.floor[k] = floor_of(c, st.offset, st.least, k)
         if st.total[k] > 0:
             st.slack[k] = room(c, int(z.capacity), k, int(st.floor[k])) - st.total[k]
@@ -145,7 +139,7 @@ def put(c: BufferColumns, st: SkylineState, i: int) -> bool:
     z.nodes += 1
     st.buffer[z.depth], st.mark[z.depth] = i, z.trail_end
     z.depth += 1
-    note(st, PLACED, i, 0)
+    note(st.trail, z, PLACED, i, 0)
     st.offset[i] = st.least[i]
     top = st.least[i] + c.size[i]
     for e in range(c.at[i], c.at[i + 1]):
