@@ -85,7 +85,7 @@ def capture(
     leaves = tuple(
         abstract(leaf, path) for (_, leaf), path in zip(with_paths, paths, strict=True)
     )
-    given = tuple(
+    donated_leaves = tuple(
         i for i, (path, _) in enumerate(with_paths) if _argument(path, names) in donated
     )
     try:
@@ -102,8 +102,8 @@ def capture(
         out_tree,
         leaves,
         tuple(out_avals),
-        find_ties(in_tree, out_tree, program, given),
-        given,
+        find_ties(in_tree, out_tree, program, donated_leaves),
+        donated_leaves,
         getattr(fn, "__name__", ""),
     )
 
@@ -154,8 +154,10 @@ _NEEDS_VALUE = (
 def _value_needed(error: Exception) -> str:
     """The message for a tracing error, with the user's line and names of arguments."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [f for f in frames if not f.filename.startswith((_INSTALLED, _PACKAGE, "<"))]
-    place = f" at {own[-1].filename}:{own[-1].lineno}: {own[-1].line}" if own else ""
+    ours = (_INSTALLED, _PACKAGE, "<")
+    users = (f for f in reversed(frames) if not f.filename.startswith(ours))
+    last = next(users, None)
+    place = f" at {last.filename}:{last.lineno}: {last.line}" if last else ""
     found = re.search(r"the values? of the arguments? (.+)\.$", str(error), re.M)
     depends = f", which depends on {found[1]}" if found else ""
     return (

@@ -1,14 +1,19 @@
 """Depth-first search that fills the section with the fewest buffers that can lie lowest.
 
-Every packing can be pushed down until each buffer lies as low as the buffers below it
-allow. So a buffer under which no unplaced one fits either lies at its minimum offset, or
-above one of its unplaced neighbours. The search tries the first, and after a failure
-raises the buffer's minimum offset accordingly, so that it is complete. The next buffer is
-one of the section with the fewest buffers that can lie lowest without leaving too little
-room, relative to the number of its failures (dom/wdeg: Boussemart et al., ECAI 2004).
+A packing is pushed down if no buffer can be moved to a lower offset alone. Every packing
+can be pushed down, so that the search looks for pushed-down packings only. It chooses a
+buffer under which no unplaced buffer fits. In a pushed-down packing, this buffer lies
+either at its minimum offset, or on top of an unplaced neighbour. The search first places
+the buffer at its minimum offset. If that fails, it raises the minimum offset to the
+lowest top of an unplaced neighbour. These two cases are all, so that the search is
+complete.
 
-Where hardly a byte is free, most sections leave one or two such buffers. The search in
-the order of offsets of `depth_first.py` has no such choice of the place to fill.
+The search chooses the buffer in the section that has the fewest candidates for its lowest
+free bytes. A candidate leaves enough room for the section's other buffers. The number of
+candidates is divided by the weight of the section's failures (dom/wdeg: Boussemart et
+al., ECAI 2004). If hardly a byte is free, most sections have one or two candidates. The
+search of `depth_first.py` cannot choose the section, since it places buffers in the order
+of their offsets.
 """
 
 import numpy as np
