@@ -12,6 +12,9 @@ from typing import Any
 from meshwright.program.ir import Atom, Op
 from meshwright.program.rules.rule import Dims, FactorRule, LocalParams, OpCut, Shape
 
+INT32_MAX = 2**31 - 1
+"""The largest extent of an indexed dim that can be split, since positions are int32."""
+
 Factor = tuple[int, ...]
 """The factor numbers of one dim: one element of `Dims`.
 

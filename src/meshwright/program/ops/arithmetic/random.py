@@ -12,9 +12,13 @@ from functools import partial
 
 from meshwright.program.ir import Atom, Op, Value
 from meshwright.program.ops.arithmetic.elementwise import broadcasting_rule
-from meshwright.program.ops.movement.gather import INT32_MAX
 from meshwright.program.rules.builder import Builder
-from meshwright.program.rules.factors import Factor, RuleFactors, leading_dims_rule
+from meshwright.program.rules.factors import (
+    INT32_MAX,
+    Factor,
+    RuleFactors,
+    leading_dims_rule,
+)
 from meshwright.program.rules.registry import OpWork, Trait, describe, rule
 from meshwright.program.rules.rule import FactorRule, OpCut, opaque_rule
 

@@ -20,12 +20,15 @@ from functools import partial, reduce
 
 from meshwright.program.ir import Op, Value
 from meshwright.program.rules.builder import Builder
-from meshwright.program.rules.factors import Factor, RuleFactors, can_sum, local_shape
+from meshwright.program.rules.factors import (
+    INT32_MAX,
+    Factor,
+    RuleFactors,
+    can_sum,
+    local_shape,
+)
 from meshwright.program.rules.registry import Trait, rule
 from meshwright.program.rules.rule import Dims, FactorRule, OpCut, Shape
-
-INT32_MAX = 2**31 - 1
-"""The largest extent of an indexed dim that can be split, since positions are int32."""
 
 _WIDE = ("uint32", "int64", "uint64")
 
