@@ -30,8 +30,6 @@ from meshwright.features.allocate.canonical.backtracking_trees import (
 from meshwright.features.allocate.canonical.depth_first import new_state, run
 from meshwright.features.allocate.canonical.packing_state import (
     FOUND,
-    GIVEN_UP,
-    NODES,
     OPEN,
 )
 from meshwright.features.allocate.portfolio import luby
@@ -55,11 +53,11 @@ def nodes_to_packing(
         if "restarts" in method:
             limit = min(limit, 20_000 * turn)
         outcome = run(columns, state, trees, limit)
-        used += int(state.scalars[NODES])
-        given_up += int(state.scalars[GIVEN_UP])
+        used += int(state.scalars["nodes"][0])
+        given_up += int(state.scalars["given_up"][0])
         if outcome == FOUND or used >= most:
             return used, outcome == FOUND, given_up
-        if outcome != OPEN and not state.scalars[GIVEN_UP]:
+        if outcome != OPEN and not state.scalars["given_up"][0]:
             return used, False, given_up
     raise AssertionError
 

@@ -40,16 +40,11 @@ from meshwright.features.allocate.canonical.depth_first import (
 from meshwright.features.allocate.canonical.independent_parts import step_parts
 from meshwright.features.allocate.canonical.packing_state import (
     CHOICE,
-    ENTERED,
     FAIL,
     FOUND,
-    KIND,
-    NODES,
     NONE,
     OPEN,
-    SIGNAL,
     SUCCESS,
-    TOP,
     PackingState,
 )
 from meshwright.features.allocate.problem.sections import BufferColumns, columns_of
@@ -81,28 +76,28 @@ def recorded_run(
     c: BufferColumns, st: PackingState, journal: Journal, every: int, most_nodes: int
 ) -> int:
     """As `canonical.run` without trees; records every so many questions to the trees."""
-    z, counts = st.scalars, journal.counts
-    end = z[NODES] + most_nodes
-    while z[TOP] >= 0:
-        if z[NODES] >= end:
+    z, counts = st.scalars[0], journal.counts
+    end = z.nodes + most_nodes
+    while z.top >= 0:
+        if z.nodes >= end:
             return OPEN
-        f = z[TOP]
-        if st.frames[f, KIND] != CHOICE:
-            z[SIGNAL] = step_parts(st, f, z[SIGNAL])
+        f = z.top
+        if st.frames[f].kind != CHOICE:
+            z.signal = step_parts(st, f, z.signal)
             continue
-        if z[SIGNAL] == FAIL and not take_back(c, st, f):
-            z[TOP] = f - 1
+        if z.signal == FAIL and not take_back(c, st, f):
+            z.top = f - 1
             continue
-        is_asked = z[NODES] - st.frames[f, ENTERED] >= LEAST_NODES
-        if z[SIGNAL] == FAIL and is_asked:
+        is_asked = z.nodes - st.frames[f].entered >= LEAST_NODES
+        if z.signal == FAIL and is_asked:
             counts[0] += 1
             if counts[0] % every == 0 and counts[1] < len(journal.rows):
                 measure(c, st, f)
                 journal.rows[counts[1], :] = st.features
                 journal.offsets[counts[1], :] = st.offset
                 counts[1] += 1
-        z[SIGNAL] = step_choice(c, st, f, z[SIGNAL])
-    return FOUND if z[SIGNAL] == SUCCESS else NONE
+        z.signal = step_choice(c, st, f, z.signal)
+    return FOUND if z.signal == SUCCESS else NONE
 
 
 def examples(seed: int, seconds: float) -> tuple[Floats, Bools]:

@@ -61,7 +61,7 @@ def test_misuse_ends_with_status_2(target, tmp_path, capsys):
     assert run(target, "--out", str(tmp_path / "no" / "x.csv")) == 2
     assert "there is no folder" in capsys.readouterr().err
     assert run(target, "--out", str(tmp_path)) == 2
-    assert "is a folder: give the name of a file" in capsys.readouterr().err
+    assert "that is a folder" in capsys.readouterr().err
 
 
 def test_an_error_names_the_users_line_also_if_a_package_of_another_folder_raised(

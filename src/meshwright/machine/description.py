@@ -1,13 +1,12 @@
 """Reading of a machine's TOML, entry by entry, with checks and errors that name it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from meshwright.errors import MachineError
-from meshwright.machine.chip import EFFICIENCY_CLASSES, Chip, Curve, Gpu
-from meshwright.machine.machine import Level
-from meshwright.plain import Prepare, Reader
+from meshwright.machine.chip import EFFICIENCY_CLASSES, Curve
+from meshwright.machine.machine import Machine
+from meshwright.plain import Prepare, Reader, hints_of
 
 _DTYPES = (
     "bfloat16", "float16", "float32", "float64", "complex64", "complex128", "int4",
@@ -17,33 +16,12 @@ _DTYPES = (
 )  # fmt: skip
 
 
-_COMPILERS = ("plain", "tpu", "gpu", "cpu")
-
-
-@dataclass(frozen=True, slots=True)
-class Description:
-    """The TOML of a machine; the fields are the entries, as in `Machine`."""
-
-    chip: Chip
-    name: str = ""
-    title: str = ""
-    compiler: str = "cpu"
-    topology: str = ""
-    chip_config: str = ""
-    devices_per_chip: int = 1
-    gpu: Gpu | None = None
-    levels: tuple[Level, ...] = ()
-    pue: float = 1.1
-
-    def __post_init__(self) -> None:
-        if self.compiler not in _COMPILERS:
-            raise MachineError(
-                f"compiler is {self.compiler!r}; wanted {', '.join(_COMPILERS)}"
-            )
-        if self.pue < 1:
-            raise MachineError(
-                f"pue is {self.pue}; no data centre draws less than its chips"
-            )
+ENTRIES: Mapping[str, Any] = {
+    name: hint
+    for name, hint in hints_of(Machine).items()
+    if name not in ("num_devices", "grid", "sources")
+}
+"""The entries of a machine's TOML with their types: the fields that it describes."""
 
 
 class DescriptionReader:
@@ -69,9 +47,9 @@ class DescriptionReader:
         }
         self._reader = Reader(self._error, prepare, table="a table")
 
-    def read(self, table: Mapping[str, Any]) -> Description:
-        """The description in a parsed TOML; fails for an invalid entry."""
-        return self._reader.read(Description, table)
+    def read(self, table: Mapping[str, Any]) -> dict[str, Any]:
+        """The entries of a parsed TOML, as fields of `Machine`; fails for a faulty one."""
+        return self._reader.entries(ENTRIES, ("chip",), table, "")
 
     def fail(self, what: str) -> NoReturn:
         """Raise `MachineError` with the machine's name and the text `what`."""

@@ -8,13 +8,12 @@ Every number of a preset has a source. The name of an entry ends with its unit.
 """
 
 import tomllib
-from dataclasses import fields
 from importlib import resources
 from pathlib import Path
 
 from meshwright.errors import MachineError, did_you_mean
 from meshwright.machine.description import DescriptionReader
-from meshwright.machine.machine import Machine, make_grid
+from meshwright.machine.machine import Level, Machine, make_grid
 from meshwright.plain import read_text
 
 
@@ -88,14 +87,15 @@ def parse_machine(
         raise MachineError(f"machine {name!r}: {error}") from None
     given = table.get("name", name)
     reader = DescriptionReader(given if isinstance(given, str) else name)
-    told = reader.read(table)
-    num_devices = reader.device_count(num_devices, chips, told.devices_per_chip)
-    options = {each.name: getattr(told, each.name) for each in fields(told)}
-    options["title"] = told.title or reader.name
-    options["name"] = reader.name
+    entries = reader.read(table)
+    levels: tuple[Level, ...] = entries.setdefault("levels", ())
+    per_chip: int = entries.get("devices_per_chip", 1)
+    num_devices = reader.device_count(num_devices, chips, per_chip)
+    entries["title"] = entries.get("title") or reader.name
+    entries["name"] = reader.name
     return Machine(
         num_devices=num_devices,
-        grid=make_grid(reader.name, told.levels, num_devices),
+        grid=make_grid(reader.name, levels, num_devices),
         sources=reader.sources,
-        **options,
+        **entries,
     )

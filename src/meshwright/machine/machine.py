@@ -4,7 +4,7 @@ A level is one kind of link, such as NVLink inside nodes, or the network between
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import islice
@@ -55,33 +55,23 @@ class Level:
     detour_bytes_per_s: float = 0.0
 
     def __post_init__(self) -> None:
+        for fault in self._faults():
+            raise MachineError(f"level {self.name!r} {fault}")
+
+    def _faults(self) -> Iterator[str]:
+        """What is wrong with the level's numbers, each as the rest of a sentence."""
+        rate, is_switch = self.link_bytes_per_s, self.kind is Kind.SWITCH
         if not self.extents or min(self.extents) < 1:
-            raise MachineError(
-                f"level {self.name!r} has extents {self.extents}; wanted one size or "
-                "more, each 1 or more"
-            )
-        if self.link_bytes_per_s <= 0:
-            raise MachineError(
-                f"level {self.name!r} has link_bytes_per_s {self.link_bytes_per_s:g}; "
-                "wanted more than 0"
-            )
-        if self.kind is Kind.SWITCH and len(self.extents) != 1:
-            raise MachineError(
-                f"level {self.name!r} is a switch; it has one extent, not "
-                f"{len(self.extents)}"
-            )
-        if self.kind is not Kind.SWITCH and self.group_links:
-            raise MachineError(
-                f"level {self.name!r} is a torus with group_links {self.group_links}; only "
-                "devices at a switch share links"
-            )
-        if self.detour_bytes_per_s and (
-            self.kind is not Kind.TORUS or len(self.extents) != 1
-        ):
-            raise MachineError(
-                f"level {self.name!r} has detour_bytes_per_s, which only a torus of one "
-                "dim may have"
-            )
+            yield f"has extents {self.extents}; wanted one size or more, each 1 or more"
+        if rate <= 0:
+            yield f"has link_bytes_per_s {rate:g}; wanted more than 0"
+        if is_switch and len(self.extents) != 1:
+            yield f"is a switch; it has one extent, not {len(self.extents)}"
+        if not is_switch and self.group_links:
+            links = f"group_links {self.group_links}"
+            yield f"is a torus with {links}; only devices at a switch share links"
+        if self.detour_bytes_per_s and (is_switch or len(self.extents) != 1):
+            yield "has detour_bytes_per_s, which only a torus of one dim may have"
 
     @property
     def largest(self) -> int:
@@ -127,6 +117,9 @@ class Dim:
     num_inner: int = 1
 
 
+_COMPILERS = ("plain", "tpu", "gpu", "cpu")
+
+
 @dataclass(frozen=True, slots=True)
 class Machine:
     """`num_devices` devices of one kind, and the grid in which links join them.
@@ -156,6 +149,18 @@ class Machine:
     gpu: Gpu | None = None
     pue: float = 1.1
     sources: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.compiler not in _COMPILERS:
+            raise MachineError(
+                f"machine {self.name!r}: compiler is {self.compiler!r}; wanted "
+                f"{', '.join(_COMPILERS)}"
+            )
+        if self.pue < 1:
+            raise MachineError(
+                f"machine {self.name!r}: pue is {self.pue}; no data centre draws less "
+                "than its chips"
+            )
 
     @property
     def num_chips(self) -> int:

@@ -9,9 +9,9 @@ from typing import Any
 import tomlkit
 
 from meshwright.machine.chip import Chip, Curve, Gpu
-from meshwright.machine.description import Description
+from meshwright.machine.description import ENTRIES
 from meshwright.machine.machine import Kind, Level, Machine
-from meshwright.plain import hints_of, joined
+from meshwright.plain import joined
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,21 +199,20 @@ def machine_toml(machine: Machine) -> str:
     `parse_machine` parses it again, given the number of devices. Entries with their
     default value and no source are left out.
     """
-    shown = {name: getattr(machine, name) for name in hints_of(Description)}
-    head = {name: shown[name] for name in ("name", "title", "compiler")}
-    rest = _table(Description(**shown), machine.sources, "")
-    return tomlkit.dumps(head | rest)
+    head = {name: getattr(machine, name) for name in ("name", "title", "compiler")}
+    table = _table(machine, machine.sources, "")
+    return tomlkit.dumps(head | {n: e for n, e in table.items() if n in ENTRIES})
 
 
 def _table(
-    record: Description | Chip | Gpu | Level, sources: Mapping[str, str], path: str
+    record: Machine | Chip | Gpu | Level, sources: Mapping[str, str], path: str
 ) -> dict[str, Any]:
     """The fields that have a source or differ from their default; tables come last."""
     values = {each.name: getattr(record, each.name) for each in fields(record)}
     entries = {
         each.name: _entry(values[each.name], sources, joined(path, each.name))
         for each in fields(record)
-        if values[each.name] not in (None, each.default)
+        if values[each.name] not in (None, (), each.default)
         or joined(path, each.name) in sources
     }
     return dict(sorted(entries.items(), key=lambda entry: _has_tables(entry[1])))

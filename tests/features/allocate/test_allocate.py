@@ -93,7 +93,7 @@ def test_the_skyline_search_alone_decides_as_enumeration_does(
     needed = least_height((*free, *fixed))
     assert outcome == (FOUND if needed <= capacity else NONE)
     if outcome == FOUND:
-        offsets = [*search.offsets, *(b.offset or 0 for b in fixed)]
+        offsets = [*search.state.offset.tolist(), *(b.offset or 0 for b in fixed)]
         assert not list(faults((*free, *fixed), offsets, capacity))
 
 
@@ -106,7 +106,7 @@ def test_the_skyline_search_packs_problems_with_hardly_a_free_byte(
     fixed = [b for b in buffers if b.offset is not None]
     search = SkylineSearch(columns_of((*free, *fixed)), capacity, 0)
     assert search.advance(50_000) == FOUND
-    offsets = [*search.offsets, *(b.offset or 0 for b in fixed)]
+    offsets = [*search.state.offset.tolist(), *(b.offset or 0 for b in fixed)]
     assert not list(faults((*free, *fixed), offsets, capacity))
 
 

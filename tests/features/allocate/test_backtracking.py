@@ -24,13 +24,9 @@ from meshwright.features.allocate.canonical.backtracking_trees import (
 )
 from meshwright.features.allocate.canonical.depth_first import new_state, run
 from meshwright.features.allocate.canonical.packing_state import (
-    ENTERED,
     FOUND,
-    GIVEN_UP,
-    NODES,
     NONE,
     OPEN,
-    TOP,
 )
 from meshwright.features.allocate.portfolio import RestartingSearch, luby
 from meshwright.features.allocate.problem.buffer import as_buffers
@@ -64,12 +60,12 @@ def score(stored, features):
 @given(st.integers(0, 99), st.integers(100, 5000))
 def test_the_trees_judge_a_frame_by_their_sum(seed, nodes):
     columns, state = state_of(40, seed, nodes)
-    top = state.scalars[TOP]
+    top = state.scalars["top"][0]
     if top < 0:
         return
     trees, stored = shipped_trees(), json.loads(MODEL.read_text())
     found = is_hopeless(columns, state, trees, top)
-    if state.scalars[NODES] - state.frames[top, ENTERED] < LEAST_NODES:
+    if state.scalars["nodes"][0] - state.frames["entered"][top] < LEAST_NODES:
         assert not found
     else:
         assert found == (score(stored, state.features) > stored["limit"])
@@ -78,11 +74,11 @@ def test_the_trees_judge_a_frame_by_their_sum(seed, nodes):
 @given(st.integers(0, 99), st.integers(100, 5000))
 def test_features_are_shares_and_logarithms(seed, nodes):
     columns, state = state_of(40, seed, nodes)
-    if state.scalars[TOP] < 0:
+    if state.scalars["top"][0] < 0:
         return
-    measure(columns, state, state.scalars[TOP])
+    measure(columns, state, state.scalars["top"][0])
     by_name = dict(zip(FEATURES, state.features, strict=True))
-    assert by_name["log2 of all nodes"] == np.log2(1 + state.scalars[NODES])
+    assert by_name["log2 of all nodes"] == np.log2(1 + state.scalars["nodes"][0])
     for name, value in by_name.items():
         assert np.isfinite(value)
         if "share" in name and "free" not in name:
@@ -119,7 +115,7 @@ def test_a_search_that_gave_something_up_says_so():
     while outcome == OPEN:
         outcome = run(columns, state, always_hopeless(), 10_000)
     assert outcome == NONE  # though there is a packing
-    assert state.scalars[GIVEN_UP] > 0
+    assert state.scalars["given_up"][0] > 0
 
 
 def test_the_restarting_search_proves_only_what_it_has_searched_whole():

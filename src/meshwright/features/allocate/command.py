@@ -1,14 +1,12 @@
 """`meshwright allocate`: offsets for the buffers of a CSV within a capacity in bytes."""
 
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from meshwright.errors import AllocationError
+from meshwright.app.output.files import output_file
+from meshwright.app.output.progress import show_progress
 from meshwright.features.allocate import (
     Allocation,
     AllocationOutcome,
@@ -73,19 +71,19 @@ def allocate_command(  # noqa: PLR0913  an option each
     """
     written = [(out, None), (svg, ".svg"), (html, ".html")]
     for path, _ in written:
-        _require_folder(path)
+        if path is not None:
+            output_file(path)
     buffers = read_buffers(file)
-    answer = _allocate(
-        partial(
-            allocate,
+    with show_progress("packing") as show:
+        answer = allocate(
             buffers,
             capacity,
             minimize=minimize,
             seconds=seconds,
             seed=seed,
             method=method,
+            progress=lambda progress: show(_progress_line(progress)),
         )
-    )
     print(answer.to_json() if as_json else answer)
     if answer.outcome is not AllocationOutcome.PACKED:
         raise typer.Exit(1)
@@ -94,31 +92,11 @@ def allocate_command(  # noqa: PLR0913  an option each
             _write(answer, path, ending or path.suffix)
 
 
-def _require_folder(path: Path | None) -> None:
-    if path is not None and not path.parent.is_dir():
-        raise AllocationError(f"{path}: there is no folder {path.parent}")
-    if path is not None and path.is_dir():
-        raise AllocationError(f"{path} is a folder: give the name of a file")
-
-
-def _allocate(search: Callable[..., Allocation]) -> Allocation:
-    """Search for offsets, with progress on standard error."""
-    console = Console(stderr=True)
-    printed_s = [-1.0]
-    with console.status("greedy packings") as status:
-
-        def show(progress: AllocationProgress) -> None:
-            line = (
-                f"{progress.seconds:.1f} s  {progress.nodes} nodes  "
-                f"capacity {progress.capacity}  best {progress.height}"
-            )
-            if console.is_terminal:
-                status.update(line)
-            elif progress.seconds > printed_s[0] + 1:  # in a log, one line a second
-                printed_s[0] = progress.seconds
-                console.print(line, highlight=False, soft_wrap=True)
-
-        return search(progress=show)
+def _progress_line(progress: AllocationProgress) -> str:
+    return (
+        f"{progress.seconds:.1f} s  {progress.nodes} nodes  "
+        f"capacity {progress.capacity}  best {progress.height}"
+    )
 
 
 def _write(answer: Allocation, path: Path, ending: str) -> None:

@@ -1,6 +1,6 @@
 """Several searches for a packing, which take turns with more and more nodes each turn."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import cache
 
@@ -13,22 +13,18 @@ from meshwright.features.allocate.canonical.backtracking_trees import (
 from meshwright.features.allocate.canonical.depth_first import new_state, run
 from meshwright.features.allocate.canonical.packing_state import (
     FOUND,
-    GIVEN_UP,
-    NODES,
     NONE,
     OPEN,
     FitVerdict,
 )
-from meshwright.features.allocate.problem.sections import BufferColumns
+from meshwright.features.allocate.problem.buffer import as_buffers
+from meshwright.features.allocate.problem.sections import BufferColumns, columns_of
 from meshwright.features.allocate.skyline.skyline import (
     advance_skyline,
     is_full,
     undo_all,
 )
-from meshwright.features.allocate.skyline.skyline_state import (
-    new_skyline,
-    skyline_nodes,
-)
+from meshwright.features.allocate.skyline.skyline_state import new_skyline
 
 _ORDERS = ("WAT", "TAW", "TWA")
 """Static orders of MiniMalloc's default portfolio."""
@@ -53,21 +49,16 @@ class CompleteSearch:
     def __init__(self, columns: BufferColumns, capacity: int, order: str) -> None:
         self._columns = columns
         noise = np.ones(len(columns.size))
-        self._state = new_state(columns, capacity, order, noise)
+        self.state = new_state(columns, capacity, order, noise)
 
     @property
     def nodes(self) -> int:
         """Placements that were tried."""
-        return int(self._state.scalars[NODES])
-
-    @property
-    def offsets(self) -> list[int]:
-        """The packing that was found: one offset per buffer without fixed offset."""
-        return [int(offset) for offset in self._state.offset]
+        return int(self.state.scalars["nodes"][0])
 
     def advance(self, num_nodes: int) -> int:
         """Search on for at most `num_nodes` nodes; returns FOUND, NONE or OPEN."""
-        return run(self._columns, self._state, no_trees(), num_nodes)
+        return run(self._columns, self.state, no_trees(), num_nodes)
 
 
 class RestartingSearch:
@@ -91,31 +82,26 @@ class RestartingSearch:
     @property
     def nodes(self) -> int:
         """Placements that were tried, by all searches so far."""
-        return self._nodes_before + int(self._state.scalars[NODES])
-
-    @property
-    def offsets(self) -> list[int]:
-        """The packing that was found: one offset per buffer without fixed offset."""
-        return [int(offset) for offset in self._state.offset]
+        return self._nodes_before + int(self.state.scalars["nodes"][0])
 
     def advance(self, num_nodes: int) -> int:
         """Search on for about `num_nodes` nodes; returns FOUND, NONE or OPEN."""
         end = self.nodes + num_nodes
         while self.nodes < end:
-            left = self._limit - int(self._state.scalars[NODES])
+            left = self._limit - int(self.state.scalars["nodes"][0])
             size = min(left, end - self.nodes)
-            outcome = run(self._columns, self._state, self._trees, size)
-            given_up = self._state.scalars[GIVEN_UP] > 0
+            outcome = run(self._columns, self.state, self._trees, size)
+            given_up = self.state.scalars["given_up"][0] > 0
             if outcome == FOUND or (outcome == NONE and not given_up):
                 return outcome
-            if outcome == NONE or self._state.scalars[NODES] >= self._limit:
+            if outcome == NONE or self.state.scalars["nodes"][0] >= self._limit:
                 self._nodes_before = self.nodes
                 self._begin()
         return OPEN
 
     def _begin(self) -> None:
         noise = np.exp(self._rng.normal(0.0, 0.3, len(self._columns.size)))
-        self._state = new_state(self._columns, self._capacity, "AWT", noise)
+        self.state = new_state(self._columns, self._capacity, "AWT", noise)
         self._limit = self._restart * next(self._turns)
 
 
@@ -130,36 +116,31 @@ class SkylineSearch:
         self._columns = columns
         self._rng = np.random.default_rng(seed)
         self._turns = luby()
-        self._state = new_skyline(columns, capacity)
-        self._key = self._state.key.copy()
+        self.state = new_skyline(columns, capacity)
+        self._key = self.state.key.copy()
         self._end = _SKYLINE_RESTART * next(self._turns)
 
     @property
     def nodes(self) -> int:
         """Placements that were tried, by all searches so far."""
-        return skyline_nodes(self._state)
-
-    @property
-    def offsets(self) -> list[int]:
-        """The packing that was found: one offset per buffer without fixed offset."""
-        return [int(offset) for offset in self._state.offset]
+        return int(self.state.scalars["nodes"][0])
 
     def advance(self, num_nodes: int) -> int:
         """Search on for at most `num_nodes` nodes; returns FOUND, NONE or OPEN."""
         last = self.nodes + num_nodes
         while self.nodes < last:
             size = min(last, self._end) - self.nodes
-            outcome = advance_skyline(self._columns, self._state, size)
+            outcome = advance_skyline(self._columns, self.state, size)
             if outcome != OPEN:
                 return outcome
-            if self.nodes >= self._end or is_full(self._columns, self._state):
+            if self.nodes >= self._end or is_full(self._columns, self.state):
                 self._start_over()
         return OPEN
 
     def _start_over(self) -> None:
-        undo_all(self._columns, self._state)
+        undo_all(self._columns, self.state)
         noise = self._rng.normal(0.0, 0.3, len(self._key))
-        self._state.key[:] = self._key * np.exp(noise)
+        self.state.key[:] = self._key * np.exp(noise)
         self._end = self.nodes + _SKYLINE_RESTART * next(self._turns)
 
 
@@ -213,7 +194,7 @@ class Portfolio:
 
     def offsets(self) -> list[int]:
         """The offsets that were found, one per buffer without fixed offset."""
-        return self._winner.offsets
+        return self._winner.state.offset.tolist()
 
     def _join(self, restart: int) -> None:
         """Let a search take part that restarts after `restart` nodes (times Luby's)."""
@@ -240,9 +221,10 @@ def luby() -> Iterator[int]:
 
 
 @cache
-def compile_search(columns: Callable[[], BufferColumns]) -> None:
+def compile_search() -> None:
     """Compile the search by running a small one, or load it from numba's cache.
 
     Compiling takes some 15 s, once per installation.
     """
-    Portfolio(columns(), 2, 0).run_all(1)
+    two_buffers = columns_of(as_buffers([(0, 2, 1), (1, 3, 1)]))
+    Portfolio(two_buffers, 2, 0).run_all(1)

@@ -21,7 +21,7 @@ from meshwright.features.allocate.problem.buffer import (
     live_bytes,
 )
 from meshwright.features.allocate.problem.packing_check import faults
-from meshwright.features.allocate.problem.sections import BufferColumns, columns_of
+from meshwright.features.allocate.problem.sections import columns_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ def allocate(  # noqa: PLR0913  an option each
     if (answer := search.known()) is not None:
         return answer
     if method == "portfolio":
-        compile_search(_two_buffers)
+        compile_search()
     search.start_clock(seconds)
     try:
         return search.lowest() if minimize or capacity is None else search.any_within()
@@ -272,10 +272,6 @@ class _Search:
             nodes=self.nodes,
             seconds=time.perf_counter() - self.started_s,
         )
-
-
-def _two_buffers() -> BufferColumns:
-    return columns_of(as_buffers([(0, 2, 1), (1, 3, 1)]))
 
 
 def _fixed(buffers: Sequence[Buffer]) -> list[Buffer]:

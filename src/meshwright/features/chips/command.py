@@ -4,17 +4,15 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.status import Status
 
+from meshwright.app.output.files import output_file
 from meshwright.app.output.progress import show_progress
 from meshwright.cli.arguments.options import AsJson, TargetText
 from meshwright.cli.arguments.target import find_target
-from meshwright.errors import ChipsError
 from meshwright.features.chips.chip_partition import ChipPartition
 from meshwright.features.chips.partition_chips import partition_chips
 from meshwright.features.chips.problem.chip_module import module_machine
-from meshwright.features.chips.solve import ChipProgress, OnChipProgress
+from meshwright.features.chips.solve import ChipProgress
 
 _ModuleName = Annotated[
     str,
@@ -55,16 +53,13 @@ def chips_command(  # noqa: PLR0913  an option each
     misuse, or no chip's memory suffices.
     """
     for path in (out, html):
-        if path is not None and not path.parent.is_dir():
-            raise ChipsError(f"{path}: there is no folder {path.parent}")
-        if path is not None and path.is_dir():
-            raise ChipsError(f"{path} is a folder: give the name of a file")
+        if path is not None:
+            output_file(path)
     placed = module_machine(machine, chips)
     with show_progress(f"loading {target}"):
         found = find_target(target)
         fn, args = found.made
-    console = Console(stderr=True)
-    with console.status("capturing") as status:
+    with show_progress("partitioning") as show:
         answer = partition_chips(
             fn,
             placed,
@@ -72,7 +67,7 @@ def chips_command(  # noqa: PLR0913  an option each
             weights=weights or "*params*",
             seconds=seconds,
             seed=seed,
-            progress=_show_progress_on(console, status),
+            progress=lambda progress: show(_progress_line(progress)),
         )
     print(answer.to_json() if as_json else answer)
     for path, ending in ((out, None), (html, ".html")):
@@ -80,23 +75,11 @@ def chips_command(  # noqa: PLR0913  an option each
             _write(answer, path, ending or path.suffix)
 
 
-def _show_progress_on(console: Console, status: Status) -> OnChipProgress:
-    """A callback that updates a line on a terminal, or logs one line a second."""
-    printed_s = -1.0
-
-    def show(progress: ChipProgress) -> None:
-        nonlocal printed_s
-        line = (
-            f"{progress.seconds:.1f} s  {progress.method}  {progress.evaluations} "
-            f"partitions  best {progress.bottleneck_s:.3e} s"
-        )
-        if console.is_terminal:
-            status.update(line)
-        elif progress.seconds > printed_s + 1:
-            printed_s = progress.seconds
-            console.print(line, highlight=False, soft_wrap=True)
-
-    return show
+def _progress_line(progress: ChipProgress) -> str:
+    return (
+        f"{progress.seconds:.1f} s  {progress.method}  {progress.evaluations} "
+        f"partitions  best {progress.bottleneck_s:.3e} s"
+    )
 
 
 def _write(answer: ChipPartition, path: Path, ending: str) -> None:

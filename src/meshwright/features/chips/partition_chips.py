@@ -46,12 +46,10 @@ def partition_chips(
     >>> partition_chips(two_layers, "mcm-4", layers, jnp.ones((8, 64)), seconds=1).num_used
     2
     """
-    placed = module_machine(machine)
-    module = module_of(placed)
-    graph = _graph_of(program, args, placed, weights)
+    devices = module_machine(machine)
     return partition_graph(
-        graph,
-        module,
+        _graph_of(program, args, devices, weights),
+        module_of(devices),
         seconds=seconds,
         seed=seed,
         policy=_shipped,

@@ -7,7 +7,6 @@ up to the ops that limit the numbers, such as a gather that uses them as indices
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from meshwright.program.ir import Atom, Op, Program, Value
 from meshwright.program.ops import Trait, ops_with
@@ -123,10 +122,9 @@ def _values(op: Op) -> Iterator[Value]:
 
 def _indexed(op: Op) -> Iterator[tuple[Atom, int]]:
     """(operand, extent) pairs: operands that index an array, and the indexed extent."""
-    params: Mapping[str, Any] = op.params
-    numbers = params.get("dimension_numbers")
+    numbers = op.params.get("dimension_numbers")
     if op.kind == "gather":
-        sizes = params["slice_sizes"]
+        sizes = op.params["slice_sizes"]
         dims = getattr(numbers, "start_index_map", ())
         extents = [op.operands[0].shape[d] - sizes[d] + 1 for d in dims]
         yield op.operands[1], min(extents, default=1)

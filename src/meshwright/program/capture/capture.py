@@ -85,7 +85,7 @@ def capture(
     leaves = tuple(
         abstract(leaf, path) for (_, leaf), path in zip(with_paths, paths, strict=True)
     )
-    given = tuple(
+    donated_leaves = tuple(
         i for i, (path, _) in enumerate(with_paths) if _argument(path, names) in donated
     )
     try:
@@ -102,8 +102,8 @@ def capture(
         out_tree,
         leaves,
         tuple(out_avals),
-        find_ties(in_tree, out_tree, program, given),
-        given,
+        find_ties(in_tree, out_tree, program, donated_leaves),
+        donated_leaves,
         getattr(fn, "__name__", ""),
     )
 
@@ -141,6 +141,8 @@ def _trace(
     return program, out_paths, out_trees[0], out_avals
 
 
+_NUMBERS = bool | int | float | complex | np.ndarray | np.generic | jax.Array
+
 _NEEDS_VALUE = (
     jax.errors.ConcretizationTypeError,
     jax.errors.NonConcreteBooleanIndexError,
@@ -152,8 +154,10 @@ _NEEDS_VALUE = (
 def _value_needed(error: Exception) -> str:
     """The message for a tracing error, with the user's line and names of arguments."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [f for f in frames if not f.filename.startswith((_INSTALLED, _PACKAGE, "<"))]
-    place = f" at {own[-1].filename}:{own[-1].lineno}: {own[-1].line}" if own else ""
+    ours = (_INSTALLED, _PACKAGE, "<")
+    users = (f for f in reversed(frames) if not f.filename.startswith(ours))
+    last = next(users, None)
+    place = f" at {last.filename}:{last.lineno}: {last.line}" if last else ""
     found = re.search(r"the values? of the arguments? (.+)\.$", str(error), re.M)
     depends = f", which depends on {found[1]}" if found else ""
     return (
@@ -165,11 +169,7 @@ def _value_needed(error: Exception) -> str:
 
 def abstract(leaf: Any, path: str = "argument") -> Any:
     """The `ShapeDtypeStruct` of an array-like leaf; Python scalars stay weakly typed."""
-    if isinstance(leaf, jax.ShapeDtypeStruct):
-        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, weak_type=leaf.weak_type)
-    if isinstance(
-        leaf, bool | int | float | complex | np.ndarray | np.generic | jax.Array
-    ):
+    if isinstance(leaf, _NUMBERS):
         try:
             aval: Any = jax.api_util.shaped_abstractify(leaf)
         except (TypeError, ValueError, OverflowError) as error:
@@ -190,8 +190,7 @@ def _out_path(path: Sequence[Any]) -> str:
 
 def _require_result(leaf: Any, path: Sequence[Any]) -> None:
     """Raise `CaptureError` for a leaf of the result that is no array."""
-    numbers = bool | int | float | complex | np.ndarray | np.generic | jax.Array
-    if not isinstance(leaf, numbers) and not hasattr(leaf, "__jax_array__"):
+    if not isinstance(leaf, _NUMBERS) and not hasattr(leaf, "__jax_array__"):
         raise CaptureError(
             f"the function returns a {type(leaf).__name__} at {_out_path(path)}; wanted "
             "arrays, numbers or None, in any pytree"

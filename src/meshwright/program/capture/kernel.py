@@ -80,18 +80,17 @@ def _read_kernel(op: Op, given: Sequence[Known]) -> PallasKernel | None:
     The author's `cost_estimate`, if there is one, is used instead of counts.
     given: operands that are constants; a kernel may read from them which steps to skip.
     """
-    params: Any = op.params
-    mapping = params["grid_mapping"]
+    mapping = op.params["grid_mapping"]
     if mapping.num_dynamic_grid_bounds:
         return None
     axes = [d for d in range(len(mapping.grid)) if d not in mapping.vmapped_dims]
     grid = _Grid(tuple(mapping.grid), axes)
     tables = given[: mapping.num_index_operands]
-    inputs = params["jaxpr"].invars
+    inputs = op.params["jaxpr"].invars
     rest: list[Known] = [None] * (len(inputs) - len(tables))
-    grid.run(params["jaxpr"], [*tables, *rest], grid.once)
+    grid.run(op.params["jaxpr"], [*tables, *rest], grid.once)
     sections = tuple(grid.sections)
-    stated = params.get("cost_estimate")
+    stated = op.params.get("cost_estimate")
     if stated is not None:
         work = OpWork(stated.flops, stated.transcendentals)
         return PallasKernel(grid.steps, sections, stated.bytes_accessed, work)

@@ -71,15 +71,16 @@ def widen_floats(program: Program) -> Program:
         return new.get(atom, atom)
 
     def widen(op: Op) -> Op:
-        is_kept = op.kind in _KEPT_KINDS
-        return replace(
+        wide = replace(
             op,
             operands=tuple(map(read, op.operands)),
             results=tuple(map(widened, op.results)),
-            params=op.params if is_kept else _wide_params(op.kind, op.params),
             bodies=tuple(map(widen_floats, op.bodies)),
-            primitive=_PrimitiveOnOriginalDtypes.of(op) if is_kept else op.primitive,
         )
+        if op.kind not in _KEPT_KINDS:
+            return replace(wide, params=_wide_params(op.kind, op.params))
+        dtypes = tuple(a.dtype for a in op.operands)
+        return replace(wide, primitive=_PrimitiveOnOriginalDtypes(op.primitive, dtypes))
 
     inputs = tuple(map(widened, program.inputs))
     constants = {
@@ -91,12 +92,8 @@ def widen_floats(program: Program) -> Program:
 
 def widen_array(array: Any) -> Any:
     """An array as float32 if its floats are narrower, else the array itself."""
-    dtype = getattr(array, "dtype", None)
-    return (
-        array.astype("float32")
-        if dtype is not None and is_low_precision(str(dtype))
-        else array
-    )
+    is_narrow = is_low_precision(str(getattr(array, "dtype", "")))
+    return array.astype("float32") if is_narrow else array
 
 
 @dataclass(frozen=True)
@@ -105,12 +102,6 @@ class _PrimitiveOnOriginalDtypes:
 
     primitive: Any
     dtypes: tuple[str, ...]
-
-    @staticmethod
-    def of(op: Op) -> _PrimitiveOnOriginalDtypes:
-        return _PrimitiveOnOriginalDtypes(
-            op.primitive, tuple(a.dtype for a in op.operands)
-        )
 
     @property
     def multiple_results(self) -> bool:

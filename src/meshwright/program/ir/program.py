@@ -27,11 +27,12 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
+from typing import Any
 
 from meshwright.program.ir.values import Atom, Literal, Value, Wire, show_type
 from meshwright.program.records import fast_frozen
 
-_NO_PARAMS: Mapping[str, object] = MappingProxyType({})
+_NO_PARAMS: Mapping[str, Any] = MappingProxyType({})
 
 
 @fast_frozen
@@ -54,7 +55,7 @@ class Op:
     kind: str
     operands: tuple[Atom, ...]
     results: tuple[Value, ...]
-    params: Mapping[str, object] = _NO_PARAMS
+    params: Mapping[str, Any] = _NO_PARAMS
     bodies: tuple[Program, ...] = ()
     source: object = ""
     primitive: object = None

@@ -123,13 +123,6 @@ def _bytes(group: Sequence[Op]) -> int:
 
     The larger sum of the two counts.
     """
-    sides = ((v for op in group for v in side(op)) for side in (_operands, _results))
-    return max(sum(map(num_bytes, side)) for side in sides)
-
-
-def _operands(op: Op) -> Sequence[Atom]:
-    return op.operands
-
-
-def _results(op: Op) -> Sequence[Atom]:
-    return op.results
+    of_operands = sum(num_bytes(v) for op in group for v in op.operands)
+    of_results = sum(num_bytes(v) for op in group for v in op.results)
+    return max(of_operands, of_results)

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from itertools import count
+from operator import is_
 
 import numpy as np
 
@@ -38,7 +39,7 @@ class _Eliminator:
         """The program without expensive ops that repeat an earlier one."""
         ops = [kept for op in program.ops if (kept := self._op(op)) is not None]
         outputs = tuple(map(self._atom, program.outputs))
-        if len(ops) == len(program.ops) and all(map(_is, ops, program.ops)):
+        if len(ops) == len(program.ops) and all(map(is_, ops, program.ops)):
             return program
         return replace(program, ops=tuple(ops), outputs=outputs)
 
@@ -50,7 +51,7 @@ class _Eliminator:
         operands = tuple(map(self._atom, op.operands))
         bodies = tuple(map(eliminate_common_subexpressions, op.bodies))
         if not (
-            all(map(_is, operands, op.operands)) and all(map(_is, bodies, op.bodies))
+            all(map(is_, operands, op.operands)) and all(map(is_, bodies, op.bodies))
         ):
             op = replace(op, operands=operands, bodies=bodies)
         key = self._key(op)
@@ -109,7 +110,3 @@ def exact_key(value: object) -> object:
         return tuple(map(exact_key, value))
     is_number = isinstance(value, float | complex | np.generic)
     return type(value), np.asarray(value).tobytes() if is_number else value
-
-
-def _is(one: object, other: object) -> bool:
-    return one is other

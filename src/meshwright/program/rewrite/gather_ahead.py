@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from meshwright.machine import Mesh
-from meshwright.program.ir import Atom, Op, Program, Value, Wire
+from meshwright.program.ir import Atom, Op, Program, Value
 from meshwright.program.ops import COLLECTIVES, Builder
 from meshwright.program.rewrite.loop_gathers import (
     LoopGather,
@@ -30,6 +30,7 @@ from meshwright.program.rewrite.loop_gathers import (
     gathers_of_body,
     stacked_inputs,
 )
+from meshwright.program.rewrite.scan_editor import ScanEditor
 
 _UNROLL = 2
 """Iterations in one body, so that two buffers take turns to hold gathered weights."""
@@ -75,11 +76,7 @@ class _Prefetch:
         (self.body,) = loop.bodies
         self.before = Builder(mesh, source=loop.source)
         self.inside = Builder(mesh, source=loop.source)
-        self.operands: list[Atom] = [*loop.operands]
-        self.inputs: list[Value] = [*self.body.inputs]
-        self.outputs: list[Atom] = [*self.body.outputs]
-        self.results: list[Value] = [*loop.results]
-        self.wires: list[Wire] = [*loop.wires]
+        self.scan = ScanEditor(loop)
 
     def ops(self, gathers: Sequence[LoopGather]) -> list[Op]:
         """The ops that replace the loop: the first gathers, and the loop itself."""
@@ -88,24 +85,12 @@ class _Prefetch:
             self._copy(self.before, each.chain, first)
             self._copy(self.inside, each.chain, following)
             (whole,) = each.gather.results
-            self._carry(first[whole], whole, following[whole])
+            self.scan.carry(first[whole], whole, following[whole])
         made = {each.gather for each in gathers}
-        rest = _needed([op for op in self.body.ops if op not in made], self.outputs)
-        body = replace(
-            self.body,
-            inputs=tuple(self.inputs),
-            ops=(*self.inside.ops, *rest),
-            outputs=tuple(self.outputs),
-        )
-        loop = replace(
-            self.loop,
-            operands=tuple(self.operands),
-            results=tuple(self.results),
-            bodies=(body,),
-            wires=tuple(self.wires),
-            params={**self.loop.params, "unroll": _UNROLL},
-        )
-        return [*self.before.ops, loop]
+        rest = [op for op in self.body.ops if op not in made]
+        loop = self.scan.op([*self.inside.ops, *_needed(rest, self.scan.outputs)])
+        params = {**loop.params, "unroll": _UNROLL}
+        return [*self.before.ops, replace(loop, params=params)]
 
     def _slices(
         self, gathers: Sequence[LoopGather]
@@ -113,7 +98,6 @@ class _Prefetch:
         """The first slice and the next one of each stacked input that gathers need."""
         read = {atom for each in gathers for op in each.chain for atom in op.operands}
         length, is_reverse = self.loop.params["length"], self.loop.params["reverse"]
-        assert isinstance(length, int)
         index = self._next_index(length, bool(is_reverse))
         after = self._carries(gathers)
         first: dict[Atom, Atom] = {}
@@ -126,7 +110,7 @@ class _Prefetch:
             stack = self.loop.operands[operand]
             one = self.before.slice(stack, 0, start, start + 1)
             first[value] = self.before.reshape(one, value.shape)
-            whole = self._constant(stack)
+            whole = self.scan.enter(stack)
             zeros = [self.inside.literal(0, "int32")] * len(value.shape)
             sizes = 1, *value.shape
             one = self.inside.emit(
@@ -155,22 +139,7 @@ class _Prefetch:
         else:
             added = self.before.binary("add", here, 1)
             there = self.before.binary("min", added, length - 1)
-        index = Value((), "int32")
-        self._enter(there, index, is_stacked=True)
-        return index
-
-    def _constant(self, stack: Atom) -> Value:
-        """The whole stacked operand as an input of the body."""
-        whole = Value(stack.shape, stack.dtype)
-        self._enter(stack, whole)
-        return whole
-
-    def _enter(self, operand: Atom, value: Value, is_stacked: bool = False) -> None:
-        place = ((0, len(self.inputs)),)
-        wire = Wire(len(self.operands), place, is_stacked=is_stacked)
-        self.wires.append(wire)
-        self.operands.append(operand)
-        self.inputs.append(value)
+        return self.scan.enter(there, is_stacked=True)
 
     def _copy(
         self, builder: Builder, chain: Sequence[Op], known: dict[Atom, Atom]
@@ -186,16 +155,6 @@ class _Prefetch:
             known.update(zip(op.results, results, strict=True))
             if op.kind in COLLECTIVES:
                 self.copies[made] = op
-
-    def _carry(self, first: Atom, whole: Value, following: Atom) -> None:
-        """Carry a gathered value: `whole` is that of this iteration."""
-        inputs, outputs = ((0, len(self.inputs)),), ((0, len(self.outputs)),)
-        wire = Wire(len(self.operands), inputs, outputs, len(self.results))
-        self.wires.append(wire)
-        self.operands.append(first)
-        self.inputs.append(whole)
-        self.outputs.append(following)
-        self.results.append(Value(whole.shape, whole.dtype))
 
 
 def _needed(ops: Sequence[Op], outputs: Sequence[Atom]) -> list[Op]:

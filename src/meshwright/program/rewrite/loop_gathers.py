@@ -53,32 +53,35 @@ def gathers_of_body(
 
 
 def _loop_gather(loop: Op, body: Program, gather: Op) -> LoopGather:
+    producers = {result: op for op in body.ops for result in op.results}
+    chain, leaves = _chain(gather, producers)
+    why_not = _why_not(loop, body, chain, leaves)
+    return LoopGather(gather, () if why_not else chain, why_not)
+
+
+def _why_not(
+    loop: Op, body: Program, chain: tuple[Op, ...], leaves: frozenset[Atom]
+) -> str:
+    """Why a gather, the last op of a chain, cannot run one iteration ahead.
+
+    "" if it can. leaves: inputs of the body that the chain reads.
+    """
     if loop.kind != "scan":
-        why = f"its body is that of a {loop.kind}, which does not read stacked slices"
-        return LoopGather(gather, why_not=why)
-    length = loop.params["length"]
-    if not isinstance(length, int) or length < _SHORTEST:
-        return LoopGather(gather, why_not="the loop has no second iteration")
-    maker = {result: op for op in body.ops for result in op.results}
-    chain, leaves = _chain(gather, maker)
+        return f"its body is that of a {loop.kind}, which does not read stacked slices"
+    if loop.params["length"] < _SHORTEST:
+        return "the loop has no second iteration"
     for op in chain[:-1]:
         if not _is_cheap(op):
-            return LoopGather(
-                gather, why_not=f"its operand depends on a {op.kind} of the same body"
-            )
-    stacked, carried = stacked_inputs(loop), _carried_inputs(loop)
-    if any(body.inputs[i] in leaves for i in carried):
-        why = "its operand depends on a value that the loop carries"
-        return LoopGather(gather, why_not=why)
-    if not any(body.inputs[i] in leaves for i in stacked):
-        why = "its operand is the same in all iterations"
-        return LoopGather(gather, why_not=why)
-    if not dependent_carries(loop, gather):
-        why = (
+            return f"its operand depends on a {op.kind} of the same body"
+    if any(body.inputs[i] in leaves for i in _carried_inputs(loop)):
+        return "its operand depends on a value that the loop carries"
+    if not any(body.inputs[i] in leaves for i in stacked_inputs(loop)):
+        return "its operand is the same in all iterations"
+    if not dependent_carries(loop, chain[-1]):
+        return (
             "no value that the loop carries depends on it, which would order iterations"
         )
-        return LoopGather(gather, why_not=why)
-    return LoopGather(gather, chain)
+    return ""
 
 
 def dependent_carries(loop: Op, gather: Op) -> list[Value]:
@@ -98,7 +101,7 @@ def dependent_carries(loop: Op, gather: Op) -> list[Value]:
 
 
 def _chain(
-    gather: Op, maker: dict[Value, Op]
+    gather: Op, producers: dict[Value, Op]
 ) -> tuple[tuple[Op, ...], frozenset[Atom]]:
     """The ops of a body that a gather needs, in order, and the inputs that they read."""
     found: dict[Op, None] = {}
@@ -108,8 +111,8 @@ def _chain(
         if op in found:
             return
         for atom in op.operands:
-            if isinstance(atom, Value) and atom in maker:
-                visit(maker[atom])
+            if isinstance(atom, Value) and atom in producers:
+                visit(producers[atom])
             else:
                 leaves.add(atom)
         found[op] = None

@@ -13,15 +13,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from functools import partial
 
 from meshwright.program.analysis.live_ranges import (
     BufferInterval,
     live_bytes,
     live_ranges,
 )
-from meshwright.program.ir import Atom, Op, Program, Value, Wire, num_bytes
+from meshwright.program.ir import Atom, Op, Program, Value, num_bytes
 from meshwright.program.rewrite.dead_code import eliminate_dead_code
 from meshwright.program.rewrite.recomputation import Recomputation, behind_barrier
+from meshwright.program.rewrite.scan_editor import ScanEditor
 
 
 def backward_start(program: Program) -> int:
@@ -127,8 +129,9 @@ def _rematerialized(first: Op, second: Op, keep: Collection[Value]) -> tuple[Op,
 
     The first scan stacks only the values that are kept.
     """
-    pair = _ScanPair(_Scan(first), _Scan(second))
-    recomputed = Recomputation(first.bodies[0].ops, keep, pair.fetch)
+    forward, backward = ScanEditor(first), ScanEditor(second)
+    fetch = partial(_fetch, forward, backward)
+    recomputed = Recomputation(first.bodies[0].ops, keep, fetch)
     kept = {
         first.bodies[0].outputs[wire.outputs[0][1]]
         for wire in first.wires
@@ -156,116 +159,24 @@ def _rematerialized(first: Op, second: Op, keep: Collection[Value]) -> tuple[Op,
         operands = tuple(map(substitute, op.operands))
         ops.append(replace(op, operands=operands))
     outputs = tuple(map(substitute, body.outputs))
-    return pair.first.op(), pair.second.op(tuple(ops), outputs)
+    return forward.op(), backward.op(ops, outputs)
 
 
-class _ScanPair:
-    """A forward scan, and the backward scan that recomputes the same iterations."""
+def _fetch(
+    forward: ScanEditor, backward: ScanEditor, value: Value
+) -> tuple[Value, tuple[Op, ...]]:
+    """A value of the forward body as an input of the backward body, and no ops.
 
-    def __init__(self, first: _Scan, second: _Scan) -> None:
-        self.first, self.second = first, second
-
-    def fetch(self, value: Value) -> tuple[Value, tuple[Op, ...]]:
-        """A value of the forward body as an input of the backward body, and no ops.
-
-        The value gets a path (`ir.Wire`) into the backward scan and, if it has none
-        yet, one out of the forward scan, which stacks it.
-        """
-        first, second = self.first, self.second
-        wire = first.wire_into(value)
-        if value in first.constants:
-            found = second.add_constant(first.constants[value], value)
-        elif wire is None or wire.outputs:
-            found = second.read(first.stack(value), is_stacked=True)
-        else:
-            assert wire.operand is not None
-            found = second.read(first.operands[wire.operand], wire.is_stacked)
-        return found, ()
-
-
-class _Scan:
-    """A scan to which inputs and outputs of its body, with wires, are being added."""
-
-    def __init__(self, op: Op) -> None:
-        self._op = op
-        body = op.bodies[0]
-        self.operands = [*op.operands]
-        self.constants = dict(body.constants)
-        self._results = [*op.results]
-        self._wires = [*op.wires]
-        self._inputs = [*body.inputs]
-        self._outputs = [*body.outputs]
-
-    def wire_into(self, value: Value) -> Wire | None:
-        """The wire by which a value enters the body; `None` if the body computes it."""
-        for wire in self._wires:
-            if wire.inputs and self._inputs[wire.inputs[0][1]] is value:
-                return wire
-        return None
-
-    def stack(self, value: Value) -> Value:
-        """The scan's result that stacks a value of its body.
-
-        Added if there is none yet.
-        """
-        for wire in self._wires:
-            if not wire.is_stacked or wire.result is None:
-                continue
-            if self._outputs[wire.outputs[0][1]] is value:
-                return self._results[wire.result]
-        length = self._op.params["length"]
-        stacked = Value((length, *value.shape), value.dtype)  # pyright: ignore[reportArgumentType]
-        ends = (0, len(self._outputs)), len(self._results)
-        self._wires.append(Wire(None, (), ends[:1], ends[1], is_stacked=True))
-        self._outputs.append(value)
-        self._results.append(stacked)
-        return stacked
-
-    def read(self, outer: Atom, is_stacked: bool) -> Value:
-        """The body's input for a value from outside; added if there is none yet."""
-        for wire in self._wires:
-            if (
-                wire.operand is None
-                or wire.is_stacked is not is_stacked
-                or wire.outputs
-            ):
-                continue
-            if self.operands[wire.operand] is outer:
-                return self._inputs[wire.inputs[0][1]]
-        inner = Value(outer.shape[1:] if is_stacked else outer.shape, outer.dtype)
-        ends = len(self.operands), ((0, len(self._inputs)),)
-        self._wires.append(Wire(*ends, is_stacked=is_stacked))
-        self.operands.append(outer)
-        self._inputs.append(inner)
-        return inner
-
-    def add_constant(self, array: object, value: Value) -> Value:
-        """Add `array` as a constant of the body, and return its value.
-
-        The new value has the shape and dtype of `value`.
-        """
-        made = Value(value.shape, value.dtype)
-        self.constants[made] = array
-        return made
-
-    def op(
-        self, ops: tuple[Op, ...] | None = None, outputs: tuple[Atom, ...] = ()
-    ) -> Op:
-        """The scan with all inputs and outputs added so far.
-
-        ops, outputs: ops and outputs of its body, if they are to be replaced.
-        """
-        body = self._op.bodies[0]
-        changed = Program(
-            tuple(self._inputs),
-            body.ops if ops is None else ops,
-            tuple(self._outputs) if ops is None else outputs,
-            self.constants,
-        )
-        return replace(
-            self._op,
-            operands=tuple(self.operands),
-            results=tuple(self._results),
-            wires=tuple(self._wires),
-            bodies=(changed,),
-        )
+    The value gets a path (`ir.Wire`) into the backward scan and, if it has none yet,
+    one out of the forward scan, which stacks it.
+    """
+    wire = forward.wire_into(value)
+    if value in forward.constants:
+        copy = Value(value.shape, value.dtype)
+        backward.constants[copy] = forward.constants[value]
+    elif wire is None or wire.outputs:
+        copy = backward.read(forward.stack(value), is_stacked=True)
+    else:
+        assert wire.operand is not None
+        copy = backward.read(forward.operands[wire.operand], wire.is_stacked)
+    return copy, ()

@@ -73,7 +73,7 @@ class _Unrolling:
     def unroll(self, op: Op, between: Between) -> None:
         """Write the ops of all iterations of a scan."""
         self.builder.source = op.source
-        length = int(str(op.params["length"]))
+        length = op.params["length"]
         order = range(length)
         carried = {
             wire: self._operand(op, wire)
@@ -139,13 +139,10 @@ class _Unrolling:
         """Element `i` of a stacked array along its leading dim."""
         elements = self.elements.setdefault(stack, [])
         if not elements:
-            elements += [self._slice(stack, k) for k in range(stack.shape[0])]
+            for k in range(stack.shape[0]):
+                row = self.builder.slice(stack, 0, k, k + 1)
+                elements.append(self.builder.reshape(row, stack.shape[1:]))
         return elements[i]
-
-    def _slice(self, stack: Atom, i: int) -> Atom:
-        return self.builder.reshape(
-            self.builder.slice(stack, 0, i, i + 1), stack.shape[1:]
-        )
 
     def _stack(self, result: Value, elements: list[Atom]) -> None:
         """Write the op that stacks elements.

@@ -12,6 +12,9 @@ from typing import Any
 from meshwright.program.ir import Atom, Op
 from meshwright.program.rules.rule import Dims, FactorRule, LocalParams, OpCut, Shape
 
+INT32_MAX = 2**31 - 1
+"""The largest extent of an indexed dim that can be split, since positions are int32."""
+
 Factor = tuple[int, ...]
 """The factor numbers of one dim: one element of `Dims`.
 
@@ -63,6 +66,40 @@ class RuleFactors:
             least=dict(self.least) or None,
             **fields,
         )
+
+
+def same_dims_rule(op: Op, without: Container[int] = (), **fields: Any) -> FactorRule:
+    """The factor rule `ab,ab->ab`, by which all operands and results have the same dims.
+
+    Factor i is dim i if no dim is left out.
+    without: dims that cannot be split.
+    fields: more fields of `FactorRule`.
+    """
+    factors = RuleFactors()
+    values = (*op.operands, *op.results)
+    dims = tuple(factors.each(values[0].shape, without))
+    return factors.rule([dims] * len(op.operands), [dims] * len(op.results), **fields)
+
+
+def leading_dims_rule(op: Op, count: int) -> FactorRule:
+    """The factor rule `ab-,ab->ab--`: the first `count` dims of all values are the same.
+
+    The other dims cannot be split.
+    """
+    factors = RuleFactors()
+    leading = factors.each(op.results[0].shape[:count])
+    return factors.rule(
+        [padded_dims(leading, operand) for operand in op.operands],
+        [padded_dims(leading, result) for result in op.results],
+    )
+
+
+def padded_dims(leading: Sequence[Factor], value: Atom) -> Dims:
+    """The `Dims` of a value whose first dims have the factors `leading`.
+
+    The other dims cannot be split.
+    """
+    return (*leading, *((),) * (len(value.shape) - len(leading)))
 
 
 def no_dims(value: Atom) -> Dims:

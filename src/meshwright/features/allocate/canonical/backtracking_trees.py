@@ -16,15 +16,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from meshwright.features.allocate.canonical.packing_state import (
-    DEPTH,
-    ENTERED,
-    FAILURES,
-    HIGHEST,
-    LAST,
-    LENGTH,
-    LOW,
-    NODES,
-    START,
     PackingState,
     room,
 )
@@ -113,7 +104,7 @@ def is_hopeless(
     """Whether the trees call frame f, the top of the stack, hopeless."""
     if len(trees.root) == 0:
         return False
-    if st.scalars[NODES] - st.frames[f, ENTERED] < LEAST_NODES:
+    if st.scalars[0].nodes - st.frames[f].entered < LEAST_NODES:
         return False
     measure(c, st, f)
     score = 0.0
@@ -129,15 +120,15 @@ def is_hopeless(
 @compiled_in_place
 def measure(c: BufferColumns, st: PackingState, f: int) -> None:
     """Write the features of frame f, the top of the stack, into the state."""
-    z, n, capacity = st.scalars, len(c.size), float(st.capacity[0])
+    z, n, capacity = st.scalars[0], len(c.size), float(st.capacity[0])
     unplaced = largest = 0
-    start = st.frames[f, START]
-    for p in range(start, start + st.frames[f, LENGTH]):
+    start = st.frames[f].start
+    for p in range(start, start + st.frames[f].length):
         i = st.members[p]
         if st.offset[i] < 0:
             unplaced += 1
             largest = max(largest, c.size[i])
-    low, high = st.frames[f, LOW], st.frames[f, HIGHEST]
+    low, high = st.frames[f].low, st.frames[f].highest
     least, free, above, needed, tight, used = 1.0, 0.0, 0.0, 0.0, 0, 0
     blamed = 0.0
     for k in range(low, high):
@@ -156,15 +147,15 @@ def measure(c: BufferColumns, st: PackingState, f: int) -> None:
     for k in range(len(st.failed)):
         most = max(most, st.failed[k])
     x = st.features
-    x[0] = z[DEPTH] / n
-    x[1] = np.log2(1.0 + z[NODES] - st.frames[f, ENTERED])
-    x[2] = np.log2(1.0 + st.frames[f, FAILURES])
+    x[0] = z.depth / n
+    x[1] = np.log2(1.0 + z.nodes - st.frames[f].entered)
+    x[2] = np.log2(1.0 + st.frames[f].failures)
     x[3] = unplaced / n
-    x[4] = np.log2(1.0 + z[NODES])
+    x[4] = np.log2(1.0 + z.nodes)
     x[5] = least
     x[6] = free / max(used, 1)
     x[7] = tight / max(used, 1)
-    x[8] = max(st.frames[f, LAST], 0) / capacity
+    x[8] = max(st.frames[f].last, 0) / capacity
     x[9] = blamed / most
     x[10] = needed / max(above, 1.0)
     x[11] = largest / capacity

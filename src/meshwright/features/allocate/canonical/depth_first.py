@@ -31,36 +31,19 @@ from meshwright.features.allocate.canonical.independent_parts import (
 )
 from meshwright.features.allocate.canonical.packing_state import (
     CHOICE,
-    DEPTH,
     ENTER,
-    ENTERED,
     FAIL,
-    FAILS,
-    FAILURES,
     FOUND,
-    FRAME_COLUMNS,
-    GIVEN_UP,
-    HATLESS,
+    FRAME,
     HIGH,
-    HIGHEST,
-    KIND,
-    LAST,
-    LENGTH,
-    LOW,
-    MARK,
-    MEMBER_END,
-    NODES,
     NONE,
     OPEN,
-    RANK,
-    SIGNAL,
-    START,
+    SCALARS,
     SUCCESS,
-    TOP,
     PackingState,
+    floor_of,
     lowest,
     place,
-    refloor,
     room,
     undo,
 )
@@ -80,13 +63,12 @@ def new_state(
     """
     n, s = len(columns.size), len(columns.of_at) - 1
     depth = 3 * n + 8
-    least = np.zeros(n, np.int64)
     state = PackingState(
-        scalars=np.zeros(11, np.int64),
+        scalars=np.zeros(1, SCALARS),
         bump=np.ones(1),
         capacity=np.array([capacity], np.int64),
         offset=np.full(n, -1, np.int64),
-        least=least,
+        least=np.zeros(n, np.int64),
         floor=np.zeros(s, np.int64),
         total=np.zeros(s, np.int64),
         cuts=np.zeros(s + 1, np.int64),
@@ -95,13 +77,10 @@ def new_state(
         failed=np.zeros(s),
         key=noise.astype(np.float64),
         order=np.array(["WATS".index(c) for c in order], np.int64),
-        frames=np.zeros((depth, FRAME_COLUMNS), np.int64),
+        frames=np.zeros(depth, FRAME),
         placed=np.zeros(n, np.int64),
-        placed_marks=np.zeros((n + 1, 2), np.int64),
-        trail_buffer=np.empty(len(columns.near) + 1, np.int64),
-        trail_least=np.empty(len(columns.near) + 1, np.int64),
-        trail_section=np.empty((n + 1) * (s + 1), np.int64),
-        trail_floor=np.empty((n + 1) * (s + 1), np.int64),
+        placed_marks=np.zeros(n + 1, np.int64),
+        trail=np.empty((len(columns.near) + 1 + (n + 1) * (s + 1), 3), np.int64),
         members=np.empty((n + 2) * (n + 2), np.int64),
         parts=np.empty(((n + 2) * (s + 2), 4), np.int64),
         features=np.zeros(NUM_FEATURES),
@@ -121,12 +100,12 @@ def begin(c: BufferColumns, st: PackingState) -> None:
         for k in range(c.first[i], c.last[i]):
             st.cuts[k] += 1
     for k in range(s):
-        refloor(c, st, k)
+        st.floor[k] = floor_of(c, st.offset, st.least, k)
     for i in range(n):
         st.members[i] = i
-    st.scalars[MEMBER_END] = n
+    st.scalars[0].member_end = n
     push_parts(c, st, 0, s, 0, n, 0)
-    st.scalars[SIGNAL] = ENTER
+    st.scalars[0].signal = ENTER
 
 
 @compiled_in_place
@@ -148,8 +127,8 @@ def next_choice(c: BufferColumns, st: PackingState, f: int) -> int:
 
     Returns -1 if no further choice can help, and -2 if all buffers are placed.
     """
-    start, length = st.frames[f, START], st.frames[f, LENGTH]
-    last, rank = st.frames[f, LAST], st.frames[f, RANK]
+    start, length = st.frames[f].start, st.frames[f].length
+    last, rank = st.frames[f].last, st.frames[f].rank
     best, best_offset, dominated, unplaced = -1, HIGH, HIGH, 0
     for p in range(length):
         i = st.members[start + p]
@@ -179,33 +158,32 @@ def step_choice(c: BufferColumns, st: PackingState, f: int, signal: int) -> int:
 
     signal: SUCCESS if the frame above has just ended with a packing.
     """
-    z = st.scalars
+    z = st.scalars[0]
     if signal == SUCCESS:
-        z[TOP] = f - 1
+        z.top = f - 1
         return SUCCESS
     while True:
         p = next_choice(c, st, f)
         if p < 0:
-            z[TOP] = f - 1
+            z.top = f - 1
             return SUCCESS if p == -2 else FAIL
-        i = int(st.members[st.frames[f, START] + p])
+        i = int(st.members[st.frames[f].start + p])
         offset = int(st.least[i])
-        st.frames[f, LAST], st.frames[f, RANK] = offset, p
-        if not above(c, st, st.frames[f, LOW], st.frames[f, HIGHEST], offset):
-            z[TOP] = f - 1
+        st.frames[f].last, st.frames[f].rank = offset, p
+        if not above(c, st, st.frames[f].low, st.frames[f].highest, offset):
+            z.top = f - 1
             return FAIL
-        z[NODES] += 1
+        z.nodes += 1
         if place(c, st, i, offset):
             break
-        undo(c, st, st.frames[f, MARK])
-    st.frames[f, HATLESS] = 1 if is_hatless(c, st, i) else 0
+        undo(c, st, st.frames[f].mark)
+    st.frames[f].hatless = 1 if is_hatless(c, st, i) else 0
     if not split(c, st, f, i):
         g = f + 1
-        for x in range(FRAME_COLUMNS):
-            st.frames[g, x] = st.frames[f, x]
-        st.frames[g, MARK], st.frames[g, HATLESS] = z[DEPTH], 0
-        st.frames[g, ENTERED], st.frames[g, FAILURES] = z[NODES], 0
-        z[TOP] = g
+        st.frames[g] = st.frames[f]
+        st.frames[g].mark, st.frames[g].hatless = z.depth, 0
+        st.frames[g].entered, st.frames[g].failures = z.nodes, 0
+        z.top = g
     return ENTER
 
 
@@ -215,10 +193,10 @@ def take_back(c: BufferColumns, st: PackingState, f: int) -> bool:
 
     Returns whether another choice in the frame may succeed.
     """
-    st.scalars[FAILS] += 1
-    st.frames[f, FAILURES] += 1
-    undo(c, st, st.frames[f, MARK])
-    return st.frames[f, HATLESS] == 0
+    st.scalars[0].fails += 1
+    st.frames[f].failures += 1
+    undo(c, st, st.frames[f].mark)
+    return st.frames[f].hatless == 0
 
 
 @compiled_in_place
@@ -230,20 +208,20 @@ def run(
     With trees, frames that they call hopeless count as failed. NONE is then a proof only
     if the scalar GIVEN_UP, the number of such frames, is 0.
     """
-    z = st.scalars
-    end = z[NODES] + most_nodes
-    while z[TOP] >= 0:
-        if z[NODES] >= end:
+    z = st.scalars[0]
+    end = z.nodes + most_nodes
+    while z.top >= 0:
+        if z.nodes >= end:
             return OPEN
-        f = z[TOP]
-        if st.frames[f, KIND] == CHOICE:
-            if z[SIGNAL] == FAIL and not take_back(c, st, f):
-                z[TOP] = f - 1
-            elif z[SIGNAL] == FAIL and is_hopeless(c, st, trees, f):
-                z[GIVEN_UP] += 1
-                z[TOP] = f - 1
+        f = z.top
+        if st.frames[f].kind == CHOICE:
+            if z.signal == FAIL and not take_back(c, st, f):
+                z.top = f - 1
+            elif z.signal == FAIL and is_hopeless(c, st, trees, f):
+                z.given_up += 1
+                z.top = f - 1
             else:
-                z[SIGNAL] = step_choice(c, st, f, z[SIGNAL])
+                z.signal = step_choice(c, st, f, z.signal)
         else:
-            z[SIGNAL] = step_parts(st, f, z[SIGNAL])
-    return FOUND if z[SIGNAL] == SUCCESS else NONE
+            z.signal = step_parts(st, f, z.signal)
+    return FOUND if z.signal == SUCCESS else NONE

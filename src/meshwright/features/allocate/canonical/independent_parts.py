@@ -6,31 +6,12 @@ has failed most often so far comes first.
 
 from meshwright.features.allocate.canonical.packing_state import (
     CHOICE,
-    DECAY,
-    DEPTH,
     ENTER,
-    ENTERED,
     FAIL,
-    FAILURES,
-    FIRST_PART,
-    HATLESS,
-    HIGHEST,
-    KIND,
-    LAST,
-    LENGTH,
-    LOW,
-    MARK,
-    MEMBER_END,
-    NEXT_PART,
-    NODES,
-    NUM_PARTS,
-    PART_END,
     PARTS,
-    RANK,
-    START,
     SUCCESS,
-    TOP,
     PackingState,
+    age,
 )
 from meshwright.features.allocate.problem.sections import BufferColumns
 from meshwright.search.compiled import compiled_in_place
@@ -46,8 +27,8 @@ def split(c: BufferColumns, st: PackingState, f: int, i: int) -> bool:
     for k in range(c.first[i], c.last[i]):
         is_cut = is_cut or st.cuts[k] == 0
     if is_cut:
-        low, high = st.frames[f, LOW], st.frames[f, HIGHEST]
-        push_parts(c, st, low, high, st.frames[f, START], st.frames[f, LENGTH], f + 1)
+        low, high = st.frames[f].low, st.frames[f].highest
+        push_parts(c, st, low, high, st.frames[f].start, st.frames[f].length, f + 1)
     return is_cut
 
 
@@ -62,37 +43,37 @@ def push_parts(  # noqa: PLR0913  a record of the range would be built at each n
     f: int,
 ) -> None:
     """Push a frame with the independent parts of sections low to high - 1."""
-    z = st.scalars
-    first = z[PART_END]
+    z = st.scalars[0]
+    first = z.part_end
     number = 0
-    member_mark = z[MEMBER_END]
+    member_mark = z.member_end
     begin = low
     for k in range(low, high):
         if k + 1 < high and st.cuts[k] != 0:
             continue
-        part_start = z[MEMBER_END]
+        part_start = z.member_end
         for p in range(start, start + length):
             i = st.members[p]
             if st.offset[i] < 0 and begin <= c.first[i] <= k:
-                st.members[z[MEMBER_END]] = i
-                z[MEMBER_END] += 1
-        if z[MEMBER_END] > part_start:
+                st.members[z.member_end] = i
+                z.member_end += 1
+        if z.member_end > part_start:
             row = first + number
             st.parts[row, 0], st.parts[row, 1] = begin, k + 1
             st.parts[row, 2], st.parts[row, 3] = (
                 part_start,
-                z[MEMBER_END] - part_start,
+                z.member_end - part_start,
             )
-            sort_members(c, st, part_start, z[MEMBER_END])
+            sort_members(c, st, part_start, z.member_end)
             number += 1
         begin = k + 1
     sort_parts(st, first, number)
-    z[PART_END] = first + number
-    st.frames[f, KIND], st.frames[f, LOW], st.frames[f, HIGHEST] = PARTS, low, high
-    st.frames[f, FIRST_PART], st.frames[f, NUM_PARTS] = first, number
-    st.frames[f, NEXT_PART], st.frames[f, RANK] = 0, member_mark
-    st.frames[f, MARK] = z[DEPTH]
-    z[TOP] = f
+    z.part_end = first + number
+    st.frames[f].kind, st.frames[f].low, st.frames[f].highest = PARTS, low, high
+    st.frames[f].first_part, st.frames[f].num_parts = first, number
+    st.frames[f].next_part, st.frames[f].rank = 0, member_mark
+    st.frames[f].mark = z.depth
+    z.top = f
 
 
 @compiled_in_place
@@ -157,34 +138,30 @@ def blame(st: PackingState, row: int) -> None:
     """Raise the failure weights of the sections of a part that has no packing."""
     for k in range(st.parts[row, 0], st.parts[row, 1]):
         st.failed[k] += st.bump[0]
-    st.bump[0] *= DECAY
-    if st.bump[0] > 1e100:
-        for k in range(len(st.failed)):
-            st.failed[k] *= 1e-100
-        st.bump[0] *= 1e-100
+    age(st.failed, st.bump)
 
 
 @compiled_in_place
 def step_parts(st: PackingState, f: int, signal: int) -> int:
     """Begin the next part of frame f; returns ENTER, SUCCESS or FAIL for the top frame."""
-    z = st.scalars
-    first, number = st.frames[f, FIRST_PART], st.frames[f, NUM_PARTS]
-    turn = st.frames[f, NEXT_PART]
+    z = st.scalars[0]
+    first, number = st.frames[f].first_part, st.frames[f].num_parts
+    turn = st.frames[f].next_part
     if signal == FAIL or turn == number:
         if signal == FAIL:
             blame(st, first + turn - 1)
-        z[PART_END] = first
-        z[MEMBER_END] = st.frames[f, RANK]
-        z[TOP] = f - 1
+        z.part_end = first
+        z.member_end = st.frames[f].rank
+        z.top = f - 1
         return FAIL if signal == FAIL else SUCCESS
-    st.frames[f, NEXT_PART] = turn + 1
+    st.frames[f].next_part = turn + 1
     row = first + turn
     g = f + 1
-    st.frames[g, KIND] = CHOICE
-    st.frames[g, LOW], st.frames[g, HIGHEST] = st.parts[row, 0], st.parts[row, 1]
-    st.frames[g, START], st.frames[g, LENGTH] = st.parts[row, 2], st.parts[row, 3]
-    st.frames[g, LAST], st.frames[g, RANK] = -1, -1
-    st.frames[g, MARK], st.frames[g, HATLESS] = z[DEPTH], 0
-    st.frames[g, ENTERED], st.frames[g, FAILURES] = z[NODES], 0
-    z[TOP] = g
+    st.frames[g].kind = CHOICE
+    st.frames[g].low, st.frames[g].highest = st.parts[row, 0], st.parts[row, 1]
+    st.frames[g].start, st.frames[g].length = st.parts[row, 2], st.parts[row, 3]
+    st.frames[g].last, st.frames[g].rank = -1, -1
+    st.frames[g].mark, st.frames[g].hatless = z.depth, 0
+    st.frames[g].entered, st.frames[g].failures = z.nodes, 0
+    z.top = g
     return ENTER

@@ -4,7 +4,9 @@ Every placement is recorded, so that it can be undone.
 """
 
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from meshwright.features.allocate.problem.sections import BufferColumns
 from meshwright.search.arrays import Floats, Ints
@@ -16,16 +18,26 @@ FOUND, NONE, OPEN = 1, 0, 2
 HIGH = 2**62
 CHOICE, PARTS = 0, 1  # kinds of frames
 ENTER, SUCCESS, FAIL = 0, 1, 2  # what the top frame hears
+LEAST, FLOOR, PLACED = 0, 1, 2  # kinds of entries of a trail
 DECAY = 1.02
 
-# scalars of a state
-TOP, SIGNAL, DEPTH, OFFSET_END, FLOOR_END, MEMBER_END, PART_END = range(7)
-NODES, FAILS, STAMP, GIVEN_UP = 7, 8, 9, 10
-# columns of a frame
-KIND, LOW, HIGHEST, START, LENGTH, LAST, RANK, MARK, HATLESS = range(9)
-ENTERED, FAILURES = 9, 10
-FRAME_COLUMNS = 11
-FIRST_PART, NUM_PARTS, NEXT_PART = START, LENGTH, LAST  # of a frame of parts
+
+def integers(*names: str) -> np.dtype[Any]:
+    """The type of a record of whole numbers, which compiled code reads by name."""
+    return np.dtype([(name, np.int64) for name in names], align=True)
+
+
+SCALARS = integers(
+    "top", "signal", "depth", "trail_end", "member_end", "part_end", "nodes",
+    "fails", "stamp", "given_up",
+)  # fmt: skip
+"""Whole numbers of a state: ends of its stacks, and counts."""
+
+FRAME = integers(
+    "kind", "low", "highest", "start", "length", "last", "rank", "mark", "hatless",
+    "entered", "failures", "first_part", "num_parts", "next_part",
+)  # fmt: skip
+"""A frame of the stack; the last three fields are those of a frame of parts."""
 
 
 class FitVerdict(Enum):
@@ -44,12 +56,13 @@ class PackingState(NamedTuple):
     cuts: [s] number of unplaced buffers that continue into the next section.
     failed: [s] weights of failures. frames: the stack of the search.
     key, order: numbers and letters that sort the buffers, see `canonical.new_state`.
-    placed: buffers in the order of their placement. trail_*: values that placements have
-        overwritten.
+    placed, placed_marks: buffers in the order of their placement, and the ends of the
+        trail before each.
+    trail: [t, 3] kind, index and old value of all that placements have overwritten.
     features: the last input of the trees that call a frame hopeless.
     """
 
-    scalars: Ints
+    scalars: Any
     bump: Floats
     capacity: Ints
     offset: Ints
@@ -62,13 +75,10 @@ class PackingState(NamedTuple):
     failed: Floats
     key: Floats
     order: Ints
-    frames: Ints
+    frames: Any
     placed: Ints
     placed_marks: Ints
-    trail_buffer: Ints
-    trail_least: Ints
-    trail_section: Ints
-    trail_floor: Ints
+    trail: Ints
     members: Ints
     parts: Ints
     features: Floats
@@ -88,31 +98,41 @@ def lowest(c: BufferColumns, i: int, offset: int) -> int:
 
 
 @compiled_in_place
-def refloor(c: BufferColumns, st: PackingState, k: int) -> None:
-    """Recompute the least minimum offset among the unplaced buffers of section k."""
+def floor_of(c: BufferColumns, offset: Ints, least: Ints, k: int) -> int:
+    """The least minimum offset among the unplaced buffers of section k.
+
+    offset, least: offset of each placed buffer, -1 for others, and minimum offsets.
+    """
     floor = HIGH
     for e in range(c.of_at[k], c.of_at[k + 1]):
         i = c.of[e]
-        if st.offset[i] < 0 and st.least[i] < floor:
-            floor = st.least[i]
-    st.floor[k] = floor
+        if offset[i] < 0 and least[i] < floor:
+            floor = int(least[i])
+    return floor
+
+
+@compiled_in_place
+def note(trail: Ints, scalars: Any, kind: int, index: int, old: int) -> None:
+    """Record an old value, to be restored when the search backtracks."""
+    end = scalars.trail_end
+    trail[end, 0], trail[end, 1], trail[end, 2] = kind, index, old
+    scalars.trail_end = end + 1
 
 
 @compiled_in_place
 def place(c: BufferColumns, st: PackingState, i: int, offset: int) -> bool:
     """Place buffer i, and raise its neighbours' minimum offsets; whether all may fit."""
-    z = st.scalars
-    st.placed[z[DEPTH]] = i
-    st.placed_marks[z[DEPTH], 0] = z[OFFSET_END]
-    st.placed_marks[z[DEPTH], 1] = z[FLOOR_END]
-    z[DEPTH] += 1
-    z[STAMP] += 1
+    z = st.scalars[0]
+    st.placed[z.depth] = i
+    st.placed_marks[z.depth] = z.trail_end
+    z.depth += 1
+    z.stamp += 1
     st.offset[i] = offset
     num_touched = 0
     for e in range(c.at[i], c.at[i + 1]):
         k = c.sections[e]
         st.total[k] -= c.size[i]
-        st.stamp[k] = z[STAMP]
+        st.stamp[k] = z.stamp
         st.touched[num_touched] = k
         num_touched += 1
     for k in range(c.first[i], c.last[i]):
@@ -123,25 +143,21 @@ def place(c: BufferColumns, st: PackingState, i: int, offset: int) -> bool:
         j = c.near[e]
         if st.offset[j] >= 0 or st.least[j] >= top:
             continue
-        st.trail_buffer[z[OFFSET_END]] = j
-        st.trail_least[z[OFFSET_END]] = st.least[j]
-        z[OFFSET_END] += 1
+        note(st.trail, z, LEAST, j, int(st.least[j]))
         st.least[j] = lowest(c, j, top)
         fits = fits and st.least[j] + c.size[j] <= st.capacity[0]
         for g in range(c.at[j], c.at[j + 1]):
             k = c.sections[g]
-            if st.stamp[k] != z[STAMP]:
-                st.stamp[k] = z[STAMP]
+            if st.stamp[k] != z.stamp:
+                st.stamp[k] = z.stamp
                 st.touched[num_touched] = k
                 num_touched += 1
     if not fits:
         return False
     for t in range(num_touched):
         k = st.touched[t]
-        st.trail_section[z[FLOOR_END]] = k
-        st.trail_floor[z[FLOOR_END]] = st.floor[k]
-        z[FLOOR_END] += 1
-        refloor(c, st, k)
+        note(st.trail, z, FLOOR, k, int(st.floor[k]))
+        st.floor[k] = floor_of(c, st.offset, st.least, k)
         if st.total[k] > 0 and st.total[k] > room(
             c, st.capacity[0], k, int(st.floor[k])
         ):
@@ -161,19 +177,28 @@ def room(c: BufferColumns, capacity: int, k: int, floor: int) -> int:
 
 
 @compiled_in_place
+def age(weights: Floats, bump: Floats) -> None:
+    """Raise what the next failure adds to a weight; rescale all before they overflow."""
+    bump[0] *= DECAY
+    if bump[0] > 1e100:
+        for k in range(len(weights)):
+            weights[k] *= 1e-100
+        bump[0] *= 1e-100
+
+
+@compiled_in_place
 def undo(c: BufferColumns, st: PackingState, depth: int) -> None:
     """Undo placements until only the first `depth` are left."""
-    z = st.scalars
-    while z[DEPTH] > depth:
-        z[DEPTH] -= 1
-        d = z[DEPTH]
+    z = st.scalars[0]
+    while z.depth > depth:
+        z.depth -= 1
+        d = z.depth
         i = st.placed[d]
-        while z[FLOOR_END] > st.placed_marks[d, 1]:
-            z[FLOOR_END] -= 1
-            st.floor[st.trail_section[z[FLOOR_END]]] = st.trail_floor[z[FLOOR_END]]
-        while z[OFFSET_END] > st.placed_marks[d, 0]:
-            z[OFFSET_END] -= 1
-            st.least[st.trail_buffer[z[OFFSET_END]]] = st.trail_least[z[OFFSET_END]]
+        while z.trail_end > st.placed_marks[d]:
+            z.trail_end -= 1
+            t = z.trail_end
+            values = st.least if st.trail[t, 0] == LEAST else st.floor
+            values[st.trail[t, 1]] = st.trail[t, 2]
         for e in range(c.at[i], c.at[i + 1]):
             st.total[c.sections[e]] += c.size[i]
         for k in range(c.first[i], c.last[i]):

@@ -3,6 +3,8 @@
 from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
 
 from meshwright.features.allocate.problem.sections import BufferColumns
 from meshwright.search.arrays import Floats, Ints
@@ -53,21 +55,11 @@ class Candidates:
 
 def independent_parts(columns: BufferColumns) -> list[list[int]]:
     """Groups of buffers of which none is live together with one of another group."""
-    parts: list[list[int]] = []
-    seen: set[int] = set()
-    for first in range(len(columns.size)):
-        if first in seen:
-            continue
-        part, todo = [], [first]
-        seen.add(first)
-        while todo:
-            i = todo.pop()
-            part.append(i)
-            near = columns.near[columns.near_at[i] : columns.near_at[i + 1]].tolist()
-            todo.extend(j for j in near if j not in seen)
-            seen.update(near)
-        parts.append(sorted(part))
-    return parts
+    n = len(columns.size)
+    ones = np.ones(len(columns.near))
+    together = csr_array((ones, columns.near, columns.near_at), shape=(n, n))
+    num_parts, labels = connected_components(together, directed=False)
+    return [np.flatnonzero(labels == part).tolist() for part in range(num_parts)]
 
 
 def _contention(columns: BufferColumns) -> Ints:

@@ -66,7 +66,9 @@ class GuidedSearch:
         """
         del pool
         for part in self._parts:
-            verdict = FitVerdict.OPEN
+            verdict = FitVerdict.NONE if part.is_too_large else FitVerdict.OPEN
+            if verdict is FitVerdict.OPEN:
+                part.begin()
             while verdict is FitVerdict.OPEN:
                 if most_nodes is not None and self.nodes >= most_nodes:
                     return
@@ -112,18 +114,12 @@ class _PartSearch:
         self._candidates = Candidates(columns, capacity)
         self._patience = _PATIENCE
         self._seed = seed
-        self._too_large = any(columns.size[i] > capacity for i in members)
+        self.is_too_large = any(columns.size[i] > capacity for i in members)
         self.nodes = self.minor = self.major = 0
         self.packing: dict[int, int] = {}
-        self._solver: OffsetSolver | None = None
 
     def step(self) -> FitVerdict:
         """Place or take back one buffer."""
-        if self._too_large:
-            return FitVerdict.NONE
-        if self._solver is None:
-            self._begin()
-        assert self._solver is not None
         if len(self._placed) == len(self._members):
             self.packing = self._placed
             return FitVerdict.FOUND
@@ -145,7 +141,8 @@ class _PartSearch:
             self._start_over()
         return FitVerdict.OPEN
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
+        """Begin a run without any placement."""
         self._solver = OffsetSolver(
             self._columns, self._members, self._capacity, self._seed
         )
@@ -160,7 +157,7 @@ class _PartSearch:
         self._seed = int(self._rng.integers(2**31))
         noise = self._rng.normal(0.0, 0.3, len(self._columns.size))
         self._candidates.shuffle(np.exp(noise))
-        self._begin()
+        self.begin()
 
     def _next(self, point: _Point) -> int | None:
         """The next candidate, or `None` if the patience is used up."""
@@ -173,7 +170,6 @@ class _PartSearch:
         return next(self._candidates.of(unplaced, ()))
 
     def _place(self, point: _Point, buffer: int, offset: int) -> None:
-        assert self._solver is not None
         self.nodes += 1
         point.buffer, point.offset = buffer, offset
         self._placed[buffer] = offset
@@ -185,7 +181,6 @@ class _PartSearch:
 
         A raised least offset rests on all placements before it.
         """
-        assert self._solver is not None
         depth = len(self._points) - 1
         depths = set(range(depth))
         if is_proven:
@@ -237,7 +232,6 @@ class _PartSearch:
 
     def _reset_limit(self, buffer: int) -> None:
         """Limit a buffer that is not placed to what its failures leave."""
-        assert self._solver is not None
         if least := self._least(buffer):
             self._solver.limit(buffer, least)
         else:
@@ -247,17 +241,12 @@ class _PartSearch:
         """The offset below which a buffer has failed, 0 if it has not."""
         return max((p.least.get(buffer, 0) for p in self._points), default=0)
 
-    def _near(self, buffer: int) -> list[int]:
-        c = self._columns
-        return c.near[c.near_at[buffer] : c.near_at[buffer + 1]].tolist()
-
     def _free_offset(self, buffer: int, least: int) -> int:
         """The lowest offset from `least` on, apart from fixed memory and placements."""
         c = self._columns
         size, align = int(c.size[buffer]), int(c.align[buffer])
-        rows = range(c.block_at[buffer], c.block_at[buffer + 1])
-        taken = [(int(c.block_low[e]), int(c.block_high[e])) for e in rows]
-        for j in self._near(buffer):
+        taken = c.blocks(buffer)
+        for j in c.neighbours(buffer):
             if j in self._placed:
                 taken.append((self._placed[j], self._placed[j] + int(c.size[j])))
         offset = -(-least // align) * align
@@ -269,11 +258,8 @@ class _PartSearch:
     def _above(self, buffer: int, offset: int) -> int:
         """The next offset at which a buffer can lie on another or on fixed memory."""
         c, align = self._columns, int(self._columns.align[buffer])
-        tops = [
-            int(c.block_high[e])
-            for e in range(c.block_at[buffer], c.block_at[buffer + 1])
-        ]
-        for j in self._near(buffer):
+        tops = [high for _, high in c.blocks(buffer)]
+        for j in c.neighbours(buffer):
             size = int(c.size[j])
             if j in self._placed:
                 tops.append(self._placed[j] + size)

@@ -127,9 +127,9 @@ class OffsetSolver:
         align = int(c.align[i])
         steps: list[tuple[int, int]] = []
         start = 0
-        for e in range(c.block_at[i], c.block_at[i + 1]):
-            steps.append((-(-start // align), (int(c.block_low[e]) - size) // align))
-            start = int(c.block_high[e])
+        for low, high in c.blocks(i):
+            steps.append((-(-start // align), (low - size) // align))
+            start = high
         steps.append((-(-start // align), self._most[i] // align))
         free = [[low, high] for low, high in steps if low <= high]
         return self._model.new_int_var_from_domain(
@@ -141,15 +141,12 @@ class OffsetSolver:
         c = self._columns
         ends = {i: int(c.align[i]) * step for i, step in self._steps.items()}
         for i in self._members:
-            for j in c.near[c.near_at[i] : c.near_at[i + 1]].tolist():
+            for j in c.neighbours(i):
                 if j > i:
                     below = self._model.new_bool_var("")
-                    self._model.add(
-                        ends[i] + int(c.size[i]) <= ends[j]
-                    ).only_enforce_if(below)
-                    self._model.add(
-                        ends[j] + int(c.size[j]) <= ends[i]
-                    ).only_enforce_if(~below)
+                    for a, b, holds in ((i, j, below), (j, i, ~below)):
+                        apart = self._model.add(ends[a] + int(c.size[a]) <= ends[b])
+                        apart.only_enforce_if(holds)
 
     def _set_domain(self, buffer: int, low: int, high: int) -> None:
         domain = self._limits[buffer].proto.linear.domain

@@ -30,50 +30,44 @@ class Buffer:
     gaps: tuple[tuple[int, int], ...] = ()
 
     def __post_init__(self) -> None:
+        for fault in self._faults():
+            raise AllocationError(f"buffer {self.id!r}{fault}")
+
+    def _faults(self) -> Iterator[str]:
+        """What is wrong with the buffer, each as the rest of a sentence."""
         for name in ("lower", "upper", "size", "alignment"):
-            _require_integer(self.id, name, getattr(self, name))
+            yield from _no_integer(name, getattr(self, name))
         if self.lower >= self.upper:
-            raise AllocationError(
-                f"buffer {self.id!r} is live from {self.lower} until before {self.upper}: "
-                "upper must be greater than lower"
+            yield (
+                f" is live from {self.lower} until before {self.upper}: upper must be "
+                "greater than lower"
             )
         if self.size < 0:
-            raise AllocationError(
-                f"buffer {self.id!r} has size {self.size}: give at least 0 bytes"
-            )
+            yield f" has size {self.size}: give at least 0 bytes"
         if self.alignment < 1:
-            raise AllocationError(
-                f"buffer {self.id!r} has alignment {self.alignment}: give at least 1"
-            )
-        self._check_offset()
-        self._check_gaps()
+            yield f" has alignment {self.alignment}: give at least 1"
+        if self.offset is not None:
+            yield from _no_integer("offset", self.offset)
+            if self.offset < 0 or self.offset % self.alignment:
+                yield (
+                    f" is fixed at offset {self.offset}: give a multiple of its "
+                    f"alignment {self.alignment}, at least 0"
+                )
+        yield from self._faults_of_gaps()
 
-    def _check_offset(self) -> None:
-        if self.offset is None:
-            return
-        _require_integer(self.id, "offset", self.offset)
-        if self.offset < 0 or self.offset % self.alignment:
-            raise AllocationError(
-                f"buffer {self.id!r} is fixed at offset {self.offset}: give a multiple "
-                f"of its alignment {self.alignment}, at least 0"
-            )
-
-    def _check_gaps(self) -> None:
-        end = self.lower
+    def _faults_of_gaps(self) -> Iterator[str]:
+        end, lifetime = self.lower, f"lifetime {self.lower}-{self.upper}"
         for lower, upper in self.gaps:
-            _require_integer(self.id, "gap", lower)
-            _require_integer(self.id, "gap", upper)
+            yield from _no_integer("gap", lower)
+            yield from _no_integer("gap", upper)
             if not end <= lower < upper <= self.upper:
-                raise AllocationError(
-                    f"buffer {self.id!r}, gap {lower}-{upper}: gaps must lie within the "
-                    f"lifetime {self.lower}-{self.upper}, in order, without overlap"
+                yield (
+                    f", gap {lower}-{upper}: gaps must lie within the {lifetime}, in "
+                    "order, without overlap"
                 )
             end = upper
         if self.gaps and not self.spans:
-            raise AllocationError(
-                f"buffer {self.id!r}: its gaps leave nothing of its lifetime "
-                f"{self.lower}-{self.upper}; leave the buffer out"
-            )
+            yield f": its gaps leave nothing of its {lifetime}; leave the buffer out"
 
     @property
     def spans(self) -> tuple[tuple[int, int], ...]:
@@ -131,12 +125,8 @@ def live_bytes(buffers: Sequence[Buffer]) -> int:
     return most
 
 
-def _require_integer(name: str, field: str, value: object) -> None:
+def _no_integer(field: str, value: object) -> Iterator[str]:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise AllocationError(
-            f"buffer {name!r} has {field} {value!r}: give a whole number"
-        )
-    if abs(value) > MOST_BYTES:
-        raise AllocationError(
-            f"buffer {name!r} has {field} {value}: give at most {MOST_BYTES} (2**53)"
-        )
+        yield f" has {field} {value!r}: give a whole number"
+    elif abs(value) > MOST_BYTES:
+        yield f" has {field} {value}: give at most {MOST_BYTES} (2**53)"

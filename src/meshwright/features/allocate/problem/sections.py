@@ -48,6 +48,16 @@ class BufferColumns(NamedTuple):
     used_low: Ints
     used_high: Ints
 
+    def neighbours(self, buffer: int) -> list[int]:
+        """The buffers that are live together with a buffer, for uncompiled code."""
+        return self.near[self.near_at[buffer] : self.near_at[buffer + 1]].tolist()
+
+    def blocks(self, buffer: int) -> list[tuple[int, int]]:
+        """The memory of fixed buffers that a buffer must not touch, lowest first."""
+        rows = slice(self.block_at[buffer], self.block_at[buffer + 1])
+        lows, highs = self.block_low[rows].tolist(), self.block_high[rows].tolist()
+        return list(zip(lows, highs, strict=True))
+
 
 def columns_of(buffers: Sequence[Buffer]) -> BufferColumns:
     """The arrays of a problem; `buffers` without fixed offset keep their order."""

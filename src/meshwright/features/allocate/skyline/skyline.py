@@ -1,31 +1,31 @@
 """Depth-first search that fills the section with the fewest buffers that can lie lowest.
 
-Every packing can be pushed down until each buffer lies as low as the buffers below it
-allow. So a buffer under which no unplaced one fits either lies at its minimum offset, or
-above one of its unplaced neighbours. The search tries the first, and after a failure
-raises the buffer's minimum offset accordingly, so that it is complete. The next buffer is
-one of the section with the fewest buffers that can lie lowest without leaving too little
-room, relative to the number of its failures (dom/wdeg: Boussemart et al., ECAI 2004).
+A packing is pushed down if no buffer can be moved to a lower offset alone. Every packing
+can be pushed down, so that the search looks for pushed-down packings only. It chooses a
+buffer under which no unplaced buffer fits. In a pushed-down packing, this buffer lies
+either at its minimum offset, or on top of an unplaced neighbour. The search first places
+the buffer at its minimum offset. If that fails, it raises the minimum offset to the
+lowest top of an unplaced neighbour. These two cases are all, so that the search is
+complete.
 
-Where hardly a byte is free, most sections leave one or two such buffers. The search in
-the order of offsets of `depth_first.py` has no such choice of the place to fill.
+The search chooses the buffer in the section that has the fewest candidates for its lowest
+free bytes. A candidate leaves enough room for the section's other buffers. The number of
+candidates is divided by the weight of the section's failures (dom/wdeg: Boussemart et
+al., ECAI 2004). If hardly a byte is free, most sections have one or two candidates. The
+search of `depth_first.py` cannot choose the section, since it places buffers in the order
+of their offsets.
 """
 
 import numpy as np
 
 from meshwright.features.allocate.canonical.packing_state import (
-    DECAY,
     FOUND,
     NONE,
     OPEN,
+    age,
 )
 from meshwright.features.allocate.problem.sections import BufferColumns
 from meshwright.features.allocate.skyline.skyline_state import (
-    DEPTH,
-    FAILED_SECTION,
-    NODES,
-    NUM_DIRTY,
-    TRAIL_END,
     SkylineState,
     push_up,
     put,
@@ -80,50 +80,46 @@ def next_buffer(c: BufferColumns, st: SkylineState, k: int) -> int:
 def is_full(c: BufferColumns, st: SkylineState) -> bool:
     """Whether the trail might not hold the changes of another node."""
     most = 2 * (len(c.near) + len(c.of) + len(c.size))
-    return st.scalars[TRAIL_END] + most > len(st.trail)
+    return st.scalars[0].trail_end + most > len(st.trail)
 
 
 @compiled_in_place
 def advance_skyline(c: BufferColumns, st: SkylineState, most_nodes: int) -> int:
     """Advance the search by at most `most_nodes` nodes; returns FOUND, NONE or OPEN."""
-    z = st.scalars
-    end = z[NODES] + most_nodes
-    if z[NUM_DIRTY] and not settle(c, st):
+    z = st.scalars[0]
+    end = z.nodes + most_nodes
+    if z.num_dirty and not settle(c, st):
         return NONE
-    while z[NODES] < end and not is_full(c, st):
+    while z.nodes < end and not is_full(c, st):
         k = next_section(c, st)
         if k < 0:
             return FOUND
         fits = put(c, st, next_buffer(c, st, k))
         while not fits:
             blame_section(st)
-            if z[DEPTH] == 0:
+            if z.depth == 0:
                 return NONE
-            z[DEPTH] -= 1
-            restore(c, st, int(st.mark[z[DEPTH]]))
-            fits = push_up(c, st, int(st.buffer[z[DEPTH]]))
-            if z[DEPTH] == 0:
-                z[TRAIL_END] = 0  # holds in every packing
+            z.depth -= 1
+            restore(c, st, int(st.mark[z.depth]))
+            fits = push_up(c, st, int(st.buffer[z.depth]))
+            if z.depth == 0:
+                z.trail_end = 0  # holds in every packing
     return OPEN
 
 
 @compiled_in_place
 def undo_all(c: BufferColumns, st: SkylineState) -> None:
     """Undo all placements; weights of failures, and what is proven, stay."""
-    if st.scalars[DEPTH] > 0:
-        st.scalars[DEPTH] = 0
+    if st.scalars[0].depth > 0:
+        st.scalars[0].depth = 0
         restore(c, st, int(st.mark[0]))
 
 
 @compiled_in_place
 def blame_section(st: SkylineState) -> None:
     """Raise the weight of the section that has failed."""
-    k = st.scalars[FAILED_SECTION]
+    k = st.scalars[0].failed_section
     if k < 0:
         return
     st.weight[k] += st.bump[0]
-    st.bump[0] *= DECAY
-    if st.bump[0] > 1e100:
-        for q in range(len(st.weight)):
-            st.weight[q] *= 1e-100
-        st.bump[0] *= 1e-100
+    age(st.weight, st.bump)

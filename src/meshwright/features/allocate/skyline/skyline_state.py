@@ -1,17 +1,28 @@
 """The state of the skyline search, and its changes, which can be undone (`skyline.py`)."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from meshwright.features.allocate.canonical.packing_state import HIGH, lowest, room
+from meshwright.features.allocate.canonical.packing_state import (
+    FLOOR,
+    HIGH,
+    LEAST,
+    PLACED,
+    floor_of,
+    integers,
+    lowest,
+    note,
+    room,
+)
 from meshwright.features.allocate.problem.sections import BufferColumns
 from meshwright.search.arrays import Floats, Ints
 from meshwright.search.compiled import compiled_in_place
 
-# scalars of a state
-TRAIL_END, DEPTH, NODES, STAMP, NUM_DIRTY, FAILED_SECTION, CAPACITY = range(7)
-LEAST, FLOOR, PLACED = range(3)  # kinds of entries of the trail
+SCALARS = integers(
+    "trail_end", "depth", "nodes", "stamp", "num_dirty", "failed_section", "capacity"
+)
+"""Whole numbers of a state: ends of its stacks, and counts."""
 
 
 class SkylineState(NamedTuple):
@@ -26,7 +37,7 @@ class SkylineState(NamedTuple):
     stamp, dirty: [s] sections whose floor is out of date.
     """
 
-    scalars: Ints
+    scalars: Any
     bump: Floats
     offset: Ints
     least: Ints
@@ -42,17 +53,12 @@ class SkylineState(NamedTuple):
     dirty: Ints
 
 
-def skyline_nodes(state: SkylineState) -> int:
-    """Placements that were tried."""
-    return int(state.scalars[NODES])
-
-
 def new_skyline(columns: BufferColumns, capacity: int) -> SkylineState:
     """The state of a search before its first node."""
     n, s = len(columns.size), len(columns.of_at) - 1
     changes = len(columns.near) + len(columns.of) + n
-    scalars = np.zeros(7, np.int64)
-    scalars[CAPACITY] = capacity
+    scalars = np.zeros(1, SCALARS)
+    scalars["capacity"], scalars["stamp"] = capacity, 1
     state = SkylineState(
         scalars=scalars,
         bump=np.ones(1),
@@ -74,7 +80,6 @@ def new_skyline(columns: BufferColumns, capacity: int) -> SkylineState:
         state.total[columns.sections[columns.at[index] : columns.at[index + 1]]] += (
             columns.size[index]
         )
-    state.scalars[STAMP] = 1
     for section in range(s):
         touch(state, section)
     return state
@@ -87,80 +92,67 @@ _TRAIL = 8
 @compiled_in_place
 def touch(st: SkylineState, k: int) -> None:
     """Mark the floor of section k as out of date."""
-    z = st.scalars
-    if st.stamp[k] != z[STAMP]:
-        st.stamp[k] = z[STAMP]
-        st.dirty[z[NUM_DIRTY]] = k
-        z[NUM_DIRTY] += 1
-
-
-@compiled_in_place
-def note(st: SkylineState, kind: int, index: int, old: int) -> None:
-    """Record an old value, to be restored when the search backtracks."""
-    end = st.scalars[TRAIL_END]
-    st.trail[end, 0], st.trail[end, 1], st.trail[end, 2] = kind, index, old
-    st.scalars[TRAIL_END] = end + 1
+    z = st.scalars[0]
+    if st.stamp[k] != z.stamp:
+        st.stamp[k] = z.stamp
+        st.dirty[z.num_dirty] = k
+        z.num_dirty += 1
 
 
 @compiled_in_place
 def raise_least(c: BufferColumns, st: SkylineState, i: int, offset: int) -> bool:
     """Raise the minimum offset of buffer i; whether it still fits below the capacity."""
-    note(st, LEAST, i, st.least[i])
+    note(st.trail, st.scalars[0], LEAST, i, int(st.least[i]))
     st.least[i] = lowest(c, i, offset)
     for e in range(c.at[i], c.at[i + 1]):
         touch(st, c.sections[e])
-    fits = st.least[i] + c.size[i] <= st.scalars[CAPACITY]
+    fits = st.least[i] + c.size[i] <= st.scalars[0].capacity
     if not fits:
-        st.scalars[FAILED_SECTION] = c.sections[c.at[i]]
+        st.scalars[0].failed_section = c.sections[c.at[i]]
     return bool(fits)
 
 
 @compiled_in_place
 def settle(c: BufferColumns, st: SkylineState) -> bool:
     """Bring the floors up to date; whether each section has room for its buffers."""
-    z = st.scalars
+    z = st.scalars[0]
     fits = True
-    for d in range(z[NUM_DIRTY]):
+    for d in range(z.num_dirty):
         k = int(st.dirty[d])
-        floor = HIGH
-        for e in range(c.of_at[k], c.of_at[k + 1]):
-            i = c.of[e]
-            if st.offset[i] < 0 and st.least[i] < floor:
-                floor = int(st.least[i])
-        note(st, FLOOR, k, int(st.floor[k]))
-        st.floor[k] = floor
+        note(st.trail, z, FLOOR, k, int(st.floor[k]))
+        st.floor[k] = floor_of(c, st.offset, st.least, k)
         if st.total[k] > 0:
-            st.slack[k] = room(c, int(z[CAPACITY]), k, int(st.floor[k])) - st.total[k]
+            st.slack[k] = room(c, int(z.capacity), k, int(st.floor[k])) - st.total[k]
             if st.slack[k] < 0:
                 fits = False
-                z[FAILED_SECTION] = k
+                z.failed_section = k
                 break
-    z[NUM_DIRTY] = 0
-    z[STAMP] += 1
+    z.num_dirty = 0
+    z.stamp += 1
     return fits
 
 
 @compiled_in_place
 def put(c: BufferColumns, st: SkylineState, i: int) -> bool:
     """Place buffer i at its minimum offset; whether the rest may fit."""
-    z = st.scalars
-    z[NODES] += 1
-    st.buffer[z[DEPTH]], st.mark[z[DEPTH]] = i, z[TRAIL_END]
-    z[DEPTH] += 1
-    note(st, PLACED, i, 0)
+    z = st.scalars[0]
+    z.nodes += 1
+    st.buffer[z.depth], st.mark[z.depth] = i, z.trail_end
+    z.depth += 1
+    note(st.trail, z, PLACED, i, 0)
     st.offset[i] = st.least[i]
     top = st.least[i] + c.size[i]
     for e in range(c.at[i], c.at[i + 1]):
         st.total[c.sections[e]] -= c.size[i]
         touch(st, c.sections[e])
-    fits = top <= z[CAPACITY]
+    fits = top <= z.capacity
     for e in range(c.near_at[i], c.near_at[i + 1]):
         j = c.near[e]
         if st.offset[j] < 0 and st.least[j] < top:
             fits = raise_least(c, st, j, top) and fits
     if not fits:
-        z[NUM_DIRTY] = 0
-        z[STAMP] += 1
+        z.num_dirty = 0
+        z.stamp += 1
         return False
     return settle(c, st)
 
@@ -168,8 +160,8 @@ def put(c: BufferColumns, st: SkylineState, i: int) -> bool:
 @compiled_in_place
 def restore(c: BufferColumns, st: SkylineState, end: int) -> None:
     """Undo all that was recorded from `end` of the trail on."""
-    z = st.scalars
-    for t in range(z[TRAIL_END] - 1, end - 1, -1):
+    z = st.scalars[0]
+    for t in range(z.trail_end - 1, end - 1, -1):
         kind, index, old = st.trail[t, 0], st.trail[t, 1], st.trail[t, 2]
         if kind == LEAST:
             st.least[index] = old
@@ -179,14 +171,14 @@ def restore(c: BufferColumns, st: SkylineState, end: int) -> None:
             st.offset[index] = -1
             for e in range(c.at[index], c.at[index + 1]):
                 st.total[c.sections[e]] += c.size[index]
-    for t in range(end, z[TRAIL_END]):
+    for t in range(end, z.trail_end):
         if st.trail[t, 0] == FLOOR:
             k = int(st.trail[t, 1])
             if st.total[k] > 0:
                 st.slack[k] = (
-                    room(c, int(z[CAPACITY]), k, int(st.floor[k])) - st.total[k]
+                    room(c, int(z.capacity), k, int(st.floor[k])) - st.total[k]
                 )
-    z[TRAIL_END] = end
+    z.trail_end = end
 
 
 @compiled_in_place
@@ -201,10 +193,10 @@ def push_up(c: BufferColumns, st: SkylineState, i: int) -> bool:
         if st.offset[j] < 0:
             least = min(least, int(st.least[j] + c.size[j]))
     if least == HIGH:
-        st.scalars[FAILED_SECTION] = -1
+        st.scalars[0].failed_section = -1
         return False
     if not raise_least(c, st, i, least):
-        st.scalars[NUM_DIRTY] = 0
-        st.scalars[STAMP] += 1
+        st.scalars[0].num_dirty = 0
+        st.scalars[0].stamp += 1
         return False
     return settle(c, st)

@@ -18,7 +18,6 @@ class Network(NamedTuple):
     names end in `_at` hold the offset of each op or skip in the array beside them.
     next_at, nexts: targets of the edges from each op.
     prior_at, priors: sources of the edges to each op.
-    ends: the two ends of each skip. between_at, between: ops on the paths around it.
     end_at, end_skips: skips of which each op is an end.
     inner_at, inner_skips: skips around which a path leads through each op.
     """
@@ -27,9 +26,7 @@ class Network(NamedTuple):
     nexts: Ints
     prior_at: Ints
     priors: Ints
-    ends: Ints
-    between_at: Ints
-    between: Ints
+    skips: Skips
     end_at: Ints
     end_skips: Ints
     inner_at: Ints
@@ -48,9 +45,7 @@ def network_of(graph: ChipGraph) -> Network:
         np.ascontiguousarray(edges[:, 1]),
         starts_of(np.bincount(edges[:, 1], minlength=n)),
         np.ascontiguousarray(by_target[:, 0]),
-        skips.ends,
-        skips.between_at,
-        skips.between,
+        skips,
         ends_at,
         end_skips,
         inner_at,

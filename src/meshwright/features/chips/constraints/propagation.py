@@ -256,8 +256,8 @@ def _skip(g: Network, d: Domains, op: int) -> bool:
     """
     for e in range(g.end_at[op], g.end_at[op + 1]):
         skip = g.end_skips[e]
-        for i in range(g.between_at[skip], g.between_at[skip + 1]):
-            if not _between(g, d, skip, g.between[i]):
+        for i in range(g.skips.between_at[skip], g.skips.between_at[skip + 1]):
+            if not _between(g, d, skip, g.skips.between[i]):
                 return False
     for e in range(g.inner_at[op], g.inner_at[op + 1]):
         if not _between(g, d, g.inner_skips[e], op):
@@ -273,7 +273,7 @@ def _between(g: Network, d: Domains, skip: int, op: int) -> bool:
 
     Returns false if a domain, the set of chips that an op may have, becomes empty.
     """
-    first, last = g.ends[skip, 0], g.ends[skip, 1]
+    first, last = g.skips.ends[skip, 0], g.skips.ends[skip, 1]
     if not shrink(d, op, int(d.domain[first] | d.domain[last])):
         return False
     if d.domain[op] & d.domain[first] == 0:

@@ -29,14 +29,14 @@ _CHEAP = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
-class _Made:
+class _OpResult:
     """An operand that an op of the graph computes; value: the number of the value."""
 
     value: int
 
 
 @dataclass(frozen=True, slots=True)
-class _Copied:
+class _ChipCopy:
     """An operand that each chip that reads it has for itself, such as a weight.
 
     weight: number of the value among the graph's weights.
@@ -49,7 +49,7 @@ class _Copied:
     is_weight: bool
 
 
-_Source = _Made | _Copied | None
+_Source = _OpResult | _ChipCopy | None
 """The origin of an op's operand: an op of the graph, or a copy on each chip.
 
 It is `None` for a literal.
@@ -67,11 +67,11 @@ def program_graph(
     total_s = sum(map(times.seconds, program.ops))
     builder = _Builder(times, _CHEAP * total_s)
     sources: dict[Value, _Source] = {
-        value: builder.copied(num_bytes(value), 0.0, True)
+        value: builder.chip_copy(num_bytes(value), 0.0, True)
         for value in program.constants
     }
     for number, value in enumerate(program.inputs):
-        sources[value] = builder.copied(num_bytes(value), 0.0, number in weights)
+        sources[value] = builder.chip_copy(num_bytes(value), 0.0, number in weights)
     builder.add(program, sources)
     return builder.graph()
 
@@ -96,10 +96,10 @@ class _Builder:
         default_factory=dict[tuple[_Source, int, int], _Source]
     )
 
-    def copied(self, size: int, seconds: float, is_weight: bool) -> _Copied:
+    def chip_copy(self, size: int, seconds: float, is_weight: bool) -> _ChipCopy:
         """Register a value of `size` bytes of which each chip has its own copy."""
         self.weight_bytes.append(size)
-        return _Copied(len(self.weight_bytes) - 1, seconds, is_weight)
+        return _ChipCopy(len(self.weight_bytes) - 1, seconds, is_weight)
 
     def add(self, program: Program, sources: dict[Value, _Source]) -> None:
         """Add all ops of a program to the graph.
@@ -117,21 +117,23 @@ class _Builder:
 
     def _add_op(self, op: Op, sources: dict[Value, _Source]) -> None:
         read = [_source(a, sources) for a in op.operands]
-        copies = [s for s in read if isinstance(s, _Copied)]
+        copies = [s for s in read if isinstance(s, _ChipCopy)]
         seconds = self.times.seconds(op)
-        if not any(isinstance(s, _Made) for s in read):
+        if not any(isinstance(s, _OpResult) for s in read):
             is_weight = all(s.is_weight for s in copies)
             cost_s = 0.0 if is_weight else seconds + sum(s.seconds for s in copies)
             has_weights = any(s.is_weight and self._is_large(s) for s in copies)
             if is_weight or (cost_s <= self.cheap_s and not has_weights):
                 for result in op.results:
-                    sources[result] = self.copied(num_bytes(result), cost_s, is_weight)
+                    sources[result] = self.chip_copy(
+                        num_bytes(result), cost_s, is_weight
+                    )
                 return
         number = self._new_op(_name(op), seconds + sum(s.seconds for s in copies), read)
         for result in op.results:
             sources[result] = self._new_value(number, num_bytes(result))
 
-    def _is_large(self, source: _Copied) -> bool:
+    def _is_large(self, source: _ChipCopy) -> bool:
         return self.weight_bytes[source.weight] > 1024
 
     def _new_op(self, name: str, seconds: float, read: list[_Source]) -> int:
@@ -144,23 +146,23 @@ class _Builder:
         self.names.append(name)
         self.seconds.append(seconds)
         for source in read:
-            if isinstance(source, _Made):
+            if isinstance(source, _OpResult):
                 self.reads.append((source.value, number))
             elif source is not None:
                 self.weight_reads.append((source.weight, number))
         return number
 
-    def _new_value(self, producer: int, size: int) -> _Made:
+    def _new_value(self, producer: int, size: int) -> _OpResult:
         self.producers.append(producer)
         self.value_bytes.append(size)
-        return _Made(len(self.producers) - 1)
+        return _OpResult(len(self.producers) - 1)
 
     def _has_layers(self, op: Op, sources: Mapping[Value, _Source]) -> bool:
         """Whether each iteration of a scan reads a slice of weights of its own."""
         for wire in op.wires:
             if wire.is_stacked and wire.operand is not None:
                 source = _source(op.operands[wire.operand], sources)
-                if isinstance(source, _Copied) and source.is_weight:
+                if isinstance(source, _ChipCopy) and source.is_weight:
                     return True
         return False
 
@@ -196,7 +198,7 @@ class _Builder:
     def _add_constants(self, body: Program, inside: dict[Value, _Source]) -> None:
         for value in body.constants:
             if value not in inside:
-                inside[value] = self.copied(num_bytes(value), 0.0, True)
+                inside[value] = self.chip_copy(num_bytes(value), 0.0, True)
 
     def _entering(
         self, op: Op, wire: Wire, sources: Mapping[Value, _Source], step: int
@@ -212,20 +214,20 @@ class _Builder:
             self.slices[key] = self._slice(source, num_iterations(op))
         return self.slices[key]
 
-    def _slice(self, source: _Made | _Copied, length: int) -> _Source:
-        if isinstance(source, _Made):
+    def _slice(self, source: _OpResult | _ChipCopy, length: int) -> _Source:
+        if isinstance(source, _OpResult):
             size = self.value_bytes[source.value] // length
             return self._new_value(self.producers[source.value], size)
         size = self.weight_bytes[source.weight] // length
-        return self.copied(size, source.seconds / length, source.is_weight)
+        return self.chip_copy(size, source.seconds / length, source.is_weight)
 
     def _stack(self, parts: list[_Source], result: Value) -> _Source:
         """The results of all iterations as one value, stacked by an op without cost."""
-        if not any(isinstance(part, _Made) for part in parts):
-            copies = [part for part in parts if isinstance(part, _Copied)]
+        if not any(isinstance(part, _OpResult) for part in parts):
+            copies = [part for part in parts if isinstance(part, _ChipCopy)]
             seconds = sum(part.seconds for part in copies)
             is_weight = all(part.is_weight for part in copies)
-            return self.copied(num_bytes(result), seconds, is_weight)
+            return self.chip_copy(num_bytes(result), seconds, is_weight)
         number = self._new_op("stack", 0.0, parts)
         return self._new_value(number, num_bytes(result))
 

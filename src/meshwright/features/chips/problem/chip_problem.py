@@ -73,10 +73,13 @@ class ChipProblem:
     def bound_s(self) -> float:
         """Lower bound on the bottleneck of every partition, in seconds.
 
-        It is the largest of three: the longest op; the seconds of all ops, divided by
-        the number of chips; and, for each edge around which other paths lead, half of
-        the seconds of its ends and of the ops on these paths, since they share two
-        chips.
+        It is the largest of three lower bounds:
+
+        - The seconds of the longest op, since one chip runs that op.
+        - The seconds of all ops divided by the number of chips.
+        - For each edge around which other paths lead, half of the seconds of the edge's
+          two ends and of all ops on these paths. The triangle constraint puts these ops
+          on at most two chips (`skip_edges.py`), so that one chip has at least half.
         """
         graph = self.graph
         bound = max(graph.seconds.max(), graph.seconds.sum() / self.module.num_chips)

@@ -18,8 +18,7 @@ _EITHER = (frozenset({0}), frozenset({1}))
 
 def _product_work(op: Op) -> OpWork:
     """The work of a `dot_general`: two operations for each product that is summed."""
-    params: Any = op.params
-    (contracted, _), _ = params["dimension_numbers"]
+    (contracted, _), _ = op.params["dimension_numbers"]
     summed = math.prod(op.operands[0].shape[d] for d in contracted)
     return OpWork(2 * math.prod(op.results[0].shape) * summed)
 
@@ -31,10 +30,9 @@ def dot_general(op: Op) -> FactorRule:
     Each letter is a dim that can be sharded. Any choice of batch, free and contracted
     dims works.
     """
-    params: Any = op.params
     factors = RuleFactors()
     left, right, result = product_dims(
-        factors, op, params["dimension_numbers"], can_sum(op.results[0].dtype)
+        factors, op, op.params["dimension_numbers"], can_sum(op.results[0].dtype)
     )
     return factors.rule([left, right], [result], linear=product_linear(op))
 
@@ -93,8 +91,7 @@ def scaled_dot(op: Op) -> FactorRule:
     Letters are dims that can be sharded. A scale applies to a block of the contracted
     dim k, so that k is the product of blocks s and elements.
     """
-    params: Any = op.params
-    return _scaled(op, params["dimension_numbers"])
+    return _scaled(op, op.params["dimension_numbers"])
 
 
 @rule("scaled_matmul_wrapper")

@@ -12,7 +12,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import cast
 
 from meshwright.program.ir import Op, Value
 from meshwright.program.ops.arithmetic.contraction import product_linear
@@ -20,7 +19,6 @@ from meshwright.program.ops.arithmetic.halo import (
     Halo,
     Sliding,
     extend,
-    number_at,
     output_halo,
     paddings_of,
     unpadded_pairs,
@@ -99,8 +97,8 @@ def _name_features(op: Op, draft: _Draft) -> None:
     """
     (batch, feature, *_), (to, of, *_), (out_batch, out_feature, *_) = _specs(op)
     kernel, out = op.operands[1].shape, op.results[0].shape
-    by_feature = cast(int, op.params["feature_group_count"])
-    by_batch = cast(int, op.params["batch_group_count"])
+    by_feature = op.params["feature_group_count"]
+    by_batch = op.params["batch_group_count"]
     outputs = ((_KERNEL, to), (_OUTPUT, out_feature))
     one = draft.factors.one
     if by_feature > 1:
@@ -150,10 +148,10 @@ def _sliding(op: Op, spatial: int) -> Sliding:
         size,
         window,
         out,
-        stride=number_at(op, "window_strides", spatial),
+        stride=op.params["window_strides"][spatial],
         padding=paddings_of(op)[spatial],
-        base=number_at(op, "lhs_dilation", spatial),
-        dilation=number_at(op, "rhs_dilation", spatial),
+        base=op.params["lhs_dilation"][spatial],
+        dilation=op.params["rhs_dilation"][spatial],
     )
 
 

@@ -6,12 +6,11 @@ the scan is reversed).
 """
 
 import math
-from typing import cast
 
 from meshwright.program.ir import Op, Value
 from meshwright.program.ops.arithmetic.reduction import identity_of
 from meshwright.program.rules.builder import Builder
-from meshwright.program.rules.factors import RuleFactors, can_sum
+from meshwright.program.rules.factors import can_sum, same_dims_rule
 from meshwright.program.rules.registry import OpWork, Trait, rule
 from meshwright.program.rules.rule import FactorRule, OpCut
 
@@ -36,17 +35,14 @@ def scan_dim(op: Op) -> FactorRule:
     (`_scan_parts`).
     """
     shape = op.operands[0].shape
-    scanned = cast(int, op.params["axis"])
+    scanned: int = op.params["axis"]
     can_split = shape[scanned] > 0 and _neutral(op) is not None
     is_linear = op.kind == "cumsum" and can_sum(op.operands[0].dtype)
-    factors = RuleFactors()
-    dims = tuple(factors.each(shape, () if can_split else (scanned,)))
-    return factors.rule(
-        (dims,),
-        (dims,),
-        linear=(frozenset({0}),) if is_linear else (),
-        special=frozenset(dims[scanned]),
-        expand=_scan_parts,
+    linear = (frozenset({0}),) if is_linear else ()
+    if not can_split:
+        return same_dims_rule(op, (scanned,), linear=linear)
+    return same_dims_rule(
+        op, linear=linear, special=frozenset({scanned}), expand=_scan_parts
     )
 
 
@@ -59,7 +55,7 @@ def _scan_parts(
 ) -> tuple[Value, ...]:
     """Scan this device's part, then combine it with the total of all earlier parts."""
     (x,) = operands
-    dim = cast(int, op.params["axis"])
+    dim: int = op.params["axis"]
     axes = cut.axes[dim]  # factor i is dim i, since every dim has a factor here
     (local,) = builder.apply(op, (x,), [x.shape])
     totals = builder.all_gather(_last(builder, op, local), dim, axes)
@@ -73,7 +69,7 @@ def _scan_parts(
 
 def _last(builder: Builder, op: Op, scanned: Value) -> Value:
     """The last element of a scan along its dim, which is the total."""
-    dim = cast(int, op.params["axis"])
+    dim: int = op.params["axis"]
     at = 0 if op.params["reverse"] else scanned.shape[dim] - 1
     return builder.slice(scanned, dim, at, at + 1)
 
@@ -85,7 +81,7 @@ def _earlier_totals(
 
     In place of the other totals stands the identity of the operation.
     """
-    dim = cast(int, op.params["axis"])
+    dim: int = op.params["axis"]
     before = "gt" if op.params["reverse"] else "lt"
     part = builder.iota(totals.shape, dim)
     is_earlier = builder.compare(before, part, builder.axis_index(axes))

@@ -15,11 +15,12 @@ from typing import Any
 from meshwright.program.ir import Atom, Literal, Op, Value
 from meshwright.program.ops.arithmetic.contraction import product_linear
 from meshwright.program.rules.factors import (
-    Factor,
     RuleFactors,
     all_operands,
     is_inexact,
     is_low_precision,
+    leading_dims_rule,
+    same_dims_rule,
 )
 from meshwright.program.rules.registry import OpWork, Trait, describe, rule
 from meshwright.program.rules.rule import Dims, FactorRule, Shape
@@ -103,9 +104,11 @@ def _rounding(op: Op) -> Linear:
     It is linear if nothing is rounded. `jax.checkpoint` uses such an op to mark what it
     saves.
     """
-    params: Any = op.params
     exponent, mantissa = _BITS.get(op.operands[0].dtype, (99, 99))
-    kept = params["exponent_bits"] >= exponent and params["mantissa_bits"] >= mantissa
+    kept = (
+        op.params["exponent_bits"] >= exponent
+        and op.params["mantissa_bits"] >= mantissa
+    )
     return _FIRST if kept else ()
 
 
@@ -180,14 +183,8 @@ def reinterpretation(op: Op) -> FactorRule:
     If an element becomes several narrower ones, the last dim, which has them, has no
     letter.
     """
-    factors = RuleFactors()
     (operand,), (result,) = op.operands, op.results
-    shared = min(len(operand.shape), len(result.shape))
-    dims: list[Factor] = factors.each(result.shape[:shared])
-    sides = [
-        tuple(dims) + ((),) * (len(value.shape) - shared) for value in (operand, result)
-    ]
-    return factors.rule(sides[:1], sides[1:])
+    return leading_dims_rule(op, min(len(operand.shape), len(result.shape)))
 
 
 @rule("optimization_barrier", traits=(Trait.ALIASES_OPERAND,))
@@ -216,9 +213,8 @@ def _memories(
 ) -> Mapping[str, object]:
     """Parameters of `device_put` that keep memory spaces and drop devices."""
     del operands, results
-    params: Any = op.params
     places = {
-        name: tuple(p if isinstance(p, Enum) else None for p in params[name])
+        name: tuple(p if isinstance(p, Enum) else None for p in op.params[name])
         for name in ("devices", "srcs")
     }
     return {**op.params, **places}
@@ -227,5 +223,4 @@ def _memories(
 @rule("dce_sink")
 def keep_alive(op: Op) -> FactorRule:
     """The factor rule `ab->`: the op keeps a value alive and has no result."""
-    factors = RuleFactors()
-    return factors.rule([tuple(factors.each(op.operands[0].shape))], [])
+    return same_dims_rule(op)

@@ -11,7 +11,6 @@ halo:
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import cast
 
 from meshwright.program.ir import Atom, Op, Value
 from meshwright.program.rules.builder import Builder
@@ -151,15 +150,9 @@ def _positions(dim: Sliding, offset: int, span: int) -> int:
     return 0
 
 
-def number_at(op: Op, name: str, dim: int) -> int:
-    """The entry for dim `dim` of the parameter `name`, which has one number per dim."""
-    return cast(tuple[int, ...], op.params[name])[dim]
-
-
 def paddings_of(op: Op) -> list[tuple[int, int]]:
     """The op's padding before and after each dim, in elements."""
-    pairs = cast(tuple[tuple[int, int], ...], op.params["padding"])
-    return [(low, high) for low, high in pairs]
+    return [(low, high) for low, high in op.params["padding"]]
 
 
 def extend(
@@ -175,32 +168,32 @@ def extend(
     fill: value in place of an edge on the first and last device, which have only one
         neighbour; zeros by default.
     """
-    num = builder.mesh.size(axes)
     extent = x.shape[dim]
     pieces = [x]
     if halo.left:
         edge = builder.slice(x, dim, extent - halo.left, extent)
-        pairs = tuple((i, i + 1) for i in range(num - 1))
-        pieces.insert(0, _received(builder, edge, axes, (pairs, 0), fill))
+        pieces.insert(0, edge_from_neighbour(builder, edge, axes, fill, step=1))
     if halo.right:
         edge = builder.slice(x, dim, 0, halo.right)
-        pairs = tuple((i + 1, i) for i in range(num - 1))
-        pieces.append(_received(builder, edge, axes, (pairs, num - 1), fill))
+        pieces.append(edge_from_neighbour(builder, edge, axes, fill, step=-1))
     return builder.concatenate(pieces, dim) if len(pieces) > 1 else x
 
 
-def _received(
+def edge_from_neighbour(
     builder: Builder,
     edge: Value,
     axes: tuple[str, ...],
-    route: tuple[tuple[tuple[int, int], ...], int],
     fill: Atom | None,
+    step: int,
 ) -> Value:
-    """The edge received from a neighbour device.
+    """The edge that a neighbour device along `axes` sends.
 
-    The outermost device has no neighbour on this side, and gets `fill` instead.
+    The outermost device has no neighbour on that side, and gets `fill` instead.
+    step: 1 if the edge comes from the device before this one, -1 if from the next one.
     """
-    pairs, outermost = route
+    num = builder.mesh.size(axes)
+    up = tuple((i, i + 1) for i in range(num - 1))
+    pairs, outermost = (up, 0) if step > 0 else (tuple((b, a) for a, b in up), num - 1)
     moved = builder.permute(edge, axes, pairs)
     if fill is None:
         return moved

@@ -6,13 +6,16 @@ such as `a--->a--`, letters are dims that can be sharded and `-` is a dim that c
 """
 
 import math
-from collections.abc import Sequence
-from typing import cast
 
-from meshwright.program.ir import Atom, Op
-from meshwright.program.rules.factors import Factor, RuleFactors
+from meshwright.program.ir import Op
+from meshwright.program.rules.factors import (
+    RuleFactors,
+    leading_dims_rule,
+    padded_dims,
+    same_dims_rule,
+)
 from meshwright.program.rules.registry import CountWork, OpWork, Trait, describe, rule
-from meshwright.program.rules.rule import Dims, FactorRule
+from meshwright.program.rules.rule import FactorRule
 
 _OPERAND_RANKS: dict[str, tuple[int, ...]] = {
     "cholesky": (2,),
@@ -44,13 +47,8 @@ def factorize(op: Op) -> FactorRule:
 
     The batch dims a and b can be sharded, the dims `-` of the matrices cannot.
     """
-    factors = RuleFactors()
     rank = len(op.operands[0].shape) - _OPERAND_RANKS[op.kind][0]
-    batch = factors.each(op.operands[0].shape[:rank])
-    return factors.rule(
-        [_batched(batch, a) for a in op.operands],
-        [_batched(batch, r) for r in op.results],
-    )
+    return leading_dims_rule(op, rank)
 
 
 @rule(*_RIGHT_HAND_SIDE)
@@ -66,7 +64,7 @@ def solve(op: Op) -> FactorRule:
     batch = factors.each(shape[:-2])
     system = factors.one(shape[-1] if _are_columns(op) else shape[-2])
     last = ((), system) if _are_columns(op) else (system, ())
-    operands = [_batched(batch, a) for a in op.operands]
+    operands = [padded_dims(batch, a) for a in op.operands]
     operands[right] = (*batch, *last)
     linear = (frozenset({right}),)
     return factors.rule(operands, (operands[right],), linear=linear)
@@ -78,11 +76,6 @@ def _are_columns(op: Op) -> bool:
     Else they are rows of X A = B.
     """
     return bool(op.params.get("left_side", op.params.get("left", True)))
-
-
-def _batched(batch: Sequence[Factor], value: Atom) -> Dims:
-    """The factors of a value's dims: those of batch dims, none for other dims."""
-    return (*batch, *((),) * (len(value.shape) - len(batch)))
 
 
 def _cubic(numerator: int, denominator: int) -> CountWork:
@@ -125,7 +118,7 @@ def _work(op: Op) -> OpWork:
 
     They are 5 n log2 n for a complex transform and 3 n log2 n for a real one.
     """
-    lengths = cast(tuple[int, ...], op.params["fft_lengths"])
+    lengths: tuple[int, ...] = op.params["fft_lengths"]
     length = math.prod(lengths)
     sides = (*op.operands, *op.results)
     real = [a.shape for a in sides if not a.dtype.startswith("complex")]
@@ -141,7 +134,6 @@ def fft(op: Op) -> FactorRule:
     The batch dims a and b can be sharded. The rule is the same for all four types.
     """
     shape = op.operands[0].shape
-    lengths = cast(tuple[int, ...], op.params["fft_lengths"])
-    factors = RuleFactors()
-    dims = tuple(factors.each(shape, range(len(shape) - len(lengths), len(shape))))
-    return factors.rule((dims,), (dims,), linear=(frozenset({0}),))
+    lengths: tuple[int, ...] = op.params["fft_lengths"]
+    transformed = range(len(shape) - len(lengths), len(shape))
+    return same_dims_rule(op, transformed, linear=(frozenset({0}),))

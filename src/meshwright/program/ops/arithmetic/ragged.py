@@ -45,8 +45,7 @@ class _Ragged:
 
 def _work(op: Op) -> OpWork:
     """The operations of the products of each row with the matrix of its one group."""
-    params: Any = op.params
-    numbers = params["ragged_dot_dimension_numbers"]
+    numbers = op.params["ragged_dot_dimension_numbers"]
     (contracted, _), _ = numbers.dot_dimension_numbers
     left, result = op.operands[0].shape, op.results[0].shape
     summed = math.prod(left[d] for d in contracted)
@@ -62,8 +61,7 @@ def ragged_dot_general(op: Op) -> FactorRule:
     Letters are dims that can be sharded: m lists rows, g groups. The third operand has
     the number of rows of each group.
     """
-    params: Any = op.params
-    numbers = params["ragged_dot_dimension_numbers"]
+    numbers = op.params["ragged_dot_dimension_numbers"]
     (left_sum, _), (left_batch, _) = numbers.dot_dimension_numbers
     (ragged,) = numbers.lhs_ragged_dimensions
     groups: tuple[int, ...] = tuple(numbers.rhs_group_dimensions)

@@ -7,17 +7,20 @@ requires JAX's setting `jax_threefry_partitionable`, which is on by default.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import cast
 
 from meshwright.program.ir import Atom, Op, Value
 from meshwright.program.ops.arithmetic.elementwise import broadcasting_rule
-from meshwright.program.ops.movement.gather import INT32_MAX
 from meshwright.program.rules.builder import Builder
-from meshwright.program.rules.factors import Factor, RuleFactors
+from meshwright.program.rules.factors import (
+    INT32_MAX,
+    Factor,
+    RuleFactors,
+    leading_dims_rule,
+)
 from meshwright.program.rules.registry import OpWork, Trait, describe, rule
-from meshwright.program.rules.rule import Dims, FactorRule, OpCut, opaque_rule
+from meshwright.program.rules.rule import FactorRule, OpCut, opaque_rule
 
 _COUNTING = ("fry", "fry4", "phx2", "phx4")
 """Key types whose bits are a hash of key and index, so that keys are independent."""
@@ -57,20 +60,6 @@ def _tag(value: Atom) -> str:
     return value.dtype.removeprefix("key<").removesuffix(">")
 
 
-def _leading(op: Op, count: int) -> FactorRule:
-    """The factor rule in which the first `count` dims of all values are split together.
-
-    The other dims cannot be split.
-    """
-    factors = RuleFactors()
-    first = factors.each(op.results[0].shape[:count])
-
-    def dims(value: Atom) -> Dims:
-        return (*first, *[()] * (len(value.shape) - count))
-
-    return factors.rule([*map(dims, op.operands)], [*map(dims, op.results)])
-
-
 rule("threefry2x32", "random_clone", "random_seed")(broadcasting_rule)
 
 
@@ -81,7 +70,7 @@ def random_fold_in(op: Op) -> FactorRule:
     If they are not, no dim can be split.
     """
     independent = _tag(op.operands[0]) in _INDEPENDENT
-    return broadcasting_rule(op) if independent else _leading(op, 0)
+    return broadcasting_rule(op) if independent else leading_dims_rule(op, 0)
 
 
 @rule("random_split", "random_gamma")
@@ -91,7 +80,7 @@ def random_split(op: Op) -> FactorRule:
     They cannot if keys are not independent of each other.
     """
     keys = op.operands[0]
-    return _leading(op, len(keys.shape) if _tag(keys) in _INDEPENDENT else 0)
+    return leading_dims_rule(op, len(keys.shape) if _tag(keys) in _INDEPENDENT else 0)
 
 
 @rule("random_wrap", "random_unwrap")
@@ -100,7 +89,9 @@ def random_wrap(op: Op) -> FactorRule:
 
     Dims of keys can be sharded; the dim that lists the words of one key cannot.
     """
-    return _leading(op, min(len(op.operands[0].shape), len(op.results[0].shape)))
+    return leading_dims_rule(
+        op, min(len(op.operands[0].shape), len(op.results[0].shape))
+    )
 
 
 @rule("rng_bit_generator")
@@ -121,7 +112,7 @@ def random_bits(op: Op) -> FactorRule:
     keys, result = op.operands[0], op.results[0]
     batch = len(keys.shape)
     if _tag(keys) != _WINDOW_TAG:
-        return _leading(op, batch if _tag(keys) in _COUNTING else 0)
+        return leading_dims_rule(op, batch if _tag(keys) in _COUNTING else 0)
     factors = RuleFactors()
     first = tuple(factors.each(keys.shape))
     made = [factors.one(n) if n <= INT32_MAX else () for n in result.shape[batch:]]
@@ -143,10 +134,9 @@ def _window(
 ) -> tuple[Value, ...]:
     """This device's part of the random bits, computed from their global indices."""
     keys = operands[0]
-    params = cast(Mapping[str, tuple[int, ...]], op.params)
     starts: list[Atom] = []
     local: list[int] = []
-    for factors, extent in zip(made, params["shape"], strict=True):
+    for factors, extent in zip(made, op.params["shape"], strict=True):
         axes = cut.axes[factors[0]] if factors else ()
         size = extent // cut.parts[factors[0]] if axes else extent
         start = builder.literal(0, "int32")
@@ -159,8 +149,8 @@ def _window(
         (keys, *starts),
         (*keys.shape, *local),
         op.results[0].dtype,
-        bit_width=params["bit_width"],
-        shape=params["shape"],
+        bit_width=op.params["bit_width"],
+        shape=op.params["shape"],
         local_shape=tuple(local),
     )
     return (bits,)

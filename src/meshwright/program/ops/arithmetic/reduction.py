@@ -87,15 +87,7 @@ def monoid_of(jaxpr: Any) -> str | None:
     return _BINARY.get(name)
 
 
-_MONOIDS = {
-    "reduce_sum": "sum",
-    "reduce_prod": "prod",
-    "reduce_max": "max",
-    "reduce_min": "min",
-    "reduce_and": "and",
-    "reduce_or": "or",
-    "reduce_xor": "xor",
-}
+_MONOIDS = {f"reduce_{monoid}": monoid for monoid in _BINARY.values()}
 
 _MAPPED = {"psum": "sum", "pmax": "max", "pmin": "min"}
 """Reductions over a named axis of `vmap`, which becomes a dim when it is traced."""
@@ -143,9 +135,7 @@ def reduce_mapped(op: Op) -> FactorRule:
     """
     axes = op.params["axes"]
     is_plain = len(op.operands) == 1 and op.params.get("axis_index_groups") is None
-    if not is_plain or not all(
-        isinstance(a, int) for a in cast("Iterable[object]", axes)
-    ):
+    if not is_plain or not all(isinstance(a, int) for a in axes):
         return opaque_rule(op, "it reduces over an axis of the user's shard_map")
     return _reduction(op, axes, _across_devices(_MAPPED[op.kind], op.operands[0].dtype))
 
@@ -190,7 +180,7 @@ def locate_extremum(op: Op) -> FactorRule:
 
     If b is split, the devices compare the extrema of their parts (`_locate_in_parts`).
     """
-    searched = _searched(op)
+    (searched,) = op.params["axes"]
     factors = RuleFactors()
     can_compare = identity_of(_extremum(op), op.operands[0].dtype) is not None
     without = () if can_compare else (searched,)
@@ -203,10 +193,6 @@ def locate_extremum(op: Op) -> FactorRule:
         special=frozenset(dims[searched]),
         expand=_locate_in_parts,
     )
-
-
-def _searched(op: Op) -> int:
-    return cast(tuple[int], op.params["axes"])[0]
 
 
 def _extremum(op: Op) -> str:
@@ -222,7 +208,7 @@ def _locate_in_parts(
     JAX, NaN counts as the extremum.
     """
     (x,) = operands
-    dim = _searched(op)
+    (dim,) = op.params["axes"]
     axes = cut.axes[dim]  # factor i is dim i, since every dim has a factor here
     shape = x.shape[:dim] + x.shape[dim + 1 :]
     (index,) = builder.apply(op, operands, [shape])

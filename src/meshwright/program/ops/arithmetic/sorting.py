@@ -1,10 +1,9 @@
 """Factor rules of sorting and top-k: all dims but the sorted one can be sharded."""
 
 import math
-from typing import cast
 
 from meshwright.program.ir import Op
-from meshwright.program.rules.factors import RuleFactors
+from meshwright.program.rules.factors import same_dims_rule
 from meshwright.program.rules.registry import OpWork, Trait, log2_rounded_up, rule
 from meshwright.program.rules.rule import FactorRule
 
@@ -14,13 +13,13 @@ _OWN_KERNEL = (Trait.STANDALONE, Trait.EXPENSIVE)
 def _sorting_work(op: Op) -> OpWork:
     """The work of a sort: one comparison per element in each of log2 n merges."""
     shape = op.operands[0].shape
-    extent = shape[cast(int, op.params["dimension"])]
+    extent = shape[op.params["dimension"]]
     return OpWork(math.prod(shape) * log2_rounded_up(extent))
 
 
 def _selection_work(op: Op) -> OpWork:
     """The work of top-k: for each element, a binary search among the k best so far."""
-    num_best = log2_rounded_up(cast(int, op.params["k"]))
+    num_best = log2_rounded_up(op.params["k"])
     return OpWork(math.prod(op.operands[0].shape) * num_best)
 
 
@@ -51,10 +50,6 @@ def approx_top_k(op: Op) -> FactorRule:
     return _off_dim(op, op.params["reduction_dimension"])
 
 
-def _off_dim(op: Op, dim: object) -> FactorRule:
+def _off_dim(op: Op, dim: int) -> FactorRule:
     """The factor rule in which all values have equal dims, and `dim` is not split."""
-    shape = op.operands[0].shape
-    searched = cast(int, dim) % len(shape)
-    factors = RuleFactors()
-    dims = tuple(factors.each(shape, (searched,)))
-    return factors.rule((dims,) * len(op.operands), (dims,) * len(op.results))
+    return same_dims_rule(op, (dim % len(op.operands[0].shape),))

@@ -10,7 +10,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
 
 from meshwright.program.ir import Atom, Literal, Op, Value
 from meshwright.program.ops.arithmetic.halo import (
@@ -18,7 +17,6 @@ from meshwright.program.ops.arithmetic.halo import (
     Sliding,
     crop,
     extend,
-    number_at,
     output_halo,
     paddings_of,
 )
@@ -44,7 +42,7 @@ _OWN_KERNEL = (Trait.STANDALONE, Trait.EXPENSIVE)
 
 def _work(op: Op) -> OpWork:
     """The work of a windowed reduction: window elements less one, per result."""
-    window = math.prod(cast(tuple[int, ...], op.params["window_dimensions"]))
+    window = math.prod(op.params["window_dimensions"])
     return OpWork(math.prod(op.results[0].shape) * max(window - 1, 0))
 
 
@@ -86,8 +84,7 @@ def _literal(monoid: str, dtype: str) -> Literal | None:
 
 def _selected_monoid(op: Op) -> str:
     """The extremum that is selected from each window: max (`ge`) or min (`le`)."""
-    name = cast(Any, op.params["select_prim"]).name
-    return {"ge": "max", "le": "min"}[name]
+    return {"ge": "max", "le": "min"}[op.params["select_prim"].name]
 
 
 def _windowed(
@@ -128,16 +125,16 @@ def _halo_of(op: Op, dim: int) -> Halo | None:
 
     `None` if the dim, such as a dilated one, cannot be split.
     """
-    if number_at(op, "base_dilation", dim) != 1:
+    if op.params["base_dilation"][dim] != 1:
         return None
     return output_halo(
         Sliding(
             op.operands[0].shape[dim],
-            number_at(op, "window_dimensions", dim),
+            op.params["window_dimensions"][dim],
             op.results[0].shape[dim],
-            stride=number_at(op, "window_strides", dim),
+            stride=op.params["window_strides"][dim],
             padding=paddings_of(op)[dim],
-            dilation=number_at(op, "window_dilation", dim),
+            dilation=op.params["window_dilation"][dim],
         )
     )
 
@@ -177,15 +174,6 @@ class _Exchange:
         return builder.apply(op, (*arrays, *initial), shapes, params)
 
 
-@dataclass(frozen=True, slots=True)
-class _Overlap:
-    """The halos of operand and source along one dim of a selection and scatter."""
-
-    dim: int
-    operand: Halo
-    source: Halo
-
-
 @rule("select_and_scatter_add", traits=(Trait.STANDALONE, Trait.EXPENSIVE))
 def select_and_scatter_add(op: Op) -> FactorRule:
     """The factor rule of the gradient of max- or min-pooling, linear in the source."""
@@ -217,19 +205,19 @@ def _scattered(
     factors = RuleFactors()
     source_dims: list[tuple[int, ...]] = []
     operand_dims: list[tuple[int, ...]] = []
-    overlaps: dict[int, _Overlap] = {}
+    overlaps: dict[int, tuple[int, Halo, Halo]] = {}
     for dim, extents in enumerate(zip(operand.shape, source.shape, strict=True)):
-        overlap = _overlap_of(op, dim, extents)
-        if overlap is None or not (overlap.operand.is_plain or can_fill):
+        halos = _overlap_of(op, dim, extents)
+        if halos is None or not (halos[0].is_plain or can_fill):
             source_dims.append(())
             operand_dims.append(())
             continue
-        halo = overlap.operand
-        shared = factors.one(halo.factor, max(halo.least, overlap.source.least))
+        halo, source_halo = halos
+        shared = factors.one(halo.factor, max(halo.least, source_halo.least))
         source_dims.append(shared)
         operand_dims.append(shared + factors.indivisible(halo.minor))
         if not halo.is_plain:
-            overlaps[shared[0]] = overlap
+            overlaps[shared[0]] = (dim, halo, source_halo)
     named = [tuple(source_dims), tuple(operand_dims)]
     return factors.rule(
         (named[order[0]], named[order[1]], *map(no_dims, op.operands[2:])),
@@ -240,15 +228,17 @@ def _scattered(
     )
 
 
-def _overlap_of(op: Op, dim: int, extents: tuple[int, int]) -> _Overlap | None:
-    """The halos of one dim; `None` if parts of operand and windows do not correspond.
+def _overlap_of(op: Op, dim: int, extents: tuple[int, int]) -> tuple[Halo, Halo] | None:
+    """The halos of operand and source along one dim.
+
+    `None` if parts of operand and windows do not correspond.
 
     A device needs the source of all windows that overlap its part of the operand: up to
     `before` windows of the previous part and `after` of the next. To select in them, it
     needs `left` elements of the operand before its part, and `right` after it.
     """
-    window = number_at(op, "window_dimensions", dim)
-    stride = number_at(op, "window_strides", dim)
+    window = op.params["window_dimensions"][dim]
+    stride = op.params["window_strides"][dim]
     low, high = paddings_of(op)[dim]
     size, num = extents
     plain = output_halo(Sliding(size, window, num, stride, (low, high)))
@@ -259,16 +249,15 @@ def _overlap_of(op: Op, dim: int, extents: tuple[int, int]) -> _Overlap | None:
     left = before * stride + low
     right = max(0, (after - 1) * stride - low + window)
     if plain.is_plain and not before and not after:
-        return _Overlap(dim, plain, plain)
-    return _Overlap(
-        dim,
+        return plain, plain
+    return (
         Halo(left, right, (0, 0), num, stride, 1, is_plain=False),
         Halo(before, after, (0, 0), num, 1, 1, is_plain=False),
     )
 
 
 def _scatter_parts(
-    overlaps: Mapping[int, _Overlap],
+    overlaps: Mapping[int, tuple[int, Halo, Halo]],
     builder: Builder,
     op: Op,
     operands: tuple[Value, ...],
@@ -279,18 +268,17 @@ def _scatter_parts(
     The device that owns those elements computes them itself.
     """
     source, operand = operands
-    chosen = {f: overlap for f, overlap in overlaps.items() if cut.is_cut(f)}
+    exchanged = {f: each for f, each in overlaps.items() if cut.is_cut(f)}
     fill = _literal(_selected_monoid(op), operand.dtype)
     padding = paddings_of(op)
     local = operand.shape
-    for factor, each in chosen.items():
+    for factor, (dim, halo, source_halo) in exchanged.items():
         axes = cut.axes[factor]
-        source = extend(builder, source, each.dim, axes, each.source)
-        operand = extend(builder, operand, each.dim, axes, each.operand, fill)
-        padding[each.dim] = (0, 0)
+        source = extend(builder, source, dim, axes, source_halo)
+        operand = extend(builder, operand, dim, axes, halo, fill)
+        padding[dim] = (0, 0)
     params = {**op.params, "padding": tuple(padding)}
     (grown,) = builder.apply(op, (source, operand), [operand.shape], params)
-    for each in chosen.values():
-        start = each.operand.left
-        grown = builder.slice(grown, each.dim, start, start + local[each.dim])
+    for dim, halo, _ in exchanged.values():
+        grown = builder.slice(grown, dim, halo.left, halo.left + local[dim])
     return (grown,)

@@ -6,11 +6,11 @@ the elements that are in its chunk. In rules such as `ab->a-`, letters are dims 
 be sharded and `-` is a dim that cannot.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from meshwright.program.ir import Atom, Literal, Op, Value
+from meshwright.program.ops.movement.gather import IndexedDim, chunk_start
 from meshwright.program.rules.builder import Builder
 from meshwright.program.rules.factors import (
     RuleFactors,
@@ -23,30 +23,6 @@ from meshwright.program.rules.registry import Trait, rule
 from meshwright.program.rules.rule import Dims, FactorRule, OpCut, Shape
 
 _INT_BITS = {"int8": 7, "uint8": 8, "int16": 15, "uint16": 16}
-
-
-@dataclass(frozen=True, slots=True)
-class _Window:
-    """One dim of which a slice reads or writes `size` of `extent` elements.
-
-    factor: number of the factor that splits the dim into chunks.
-    """
-
-    dim: int
-    factor: int
-    extent: int
-    size: int
-
-    def chunk(self, cut: OpCut) -> int:
-        """The number of elements of the dim on one device."""
-        return self.extent // cut.parts[self.factor]
-
-    def position(self, builder: Builder, start: Atom, cut: OpCut) -> Value:
-        """The start of the slice, counted from the start of this device's chunk."""
-        here = builder.axis_index(cut.axes[self.factor])
-        return builder.binary(
-            "sub", start, builder.binary("mul", here, self.chunk(cut))
-        )
 
 
 @rule("dynamic_slice", traits=(Trait.MOVES, Trait.READS_AT_INDEX))
@@ -64,7 +40,7 @@ def dynamic_slice(op: Op) -> FactorRule:
         [dims, *map(no_dims, starts)],
         [kept],
         linear=(frozenset({0}),),
-        special=frozenset(w.factor for w in windows),
+        special=frozenset(f for dim in windows for f in dims[dim]),
         local_params=with_result_shape("slice_sizes"),
         expand=partial(_read_local_part, windows),
     )
@@ -72,8 +48,10 @@ def dynamic_slice(op: Op) -> FactorRule:
 
 def _letters(
     factors: RuleFactors, whole: Shape, part: Shape, can_split: bool
-) -> tuple[Dims, Dims, tuple[_Window, ...]]:
+) -> tuple[Dims, Dims, dict[int, IndexedDim]]:
     """Factors of an array's dims and of a slice's dims, and the dims taken in part.
+
+    Only dims that can be split are listed, by their number.
 
     can_split: whether a dim that is taken in part gets a factor, in the array alone.
     """
@@ -82,14 +60,17 @@ def _letters(
         factors.one(n) if n == m or (can_split and m) else () for n, m in pairs
     )
     kept = tuple(f if n == m else () for f, (n, m) in zip(dims, pairs, strict=True))
-    windows = tuple(
-        _Window(d, f, n, m) for d, (n, m) in enumerate(pairs) for f in dims[d] if n != m
-    )
+    windows = {
+        d: IndexedDim(n, m, f)
+        for d, (n, m) in enumerate(pairs)
+        for f in dims[d]
+        if n != m
+    }
     return dims, kept, windows
 
 
 def _read_local_part(
-    windows: Sequence[_Window],
+    windows: Mapping[int, IndexedDim],
     builder: Builder,
     op: Op,
     operands: tuple[Value, ...],
@@ -99,19 +80,21 @@ def _read_local_part(
 
     Elements of the slice that lie in other devices' chunks become zeros.
     """
-    operand, *given = operands
+    operand, *raw_starts = operands
     whole, part = op.operands[0].shape, op.results[0].shape
     sizes = tuple(
         here if n == m else m
         for n, m, here in zip(whole, part, operand.shape, strict=True)
     )
-    starts = _clamped(builder, whole, part, given)
-    for window in windows:
-        if cut.is_cut(window.factor):
-            start = window.position(builder, starts[window.dim], cut)
-            start = builder.clamp(start, -window.size, window.chunk(cut))
-            starts[window.dim] = builder.binary("add", start, window.size)
-            operand = builder.pad_with_zeros(operand, window.dim, window.size)
+    starts = _clamped(builder, whole, part, raw_starts)
+    for dim, indexed in windows.items():
+        chunk, size = indexed.chunk(cut), indexed.window
+        if chunk is not None:
+            here = chunk_start(builder, indexed, cut)
+            start = builder.binary("sub", starts[dim], here)
+            start = builder.clamp(start, -size, chunk)
+            starts[dim] = builder.binary("add", start, size)
+            operand = builder.pad_with_zeros(operand, dim, size)
     params = {**op.params, "slice_sizes": sizes}
     return builder.apply(op, (operand, *starts), (sizes,), params)
 
@@ -131,13 +114,13 @@ def dynamic_update_slice(op: Op) -> FactorRule:
         [dims, kept, *map(no_dims, starts)],
         [dims],
         linear=(frozenset({0, 1}),),
-        special=frozenset(w.factor for w in windows),
+        special=frozenset(f for dim in windows for f in dims[dim]),
         expand=partial(_write_local_part, windows),
     )
 
 
 def _write_local_part(
-    windows: Sequence[_Window],
+    windows: Mapping[int, IndexedDim],
     builder: Builder,
     op: Op,
     operands: tuple[Value, ...],
@@ -148,18 +131,20 @@ def _write_local_part(
     The range of the chunk that may change is read, merged with the update and written
     back.
     """
-    operand, update, *given = operands
-    starts = _clamped(builder, op.operands[0].shape, op.operands[1].shape, given)
+    operand, update, *raw_starts = operands
+    starts = _clamped(builder, op.operands[0].shape, op.operands[1].shape, raw_starts)
     inside: list[tuple[int, Value]] = []
-    for window in windows:
-        if not cut.is_cut(window.factor):
+    for dim, indexed in windows.items():
+        chunk, size = indexed.chunk(cut), indexed.window
+        if chunk is None:
             continue
-        dim, length = window.dim, min(window.size, window.chunk(cut))
-        start = window.position(builder, starts[dim], cut)
-        first = builder.clamp(start, 0, window.chunk(cut) - length)
+        length = min(size, chunk)
+        here = chunk_start(builder, indexed, cut)
+        start = builder.binary("sub", starts[dim], here)
+        first = builder.clamp(start, 0, chunk - length)
         skipped = builder.binary("sub", first, start)
         update = _shifted(builder, update, dim, skipped, length)
-        inside.append((dim, _is_inside(builder, skipped, length, window.size)))
+        inside.append((dim, _is_inside(builder, skipped, length, size)))
         starts[dim] = first
     current = _read(builder, operand, starts, update.shape)
     for dim, mask in inside:

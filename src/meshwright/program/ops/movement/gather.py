@@ -16,25 +16,26 @@ their indices in the same way.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from functools import partial, reduce
-from typing import Any, cast
 
 from meshwright.program.ir import Op, Value
 from meshwright.program.rules.builder import Builder
-from meshwright.program.rules.factors import Factor, RuleFactors, can_sum
+from meshwright.program.rules.factors import (
+    INT32_MAX,
+    Factor,
+    RuleFactors,
+    can_sum,
+    local_shape,
+)
 from meshwright.program.rules.registry import Trait, rule
-from meshwright.program.rules.rule import FactorRule, OpCut, Shape
-
-INT32_MAX = 2**31 - 1
-"""The largest extent of an indexed dim that can be split, since positions are int32."""
+from meshwright.program.rules.rule import Dims, FactorRule, OpCut, Shape
 
 _WIDE = ("uint32", "int64", "uint64")
 
 
 @dataclass(frozen=True, slots=True)
 class IndexedDim:
-    """A dim of a gather's operand that one component of the index vector addresses.
+    """A dim of an operand in which an index says where elements are read or written.
 
     extent: the dim's extent on all devices together.
     window: number of elements of that dim that one index takes.
@@ -50,6 +51,31 @@ class IndexedDim:
         if self.factor is None or not cut.is_cut(self.factor):
             return None
         return self.extent // cut.parts[self.factor]
+
+
+def indexed_dims(
+    factors: RuleFactors,
+    dims: list[Factor],
+    shape: Shape,
+    windows: Sequence[int],
+    addressed: Sequence[int],
+    can_split: bool = True,
+) -> tuple[IndexedDim, ...]:
+    """The operand dims that the index vector addresses, one per component.
+
+    A dim that is indexed element by element gets a factor, which is entered in `dims`.
+    windows: for each operand dim, the number of elements that one index takes.
+    addressed: the operand dim of each component.
+    """
+    can_split &= max(shape, default=0) <= INT32_MAX
+    indexed: list[IndexedDim] = []
+    for dim in addressed:
+        factor = None
+        if can_split and windows[dim] == 1 and shape[dim] > 1:
+            dims[dim] = factors.one(shape[dim])
+            (factor,) = dims[dim]
+        indexed.append(IndexedDim(shape[dim], windows[dim], factor))
+    return tuple(indexed)
 
 
 def dims_without(rank: int, dropped: Sequence[int]) -> tuple[int, ...]:
@@ -109,7 +135,7 @@ def gather(op: Op) -> FactorRule:
 
     The docstring of this file explains it with an example.
     """
-    numbers, sizes = _numbers(op), _slice_sizes(op)
+    numbers, sizes = op.params["dimension_numbers"], op.params["slice_sizes"]
     operand, indices = (a.shape for a in op.operands)
     factors = RuleFactors()
     batch = factors.each(indices[:-1])
@@ -125,58 +151,32 @@ def gather(op: Op) -> FactorRule:
     places = dims_without(len(result), numbers.offset_dims)
     for where, factor in zip(places, batch, strict=True):
         result[where] = factor
-    indexed = _indexed_dims(op, factors, table)
+    dtype = op.operands[0].dtype
+    can_split = dtype == "bool" or can_sum(dtype)
+    indexed = indexed_dims(
+        factors, table, operand, sizes, numbers.start_index_map, can_split
+    )
     special = frozenset(d.factor for d in indexed if d.factor is not None)
     return factors.rule(
         [tuple(table), (*batch, ())],
         [tuple(result)],
-        monoid="or" if op.operands[0].dtype == "bool" else "sum",
+        monoid="or" if dtype == "bool" else "sum",
         linear=(frozenset({0}),) if _is_linear(op) else (),
         special=special,
         local_params=_local_params,
-        expand=partial(_expand, indexed, places) if special else None,
+        expand=partial(_expand, indexed, tuple(result)) if special else None,
     )
 
 
-def _numbers(op: Op) -> Any:
-    """The op's `jax.lax.GatherDimensionNumbers`."""
-    return op.params["dimension_numbers"]
-
-
-def _slice_sizes(op: Op) -> tuple[int, ...]:
-    return cast(tuple[int, ...], op.params["slice_sizes"])
-
-
 def _is_filled(op: Op) -> bool:
-    return cast(Enum, op.params["mode"]).name == "FILL_OR_DROP"
+    return op.params["mode"].name == "FILL_OR_DROP"
 
 
 def _windows(op: Op) -> tuple[int, ...]:
     """Operand dims that also are dims of the result, in the order of `offset_dims`."""
-    numbers = _numbers(op)
+    numbers = op.params["dimension_numbers"]
     dropped = (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)
     return dims_without(len(op.operands[0].shape), dropped)
-
-
-def _indexed_dims(
-    op: Op, factors: RuleFactors, table: list[Factor]
-) -> tuple[IndexedDim, ...]:
-    """The operand dims that the index vector addresses, one per component.
-
-    A dim that is indexed element by element gets a factor, entered in `table`.
-    """
-    operand = op.operands[0]
-    is_summed = operand.dtype == "bool" or can_sum(operand.dtype)
-    is_summed &= max(operand.shape, default=0) <= INT32_MAX
-    found: list[IndexedDim] = []
-    for dim in _numbers(op).start_index_map:
-        extent, window = operand.shape[dim], _slice_sizes(op)[dim]
-        factor = None
-        if is_summed and window == 1 and extent > 1:
-            table[dim] = factors.one(extent)
-            factor = table[dim][0]
-        found.append(IndexedDim(extent, window, factor))
-    return tuple(found)
 
 
 def _is_linear(op: Op) -> bool:
@@ -187,7 +187,7 @@ def _is_linear(op: Op) -> bool:
     """
     if not can_sum(op.operands[0].dtype):
         return False
-    fill = cast(complex, op.params["fill_value"])
+    fill: complex = op.params["fill_value"]
     return not _is_filled(op) or bool(fill == 0) or bool(fill != fill)
 
 
@@ -199,7 +199,7 @@ def _local_params(
     They change along dims of which the slice takes every element.
     """
     del results
-    sizes = list(_slice_sizes(op))
+    sizes = list(op.params["slice_sizes"])
     for dim in _windows(op):
         if sizes[dim] == op.operands[0].shape[dim]:
             sizes[dim] = operands[0][dim]
@@ -208,7 +208,7 @@ def _local_params(
 
 def _expand(
     indexed: tuple[IndexedDim, ...],
-    places: tuple[int, ...],
+    result: Dims,
     builder: Builder,
     op: Op,
     operands: tuple[Value, ...],
@@ -234,14 +234,12 @@ def _expand(
             index = builder.binary("sub", index, chunk_start(builder, dim, cut))
         moved.append(index)
     params = _local_params(op, (table.shape, indices.shape), ())
-    rows = builder.apply(
-        op,
-        (table, join_components(builder, moved)),
-        (_result_shape(op, indices.shape, params),),
-        params,
-    )[0]
+    shape = local_shape(op.results[0].shape, result, cut)
+    starts = join_components(builder, moved)
+    (rows,) = builder.apply(op, (table, starts), (shape,), params)
     owns_all = reduce(partial(builder.binary, "and"), owned)
     mask = builder.reshape(owns_all, indices.shape[:-1])
+    places = dims_without(len(rows.shape), op.params["dimension_numbers"].offset_dims)
     mask = builder.broadcast(mask, rows.shape, places)
     zeros = builder.full(rows.shape, 0, rows.dtype)
     return (builder.select(mask, zeros, rows),)
@@ -257,15 +255,3 @@ def _owns(builder: Builder, index: Value, dim: IndexedDim, cut: OpCut) -> Value:
     above = builder.compare("ge", offset, 0)
     below = builder.compare("lt", offset, dim.chunk(cut) or 0)
     return builder.binary("and", above, below)
-
-
-def _result_shape(op: Op, indices: Shape, params: Mapping[str, object]) -> Shape:
-    offset_dims = _numbers(op).offset_dims
-    sizes = cast(tuple[int, ...], params["slice_sizes"])
-    shape = [0] * len(op.results[0].shape)
-    for where, dim in zip(offset_dims, _windows(op), strict=True):
-        shape[where] = sizes[dim]
-    places = dims_without(len(shape), offset_dims)
-    for where, extent in zip(places, indices[:-1], strict=True):
-        shape[where] = extent
-    return tuple(shape)

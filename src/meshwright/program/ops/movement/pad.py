@@ -1,8 +1,7 @@
 """Padding: dims that are padded have no factor, unless the padding shifts them."""
 
-from typing import Any
-
 from meshwright.program.ir import Atom, Literal, Op, Value
+from meshwright.program.ops.arithmetic.halo import edge_from_neighbour
 from meshwright.program.rules.builder import Builder
 from meshwright.program.rules.factors import RuleFactors, all_operands
 from meshwright.program.rules.registry import Trait, rule
@@ -25,14 +24,17 @@ def pad(op: Op) -> FactorRule:
     shifted = [d for d in padded if config[d] in _SHIFTS]
     kept = [d for d in padded if d not in shifted]
     dims = tuple(factors.each(operand.shape, kept))
-    is_zero = isinstance(value, Literal) and bool(value.value == 0)
-    linear = _FIRST if is_zero or not padded else all_operands(op)
-    special = frozenset(f for d in shifted for f in dims[d])
-    if not special:
-        return factors.rule([dims, ()], [dims], linear=linear)
     return factors.rule(
-        [dims, ()], [dims], linear=linear, special=special, expand=_shift_parts
+        [dims, ()],
+        [dims],
+        linear=_FIRST if _is_zero(value) or not padded else all_operands(op),
+        special=frozenset(f for d in shifted for f in dims[d]),
+        expand=_shift_parts,
     )
+
+
+def _is_zero(atom: Atom) -> bool:
+    return isinstance(atom, Literal) and bool(atom.value == 0)
 
 
 _SHIFTS = ((1, -1, 0), (-1, 1, 0))
@@ -40,8 +42,7 @@ _SHIFTS = ((1, -1, 0), (-1, 1, 0))
 
 
 def _padding(op: Op) -> list[tuple[int, ...]]:
-    params: Any = op.params
-    return [tuple(int(n) for n in c) for c in params["padding_config"]]
+    return [tuple(int(n) for n in c) for c in op.params["padding_config"]]
 
 
 def _shift_parts(
@@ -75,18 +76,11 @@ def _shift(
     fill: Atom,
 ) -> Value:
     """`x` with a dim that is split along `axes` shifted by one element, up or down."""
-    size, num = x.shape[dim], builder.mesh.size(axes)
+    size = x.shape[dim]
     last, first = (size - 1, 0) if is_up else (0, 1)
     edge = builder.slice(x, dim, last, last + 1)
-    pairs = tuple((i, i + 1) if is_up else (i + 1, i) for i in range(num - 1))
-    moved = builder.permute(edge, axes, pairs)
-    is_zero = isinstance(fill, Literal) and bool(fill.value == 0)
-    if not is_zero:
-        outermost = builder.compare(
-            "eq", builder.axis_index(axes), 0 if is_up else num - 1
-        )
-        filled = builder.broadcast(fill, edge.shape, ())
-        moved = builder.select(outermost, moved, filled)
+    value = None if _is_zero(fill) else fill
+    moved = edge_from_neighbour(builder, edge, axes, value, step=1 if is_up else -1)
     if size == 1:
         return moved
     rest = builder.slice(x, dim, first, first + size - 1)

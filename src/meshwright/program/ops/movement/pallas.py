@@ -35,8 +35,7 @@ def pallas(op: Op) -> FactorRule:
     Letters are dims that can be sharded; (gb) is an array dim of g blocks of b rows, of
     which only g can be split.
     """
-    params: Any = op.params
-    mapping = params["grid_mapping"]
+    mapping = op.params["grid_mapping"]
     unblocked = op.operands[: len(op.operands) - mapping.num_inputs]
     free = [dim for dim in range(len(mapping.grid)) if _is_independent(op, dim)]
     if not free:
@@ -63,8 +62,7 @@ def _local_params(
     op: Op, operands: tuple[Shape, ...], results: tuple[Shape, ...]
 ) -> Mapping[str, object]:
     """Parameters of the `pallas_call` that runs one device's share of grid steps."""
-    params: Any = op.params
-    mapping = params["grid_mapping"]
+    mapping = op.params["grid_mapping"]
     shapes = (*operands[len(operands) - mapping.num_inputs :], *results)
     grid = list(mapping.grid)
     for block, shape in zip(mapping.block_mappings, shapes, strict=True):
@@ -80,17 +78,17 @@ def _local_params(
     )
     avals = (
         aval.update(shape=shape)
-        for aval, shape in zip(params["out_avals"], results, strict=True)
+        for aval, shape in zip(op.params["out_avals"], results, strict=True)
     )
     local = {
-        **params,
+        **op.params,
         "grid_mapping": mapping.replace(grid=tuple(grid), block_mappings=blocks),
         "out_avals": tuple(avals),
     }
     kernel = kernel_of(op)
     if kernel is not None:
         local[KERNEL_PARAM] = kernel.per_device(parts)
-    stated = params["cost_estimate"]
+    stated = op.params["cost_estimate"]
     if stated is not None:
         local["cost_estimate"] = replace(
             stated,
@@ -103,19 +101,24 @@ def _local_params(
 
 def _is_independent(op: Op, dim: int) -> bool:
     """Whether the steps along a dim of the grid are independent of each other."""
-    params: Any = op.params
-    mapping = params["grid_mapping"]
-    if mapping.num_dynamic_grid_bounds or params["mesh"] is not None or op.has_effect:
+    mapping = op.params["grid_mapping"]
+    if (
+        mapping.num_dynamic_grid_bounds
+        or op.params["mesh"] is not None
+        or op.has_effect
+    ):
         return False
     numbered = [d for d in range(len(mapping.grid)) if d not in mapping.vmapped_dims]
-    for eqn in _equations(params["jaxpr"]):
+    for eqn in _equations(op.params["jaxpr"]):
         name = eqn.primitive.name
         if name.startswith(_IN_ORDER):
             return False
         if name in _READS_STEP and numbered[eqn.params["axis"]] == dim:
             return False
     blocks = mapping.block_mappings
-    if params["input_output_aliases"] and not all(_has_blocks(b, dim) for b in blocks):
+    if op.params["input_output_aliases"] and not all(
+        _has_blocks(b, dim) for b in blocks
+    ):
         return False
     return all(
         _has_blocks(block, dim) for block in blocks[mapping.num_inputs :]

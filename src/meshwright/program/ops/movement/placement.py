@@ -10,7 +10,7 @@ asks for.
 from collections.abc import Iterable, Mapping
 
 from meshwright.program.ir import Atom, Op
-from meshwright.program.rules.factors import RuleFactors
+from meshwright.program.rules.factors import same_dims_rule
 from meshwright.program.rules.registry import Trait, rule
 from meshwright.program.rules.rule import Dims, FactorRule
 
@@ -21,9 +21,7 @@ def constraint(op: Op) -> FactorRule:
 
     `partitioner.constraints` applies the sharding that it asks for before any tactic.
     """
-    dims: Dims = tuple((d,) for d in range(len(op.operands[0].shape)))
-    linear = (frozenset({0}),)
-    return FactorRule(op.operands[0].shape, (dims,), (dims,), linear=linear)
+    return same_dims_rule(op, linear=(frozenset({0}),))
 
 
 @rule("shard_map")
@@ -51,15 +49,15 @@ def manual(op: Op) -> FactorRule:
             )
         return tuple(dims)
 
-    operands = tuple(map(dims_of, op.operands, op.params["in_specs"]))  # pyright: ignore[reportArgumentType]
-    results = tuple(map(dims_of, op.results, op.params["out_specs"]))  # pyright: ignore[reportArgumentType]
+    operands = tuple(map(dims_of, op.operands, op.params["in_specs"]))
+    results = tuple(map(dims_of, op.results, op.params["out_specs"]))
     done = frozenset(range(len(names)))
     return FactorRule(tuple(extents), operands, results, done=done)
 
 
 def manual_axes(op: Op) -> Mapping[str, int]:
     """The axis sizes of the mesh of a `shard_map`, by axis name."""
-    return dict(op.params["mesh"].shape)  # pyright: ignore[reportAttributeAccessIssue]
+    return dict(op.params["mesh"].shape)
 
 
 def spec_axes(spec: object, rank: int) -> tuple[tuple[str, ...], ...]:
@@ -78,6 +76,4 @@ def send(op: Op) -> FactorRule:
 
     Its operand must not be partial: `send` moves complete values.
     """
-    factors = RuleFactors()
-    dims = [tuple(factors.each(op.results[0].shape))]
-    return factors.rule(dims, dims)
+    return same_dims_rule(op)

@@ -8,7 +8,6 @@ their major part is a factor and the rest cannot be split.
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
 
 from meshwright.program.ir import Op
 from meshwright.program.rules.factors import Factor, RuleFactors, with_result_shape
@@ -23,9 +22,8 @@ def reshape(op: Op) -> FactorRule:
     Each letter is a factor that can be sharded; (ab) is a dim that is the product of
     two. The operand's dims are taken in the order of the parameter `dimensions`.
     """
-    params: Any = op.params
     (operand,), (result,) = op.operands, op.results
-    order = params["dimensions"]
+    order = op.params["dimensions"]
     order = range(len(operand.shape)) if order is None else [int(d) for d in order]
     factors = RuleFactors()
     source, target = common_factors(

@@ -15,15 +15,15 @@ import math
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from meshwright.program.ir import Op, Value
 from meshwright.program.ops.movement.gather import (
-    INT32_MAX,
     IndexedDim,
     chunk_start,
     clamp_int32,
     dims_without,
+    indexed_dims,
     is_wide,
     join_components,
     split_components,
@@ -88,10 +88,14 @@ def scatter(op: Op) -> FactorRule:
         strict=True,
     ):
         into[dim] = index[at] = update[where_batch[at]] = factors.one(table[dim])
+    windows = [1] * len(table)
     for dim, at in zip(_window_dims(op), numbers.update_window_dims, strict=True):
+        windows[dim] = updates[at]
         if updates[at] == table[dim]:
             into[dim] = update[at] = factors.one(table[dim])
-    indexed = _indexed_dims(op, factors, into)
+    indexed = indexed_dims(
+        factors, into, table, windows, numbers.scatter_dims_to_operand_dims
+    )
     shares: list[int] = []
     if combiner.monoid is not None and can_sum(op.operands[0].dtype):
         for at, place in enumerate(where_batch):
@@ -127,28 +131,6 @@ def _is_linear(op: Op) -> bool:
     return op.kind != "scatter" or op.params.get("update_jaxpr") is None
 
 
-def _indexed_dims(
-    op: Op, factors: RuleFactors, into: list[Factor]
-) -> tuple[IndexedDim, ...]:
-    """The operand dims that the index vector addresses, one per component.
-
-    A dim that is indexed element by element gets a factor, entered in `into`.
-    """
-    numbers: Any = op.params["dimension_numbers"]
-    table, _, updates = (a.shape for a in op.operands)
-    sizes = [1] * len(table)
-    for dim, at in zip(_window_dims(op), numbers.update_window_dims, strict=True):
-        sizes[dim] = updates[at]
-    found: list[IndexedDim] = []
-    for dim in numbers.scatter_dims_to_operand_dims:
-        factor = None
-        if sizes[dim] == 1 and table[dim] > 1 and max(table) <= INT32_MAX:
-            into[dim] = factors.one(table[dim])
-            factor = into[dim][0]
-        found.append(IndexedDim(table[dim], sizes[dim], factor))
-    return tuple(found)
-
-
 def _expand(
     indexed: tuple[IndexedDim, ...],
     shares: tuple[int, ...],
@@ -161,7 +143,7 @@ def _expand(
     into, indices, updates = operands
     params = dict(op.params)
     if any(dim.chunk(cut) is not None for dim in indexed):
-        mode = cast(Enum, params["mode"])
+        mode: Enum = params["mode"]
         clips = mode.name == "CLIP"
         indices = _moved_indices(indexed, clips, builder, indices, cut)
         params["mode"] = type(mode)["FILL_OR_DROP"]

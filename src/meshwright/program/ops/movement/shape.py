@@ -7,7 +7,6 @@ taken, or that joins several operands, has none. Slices at run-time positions ar
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from meshwright.program.ir import Literal, Op, Value
 from meshwright.program.rules.builder import Builder
@@ -17,6 +16,7 @@ from meshwright.program.rules.factors import (
     all_operands,
     is_key,
     local_shape,
+    same_dims_rule,
     with_result_shape,
 )
 from meshwright.program.rules.registry import Trait, rule
@@ -31,11 +31,10 @@ def broadcast_in_dim(op: Op) -> FactorRule:
 
     A dim that is new or that repeats the operand is a factor of the result only.
     """
-    params: Any = op.params
     factors = RuleFactors()
     (operand,), (result,) = op.operands, op.results
     dims = factors.each(result.shape)
-    places = [int(d) for d in params["broadcast_dimensions"]]
+    places = [int(d) for d in op.params["broadcast_dimensions"]]
     operand_dims = tuple(
         dims[d] if n == result.shape[d] else ()
         for n, d in zip(operand.shape, places, strict=True)
@@ -52,19 +51,17 @@ def broadcast_in_dim(op: Op) -> FactorRule:
 @rule("transpose", traits=(Trait.MOVES,))
 def transpose(op: Op) -> FactorRule:
     """The factor rule `ab->ba`: letters are dims that can be sharded."""
-    params: Any = op.params
     factors = RuleFactors()
     dims = factors.each(op.operands[0].shape)
-    permuted = tuple(dims[int(d)] for d in params["permutation"])
+    permuted = tuple(dims[int(d)] for d in op.params["permutation"])
     return factors.rule([tuple(dims)], [permuted], linear=_FIRST)
 
 
 @rule("squeeze", traits=(Trait.ALIASES_OPERAND,))
 def squeeze(op: Op) -> FactorRule:
     """The factor rule `a-->a`: letters are dims that can be sharded, `-` has size 1."""
-    params: Any = op.params
     factors = RuleFactors()
-    dropped = {int(d) for d in params["dimensions"]}
+    dropped = {int(d) for d in op.params["dimensions"]}
     dims = factors.each(op.operands[0].shape, dropped)
     kept = tuple(f for d, f in enumerate(dims) if d not in dropped)
     return factors.rule([tuple(dims)], [kept], linear=_FIRST)
@@ -76,10 +73,9 @@ def tile(op: Op) -> FactorRule:
 
     Both letters can be sharded; r is a factor of the result only.
     """
-    params: Any = op.params
     factors = RuleFactors()
     operand_dims, made = [], []
-    for n, times in zip(op.operands[0].shape, params["reps"], strict=True):
+    for n, times in zip(op.operands[0].shape, op.params["reps"], strict=True):
         dim = factors.one(n)
         operand_dims.append(dim)
         made.append(dim if times == 1 else factors.one(int(times)) + dim)
@@ -91,8 +87,7 @@ def tile(op: Op) -> FactorRule:
 def _local_repeats(
     op: Op, operands: tuple[Shape, ...], results: tuple[Shape, ...]
 ) -> Mapping[str, object]:
-    params: Any = op.params
-    pairs = zip(params["reps"], operands[0], results[0], strict=True)
+    pairs = zip(op.params["reps"], operands[0], results[0], strict=True)
     return {**op.params, "reps": tuple(r // n if n else t for t, n, r in pairs)}
 
 
@@ -102,25 +97,18 @@ def rev(op: Op) -> FactorRule:
 
     If a reversed dim is split, the devices also exchange their parts.
     """
-    params: Any = op.params
-    factors = RuleFactors()
-    (operand,) = op.operands
-    reversed_dims = {int(d) for d in params["dimensions"]}
-    dims = factors.each(operand.shape, reversed_dims if is_key(operand.dtype) else ())
-    special = frozenset(f for d in reversed_dims for f in dims[d])
-    named = [tuple(dims)]
-    return factors.rule(
-        named, named, linear=_FIRST, special=special, expand=_swap_parts
-    )
+    reversed_dims = frozenset(int(d) for d in op.params["dimensions"])
+    if is_key(op.operands[0].dtype):
+        return same_dims_rule(op, reversed_dims, linear=_FIRST)
+    return same_dims_rule(op, linear=_FIRST, special=reversed_dims, expand=_swap_parts)
 
 
 def _swap_parts(
     builder: Builder, op: Op, operands: tuple[Value, ...], cut: OpCut
 ) -> tuple[Value, ...]:
     """Reverse each device's part, then send part i of n to the device at n - 1 - i."""
-    params: Any = op.params
     (found,) = builder.apply(op, operands, (operands[0].shape,))
-    for d in params["dimensions"]:
+    for d in op.params["dimensions"]:
         # Factor i is dim i, since every dim but those of keys has a factor.
         axes, n = cut.axes[int(d)], cut.parts[int(d)]
         if axes:
@@ -136,13 +124,9 @@ def iota(op: Op) -> FactorRule:
 
     Along a split dim, each device counts from the start of its own chunk.
     """
-    params: Any = op.params
-    factors = RuleFactors()
-    dims = tuple(factors.each(op.results[0].shape))
-    return factors.rule(
-        [],
-        [dims],
-        special=frozenset(dims[params["dimension"]]),
+    return same_dims_rule(
+        op,
+        special=frozenset({op.params["dimension"]}),
         local_params=with_result_shape("shape"),
         expand=_count_on,
     )
@@ -157,8 +141,7 @@ def _count_on(
     one device.
     """
     del operands
-    params: Any = op.params
-    dim, (result,) = params["dimension"], op.results
+    dim, (result,) = op.params["dimension"], op.results
     dims = tuple((d,) for d in range(len(result.shape)))
     shape = local_shape(result.shape, dims, cut)
     here = builder.axis_index(cut.axes[dim])
@@ -170,9 +153,7 @@ def _count_on(
 @rule("empty")
 def empty(op: Op) -> FactorRule:
     """The factor rule `->ab` of uninitialized memory; both dims can be sharded."""
-    factors = RuleFactors()
-    dims = tuple(factors.each(op.results[0].shape))
-    return factors.rule([], [dims], local_params=with_result_shape("shape"))
+    return same_dims_rule(op, local_params=with_result_shape("shape"))
 
 
 @rule("platform_index")
@@ -181,8 +162,7 @@ def platform_index(op: Op) -> FactorRule:
 
     The op gives the index of the branch that `lax.platform_dependent` takes.
     """
-    del op
-    return RuleFactors().rule([], [()])
+    return same_dims_rule(op)
 
 
 @rule("slice", traits=(Trait.MOVES, Trait.SLICES))
@@ -191,14 +171,13 @@ def slice_(op: Op) -> FactorRule:
 
     Dims that are taken whole are factors.
     """
-    params: Any = op.params
     shape = op.operands[0].shape
-    strides = params["strides"] or (1,) * len(shape)
-    taken = zip(params["start_indices"], params["limit_indices"], strides, strict=True)
+    strides = op.params["strides"] or (1,) * len(shape)
+    starts, limits = op.params["start_indices"], op.params["limit_indices"]
+    taken = zip(starts, limits, strides, strict=True)
     whole = [t == (0, n, 1) for t, n in zip(taken, shape, strict=True)]
-    factors = RuleFactors()
-    dims = tuple(factors.each(shape, [d for d, w in enumerate(whole) if not w]))
-    return factors.rule([dims], [dims], linear=_FIRST, local_params=_local_limits)
+    sliced = [d for d, w in enumerate(whole) if not w]
+    return same_dims_rule(op, sliced, linear=_FIRST, local_params=_local_limits)
 
 
 def _local_limits(
@@ -209,9 +188,8 @@ def _local_limits(
     Only the limits of dims that are taken whole change.
     """
     del results
-    params: Any = op.params
     limits = zip(
-        params["limit_indices"], op.operands[0].shape, operands[0], strict=True
+        op.params["limit_indices"], op.operands[0].shape, operands[0], strict=True
     )
     local = tuple(here if here != n else limit for limit, n, here in limits)
     return {**op.params, "limit_indices": local}
@@ -220,11 +198,8 @@ def _local_limits(
 @rule("concatenate", traits=(Trait.MOVES, Trait.JOINS))
 def concatenate(op: Op) -> FactorRule:
     """The factor rule `a-,a-->a-`: dim a can be sharded, the joined dim `-` cannot."""
-    params: Any = op.params
-    factors = RuleFactors()
-    joined = (int(params["dimension"]),) if len(op.operands) > 1 else ()
-    dims = tuple(factors.each(op.results[0].shape, joined))
-    return factors.rule([dims] * len(op.operands), [dims], linear=all_operands(op))
+    joined = (int(op.params["dimension"]),) if len(op.operands) > 1 else ()
+    return same_dims_rule(op, joined, linear=all_operands(op))
 
 
 @rule("split", traits=(Trait.MOVES, Trait.SLICES))
@@ -233,21 +208,15 @@ def split(op: Op) -> FactorRule:
 
     Dim `-` is the one that is taken apart.
     """
-    params: Any = op.params
-    factors = RuleFactors()
-    axis = (int(params["axis"]),) if len(op.results) > 1 else ()
-    dims = tuple(factors.each(op.operands[0].shape, axis))
-    return factors.rule(
-        [dims], [dims] * len(op.results), linear=_FIRST, local_params=_local_sizes
-    )
+    axis = (int(op.params["axis"]),) if len(op.results) > 1 else ()
+    return same_dims_rule(op, axis, linear=_FIRST, local_params=_local_sizes)
 
 
 def _local_sizes(
     op: Op, operands: tuple[Shape, ...], results: tuple[Shape, ...]
 ) -> Mapping[str, object]:
     del operands
-    params: Any = op.params
-    return {**op.params, "sizes": tuple(r[params["axis"]] for r in results)}
+    return {**op.params, "sizes": tuple(r[op.params["axis"]] for r in results)}
 
 
 @rule("stack", traits=(Trait.MOVES, Trait.JOINS))
@@ -268,16 +237,14 @@ def unstack(op: Op) -> FactorRule:
 
     Dim `-` is the one that is taken apart.
     """
-    params: Any = op.params
     factors = RuleFactors()
     shape = list(op.operands[0].shape)
-    del shape[params["axis"]]
+    del shape[op.params["axis"]]
     dims = factors.each(tuple(shape))
     results = [tuple(dims)] * len(op.results)
     return factors.rule([_with_hole(op, dims)], results, linear=_FIRST)
 
 
 def _with_hole(op: Op, dims: Sequence[Factor]) -> tuple[Factor, ...]:
-    params: Any = op.params
-    axis = int(params["axis"]) % (len(dims) + 1)
+    axis = int(op.params["axis"]) % (len(dims) + 1)
     return (*dims[:axis], (), *dims[axis:])
