@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Option
 
 import meshwright.cli.arguments.options as options
 from meshwright.app.check import sample
@@ -23,9 +24,7 @@ def check_command(
     options_of_step: options.StepOptions,
     as_json: options.AsJson = False,
     full: options.Full = False,
-    seed: Annotated[
-        int, typer.Option("--seed", min=0, help="random seed of the inputs")
-    ] = 0,
+    seed: Annotated[int, Option(min=0, help="random seed of the inputs")] = 0,
 ) -> None:
     """Run original and partitioned on virtual devices and compare every output.
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Annotated
 
 import typer
+from typer import Option
 
 from meshwright.app.output.numbers import show_seconds
 from meshwright.app.output.table import Table
@@ -19,30 +20,28 @@ from meshwright.predict.reductions import Reductions, reductions
 
 def collectives_command(  # noqa: PLR0913  each is an option
     hierarchy: Annotated[
-        str, typer.Option(help="children at each level, outermost first: 4,16")
+        str, Option(help="children at each level, outermost first: 4,16")
     ],
-    axes: Annotated[str, typer.Option(help="sizes of the mesh axes: 2,32")],
-    reduce: Annotated[str, typer.Option(help="positions of the reduced axes: 1")],
+    axes: Annotated[str, Option(help="sizes of the mesh axes: 2,32")],
+    reduce: Annotated[str, Option(help="positions of the reduced axes: 1")],
     machine: MachineName = None,
     size: Annotated[
-        str, typer.Option("--bytes", help="size of the value on a device: 1GiB")
+        str, Option("--bytes", help="size of the value on a device: 1GiB")
     ] = "1GiB",
-    goal: Annotated[ReductionGoal, typer.Option(help="what the programs compute")] = (
+    goal: Annotated[ReductionGoal, Option(help="what the programs compute")] = (
         ReductionGoal.ALL_REDUCE
     ),
     library: Annotated[
         Library | None,
-        typer.Option(help="how one collective crosses levels; default: the machine's"),
+        Option(help="how one collective crosses levels; default: the machine's"),
     ] = None,
     most_steps: Annotated[
-        int, typer.Option(min=1, max=8, help="most steps of a program")
+        int, Option(min=1, max=8, help="most steps of a program")
     ] = MOST_STEPS,
-    top: Annotated[
-        int, typer.Option(min=1, help="programs to print of each placement")
-    ] = 5,
+    top: Annotated[int, Option(min=1, help="programs to print of each placement")] = 5,
     check: Annotated[
         str | None,
-        typer.Option(help="say whether a program is right: 'reduce inside 0; ...'"),
+        Option(help="say whether a program is right: 'reduce inside 0; ...'"),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

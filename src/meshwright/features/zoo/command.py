@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from textwrap import indent
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from meshwright.app.output.numbers import show_count
 from meshwright.app.output.progress import show_progress
@@ -26,10 +26,10 @@ _CATALOGUE = "zoo.catalogue"
 def zoo_command(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME]...", help="programs to list; all by default"),
+        Argument(metavar="[NAME]...", help="programs to list; all by default"),
     ] = None,
     tiny: Annotated[
-        bool, typer.Option("--tiny", help="the small forms, not the published sizes")
+        bool, Option("--tiny", help="the small forms, not the published sizes")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
