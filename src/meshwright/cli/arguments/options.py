@@ -30,7 +30,8 @@ _WIDE = 160
 TargetText = Annotated[
     str,
     Argument(
-        help="path.py[:name] or pkg.module:name, a function that returns (fn, args)"
+        metavar="TARGET",
+        help="path.py[:name] or pkg.module:name, a function that returns (fn, args)",
     ),
 ]
 _MESH = Option(help="axes and sizes: batch=8,model=4")
