@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 
@@ -42,13 +42,6 @@ that a search has the same number in each.
 """
 
 
-class Store(Protocol):
-    """The interface of JAX's key-value store, as far as it is used here."""
-
-    def key_value_set_bytes(self, key: str, value: bytes) -> None: ...
-    def key_value_dir_get_bytes(self, prefix: str) -> list[tuple[str, bytes]]: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Hosts:
     """The processes that take part in one search, seen from one of them.
@@ -57,7 +50,7 @@ class Hosts:
     number: sequence number of the search, which keeps its store entries apart from others.
     """
 
-    store: Store
+    store: Any
     index: int
     count: int
     number: int
@@ -122,25 +115,19 @@ def hosts_of_search() -> Hosts | None:
     return Hosts(store, index, count, next(_calls))
 
 
-def found_by_one[T](
-    hosts: Hosts,
-    asked: Sequence[str],
-    find: Callable[[], T],
-    message: Callable[[T], Any],
-) -> T:
-    """The result of `find`, which is called in process 0 only and sent to all processes.
+def found_by_one(hosts: Hosts, asked: Sequence[str], find: Callable[[], Plan]) -> Plan:
+    """The plan of `find`, which is called in process 0 only, and sent with its search.
 
     asked: lines that describe the search, so that receivers can check that they want the
         same.
-    message: the function that makes the sent data from the result.
     """
     try:
-        found = find()
+        plan = find()
     except BaseException as error:
         hosts.send(asked, error)
         raise
-    hosts.send(asked, message(found))
-    return found
+    hosts.send(asked, (plan, plan.search))
+    return plan
 
 
 def asked_for(
