@@ -5,9 +5,9 @@ A leaf is one array among the inputs or outputs (pytree leaf).
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from meshwright.app.explain.names import ProgramNames
-from meshwright.app.explain.why import describe_conflict, explain_collective
-from meshwright.app.record.plan_record import Collective, Leaf, TacticEffect
+from meshwright.app.explain.names import ProgramNames, describe_conflict
+from meshwright.app.explain.why import explain_collective
+from meshwright.app.record.parts import Collective, Leaf, TacticEffect
 from meshwright.partitioner.decide import Decided
 from meshwright.partitioner.lower import (
     Gather,

@@ -6,7 +6,7 @@ They come from sharding constraints and `shard_map`.
 from collections.abc import Sequence
 
 from meshwright.app.output.collapse import collapsed
-from meshwright.app.record.plan_record import FixedSharding
+from meshwright.app.record.parts import FixedSharding
 from meshwright.partitioner.constraints import CODE, CONSTRAINT
 from meshwright.partitioner.propagate import Node, join_sub_axes
 from meshwright.partitioner.tactics import Workspace

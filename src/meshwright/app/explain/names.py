@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 
-from meshwright.partitioner.propagate import Cause, Node, PartialSums, State, user_axes
+from meshwright.partitioner.propagate import (
+    Cause,
+    Conflict,
+    Node,
+    PartialSums,
+    State,
+    user_axes,
+)
 from meshwright.partitioner.tactics import Workspace
 from meshwright.program.ir import Value
 
@@ -190,3 +197,32 @@ def _seed(names: ProgramNames, node: Node, axis: str, tactic: str) -> str:
     where = names.node(node)
     dim = f"dim {factor} of " if node.op is None else ""
     return f"{names.axes((axis,))} cuts {dim}{where}: {_by(tactic)}"
+
+
+# -- conflicts -------------------------------------------------------------------------
+
+
+def describe_conflict(names: ProgramNames, conflict: Conflict) -> str:
+    """One line on the dims of a node that ask for the same axis, and on their tactics."""
+    node = names.work.graph.nodes[conflict.node]
+    sides = " and ".join(
+        _describe_side(names, node, conflict.axis, side) for side in conflict.sides
+    )
+    quoted = names.axes((conflict.axis,))
+    return f"{names.node(node)} stays whole along {quoted}, which {sides} both want"
+
+
+def _describe_side(
+    names: ProgramNames, node: Node, axis: str, side: tuple[int, int, str]
+) -> str:
+    factor, value, which = side
+    place = names.place(node, factor)
+    if which == "operand":
+        maker = names.maker(value)
+        origin = origin_of(names, maker, axis)
+        since = f", since {origin}" if origin else ""
+        return f"{place} ({names.node(maker)}{since})"
+    wanted = names.state.requests.get((value, axis), {})
+    readers = (names.work.graph.nodes[index] for index in wanted.values())
+    reader = next(map(names.node, readers), "a reader")
+    return f"{place} (so read by {reader})"

@@ -16,7 +16,8 @@ from meshwright.app.output.collapse import (
 )
 from meshwright.app.output.numbers import show_seconds
 from meshwright.app.output.table import columns
-from meshwright.app.record.plan_record import Collective, PlanRecord, TacticEffect
+from meshwright.app.record.parts import Collective, TacticEffect
+from meshwright.app.record.plan_record import PlanRecord
 from meshwright.machine.memory_size import show_bytes
 
 _LARGEST = 10

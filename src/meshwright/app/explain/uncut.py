@@ -6,7 +6,7 @@ It is called uncut work, and is given as a share of the program's FLOPs with a r
 from collections import defaultdict
 
 from meshwright.app.explain.names import ProgramNames
-from meshwright.app.record.plan_record import UncutWork
+from meshwright.app.record.parts import UncutWork
 from meshwright.partitioner.decide import Decided
 from meshwright.partitioner.propagate import Node, why_not
 from meshwright.program.analysis.executions import op_executions

@@ -5,7 +5,8 @@ from typing import Any
 
 import jax
 
-from meshwright.app.record.plan_record import Leaf, PlanRecord
+from meshwright.app.record.parts import Leaf
+from meshwright.app.record.plan_record import PlanRecord
 from meshwright.machine import Mesh
 from meshwright.partitioner.propagate.sub_axes import SUB_AXIS
 from meshwright.partitioner.tactics import Recorded

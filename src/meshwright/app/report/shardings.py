@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from meshwright.app.explain.sub_axes import explain_sub_axes
 from meshwright.app.output.collapse import collapse, group_by
 from meshwright.app.output.notebook import folded
-from meshwright.app.record.plan_record import Leaf, PlanRecord, program_of
+from meshwright.app.record.parts import Leaf
+from meshwright.app.record.plan_record import PlanRecord, program_of
 from meshwright.app.report import markup
 from meshwright.app.report.markup import NONE, TIMES, Tooltips, text
 from meshwright.machine import Mesh
