@@ -67,7 +67,8 @@ def require_memory(target: Target, mesh: Mesh) -> None:
         return
     raise TargetError(
         f"{target.name} needs at least {show_bytes(needed)} to run on one device and on "
-        f"{mesh} side by side, and {show_bytes(free)} are free; {_advise(target, free)}"
+        f"{mesh} side by side, and {show_bytes(free)} are free; give a smaller target; "
+        "`plan` and `explain` need no memory"
     )
 
 
@@ -82,19 +83,3 @@ def free_bytes() -> int | None:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
         return None
-
-
-def _advise(target: Target, free: int) -> str:
-    """Advice for a target that needs more memory than is free: use a smaller one."""
-    place = target.name.rpartition(":")[0]
-    sizes = {
-        name: sample.traced_argument_bytes(make) for name, make in target.others.items()
-    }
-    fitting = [
-        f"{place}:{name}"
-        for name, n in sizes.items()
-        if n is not None and _COPIES * n <= free
-    ]
-    if fitting:
-        return f"smaller: {', '.join(fitting)}"
-    return "make its arguments smaller; `plan` and `explain` need no memory"

@@ -25,13 +25,12 @@ class Target:
     """A target that was found in a module: a function to partition, and its arguments.
 
     make: the user's function that returns both, called when they are first needed, since it
-    may take long. others: the other targets of the module, by name.
+    may take long.
     """
 
     name: str
     make: Callable[[], Any]
     schedules: Mapping[str, Sequence[Tactic]]
-    others: Mapping[str, Callable[[], Any]]
 
     @cached_property
     def made(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
@@ -68,9 +67,7 @@ def find_target(text: str) -> Target:
         raise TargetError(
             f"{place}:{name} is {_brief(make)}, not a function; {_WANTED}"
         )
-    others = {n: f for n, f in found.items() if n != name}
-    schedules = _named_table(module, place, "schedules")
-    return Target(f"{place}:{name}", make, schedules, others)
+    return Target(f"{place}:{name}", make, _named_table(module, place, "schedules"))
 
 
 def _split(text: str) -> tuple[str, str]:
