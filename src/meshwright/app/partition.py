@@ -15,11 +15,7 @@ from meshwright.machine import Mesh
 from meshwright.partitioner.decide import as_tactics
 from meshwright.partitioner.lower import Gather
 from meshwright.partitioner.tactics import Tactic
-from meshwright.program.capture.arguments import (
-    Names,
-    Numbers,
-    argument_names,
-)
+from meshwright.program.capture.arguments import Names, Numbers, argument_names
 from meshwright.program.capture.mesh import as_mesh
 from meshwright.registry import step_maker
 

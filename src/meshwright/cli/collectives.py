@@ -107,14 +107,10 @@ def collectives_table(found: Sequence[Reductions], top: int) -> Table:
 
 def _rows(found: Reductions, top: int) -> list[tuple[str, ...]]:
     plain = found.plain
-    ranked = list(enumerate(found, 1))
-    shown = [
-        pair
-        for pair in ranked
-        if pair[0] <= top or (pair[1] is plain and found.machine)
-    ]
     rows: list[tuple[str, ...]] = []
-    for rank, each in shown:
+    for rank, each in enumerate(found, 1):
+        if rank > top and not (each is plain and found.machine):
+            continue
         name = show_matrix(found.case.matrix) if rank == 1 else ""
         time, gain = "-", "-"
         if each.seconds is not None and plain.seconds is not None:
