@@ -16,7 +16,7 @@ from meshwright.cli.arguments.target import Target
 from meshwright.errors import TargetError
 from meshwright.machine import Mesh, parse_mesh
 from meshwright.machine.memory_size import show_bytes
-from meshwright.run.local import find_devices
+from meshwright.run.local.devices import find_devices
 
 
 @options.takes_step

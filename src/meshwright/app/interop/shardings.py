@@ -11,7 +11,7 @@ from meshwright.machine import Mesh
 from meshwright.partitioner.propagate.sub_axes import SUB_AXIS
 from meshwright.partitioner.tactics import Recorded
 from meshwright.program.ir import Sharding
-from meshwright.run.local import jax_mesh, named_shardings
+from meshwright.run.local.spmd import jax_mesh, named_shardings
 
 
 def argument_shardings(plan: PlanRecord) -> tuple[Any, ...]:

@@ -26,8 +26,8 @@ from meshwright.program.capture.wide_floats import (
     widen_array,
     widen_floats,
 )
-from meshwright.run.local import Executable, jax_mesh, make_executable
 from meshwright.run.local.execute import run_program
+from meshwright.run.local.spmd import Executable, jax_mesh, make_executable
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,7 @@ from typing import Any
 from meshwright.app.step.load_module import describe_error, load_module
 from meshwright.errors import MeshwrightError, TargetError, did_you_mean
 from meshwright.partitioner.tactics import Tactic
-from meshwright.run.local import find_devices
+from meshwright.run.local.devices import find_devices
 
 
 @dataclass(frozen=True, eq=False)
