@@ -59,13 +59,13 @@ class Hosts:
     def _key(self) -> str:
         return f"meshwright/plan/{self.number}"
 
-    def send(self, asked: Sequence[str], found: object) -> None:
+    def send(self, asked: Sequence[str], result: object) -> None:
         """Send the search's result to all other processes; called by process 0.
 
         asked: lines that describe the search, as `asked_for` makes them.
-        found: the result, or the exception that ended the search.
+        result: the search's result, or the exception that ended the search.
         """
-        text = zlib.compress(pickle.dumps((tuple(asked), found)))
+        text = zlib.compress(pickle.dumps((tuple(asked), result)))
         pieces = range(0, len(text), _PIECE_BYTES)
         for number, start in enumerate(pieces):
             piece = text[start : start + _PIECE_BYTES]
@@ -91,7 +91,7 @@ class Hosts:
             time.sleep(_POLL_S)
         pieces = self.store.key_value_dir_get_bytes(f"{self._key}/pieces/")
         text = b"".join(piece for _, piece in sorted(pieces))
-        wanted, found = pickle.loads(zlib.decompress(text))
+        wanted, result = pickle.loads(zlib.decompress(text))
         for theirs, ours in zip_longest(wanted, asked):
             if theirs != ours:
                 raise PlanError(
@@ -99,11 +99,11 @@ class Hosts:
                     f"{ours} instead of {theirs}; call autoplan with the same arguments "
                     "and in the same order in every process"
                 )
-        if isinstance(found, MeshwrightError):
-            raise found
-        if isinstance(found, BaseException):
-            raise PlanError(f"the search of process 0 ended with {found!r}")
-        return found
+        if isinstance(result, MeshwrightError):
+            raise result
+        if isinstance(result, BaseException):
+            raise PlanError(f"the search of process 0 ended with {result!r}")
+        return result
 
 
 def hosts_of_search() -> Hosts | None:

@@ -82,13 +82,13 @@ def partition(  # noqa: PLR0913  the options of `jax.jit`
     make_step = step_maker(mesh)
     place: Any = mesh
     mesh = mesh if make_step is None else place.mesh
-    given = _plan_decisions(mesh)
-    if given is not None:
+    decisions = _plan_decisions(mesh)
+    if decisions is not None:
         if tactics or gather is not None:
             raise PlanError(
                 "a plan has tactics and gather already; give the plan alone"
             )
-        mesh, tactics, gather = given
+        mesh, tactics, gather = decisions
     step = Partitioned(
         fn,
         as_mesh(mesh),  # pyright: ignore[reportArgumentType]
@@ -118,10 +118,10 @@ def _require_function(fn: Any) -> None:
         )
 
 
-def _is_plan(given: Any) -> bool:
+def _is_plan(value: Any) -> bool:
     """Whether something is a plan. There is none unless its module was imported."""
     module = sys.modules.get("meshwright.app.plan")
-    return module is not None and isinstance(given, module.Plan)
+    return module is not None and isinstance(value, module.Plan)
 
 
 def _plan_decisions(plan: Any) -> tuple[Mesh, Sequence[Tactic], Gather] | None:

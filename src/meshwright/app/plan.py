@@ -117,8 +117,8 @@ class Plan(PlanRecord):
         plan's tactics, and compare the step times. Raises `PlanError` for a plan without an
         estimate (see `on`).
         """
-        found = levels_that_gain(estimate_of(self), self.mesh.spatial)
-        return tuple(by_levels(axis, sizes) for axis, sizes in found.items())
+        levels = levels_that_gain(estimate_of(self), self.mesh.spatial)
+        return tuple(by_levels(axis, sizes) for axis, sizes in levels.items())
 
     def with_tokens(self, per_step: int) -> Plan:
         """This plan with a given number of tokens per step.

@@ -123,10 +123,10 @@ def _save_offsets(plan: Plan, path: Path | None, as_json: bool) -> None:
     if path is None:
         return
     with show_progress("searching for offsets"):
-        found = plan.offsets()
-    write_file(path, found.to_csv().encode())
+        packing = plan.offsets()
+    write_file(path, packing.to_csv().encode())
     if not as_json:
-        print(f"\noffsets in {path}\n{found}")
+        print(f"\noffsets in {path}\n{packing}")
 
 
 def _search_request(values: Mapping[str, Any]) -> SearchRequest:

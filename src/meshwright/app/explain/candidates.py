@@ -55,8 +55,8 @@ def _difference(candidate: Candidate, best: Candidate) -> str:
             for size in (num_bytes - candidate.limit_bytes, candidate.limit_bytes)
         )
         return f"does not fit: {over} more than {allowed}"
-    found = differences(candidate, best)
-    worth = [(w, s) for w, s in found if s and abs(s) >= _WORTH * abs(found[0][1])]
+    changes = differences(candidate, best)
+    worth = [(w, s) for w, s in changes if s and abs(s) >= _WORTH * abs(changes[0][1])]
     parts = [_signed(show_seconds(abs(s)), s, _word(w)) for w, s in worth[:_MOST]]
     is_slower = candidate.step_time_s > best.step_time_s
     if not is_slower and num_bytes != best.peak_memory_bytes:

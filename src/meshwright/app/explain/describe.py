@@ -188,9 +188,9 @@ def replicated_ops(decided: Decided) -> tuple[str, ...]:
 
     A line has the op's kind, its source line and the reason.
     """
-    found: dict[str, None] = {}
+    lines: dict[str, None] = {}
     for op, node in decided.work.graph.op_node.items():
         has_dims = any(a.shape for a in (*op.operands, *op.results))
         if node.rule is not None and node.rule.opaque and has_dims:
-            found.setdefault(f"{op.kind} ({op.source}): {node.rule.opaque}")
-    return tuple(found)
+            lines.setdefault(f"{op.kind} ({op.source}): {node.rule.opaque}")
+    return tuple(lines)

@@ -20,7 +20,7 @@ def find_fixed(work: Workspace) -> tuple[FixedSharding, ...]:
     They shard a value, or forbid that an axis shards it. Left out are those over axes that
     the mesh does not have, or that have size 1.
     """
-    found: list[FixedSharding] = []
+    shardings: list[FixedSharding] = []
     for op, node in work.graph.op_node.items():
         is_constraint = has_trait(op.kind, Trait.SHARDING_CONSTRAINT)
         if not (is_constraint or op.kind == "shard_map") or not node.outs:
@@ -32,8 +32,8 @@ def find_fixed(work: Workspace) -> tuple[FixedSharding, ...]:
             value = op.results[0]
             shown = show_type(value.shape, value.dtype)
             kind = CONSTRAINT if is_constraint else op.kind
-            found.append(FixedSharding(kind, str(op.source), shown, spec, whole))
-    return tuple(found)
+            shardings.append(FixedSharding(kind, str(op.source), shown, spec, whole))
+    return tuple(shardings)
 
 
 def _spec(work: Workspace, node: Node) -> tuple[tuple[str, ...], ...]:

@@ -192,8 +192,8 @@ def _problems(plan: PlanRecord, expand: bool) -> list[str]:
     """
     lines: list[str] = []
     for title, messages_of in _PROBLEMS:
-        found = [line for step in plan.steps for line in messages_of(step)]
-        lines += ["", *_section(title, found, expand)] if found else []
+        messages = [line for step in plan.steps for line in messages_of(step)]
+        lines += ["", *_section(title, messages, expand)] if messages else []
     if plan.whole:
         lines += ["", "whole on every device, for lack of a sharding rule"]
         lines += [f"  {text}" for text in plan.whole]

@@ -195,11 +195,11 @@ def require_plans(plans: Iterable[PlanRecord]) -> tuple[PlanRecord, ...]:
     """The plans as a tuple; `PlanError` if the argument is no list of plans."""
     if not isinstance(plans, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise PlanError(f"others is {str(plans)[:60]!r}; wanted a list of plans")
-    given = tuple(plans)
-    for plan in given:
+    listed = tuple(plans)
+    for plan in listed:
         if not isinstance(plan, PlanRecord):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise PlanError(f"others holds {str(plan)[:60]!r}; wanted a list of plans")
-    return given
+    return listed
 
 
 def figures_of(plan: PlanRecord) -> Figures:

@@ -132,10 +132,10 @@ class StepOptions:
         mesh = parse_mesh(self.mesh)
         with show_progress(f"loading {self.target}"):
             target = find_target(self.target)
-            chosen = choose_tactics(target, self.schedule, self.tactics)
-            require_tactics(chosen)
-            mesh.require_all(axes_of(chosen))
-            return target, partition(target.fn, mesh, chosen, gather=self.gather)
+            tactics = choose_tactics(target, self.schedule, self.tactics)
+            require_tactics(tactics)
+            mesh.require_all(axes_of(tactics))
+            return target, partition(target.fn, mesh, tactics, gather=self.gather)
 
     def plan(self) -> tuple[Target, Plan]:
         """Import the target, and plan its step for the arguments that it returns."""
@@ -155,9 +155,9 @@ def takes_step(command: Callable[..., None]) -> Callable[..., None]:
         step = StepOptions(**{f.name: values.pop(f.name) for f in fields(StepOptions)})
         command(step, **values)
 
-    _, *own = signature(command, eval_str=True).parameters.values()
+    _, *others = signature(command, eval_str=True).parameters.values()
     step = signature(StepOptions, eval_str=True).parameters.values()
-    parameters = [p.replace(kind=p.KEYWORD_ONLY) for p in (*step, *own)]
+    parameters = [p.replace(kind=p.KEYWORD_ONLY) for p in (*step, *others)]
     vars(run)["__signature__"] = Signature(parameters)
     run.__annotations__ = {p.name: p.annotation for p in parameters}
     return run
