@@ -16,8 +16,11 @@ TITLES = ("plan", "mesh", ">step", ">times", ">memory", "compared with the first
 _REASON = 76
 """Most characters of the reason why a plan is not possible."""
 
-_MOST, _WORTH = 3, 0.1
-"""Most differences shown per plan, and their least size as a share of the largest one."""
+_MOST = 3
+"""Most differences that are shown for a plan."""
+
+_WORTH = 0.1
+"""Least size of a difference that is shown, as a share of the largest one."""
 
 
 def candidate_table(search: SearchResult) -> Table:

@@ -117,8 +117,11 @@ def shorten(text: str, longest: int = 100) -> str:
 
 # -- causes -----------------------------------------------------------------------------
 
-_NEAREST, _FARTHEST = 4, 3
-"""Lines shown at the two ends of a long cause chain; the lines between are only counted."""
+_NEAREST = 4
+"""Lines shown at the near end of a long cause chain; those in the middle are counted."""
+
+_FARTHEST = 3
+"""Lines shown at the far end of a long cause chain."""
 
 _HOW = {
     "forward": "its operand is cut",
