@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
 import jax
 
@@ -26,29 +26,29 @@ if TYPE_CHECKING:
 # A call needs no plan: `app.plan`, which imports the simulation, is imported when used.
 
 
+class PartitionOptions(TypedDict, total=False):
+    """The options of `partition`, which its docstring describes."""
+
+    gather: str | Gather | None
+    static_argnums: Numbers
+    static_argnames: Names
+    donate_argnums: Numbers
+    donate_argnames: Names
+
+
 @overload
 def partition(
     fn: Callable[..., Any],
     mesh: Mesh | jax.sharding.Mesh | Mapping[str, int] | Plan,
     tactics: Sequence[Tactic] = (),
-    *,
-    gather: str | Gather | None = None,
-    static_argnums: Numbers = None,
-    static_argnames: Names = None,
-    donate_argnums: Numbers = None,
-    donate_argnames: Names = None,
+    **options: Unpack[PartitionOptions],
 ) -> Partitioned: ...
 @overload
 def partition(
     fn: Callable[..., Any],
     mesh: Slice,
     tactics: Sequence[Tactic] = (),
-    *,
-    gather: str | Gather | None = None,
-    static_argnums: Numbers = None,
-    static_argnames: Names = None,
-    donate_argnums: Numbers = None,
-    donate_argnames: Names = None,
+    **options: Unpack[PartitionOptions],
 ) -> ClusterStep: ...
 def partition(  # noqa: PLR0913  the options of `jax.jit`
     fn: Callable[..., Any],
