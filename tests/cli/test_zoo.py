@@ -51,7 +51,7 @@ def test_rows_are_printed_as_soon_as_they_are_traced(capsys):
 
     first, (target, title, _) = entries
     with pytest.raises(KeyboardInterrupt):
-        zoo.print_rows([first, (target, title, fail)], columns=160)
+        zoo.print_rows([first, (target, title, fail)], width=160)
     assert "zoo/gpt3.py:tiny" in capsys.readouterr().out
 
 
