@@ -22,107 +22,67 @@ user begins with `app/partition.py`, which is the function that `mw.partition` c
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from meshwright.errors import MeshwrightError, MeshwrightWarning
-from meshwright.machine import Machine, Mesh, machine
+from meshwright.errors import MeshwrightError as MeshwrightError
+from meshwright.errors import MeshwrightWarning as MeshwrightWarning
+from meshwright.machine import Machine as Machine
+from meshwright.machine import Mesh as Mesh
+from meshwright.machine import machine as machine
 
 if TYPE_CHECKING:
-    from meshwright.app.autoplan import autoplan
-    from meshwright.app.explain.diff import diff
-    from meshwright.app.interop.logical_axes import from_logical_axes
-    from meshwright.app.partition import partition
-    from meshwright.app.partitioned import Partitioned
-    from meshwright.app.phases import plan_phases
-    from meshwright.app.plan import Plan
-    from meshwright.features import nnx
-    from meshwright.features.allocate import Buffer, allocate
-    from meshwright.features.autodiff.linearize import linearize
-    from meshwright.features.checkpoint import Checkpoints
-    from meshwright.features.chips.partition_chips import partition_chips
-    from meshwright.features.cluster.replicate.replicator import Replicator
-    from meshwright.features.cluster.start import cluster
-    from meshwright.features.collectives.hierarchy import placements
-    from meshwright.features.collectives.reductions import reductions
-    from meshwright.features.deploy.deploy import deploy
-    from meshwright.features.pipeline.pipelined import pipeline
-    from meshwright.features.pipeline.planning.pipeline_plan import PipelinePlan
-    from meshwright.features.sparse.sparse import sparse
-    from meshwright.features.tune.tune import tune, with_layouts
-    from meshwright.partitioner.tactics import (
-        FIRST_DIVISIBLE,
-        REPLICATED,
-        by_levels,
-        cut,
-        data_parallel,
-        expert_parallel,
-        fsdp,
-        inference,
-        megatron,
-        pin,
-        recompute,
-        replicate,
-        sequence_parallel,
-        shard,
-        zero,
+    from meshwright.app.autoplan import autoplan as autoplan
+    from meshwright.app.explain.diff import diff as diff
+    from meshwright.app.interop.logical_axes import (
+        from_logical_axes as from_logical_axes,
     )
-    from meshwright.planner.overlap.overlap import overlap
-    from meshwright.planner.tactics.auto import auto
-    from meshwright.program.capture import stage, tag
-    from meshwright.program.ops import rule
-    from meshwright.run.local.calibrate import calibrate
+    from meshwright.app.partition import partition as partition
+    from meshwright.app.partitioned import Partitioned as Partitioned
+    from meshwright.app.phases import plan_phases as plan_phases
+    from meshwright.app.plan import Plan as Plan
+    from meshwright.features import nnx as nnx
+    from meshwright.features.allocate import Buffer as Buffer
+    from meshwright.features.allocate import allocate as allocate
+    from meshwright.features.autodiff.linearize import linearize as linearize
+    from meshwright.features.checkpoint import Checkpoints as Checkpoints
+    from meshwright.features.chips.partition_chips import (
+        partition_chips as partition_chips,
+    )
+    from meshwright.features.cluster.replicate.replicator import (
+        Replicator as Replicator,
+    )
+    from meshwright.features.cluster.start import cluster as cluster
+    from meshwright.features.collectives.hierarchy import placements as placements
+    from meshwright.features.collectives.reductions import reductions as reductions
+    from meshwright.features.deploy.deploy import deploy as deploy
+    from meshwright.features.pipeline.pipelined import pipeline as pipeline
+    from meshwright.features.pipeline.planning.pipeline_plan import (
+        PipelinePlan as PipelinePlan,
+    )
+    from meshwright.features.sparse.sparse import sparse as sparse
+    from meshwright.features.tune.tune import tune as tune
+    from meshwright.features.tune.tune import with_layouts as with_layouts
+    from meshwright.partitioner.tactics import FIRST_DIVISIBLE as FIRST_DIVISIBLE
+    from meshwright.partitioner.tactics import REPLICATED as REPLICATED
+    from meshwright.partitioner.tactics import by_levels as by_levels
+    from meshwright.partitioner.tactics import cut as cut
+    from meshwright.partitioner.tactics import data_parallel as data_parallel
+    from meshwright.partitioner.tactics import expert_parallel as expert_parallel
+    from meshwright.partitioner.tactics import fsdp as fsdp
+    from meshwright.partitioner.tactics import inference as inference
+    from meshwright.partitioner.tactics import megatron as megatron
+    from meshwright.partitioner.tactics import pin as pin
+    from meshwright.partitioner.tactics import recompute as recompute
+    from meshwright.partitioner.tactics import replicate as replicate
+    from meshwright.partitioner.tactics import sequence_parallel as sequence_parallel
+    from meshwright.partitioner.tactics import shard as shard
+    from meshwright.partitioner.tactics import zero as zero
+    from meshwright.planner.overlap.overlap import overlap as overlap
+    from meshwright.planner.tactics.auto import auto as auto
+    from meshwright.program.capture import stage as stage
+    from meshwright.program.capture import tag as tag
+    from meshwright.program.ops import rule as rule
+    from meshwright.run.local.calibrate import calibrate as calibrate
 
 __version__ = "0.1.0"
-
-__all__ = [
-    "FIRST_DIVISIBLE",
-    "REPLICATED",
-    "Buffer",
-    "Checkpoints",
-    "Machine",
-    "Mesh",
-    "MeshwrightError",
-    "MeshwrightWarning",
-    "Partitioned",
-    "PipelinePlan",
-    "Plan",
-    "Replicator",
-    "allocate",
-    "auto",
-    "autoplan",
-    "by_levels",
-    "calibrate",
-    "cluster",
-    "cut",
-    "data_parallel",
-    "deploy",
-    "diff",
-    "expert_parallel",
-    "from_logical_axes",
-    "fsdp",
-    "inference",
-    "linearize",
-    "machine",
-    "megatron",
-    "nnx",
-    "overlap",
-    "partition",
-    "partition_chips",
-    "pin",
-    "pipeline",
-    "placements",
-    "plan_phases",
-    "recompute",
-    "reductions",
-    "replicate",
-    "rule",
-    "sequence_parallel",
-    "shard",
-    "sparse",
-    "stage",
-    "tag",
-    "tune",
-    "with_layouts",
-    "zero",
-]
 
 _HOMES = {
     "app.autoplan": ("autoplan",),
@@ -159,6 +119,11 @@ _HOMES = {
 """The public names, listed under the module that defines them. A module is imported when
 one of its names is first used, so that `import meshwright` alone does not import JAX.
 """
+
+__all__ = [  # pyright: ignore[reportUnsupportedDunderAll]
+    *("Machine", "Mesh", "MeshwrightError", "MeshwrightWarning", "machine", "nnx"),
+    *(name for names in _HOMES.values() for name in names),
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -4,7 +4,7 @@ The module is tested with jax 0.10.0 and 0.12.0.1.
 """
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -94,6 +94,14 @@ def settle_slice(part: Any) -> Any:
 def is_key(dtype: Any) -> bool:
     """Whether the dtype is that of typed PRNG keys."""
     return jnp.issubdtype(dtype, jax.dtypes.prng_key)
+
+
+def move_words(move: Callable[[Any], Any], x: Any) -> Any:
+    """The result of `move`, which only moves data; typed PRNG keys move as integers."""
+    if not is_key(x.dtype):
+        return move(x)
+    words = move(jax.random.key_data(x))
+    return jax.random.wrap_key_data(words, impl=jax.random.key_impl(x))
 
 
 def tracing_config() -> tuple[Any, ...]:

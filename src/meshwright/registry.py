@@ -2,7 +2,7 @@
 
 The core imports no feature. Where it offers one, such as `pipeline=True` of `autoplan`, it
 calls `feature("plan_or_pipeline")`, and the feature is imported then. A new feature adds
-its command to `COMMANDS`, and to `_FUNCTIONS` what `partition`, `autoplan`, a plan or a
+its command to `_PANELS`, and to `_FUNCTIONS` what `partition`, `autoplan`, a plan or a
 core command hands over to it.
 """
 
@@ -33,92 +33,74 @@ class Command(NamedTuple):
     line: str
 
 
-_PLAN, _TRAIN = "Plan a step", "Train on many devices"
-_COMPILE = "Compile and deploy a function"
-_SOLVE = "Solve one problem of a file"
+_PANELS = {
+    "Plan a step": {
+        "plan": "Print shardings and collectives, tactic by tactic. Needs no devices.",
+        "explain": (
+            "Print why each collective is there, each conflict, and each op left whole."
+        ),
+        "check": (
+            "Run original and partitioned on virtual devices and compare every output."
+        ),
+        "confirm": (
+            "Compile a step with the real compiler of a machine, and compare the figures."
+        ),
+        "machines": "List the preset machines, with figures of one device each.",
+        "collectives": (
+            "List placements of axes on a machine, and programs that reduce over them."
+        ),
+        "zoo": (
+            "List the programs of the zoo: parameters, FLOPs a step, memory on one device."
+        ),
+        "chips": "Place the ops of a program on the chips of a module, as a pipeline.",
+    },
+    "Train on many devices": {
+        "train": "Train as a recipe says, and save, measure and evaluate on the way.",
+        "cluster": "Start the workers of a cluster, look at them, and end them.",
+    },
+    "Compile and deploy a function": {
+        "tune": (
+            "Find layouts of values, or tiles of kernels, that cost less than the default."
+        ),
+        "learned": (
+            "Collect data, train and evaluate models that rank tilings and layouts."
+        ),
+        "deploy": (
+            "Write a model, a loader in Python and a README, after a comparison with JAX."
+        ),
+    },
+    "Solve one problem of a file": {
+        "allocate": (
+            "Place buffers in a memory so that those live together do not overlap."
+        ),
+        "iopddl": (
+            "Solve a problem of the ASPLOS 2025 contest on intra-operator parallelism."
+        ),
+    },
+}
+"""What a user wants to do, as headings of `meshwright --help`, and the commands for it in
+the order of the help, each with the first line of its own help.
+"""
+
+_CORE = ("plan", "explain", "check", "confirm", "machines")
+"""The commands of the core, which lie in `cli`."""
+
+_HOMES = {
+    **{name: f"cli.{name}" for name in _CORE},
+    "learned": "features.tune.learned_command",
+}
+"""Modules of commands that are not called `features.NAME.command`."""
 
 COMMANDS = {
-    "plan": Command(
-        "cli.plan",
-        _PLAN,
-        "Print shardings and collectives, tactic by tactic. Needs no devices.",
-    ),
-    "explain": Command(
-        "cli.explain",
-        _PLAN,
-        "Print why each collective is there, each conflict, and each op left whole.",
-    ),
-    "check": Command(
-        "cli.check",
-        _PLAN,
-        "Run original and partitioned on virtual devices and compare every output.",
-    ),
-    "confirm": Command(
-        "cli.confirm",
-        _PLAN,
-        "Compile a step with the real compiler of a machine, and compare the figures.",
-    ),
-    "machines": Command(
-        "cli.machines",
-        _PLAN,
-        "List the preset machines, with figures of one device each.",
-    ),
-    "collectives": Command(
-        "features.collectives.command",
-        _PLAN,
-        "List placements of axes on a machine, and programs that reduce over them.",
-    ),
-    "zoo": Command(
-        "features.zoo.command",
-        _PLAN,
-        "List the programs of the zoo: parameters, FLOPs a step, memory on one device.",
-    ),
-    "chips": Command(
-        "features.chips.command",
-        _PLAN,
-        "Place the ops of a program on the chips of a module, as a pipeline.",
-    ),
-    "train": Command(
-        "features.train.command",
-        _TRAIN,
-        "Train as a recipe says, and save, measure and evaluate on the way.",
-    ),
-    "cluster": Command(
-        "features.cluster.command",
-        _TRAIN,
-        "Start the workers of a cluster, look at them, and end them.",
-    ),
-    "tune": Command(
-        "features.tune.command",
-        _COMPILE,
-        "Find layouts of values, or tiles of kernels, that cost less than the default.",
-    ),
-    "learned": Command(
-        "features.tune.learned_command",
-        _COMPILE,
-        "Collect data, train and evaluate models that rank tilings and layouts.",
-    ),
-    "deploy": Command(
-        "features.deploy.command",
-        _COMPILE,
-        "Write a model, a loader in Python and a README, after a comparison with JAX.",
-    ),
-    "allocate": Command(
-        "features.allocate.command",
-        _SOLVE,
-        "Place buffers in a memory so that those live together do not overlap.",
-    ),
-    "iopddl": Command(
-        "features.iopddl.command",
-        _SOLVE,
-        "Solve a problem of the ASPLOS 2025 contest on intra-operator parallelism.",
-    ),
+    name: Command(_HOMES.get(name, f"features.{name}.command"), panel, line)
+    for panel, lines in _PANELS.items()
+    for name, line in lines.items()
 }
 """Every command by name, in the order of `meshwright --help`."""
 
 _FUNCTIONS = {
     "exact_offsets": "allocate.step_offsets",  # Plan.offsets
-    "levels_that_gain": "collectives.levels_that_gain",  # Plan.levels_that_gain
+    "levels_that_gain": "collectives.levels_that_gain",  # Plan.proposed_levels
     "pipeline_command": "pipeline.command",  # meshwright plan --pipeline
     "plan_or_pipeline": "pipeline.find_pipeline",  # autoplan(pipeline=True)
     "residuals_command": "autodiff.command",  # meshwright explain --residuals

@@ -51,15 +51,15 @@ def test_rows_are_printed_as_soon_as_they_are_traced(capsys):
 
     first, (target, title, _) = entries
     with pytest.raises(KeyboardInterrupt):
-        zoo.print_rows([first, (target, title, fail)], columns=160)
+        zoo.print_rows([first, (target, title, fail)], width=160)
     assert "zoo/gpt3.py:tiny" in capsys.readouterr().out
 
 
 def test_a_narrow_table_has_no_titles_and_a_wide_one_whole_ones(capsys):
     entries = zoo.zoo_entries(("gpt3",), tiny=True)
-    zoo.print_rows(entries, columns=70)
+    zoo.print_rows(entries, width=70)
     narrow = capsys.readouterr().out
-    zoo.print_rows(entries, columns=160)
+    zoo.print_rows(entries, width=160)
     wide = capsys.readouterr().out
     assert "T24" not in narrow
     assert "automap's T24" in wide

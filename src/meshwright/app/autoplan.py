@@ -7,17 +7,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from meshwright.app.confirm.first_compiled import (
-    CompilePlan,
-    compile_for_its_machine,
-    first_that_compiles,
-)
-from meshwright.app.hosts import (
-    asked_for,
-    found_by_one,
-    hosts_of_search,
-    rebuild_plan,
-)
+from meshwright.app.confirm.first_compiled import first_that_compiles
+from meshwright.app.hosts import asked_for, found_by_one, hosts_of_search, rebuild_plan
 from meshwright.app.make_plan import simulated_plan
 from meshwright.app.partition import partition
 from meshwright.app.plan import Plan
@@ -28,10 +19,7 @@ from meshwright.partitioner.tactics import Tactic
 from meshwright.planner.candidates.candidate import Candidate
 from meshwright.planner.candidates.meshes import meshes_with, usable_meshes
 from meshwright.planner.candidates.proposal import OnProgress
-from meshwright.planner.candidates.stored_weights import (
-    StoredWeights,
-    stored_weights,
-)
+from meshwright.planner.candidates.stored_weights import StoredWeights, stored_weights
 from meshwright.planner.driver.expert_search import search_experts
 from meshwright.planner.driver.request import ResolvedRequest, SearchRequest
 from meshwright.planner.driver.search import search_with_recomputation
@@ -154,13 +142,9 @@ def find_plan(
     fn: Callable[..., Any],
     args: Sequence[Any],
     request: SearchRequest,
-    compile_plan: CompilePlan | None = None,
     weights_of: Plan | None = None,
 ) -> Plan:
-    """The best plan found for `fn(*args)` under the options of `autoplan`.
-
-    compile_plan: replaces the machine's real compiler, for requests with `confirm`.
-    """
+    """The best plan found for `fn(*args)` under the options of `autoplan`."""
     if not isinstance(args, tuple | list):
         raise PlanError(
             f"args is a {type(args).__name__}; wanted the arguments of the function in a "
@@ -170,19 +154,18 @@ def find_plan(
     if weights is not None and request.mesh is None:
         request = replace(request, mesh=weights.mesh)
     resolved = request.resolve()
-    if request.confirm and compile_plan is None:
+    if request.confirm:
         find_backend(resolved.machine)  # an error before the search, not after it
-        compile_plan = compile_for_its_machine
 
     def find() -> Plan:
-        return _find_here(fn, args, request, resolved, compile_plan, weights)
+        return _find_here(fn, args, request, resolved, weights)
 
     hosts = hosts_of_search()
     if hosts is None:
         return find()
     description = asked_for(fn, args, request, resolved)
     if hosts.index == 0:
-        return found_by_one(hosts, description, find, lambda plan: (plan, plan.search))
+        return found_by_one(hosts, description, find)
     request.on_progress("waiting for the plan of process 0")
     wait_s = _WAIT_S + _WAIT_FACTOR * request.budget_s
     first_plan, search = hosts.receive(description, wait_s)
@@ -194,12 +177,11 @@ def _find_here(
     args: Sequence[Any],
     request: SearchRequest,
     resolved: ResolvedRequest,
-    compile_plan: CompilePlan | None,
     weights: StoredWeights | None,
 ) -> Plan:
     """The best plan found by a search that runs in this process.
 
-    With `compile_plan`, the best that compiles.
+    With `confirm`, it is the best that compiles.
     """
     budget = TimeBudget.of(_SEARCH_SHARE * request.budget_s)
     if request.search == "program":
@@ -216,12 +198,10 @@ def _find_here(
     def plan_of(candidate: Candidate) -> Plan:
         return simulated_plan(candidate, task.space, trials.lowered, resolved.place)
 
-    if compile_plan is None:
-        plan = plan_of(result.candidates[0])
+    if request.confirm:
+        plan, result = first_that_compiles(result, plan_of, request.on_progress)
     else:
-        plan, result = first_that_compiles(
-            result, plan_of, compile_plan, request.on_progress
-        )
+        plan = plan_of(result.candidates[0])
     for note in result.notes:
         request.on_progress(note)
     return replace(plan, search=result)

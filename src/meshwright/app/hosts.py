@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 
@@ -42,13 +42,6 @@ that a search has the same number in each.
 """
 
 
-class Store(Protocol):
-    """The interface of JAX's key-value store, as far as it is used here."""
-
-    def key_value_set_bytes(self, key: str, value: bytes) -> None: ...
-    def key_value_dir_get_bytes(self, prefix: str) -> list[tuple[str, bytes]]: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Hosts:
     """The processes that take part in one search, seen from one of them.
@@ -57,7 +50,7 @@ class Hosts:
     number: sequence number of the search, which keeps its store entries apart from others.
     """
 
-    store: Store
+    store: Any
     index: int
     count: int
     number: int
@@ -66,13 +59,13 @@ class Hosts:
     def _key(self) -> str:
         return f"meshwright/plan/{self.number}"
 
-    def send(self, asked: Sequence[str], found: object) -> None:
+    def send(self, asked: Sequence[str], result: object) -> None:
         """Send the search's result to all other processes; called by process 0.
 
         asked: lines that describe the search, as `asked_for` makes them.
-        found: the result, or the exception that ended the search.
+        result: the search's result, or the exception that ended the search.
         """
-        text = zlib.compress(pickle.dumps((tuple(asked), found)))
+        text = zlib.compress(pickle.dumps((tuple(asked), result)))
         pieces = range(0, len(text), _PIECE_BYTES)
         for number, start in enumerate(pieces):
             piece = text[start : start + _PIECE_BYTES]
@@ -98,7 +91,7 @@ class Hosts:
             time.sleep(_POLL_S)
         pieces = self.store.key_value_dir_get_bytes(f"{self._key}/pieces/")
         text = b"".join(piece for _, piece in sorted(pieces))
-        wanted, found = pickle.loads(zlib.decompress(text))
+        wanted, result = pickle.loads(zlib.decompress(text))
         for theirs, ours in zip_longest(wanted, asked):
             if theirs != ours:
                 raise PlanError(
@@ -106,11 +99,11 @@ class Hosts:
                     f"{ours} instead of {theirs}; call autoplan with the same arguments "
                     "and in the same order in every process"
                 )
-        if isinstance(found, MeshwrightError):
-            raise found
-        if isinstance(found, BaseException):
-            raise PlanError(f"the search of process 0 ended with {found!r}")
-        return found
+        if isinstance(result, MeshwrightError):
+            raise result
+        if isinstance(result, BaseException):
+            raise PlanError(f"the search of process 0 ended with {result!r}")
+        return result
 
 
 def hosts_of_search() -> Hosts | None:
@@ -122,25 +115,19 @@ def hosts_of_search() -> Hosts | None:
     return Hosts(store, index, count, next(_calls))
 
 
-def found_by_one[T](
-    hosts: Hosts,
-    asked: Sequence[str],
-    find: Callable[[], T],
-    message: Callable[[T], Any],
-) -> T:
-    """The result of `find`, which is called in process 0 only and sent to all processes.
+def found_by_one(hosts: Hosts, asked: Sequence[str], find: Callable[[], Plan]) -> Plan:
+    """The plan of `find`, which is called in process 0 only, and sent with its search.
 
     asked: lines that describe the search, so that receivers can check that they want the
         same.
-    message: the function that makes the sent data from the result.
     """
     try:
-        found = find()
+        plan = find()
     except BaseException as error:
         hosts.send(asked, error)
         raise
-    hosts.send(asked, message(found))
-    return found
+    hosts.send(asked, (plan, plan.search))
+    return plan
 
 
 def asked_for(

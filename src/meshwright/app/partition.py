@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
 import jax
 
@@ -15,11 +15,7 @@ from meshwright.machine import Mesh
 from meshwright.partitioner.decide import as_tactics
 from meshwright.partitioner.lower import Gather
 from meshwright.partitioner.tactics import Tactic
-from meshwright.program.capture.arguments import (
-    Names,
-    Numbers,
-    argument_names,
-)
+from meshwright.program.capture.arguments import Names, Numbers, argument_names
 from meshwright.program.capture.mesh import as_mesh
 from meshwright.registry import step_maker
 
@@ -30,29 +26,29 @@ if TYPE_CHECKING:
 # A call needs no plan: `app.plan`, which imports the simulation, is imported when used.
 
 
+class PartitionOptions(TypedDict, total=False):
+    """The options of `partition`, which its docstring describes."""
+
+    gather: str | Gather | None
+    static_argnums: Numbers
+    static_argnames: Names
+    donate_argnums: Numbers
+    donate_argnames: Names
+
+
 @overload
 def partition(
     fn: Callable[..., Any],
     mesh: Mesh | jax.sharding.Mesh | Mapping[str, int] | Plan,
     tactics: Sequence[Tactic] = (),
-    *,
-    gather: str | Gather | None = None,
-    static_argnums: Numbers = None,
-    static_argnames: Names = None,
-    donate_argnums: Numbers = None,
-    donate_argnames: Names = None,
+    **options: Unpack[PartitionOptions],
 ) -> Partitioned: ...
 @overload
 def partition(
     fn: Callable[..., Any],
     mesh: Slice,
     tactics: Sequence[Tactic] = (),
-    *,
-    gather: str | Gather | None = None,
-    static_argnums: Numbers = None,
-    static_argnames: Names = None,
-    donate_argnums: Numbers = None,
-    donate_argnames: Names = None,
+    **options: Unpack[PartitionOptions],
 ) -> ClusterStep: ...
 def partition(  # noqa: PLR0913  the options of `jax.jit`
     fn: Callable[..., Any],
@@ -86,13 +82,13 @@ def partition(  # noqa: PLR0913  the options of `jax.jit`
     make_step = step_maker(mesh)
     place: Any = mesh
     mesh = mesh if make_step is None else place.mesh
-    given = _plan_decisions(mesh)
-    if given is not None:
+    decisions = _plan_decisions(mesh)
+    if decisions is not None:
         if tactics or gather is not None:
             raise PlanError(
                 "a plan has tactics and gather already; give the plan alone"
             )
-        mesh, tactics, gather = given
+        mesh, tactics, gather = decisions
     step = Partitioned(
         fn,
         as_mesh(mesh),  # pyright: ignore[reportArgumentType]
@@ -122,10 +118,10 @@ def _require_function(fn: Any) -> None:
         )
 
 
-def _is_plan(given: Any) -> bool:
+def _is_plan(value: Any) -> bool:
     """Whether something is a plan. There is none unless its module was imported."""
     module = sys.modules.get("meshwright.app.plan")
-    return module is not None and isinstance(given, module.Plan)
+    return module is not None and isinstance(value, module.Plan)
 
 
 def _plan_decisions(plan: Any) -> tuple[Mesh, Sequence[Tactic], Gather] | None:

@@ -93,8 +93,8 @@ class Partitioned:
         argnum: positions of these arguments, needed only if several arguments fit.
         Raises `PlanError` with the first difference if no argument fits.
         """
-        latest, found = self.find_state(init_fn, args, argnum)
-        shardings = latest.state_shardings(*found, latest.executable.in_shardings)
+        latest, state = self.find_state(init_fn, args, argnum)
+        shardings = latest.state_shardings(*state, latest.executable.in_shardings)
         return jax.jit(init_fn, out_shardings=shardings)(*args)
 
     def find_state(
@@ -113,13 +113,13 @@ class Partitioned:
                 f"init wants a function that returns the state, got {init_fn!r:.60}"
             )
         state = jax.eval_shape(init_fn, *args)
-        chosen = None if argnum is None else list_names(self.fn, argnum)
+        names = None if argnum is None else list_names(self.fn, argnum)
         if not self._specialized:
             raise PlanError(
                 f"{self.__name__} has not seen its arguments yet; plan it first, with "
                 "step.plan(jax.eval_shape(init_fn, ...), batch)"
             )
-        return list(self._specialized.values())[-1], (state, chosen)
+        return list(self._specialized.values())[-1], (state, names)
 
     # -- the stages of `jax.jit` --------------------------------------------------------
 
@@ -211,17 +211,17 @@ class Partitioned:
         static = tuple((name, type(a), a) for name, a in call.static.items())
         key = tree, signature, static, tracing_config()
         try:
-            known = self._specialized.get(key)
+            specialized = self._specialized.get(key)
         except TypeError:
             raise PlanError(
                 f"static arguments must be hashable, got {dict(call.static)}"
             ) from None
-        if known is None:
+        if specialized is None:
             how = self.mesh, self.tactics, self.gather
             fn, captured = call.bind(self.fn), self._capture(call)
-            known = Specialized(fn, captured, call.names, *how)
-            self._specialized[key] = known
-        return known, leaves
+            specialized = Specialized(fn, captured, call.names, *how)
+            self._specialized[key] = specialized
+        return specialized, leaves
 
     def _capture(self, call: CallArguments) -> Captured:
         args, kwargs = call.traced

@@ -62,8 +62,8 @@ class PhasePlans:
     def __str__(self) -> str:
         mesh = self.plans[0].mesh
         lines = [f"{show_seconds(self.seconds)} on mesh {mesh}, weights stored alike"]
-        own = zip(self.plans, self.times, self.alone_s, strict=True)
-        for plan, times, alone_s in own:
+        rows = zip(self.plans, self.times, self.alone_s, strict=True)
+        for plan, times, alone_s in rows:
             taken = show_seconds(_seconds(plan, times))
             tactics = ", ".join(map(str, plan.tactics))
             alone = show_seconds(alone_s)
@@ -97,22 +97,22 @@ def plan_phases(
         raise PlanError(f"plan_phases sets {taken[0]} itself; leave it out")
     alone = [autoplan(each.fn, each.args, **options) for each in checked]
     times = tuple(each.times for each in checked)
-    own = {k: v for k, v in options.items() if k != "mesh"}  # that of the leader
-    found: list[tuple[Plan, ...]] = []
+    shared = {k: v for k, v in options.items() if k != "mesh"}  # that of the leader
+    plan_sets: list[tuple[Plan, ...]] = []
     errors: list[str] = []
     for number, leader in enumerate(alone):
         plans = [leader] * len(alone)
         try:
             for i, each in enumerate(checked):
                 if i != number:
-                    plans[i] = autoplan(each.fn, each.args, weights_of=leader, **own)
-            found.append(tuple(plans))
+                    plans[i] = autoplan(each.fn, each.args, weights_of=leader, **shared)
+            plan_sets.append(tuple(plans))
         except PlanError as error:
             errors.append(f"with the weights of {leader.name}: {error}")
-    if not found:
+    if not plan_sets:
         raise PlanError("no plans store the weights alike; " + "; ".join(errors))
     alone_s = tuple(map(_seconds, alone, times))
-    sets = [PhasePlans(plans, times, alone_s) for plans in found]
+    sets = [PhasePlans(plans, times, alone_s) for plans in plan_sets]
     return min(sets, key=lambda each: each.seconds)
 
 

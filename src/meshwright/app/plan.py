@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jax
-from jax.sharding import PartitionSpec
 
 from meshwright.app.explain.candidates import TITLES, candidate_table
 from meshwright.app.explain.show import show_plan
@@ -21,18 +20,10 @@ from meshwright.app.record.json_form import (
     record_to_json,
     repeating_tactics,
 )
-from meshwright.app.record.plan_record import (
-    PlanRecord,
-    code_text,
-    estimate_of,
-    figures_of,
-    leaf_at,
-    require_plans,
-    tactics_of,
-)
+from meshwright.app.record.plan_record import PlanRecord, estimate_of, require_plans
 from meshwright.errors import MeshError, PlanError
 from meshwright.machine import Machine, Mesh, load_machine
-from meshwright.partitioner.tactics import ByLevels, Tactic, by_levels
+from meshwright.partitioner.tactics import ByLevels, by_levels
 from meshwright.predict.energy import Location, find_location
 from meshwright.predict.estimate import estimate
 from meshwright.predict.figures import make_figures
@@ -51,26 +42,6 @@ class Plan(PlanRecord):
     The fields are those of `PlanRecord`. The methods read the fields, or pass the record to
     other folders of `app`.
     """
-
-    @property
-    def tactics(self) -> tuple[Tactic, ...]:
-        """Tactics that give the same decisions again when applied to the same program.
-
-        A plan that a search found, or that was read from JSON, has a single tactic that
-        holds the sharding of each input and op. `Plan.code` writes it as Python.
-        """
-        return tactics_of(self)
-
-    @property
-    def code(self) -> str:
-        """Python code of a list of tactics that rebuild this plan exactly.
-
-        `mw.partition(fn, plan.mesh, [...])` with this list gives every argument, result and
-        value in between the sharding that it has here. For a plan that a search found, the
-        list is one `mw.pin`, which names each input and op, so that its lines can be read
-        and changed.
-        """
-        return code_text(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Raise `PlanError`: a plan has no function; `mw.partition(fn, plan)` runs it."""
@@ -156,60 +127,6 @@ class Plan(PlanRecord):
         if isinstance(per_step, bool) or not isinstance(per_step, int) or per_step < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise PlanError(f"{per_step!r} tokens per step; wanted 1 or more")
         return dataclasses.replace(self, tokens_per_step=per_step, token_input="")
-
-    @property
-    def step_time_s(self) -> float:
-        """Simulated seconds of one step."""
-        return figures_of(self).step_time_s
-
-    @property
-    def mfu(self) -> float:
-        """Model FLOP utilisation, from 0 to 1.
-
-        It is the share of the machine's 16-bit peak FLOP/s that the model's FLOPs reach in
-        a step.
-        """
-        return figures_of(self).mfu
-
-    @property
-    def tokens_per_s(self) -> float | None:
-        """Tokens per second, over all devices; `None` if the step has no tokens."""
-        tokens = self.tokens_per_step
-        return None if tokens is None else tokens / self.step_time_s
-
-    @property
-    def peak_memory_bytes(self) -> int:
-        """Peak memory of one device, in bytes."""
-        return figures_of(self).peak_memory_bytes
-
-    @property
-    def fits(self) -> bool:
-        """Whether the peak memory is within what a device offers to programs."""
-        return figures_of(self).fits
-
-    @property
-    def breakdown(self) -> Mapping[str, float]:
-        """Seconds of one step by activity: computing, idle, and kinds of collectives.
-
-        A kind has two entries: `all_reduce exposed` is time in which nothing is computed,
-        `all_reduce hidden` is time that overlaps with computing.
-        """
-        return figures_of(self).breakdown
-
-    @property
-    def energy_j(self) -> float | None:
-        """Energy of one step in joules, of all devices, with the data centre's overhead."""
-        return figures_of(self).energy_j
-
-    @property
-    def cost_usd(self) -> float | None:
-        """Price of one step in dollars, at the list price of the devices."""
-        return figures_of(self).cost_usd
-
-    @property
-    def co2e_g(self) -> float | None:
-        """Grams of CO2 equivalent of one step; `None` until `on` is given a place."""
-        return figures_of(self).co2e_g
 
     def confirm(
         self,
@@ -379,11 +296,3 @@ class Plan(PlanRecord):
                 "has candidates"
             )
         return Table(TITLES, self.recorded_candidates)
-
-    def named(self, name: str) -> Plan:
-        """This plan with another name, which appears on pages about it."""
-        return dataclasses.replace(self, name=name)
-
-    def spec(self, path: str) -> PartitionSpec:
-        """The `PartitionSpec` of the input or output leaf with this path."""
-        return leaf_at(self, path).partition_spec

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Option
 
 import meshwright.cli.arguments.options as options
 from meshwright.app.check import sample
@@ -15,7 +16,7 @@ from meshwright.cli.arguments.target import Target
 from meshwright.errors import TargetError
 from meshwright.machine import Mesh, parse_mesh
 from meshwright.machine.memory_size import show_bytes
-from meshwright.run.local import find_devices
+from meshwright.run.local.devices import find_devices
 
 
 @options.takes_step
@@ -23,9 +24,7 @@ def check_command(
     options_of_step: options.StepOptions,
     as_json: options.AsJson = False,
     full: options.Full = False,
-    seed: Annotated[
-        int, typer.Option("--seed", min=0, help="random seed of the inputs")
-    ] = 0,
+    seed: Annotated[int, Option(min=0, help="random seed of the inputs")] = 0,
 ) -> None:
     """Run original and partitioned on virtual devices and compare every output.
 
@@ -68,7 +67,8 @@ def require_memory(target: Target, mesh: Mesh) -> None:
         return
     raise TargetError(
         f"{target.name} needs at least {show_bytes(needed)} to run on one device and on "
-        f"{mesh} side by side, and {show_bytes(free)} are free; {_advise(target, free)}"
+        f"{mesh} side by side, and {show_bytes(free)} are free; give a smaller target; "
+        "`plan` and `explain` need no memory"
     )
 
 
@@ -83,19 +83,3 @@ def free_bytes() -> int | None:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
         return None
-
-
-def _advise(target: Target, free: int) -> str:
-    """Advice for a target that needs more memory than is free: use a smaller one."""
-    place = target.name.rpartition(":")[0]
-    sizes = {
-        name: sample.traced_argument_bytes(make) for name, make in target.others.items()
-    }
-    fitting = [
-        f"{place}:{name}"
-        for name, n in sizes.items()
-        if n is not None and _COPIES * n <= free
-    ]
-    if fitting:
-        return f"smaller: {', '.join(fitting)}"
-    return "make its arguments smaller; `plan` and `explain` need no memory"

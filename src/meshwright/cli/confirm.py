@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option
 
 import meshwright.cli.arguments.options as options
 from meshwright.machine import load_machine
@@ -13,19 +13,16 @@ from meshwright.machine import load_machine
 @options.takes_step
 def confirm_command(
     step: options.StepOptions,
-    machine: Annotated[
-        str, typer.Option("--machine", help="a TPU or GPU: preset or TOML file")
-    ],
+    machine: Annotated[str, Option(help="a TPU or GPU: preset or TOML file")],
     as_json: options.AsJson = False,
     full: Annotated[
-        bool,
-        typer.Option("--full", help="for TPUs: generate code too, for seconds; slow"),
+        bool, Option("--full", help="for TPUs: generate code too, for seconds; slow")
     ] = False,
     timeout_s: Annotated[
-        float, typer.Option("--timeout", help="seconds after which to give up")
+        float, Option("--timeout", help="seconds after which to give up")
     ] = 600.0,
     keep: Annotated[
-        Path | None, typer.Option("--keep", help="new folder for the compiler's files")
+        Path | None, Option("--keep", help="new folder for the compiler's files")
     ] = None,
 ) -> None:
     """Compile a step with the real compiler of a machine, and compare the figures.

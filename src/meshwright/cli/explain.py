@@ -3,7 +3,7 @@
 import json
 from typing import Annotated
 
-import typer
+from typer import Option
 
 import meshwright.cli.arguments.options as options
 from meshwright.app.explain.show import show_explanation
@@ -22,9 +22,7 @@ def explain_command(
     machine: options.MachineName = None,
     residuals: Annotated[
         bool,
-        typer.Option(
-            "--residuals", help="what a backward pass reads of the forward pass"
-        ),
+        Option("--residuals", help="what a backward pass reads of the forward pass"),
     ] = False,
 ) -> None:
     """Print why each collective is there, each conflict, and each op left whole.

@@ -36,8 +36,8 @@ class _LazyGroup(TyperGroup):
         if args[0] not in COMMANDS and not args[0].startswith("-"):
             near = did_you_mean(args[0], COMMANDS)
             ctx.fail(f"no command {args[0]!r}{near}; there are {', '.join(COMMANDS)}")
-        name, known, rest = super().resolve_command(ctx, args)
-        return name, known and load_command(name or ""), rest
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command and load_command(name or ""), rest
 
 
 def load_command(name: str) -> Any:

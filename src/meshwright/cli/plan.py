@@ -1,6 +1,6 @@
 """`meshwright plan`: the plan of given tactics, or the best plan that a search finds."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,15 @@ _OF_A_SEARCH = (
     "chips", "objective", "memory", "budget", "most_axes", "seed", "confirm"
 )  # fmt: skip
 """Options that only a search uses, besides `--search` itself."""
+
+_OF_A_MACHINE = ("tokens", "samples", "tokens_per_step", "place", "offsets")
+"""Options that have no effect without `--machine`."""
+
+_NOT_OF_A_PIPELINE = (
+    "mesh", "schedule", "tactics", "search", "objective", "confirm", "tokens_per_step",
+    "offsets",
+)  # fmt: skip
+"""Options that `--pipeline` does not take."""
 
 
 def plan_command(  # noqa: PLR0913  the options of a command
@@ -67,29 +76,46 @@ def plan_command(  # noqa: PLR0913  the options of a command
     """
     _check_options(context)
     if pipeline:
-        _check_pipeline(context)
         request = _search_request(context.params)
         feature("pipeline_command")(target, request, as_json, out)
-        return
-    if mesh is None or search is not None:
-        plan = search_plan(target, _search_request(context.params), schedule, tactics)
-        plan = plan if tokens_per_step is None else plan.with_tokens(tokens_per_step)
-        print_found(plan, as_json, out, full)
-        _save_offsets(plan, offsets, as_json)
-        return
-    step = options.StepOptions(target, mesh, schedule, tactics, gather)
-    chosen = [] if machine is None else find_machines(machine, step.num_devices)
-    loaded, plan = step.plan()
-    plan = plan if tokens_per_step is None else plan.with_tokens(tokens_per_step)
-    run = find_run_length(plan, tokens, samples)
-    plans = [plan.on(each, place, donate_state=True) for each in chosen] or [plan]
-    if out is not None:
-        write_file(out, plans[0].to_json().encode())
-    if len(plans) > 1 or run is not None:
-        print_comparison(f"{loaded.name} on {plan.mesh}", plans, run, as_json)
+    elif mesh is None or search is not None:
+        _print_searched(context.params)
     else:
-        print(plans[0].to_json() if as_json else plans[0].describe(full))
-    _save_offsets(plans[0], offsets, as_json)
+        step = options.StepOptions(target, mesh, schedule, tactics, gather)
+        _print_planned(step, context.params)
+
+
+def _print_searched(values: Mapping[str, Any]) -> None:
+    """Print the best plan that a search finds."""
+    request, as_json = _search_request(values), values["as_json"]
+    plan = search_plan(values["target"], request, values["schedule"], values["tactics"])
+    plan = _with_tokens(plan, values)
+    print_found(plan, as_json, values["out"], values["full"])
+    _save_offsets(plan, values["offsets"], as_json)
+
+
+def _print_planned(step: options.StepOptions, values: Mapping[str, Any]) -> None:
+    """Print the plan of given tactics, or compare it on several machines."""
+    names, as_json = values["machine"], values["as_json"]
+    machines = [] if names is None else find_machines(names, step.num_devices)
+    target, plan = step.plan()
+    plan = _with_tokens(plan, values)
+    run = find_run_length(plan, values["tokens"], values["samples"])
+    place = values["place"]
+    plans = [plan.on(each, place, donate_state=True) for each in machines] or [plan]
+    if values["out"] is not None:
+        write_file(values["out"], plans[0].to_json().encode())
+    if len(plans) > 1 or run is not None:
+        print_comparison(f"{target.name} on {plan.mesh}", plans, run, as_json)
+    else:
+        print(plans[0].to_json() if as_json else plans[0].describe(values["full"]))
+    _save_offsets(plans[0], values["offsets"], as_json)
+
+
+def _with_tokens(plan: Plan, values: Mapping[str, Any]) -> Plan:
+    """The plan with the tokens per step that the user typed, if any."""
+    per_step = values["tokens_per_step"]
+    return plan if per_step is None else plan.with_tokens(per_step)
 
 
 def _save_offsets(plan: Plan, path: Path | None, as_json: bool) -> None:
@@ -97,23 +123,10 @@ def _save_offsets(plan: Plan, path: Path | None, as_json: bool) -> None:
     if path is None:
         return
     with show_progress("searching for offsets"):
-        found = plan.offsets()
-    write_file(path, found.to_csv().encode())
+        packing = plan.offsets()
+    write_file(path, packing.to_csv().encode())
     if not as_json:
-        print(f"\noffsets in {path}\n{found}")
-
-
-def _check_pipeline(context: typer.Context) -> None:
-    """Refuse options that `--pipeline` does not take."""
-    for name in (
-        "mesh", "schedule", "tactics", "search", "objective", "confirm", "tokens_per_step",
-        "offsets",
-    ):  # fmt: skip
-        if _is_given(context, name):
-            raise TargetError(
-                f"{_option(name)} does not go with --pipeline, which chooses meshes and"
-                " tactics of stages by the time of a step; leave it out"
-            )
+        print(f"\noffsets in {path}\n{packing}")
 
 
 def _search_request(values: Mapping[str, Any]) -> SearchRequest:
@@ -148,6 +161,12 @@ def _check_options(context: typer.Context) -> None:
     for name in ("out", "offsets"):
         if values[name] is not None:
             output_file(values[name])
+    if values["pipeline"]:
+        why = (
+            "does not go with --pipeline, which chooses meshes and tactics of stages by "
+            "the time of a step; leave it out"
+        )
+        _refuse(context, _NOT_OF_A_PIPELINE, why)
 
 
 def _check_search(context: typer.Context) -> None:
@@ -170,40 +189,34 @@ def _check_search(context: typer.Context) -> None:
             "how many chips? add --chips 32, say, to search for a plan; or name a --mesh "
             "for tactics of your own"
         )
-    for name in ("tokens", "samples", "gather"):
-        if _is_given(context, name):
-            raise TargetError(
-                f"--{name} is for given tactics on a --mesh, not for a search"
-            )
+    why = "is for given tactics on a --mesh, not for a search"
+    _refuse(context, ("tokens", "samples", "gather"), why)
 
 
 def _check_comparison(context: typer.Context) -> None:
     """Refuse options that a plan of given tactics on a given mesh does not take."""
-    values = context.params
-    for name in ("tokens", "samples", "tokens_per_step", "place", "offsets"):
-        if values["machine"] is None and values[name] is not None:
-            raise TargetError(
-                f"{_option(name)} needs a machine: add --machine, such as "
-                "--machine tpu-v5e, or --machine tpu-v5e,h100 to compare"
-            )
-    if values["offsets"] is not None and "," in (values["machine"] or ""):
-        raise TargetError(
-            f"--machine is {values['machine']}; --offsets takes one machine, since the "
-            "buffers of a step differ from one to another"
+    machine = context.params["machine"]
+    if machine is None:
+        why = (
+            "needs a machine: add --machine, such as --machine tpu-v5e, or --machine "
+            "tpu-v5e,h100 to compare"
         )
-    for name in _OF_A_SEARCH:
-        if _is_given(context, name):
-            raise TargetError(
-                f"{_option(name)} is for a search: add --search program to "
-                "search on this mesh, or leave out --mesh and give --machine and --chips"
-            )
+        _refuse(context, _OF_A_MACHINE, why)
+    elif context.params["offsets"] is not None and "," in machine:
+        raise TargetError(
+            f"--machine is {machine}; --offsets takes one machine, since the buffers of "
+            "a step differ from one to another"
+        )
+    why = (
+        "is for a search: add --search program to search on this mesh, or leave out "
+        "--mesh and give --machine and --chips"
+    )
+    _refuse(context, _OF_A_SEARCH, why)
 
 
-def _option(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
-
-
-def _is_given(context: typer.Context, name: str) -> bool:
-    """Whether the user typed an option, even if with its default value."""
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
+def _refuse(context: typer.Context, names: Sequence[str], why: str) -> None:
+    """Raise `TargetError` if the user typed an option, even with its default value."""
+    for name in names:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            raise TargetError(f"--{name.replace('_', '-')} {why}")

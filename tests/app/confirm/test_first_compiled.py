@@ -42,7 +42,7 @@ class FakeCompiler:
         self.answers = list(answers)
         self.compiled = []
 
-    def __call__(self, plan):
+    def __call__(self, plan, *options):
         self.compiled.append(plan)
         answer = self.answers.pop(0) if self.answers else 1000
         if isinstance(answer, Exception):
@@ -53,7 +53,11 @@ class FakeCompiler:
 
 def search(compiler, **options):
     asked = {"machine": MACHINE, "chips": 4, "mesh": None, "budget_s": 5.0}
-    return find_plan(step, ARGS, SearchRequest(**(asked | options)), compiler)
+    request = SearchRequest(**(asked | options), confirm=compiler is not None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("meshwright.app.autoplan.find_backend", lambda machine: None)
+        patch.setattr("meshwright.app.confirm.first_compiled.confirm_placed", compiler)
+        return find_plan(step, ARGS, request)
 
 
 @cache

@@ -7,7 +7,7 @@ import pytest
 import meshwright as mw
 from meshwright.app.explain.fold_leaves import fold_leaves
 from meshwright.app.output.numbers import show_si
-from meshwright.app.record.plan_record import Leaf
+from meshwright.app.record.parts import Leaf
 from meshwright.machine.memory_size import show_bytes
 
 

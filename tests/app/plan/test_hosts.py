@@ -49,7 +49,7 @@ def test_an_error_of_the_search_is_raised_in_all_processes():
         raise PlanError("nothing fits")
 
     for run in (
-        lambda: found_by_one(first, ["a step"], fail, str),
+        lambda: found_by_one(first, ["a step"], fail),
         lambda: second.receive(["a step"], 1.0),
     ):
         with pytest.raises(PlanError, match="nothing fits"):
@@ -63,7 +63,7 @@ def test_an_interrupt_of_process_0_ends_the_others():
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        found_by_one(first, ["a step"], interrupted, str)
+        found_by_one(first, ["a step"], interrupted)
     with pytest.raises(PlanError, match="process 0 ended with KeyboardInterrupt"):
         second.receive(["a step"], 1.0)
 

@@ -12,7 +12,7 @@ from meshwright.partitioner.lower import Lowered
 from meshwright.partitioner.lower.reshard import emit_step, local_shape, reshard_steps
 from meshwright.program.ir import Program, Sharding, Value, whole
 from meshwright.program.ops import Builder
-from meshwright.run.local import make_executable
+from meshwright.run.local.spmd import make_executable
 from tests.partitioner.lower.verifier import verify_lowered
 
 MESH = mw.Mesh({"a": 2, "b": 2, "c": 2})

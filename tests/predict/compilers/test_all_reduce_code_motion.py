@@ -18,7 +18,7 @@ from meshwright.predict.compilers.xla.while_loop_all_reduce_code_motion import (
     code_motion,
 )
 from meshwright.program.ops import COLLECTIVES
-from meshwright.run.local import make_executable
+from meshwright.run.local.spmd import make_executable
 
 STEPS = 6
 

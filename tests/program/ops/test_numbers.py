@@ -20,7 +20,7 @@ from meshwright.partitioner.propagate import Cause, Graph, Node, State, why_not
 from meshwright.program.capture import Captured, capture
 from meshwright.program.ir import Program
 from meshwright.program.ops import known_ops
-from meshwright.run.local import make_executable
+from meshwright.run.local.spmd import make_executable
 from tests.features.pipeline.stages.test_tasks import staged
 from tests.program.ops import catalogue
 from tests.program.ops.catalogue import Example

@@ -1,7 +1,5 @@
 """Compare the outputs of a partitioned program with those of the original program."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,13 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from meshwright.app.check.report import (
-    MAX_BIAS,
-    CheckReport,
-    OutputError,
-    tolerance_of,
-)
-from meshwright.jax_private import is_key
+from meshwright.app.check.report import MAX_BIAS, CheckReport, OutputError, tolerance_of
+from meshwright.jax_private import is_key, move_words
 
 
 def check_outputs(
@@ -56,10 +49,8 @@ def on_one_device(leaf: Any) -> Any:
         return leaf
     if len(leaf.sharding.device_set) == 1:
         return leaf
-    if is_key(leaf.dtype):
-        words = jnp.asarray(np.asarray(jax.random.key_data(leaf)))
-        return jax.random.wrap_key_data(words, impl=jax.random.key_impl(leaf))
-    return jnp.asarray(np.asarray(leaf))  # uncommitted: a shard_map may move it
+    # Uncommitted, so that a shard_map may move it.
+    return move_words(lambda x: jnp.asarray(np.asarray(x)), leaf)
 
 
 def _conditioned(

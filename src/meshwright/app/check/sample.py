@@ -87,19 +87,6 @@ def argument_bytes(args: Sequence[Any]) -> int:
     return sum(math.prod(a.shape) * itemsize_bytes(str(a.dtype)) for a in avals)
 
 
-def traced_argument_bytes(make: Callable[[], Any]) -> int | None:
-    """Total bytes of the arguments that the user's target function would make.
-
-    make: the target, a function that returns `(fn, args)`. It is traced, so that no array
-        is made. `None` if tracing fails.
-    """
-    try:
-        args = jax.eval_shape(lambda: make()[1])
-    except Exception:  # noqa: BLE001  the user's code may raise anything
-        return None
-    return argument_bytes(args)
-
-
 def use_virtual_devices(count: int) -> None:
     """Make JAX run on `count` virtual CPU devices, unless it has started already.
 

@@ -5,9 +5,8 @@ A compiler rejects a plan if it fails, or if the step needs too much memory.
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Protocol
 
-from meshwright.app.confirm.confirmation import Confirmation, confirm_placed
+from meshwright.app.confirm.confirmation import confirm_placed
 from meshwright.app.record.plan_record import PlanRecord
 from meshwright.errors import CompilerError, PlanError
 from meshwright.machine.memory_size import show_bytes
@@ -17,22 +16,13 @@ from meshwright.planner.candidates.search_result import REJECTED, SearchResult
 _MOST = 5
 """Most plans that are compiled, each for up to some minutes, before the search fails."""
 
-
-class CompilePlan(Protocol):
-    """A function that compiles a plan and returns figures; it may raise `CompilerError`."""
-
-    def __call__(self, plan: PlanRecord) -> Confirmation: ...
-
-
-def compile_for_its_machine(plan: PlanRecord) -> Confirmation:
-    """The figures of a plan from the real compiler of the plan's machine."""
-    return confirm_placed(plan, full=False, timeout_s=600.0, folder=None)
+_TIMEOUT_S = 600.0
+"""Longest time for the compilation of one plan."""
 
 
 def first_that_compiles[P: PlanRecord](
     search: SearchResult,
     make_plan: Callable[[Candidate], P],
-    compile_plan: CompilePlan,
     on_progress: Callable[[str], None],
 ) -> tuple[P, SearchResult]:
     """The best plan that the compiler accepts, and the search with that plan first.
@@ -47,7 +37,7 @@ def first_that_compiles[P: PlanRecord](
     for candidate in _distinct(fitting)[:_MOST]:
         on_progress(f"compiling {candidate.name} on {candidate.mesh}")
         plan = make_plan(candidate)
-        why_not = _why_not(plan, search.limit_bytes, compile_plan)
+        why_not = _why_not(plan, search.limit_bytes)
         if not why_not:
             return plan, _moved_first(search, candidate, rejected)
         on_progress(f"{candidate.name} on {candidate.mesh}: {why_not}")
@@ -64,10 +54,10 @@ def _distinct(candidates: Sequence[Candidate]) -> list[Candidate]:
     return list({(c.mesh, c.tactics): c for c in reversed(candidates)}.values())[::-1]
 
 
-def _why_not(plan: PlanRecord, limit_bytes: float, compile_plan: CompilePlan) -> str:
+def _why_not(plan: PlanRecord, limit_bytes: float) -> str:
     """The reason why a compiled plan cannot be used; "" if it can."""
     try:
-        compiled = compile_plan(plan).compiled
+        compiled = confirm_placed(plan, False, _TIMEOUT_S, None).compiled
     except CompilerError as error:
         return f"{REJECTED}{error}"
     if compiled.fits and compiled.peak_bytes <= limit_bytes:

@@ -16,8 +16,11 @@ TITLES = ("plan", "mesh", ">step", ">times", ">memory", "compared with the first
 _REASON = 76
 """Most characters of the reason why a plan is not possible."""
 
-_MOST, _WORTH = 3, 0.1
-"""Most differences shown per plan, and their least size as a share of the largest one."""
+_MOST = 3
+"""Most differences that are shown for a plan."""
+
+_WORTH = 0.1
+"""Least size of a difference that is shown, as a share of the largest one."""
 
 
 def candidate_table(search: SearchResult) -> Table:
@@ -55,8 +58,8 @@ def _difference(candidate: Candidate, best: Candidate) -> str:
             for size in (num_bytes - candidate.limit_bytes, candidate.limit_bytes)
         )
         return f"does not fit: {over} more than {allowed}"
-    found = differences(candidate, best)
-    worth = [(w, s) for w, s in found if s and abs(s) >= _WORTH * abs(found[0][1])]
+    changes = differences(candidate, best)
+    worth = [(w, s) for w, s in changes if s and abs(s) >= _WORTH * abs(changes[0][1])]
     parts = [_signed(show_seconds(abs(s)), s, _word(w)) for w, s in worth[:_MOST]]
     is_slower = candidate.step_time_s > best.step_time_s
     if not is_slower and num_bytes != best.peak_memory_bytes:

@@ -4,31 +4,22 @@ A leaf is one array among the inputs or outputs (pytree leaf).
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
-from meshwright.app.explain.names import ProgramNames
-from meshwright.app.explain.why import describe_conflict, explain_collective
-from meshwright.app.record.plan_record import Collective, Leaf, TacticEffect
+from meshwright.app.explain.names import ProgramNames, describe_conflict
+from meshwright.app.explain.why import explain_collective
+from meshwright.app.record.parts import Collective, Leaf, TacticEffect
 from meshwright.partitioner.decide import Decided
-from meshwright.partitioner.lower import executions
+from meshwright.partitioner.lower import (
+    Gather,
+    Lowered,
+    count_collectives,
+    executions,
+    lower,
+)
 from meshwright.partitioner.propagate import Node, join_sub_axes, user_axes, why_not
 from meshwright.partitioner.tactics import Tactic, Workspace
+from meshwright.predict.compilers.xla.workarounds import XLA_WORKAROUNDS
 from meshwright.program.ir import Atom, Sharding, num_bytes, show_type
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """The state before a tactic, with which the state after the tactic is compared.
-
-    specs: shardings of the inputs. num_refusals, num_conflicts: how many messages about
-        refused requests and about conflicts earlier tactics have left.
-    indivisible: messages of earlier tactics about dims that an axis does not divide.
-    """
-
-    specs: tuple[Sharding | None, ...] = ()
-    num_refusals: int = 0
-    num_conflicts: int = 0
-    indivisible: frozenset[str] = frozenset()
 
 
 def describe_leaves(
@@ -42,14 +33,16 @@ def describe_leaves(
     sub_axes: the sub-axes of each mesh axis; a sharding over all of them shows the axis.
     """
     return tuple(
-        Leaf(
-            path,
-            value.shape,
-            value.dtype,
-            tuple(join_sub_axes(axes, sub_axes) for axes in sharding.dims),
-        )
+        Leaf(path, value.shape, value.dtype, _user_sharding(sharding, sub_axes).dims)
         for path, value, sharding in zip(paths, values, shardings, strict=True)
     )
+
+
+def _user_sharding(
+    sharding: Sharding, sub_axes: Mapping[str, tuple[str, ...]]
+) -> Sharding:
+    """The sharding by the user's mesh axes, in place of all sub-axes of an axis."""
+    return Sharding(tuple(join_sub_axes(axes, sub_axes) for axes in sharding.dims))
 
 
 def describe_collectives(decided: Decided) -> tuple[Collective, ...]:
@@ -73,39 +66,72 @@ def describe_collectives(decided: Decided) -> tuple[Collective, ...]:
     return tuple(rows)
 
 
-def describe_tactic(
-    tactic: Tactic | None, work: Workspace, counts: Mapping[str, int], before: Snapshot
-) -> tuple[TacticEffect, Snapshot]:
-    """The record of what one tactic changed, and the snapshot for the next tactic.
+# -- the effect of each tactic ---------------------------------------------------------
 
-    tactic: `None` stands for the sharding constraints in the user's code.
-    counts: number of collectives after the tactic, by kind.
+
+class TacticObserver:
+    """A callback for `apply_tactics`, which records the effect of each tactic.
+
+    effects: the records, one for each call of `after_tactic`.
+    lowered: the device program after the last tactic.
     """
-    state, names = work.state, ProgramNames(work)
-    specs = tuple(state.sharding_at(n, n.outs[0]) for n in work.graph.input_nodes)
-    old_specs = before.specs or (None,) * len(specs)
-    shown = tuple(
-        str(Sharding(tuple(join_sub_axes(axes, work.sub_axes) for axes in spec.dims)))
-        for spec in specs
-    )
-    conflicts = list(state.conflicts.values())
-    indivisible = tuple(dict.fromkeys(_indivisible_dims(names)))
-    effect = TacticEffect(
-        "constraints in the code" if tactic is None else str(tactic),
-        tuple(
-            f"{path} {text}"
-            for path, text, spec, old in zip(
-                work.paths, shown, specs, old_specs, strict=True
-            )
+
+    def __init__(
+        self, num_tactics: int, gather: Gather, last_lowered: Lowered | None
+    ) -> None:
+        """An observer of tactics that has seen none.
+
+        last_lowered: the device program after all tactics, if the caller has it already.
+        """
+        self.effects: list[TacticEffect] = []
+        self.lowered: Lowered | None = None
+        self._num_tactics = num_tactics
+        self._gather = gather
+        self._last_lowered = last_lowered
+        self._specs: Sequence[Sharding] = ()  # of the inputs, before the tactic
+        self._counts: dict[str, int] = {}
+        self._version = -1  # version of the state that `lowered` comes from
+
+    def after_tactic(self, tactic: Tactic | None, work: Workspace) -> None:
+        """Record the effect of the tactic just applied.
+
+        tactic: `None` for the sharding constraints in the user's code, which are applied
+            first.
+        """
+        is_last = len(self.effects) == self._num_tactics
+        # If the tactic has changed nothing, the last device program is still right.
+        last = self._last_lowered if is_last else None
+        if work.state.version != self._version or last is not None:
+            self.lowered = last or lower(work.state, self._gather, XLA_WORKAROUNDS)
+            self._counts = count_collectives(self.lowered.program)
+            self._version = work.state.version
+        names, conflicts = ProgramNames(work), list(work.state.conflicts.values())
+        num_refused = sum(len(each.refused) for each in self.effects)
+        num_conflicts = sum(len(each.conflicts) for each in self.effects)
+        earlier = {line for each in self.effects for line in each.indivisible}
+        indivisible = dict.fromkeys(_indivisible_dims(names))
+        effect = TacticEffect(
+            tactic="constraints in the code" if tactic is None else str(tactic),
+            cut=self._newly_cut(work),
+            refused=tuple(map(str, work.refusals[num_refused:])),
+            conflicts=tuple(
+                describe_conflict(names, c) for c in conflicts[num_conflicts:]
+            ),
+            indivisible=tuple(line for line in indivisible if line not in earlier),
+            counts=dict(self._counts),
+        )
+        self.effects.append(effect)
+
+    def _newly_cut(self, work: Workspace) -> tuple[str, ...]:
+        """The inputs that the tactic sharded, with their shardings."""
+        nodes, before = work.graph.input_nodes, self._specs
+        self._specs = [work.state.sharding_at(n, n.outs[0]) for n in nodes]
+        rows = zip(work.paths, self._specs, before or (None,) * len(nodes), strict=True)
+        return tuple(
+            f"{path} {_user_sharding(spec, work.sub_axes)}"
+            for path, spec, old in rows
             if spec != old and not spec.is_whole
-        ),
-        tuple(map(str, work.refusals[before.num_refusals :])),
-        tuple(describe_conflict(names, c) for c in conflicts[before.num_conflicts :]),
-        tuple(line for line in indivisible if line not in before.indivisible),
-        dict(counts),
-    )
-    described = before.indivisible | set(indivisible)
-    return effect, Snapshot(specs, len(work.refusals), len(conflicts), described)
+        )
 
 
 # -- dims at which propagation stopped -------------------------------------------------
@@ -162,9 +188,9 @@ def replicated_ops(decided: Decided) -> tuple[str, ...]:
 
     A line has the op's kind, its source line and the reason.
     """
-    found: dict[str, None] = {}
+    lines: dict[str, None] = {}
     for op, node in decided.work.graph.op_node.items():
         has_dims = any(a.shape for a in (*op.operands, *op.results))
         if node.rule is not None and node.rule.opaque and has_dims:
-            found.setdefault(f"{op.kind} ({op.source}): {node.rule.opaque}")
-    return tuple(found)
+            lines.setdefault(f"{op.kind} ({op.source}): {node.rule.opaque}")
+    return tuple(lines)

@@ -6,7 +6,9 @@ from typing import Any
 
 from meshwright.app.output.collapse import collapsed
 from meshwright.app.output.numbers import show_seconds, show_share
-from meshwright.app.record.plan_record import Leaf, PlanRecord
+from meshwright.app.output.table import columns
+from meshwright.app.record.parts import Leaf
+from meshwright.app.record.plan_record import PlanRecord
 from meshwright.errors import PlanError
 from meshwright.machine.memory_size import show_bytes
 from meshwright.program.ir import Sharding
@@ -31,9 +33,9 @@ class PlanDiff:
     def __str__(self) -> str:
         if self.is_equal:
             return "the plans are equal"
-        width = max(len(what) for what, _, _ in self.rows)
-        lines = [f"{what:{width}}  {a} -> {b}" for what, a, b in self.rows]
-        return "\n".join(collapsed(lines))
+        rows = [(what, f"{old} -> {new}") for what, old, new in self.rows]
+        width = max(len(what) for what, _ in rows)
+        return "\n".join(collapsed(columns(rows, (str(width), ""), gap="  ")))
 
     def to_json(self) -> dict[str, Any]:
         """The differences as plain data for `json.dumps`."""

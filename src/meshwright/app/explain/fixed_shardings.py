@@ -6,7 +6,7 @@ They come from sharding constraints and `shard_map`.
 from collections.abc import Sequence
 
 from meshwright.app.output.collapse import collapsed
-from meshwright.app.record.plan_record import FixedSharding
+from meshwright.app.record.parts import FixedSharding
 from meshwright.partitioner.constraints import CODE, CONSTRAINT
 from meshwright.partitioner.propagate import Node, join_sub_axes
 from meshwright.partitioner.tactics import Workspace
@@ -20,7 +20,7 @@ def find_fixed(work: Workspace) -> tuple[FixedSharding, ...]:
     They shard a value, or forbid that an axis shards it. Left out are those over axes that
     the mesh does not have, or that have size 1.
     """
-    found: list[FixedSharding] = []
+    shardings: list[FixedSharding] = []
     for op, node in work.graph.op_node.items():
         is_constraint = has_trait(op.kind, Trait.SHARDING_CONSTRAINT)
         if not (is_constraint or op.kind == "shard_map") or not node.outs:
@@ -32,8 +32,8 @@ def find_fixed(work: Workspace) -> tuple[FixedSharding, ...]:
             value = op.results[0]
             shown = show_type(value.shape, value.dtype)
             kind = CONSTRAINT if is_constraint else op.kind
-            found.append(FixedSharding(kind, str(op.source), shown, spec, whole))
-    return tuple(found)
+            shardings.append(FixedSharding(kind, str(op.source), shown, spec, whole))
+    return tuple(shardings)
 
 
 def _spec(work: Workspace, node: Node) -> tuple[tuple[str, ...], ...]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import takewhile
 
 from meshwright.app.output.collapse import group_by, index_free, merge
-from meshwright.app.record.plan_record import Leaf
+from meshwright.app.record.parts import Leaf
 
 _NAMES = 4
 """Most alternatives that the braces of one line list, such as 4 in `{a, b, c, d, 2

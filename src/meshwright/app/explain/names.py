@@ -3,12 +3,19 @@
 Names are input paths, source lines and axis names. A cause is why an axis splits an op.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 
-from meshwright.partitioner.propagate import Node, PartialSums, State, user_axes
+from meshwright.partitioner.propagate import (
+    Cause,
+    Conflict,
+    Node,
+    PartialSums,
+    State,
+    user_axes,
+)
 from meshwright.partitioner.tactics import Workspace
 from meshwright.program.ir import Value
 
@@ -24,7 +31,6 @@ class ProgramNames:
 
     work: Workspace
     out_paths: Sequence[str] = ()
-    _sources: dict[int, str] = field(default_factory=dict)
 
     @property
     def state(self) -> State:
@@ -36,19 +42,13 @@ class ProgramNames:
         """The values that are partial sums, in the final propagation state."""
         return PartialSums(self.state)
 
-    def source(self, node: Node) -> str:
-        """`file:line` of a node's user code; "" if it is unknown."""
-        if node.index not in self._sources:
-            self._sources[node.index] = str(node.source)
-        return self._sources[node.index]
-
     def node(self, node: Node) -> str:
         """The name of a node: an input's path, or an op's kind with its source line."""
         if node.input_position is not None:
             return self.work.paths[node.input_position]
         if node.op is None:
             return "a constant"
-        source = self.source(node)
+        source = str(node.source)
         return f"{node.op.kind} ({source})" if source else node.op.kind
 
     def maker(self, value: int) -> Node:
@@ -117,8 +117,11 @@ def shorten(text: str, longest: int = 100) -> str:
 
 # -- causes -----------------------------------------------------------------------------
 
-_NEAREST, _FARTHEST = 4, 3
-"""Lines shown at the two ends of a long cause chain; the lines between are only counted."""
+_NEAREST = 4
+"""Lines shown at the near end of a long cause chain; those in the middle are counted."""
+
+_FARTHEST = 3
+"""Lines shown at the far end of a long cause chain."""
 
 _HOW = {
     "forward": "its operand is cut",
@@ -136,21 +139,12 @@ def cause_chain(names: ProgramNames, node: Node, axis: str) -> tuple[str, ...]:
     """
     hops: list[tuple[str, str, str]] = []
     last = ""
-    current: Node | None = node
-    seen: set[int] = set()
-    while current is not None and current.index not in seen:
-        seen.add(current.index)
-        cause = names.state.causes.get((current.index, axis))
-        if cause is None:
-            break
+    for current, cause in _causes(names, node, axis):
         if cause.how == "tactic":
             last = _seed(names, current, axis, cause.tactic)
-            break
-        how = _HOW[cause.how]
-        kind = names.node(current) if current.op is None else current.op.kind
-        hops.append((how, names.source(current), kind))
-        graph = names.work.graph
-        current = None if cause.node is None else graph.nodes[cause.node]
+        else:
+            kind = names.node(current) if current.op is None else current.op.kind
+            hops.append((_HOW[cause.how], str(current.source), kind))
     quoted = names.axes((axis,))
     lines: list[str] = []
     for (how, source), group in groupby(hops, lambda hop: hop[:2]):
@@ -169,18 +163,26 @@ def origin_of(names: ProgramNames, node: Node, axis: str) -> str:
     An example is `zero(...) cut state.params.w`. The text is "" if the axis does not split
     the node.
     """
-    start = node
-    seen: set[int] = set()
-    while node.index not in seen:
-        seen.add(node.index)
-        cause = names.state.causes.get((node.index, axis))
-        if cause is None:
-            return ""
+    for current, cause in _causes(names, node, axis):
         if cause.how == "tactic" or cause.node is None:
-            cut = "it" if node is start else names.node(node)
+            cut = "it" if current is node else names.node(current)
             return f"{_by(cause.tactic)} cut {cut}"
-        node = names.work.graph.nodes[cause.node]
     return ""
+
+
+def _causes(names: ProgramNames, node: Node, axis: str) -> Iterator[tuple[Node, Cause]]:
+    """Pairs of a node and why an axis splits it, from `node` back to the tactic."""
+    seen: set[int] = set()
+    current = node
+    while current.index not in seen:
+        seen.add(current.index)
+        cause = names.state.causes.get((current.index, axis))
+        if cause is None:
+            return
+        yield current, cause
+        if cause.how == "tactic" or cause.node is None:
+            return
+        current = names.work.graph.nodes[cause.node]
 
 
 def _by(tactic: str) -> str:
@@ -198,3 +200,32 @@ def _seed(names: ProgramNames, node: Node, axis: str, tactic: str) -> str:
     where = names.node(node)
     dim = f"dim {factor} of " if node.op is None else ""
     return f"{names.axes((axis,))} cuts {dim}{where}: {_by(tactic)}"
+
+
+# -- conflicts -------------------------------------------------------------------------
+
+
+def describe_conflict(names: ProgramNames, conflict: Conflict) -> str:
+    """One line on the dims of a node that ask for the same axis, and on their tactics."""
+    node = names.work.graph.nodes[conflict.node]
+    sides = " and ".join(
+        _describe_side(names, node, conflict.axis, side) for side in conflict.sides
+    )
+    quoted = names.axes((conflict.axis,))
+    return f"{names.node(node)} stays whole along {quoted}, which {sides} both want"
+
+
+def _describe_side(
+    names: ProgramNames, node: Node, axis: str, side: tuple[int, int, str]
+) -> str:
+    factor, value, which = side
+    place = names.place(node, factor)
+    if which == "operand":
+        maker = names.maker(value)
+        origin = origin_of(names, maker, axis)
+        since = f", since {origin}" if origin else ""
+        return f"{place} ({names.node(maker)}{since})"
+    wanted = names.state.requests.get((value, axis), {})
+    readers = (names.work.graph.nodes[index] for index in wanted.values())
+    reader = next(map(names.node, readers), "a reader")
+    return f"{place} (so read by {reader})"

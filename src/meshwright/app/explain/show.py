@@ -16,7 +16,8 @@ from meshwright.app.output.collapse import (
 )
 from meshwright.app.output.numbers import show_seconds
 from meshwright.app.output.table import columns
-from meshwright.app.record.plan_record import Collective, PlanRecord, TacticEffect
+from meshwright.app.record.parts import Collective, TacticEffect
+from meshwright.app.record.plan_record import PlanRecord
 from meshwright.machine.memory_size import show_bytes
 
 _LARGEST = 10
@@ -191,8 +192,8 @@ def _problems(plan: PlanRecord, expand: bool) -> list[str]:
     """
     lines: list[str] = []
     for title, messages_of in _PROBLEMS:
-        found = [line for step in plan.steps for line in messages_of(step)]
-        lines += ["", *_section(title, found, expand)] if found else []
+        messages = [line for step in plan.steps for line in messages_of(step)]
+        lines += ["", *_section(title, messages, expand)] if messages else []
     if plan.whole:
         lines += ["", "whole on every device, for lack of a sharding rule"]
         lines += [f"  {text}" for text in plan.whole]

@@ -6,7 +6,7 @@ It is called uncut work, and is given as a share of the program's FLOPs with a r
 from collections import defaultdict
 
 from meshwright.app.explain.names import ProgramNames
-from meshwright.app.record.plan_record import UncutWork
+from meshwright.app.record.parts import UncutWork
 from meshwright.partitioner.decide import Decided
 from meshwright.partitioner.propagate import Node, why_not
 from meshwright.program.analysis.executions import op_executions
@@ -30,7 +30,7 @@ def describe_uncut(decided: Decided) -> tuple[UncutWork, ...]:
     counted = ((op, times * work_of(op).flops) for op, times in runs if not op.bodies)
     flops = [(op, n) for op, n in counted if n]
     total = sum(n for _, n in flops) or 1
-    found: list[UncutWork] = []
+    rows: list[UncutWork] = []
     for axis, size in work.mesh.sizes:
         if size == 1:
             continue
@@ -44,12 +44,12 @@ def describe_uncut(decided: Decided) -> tuple[UncutWork, ...]:
             uncut[key] += n / total
             first.setdefault(key, node)
         order = sorted(uncut, key=lambda key: -uncut[key])
-        found += [
+        rows += [
             UncutWork(axis, *key, uncut[key], _why(names, first[key], axis))
             for key in order
             if uncut[key] >= _LEAST
         ]
-    return tuple(found)
+    return tuple(rows)
 
 
 def _why(names: ProgramNames, node: Node, axis: str) -> str:

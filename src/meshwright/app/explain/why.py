@@ -7,9 +7,14 @@ node that are split together. To cut is to split a dim along a mesh axis.
 import math
 from collections import Counter
 
-from meshwright.app.explain.names import ProgramNames, cause_chain, origin_of
+from meshwright.app.explain.names import (
+    ProgramNames,
+    cause_chain,
+    describe_conflict,
+    origin_of,
+)
 from meshwright.partitioner.lower import Origin
-from meshwright.partitioner.propagate import Conflict, Node, why_not
+from meshwright.partitioner.propagate import Node, why_not
 from meshwright.program.ir import Op, Value
 
 Why = tuple[str, tuple[str, ...]]
@@ -286,32 +291,3 @@ def _readers(names: ProgramNames, op: Op, origin: Origin) -> str:
     dim = op.params.get("dim")
     cut = f", cut on dim {dim}" if op.kind == "reduce_scatter" else ""
     return f"{readers[0]}{more}{cut}"
-
-
-# -- conflicts -------------------------------------------------------------------------
-
-
-def describe_conflict(names: ProgramNames, conflict: Conflict) -> str:
-    """One line on the dims of a node that ask for the same axis, and on their tactics."""
-    node = names.work.graph.nodes[conflict.node]
-    sides = " and ".join(
-        _describe_side(names, node, conflict.axis, side) for side in conflict.sides
-    )
-    quoted = names.axes((conflict.axis,))
-    return f"{names.node(node)} stays whole along {quoted}, which {sides} both want"
-
-
-def _describe_side(
-    names: ProgramNames, node: Node, axis: str, side: tuple[int, int, str]
-) -> str:
-    factor, value, which = side
-    place = names.place(node, factor)
-    if which == "operand":
-        maker = names.maker(value)
-        origin = origin_of(names, maker, axis)
-        since = f", since {origin}" if origin else ""
-        return f"{place} ({names.node(maker)}{since})"
-    wanted = names.state.requests.get((value, axis), {})
-    readers = (names.work.graph.nodes[index] for index in wanted.values())
-    reader = next(map(names.node, readers), "a reader")
-    return f"{place} (so read by {reader})"

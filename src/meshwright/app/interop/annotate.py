@@ -22,9 +22,13 @@ from meshwright.program.capture.arguments import (
     split_arguments,
 )
 from meshwright.program.ir import Program
-from meshwright.run.local import jax_mesh
 from meshwright.run.local.execute import run_program
-from meshwright.run.local.spmd import mesh_of_sub_axes, outermost_sharding, weaken
+from meshwright.run.local.spmd import (
+    jax_mesh,
+    mesh_of_sub_axes,
+    outermost_sharding,
+    weaken,
+)
 
 
 def annotated(

@@ -20,7 +20,7 @@ from meshwright.app.interop.logical_rules import (
     read_rules,
     require_known,
 )
-from meshwright.app.record.plan_record import Leaf
+from meshwright.app.record.parts import Leaf
 from meshwright.errors import PlanError, TacticError
 from meshwright.machine import Mesh
 from meshwright.partitioner.propagate.sub_axes import SUB_AXIS

@@ -5,12 +5,13 @@ from typing import Any
 
 import jax
 
-from meshwright.app.record.plan_record import Leaf, PlanRecord
+from meshwright.app.record.parts import Leaf
+from meshwright.app.record.plan_record import PlanRecord
 from meshwright.machine import Mesh
 from meshwright.partitioner.propagate.sub_axes import SUB_AXIS
 from meshwright.partitioner.tactics import Recorded
 from meshwright.program.ir import Sharding
-from meshwright.run.local import jax_mesh, named_shardings
+from meshwright.run.local.spmd import jax_mesh, named_shardings
 
 
 def argument_shardings(plan: PlanRecord) -> tuple[Any, ...]:

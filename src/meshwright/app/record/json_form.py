@@ -1,50 +1,33 @@
 """The JSON form of a plan: all its data except the program."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from meshwright.app.record.plan_record import (
-    Collective,
-    FixedSharding,
-    Leaf,
-    PlanRecord,
-    TacticEffect,
-    UncutWork,
-    code_text,
-)
+from meshwright.app.record.plan_record import PlanRecord
 from meshwright.errors import PlanError
 from meshwright.machine import Mesh
-from meshwright.partitioner.lower import Gather
 from meshwright.partitioner.tactics import Recompute, Recorded, Tactic, decisions_of
 from meshwright.partitioner.tactics.recorded import LONG, Decisions
-from meshwright.plain import Frame
-from meshwright.predict.figures import Figures
+from meshwright.plain import Frame, hints_of
 
 _HINTS: dict[str, Any] = {
+    **hints_of(PlanRecord),
     "mesh": Mapping[str, int],
     "sequential": Mapping[str, int],
-    "gather": Gather,
-    "counts": Mapping[str, int],
-    "collectives": tuple[Collective, ...],
-    "inputs": tuple[Leaf, ...],
-    "outputs": tuple[Leaf, ...],
-    "steps": tuple[TacticEffect, ...],
-    "fixed": tuple[FixedSharding, ...],
-    "uncut": tuple[UncutWork, ...],
-    "whole": tuple[str, ...],
-    "name": str,
-    "figures": Figures | None,
     "num_parameters": int,
-    "tokens_per_step": int | None,
-    "token_input": str,
     "recompute": tuple[tuple[str, ...], ...],
     "decisions": tuple[Decisions, ...],
     "candidates": tuple[tuple[str, str, str, str, str, str], ...],
     "code": tuple[str, ...],
 }
 """Type annotations of the JSON fields."""
+
+_NAMES = (
+    "mesh", "sequential", "gather", "counts", "collectives", "inputs", "outputs", "steps",
+    "fixed", "uncut", "whole", "name", "figures", "num_parameters", "tokens_per_step",
+    "token_input", "recompute", "decisions", "candidates", "code",
+)  # fmt: skip
+"""The JSON fields in the order in which they are written."""
 
 
 def _split_numbers(entry: Any, path: str) -> Any:
@@ -82,9 +65,9 @@ def record_to_json(plan: PlanRecord, candidates: Sequence[Sequence[str]]) -> str
             t.decisions.to_json() for t in tactics if isinstance(t, Recorded)
         ],
         "candidates": candidates,
-        "code": code_text(plan).splitlines(),
+        "code": plan.code.splitlines(),
     }
-    fields = {n: derived[n] if n in derived else getattr(plan, n) for n in _HINTS}
+    fields = {n: derived[n] if n in derived else getattr(plan, n) for n in _NAMES}
     return _FRAME.write(fields)
 
 

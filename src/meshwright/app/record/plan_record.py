@@ -1,141 +1,30 @@
-"""`PlanRecord` and its parts: the data of a plan, which can be written as JSON."""
-
-from __future__ import annotations
+"""`PlanRecord`: the data of a plan, which can be written as JSON."""
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import Self
 
 from jax.sharding import PartitionSpec
 
+from meshwright.app.record.parts import (
+    Collective,
+    FixedSharding,
+    Leaf,
+    TacticEffect,
+    UncutWork,
+)
 from meshwright.app.record.rebuild import code_of, public_tactics
 from meshwright.errors import PlanError
 from meshwright.machine import Mesh
 from meshwright.partitioner.decide import Decided
 from meshwright.partitioner.lower import Gather
 from meshwright.partitioner.structure.input_roles import find_roles
-from meshwright.partitioner.tactics import (
-    Tactic,
-)
+from meshwright.partitioner.tactics import Tactic
+from meshwright.planner.candidates.search_result import SearchResult
+from meshwright.predict.estimate import Estimate
 from meshwright.predict.figures import Figures
-from meshwright.program.ir import Sharding, itemsize_bytes, show_type
-
-if TYPE_CHECKING:
-    from meshwright.planner.candidates.search_result import SearchResult
-    from meshwright.predict.estimate import Estimate
-
-
-@dataclass(frozen=True, slots=True)
-class Collective:
-    """A collective op of the device program, and the reason for it.
-
-    bytes: size on one device of the operand or the result, whichever is larger.
-    executions: number of executions per step; each iteration of a loop counts.
-    source: `file:line` of the user's code.
-    value: type of the operand on one device.
-    reason: one sentence. chain: the decisions that led to the collective, the nearest
-        first.
-    """
-
-    kind: str
-    axes: tuple[str, ...]
-    bytes: int
-    executions: int
-    reason: str
-    source: str
-    value: str
-    chain: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Leaf:
-    """An input or output array of the program (a pytree leaf) with its sharding.
-
-    spec: for each dim the mesh axes that split it, major to minor.
-    """
-
-    path: str
-    shape: tuple[int, ...]
-    dtype: str
-    spec: tuple[tuple[str, ...], ...]
-
-    @property
-    def partition_spec(self) -> PartitionSpec:
-        """The sharding as JAX's `PartitionSpec`."""
-        return PartitionSpec(*(a[0] if len(a) == 1 else (a or None) for a in self.spec))
-
-    @property
-    def num_bytes(self) -> int:
-        """Bytes of the whole array, before it is sharded."""
-        return math.prod(self.shape) * itemsize_bytes(self.dtype)
-
-    def __str__(self) -> str:
-        return f"{self.path}: {show_type(self.shape, self.dtype)} {Sharding(self.spec)}"
-
-
-@dataclass(frozen=True, slots=True)
-class TacticEffect:
-    """The effect of one tactic and of the propagation that follows it.
-
-    cut: inputs that it sharded, with their shardings.
-    refused: requests of the tactic that were not possible, with the reason.
-    conflicts: messages about ops of which two dims asked for the same axis.
-    indivisible: messages about dims at which propagation stopped, because the number of
-        parts does not divide their size or does not line up with it.
-    counts: executions of each kind of collective per step, after this tactic.
-    """
-
-    tactic: str
-    cut: tuple[str, ...]
-    refused: tuple[str, ...]
-    conflicts: tuple[str, ...]
-    indivisible: tuple[str, ...]
-    counts: Mapping[str, int]
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether the tactic left no sharding, message or collective.
-
-        It sharded no input, no request was refused, and the program has no collective after
-        it.
-        """
-        messages = (self.cut, self.refused, self.conflicts, self.indivisible)
-        return not any(messages) and not any(self.counts.values())
-
-
-@dataclass(frozen=True, slots=True)
-class FixedSharding:
-    """A sharding that the user's own code sets, which no tactic can change.
-
-    kind: "with_sharding_constraint" or "shard_map". source: `file:line` of the code.
-    value: type of the first result.
-    spec: for each dim of the first result the mesh axes that split it.
-    whole: mesh axes that the code keeps from splitting the result.
-    """
-
-    kind: str
-    source: str
-    value: str
-    spec: tuple[tuple[str, ...], ...]
-    whole: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class UncutWork:
-    """Ops of one kind and source line that a mesh axis does not split.
-
-    All devices along the axis repeat these ops.
-    share: FLOPs of these ops as a share of all FLOPs of the program.
-    why: the reason as text, with relevant sizes.
-    """
-
-    axis: str
-    kind: str
-    source: str
-    share: float
-    why: str
 
 
 @dataclass(frozen=True)
@@ -204,16 +93,113 @@ class PlanRecord:
         params = find_roles(self.decided.work).params
         return sum(math.prod(inputs[i].shape) for i in params)
 
+    @property
+    def tactics(self) -> tuple[Tactic, ...]:
+        """Tactics that give the same decisions again when applied to the same program.
+
+        A plan that a search found, or that was read from JSON, has a single tactic that
+        holds the sharding of each input and op. `Plan.code` writes it as Python.
+        """
+        if self.decided is not None:
+            return public_tactics(self.decided)
+        if not self.recorded:
+            raise PlanError(
+                "this plan was read from JSON, which cannot hold a tactic of your own that "
+                "rewrites the program; make the plan again"
+            )
+        return self.recorded
+
+    @property
+    def code(self) -> str:
+        """Python code of a list of tactics that rebuild this plan exactly.
+
+        `mw.partition(fn, plan.mesh, [...])` with this list gives every argument, result and
+        value in between the sharding that it has here. For a plan that a search found, the
+        list is one `mw.pin`, which names each input and op, so that its lines can be read
+        and changed.
+        """
+        decided = self.decided
+        return self.recorded_code if decided is None else code_of(decided)
+
+    def named(self, name: str) -> Self:
+        """This plan with another name, which appears on pages about it."""
+        return replace(self, name=name)
+
+    def spec(self, path: str) -> PartitionSpec:
+        """The `PartitionSpec` of the input or output leaf with this path."""
+        for leaf in (*self.inputs, *self.outputs):
+            if leaf.path == path:
+                return leaf.partition_spec
+        raise PlanError(
+            f"no leaf {path!r}; there are {[leaf.path for leaf in self.inputs][:8]}"
+        )
+
+    # -- figures on a machine --------------------------------------------------------------
+
+    @property
+    def step_time_s(self) -> float:
+        """Simulated seconds of one step."""
+        return figures_of(self).step_time_s
+
+    @property
+    def mfu(self) -> float:
+        """Model FLOP utilisation, from 0 to 1.
+
+        It is the share of the machine's 16-bit peak FLOP/s that the model's FLOPs reach in
+        a step.
+        """
+        return figures_of(self).mfu
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Tokens per second, over all devices; `None` if the step has no tokens."""
+        tokens = self.tokens_per_step
+        return None if tokens is None else tokens / self.step_time_s
+
+    @property
+    def peak_memory_bytes(self) -> int:
+        """Peak memory of one device, in bytes."""
+        return figures_of(self).peak_memory_bytes
+
+    @property
+    def fits(self) -> bool:
+        """Whether the peak memory is within what a device offers to programs."""
+        return figures_of(self).fits
+
+    @property
+    def breakdown(self) -> Mapping[str, float]:
+        """Seconds of one step by activity: computing, idle, and kinds of collectives.
+
+        A kind has two entries: `all_reduce exposed` is time in which nothing is computed,
+        `all_reduce hidden` is time that overlaps with computing.
+        """
+        return figures_of(self).breakdown
+
+    @property
+    def energy_j(self) -> float | None:
+        """Energy of one step in joules, of all devices, with the data centre's overhead."""
+        return figures_of(self).energy_j
+
+    @property
+    def cost_usd(self) -> float | None:
+        """Price of one step in dollars, at the list price of the devices."""
+        return figures_of(self).cost_usd
+
+    @property
+    def co2e_g(self) -> float | None:
+        """Grams of CO2 equivalent of one step; `None` until `on` is given a place."""
+        return figures_of(self).co2e_g
+
 
 def require_plans(plans: Iterable[PlanRecord]) -> tuple[PlanRecord, ...]:
     """The plans as a tuple; `PlanError` if the argument is no list of plans."""
     if not isinstance(plans, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise PlanError(f"others is {str(plans)[:60]!r}; wanted a list of plans")
-    given = tuple(plans)
-    for plan in given:
+    listed = tuple(plans)
+    for plan in listed:
         if not isinstance(plan, PlanRecord):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise PlanError(f"others holds {str(plan)[:60]!r}; wanted a list of plans")
-    return given
+    return listed
 
 
 def figures_of(plan: PlanRecord) -> Figures:
@@ -225,16 +211,6 @@ def figures_of(plan: PlanRecord) -> Figures:
     return plan.figures
 
 
-def leaf_at(plan: PlanRecord, path: str) -> Leaf:
-    """The first input or output with this path; `PlanError` if no leaf has it."""
-    for leaf in (*plan.inputs, *plan.outputs):
-        if leaf.path == path:
-            return leaf
-    raise PlanError(
-        f"no leaf {path!r}; there are {[leaf.path for leaf in plan.inputs][:8]}"
-    )
-
-
 def estimate_of(plan: PlanRecord) -> Estimate:
     """The simulated step of a plan; `PlanError` if the plan was not simulated here."""
     if plan.estimate is None:
@@ -244,29 +220,6 @@ def estimate_of(plan: PlanRecord) -> Estimate:
             "from the program, and name the machine"
         )
     return plan.estimate
-
-
-def tactics_of(plan: PlanRecord) -> tuple[Tactic, ...]:
-    """Tactics that make a plan's decisions again for the same program.
-
-    Raises `PlanError` for a plan read from JSON that could not store a user's own tactic.
-    """
-    if plan.decided is not None:
-        return public_tactics(plan.decided)
-    if not plan.recorded:
-        raise PlanError(
-            "this plan was read from JSON, which cannot hold a tactic of your own that "
-            "rewrites the program; make the plan again"
-        )
-    return plan.recorded
-
-
-def code_text(plan: PlanRecord) -> str:
-    """Python code of tactics that rebuild a plan.
-
-    For a plan read from JSON, it is the code that was saved with it.
-    """
-    return plan.recorded_code if plan.decided is None else code_of(plan.decided)
 
 
 def program_of(plan: PlanRecord) -> Decided:

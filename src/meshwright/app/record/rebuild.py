@@ -58,11 +58,13 @@ def _rebuilding(
     a pin does not store them.
     """
     tactics, work = decided.tactics, decided.work
-    found = [i for i, t in enumerate(tactics) if t.rewrite is None and is_replaced(t)]
-    if not found:
+    replaced = [
+        i for i, t in enumerate(tactics) if t.rewrite is None and is_replaced(t)
+    ]
+    if not replaced:
         return tactics
-    rest = tactics[found[0] :]
-    kept = (*tactics[: found[0]], *(t for t in rest if t.rewrite is not None))
+    rest = tactics[replaced[0] :]
+    kept = (*tactics[: replaced[0]], *(t for t in rest if t.rewrite is not None))
     start = apply_tactics(decided.captured, work.mesh, kept, graph=work.graph)
     name = ", ".join(str(tactic) for tactic in rest if tactic.rewrite is None)
     overlaps = (tactic for tactic in rest if isinstance(tactic, Overlap))

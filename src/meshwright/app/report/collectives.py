@@ -7,12 +7,8 @@ from dataclasses import dataclass
 from meshwright.app.explain.names import shorten
 from meshwright.app.output.collapse import collapse, group_by
 from meshwright.app.output.numbers import show_seconds
-from meshwright.app.record.plan_record import (
-    PlanRecord,
-    TacticEffect,
-    estimate_of,
-    program_of,
-)
+from meshwright.app.record.parts import TacticEffect
+from meshwright.app.record.plan_record import PlanRecord, estimate_of, program_of
 from meshwright.app.report import markup
 from meshwright.app.report.markup import KINDS, NONE, TIMES, Tooltips, text
 from meshwright.machine.memory_size import show_bytes

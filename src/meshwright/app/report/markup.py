@@ -68,16 +68,6 @@ def table(titles: Sequence[str], rows: Iterable[str]) -> str:
     )
 
 
-def text_table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """An HTML table of escaped text; titles as in `table`."""
-    looks = [' class="n"' if title.startswith(">") else "" for title in titles]
-    cells = (
-        (f"<td{look}>{text(c)}</td>" for look, c in zip(looks, row, strict=True))
-        for row in rows
-    )
-    return table(titles, (f"<tr>{''.join(row)}</tr>" for row in cells))
-
-
 def numbers(*cells: str) -> str:
     """HTML table cells that are aligned as numbers."""
     return "".join(f'<td class="n">{cell}</td>' for cell in cells)

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from meshwright.app.explain.sub_axes import explain_sub_axes
 from meshwright.app.output.collapse import collapse, group_by
 from meshwright.app.output.notebook import folded
-from meshwright.app.record.plan_record import Leaf, PlanRecord, program_of
+from meshwright.app.record.parts import Leaf
+from meshwright.app.record.plan_record import PlanRecord, program_of
 from meshwright.app.report import markup
 from meshwright.app.report.markup import NONE, TIMES, Tooltips, text
 from meshwright.machine import Mesh
@@ -18,12 +19,23 @@ from meshwright.machine.memory_size import show_bytes
 from meshwright.partitioner.propagate.sub_axes import SUB_AXIS
 from meshwright.program.ir import show_type
 
-_SIDE, _BAR, _MOST = 84, 9, 16
-"""Longest side of a picture and width of a bar, in pixels; most shards drawn along
-a side.
-"""
-_SHOWN, _COLOURS, _PATHS = 24, 6, 4
-"""Most cards (input groups) shown at once, number of axis colours, most paths on a card."""
+_SIDE = 84
+"""Longest side of a picture in pixels."""
+
+_BAR = 9
+"""Width of a bar in pixels."""
+
+_MOST = 16
+"""Most shards that are drawn along a side."""
+
+_SHOWN = 24
+"""Most cards (groups of inputs) that are shown at once."""
+
+_COLOURS = 6
+"""Number of colours of mesh axes."""
+
+_PATHS = 4
+"""Most paths on a card."""
 
 
 def draw_shardings(plan: PlanRecord, tips: Tooltips) -> str:

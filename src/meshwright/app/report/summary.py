@@ -11,6 +11,7 @@ from meshwright.app.output.numbers import (
     show_share,
     show_si,
 )
+from meshwright.app.output.table import Table
 from meshwright.app.record.plan_record import PlanRecord, estimate_of, figures_of
 from meshwright.app.report import markup
 from meshwright.app.report.markup import KINDS, NONE, TIMES, Tooltips, text
@@ -194,7 +195,7 @@ def draw_candidates(plan: PlanRecord) -> str:
         return ""
     table = candidate_table(plan.search)
     first, rest = (
-        f'<div class="wide">{markup.text_table(table.titles, rows)}</div>'
+        Table(table.titles, rows).to_html()
         for rows in (table.rows[:_CANDIDATES], table.rows[_CANDIDATES:])
     )
     return markup.section(

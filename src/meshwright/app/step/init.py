@@ -40,17 +40,17 @@ def list_arguments(
 
 
 def find_state(
-    arguments: Sequence[Argument], state: Any, chosen: Sequence[str] | None
+    arguments: Sequence[Argument], state: Any, names: Sequence[str] | None
 ) -> list[Argument]:
     """The arguments to which a state belongs: one, or one per element of a tuple.
 
     state: the pytree of `ShapeDtypeStruct`s that the initial function returns.
-    chosen: names of the arguments; by default the arguments with the same structure and
+    names: names of the arguments; by default the arguments with the same structure and
         shapes, which must be consecutive for a tuple.
     Raises `PlanError` if no arguments fit, or if there are several possibilities.
     """
-    if chosen is not None:
-        wanted = [a for name in chosen for a in arguments if a.name == name]
+    if names is not None:
+        wanted = [a for name in names for a in arguments if a.name == name]
         parts = (state,) if len(wanted) == 1 else tuple(state)
         for argument, part in zip(wanted, parts, strict=True):
             reason = _difference(argument, part)
@@ -58,13 +58,13 @@ def find_state(
                 raise PlanError(f"init_fn does not return {argument.name}: {reason}")
         return wanted
     groups = [(state,), *([tuple(state)] if isinstance(state, tuple) else [])]
-    found = [run for parts in groups for run in _runs(arguments, parts)]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        names = [" and ".join(a.name for a in run) for run in found]
+    fitting = [run for parts in groups for run in _runs(arguments, parts)]
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
+        runs = [" and ".join(a.name for a in run) for run in fitting]
         raise PlanError(
-            f"init_fn returns what fits several arguments of the step: {', '.join(names)}; "
+            f"init_fn returns what fits several arguments of the step: {', '.join(runs)}; "
             "say which with argnum="
         )
     raise PlanError(_nothing_fits(arguments, state))
@@ -86,17 +86,17 @@ def _difference(argument: Argument, part: Any) -> str:
 
     "" if they are equal in structure and shapes.
     """
-    name, wanted, given = argument.name, _by_path(argument.types), _by_path(part)
+    name, wanted, got = argument.name, _by_path(argument.types), _by_path(part)
     for path in wanted:
-        if path not in given:
+        if path not in got:
             return f"{name}{path} is missing"
-    for path in given:
+    for path in got:
         if path not in wanted:
             return f"{path.lstrip('.')} is not part of {name}"
     ours, theirs = map(jax.tree_util.tree_structure, (part, argument.types))
     if ours != theirs:
         return f"it returns {ours}, and {name} is {theirs}"
-    for path, leaf in given.items():
+    for path, leaf in got.items():
         has, wants = (show_type(x.shape, str(x.dtype)) for x in (leaf, wanted[path]))
         if has != wants:
             return f"{name}{path} is {has}, and the step takes {wants}"

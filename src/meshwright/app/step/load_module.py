@@ -43,12 +43,12 @@ def _import_file(name: str, path: Path) -> ModuleType:
 
     If another module has that name already, the file is imported as `_target_<name>`.
     """
-    known = sys.modules.get(name)
-    if known is not None and _is_file(getattr(known, "__file__", None), path):
-        return known
+    loaded = sys.modules.get(name)
+    if loaded is not None and _is_file(getattr(loaded, "__file__", None), path):
+        return loaded
     if "." in name:
         return importlib.import_module(name)
-    spec = importlib.util.find_spec(name) if known is None else None
+    spec = importlib.util.find_spec(name) if loaded is None else None
     if spec is not None and _is_file(spec.origin, path):
         return importlib.import_module(name)
     private = f"_target_{name}"

@@ -43,8 +43,8 @@ def warn_about_lost_changes(
     """
 
     def watched(*args: Any, **kwargs: Any) -> Any:
-        given = dict(zip(names, args, strict=False)) | kwargs
-        modules = {n: a for n, a in given.items() if any(_modules_in(a))}
+        arguments = dict(zip(names, args, strict=False)) | kwargs
+        modules = {n: a for n, a in arguments.items() if any(_modules_in(a))}
         before = {n: jax.tree_util.tree_leaves(a) for n, a in modules.items()}
         result = fn(*args, **kwargs)
         returned = jax.tree_util.tree_leaves(result)
@@ -120,8 +120,7 @@ def _surroundings(name: str, value: Any) -> Iterator[tuple[str, Any]]:
         yield from ((f"an argument of partial({name})", arg) for arg in value.args)
         yield from value.keywords.items()
     elif isinstance(value, FunctionType):
-        found = inspect.getclosurevars(value).nonlocals
-        yield from found.items()
+        yield from inspect.getclosurevars(value).nonlocals.items()
         yield from _globals(value)
     wrapped = getattr(value, "__wrapped__", None)
     if wrapped is not None:

@@ -26,8 +26,8 @@ from meshwright.program.capture.wide_floats import (
     widen_array,
     widen_floats,
 )
-from meshwright.run.local import Executable, jax_mesh, make_executable
 from meshwright.run.local.execute import run_program
+from meshwright.run.local.spmd import Executable, jax_mesh, make_executable
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,15 +79,15 @@ class Specialized:
         return jax.tree_util.tree_unflatten(self.captured.out_tree, outputs)
 
     def state_shardings(
-        self, state: Any, chosen: Sequence[str] | None, shardings: Sequence[Any]
+        self, state: Any, names: Sequence[str] | None, shardings: Sequence[Any]
     ) -> Any:
         """The shardings of a state that is one argument of the step, or a tuple of several.
 
-        state, chosen: as for `find_state`. shardings: shardings of all arguments' leaves.
+        state, names: as for `find_state`. shardings: shardings of all arguments' leaves.
         """
         arguments = list_arguments(self.captured, self.names, shardings)
-        found = find_state(arguments, state, chosen)
-        flat = jax.tree_util.tree_leaves([argument.shardings for argument in found])
+        owners = find_state(arguments, state, names)
+        flat = jax.tree_util.tree_leaves([argument.shardings for argument in owners])
         return jax.tree_util.tree_unflatten(jax.tree_util.tree_structure(state), flat)
 
     # -- the check -----------------------------------------------------------------------
@@ -135,7 +135,7 @@ class Specialized:
         if self.wide is None:
             return report
         pairs = zip(report.outputs, self.check_float32(leaves).outputs, strict=True)
-        return CheckReport(tuple(replace(own, wide=other) for own, other in pairs))
+        return CheckReport(tuple(replace(error, wide=wide) for error, wide in pairs))
 
     def check_run(
         self, run: Callable[[Sequence[Any]], Sequence[Any]], leaves: Sequence[Any]

@@ -8,8 +8,8 @@ from inspect import Signature, signature
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 from rich.console import Console
+from typer import Argument, Option
 
 from meshwright.app.output.progress import show_progress
 from meshwright.app.partition import partition
@@ -29,119 +29,80 @@ _WIDE = 160
 
 TargetText = Annotated[
     str,
-    typer.Argument(
+    Argument(
         metavar="TARGET",
         help="path.py[:name] or pkg.module:name, a function that returns (fn, args)",
-        show_default=False,
     ),
 ]
-_MESH = typer.Option("--mesh", help="axes and sizes: batch=8,model=4")
+_MESH = Option(help="axes and sizes: batch=8,model=4")
 Pipeline = Annotated[
     bool,
-    typer.Option(
-        "--pipeline", help="plan stages on parts of the machine, microbatches too"
-    ),
+    Option("--pipeline", help="plan stages on parts of the machine, microbatches too"),
 ]
 MeshText = Annotated[str, _MESH]
 OptionalMesh = Annotated[str | None, _MESH]
-Schedule = Annotated[
-    str | None, typer.Option("--schedule", help="one of the module's `schedules`")
-]
+Schedule = Annotated[str | None, Option(help="one of the module's `schedules`")]
 Tactics = Annotated[
-    str | None,
-    typer.Option(
-        "--tactics", help="tactics in order: \"shard({'x': 0}, axis='data')\""
-    ),
+    str | None, Option(help="tactics in order: \"shard({'x': 0}, axis='data')\"")
 ]
 GatherText = Annotated[
-    Gather,
-    typer.Option(
-        "--gather", help="gather a value once for all its readers, or at each use"
-    ),
+    Gather, Option(help="gather a value once for all its readers, or at each use")
 ]
 
 # -- machines --------------------------------------------------------------------------
 
 MachineNames = Annotated[
     str | None,
-    typer.Option(
-        "--machine",
-        help="machine of the figures, a preset or TOML file; commas compare several",
+    Option(
+        help="machine of the figures, a preset or TOML file; commas compare several"
     ),
 ]
 MachineName = Annotated[
-    str | None,
-    typer.Option("--machine", help="machine of the figures, a preset or TOML file"),
+    str | None, Option(help="machine of the figures, a preset or TOML file")
 ]
 PlaceName = Annotated[
-    str | None,
-    typer.Option("--place", help="location of the machine, for carbon: iowa, ..."),
+    str | None, Option(help="location of the machine, for carbon: iowa, ...")
 ]
-Tokens = Annotated[
-    float | None, typer.Option("--tokens", help="tokens of a whole run: 300e9")
-]
+Tokens = Annotated[float | None, Option(help="tokens of a whole run: 300e9")]
 TokensPerStep = Annotated[
     int | None,
-    typer.Option(
-        "--tokens-per-step",
-        help="tokens of a step, if not the elements of its input of tokens",
-    ),
+    Option(help="tokens of a step, if not the elements of its input of tokens"),
 ]
-Samples = Annotated[
-    float | None, typer.Option("--samples", help="samples of a whole run")
-]
+Samples = Annotated[float | None, Option(help="samples of a whole run")]
 
 # -- the search ------------------------------------------------------------------------
 
 Chips = Annotated[
-    int | None,
-    typer.Option("--chips", help="without --mesh: search for the best plan on so many"),
+    int | None, Option(help="without --mesh: search for the best plan on so many")
 ]
 ObjectiveText = Annotated[
     str,
-    typer.Option(
-        "--objective",
-        help=f"what to minimise: {', '.join(OBJECTIVES)}; or step_time=1,memory=0.3",
+    Option(
+        help=f"what to minimise: {', '.join(OBJECTIVES)}; or step_time=1,memory=0.3"
     ),
 ]
-Memory = Annotated[
-    str | None,
-    typer.Option("--memory", help="memory limit of a device: 12GiB, or bytes"),
-]
-BudgetSeconds = Annotated[
-    float, typer.Option("--budget", help="seconds of work to search")
-]
-MostAxes = Annotated[
-    int, typer.Option("--most-axes", help="most axes of a mesh to try, 1 to 3")
-]
+Memory = Annotated[str | None, Option(help="memory limit of a device: 12GiB, or bytes")]
+BudgetSeconds = Annotated[float, Option(help="seconds of work to search")]
+MostAxes = Annotated[int, Option(help="most axes of a mesh to try, 1 to 3")]
 SearchName = Annotated[
     str | None,
-    typer.Option(
-        "--search",
-        help="search on --mesh, too: program (integer program), tree or experts",
-    ),
+    Option(help="search on --mesh, too: program (integer program), tree or experts"),
 ]
 SearchSeed = Annotated[
-    int, typer.Option("--seed", min=0, max=2**31 - 1, help="random seed of the search")
+    int, Option(min=0, max=2**31 - 1, help="random seed of the search")
 ]
 ConfirmFound = Annotated[
-    bool,
-    typer.Option("--confirm", help="compile the found plan with the real compiler"),
+    bool, Option("--confirm", help="compile the found plan with the real compiler")
 ]
 
 # -- the output ------------------------------------------------------------------------
 
-AsJson = Annotated[bool, typer.Option("--json", help="print JSON for programs")]
-OutFile = Annotated[
-    Path | None, typer.Option("--out", help="file to save the plan in, as JSON")
-]
+AsJson = Annotated[bool, Option("--json", help="print JSON for programs")]
+OutFile = Annotated[Path | None, Option(help="file to save the plan in, as JSON")]
 OffsetsFile = Annotated[
-    Path | None,
-    typer.Option("--offsets", help="CSV file for exact offsets of a device's buffers"),
+    Path | None, Option(help="CSV file for exact offsets of a device's buffers")
 ]
-Full = Annotated[
-    bool, typer.Option("--full", help="show every layer, not one for all alike")
-]
+Full = Annotated[bool, Option("--full", help="show every layer, not one for all alike")]
 
 
 # -- commands that take a step ---------------------------------------------------------
@@ -171,10 +132,10 @@ class StepOptions:
         mesh = parse_mesh(self.mesh)
         with show_progress(f"loading {self.target}"):
             target = find_target(self.target)
-            chosen = choose_tactics(target, self.schedule, self.tactics)
-            require_tactics(chosen)
-            mesh.require_all(axes_of(chosen))
-            return target, partition(target.fn, mesh, chosen, gather=self.gather)
+            tactics = choose_tactics(target, self.schedule, self.tactics)
+            require_tactics(tactics)
+            mesh.require_all(axes_of(tactics))
+            return target, partition(target.fn, mesh, tactics, gather=self.gather)
 
     def plan(self) -> tuple[Target, Plan]:
         """Import the target, and plan its step for the arguments that it returns."""
@@ -194,9 +155,9 @@ def takes_step(command: Callable[..., None]) -> Callable[..., None]:
         step = StepOptions(**{f.name: values.pop(f.name) for f in fields(StepOptions)})
         command(step, **values)
 
-    _, *own = signature(command, eval_str=True).parameters.values()
+    _, *others = signature(command, eval_str=True).parameters.values()
     step = signature(StepOptions, eval_str=True).parameters.values()
-    parameters = [p.replace(kind=p.KEYWORD_ONLY) for p in (*step, *own)]
+    parameters = [p.replace(kind=p.KEYWORD_ONLY) for p in (*step, *others)]
     vars(run)["__signature__"] = Signature(parameters)
     run.__annotations__ = {p.name: p.annotation for p in parameters}
     return run

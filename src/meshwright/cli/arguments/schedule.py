@@ -26,13 +26,13 @@ def choose_tactics(
         schedule = next(iter(offered))
     if schedule not in offered:
         raise TargetError(f"no schedule {schedule!r}; {_offer(target)}")
-    chosen = offered[schedule]
-    if not isinstance(chosen, Sequence) or isinstance(chosen, str):
+    tactics = offered[schedule]
+    if not isinstance(tactics, Sequence) or isinstance(tactics, str):
         raise TargetError(
-            f"schedule {schedule!r} is {chosen!r}, not a list of tactics; wanted "
+            f"schedule {schedule!r} is {tactics!r}, not a list of tactics; wanted "
             f"schedules = {{{schedule!r}: [mw.fsdp('data')]}}, or the like"
         )
-    return tuple(chosen)
+    return tuple(tactics)
 
 
 def _offer(target: Target) -> str:

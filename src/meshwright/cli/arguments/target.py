@@ -17,7 +17,7 @@ from typing import Any
 from meshwright.app.step.load_module import describe_error, load_module
 from meshwright.errors import MeshwrightError, TargetError, did_you_mean
 from meshwright.partitioner.tactics import Tactic
-from meshwright.run.local import find_devices
+from meshwright.run.local.devices import find_devices
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,13 +25,12 @@ class Target:
     """A target that was found in a module: a function to partition, and its arguments.
 
     make: the user's function that returns both, called when they are first needed, since it
-    may take long. others: the other targets of the module, by name.
+    may take long.
     """
 
     name: str
     make: Callable[[], Any]
     schedules: Mapping[str, Sequence[Tactic]]
-    others: Mapping[str, Callable[[], Any]]
 
     @cached_property
     def made(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
@@ -59,18 +58,16 @@ def find_target(text: str) -> Target:
     """
     place, name = _split(text)
     module = load_module(place)
-    found = _candidates(module) | _named_table(module, place, "targets")
-    name = name or _only(found, place)
-    make = found.get(name) or getattr(module, name, None)
+    targets = _candidates(module) | _named_table(module, place, "targets")
+    name = name or _only(targets, place)
+    make = targets.get(name) or getattr(module, name, None)
     if make is None:
-        raise TargetError(f"{place} has no {name!r}{_offer(found, name)}")
+        raise TargetError(f"{place} has no {name!r}{_offer(targets, name)}")
     if not callable(make):
         raise TargetError(
             f"{place}:{name} is {_brief(make)}, not a function; {_WANTED}"
         )
-    others = {n: f for n, f in found.items() if n != name}
-    schedules = _named_table(module, place, "schedules")
-    return Target(f"{place}:{name}", make, schedules, others)
+    return Target(f"{place}:{name}", make, _named_table(module, place, "schedules"))
 
 
 def _split(text: str) -> tuple[str, str]:
@@ -108,25 +105,25 @@ def _candidates(module: ModuleType) -> dict[str, Callable[[], Any]]:
     }
 
 
-def _only(found: Mapping[str, object], place: str) -> str:
+def _only(targets: Mapping[str, object], place: str) -> str:
     """The name of the target to use if the command named only a module.
 
     This is "target" if the module has it, or the name of its only target. Otherwise a
     `TargetError` lists its targets.
     """
-    if "target" in found:
+    if "target" in targets:
         return "target"
-    if len(found) == 1:
-        return next(iter(found))
-    if not found:
+    if len(targets) == 1:
+        return next(iter(targets))
+    if not targets:
         raise TargetError(f"{place} has no target; {_WANTED}")
-    names = ", ".join(f"{place}:{name}" for name in found)
+    names = ", ".join(f"{place}:{name}" for name in targets)
     raise TargetError(f"{place} has several targets; choose one: {names}")
 
 
-def _offer(found: Mapping[str, object], name: str) -> str:
-    hint = did_you_mean(name, found)
-    return f"{hint}; it has {', '.join(found)}" if found else "; it has no targets"
+def _offer(targets: Mapping[str, object], name: str) -> str:
+    hint = did_you_mean(name, targets)
+    return f"{hint}; it has {', '.join(targets)}" if targets else "; it has no targets"
 
 
 _WANTED = (
@@ -142,15 +139,15 @@ def _call(
     _require_bind(make, (), f"{name} is called without arguments")
     try:
         with redirect_stdout(sys.stderr):  # what is printed is no result of the command
-            made = make()
+            result = make()
     except MeshwrightError:
         raise
     except (Exception, SystemExit) as error:
         find_devices()  # a platform that cannot start is a clearer reason
         raise TargetError(f"{name}() failed: {describe_error(error)}") from error
-    if not isinstance(made, tuple | list) or len(made) != 2:
-        raise TargetError(f"{name}() returned {_brief(made)}; {_WANTED}")
-    fn, args = made
+    if not isinstance(result, tuple | list) or len(result) != 2:
+        raise TargetError(f"{name}() returned {_brief(result)}; {_WANTED}")
+    fn, args = result
     if not callable(fn):
         raise TargetError(f"{name}() returned {_brief(fn)} as fn; wanted a function")
     if not isinstance(args, tuple | list):
@@ -189,10 +186,10 @@ def _named_table(module: ModuleType, place: str, table: str) -> dict[str, Any]:
     `schedules` is {name: [tactics]}, `targets` is {name: function}. It is empty if the
     module defines none.
     """
-    found = getattr(module, table, {})
-    if not isinstance(found, Mapping):
+    entries = getattr(module, table, {})
+    if not isinstance(entries, Mapping):
         wanted = {"schedules": "[tactics]", "targets": "function"}[table]
         raise TargetError(
-            f"{place}: {table} is {_brief(found)}; wanted {{name: {wanted}}}"
+            f"{place}: {table} is {_brief(entries)}; wanted {{name: {wanted}}}"
         )
-    return {str(name): entry for name, entry in found.items()}
+    return {str(name): entry for name, entry in entries.items()}

@@ -35,12 +35,12 @@ class RunLength:
 
 def find_machines(names: str, num_devices: int) -> list[Machine]:
     """The machines of a comma-separated list of names, each with `num_devices` devices."""
-    chosen = [name.strip() for name in names.split(",") if name.strip()]
-    if not chosen:
+    listed = [name.strip() for name in names.split(",") if name.strip()]
+    if not listed:
         raise MachineError(
             f"no machine in {names!r}; there are {', '.join(preset_names())}"
         )
-    return [load_machine(name, num_devices) for name in chosen]
+    return [load_machine(name, num_devices) for name in listed]
 
 
 def find_run_length(

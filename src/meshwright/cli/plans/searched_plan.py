@@ -82,9 +82,9 @@ def spelled_text(spelled: Spelling, best: Candidate) -> str:
 
 def search_text(search: SearchResult) -> str:
     """The time of a search, its lower bound, and the number of meshes that it left out."""
-    seen, known = search.num_meshes, search.all_meshes
-    meshes = f"{seen}" if seen == known else f"{seen} of {known}"
-    lines = [f"{search.seconds:.1f} s for {meshes} mesh{'es' * (known > 1)}"]
+    seen, total = search.num_meshes, search.all_meshes
+    meshes = f"{seen}" if seen == total else f"{seen} of {total}"
+    lines = [f"{search.seconds:.1f} s for {meshes} mesh{'es' * (total > 1)}"]
     if search.method == "tree":
         lines.append(f"tree search, which priced {search.num_states:,} states")
     if search.model_s and search.candidates[0].name == "auto":
@@ -95,6 +95,6 @@ def search_text(search: SearchResult) -> str:
     text = "; ".join(lines)
     if search.is_interrupted:
         text += "\ninterrupted: this is the best so far"
-    elif seen < known:
+    elif seen < total:
         text += "\nno time was left for the other meshes: try a larger --budget"
     return "\n".join([text, *search.notes])

@@ -20,7 +20,7 @@ from jax.tree_util import DictKey, FlattenedIndexKey, GetAttrKey, SequenceKey
 from meshwright.errors import CheckpointError
 from meshwright.features.checkpoint.checkpoints import Checkpoints
 from meshwright.machine import Mesh
-from meshwright.run.local import jax_mesh
+from meshwright.run.local.spmd import jax_mesh
 
 NEWEST, SAVE, RESTORE, COMMIT = "newest", "save", "restore", "commit"
 """The kinds of requests.

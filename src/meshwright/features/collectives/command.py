@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Annotated
 
 import typer
+from typer import Option
 
 from meshwright.app.output.numbers import show_seconds
 from meshwright.app.output.table import Table
@@ -19,30 +20,28 @@ from meshwright.machine.memory_size import size_bytes
 
 def collectives_command(  # noqa: PLR0913  each is an option
     hierarchy: Annotated[
-        str, typer.Option(help="children at each level, outermost first: 4,16")
+        str, Option(help="children at each level, outermost first: 4,16")
     ],
-    axes: Annotated[str, typer.Option(help="sizes of the mesh axes: 2,32")],
-    reduce: Annotated[str, typer.Option(help="positions of the reduced axes: 1")],
+    axes: Annotated[str, Option(help="sizes of the mesh axes: 2,32")],
+    reduce: Annotated[str, Option(help="positions of the reduced axes: 1")],
     machine: MachineName = None,
     size: Annotated[
-        str, typer.Option("--bytes", help="size of the value on a device: 1GiB")
+        str, Option("--bytes", help="size of the value on a device: 1GiB")
     ] = "1GiB",
-    goal: Annotated[ReductionGoal, typer.Option(help="what the programs compute")] = (
+    goal: Annotated[ReductionGoal, Option(help="what the programs compute")] = (
         ReductionGoal.ALL_REDUCE
     ),
     library: Annotated[
         Library | None,
-        typer.Option(help="how one collective crosses levels; default: the machine's"),
+        Option(help="how one collective crosses levels; default: the machine's"),
     ] = None,
     most_steps: Annotated[
-        int, typer.Option(min=1, max=8, help="most steps of a program")
+        int, Option(min=1, max=8, help="most steps of a program")
     ] = MOST_STEPS,
-    top: Annotated[
-        int, typer.Option(min=1, help="programs to print of each placement")
-    ] = 5,
+    top: Annotated[int, Option(min=1, help="programs to print of each placement")] = 5,
     check: Annotated[
         str | None,
-        typer.Option(help="say whether a program is right: 'reduce inside 0; ...'"),
+        Option(help="say whether a program is right: 'reduce inside 0; ...'"),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -50,7 +49,7 @@ def collectives_command(  # noqa: PLR0913  each is an option
 
     Each step runs within groups of devices, named by a level of their tree; 0 is its root.
     """
-    found = _searched(
+    results = _searched(
         (_sizes(hierarchy, "--hierarchy"), _sizes(axes, "--axes")),
         _sizes(reduce, "--reduce"),
         {
@@ -62,11 +61,11 @@ def collectives_command(  # noqa: PLR0913  each is an option
         },
     )
     if check is not None:
-        _check(found, check)
+        _check(results, check)
     elif as_json:
-        print(json.dumps([each.to_data() for each in found], indent=1))
+        print(json.dumps([each.to_data() for each in results], indent=1))
     else:
-        make_console().print(collectives_table(found, top))
+        make_console().print(collectives_table(results, top))
 
 
 def _searched(
@@ -76,17 +75,17 @@ def _searched(
 ) -> list[Reductions]:
     """The programs of each placement of the axes, the fastest placement first."""
     hierarchy, axes = sizes
-    found = [
+    results = [
         reductions(hierarchy, matrix, reduce, **options)  # pyright: ignore[reportArgumentType]
         for matrix in placements(hierarchy, axes)
     ]
-    return sorted(found, key=lambda each: each[0].seconds or 0.0)
+    return sorted(results, key=lambda each: each[0].seconds or 0.0)
 
 
-def _check(found: Sequence[Reductions], text: str) -> None:
+def _check(results: Sequence[Reductions], text: str) -> None:
     """Print for each placement whether a program is right; exit with 1 if one is not."""
     is_right = True
-    for each in found:
+    for each in results:
         try:
             each.check(text)
             answer = "right"
@@ -97,32 +96,28 @@ def _check(found: Sequence[Reductions], text: str) -> None:
         raise typer.Exit(1)
 
 
-def collectives_table(found: Sequence[Reductions], top: int) -> Table:
+def collectives_table(results: Sequence[Reductions], top: int) -> Table:
     """A table with the `top` fastest programs of each placement.
 
     The plain collective, a program of one step, is listed in any case.
     """
     titles = ("placement", ">rank", ">time", ">gain", "program")
-    return Table(titles, tuple(row for each in found for row in _rows(each, top)))
+    return Table(titles, tuple(row for each in results for row in _rows(each, top)))
 
 
-def _rows(found: Reductions, top: int) -> list[tuple[str, ...]]:
-    plain = found.plain
-    ranked = list(enumerate(found, 1))
-    shown = [
-        pair
-        for pair in ranked
-        if pair[0] <= top or (pair[1] is plain and found.machine)
-    ]
+def _rows(reduction: Reductions, top: int) -> list[tuple[str, ...]]:
+    plain = reduction.plain
     rows: list[tuple[str, ...]] = []
-    for rank, each in shown:
-        name = show_matrix(found.case.matrix) if rank == 1 else ""
+    for rank, each in enumerate(reduction, 1):
+        if rank > top and not (each is plain and reduction.machine):
+            continue
+        name = show_matrix(reduction.case.matrix) if rank == 1 else ""
         time, gain = "-", "-"
         if each.seconds is not None and plain.seconds is not None:
             time = show_seconds(each.seconds)
             gain = f"{plain.seconds / each.seconds:.2f}x" if each.seconds else "-"
         text = str(each) or "nothing to do: the axes have one device"
-        rows.append((name, f"{rank}/{len(found)}", time, gain, text))
+        rows.append((name, f"{rank}/{len(reduction)}", time, gain, text))
     return rows
 
 

@@ -75,7 +75,7 @@ def inference_of(found: Target) -> Target:
     if name not in table:
         return found
     make = table[name]
-    return Target(f"{place}:{make.__name__}", make, found.schedules, found.others)
+    return Target(f"{place}:{make.__name__}", make, found.schedules)
 
 
 def _examples(path: Path) -> list[dict[str, np.ndarray]]:

@@ -6,8 +6,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from rich.console import Console
+from typer import Argument, Option
 
 from meshwright.errors import AssignmentError
 from meshwright.features.iopddl.problem_file import read_assignment, write_solution
@@ -20,21 +20,16 @@ _SPARE = 0.02
 
 def iopddl_command(
     file: Annotated[
-        Path, typer.Argument(help="problem in the contest's format, JSON or JSON.gz")
+        Path, Argument(help="problem in the contest's format, JSON or JSON.gz")
     ],
     out: Annotated[
-        Path | None,
-        typer.Option("--out", help="file for the solution, a JSON list of indices"),
+        Path | None, Option(help="file for the solution, a JSON list of indices")
     ] = None,
     seconds: Annotated[
-        float,
-        typer.Option(
-            "--seconds", help="seconds to solve, from the start of the process"
-        ),
+        float, Option(help="seconds to solve, from the start of the process")
     ] = 60.0,
     seed: Annotated[
-        int,
-        typer.Option("--seed", min=0, max=2**31 - 1, help="random seed of the solver"),
+        int, Option(min=0, max=2**31 - 1, help="random seed of the solver")
     ] = 0,
 ) -> None:
     """Solve a problem of the ASPLOS 2025 contest on intra-operator parallelism.

@@ -141,8 +141,7 @@ class PartitionedModules:
 
         states = list(self._steps.values())[-1].init(arrays, *args)
         with nnx.merge_context() as merged:
-            pairs = zip(graphs, states if is_tuple else (states,), strict=True)
-            modules = tuple(_merged(merged, graph, state) for graph, state in pairs)
+            modules = _merge(merged, graphs, states if is_tuple else (states,))
         return modules if is_tuple else modules[0]
 
     def plan(self, *args: Any, **kwargs: Any) -> Plan:
@@ -172,10 +171,7 @@ class PartitionedModules:
 
         graphs, states = step(*args, **kwargs)
         with nnx.merge_context(self, inner=False) as merged:
-            *_, result = (
-                _merged(merged, g, s) for g, s in zip(graphs, states, strict=True)
-            )
-        return result
+            return _merge(merged, graphs, states)[-1]
 
     def _with_arrays(
         self, use: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -216,9 +212,7 @@ class PartitionedModules:
             traced, keywords = call.traced
             states = (*traced, *keywords.values())
             with nnx.merge_context(self, inner=True) as merged:
-                values = [
-                    _merged(merged, g, s) for g, s in zip(graphs, states, strict=True)
-                ]
+                values = _merge(merged, graphs, states)
             first = len(traced)
             named = dict(zip(keywords, values[first:], strict=True))
             result = call.bind(self.fn)(*values[:first], **named)
@@ -251,8 +245,12 @@ def _split(
     return tuple(graph for graph, _ in pairs), tuple(state for _, state in pairs)
 
 
-def _merged(context: nnx.graph.MergeContext, graph: Any, state: Any) -> Any:
-    return state if graph is None else context.merge(graph, state)
+def _merge(
+    context: nnx.graph.MergeContext, graphs: Sequence[Any], states: Sequence[Any]
+) -> tuple[Any, ...]:
+    """The values that `_split` split into these static graphs and states."""
+    pairs = zip(graphs, states, strict=True)
+    return tuple(s if g is None else context.merge(g, s) for g, s in pairs)
 
 
 def _has_module(value: Any) -> bool:

@@ -18,7 +18,8 @@ from meshwright.features.pipeline.stages import LoweredStep
 from meshwright.machine import Mesh
 from meshwright.program.ir import Atom, Literal
 from meshwright.run.compilers.confirm import abstract_mesh
-from meshwright.run.local import find_devices, jax_mesh
+from meshwright.run.local.devices import find_devices
+from meshwright.run.local.spmd import jax_mesh
 
 if TYPE_CHECKING:
     from meshwright.features.cluster.client import Slice

@@ -18,7 +18,7 @@ from meshwright.features.train.recipes.read_recipe import load_recipe
 from meshwright.features.train.recipes.recipe import Recipe
 from meshwright.features.train.train import prepare, train, with_options
 from meshwright.machine.memory_size import show_bytes
-from meshwright.run.local import find_devices
+from meshwright.run.local.devices import find_devices
 
 
 def train_command(

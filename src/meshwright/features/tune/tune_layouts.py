@@ -45,8 +45,7 @@ from meshwright.machine import Machine, Mesh, load_machine, preset_names
 from meshwright.partitioner.decide import Decided, decide
 from meshwright.partitioner.lower import Gather
 from meshwright.program.capture import Captured, capture
-from meshwright.run.local import jax_mesh, named_shardings
-from meshwright.run.local.spmd import place, spmd_function
+from meshwright.run.local.spmd import jax_mesh, named_shardings, place, spmd_function
 
 CPU = "xla-cpu"
 """The backend that compiles with XLA for this machine's CPU and times the code."""

@@ -8,10 +8,11 @@ from importlib.util import find_spec
 from textwrap import indent
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from meshwright.app.output.numbers import show_count
 from meshwright.app.output.progress import show_progress
+from meshwright.app.output.table import columns
 from meshwright.app.step.load_module import load_module
 from meshwright.cli.arguments.options import AsJson, make_console
 from meshwright.errors import TargetError, did_you_mean
@@ -26,10 +27,10 @@ _CATALOGUE = "zoo.catalogue"
 def zoo_command(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME]...", help="programs to list; all by default"),
+        Argument(metavar="[NAME]...", help="programs to list; all by default"),
     ] = None,
     tiny: Annotated[
-        bool, typer.Option("--tiny", help="the small forms, not the published sizes")
+        bool, Option("--tiny", help="the small forms, not the published sizes")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -96,21 +97,23 @@ def program_sizes(fn: Callable[..., Any], args: Sequence[Any]) -> dict[str, int]
     }
 
 
-def print_rows(entries: Sequence[Entry], columns: int) -> None:
+def print_rows(entries: Sequence[Entry], width: int) -> None:
     """Print a line for each program as soon as it is traced.
 
-    columns: width of the screen; the titles are left out if they do not fit.
+    width: width of the screen; the titles are left out if they do not fit.
     """
-    widths = [max(len(e[0]) for e in entries), *map(len, _NUMBERS)]
-    title = max(len(e[1]) for e in entries)
-    is_wide = sum(widths) + title + _GAP * len(widths) <= columns
+    target_width = max(len(target) for target, _, _ in entries)
+    title_width = max(len(title) for _, title, _ in entries)
+    widths = [str(target_width), *(f">{len(title)}" for title in _NUMBERS)]
+    used = [target_width, title_width, *map(len, _NUMBERS)]
+    is_wide = sum(used) + len(_GAP) * (len(used) - 1) <= width
+    if is_wide:
+        widths.insert(1, str(title_width))
 
     def show(target: str, what: str, numbers: Sequence[str]) -> None:
-        cells = [f"{target:{widths[0]}}", *([f"{what:{title}}"] if is_wide else ())]
-        cells += [f"{n:>{w}}" for n, w in zip(numbers, widths[1:], strict=True)]
-        print(
-            (" " * _GAP).join(cells), flush=True
-        )  # a pipe gets each line at once, too
+        cells = (target, what, *numbers) if is_wide else (target, *numbers)
+        # A pipe gets each line at once, too.
+        print(*columns([cells], widths, _GAP), flush=True)
 
     show("target", "what", _NUMBERS)
     for row in trace_rows(entries):
@@ -133,8 +136,8 @@ def print_json(entries: Sequence[Entry]) -> None:
 
 _NUMBERS = ("parameters", "FLOPs a step", "  memory", "traced in")
 """Column headers, padded to the width of the numbers below them: `3.16 TiB`."""
-_GAP = 2
-"""Number of spaces between columns."""
+_GAP = "  "
+"""The spaces between columns."""
 
 
 def _chosen(names: Sequence[str]) -> list[Any]:

@@ -32,20 +32,11 @@ def compile_request(request: dict[str, Any], last: str = "") -> tuple[Any, float
     """
     exported = export.deserialize(bytearray(Path(request["step"]).read_bytes()))
     mesh = _mesh(request)
-    inputs = tuple(
-        format_of(layout, sharding)
-        for layout, sharding in zip(
-            request.get("in_layouts") or [None] * len(exported.in_avals),
-            exported.in_shardings_jax(mesh),
-            strict=True,
-        )
-    )
-    outputs = tuple(
-        format_of(layout, sharding)
-        for layout, sharding in zip(
-            request.get("out_layouts") or [None] * len(exported.out_avals),
-            exported.out_shardings_jax(mesh),
-            strict=True,
+    inputs, outputs = (
+        tuple(map(format_of, layouts or [None] * len(shardings), shardings))
+        for layouts, shardings in (
+            (request.get("in_layouts"), exported.in_shardings_jax(mesh)),
+            (request.get("out_layouts"), exported.out_shardings_jax(mesh)),
         )
     )
 

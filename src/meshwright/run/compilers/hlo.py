@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from meshwright.program.ops import COLLECTIVES
+
 _HEAD = re.compile(r"(ENTRY )?%?([\w.\-]+) \(")
 _INSTRUCTION = re.compile(
     r"\s+(?:ROOT )?%?(?P<name>[\w.\-]+(?:#\d+)?) = (?P<type>\(.*?\)|\S+) "
@@ -37,13 +39,10 @@ _UNKNOWN_CYCLES = 2**63 - 1
 
 _BITS = {"pred": 8, "s4": 4, "u4": 4, "bf16": 16}
 
-_KINDS = {
-    "all-gather": "all_gather",
-    "all-reduce": "all_reduce",
-    "all-to-all": "all_to_all",
-    "collective-permute": "permute",
-    "reduce-scatter": "reduce_scatter",
+_KINDS = {kind.replace("_", "-"): kind for kind in COLLECTIVES} | {
+    "collective-permute": "permute"
 }
+"""Kinds of collectives in our programs, by HLO's name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,11 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.experimental.layout import Layout, with_layout_constraint
 
-from meshwright.jax_private import is_key, settle_slice
+from meshwright.jax_private import move_words, settle_slice
 from meshwright.run.local.random_window import random_bits_window
 
 
@@ -48,7 +47,7 @@ def all_slice(
 
 def all_gather(x: Any, dim: int, axes: tuple[str, ...]) -> Any:
     """The chunks of all devices along `axes`, concatenated along `dim`."""
-    return _on_plain(lambda y: lax.all_gather(y, axes, axis=dim, tiled=True), x)
+    return move_words(lambda y: lax.all_gather(y, axes, axis=dim, tiled=True), x)
 
 
 def all_reduce(x: Any, axes: tuple[str, ...], monoid: str) -> Any:
@@ -71,7 +70,7 @@ def reduce_scatter(x: Any, dim: int, axes: tuple[str, ...], monoid: str) -> Any:
 
 def all_to_all(x: Any, gather: int, split: int, axes: tuple[str, ...]) -> Any:
     """Exchange chunks so that `axes` split dim `split` instead of dim `gather`."""
-    return _on_plain(lambda y: lax.all_to_all(y, axes, split, gather, tiled=True), x)
+    return move_words(lambda y: lax.all_to_all(y, axes, split, gather, tiled=True), x)
 
 
 def permute(x: Any, axes: tuple[str, ...], pairs: Any) -> Any:
@@ -79,15 +78,7 @@ def permute(x: Any, axes: tuple[str, ...], pairs: Any) -> Any:
 
     pairs: positions along `axes` of each sender and receiver.
     """
-    return _on_plain(lambda y: lax.ppermute(y, axes, list(pairs)), x)
-
-
-def _on_plain(move: Callable[[Any], Any], x: Any) -> Any:
-    """Apply a collective that only moves data; typed PRNG keys move as integers."""
-    if not is_key(x.dtype):
-        return move(x)
-    impl = jax.random.key_impl(x)
-    return jax.random.wrap_key_data(move(jax.random.key_data(x)), impl=impl)
+    return move_words(lambda y: lax.ppermute(y, axes, list(pairs)), x)
 
 
 def _sum(x: Any, axes: tuple[str, ...]) -> Any:

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.core import Tracer
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from meshwright.errors import MeshError
+from meshwright.jax_private import move_words
 from meshwright.machine import Mesh
 from meshwright.partitioner.lower import Lowered
 from meshwright.partitioner.propagate.sub_axes import whole_axes
@@ -188,27 +188,13 @@ def place(leaf: Any, sharding: NamedSharding) -> Any:
     if isinstance(leaf, Tracer):
         return leaf  # inside another transformation, which places it
     if isinstance(leaf, jax.Array):
-        if leaf.sharding == sharding or leaf.sharding.is_equivalent_to(
-            sharding, leaf.ndim
-        ):
+        current, is_here = leaf.sharding, leaf.is_fully_addressable
+        if current == sharding or current.is_equivalent_to(sharding, leaf.ndim):
             return leaf
-        if (
-            not leaf.is_fully_addressable
-            and leaf.sharding.device_set == sharding.device_set
-        ):
+        if not is_here and current.device_set == sharding.device_set:
             return jax.jit(lambda x: x, out_shardings=sharding)(leaf)
-        if leaf.is_fully_addressable and not sharding.is_fully_addressable:
-            return _place_whole(leaf, sharding)
+        if is_here and not sharding.is_fully_addressable:
+            # `jax.device_put` takes neither PRNG keys nor arrays that are committed to a
+            # device of this process.
+            return move_words(lambda x: jax.device_put(np.asarray(x), sharding), leaf)
     return jax.device_put(leaf, sharding)
-
-
-def _place_whole(leaf: jax.Array, sharding: NamedSharding) -> jax.Array:
-    """Distribute an array that this process holds completely to all processes' devices.
-
-    `jax.device_put` takes neither PRNG keys nor arrays that are committed to a device
-    here.
-    """
-    if not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-        return jax.device_put(np.asarray(leaf), sharding)
-    numbers = jax.device_put(np.asarray(jax.random.key_data(leaf)), sharding)
-    return jax.random.wrap_key_data(numbers, impl=jax.random.key_impl(leaf))

@@ -21,7 +21,7 @@ from meshwright.features.cluster.wire.messages import (
     WorkerInstruction,
 )
 from meshwright.features.cluster.worker.worker import Worker
-from meshwright.run.local import find_devices
+from meshwright.run.local.devices import find_devices
 
 
 class LocalGang:

@@ -8,7 +8,7 @@ import jax
 from meshwright.app.partition import partition
 from meshwright.features.cluster.client import Slice
 from meshwright.features.cluster.replicate.replica_threads import fetch
-from meshwright.run.local import find_devices
+from meshwright.run.local.devices import find_devices
 
 Executor = Callable[[Callable[[Any, Any], Any]], Callable[[Any, Any], Any]]
 """A function that makes a function of (state, batch) run on one device or slice.

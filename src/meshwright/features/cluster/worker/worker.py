@@ -39,7 +39,7 @@ from meshwright.features.cluster.worker.progress import (
 )
 from meshwright.features.cluster.worker.transfer import Delivery, TransferKey, Transfers
 from meshwright.features.cluster.worker.worker_program import Elsewhere, WorkerProgram
-from meshwright.run.local import find_devices
+from meshwright.run.local.devices import find_devices
 
 
 class BrokenProgram(NamedTuple):

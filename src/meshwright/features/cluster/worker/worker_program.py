@@ -14,8 +14,8 @@ from meshwright.features.cluster.wire.messages import Define
 from meshwright.features.cluster.wire.program_code import ProgramCode
 from meshwright.machine import Mesh
 from meshwright.program.ir import Sharding
-from meshwright.run.local import Executable, find_devices, jax_mesh
-from meshwright.run.local.spmd import named_shardings
+from meshwright.run.local.devices import find_devices
+from meshwright.run.local.spmd import Executable, jax_mesh, named_shardings
 
 
 class WorkerProgram:

@@ -23,7 +23,7 @@ from meshwright.features.train.recipes.partitioning import (
 from meshwright.features.train.recipes.recipe import CheckpointPart, PartitionPart
 from meshwright.features.train.runners.runner import Profile, RestoredRun, RunnerStep
 from meshwright.partitioner.tactics import Tactic
-from meshwright.run.local import find_devices
+from meshwright.run.local.devices import find_devices
 
 _AGREE_EVERY = 10
 """Steps between two votes of all processes on ending the run; a vote takes some 20 ms."""
