@@ -26,7 +26,7 @@ from meshwright.features.pipeline.schedules import (
     Schedule,
     StageBytes,
 )
-from meshwright.features.pipeline.stages import StagePoint
+from meshwright.features.pipeline.stages.marks import StagePoint
 from meshwright.program.capture import capture
 from tests.features.pipeline.models import (
     BATCH,

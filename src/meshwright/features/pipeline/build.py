@@ -15,32 +15,31 @@ import jax.numpy as jnp
 from meshwright.app.output.notices import warn_each
 from meshwright.errors import StageError, TacticError
 from meshwright.features.pipeline.pipeline_options import Options
-from meshwright.features.pipeline.running import (
-    as_primitives,
-)
+from meshwright.features.pipeline.running.primitives import as_primitives
 from meshwright.features.pipeline.schedules import Schedule
-from meshwright.features.pipeline.stages import (
-    MICROBATCH,
+from meshwright.features.pipeline.stages.cuts import (
     Cuts,
-    LoweredStep,
-    Microbatches,
-    Staged,
-    StagePoint,
-    StageTasks,
     cuts_at,
     even_cuts,
-    find_microbatches,
-    flops_of,
     has_marks,
     marked_cuts,
+    planned_cuts,
+)
+from meshwright.features.pipeline.stages.lowered_step import LoweredStep, read_lowered
+from meshwright.features.pipeline.stages.marks import (
+    StagePoint,
     marks_between,
     names_of,
-    planned_cuts,
-    read_lowered,
-    stage_step,
-    stage_tasks,
     with_marks,
 )
+from meshwright.features.pipeline.stages.microbatches import (
+    MICROBATCH,
+    Microbatches,
+    find_microbatches,
+    flops_of,
+)
+from meshwright.features.pipeline.stages.staged import Staged, stage_step
+from meshwright.features.pipeline.stages.tasks import StageTasks, stage_tasks
 from meshwright.machine import Mesh
 from meshwright.partitioner.decide import Decided, apply_tactics, decide
 from meshwright.partitioner.lower import Gather

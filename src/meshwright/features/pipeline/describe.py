@@ -11,12 +11,9 @@ from meshwright.features.pipeline.planning.pipeline_stage import (
 )
 from meshwright.features.pipeline.schedules import StageBytes
 from meshwright.features.pipeline.simulated import simulate_step
-from meshwright.features.pipeline.stages import (
-    LoweredStep,
-    StageTasks,
-    TaskProgram,
-    flops_of,
-)
+from meshwright.features.pipeline.stages.lowered_step import LoweredStep
+from meshwright.features.pipeline.stages.microbatches import flops_of
+from meshwright.features.pipeline.stages.tasks import StageTasks, TaskProgram
 from meshwright.partitioner.structure.parts import PartKind, StagePart
 from meshwright.program.analysis.live_ranges import peak_bytes
 from meshwright.program.ir import Atom, Value, num_bytes

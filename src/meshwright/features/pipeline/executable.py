@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from meshwright.errors import MeshError
 from meshwright.features.pipeline.build import StagedStep, stage_programs
-from meshwright.features.pipeline.running import (
-    PipelineExecutable,
+from meshwright.features.pipeline.running.runtime import PipelineExecutable
+from meshwright.features.pipeline.running.stage import (
     ProcessDevices,
     StageDevices,
     StageProgram,
-    TaskLayout,
 )
-from meshwright.features.pipeline.stages import LoweredStep
+from meshwright.features.pipeline.running.task_function import TaskLayout
+from meshwright.features.pipeline.stages.lowered_step import LoweredStep
 from meshwright.machine import Mesh
 from meshwright.program.ir import Atom, Literal
 from meshwright.run.compilers.confirm import abstract_mesh

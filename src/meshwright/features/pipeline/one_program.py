@@ -17,7 +17,7 @@ from meshwright.features.pipeline.running.single_program import (
     pipelined_layers,
     stacked_weights,
 )
-from meshwright.features.pipeline.stages import MICROBATCH
+from meshwright.features.pipeline.stages.microbatches import MICROBATCH
 from meshwright.machine import Mesh
 from meshwright.partitioner.lower.lowering import lower_unrolled
 from meshwright.partitioner.structure.workspace import Workspace

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from meshwright.errors import PlanError, did_you_mean
 from meshwright.features.pipeline.planning.pipeline_plan import PipelinePlan
 from meshwright.features.pipeline.schedules import SCHEDULES, Schedule, verify
-from meshwright.features.pipeline.stages import StagePoint
+from meshwright.features.pipeline.stages.marks import StagePoint
 from meshwright.machine import Mesh
 from meshwright.partitioner.decide import as_tactics
 from meshwright.partitioner.tactics import Tactic

@@ -37,8 +37,9 @@ from meshwright.features.pipeline.pipeline_options import (
     plan_cut,
 )
 from meshwright.features.pipeline.planning.pipeline_plan import PipelinePlan
-from meshwright.features.pipeline.running import PipelineExecutable
-from meshwright.features.pipeline.stages import StagePoint, forward_program
+from meshwright.features.pipeline.running.runtime import PipelineExecutable
+from meshwright.features.pipeline.stages.cuts import forward_program
+from meshwright.features.pipeline.stages.marks import StagePoint
 from meshwright.machine import Mesh
 from meshwright.machine.memory_size import memory_bytes
 from meshwright.program.analysis.narrowest_floats import narrowest_floats

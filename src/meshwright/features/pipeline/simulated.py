@@ -18,7 +18,7 @@ from meshwright.features.pipeline.planning.pipeline_plan import (
 )
 from meshwright.features.pipeline.planning.pipeline_stage import PipelineStage
 from meshwright.features.pipeline.schedules import StageTimes, TaskKind
-from meshwright.features.pipeline.stages import StageTasks, TaskProgram
+from meshwright.features.pipeline.stages.tasks import StageTasks, TaskProgram
 from meshwright.machine import Machine, Mesh, load_machine
 from meshwright.machine.placement import place_mesh
 from meshwright.partitioner.decide import Decided

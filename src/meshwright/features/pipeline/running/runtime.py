@@ -17,7 +17,7 @@ import numpy as np
 from meshwright.features.pipeline.running.stage import NAMES, StageProgram, StageValues
 from meshwright.features.pipeline.schedules import Schedule, Task, TaskKind
 from meshwright.features.pipeline.schedules.verify import run_order
-from meshwright.features.pipeline.stages import Staged
+from meshwright.features.pipeline.stages.staged import Staged
 from meshwright.program.ir import Atom, Literal, Value
 
 _LAST = {TaskKind.BACKWARD, TaskKind.WEIGHT_GRADIENT}

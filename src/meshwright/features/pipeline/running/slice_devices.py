@@ -19,7 +19,7 @@ from meshwright.features.cluster.remote_array import RemoteArray
 from meshwright.features.cluster.wire.messages import Define
 from meshwright.features.cluster.wire.program_code import ProgramCode
 from meshwright.features.pipeline.running.task_function import TaskLayout, task_function
-from meshwright.features.pipeline.stages import TaskProgram
+from meshwright.features.pipeline.stages.tasks import TaskProgram
 from meshwright.program.capture import jax_dtype
 from meshwright.program.ir import Atom, Sharding, Value, num_bytes
 from meshwright.run.compilers.confirm import export_jitted, require_module

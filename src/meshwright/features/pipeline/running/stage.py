@@ -14,7 +14,8 @@ import jax.numpy as jnp
 from meshwright.errors import StageError
 from meshwright.features.pipeline.running.task_function import TaskLayout, task_function
 from meshwright.features.pipeline.schedules import TaskKind
-from meshwright.features.pipeline.stages import LoweredStep, StageTasks, TaskProgram
+from meshwright.features.pipeline.stages.lowered_step import LoweredStep
+from meshwright.features.pipeline.stages.tasks import StageTasks, TaskProgram
 from meshwright.program.ir import Atom, Op, Value
 
 NAMES = {

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 from jax.sharding import NamedSharding, PartitionSpec
 
-from meshwright.features.pipeline.stages import TaskProgram
+from meshwright.features.pipeline.stages.tasks import TaskProgram
 from meshwright.program.ir import Atom, Sharding, Value
 from meshwright.run.local.execute import run_program
 from meshwright.run.local.spmd import partition_spec
