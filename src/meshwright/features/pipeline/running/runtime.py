@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from meshwright.features.pipeline.running.stage import NAMES, StageProgram, StageValues
+from meshwright.features.pipeline.running.stage import StageProgram, StageValues
 from meshwright.features.pipeline.schedules import Schedule, Task, TaskKind
 from meshwright.features.pipeline.schedules.verify import run_order
 from meshwright.features.pipeline.stages.staged import Staged
@@ -98,7 +98,7 @@ class PipelineExecutable:
 
     def _run(self, stages: Sequence[StageValues], task: Task) -> None:
         values, m = stages[task.stage], task.microbatch
-        what = f"{NAMES[task.kind].replace('_', ' ')} pass"
+        what = f"{task.kind.name.lower().replace('_', ' ')} pass"
         found = values.run(values.program.task(task.kind), m, what)
         for index, send in values.program.step.sends.items():
             if send.value in found and send.part.stage == task.stage:

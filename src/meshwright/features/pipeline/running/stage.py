@@ -18,14 +18,6 @@ from meshwright.features.pipeline.stages.lowered_step import LoweredStep
 from meshwright.features.pipeline.stages.tasks import StageTasks, TaskProgram
 from meshwright.program.ir import Atom, Op, Value
 
-NAMES = {
-    TaskKind.FORWARD: "forward",
-    TaskKind.BACKWARD: "backward",
-    TaskKind.INPUT_GRADIENT: "input_gradient",
-    TaskKind.WEIGHT_GRADIENT: "weight_gradient",
-}
-"""The name of the field of `StageTasks` that holds each kind of task."""
-
 
 class StageDevices(Protocol):
     """The devices of one stage, which keep its arrays and run its tasks."""
@@ -86,7 +78,7 @@ class StageProgram:
 
     def task(self, kind: TaskKind) -> TaskProgram:
         """The program of a task of this kind, such as a forward pass."""
-        return getattr(self.tasks, NAMES[kind])
+        return getattr(self.tasks, kind.name.lower())
 
     def function(self, task: TaskProgram, what: str) -> Callable[..., Any]:
         """The task as a function of arrays, created at its first use.
