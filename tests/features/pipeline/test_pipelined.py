@@ -16,7 +16,6 @@ from meshwright.errors import (
 )
 from meshwright.features.pipeline.build import stage_programs
 from meshwright.features.pipeline.planning.pipeline_stage import (
-    CutPoint,
     PipelineStage,
     StageChoice,
 )
@@ -388,7 +387,7 @@ def test_what_autoplan_has_found_is_pipelined():
                 start, (number, number + 1), 2 * number, "data", tactics
             ),
         )
-        for number, start in enumerate([CutPoint(0), CutPoint(8)])
+        for number, start in enumerate([StagePoint(0), StagePoint(8)])
     )  # fmt: skip
     found = mw.PipelinePlan("train_step", stages, SCHEDULES["1f1b"](2, 4))
     step = mw.pipeline(unmarked_step, found)

@@ -22,14 +22,6 @@ STAGE = "stage"
 
 type Tactics = Sequence[Tactic] | Mapping[str, Sequence[Tactic]]
 type ScheduleChoice = str | Schedule | Callable[[int, int], Schedule]
-type PipelineCut = tuple[
-    tuple[Mesh, ...],
-    Mapping[str, tuple[Tactic, ...]] | tuple[Tactic, ...],
-    int | tuple[int | StagePoint, ...] | None,
-    int,
-    ScheduleChoice,
-]
-"""Submeshes, tactics, stages, microbatches and schedule, the first five of `Options`."""
 
 
 @dataclass(frozen=True)
@@ -153,8 +145,10 @@ def as_submeshes(
     )
 
 
-def plan_cut(plan: PipelinePlan) -> PipelineCut:
-    """The options in a pipeline plan that `autoplan` found.
+def plan_options(
+    plan: PipelinePlan,
+) -> tuple[list[Mesh], Tactics, list[StagePoint], int, Schedule]:
+    """Submeshes, tactics, stages, microbatches and schedule of a plan of `autoplan`.
 
     Raises `PlanError` for the plan of a built step, which has no tactics.
     """
@@ -165,11 +159,10 @@ def plan_cut(plan: PipelinePlan) -> PipelineCut:
             "`pipeline=True` has found, or a mesh"
         )
     meshes = {stage.submesh: stage.mesh for stage in plan.stages}
-    starts = [choice.start for choice in choices[1:]]
     return (
-        tuple(meshes[submesh] for submesh in sorted(meshes)),
+        [meshes[submesh] for submesh in sorted(meshes)],
         {str(number): choice.tactics for number, choice in enumerate(choices)},
-        tuple(StagePoint(start.op, start.iteration) for start in starts),
+        [choice.start for choice in choices[1:]],
         plan.num_microbatches,
         plan.schedule,
     )

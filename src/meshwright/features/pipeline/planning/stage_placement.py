@@ -10,12 +10,12 @@ import numpy as np
 
 from meshwright.features.pipeline.planning.blocks.step_blocks import StepBlocks
 from meshwright.features.pipeline.planning.pipeline_stage import (
-    CutPoint,
     PipelineStage,
     StageChoice,
 )
 from meshwright.features.pipeline.planning.stage_costs import StageOption
 from meshwright.features.pipeline.planning.stage_slicing import SlicedStage
+from meshwright.features.pipeline.stages.marks import StagePoint
 from meshwright.machine import Machine
 from meshwright.search.arrays import Floats
 
@@ -93,7 +93,7 @@ class StagePlacer:
         block = self.step.blocks[self.starts[each.first]]
         strategy = option.priced.strategy
         return StageChoice(
-            CutPoint(block.op, block.iteration),
+            StagePoint(block.op, block.iteration),
             (each.first, each.end),
             first_device,
             strategy.name,
