@@ -113,16 +113,7 @@ def backward_start(step: Microbatches, least: int = 0) -> int:
     num_ops = len(step.body)
     if not _has_backward(step):
         return num_ops
-    ranges = live_ranges((op.operands, op.results) for op in step.body)
-    live = live_bytes(
-        (
-            BufferInterval(
-                num_bytes(value), index + 1, ranges.last_uses.get(value, index)
-            )
-            for value, index in ranges.definitions.items()
-        ),
-        num_ops + 1,
-    )
+    live = sent_bytes(step.body)
     return max(range(least, num_ops + 1), key=live.__getitem__)
 
 
@@ -167,19 +158,18 @@ def even_cuts(step: Microbatches, num_stages: int) -> Cuts:
     return Cuts(names, tuple(starts), backward)
 
 
-def sent_bytes(forward: Sequence[Op]) -> list[int]:
+def sent_bytes(ops: Sequence[Op]) -> list[int]:
     """Bytes that stages would send if one began at a position, for each position.
 
     They are the results of ops before the position that ops from there on read.
     """
-    ranges = live_ranges((op.operands, op.results) for op in forward)
+    ranges = live_ranges((op.operands, op.results) for op in ops)
     return live_bytes(
         (
             BufferInterval(num_bytes(value), index + 1, ranges.end(value))
             for value, index in ranges.definitions.items()
-            if ranges.end(value) > index
         ),
-        len(forward) + 1,
+        len(ops) + 1,
     )
 
 
