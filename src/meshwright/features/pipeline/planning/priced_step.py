@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from meshwright.errors import MeshwrightError, PlanError
 from meshwright.features.pipeline.planning.blocks.step_blocks import StepBlocks
@@ -24,21 +24,13 @@ BATCHES = (4, 16)
 """Sizes of the batch of one device at which strategies are simulated."""
 
 
-@dataclass(frozen=True, slots=True)
-class PricedStep:
-    """The blocks of a train step, and the strategies that suit it, with prices.
-
-    step: blocks of the step captured with a batch of size `batch`.
-    """
-
-    strategies: list[PricedStrategy]
-    step: StepBlocks
-    batch: int
-
-
 @paused_collector()
-def price_step(task: PipelineTask) -> PricedStep:
-    """Price all strategies that suit the program, at two local batch sizes."""
+def price_step(task: PipelineTask) -> tuple[list[PricedStrategy], StepBlocks, int]:
+    """The strategies that suit a train step, priced at two sizes of a device's batch.
+
+    The result is these strategies, the blocks of the step captured with a large batch,
+    and the size of that batch.
+    """
     captured: dict[int, tuple[Captured, StepBlocks, Graph]] = {}
 
     def price(strategy: IntraStrategy, batch: int) -> BlockPrices:
@@ -68,7 +60,7 @@ def price_step(task: PipelineTask) -> PricedStep:
         )
     task.on_progress(f"priced {len(found)} strategies")
     batch = max(captured)
-    return PricedStep(found, captured[batch][1], batch)
+    return found, captured[batch][1], batch
 
 
 def _without_reductions(

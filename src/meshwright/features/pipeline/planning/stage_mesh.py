@@ -31,15 +31,19 @@ class IntraStrategy:
     """Tactics for the inside of a stage, on one kind of mesh.
 
     model: size of the axis "model".
-    has_data: whether there is an axis "data", of any size above one.
-    batch_axes: axes that cut the batch.
+    batch_axes: axes that cut the batch. "data" is among them if the mesh has this axis,
+        of any size above one.
     """
 
     name: str
     tactics: tuple[Tactic, ...]
     model: int
-    has_data: bool
     batch_axes: tuple[str, ...]
+
+    @property
+    def has_data(self) -> bool:
+        """Whether there is an axis "data"."""
+        return DATA in self.batch_axes
 
     def mesh(self, data: int) -> Mesh:
         """The mesh of a stage with `data` data-parallel replicas."""
