@@ -55,13 +55,8 @@ def links_of(op: Op) -> list[Link]:
     ]
 
 
-def bodies_of(op: Op) -> list[Body]:
-    """The ops and constants of each nested program of a region op."""
-    return [Body(body.ops, body.constants) for body in op.bodies]
-
-
 def region_op(
-    like: Op, links: Sequence[Link], bodies: Sequence[Body], **changed: Any
+    like: Op, links: Sequence[Link], bodies: Sequence[Body | Program], **changed: Any
 ) -> Op:
     """A region op with these links and bodies, otherwise equal to the op `like`.
 

@@ -89,14 +89,13 @@ class _Inside:
         for op in reversed(backwards):
             self._op(op)
 
-    def cotangent_or_zero(self, value: Atom) -> Atom:
+    def cotangent_or_zero(self, value: Atom, source: object = "") -> Atom:
         """The cotangent of a linear value; a new `zero` if the cotangent is missing."""
-        return self.cotangents.get(value) or self._zero(value, "")
-
-    def _zero(self, like: Atom, source: object) -> Value:
-        value = fresh(like)
-        self.ops.append(Op(ZERO, (), (value,), source=source))
-        return value
+        if value in self.cotangents:
+            return self.cotangents[value]
+        zero = fresh(value)
+        self.ops.append(Op(ZERO, (), (zero,), source=source))
+        return zero
 
     def _op(self, op: Op) -> None:
         if all(result not in self.cotangents for result in op.results):
@@ -128,7 +127,7 @@ class _Inside:
     def _custom(self, op: Op) -> None:
         turned = transposed_custom_vjp(op)
         saved = len(turned.operands) - len(op.results)
-        given = [self._or_zero(r, op) for r in op.results]
+        given = [self.cotangent_or_zero(r, op.source) for r in op.results]
         operands = (*op.operands[:saved], *given)
         self.ops.append(replace(turned, operands=operands))
         pairs = zip(op.operands[saved:], turned.results, strict=True)
@@ -141,7 +140,7 @@ class _Inside:
             a for i, a in enumerate(op.operands)
             if i not in found and not isinstance(a, Literal)
         ]  # fmt: skip
-        given = [self._or_zero(r, op) for r in op.results]
+        given = [self.cotangent_or_zero(r, op.source) for r in op.results]
         ops, outputs, constants = apply_rule(
             rule.program, [*others, *given], (), op.source
         )
@@ -151,9 +150,6 @@ class _Inside:
         for i, is_present in zip(found, rule.present, strict=True):
             if is_present:
                 self.cotangents[op.operands[i]] = next(rest)
-
-    def _or_zero(self, value: Value, op: Op) -> Atom:
-        return self.cotangents.get(value) or self._zero(value, op.source)
 
     def _region(self, op: Op) -> None:
         if op.kind == "while":
@@ -206,7 +202,7 @@ class _Inside:
         """The link of cotangents from the result of a link to its operand."""
         operand = result = None
         if link.result is not None:
-            operand = self._or_zero(link.result, op)
+            operand = self.cotangent_or_zero(link.result, op.source)
         if link.operand is not None:
             result = fresh(link.operand)
             self.cotangents[link.operand] = result
