@@ -37,7 +37,7 @@ from meshwright.features.pipeline.planning.stage_slicing import (
     SlicedStage,
     slice_stages,
 )
-from meshwright.features.pipeline.schedules import one_f_one_b
+from meshwright.features.pipeline.schedules.generators import one_f_one_b
 from meshwright.machine import load_machine
 from meshwright.predict.roofline.work import program_work
 from zoo import llm, moe, resnet

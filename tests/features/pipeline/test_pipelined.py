@@ -20,11 +20,9 @@ from meshwright.features.pipeline.planning.pipeline_stage import (
     StageChoice,
 )
 from meshwright.features.pipeline.running import stage as stage_module
-from meshwright.features.pipeline.schedules import (
-    SCHEDULES,
-    Schedule,
-    StageBytes,
-)
+from meshwright.features.pipeline.schedules.generators import SCHEDULES
+from meshwright.features.pipeline.schedules.schedule import Schedule
+from meshwright.features.pipeline.schedules.simulate import StageBytes
 from meshwright.features.pipeline.stages.marks import StagePoint
 from meshwright.program.capture import capture
 from tests.features.pipeline.models import (

@@ -16,7 +16,7 @@ from meshwright.app.output.notices import warn_each
 from meshwright.errors import StageError, TacticError
 from meshwright.features.pipeline.pipeline_options import Options
 from meshwright.features.pipeline.running.primitives import as_primitives
-from meshwright.features.pipeline.schedules import Schedule
+from meshwright.features.pipeline.schedules.schedule import Schedule
 from meshwright.features.pipeline.stages.cuts import (
     Cuts,
     cuts_at,

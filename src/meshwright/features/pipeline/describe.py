@@ -9,7 +9,7 @@ from meshwright.features.pipeline.planning.pipeline_stage import (
     PipelineStage,
     StageWork,
 )
-from meshwright.features.pipeline.schedules import StageBytes
+from meshwright.features.pipeline.schedules.simulate import StageBytes
 from meshwright.features.pipeline.simulated import simulate_step
 from meshwright.features.pipeline.stages.lowered_step import LoweredStep
 from meshwright.features.pipeline.stages.microbatches import flops_of

@@ -10,7 +10,9 @@ from dataclasses import dataclass, replace
 
 from meshwright.errors import PlanError, did_you_mean
 from meshwright.features.pipeline.planning.pipeline_plan import PipelinePlan
-from meshwright.features.pipeline.schedules import SCHEDULES, Schedule, verify
+from meshwright.features.pipeline.schedules.generators import SCHEDULES
+from meshwright.features.pipeline.schedules.schedule import Schedule
+from meshwright.features.pipeline.schedules.verify import verify
 from meshwright.features.pipeline.stages.marks import StagePoint
 from meshwright.machine import Mesh
 from meshwright.partitioner.decide import as_tactics

@@ -17,7 +17,8 @@ from meshwright.features.pipeline.planning.pipeline_plan import (
     PipelinePlan,
 )
 from meshwright.features.pipeline.planning.pipeline_stage import PipelineStage
-from meshwright.features.pipeline.schedules import StageTimes, TaskKind
+from meshwright.features.pipeline.schedules.schedule import TaskKind
+from meshwright.features.pipeline.schedules.simulate import StageTimes
 from meshwright.features.pipeline.stages.tasks import StageTasks, TaskProgram
 from meshwright.machine import Machine, Mesh, load_machine
 from meshwright.machine.placement import place_mesh

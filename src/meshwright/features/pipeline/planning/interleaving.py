@@ -16,11 +16,9 @@ import numpy as np
 from meshwright.features.pipeline.planning.option_table import StageRoom
 from meshwright.features.pipeline.planning.stage_costs import StageOption, layer_seconds
 from meshwright.features.pipeline.planning.stage_slicing import SlicedStage, StageTable
-from meshwright.features.pipeline.schedules import (
-    Schedule,
-    interleaved,
-    peak_activations,
-)
+from meshwright.features.pipeline.schedules.generators import interleaved
+from meshwright.features.pipeline.schedules.schedule import Schedule
+from meshwright.features.pipeline.schedules.verify import peak_activations
 
 CHUNKS = (2, 3, 4)
 """Numbers of stages on a submesh to try."""

@@ -17,8 +17,8 @@ from meshwright.features.pipeline.planning.pipeline_stage import (
     StageChoice,
     run_stages,
 )
-from meshwright.features.pipeline.schedules import (
-    Schedule,
+from meshwright.features.pipeline.schedules.schedule import Schedule
+from meshwright.features.pipeline.schedules.simulate import (
     Simulation,
     StageBytes,
     StageTimes,

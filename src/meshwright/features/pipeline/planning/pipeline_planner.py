@@ -49,7 +49,7 @@ from meshwright.features.pipeline.planning.stage_slicing import (
     SlicedStage,
     slice_stages,
 )
-from meshwright.features.pipeline.schedules import Schedule
+from meshwright.features.pipeline.schedules.schedule import Schedule
 from meshwright.search.arrays import Floats
 
 MOST_LAYERS = 48

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from meshwright.features.pipeline.schedules import (
-    Schedule,
+from meshwright.features.pipeline.schedules.schedule import Schedule
+from meshwright.features.pipeline.schedules.simulate import (
     Simulation,
     StageBytes,
     StageTimes,

@@ -9,7 +9,8 @@ from meshwright.features.pipeline.planning.pipeline_stage import (
     step_s,
 )
 from meshwright.features.pipeline.planning.schedule_search import search_schedule
-from meshwright.features.pipeline.schedules import SCHEDULES, Schedule
+from meshwright.features.pipeline.schedules.generators import SCHEDULES
+from meshwright.features.pipeline.schedules.schedule import Schedule
 from meshwright.search import Budget
 
 _WORTHWHILE = 0.001

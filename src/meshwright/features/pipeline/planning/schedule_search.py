@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from meshwright.errors import ScheduleError
-from meshwright.features.pipeline.schedules import Schedule, warmed_up
+from meshwright.features.pipeline.schedules.generators import warmed_up
+from meshwright.features.pipeline.schedules.schedule import Schedule
 from meshwright.search import Annealing, Budget, Engine, search
 
 type WarmUps = tuple[tuple[int, ...], tuple[int, ...] | None]

@@ -19,7 +19,7 @@ from meshwright.features.pipeline.planning.stage_mesh import (
     submachine,
 )
 from meshwright.features.pipeline.planning.strategy_prices import BlockPrices
-from meshwright.features.pipeline.schedules import StageBytes, StageTimes
+from meshwright.features.pipeline.schedules.simulate import StageBytes, StageTimes
 from meshwright.machine import Machine
 from meshwright.predict.links.collective import COLLECTIVE_S
 from meshwright.search.arrays import Floats

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from meshwright.features.pipeline.running.stage import StageProgram, StageValues
-from meshwright.features.pipeline.schedules import Schedule, Task, TaskKind
+from meshwright.features.pipeline.schedules.schedule import Schedule, Task, TaskKind
 from meshwright.features.pipeline.schedules.verify import run_order
 from meshwright.features.pipeline.stages.staged import Staged
 from meshwright.program.ir import Atom, Literal, Value

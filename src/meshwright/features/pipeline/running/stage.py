@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from meshwright.errors import StageError
 from meshwright.features.pipeline.running.task_function import TaskLayout, task_function
-from meshwright.features.pipeline.schedules import TaskKind
+from meshwright.features.pipeline.schedules.schedule import TaskKind
 from meshwright.features.pipeline.stages.lowered_step import LoweredStep
 from meshwright.features.pipeline.stages.tasks import StageTasks, TaskProgram
 from meshwright.program.ir import Atom, Op, Value
