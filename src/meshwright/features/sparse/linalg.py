@@ -16,8 +16,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from meshwright.errors import SparseError
 from meshwright.features.sparse.conversions import (
     dense_copy,
@@ -29,6 +27,7 @@ from meshwright.features.sparse.emitter import Emitter, Tensor
 from meshwright.features.sparse.formats import Format
 from meshwright.features.sparse.scalars import (
     MLIR_DTYPES,
+    binary_name,
     constant,
     scalar_op,
 )
@@ -42,6 +41,7 @@ from meshwright.features.sparse.support import (
 )
 from meshwright.program.ir import Atom, Literal, Op, Program, Value
 from meshwright.program.ops import rule_of
+from meshwright.program.ops.arithmetic.reduction import identity_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,17 +222,14 @@ class _Writer:
         return True
 
     def _reduction(self, op: Op) -> None:
-        on_floats, on_integers, start = REDUCTIONS[op.kind]
         rule = rule_of(op)
         tensor = self._tensor(op.operands[0])
         if op.kind != "reduce_sum":
             tensor = self._dense(tensor, op)
-        dtype = op.results[0].dtype
-        if not dtype.startswith("float") and start:
-            limit = np.iinfo(dtype)
-            start = limit.max if start > 0 else limit.min
-        name = on_floats if dtype.startswith("float") else on_integers
-        kind = MLIR_DTYPES[dtype]
+        dtype, combine = op.results[0].dtype, REDUCTIONS[op.kind]
+        name, kind = binary_name(combine, dtype), MLIR_DTYPES[dtype]
+        start = identity_of("sum" if combine == "add" else combine, dtype)
+        assert start is not None, f"{op.kind} of {dtype} has no neutral element"
         self.tensors[op.results[0]] = self.code.generic(
             [tensor],
             rule.operands,
