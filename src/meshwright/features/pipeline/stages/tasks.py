@@ -37,6 +37,17 @@ class TaskProgram:
     def outputs(self) -> tuple[Atom, ...]:
         return self.program.outputs
 
+    @property
+    def sharded_like(self) -> tuple[Atom, ...]:
+        """For each output the value whose sharding it has.
+
+        A running sum has the sharding of the input that it replaces.
+        """
+        atoms = list(self.outputs)
+        for output, position in self.totals.items():
+            atoms[output] = self.inputs[position]
+        return tuple(atoms)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StageTasks:
