@@ -8,7 +8,7 @@ states, and the search starts from the best of them. So it never returns a slowe
 schedule than these.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from meshwright.errors import ScheduleError
@@ -64,27 +64,23 @@ class ScheduleProblem:
         """The state at which the search starts."""
         return self.first
 
-    def actions(self, state: WarmUps) -> Sequence[tuple[str, int, int]]:
-        """Changes of a state by one: the list that changes, the stage, and +1 or -1."""
-        return tuple(self._actions(state))
-
-    def _actions(self, state: WarmUps) -> Iterator[tuple[str, int, int]]:
-        for name, numbers in zip(("ahead", "alive"), state, strict=True):
-            for stage, number in enumerate(numbers or ()):
-                for change in (1, -1):
-                    if 1 <= number + change <= self.num_microbatches:
-                        yield name, stage, change
-
-    def apply(self, state: WarmUps, action: tuple[str, int, int]) -> WarmUps:
-        """The state after one of its numbers was changed."""
-        name, stage, change = action
-        ahead, alive = state
-        if name == "ahead":
-            return _changed(ahead, stage, change), alive
-        assert alive is not None, (
-            "only states with split backward passes have the action"
+    def actions(self, state: WarmUps) -> Sequence[tuple[int, int, int]]:
+        """Changes of a state by one: which list changes, the stage, and +1 or -1."""
+        return tuple(
+            (which, stage, change)
+            for which, numbers in enumerate(state)
+            for stage, number in enumerate(numbers or ())
+            for change in (1, -1)
+            if 1 <= number + change <= self.num_microbatches
         )
-        return ahead, _changed(alive, stage, change)
+
+    def apply(self, state: WarmUps, action: tuple[int, int, int]) -> WarmUps:
+        """The state after one of its numbers was changed."""
+        which, stage, change = action
+        changed = [list(numbers or ()) for numbers in state]
+        changed[which][stage] += change
+        ahead, alive = map(tuple, changed)
+        return ahead, alive or None
 
     def cost(self, state: WarmUps) -> float:
         """Seconds of a step; infinite if the schedule deadlocks or exceeds memory."""
@@ -101,10 +97,6 @@ class ScheduleProblem:
         """The schedule that a state stands for."""
         ahead, alive = state
         return warmed_up(ahead, self.num_microbatches, alive)
-
-
-def _changed(numbers: tuple[int, ...], index: int, change: int) -> tuple[int, ...]:
-    return (*numbers[:index], numbers[index] + change, *numbers[index + 1 :])
 
 
 def search_schedule(

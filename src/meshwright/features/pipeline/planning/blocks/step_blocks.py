@@ -8,8 +8,8 @@ sequence: the backward pass of a stage runs on the same devices as its forward p
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 
@@ -36,6 +36,9 @@ class StepPhase(Enum):
     INPUT_GRADIENT = "input gradient"
     WEIGHT_GRADIENT = "weight gradient"
     UPDATE = "update"
+
+
+_BACKWARD = (StepPhase.INPUT_GRADIENT, StepPhase.WEIGHT_GRADIENT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,11 +200,9 @@ class _SiteReader:
         firsts = self._backward_firsts(known)
         split = self._input_gradients(firsts)
         for op, first in firsts.items():
-            phase = (
-                StepPhase.UPDATE if self._is_update(op) else StepPhase.WEIGHT_GRADIENT
-            )
-            if op in split:
-                phase = StepPhase.INPUT_GRADIENT
+            phase = _gradient_phase(op, split)
+            if self._is_update(op) and op not in split:
+                phase = StepPhase.UPDATE
             found[op] = OpSite(phase, first, self.counts[first])
         for op, site in [*found.items()]:
             found |= self._nested_sites(op, site, split)
@@ -282,17 +283,16 @@ class _SiteReader:
         In a loop over layers of the backward pass they are split by phase: gradients of
         inputs and of weights.
         """
-        is_loop = site.count > 1 and site.phase in (
-            StepPhase.INPUT_GRADIENT, StepPhase.WEIGHT_GRADIENT
-        )  # fmt: skip
+        is_loop = site.count > 1 and site.phase in _BACKWARD
         for body in op.bodies:
             for inner in body.walk():
-                phase = site.phase
                 if is_loop:
-                    is_needed = inner in split
-                    phase = (
-                        StepPhase.INPUT_GRADIENT
-                        if is_needed
-                        else StepPhase.WEIGHT_GRADIENT
-                    )
-                yield inner, OpSite(phase, site.first, site.count)
+                    site = replace(site, phase=_gradient_phase(inner, split))
+                yield inner, site
+
+
+def _gradient_phase(op: Op, input_gradients: Collection[Op]) -> StepPhase:
+    """The phase of an op of the backward pass."""
+    if op in input_gradients:
+        return StepPhase.INPUT_GRADIENT
+    return StepPhase.WEIGHT_GRADIENT
