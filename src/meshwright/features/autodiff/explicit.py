@@ -196,14 +196,14 @@ class _Writer:
         if not count:
             return [Op(DROP, (value,), (), source=source)], []
         ops: list[Op] = []
-        made: list[Value] = []
+        copies: list[Value] = []
         for _ in range(count - 1):
             first, second = fresh(value), fresh(value)
             self.linear.update((first, second))
             ops.append(Op(DUP, (value,), (first, second), source=source))
-            made.append(first)
+            copies.append(first)
             value = second
-        return ops, [*made, value]
+        return ops, [*copies, value]
 
 
 def _live(ops: Sequence[Op], outputs: Sequence[Atom]) -> tuple[Op, ...]:

@@ -159,13 +159,9 @@ def _without_zeros(
     """
     reached = depends_on(program, program.inputs[num_given:])
     rest = iter(program.outputs[num_results:])
-    found = [next(rest) if is_float else None for is_float in floats]
-    present = tuple(atom in reached for atom in found)
-    outputs = [a for a, is_here in zip(found, present, strict=True) if is_here]
-    kept = replace(
-        program,
-        outputs=(*program.outputs[:num_results], *(a for a in outputs if a)),
-    )
+    present = tuple(is_float and next(rest) in reached for is_float in floats)
+    others = (a for a in program.outputs[num_results:] if a in reached)
+    kept = replace(program, outputs=(*program.outputs[:num_results], *others))
     return OpRule(eliminate_dead_code(kept), present)
 
 

@@ -9,7 +9,7 @@ together again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -31,6 +31,12 @@ class Link:
     outputs: Mapping[int, Atom] = field(default_factory=dict[int, Atom])
     result: Value | None = None
     is_stacked: bool = False
+
+    def is_in(self, values: Collection[Value]) -> bool:
+        """Whether one of the link's values inside is among `values`."""
+        return any(
+            end in values for end in (*self.inputs.values(), *self.outputs.values())
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -160,8 +160,8 @@ class _Inside:
                 "mode works"
             )
         links = links_of(op)
-        reversed_links = [link for link in links if self._is_linear(link)]
-        kept = [link for link in links if not self._is_linear(link)]
+        reversed_links = [link for link in links if link.is_in(self.linear)]
+        kept = [link for link in links if not link.is_in(self.linear)]
         assert all(not link.outputs for link in kept), f"{op.kind} has other results"
         present = {
             i for i, link in enumerate(reversed_links) if link.result in self.cotangents
@@ -186,10 +186,6 @@ class _Inside:
         if op.kind == "scan":
             params["reverse"] = not params["reverse"]
         self.ops.append(region_op(op, [*kept, *turned], bodies, params=params))
-
-    def _is_linear(self, link: Link) -> bool:
-        ends = (*link.inputs.values(), *link.outputs.values())
-        return any(end in self.linear for end in ends)
 
     def _body(self, op: Op, which: int, links: Sequence[Link]) -> _Inside:
         """Transpose nested program `which`, given its outputs' cotangents."""

@@ -163,9 +163,7 @@ class _Level:
         other: list[Link] = []
         linear: list[Link] = []
         for link in links_of(op):
-            ends = (*link.inputs.values(), *link.outputs.values())
-            is_linear = any(end in self.linear for end in ends)
-            (linear if is_linear else other).append(link)
+            (linear if link.is_in(self.linear) else other).append(link)
         return other, linear
 
     def _scan(self, op: Op) -> None:
@@ -270,18 +268,12 @@ def _saved(ops: Sequence[Op], keep: Collection[Value] | None) -> Collection[Valu
 
 def _complete(links: Sequence[Link], count: int) -> list[Link]:
     """The links, each as an input of all branches of a cond, as a cond requires."""
-    return [
-        replace(
-            link,
-            inputs={b: link.inputs.get(b) or _like(link) for b in range(count)},
-        )
-        for link in links
-    ]
-
-
-def _like(link: Link) -> Value:
-    assert link.operand is not None
-    return fresh(link.operand)
+    complete: list[Link] = []
+    for link in links:
+        assert link.operand is not None, "a residual enters without an operand"
+        inputs = {b: link.inputs.get(b) or fresh(link.operand) for b in range(count)}
+        complete.append(replace(link, inputs=inputs))
+    return complete
 
 
 def _renamed(ops: Iterable[Op], names: Mapping[Atom, Value]) -> list[Op]:
