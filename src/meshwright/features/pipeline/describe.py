@@ -40,7 +40,8 @@ def _stage(
     submesh = step.schedule.placement[number]
     devices = step.submeshes[submesh].num_devices
     every = lowered.sends.values()
-    sends = [s for s in every if s.part.stage == number and _is_pass(s.part)]
+    parts = (StagePart(PartKind.FORWARD, number), StagePart(PartKind.BACKWARD, number))
+    sends = [s for s in every if s.part in parts]
     passes = (tasks.forward, tasks.backward)
     once = {*lowered.lowered.program.inputs, *tasks.before.outputs} - lowered.varying
     read = {v for task in (*passes, *tasks.updates.values()) for v in task.inputs}
@@ -66,10 +67,6 @@ def _stage(
             sent_bytes=_bytes({s.value for s in sends}),
         ),
     )
-
-
-def _is_pass(part: StagePart) -> bool:
-    return part.kind is not PartKind.UPDATE
 
 
 def _flops(task: TaskProgram) -> int:

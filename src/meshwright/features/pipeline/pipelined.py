@@ -137,17 +137,17 @@ def _slices(mesh: Any) -> tuple[Slice, ...]:
         return ()
     from meshwright.features.cluster.client import Slice
 
-    found = tuple(each for each in mesh if isinstance(each, Slice))
-    if not found:  # something else, which is refused with the meshes
+    slices = tuple(each for each in mesh if isinstance(each, Slice))
+    if not slices:  # something else, which is refused with the meshes
         return ()
-    if len(found) < len(mesh):
+    if len(slices) < len(mesh):
         raise PlanError(
             "some submeshes are slices of a cluster and some are not; give a slice for "
             "each submesh, or none"
         )
-    if len({each.session for each in found}) > 1:
+    if len({each.session for each in slices}) > 1:
         raise PlanError("the slices are of several clusters; wanted those of one")
-    return found
+    return slices
 
 
 @dataclass(eq=False, repr=False)

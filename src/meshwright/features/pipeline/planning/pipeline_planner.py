@@ -189,20 +189,12 @@ class PipelinePlanner:
         self, options: Sequence[StageOption], num_microbatches: int, room: StageRoom
     ) -> OptionTable:
         """Seconds of all possible stages with some options, within some memory."""
-        size = self.task.batch // num_microbatches
-        hops = self.hops(size)
-        return option_table(options, self.incoming(size), hops, num_microbatches, room)
-
-    def hops(self, microbatch: int) -> Floats:
-        """Seconds to send a microbatch into each layer, and its gradient back.
-
-        The submesh is not known yet: the smallest one and the slowest links are
-        assumed.
-        """
         machine, senders = self.task.machine, min(self.sizes)
         is_near = machine.num_devices <= largest_model(machine)
-        each = self.incoming(microbatch)
-        return np.array([2 * hop_s(size, senders, is_near, machine) for size in each])
+        incoming = self.incoming(self.task.batch // num_microbatches)
+        # The submesh is not known yet: assume the smallest one and the slowest links.
+        hops = [2 * hop_s(size, senders, is_near, machine) for size in incoming]
+        return option_table(options, incoming, np.array(hops), num_microbatches, room)
 
     def incoming(self, microbatch: int) -> Floats:
         """Bytes of a microbatch that enter each layer from the layers before it."""

@@ -9,7 +9,7 @@ from meshwright.errors import MeshwrightError, PlanError
 from meshwright.features.pipeline.planning.blocks.step_blocks import StepBlocks
 from meshwright.features.pipeline.planning.intra_strategies import intra_strategies
 from meshwright.features.pipeline.planning.pipeline_task import PipelineTask
-from meshwright.features.pipeline.planning.stage_costs import PricedStrategy
+from meshwright.features.pipeline.planning.stage_costs import BATCHES, PricedStrategy
 from meshwright.features.pipeline.planning.stage_mesh import DATA, IntraStrategy
 from meshwright.features.pipeline.planning.strategy_prices import (
     BlockPrices,
@@ -19,9 +19,6 @@ from meshwright.partitioner.propagate import Graph
 from meshwright.partitioner.tactics import data_parallel
 from meshwright.program.capture import Captured
 from meshwright.program.records import paused_collector
-
-BATCHES = (4, 16)
-"""Sizes of the batch of one device at which strategies are simulated."""
 
 
 @paused_collector()
@@ -43,7 +40,7 @@ def price_step(task: PipelineTask) -> tuple[list[PricedStrategy], StepBlocks, in
 
     found: list[PricedStrategy] = []
     refused: list[str] = []
-    for strategy in task.strategies or intra_strategies(task.machine):
+    for strategy in intra_strategies(task.machine):
         parts = strategy.batch_parts(2)
         if strategy.mesh(2).num_devices > task.machine.num_devices:
             continue
@@ -52,7 +49,7 @@ def price_step(task: PipelineTask) -> tuple[list[PricedStrategy], StepBlocks, in
         except MeshwrightError as error:
             refused.append(f"{strategy.name}: {error}")
             continue
-        priced = PricedStrategy(strategy, BATCHES, (low, high))
+        priced = PricedStrategy(strategy, (low, high))
         found.append(_without_reductions(priced, found))
     if not found:
         raise PlanError(

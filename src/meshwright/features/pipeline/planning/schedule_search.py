@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from meshwright.errors import ScheduleError
 from meshwright.features.pipeline.schedules.generators import warmed_up
 from meshwright.features.pipeline.schedules.schedule import Schedule
-from meshwright.search import Annealing, Budget, Engine, search
+from meshwright.search import Annealing, Budget, search
 
 type WarmUps = tuple[tuple[int, ...], tuple[int, ...] | None]
 """A schedule as two lists of numbers, one number per stage.
@@ -104,7 +104,6 @@ def search_schedule(
     num_microbatches: int,
     step_seconds: StepSeconds,
     budget: Budget,
-    engine: Engine | None = None,
 ) -> Schedule:
     """The fastest schedule that a search finds; never slower than `known_states`.
 
@@ -117,5 +116,5 @@ def search_schedule(
     best = min(problems, key=lambda problem: problem.cost(problem.first))
     if best.cost(best.first) == float("inf"):
         step_seconds(problems[0].schedule(problems[0].first))  # raises, and says why
-    found = search(best, Annealing(seed=0) if engine is None else engine, budget)
+    found = search(best, Annealing(seed=0), budget)
     return best.schedule(found.state)

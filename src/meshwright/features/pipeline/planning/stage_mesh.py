@@ -22,8 +22,11 @@ from meshwright.machine.placement import (
 from meshwright.partitioner.propagate import user_axes
 from meshwright.partitioner.tactics import Tactic
 
-DATA, MODEL = "data", "model"
-"""Axes of a stage's mesh: replicas of the stage, and devices that share its layers."""
+DATA = "data"
+"""Axis of a stage's mesh along which the stage has replicas."""
+
+MODEL = "model"
+"""Axis of a stage's mesh along which devices share the stage's layers."""
 
 
 @dataclass(frozen=True, slots=True)

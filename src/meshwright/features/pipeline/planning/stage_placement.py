@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
@@ -52,7 +51,7 @@ class StagePlacer:
             self._send_s(
                 firsts[i : i + 2], options[i : i + 2], float(incoming[b.first])
             )
-            for i, (_, b) in enumerate(pairwise(sliced))
+            for i, b in enumerate(sliced[1:])
         ]
         send_s.append(0.0)
         stages: list[PipelineStage] = []

@@ -66,7 +66,10 @@ class PipelineExecutable:
         levels = {level for p in self.stages for level in p.tasks.updates}
         for level in sorted(levels):
             for values in stages:
-                self._update(stages, values, level)
+                task = values.program.tasks.updates.get(level)
+                if task is not None:
+                    values.run_once(task, "update")
+                    self._hand_on(stages, values, set(task.outputs))
         return self._outputs(stages, given, kept)
 
     # -- inputs ------------------------------------------------------------------------
@@ -117,16 +120,6 @@ class PipelineExecutable:
         if received in program.read:
             receiver[received] = program.devices.put(array, received)
 
-    def _update(
-        self, stages: Sequence[StageValues], values: StageValues, level: int
-    ) -> None:
-        program = values.program
-        task = program.tasks.updates.get(level)
-        if task is None:
-            return
-        values.run_once(task, "update")
-        self._hand_on(stages, values, set(task.outputs))
-
     def _hand_on(
         self, stages: Sequence[StageValues], values: StageValues, made: Collection[Atom]
     ) -> None:
@@ -175,14 +168,14 @@ class PipelineExecutable:
             if isinstance(atom, Literal):
                 found.append(jnp.asarray(atom.value, atom.dtype))
             elif place in self.staged.stacked or place in self.staged.last:
-                found.append(self._stack(values, place, kept))
+                found.append(self._of_microbatches(values, place, kept))
             elif atom in values.once:
                 found.append(values.once[atom])
             else:
-                found.append(given[_number(program.inputs, atom)])
+                found.append(given[program.inputs.index(atom)])
         return found
 
-    def _stack(
+    def _of_microbatches(
         self,
         values: StageValues,
         place: int,
@@ -203,10 +196,6 @@ class PipelineExecutable:
         assert isinstance(atom, Value), f"a literal is stacked: {atom}"
         dim = self.staged.stacked[place]
         return values.program.devices.concatenate(parts, dim, atom)
-
-
-def _number(inputs: Sequence[Value], atom: Value) -> int:
-    return next(i for i, value in enumerate(inputs) if value is atom)
 
 
 def _slices(leaf: Any, dim: int, count: int) -> list[Any]:

@@ -8,7 +8,7 @@ import jax
 from jax.sharding import NamedSharding, PartitionSpec
 
 from meshwright.features.pipeline.stages.tasks import TaskProgram
-from meshwright.program.ir import Atom, Sharding, Value
+from meshwright.program.ir import Atom, Sharding
 from meshwright.run.local.execute import run_program
 from meshwright.run.local.spmd import partition_spec
 
@@ -23,20 +23,21 @@ class TaskLayout:
     """
 
     mesh: jax.sharding.Mesh | jax.sharding.AbstractMesh
-    shardings: Mapping[Value, Sharding]
+    shardings: Mapping[Atom, Sharding]
 
     def spec(self, atom: Atom) -> PartitionSpec:
         """The `PartitionSpec` of the array that stands for a value."""
-        if isinstance(atom, Value) and atom in self.shardings:
-            return partition_spec(self.shardings[atom])
-        return PartitionSpec(self.mesh.axis_names)
+        if self.is_stacked(atom):
+            return PartitionSpec(self.mesh.axis_names)
+        return partition_spec(self.shardings[atom])
 
     def sharding(self, atom: Atom) -> NamedSharding:
         """The sharding of the array that stands for a value."""
         return NamedSharding(self.mesh, self.spec(atom))
 
     def is_stacked(self, atom: Atom) -> bool:
-        return not (isinstance(atom, Value) and atom in self.shardings)
+        """Whether the devices' values are stacked along a leading dim."""
+        return atom not in self.shardings
 
 
 def task_function(

@@ -154,8 +154,7 @@ def even_cuts(step: Microbatches, num_stages: int) -> Cuts:
             starts.append(min(near, key=lambda i: (sent[i], i)))
         else:  # one op has more than a stage's share of the work
             starts.append(min(left, key=lambda i: abs(done[i] - even)))
-    names = tuple(map(str, range(num_stages)))
-    return Cuts(names, tuple(starts), backward)
+    return cuts_at(step, starts[1:])
 
 
 def sent_bytes(ops: Sequence[Op]) -> list[int]:

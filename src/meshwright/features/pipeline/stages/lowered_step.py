@@ -49,7 +49,7 @@ class LoweredStep:
     updates: dict[tuple[int, int], list[Op]] = field(default_factory=dict)
     sends: dict[int, Send] = field(default_factory=dict)
     totals: dict[StagePart, list[Total]] = field(default_factory=dict)
-    shardings: dict[Value, Sharding] = field(default_factory=dict)
+    shardings: dict[Atom, Sharding] = field(default_factory=dict)
     varying: set[Value] = field(default_factory=set)
     level: dict[Atom, int] = field(default_factory=dict)
 
