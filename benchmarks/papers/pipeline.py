@@ -15,6 +15,7 @@ All run on one event clock, with the same prices. Results: benchmarks/results/pi
 import json
 import time
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -36,7 +37,7 @@ from meshwright.features.pipeline.planning.stage_slicing import (
     SlicedStage,
     slice_stages,
 )
-from meshwright.features.pipeline.schedules import one_f_one_b
+from meshwright.features.pipeline.schedules.generators import one_f_one_b
 from meshwright.machine import load_machine
 from meshwright.predict.roofline.work import program_work
 from zoo import llm, moe, resnet
@@ -224,12 +225,13 @@ def megatron(planner: PipelinePlanner, num: int) -> float | str:
 def only(planner: PipelinePlanner, sizes: tuple[int, ...], most: int) -> float | str:
     """The best pipeline with submeshes of these sizes and at most so many stages."""
     task = replace(planner.task, most_stages=most)
-    limited = planner.limited(task, sizes)
+    limited = copy(planner)
+    limited.task, limited.sizes = task, sizes
 
     def plan(count: int) -> float:
         table = limited.table(count)
         sliced = slice_stages(table.table, task.machine.num_devices, count)
-        stages = limited.stages(table, sliced, count)
+        stages = limited.place(sliced, [table] * len(sliced), count)
         schedule = one_f_one_b(len(stages), count)
         return step_s(stages, run_stages(stages, schedule, task.limit_bytes))
 

@@ -16,17 +16,14 @@ from meshwright.errors import (
 )
 from meshwright.features.pipeline.build import stage_programs
 from meshwright.features.pipeline.planning.pipeline_stage import (
-    CutPoint,
     PipelineStage,
     StageChoice,
 )
 from meshwright.features.pipeline.running import stage as stage_module
-from meshwright.features.pipeline.schedules import (
-    SCHEDULES,
-    Schedule,
-    StageBytes,
-)
-from meshwright.features.pipeline.stages import StagePoint
+from meshwright.features.pipeline.schedules.generators import SCHEDULES
+from meshwright.features.pipeline.schedules.schedule import Schedule
+from meshwright.features.pipeline.schedules.simulate import StageBytes
+from meshwright.features.pipeline.stages.marks import StagePoint
 from meshwright.program.capture import capture
 from tests.features.pipeline.models import (
     BATCH,
@@ -388,7 +385,7 @@ def test_what_autoplan_has_found_is_pipelined():
                 start, (number, number + 1), 2 * number, "data", tactics
             ),
         )
-        for number, start in enumerate([CutPoint(0), CutPoint(8)])
+        for number, start in enumerate([StagePoint(0), StagePoint(8)])
     )  # fmt: skip
     found = mw.PipelinePlan("train_step", stages, SCHEDULES["1f1b"](2, 4))
     step = mw.pipeline(unmarked_step, found)

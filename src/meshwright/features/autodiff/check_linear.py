@@ -8,7 +8,6 @@ the transformations, except the table that says which ops are linear
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 
 from meshwright.errors import AutodiffError
 from meshwright.features.autodiff.op_rules import is_differentiable
@@ -39,13 +38,6 @@ def check_linear(checked: LinearProgram) -> LinearProgram:
     return checked
 
 
-@dataclass(frozen=True, slots=True)
-class _Use:
-    """The one use of a linear value: an op, or `None` for an output of the program."""
-
-    op: Op | None
-
-
 class _Checker:
     """The checks of one program and its nested programs.
 
@@ -59,24 +51,24 @@ class _Checker:
 
     def program(self, program: Program) -> None:
         """Check a program, or the nested program of a loop or branch."""
-        available: dict[Value, _Use | None] = {}
+        available: dict[Value, bool] = {}
         self._define(program.inputs, available, None)
         for value in program.constants:
             if value in self.linear:
                 self._fail(value, None, "is a constant, and so cannot be linear")
         for op in program.ops:
-            self._use(op.operands, available, _Use(op))
+            self._use(op.operands, available, op)
             self._op(op)
             self._define(op.results, available, op)
-        self._use(program.outputs, available, _Use(None))
-        for value, use in available.items():
-            if use is None:
+        self._use(program.outputs, available, None)
+        for value, is_used in available.items():
+            if not is_used:
                 self._fail(value, None, "is never used: consume it by drop")
 
     def _define(
         self,
         values: Iterable[Value],
-        available: dict[Value, _Use | None],
+        available: dict[Value, bool],
         op: Op | None,
     ) -> None:
         for value in values:
@@ -87,19 +79,19 @@ class _Checker:
                     f"is {value.dtype}; only floats and complex numbers can be linear"
                 )
                 self._fail(value, op, what)
-            available[value] = None
+            available[value] = False
 
     def _use(
-        self, atoms: Iterable[Atom], available: dict[Value, _Use | None], use: _Use
+        self, atoms: Iterable[Atom], available: dict[Value, bool], op: Op | None
     ) -> None:
         for atom in atoms:
             if atom not in self.linear or not isinstance(atom, Value):
                 continue
             if atom not in available:
-                self._fail(atom, use.op, "is not defined before it is used here")
-            if available[atom] is not None:
-                self._fail(atom, use.op, "is used a second time: make two of it by dup")
-            available[atom] = use
+                self._fail(atom, op, "is not defined before it is used here")
+            if available[atom]:
+                self._fail(atom, op, "is used a second time: make two of it by dup")
+            available[atom] = True
 
     def _op(self, op: Op) -> None:
         if op.bodies:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import compress
 from typing import Any
 
 import jax
@@ -18,13 +19,14 @@ import numpy as np
 
 from meshwright.features.autodiff.op_rules import (
     OpRule,
-    function_of,
+    function_at,
     is_differentiable,
+    value_positions,
 )
 from meshwright.features.autodiff.region_links import fresh
 from meshwright.features.autodiff.typing import CUSTOM_REVERSE, REVERSE_ONLY
 from meshwright.program.capture import aval_of, convert
-from meshwright.program.ir import Atom, Op, Program, Value
+from meshwright.program.ir import Atom, Op, Program
 
 
 def custom_vjp_rule(op: Op, active: tuple[int, ...]) -> OpRule:
@@ -36,19 +38,13 @@ def custom_vjp_rule(op: Op, active: tuple[int, ...]) -> OpRule:
 
     active: positions of the operands that have tangents.
     """
-    values = [i for i, a in enumerate(op.operands) if isinstance(a, Value)]
-    apply = function_of(op, values)
-    chosen = [values.index(i) for i in active]
+    values = value_positions(op)
     trees: list[Any] = []
 
-    def forward(*given: Any) -> list[Any]:
-        def of_active(*some: Any) -> list[Any]:
-            full = list(given)
-            for position, value in zip(chosen, some, strict=True):
-                full[position] = value
-            return apply(*full)
-
-        results, reverse = jax.vjp(of_active, *(given[i] for i in chosen))
+    def forward(*primals: Any) -> list[Any]:
+        operands = dict(zip(values, primals, strict=True))
+        fn = function_at(op, active, operands)
+        results, reverse = jax.vjp(fn, *(operands[i] for i in active))
         leaves, tree = jax.tree.flatten(reverse)
         trees[:] = [tree]
         return [*results, *leaves]
@@ -56,9 +52,9 @@ def custom_vjp_rule(op: Op, active: tuple[int, ...]) -> OpRule:
     first = convert(jax.make_jaxpr(forward)(*(aval_of(op.operands[i]) for i in values)))
     saved = first.outputs[len(op.results) :]
     second = _reverse_program(op, saved, trees[0])
-    floats = [r for r in op.results if is_differentiable(r.dtype)]
+    present = tuple(is_differentiable(r.dtype) for r in op.results)
     tangents = [fresh(op.operands[i]) for i in active]
-    dots = tuple(fresh(r) for r in floats)
+    dots = tuple(map(fresh, compress(op.results, present)))
     params = {"saved": len(saved), "reverse": second}
     derivative = Op(REVERSE_ONLY, (*saved, *tangents), dots, params, (), op.source)
     program = Program(
@@ -67,7 +63,7 @@ def custom_vjp_rule(op: Op, active: tuple[int, ...]) -> OpRule:
         (*first.outputs[: len(op.results)], *dots),
         first.constants,
     )
-    return OpRule(program, tuple(is_differentiable(r.dtype) for r in op.results))
+    return OpRule(program, present)
 
 
 def _reverse_program(op: Op, saved: Sequence[Atom], tree: Any) -> Program:

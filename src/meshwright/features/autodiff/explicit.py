@@ -21,7 +21,6 @@ from meshwright.errors import AutodiffError
 from meshwright.features.autodiff.op_rules import apply_rule, zeros_op
 from meshwright.features.autodiff.region_links import (
     Link,
-    bodies_of,
     fresh,
     is_condition,
     links_of,
@@ -152,7 +151,7 @@ class _Writer:
             if is_linear and has_trait(op.kind, Trait.LOOP):
                 link = self._carried(link)
             links.append(link)
-        inner = region_op(op, links, bodies_of(op))
+        inner = region_op(op, links, op.bodies)
         return replace(inner, bodies=tuple(map(self.program, inner.bodies)))
 
     def _carried(self, link: Link) -> Link:
@@ -197,14 +196,14 @@ class _Writer:
         if not count:
             return [Op(DROP, (value,), (), source=source)], []
         ops: list[Op] = []
-        made: list[Value] = []
+        copies: list[Value] = []
         for _ in range(count - 1):
             first, second = fresh(value), fresh(value)
             self.linear.update((first, second))
             ops.append(Op(DUP, (value,), (first, second), source=source))
-            made.append(first)
+            copies.append(first)
             value = second
-        return ops, [*made, value]
+        return ops, [*copies, value]
 
 
 def _live(ops: Sequence[Op], outputs: Sequence[Atom]) -> tuple[Op, ...]:
@@ -234,17 +233,7 @@ def _constant_zeros(program: Program) -> set[Atom]:
 
 def make_implicit(program: Program) -> Program:
     """The program without `dup` and `drop`, whose linear values are used freely."""
-    names: dict[Atom, Atom] = {}
-    ops: list[Op] = []
-    for op in program.ops:
-        operands = tuple(names.get(a, a) for a in op.operands)
-        if op.kind == DUP:
-            names.update(dict.fromkeys(op.results, operands[0]))
-        elif op.kind != DROP:
-            bodies = tuple(map(make_implicit, op.bodies))
-            ops.append(replace(op, operands=operands, bodies=bodies))
-    outputs = tuple(names.get(a, a) for a in program.outputs)
-    return replace(program, ops=tuple(ops), outputs=outputs)
+    return _without(program, is_erased=False)
 
 
 def erase(program: Program) -> Program:
@@ -253,33 +242,33 @@ def erase(program: Program) -> Program:
     Raises `AutodiffError` for a `custom_vjp` op: it stands for the forward derivative
     of a function with `jax.custom_vjp`, which is unknown.
     """
-    return eliminate_dead_code(_erased(make_implicit(program)))
+    return eliminate_dead_code(_without(program, is_erased=True))
 
 
-def _erased(program: Program) -> Program:
-    ops: list[Op] = []
+def _without(program: Program, is_erased: bool) -> Program:
+    """The program without `dup` and `drop`, and without `zero` and others if erased."""
     names: dict[Atom, Atom] = {}
+    ops: list[Op] = []
     constants: dict[Value, object] = dict(program.constants)
     for op in program.ops:
-        op = replace(op, operands=tuple(names.get(a, a) for a in op.operands))
-        if op.kind == ZERO:
+        operands = tuple(names.get(a, a) for a in op.operands)
+        if op.kind == DUP:
+            names.update(dict.fromkeys(op.results, operands[0]))
+        elif op.kind == ZERO and is_erased:
             ops.append(zeros_op(op.results[0], op.source))
-        elif op.kind == REVERSE_ONLY:
+        elif op.kind == REVERSE_ONLY and is_erased:
             raise AutodiffError(
                 f"the function with jax.custom_vjp that is called at {op.source} has no "
                 "forward mode; run the transposition, or define it by jax.custom_jvp"
             )
-        elif op.kind == CUSTOM_REVERSE:
+        elif op.kind == CUSTOM_REVERSE and is_erased:
             reverse: Any = op.params["reverse"]
-            added, outputs, more = apply_rule(
-                reverse, op.operands, op.results, op.source
-            )
+            added, outputs, more = apply_rule(reverse, operands, op.results, op.source)
             ops += added
             constants.update(more)
-            names.update(
-                {r: a for r, a in zip(op.results, outputs, strict=True) if r is not a}
-            )
-        else:
-            ops.append(replace(op, bodies=tuple(map(_erased, op.bodies))))
+            names.update(zip(op.results, outputs, strict=True))
+        elif op.kind != DROP:
+            bodies = tuple(_without(body, is_erased) for body in op.bodies)
+            ops.append(replace(op, operands=operands, bodies=bodies))
     outputs = tuple(names.get(a, a) for a in program.outputs)
-    return Program(program.inputs, tuple(ops), outputs, constants)
+    return replace(program, ops=tuple(ops), outputs=outputs, constants=constants)

@@ -55,7 +55,7 @@ def jvp_rule(op: Op, active: tuple[int, ...]) -> OpRule:
 
     active: positions of the operands that have tangents.
     """
-    return _cached(_Question("jvp", op, active, _identity(op)))
+    return _cached(_Question(_trace_jvp, op, active, _identity(op)))
 
 
 def transpose_rule(op: Op, linear: tuple[int, ...]) -> OpRule:
@@ -64,18 +64,18 @@ def transpose_rule(op: Op, linear: tuple[int, ...]) -> OpRule:
     linear: positions of the linear operands, which are not inputs of the rule's
         program.
     """
-    return _cached(_Question("transpose", op, linear, _identity(op)))
+    return _cached(_Question(_trace_transpose, op, linear, _identity(op)))
 
 
 @dataclass(frozen=True, slots=True)
 class _Question:
     """The key under which a rule is cached.
 
-    which: "jvp" or "transpose". positions: of the active or linear operands. identity:
-        what else the rule depends on, as `_identity` returns it.
+    trace_fn: function that traces the rule. positions: of the active or linear operands.
+    identity: what else the rule depends on, as `_identity` returns it.
     """
 
-    which: str
+    trace_fn: Callable[[Op, tuple[int, ...]], OpRule]
     op: Op = field(compare=False)
     positions: tuple[int, ...]
     identity: object
@@ -91,11 +91,11 @@ def _cached(question: _Question) -> OpRule:
 
 def _answer(question: _Question) -> OpRule:
     op = question.op
-    trace = {"jvp": _trace_jvp, "transpose": _trace_transpose}[question.which]
     try:
-        return trace(op, question.positions)
+        return question.trace_fn(op, question.positions)
     except (TypeError, ValueError, NotImplementedError, AssertionError) as error:
-        what = {"jvp": "differentiated", "transpose": "transposed"}[question.which]
+        is_jvp = question.trace_fn is _trace_jvp
+        what = "differentiated" if is_jvp else "transposed"
         raise AutodiffError(
             f"{op.kind} at {op.source or 'an unknown line'} cannot be {what}; JAX says: "
             f"{error}. Give the function that calls it a rule by jax.custom_jvp, or "
@@ -117,45 +117,31 @@ def _identity(op: Op) -> object:
 
 
 def _trace_jvp(op: Op, active: tuple[int, ...]) -> OpRule:
-    values = [i for i, a in enumerate(op.operands) if isinstance(a, Value)]
-    apply = function_of(op, values)
-    chosen = [values.index(i) for i in active]
+    values = value_positions(op)
+    floats = [is_differentiable(r.dtype) for r in op.results]
 
-    def rule(given: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
-        def of_active(*some: Any) -> list[Any]:
-            full = list(given)
-            for position, value in zip(chosen, some, strict=True):
-                full[position] = value
-            return apply(*full)
-
-        results, dots = jax.jvp(
-            of_active, tuple(given[i] for i in chosen), tuple(tangents)
-        )
+    def rule(primals: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
+        operands = dict(zip(values, primals, strict=True))
+        fn = function_at(op, active, operands)
+        some = tuple(operands[i] for i in active)
+        results, dots = jax.jvp(fn, some, tuple(tangents))
         return [*results, *compress(dots, floats)]
 
-    floats = [is_differentiable(r.dtype) for r in op.results]
-    types = [aval_of(op.operands[i]) for i in values]
-    traced = jax.make_jaxpr(rule)(types, [types[i] for i in chosen])
-    program = convert(traced, kept={"custom_linear_solve"})
+    types = [[aval_of(op.operands[i]) for i in each] for each in (values, active)]
+    program = convert(jax.make_jaxpr(rule)(*types), kept={"custom_linear_solve"})
     return _without_zeros(program, len(values), len(op.results), floats)
 
 
 def _trace_transpose(op: Op, linear: tuple[int, ...]) -> OpRule:
-    values = [i for i, a in enumerate(op.operands) if isinstance(a, Value)]
-    others = [i for i in values if i not in linear]
-    apply = function_of(op, values)
+    others = [i for i in value_positions(op) if i not in linear]
+    types = [aval_of(op.operands[i]) for i in linear]
 
-    def rule(given: Sequence[Any], cotangents: Sequence[Any]) -> Sequence[Any]:
-        def of_linear(*some: Any) -> list[Any]:
-            known = {**dict(zip(others, given, strict=True))}
-            known.update(zip(linear, some, strict=True))
-            return apply(*(known[i] for i in values))
+    def rule(primals: Sequence[Any], cotangents: Sequence[Any]) -> Sequence[Any]:
+        fn = function_at(op, linear, dict(zip(others, primals, strict=True)))
+        return jax.linear_transpose(fn, *types)(list(cotangents))
 
-        types = [aval_of(op.operands[i]) for i in linear]
-        return jax.linear_transpose(of_linear, *types)(list(cotangents))
-
-    given = [aval_of(op.operands[i]) for i in others]
-    traced = jax.make_jaxpr(rule)(given, [aval_of(r) for r in op.results])
+    primals = [aval_of(op.operands[i]) for i in others]
+    traced = jax.make_jaxpr(rule)(primals, [aval_of(r) for r in op.results])
     program = convert(traced, kept={"custom_linear_solve"})
     return _without_zeros(program, len(others), 0, [True] * len(linear))
 
@@ -173,13 +159,9 @@ def _without_zeros(
     """
     reached = depends_on(program, program.inputs[num_given:])
     rest = iter(program.outputs[num_results:])
-    found = [next(rest) if is_float else None for is_float in floats]
-    present = tuple(atom in reached for atom in found)
-    outputs = [a for a, is_here in zip(found, present, strict=True) if is_here]
-    kept = replace(
-        program,
-        outputs=(*program.outputs[:num_results], *(a for a in outputs if a)),
-    )
+    present = tuple(is_float and next(rest) in reached for is_float in floats)
+    others = (a for a in program.outputs[num_results:] if a in reached)
+    kept = replace(program, outputs=(*program.outputs[:num_results], *others))
     return OpRule(eliminate_dead_code(kept), present)
 
 
@@ -192,15 +174,28 @@ def depends_on(program: Program, inputs: Sequence[Value]) -> set[Atom]:
     return reached
 
 
-def function_of(op: Op, values: Sequence[int]) -> Callable[..., list[Any]]:
-    """The op as a function of the operands at `values`; the others are literals."""
-    inputs = [fresh(op.operands[i]) for i in values]
-    operands = list(op.operands)
-    for position, value in zip(values, inputs, strict=True):
-        operands[position] = value
-    single = replace(op, operands=tuple(operands))
-    program = Program(tuple(inputs), (single,), op.results)
-    return lambda *given: run_program(program, given)
+def value_positions(op: Op) -> list[int]:
+    """The positions of an op's operands that are no literals."""
+    return [i for i, atom in enumerate(op.operands) if isinstance(atom, Value)]
+
+
+def function_at(
+    op: Op, positions: Sequence[int], others: Mapping[int, Any]
+) -> Callable[..., list[Any]]:
+    """The op as a function of its operands at `positions`.
+
+    others: arrays of its other operands but literals, by position.
+    """
+    inputs = {i: fresh(op.operands[i]) for i in value_positions(op)}
+    operands = tuple(inputs.get(i, atom) for i, atom in enumerate(op.operands))
+    single = replace(op, operands=operands)
+    program = Program(tuple(inputs.values()), (single,), op.results)
+
+    def run(*arrays: Any) -> list[Any]:
+        every = {**others, **dict(zip(positions, arrays, strict=True))}
+        return run_program(program, [every[i] for i in inputs])
+
+    return run
 
 
 def is_differentiable(dtype: str) -> bool:

@@ -9,7 +9,7 @@ together again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -31,6 +31,12 @@ class Link:
     outputs: Mapping[int, Atom] = field(default_factory=dict[int, Atom])
     result: Value | None = None
     is_stacked: bool = False
+
+    def is_in(self, values: Collection[Value]) -> bool:
+        """Whether one of the link's values inside is among `values`."""
+        return any(
+            end in values for end in (*self.inputs.values(), *self.outputs.values())
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +61,8 @@ def links_of(op: Op) -> list[Link]:
     ]
 
 
-def bodies_of(op: Op) -> list[Body]:
-    """The ops and constants of each nested program of a region op."""
-    return [Body(body.ops, body.constants) for body in op.bodies]
-
-
 def region_op(
-    like: Op, links: Sequence[Link], bodies: Sequence[Body], **changed: Any
+    like: Op, links: Sequence[Link], bodies: Sequence[Body | Program], **changed: Any
 ) -> Op:
     """A region op with these links and bodies, otherwise equal to the op `like`.
 

@@ -89,14 +89,13 @@ class _Inside:
         for op in reversed(backwards):
             self._op(op)
 
-    def cotangent_or_zero(self, value: Atom) -> Atom:
+    def cotangent_or_zero(self, value: Atom, source: object = "") -> Atom:
         """The cotangent of a linear value; a new `zero` if the cotangent is missing."""
-        return self.cotangents.get(value) or self._zero(value, "")
-
-    def _zero(self, like: Atom, source: object) -> Value:
-        value = fresh(like)
-        self.ops.append(Op(ZERO, (), (value,), source=source))
-        return value
+        if value in self.cotangents:
+            return self.cotangents[value]
+        zero = fresh(value)
+        self.ops.append(Op(ZERO, (), (zero,), source=source))
+        return zero
 
     def _op(self, op: Op) -> None:
         if all(result not in self.cotangents for result in op.results):
@@ -128,7 +127,7 @@ class _Inside:
     def _custom(self, op: Op) -> None:
         turned = transposed_custom_vjp(op)
         saved = len(turned.operands) - len(op.results)
-        given = [self._or_zero(r, op) for r in op.results]
+        given = [self.cotangent_or_zero(r, op.source) for r in op.results]
         operands = (*op.operands[:saved], *given)
         self.ops.append(replace(turned, operands=operands))
         pairs = zip(op.operands[saved:], turned.results, strict=True)
@@ -141,7 +140,7 @@ class _Inside:
             a for i, a in enumerate(op.operands)
             if i not in found and not isinstance(a, Literal)
         ]  # fmt: skip
-        given = [self._or_zero(r, op) for r in op.results]
+        given = [self.cotangent_or_zero(r, op.source) for r in op.results]
         ops, outputs, constants = apply_rule(
             rule.program, [*others, *given], (), op.source
         )
@@ -152,9 +151,6 @@ class _Inside:
             if is_present:
                 self.cotangents[op.operands[i]] = next(rest)
 
-    def _or_zero(self, value: Value, op: Op) -> Atom:
-        return self.cotangents.get(value) or self._zero(value, op.source)
-
     def _region(self, op: Op) -> None:
         if op.kind == "while":
             raise AutodiffError(
@@ -164,8 +160,8 @@ class _Inside:
                 "mode works"
             )
         links = links_of(op)
-        reversed_links = [link for link in links if self._is_linear(link)]
-        kept = [link for link in links if not self._is_linear(link)]
+        reversed_links = [link for link in links if link.is_in(self.linear)]
+        kept = [link for link in links if not link.is_in(self.linear)]
         assert all(not link.outputs for link in kept), f"{op.kind} has other results"
         present = {
             i for i, link in enumerate(reversed_links) if link.result in self.cotangents
@@ -191,10 +187,6 @@ class _Inside:
             params["reverse"] = not params["reverse"]
         self.ops.append(region_op(op, [*kept, *turned], bodies, params=params))
 
-    def _is_linear(self, link: Link) -> bool:
-        ends = (*link.inputs.values(), *link.outputs.values())
-        return any(end in self.linear for end in ends)
-
     def _body(self, op: Op, which: int, links: Sequence[Link]) -> _Inside:
         """Transpose nested program `which`, given its outputs' cotangents."""
         outputs = [link.outputs[which] for link in links if which in link.outputs]
@@ -206,7 +198,7 @@ class _Inside:
         """The link of cotangents from the result of a link to its operand."""
         operand = result = None
         if link.result is not None:
-            operand = self._or_zero(link.result, op)
+            operand = self.cotangent_or_zero(link.result, op.source)
         if link.operand is not None:
             result = fresh(link.operand)
             self.cotangents[link.operand] = result

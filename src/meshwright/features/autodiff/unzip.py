@@ -21,7 +21,6 @@ from meshwright.features.autodiff.explicit import make_explicit, make_implicit
 from meshwright.features.autodiff.region_links import (
     Body,
     Link,
-    bodies_of,
     fresh,
     links_of,
     region_op,
@@ -76,7 +75,7 @@ def unzip(
             forward.other_inputs,
             tuple(level.ops),
             (*outputs, *residuals),
-            {**program.constants, **level.constants},
+            program.constants,
         )
     )
     linear = copied(
@@ -84,7 +83,7 @@ def unzip(
             (*residuals, *forward.linear_inputs),
             tuple(level.linear_ops),
             tangents,
-            {**program.constants, **level.constants},
+            program.constants,
         )
     )
     typed = make_explicit(linear, linear.inputs[len(residuals) :])
@@ -98,14 +97,12 @@ class _Level:
     linear: all linear values. keep: values to save, as in `unzip`.
     ops: the ops of the nonlinear part. linear_ops: the ops of the linear part, which at
         first read all values of the nonlinear part.
-    constants: arrays of both parts.
     """
 
     linear: Collection[Value]
     keep: Collection[Value] | None
     ops: list[Op] = field(default_factory=list[Op])
     linear_ops: list[Op] = field(default_factory=list[Op])
-    constants: dict[Value, object] = field(default_factory=dict[Value, object])
 
     def run(self, ops: Iterable[Op]) -> None:
         """Put each op into its part; a loop or branch is split into two ops."""
@@ -150,7 +147,7 @@ class _Level:
         self.linear_ops = ops
 
     def _inner(
-        self, body: Body, ends: Iterable[Value]
+        self, body: Program, ends: Iterable[Value]
     ) -> tuple[_Level, tuple[Value, ...]]:
         """The two parts of a nested program, and what its linear part reads.
 
@@ -166,14 +163,12 @@ class _Level:
         other: list[Link] = []
         linear: list[Link] = []
         for link in links_of(op):
-            ends = (*link.inputs.values(), *link.outputs.values())
-            is_linear = any(end in self.linear for end in ends)
-            (linear if is_linear else other).append(link)
+            (linear if link.is_in(self.linear) else other).append(link)
         return other, linear
 
     def _scan(self, op: Op) -> None:
         other, linear = self._split(op)
-        (body,) = bodies_of(op)
+        (body,) = op.bodies
         inputs = [link.inputs[0] for link in linear if link.inputs]
         inner, needed = self._inner(body, inputs)
         hoisted = Hoisted(inner.ops, other)
@@ -184,8 +179,8 @@ class _Level:
         for value in needed:
             names[value] = inside = fresh(value)
             link = next((k for k in other if k.inputs.get(0) is value), None)
-            if value in body.constants or value in inner.constants:
-                constants[inside] = {**body.constants, **inner.constants}[value]
+            if value in body.constants:
+                constants[inside] = body.constants[value]
             elif link is not None and not link.outputs:
                 reads.append(replace(link, inputs={0: inside}))
             elif value in hoisted.invariant:
@@ -197,8 +192,8 @@ class _Level:
                 stacks.append(Link(None, {}, {0: value}, stacked, True))
                 reads.append(Link(stacked, {0: inside}, is_stacked=True))
         self.ops += hoisted.ops
-        made = Body(inner.ops, {**body.constants, **inner.constants})
-        self.ops.append(region_op(op, [*other, *stacks], [made]))
+        part = Body(inner.ops, body.constants)
+        self.ops.append(region_op(op, [*other, *stacks], [part]))
         renamed = Body(_renamed(inner.linear_ops, names), constants)
         ends = [_renamed_outputs(link, names) for link in linear]
         self.linear_ops.append(region_op(op, [*reads, *ends], [renamed]))
@@ -209,7 +204,7 @@ class _Level:
         reads: dict[int, Link] = {}
         parts: list[Body] = []
         linear_parts: list[Body] = []
-        for b, body in enumerate(bodies_of(op)):
+        for b, body in enumerate(op.bodies):
             inputs = [link.inputs[b] for link in linear if b in link.inputs]
             inner, needed = self._inner(body, inputs)
             names: dict[Atom, Value] = {}
@@ -219,14 +214,14 @@ class _Level:
                 at = next(
                     (i for i, k in enumerate(other) if k.inputs.get(b) is value), None
                 )
-                if value in body.constants or value in inner.constants:
-                    constants[inside] = {**body.constants, **inner.constants}[value]
+                if value in body.constants:
+                    constants[inside] = body.constants[value]
                 elif at is not None:
                     before = reads.get(at, Link(other[at].operand))
                     reads[at] = replace(before, inputs={**before.inputs, b: inside})
                 else:
                     slots.add(b, value, inside)
-            parts.append(Body(inner.ops, {**body.constants, **inner.constants}))
+            parts.append(Body(inner.ops, body.constants))
             linear_parts.append(Body(_renamed(inner.linear_ops, names), constants))
             linear = [_renamed_outputs(link, names, b) for link in linear]
         parts = slots.fill(parts)
@@ -244,12 +239,11 @@ class _Level:
         other, linear = self._split(op)
         parts: list[Body] = []
         both: list[Body] = []
-        for body in bodies_of(op):
+        for body in op.bodies:
             inner = _Level(self.linear, self.keep)
             inner.run(body.ops)
-            constants = {**body.constants, **inner.constants}
-            parts.append(Body(inner.ops, constants))
-            both.append(Body([*inner.ops, *inner.linear_ops], constants))
+            parts.append(Body(inner.ops, body.constants))
+            both.append(Body([*inner.ops, *inner.linear_ops], body.constants))
         self.ops.append(region_op(op, other, parts))
         params = {**op.params, "barrier": True} if op.kind == "remat" else op.params
         unread = [replace(k, result=k.result and fresh(k.result)) for k in other]
@@ -274,18 +268,12 @@ def _saved(ops: Sequence[Op], keep: Collection[Value] | None) -> Collection[Valu
 
 def _complete(links: Sequence[Link], count: int) -> list[Link]:
     """The links, each as an input of all branches of a cond, as a cond requires."""
-    return [
-        replace(
-            link,
-            inputs={b: link.inputs.get(b) or _like(link) for b in range(count)},
-        )
-        for link in links
-    ]
-
-
-def _like(link: Link) -> Value:
-    assert link.operand is not None
-    return fresh(link.operand)
+    complete: list[Link] = []
+    for link in links:
+        assert link.operand is not None, "a residual enters without an operand"
+        inputs = {b: link.inputs.get(b) or fresh(link.operand) for b in range(count)}
+        complete.append(replace(link, inputs=inputs))
+    return complete
 
 
 def _renamed(ops: Iterable[Op], names: Mapping[Atom, Value]) -> list[Op]:

@@ -15,32 +15,31 @@ import jax.numpy as jnp
 from meshwright.app.output.notices import warn_each
 from meshwright.errors import StageError, TacticError
 from meshwright.features.pipeline.pipeline_options import Options
-from meshwright.features.pipeline.running import (
-    as_primitives,
-)
-from meshwright.features.pipeline.schedules import Schedule
-from meshwright.features.pipeline.stages import (
-    MICROBATCH,
+from meshwright.features.pipeline.running.primitives import as_primitives
+from meshwright.features.pipeline.schedules.schedule import Schedule
+from meshwright.features.pipeline.stages.cuts import (
     Cuts,
-    LoweredStep,
-    Microbatches,
-    Staged,
-    StagePoint,
-    StageTasks,
     cuts_at,
     even_cuts,
-    find_microbatches,
-    flops_of,
     has_marks,
     marked_cuts,
+    planned_cuts,
+)
+from meshwright.features.pipeline.stages.lowered_step import LoweredStep, read_lowered
+from meshwright.features.pipeline.stages.marks import (
+    StagePoint,
     marks_between,
     names_of,
-    planned_cuts,
-    read_lowered,
-    stage_step,
-    stage_tasks,
     with_marks,
 )
+from meshwright.features.pipeline.stages.microbatches import (
+    MICROBATCH,
+    Microbatches,
+    find_microbatches,
+    flops_of,
+)
+from meshwright.features.pipeline.stages.staged import Staged, stage_step
+from meshwright.features.pipeline.stages.tasks import StageTasks, stage_tasks
 from meshwright.machine import Mesh
 from meshwright.partitioner.decide import Decided, apply_tactics, decide
 from meshwright.partitioner.lower import Gather
@@ -49,6 +48,7 @@ from meshwright.partitioner.structure.workspace import Workspace
 from meshwright.partitioner.tactics import Tactic, data_parallel
 from meshwright.predict.compilers.xla.workarounds import XLA_WORKAROUNDS
 from meshwright.program.capture import Captured
+from meshwright.program.ir import Value
 from meshwright.program.rewrite.unroll import unroll_scans
 
 
@@ -116,7 +116,11 @@ def with_layers(captured: Captured, options: Options) -> Captured:
             v for i, v in enumerate(values) if state.dim_on(i, MICROBATCH) is not None
         }
         marked = with_marks(program, planned, divided)
-    inside = {p: name for p, name in names_of(planned).items() if p.iteration}
+    inside: dict[tuple[Value, ...], dict[int, str]] = {}
+    for point, name in names_of(planned).items():
+        if point.iteration:
+            loop = program.ops[point.op].results
+            inside.setdefault(loop, {})[point.iteration] = name
     chosen = len(stages) + 1 if isinstance(stages, tuple) else stages
     count = chosen or options.default_stages
     flops = {op: flops_of(op) for op in program.ops}
@@ -124,16 +128,10 @@ def with_layers(captured: Captured, options: Options) -> Captured:
     large = [op for op in program.ops if op.kind == "scan" and flops[op] > share]
     if not (large or planned) or (count == 1 and not is_own):
         return captured
-    by_loop = {
-        program.ops[p.op].results: {
-            each.iteration: name for each, name in inside.items() if each.op == p.op
-        }
-        for p in inside
-    }
     # Marks keep the results of ops, though not the ops.
-    wanted = {op.results for op in large} | by_loop.keys()
+    wanted = {op.results for op in large} | inside.keys()
     scans = {
-        op: marks_between(by_loop.get(op.results, {}))
+        op: marks_between(inside.get(op.results, {}))
         for op in marked.ops
         if op.results in wanted
     }

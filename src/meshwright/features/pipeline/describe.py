@@ -9,14 +9,11 @@ from meshwright.features.pipeline.planning.pipeline_stage import (
     PipelineStage,
     StageWork,
 )
-from meshwright.features.pipeline.schedules import StageBytes
+from meshwright.features.pipeline.schedules.simulate import StageBytes
 from meshwright.features.pipeline.simulated import simulate_step
-from meshwright.features.pipeline.stages import (
-    LoweredStep,
-    StageTasks,
-    TaskProgram,
-    flops_of,
-)
+from meshwright.features.pipeline.stages.lowered_step import LoweredStep
+from meshwright.features.pipeline.stages.microbatches import flops_of
+from meshwright.features.pipeline.stages.tasks import StageTasks, TaskProgram
 from meshwright.features.pipeline.stages.stage_part import PartKind, StagePart
 from meshwright.program.analysis.live_ranges import peak_bytes
 from meshwright.program.ir import Atom, Value, num_bytes
@@ -43,7 +40,8 @@ def _stage(
     submesh = step.schedule.placement[number]
     devices = step.submeshes[submesh].num_devices
     every = lowered.sends.values()
-    sends = [s for s in every if s.part.stage == number and _is_pass(s.part)]
+    parts = (StagePart(PartKind.FORWARD, number), StagePart(PartKind.BACKWARD, number))
+    sends = [s for s in every if s.part in parts]
     passes = (tasks.forward, tasks.backward)
     once = {*lowered.lowered.program.inputs, *tasks.before.outputs} - lowered.varying
     read = {v for task in (*passes, *tasks.updates.values()) for v in task.inputs}
@@ -69,10 +67,6 @@ def _stage(
             sent_bytes=_bytes({s.value for s in sends}),
         ),
     )
-
-
-def _is_pass(part: StagePart) -> bool:
-    return part.kind is not PartKind.UPDATE
 
 
 def _flops(task: TaskProgram) -> int:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from meshwright.errors import MeshError
 from meshwright.features.pipeline.build import StagedStep, stage_programs
-from meshwright.features.pipeline.running import (
-    PipelineExecutable,
+from meshwright.features.pipeline.running.runtime import PipelineExecutable
+from meshwright.features.pipeline.running.stage import (
     ProcessDevices,
     StageDevices,
     StageProgram,
-    TaskLayout,
 )
-from meshwright.features.pipeline.stages import LoweredStep
+from meshwright.features.pipeline.running.task_function import TaskLayout
+from meshwright.features.pipeline.stages.lowered_step import LoweredStep
 from meshwright.machine import Mesh
 from meshwright.program.ir import Atom, Literal
 from meshwright.run.compilers.confirm import abstract_mesh
@@ -27,15 +27,10 @@ if TYPE_CHECKING:
 
 def make_pipeline(step: StagedStep, slices: Sequence[Slice] = ()) -> PipelineExecutable:
     """The staged step on the devices of this process, or on slices of a cluster."""
-    placed = step.submeshes if slices else place_submeshes(step.submeshes)
+    places = slices or place_submeshes(step.submeshes)
     stages: list[StageProgram] = []
     for number, (lowered, tasks) in enumerate(stage_programs(step)):
-        place = step.schedule.placement[number]
-        devices = (
-            _slice_devices(lowered, slices[place])
-            if slices
-            else _process_devices(lowered, placed[place])
-        )
+        devices = _devices(lowered, places[step.schedule.placement[number]])
         name = step.staged.cuts.names[number]
         stages.append(StageProgram(name, number, lowered, tasks, devices))
     atoms = enumerate(step.staged.program.outputs)
@@ -65,20 +60,16 @@ def place_submeshes(submeshes: Sequence[Mesh]) -> tuple[Mesh, ...]:
     )
 
 
-def _process_devices(step: LoweredStep, submesh: Mesh) -> StageDevices:
-    """The devices of a submesh of this process."""
-    assert submesh.devices is not None, "the submesh has no devices"
-    mesh = jax_mesh(step.lowered.mesh.over(submesh.devices))
-    return ProcessDevices(TaskLayout(mesh, step.shardings))
-
-
-def _slice_devices(step: LoweredStep, on: Slice) -> StageDevices:
-    """The devices of a slice of a cluster."""
+def _devices(step: LoweredStep, place: Mesh | Slice) -> StageDevices:
+    """The devices of a submesh of this process, or of a slice of a cluster."""
+    if isinstance(place, Mesh):
+        assert place.devices is not None, "the submesh has no devices"
+        mesh = jax_mesh(step.lowered.mesh.over(place.devices))
+        return ProcessDevices(TaskLayout(mesh, step.shardings))
     from meshwright.features.pipeline.running.slice_devices import SliceDevices
 
-    return SliceDevices(
-        on, TaskLayout(abstract_mesh(step.lowered.mesh), step.shardings)
-    )
+    layout = TaskLayout(abstract_mesh(step.lowered.mesh), step.shardings)
+    return SliceDevices(place, layout)
 
 
 def _stage_of(atom: Atom, place: int, stages: Sequence[StageProgram]) -> int:

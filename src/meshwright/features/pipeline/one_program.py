@@ -17,11 +17,11 @@ from meshwright.features.pipeline.running.single_program import (
     pipelined_layers,
     stacked_weights,
 )
-from meshwright.features.pipeline.stages import MICROBATCH
+from meshwright.features.pipeline.stages.microbatches import MICROBATCH
 from meshwright.machine import Mesh
 from meshwright.partitioner.lower.lowering import lower_unrolled
 from meshwright.partitioner.structure.workspace import Workspace
-from meshwright.partitioner.tactics import Tactic, TacticKind, shard
+from meshwright.partitioner.tactics import TacticKind, shard
 from meshwright.program.capture import Captured
 from meshwright.program.capture.mesh import as_mesh
 from meshwright.program.ir import Program
@@ -71,23 +71,20 @@ def single_program(alone: Partitioned, mesh: Any, options: Options) -> SinglePip
             )
     if options.microbatches < 2:
         raise PlanError("form='single' wants at least 2 microbatches; got 1")
-    return SinglePipelined(
-        alone, as_mesh(mesh), options.tactics, options.microbatches, options.batch
-    )
+    return SinglePipelined(alone, as_mesh(mesh), options)
 
 
 @dataclass(eq=False, repr=False)
 class SinglePipelined:
     """A function whose loops over layers run as a pipeline, in one program.
 
-    alone: the function on one device. tactics: of all stages, on the axes besides `stage`.
+    alone: the function on one device. options: their tactics are those of all stages, on
+        the axes besides `stage`.
     """
 
     alone: Partitioned
     mesh: Mesh
-    tactics: tuple[Tactic, ...]
-    microbatches: int
-    batch: tuple[str, ...]
+    options: Options
     _steps: dict[Specialized, Partitioned] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -117,17 +114,18 @@ class SinglePipelined:
         program = captured.program
         local = self._of_one_microbatch(captured)
         stages = self.mesh.size(STAGE)
-        changed = pipelined_layers(program, local, stages, self.microbatches)
+        changed = pipelined_layers(program, local, stages, self.options.microbatches)
         number = {value: i for i, value in enumerate(program.inputs)}
         stacks = [captured.paths[number[v]] for v in stacked_weights(program)]
         tactics = (
             LayerStages(lambda _: changed),
             shard(dict.fromkeys(stacks, 0), axis=STAGE),
-            *self.tactics,
+            *self.options.tactics_of(""),
         )
         return replace(self.alone, mesh=self.mesh, tactics=tactics, _specialized={})
 
     def _of_one_microbatch(self, captured: Captured) -> Program:
         """The program of one microbatch, with sums over all of them."""
-        axis = Mesh({MICROBATCH: self.microbatches})
-        return lower_unrolled(divided_batch(captured, axis, self.batch).state).program
+        axis = Mesh({MICROBATCH: self.options.microbatches})
+        work = divided_batch(captured, axis, self.options.batch)
+        return lower_unrolled(work.state).program

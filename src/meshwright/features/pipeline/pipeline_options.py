@@ -10,8 +10,10 @@ from dataclasses import dataclass, replace
 
 from meshwright.errors import PlanError, did_you_mean
 from meshwright.features.pipeline.planning.pipeline_plan import PipelinePlan
-from meshwright.features.pipeline.schedules import SCHEDULES, Schedule, verify
-from meshwright.features.pipeline.stages import StagePoint
+from meshwright.features.pipeline.schedules.generators import SCHEDULES
+from meshwright.features.pipeline.schedules.schedule import Schedule
+from meshwright.features.pipeline.schedules.verify import verify
+from meshwright.features.pipeline.stages.marks import StagePoint
 from meshwright.machine import Mesh
 from meshwright.partitioner.decide import as_tactics
 from meshwright.partitioner.tactics import Tactic
@@ -22,14 +24,6 @@ STAGE = "stage"
 
 type Tactics = Sequence[Tactic] | Mapping[str, Sequence[Tactic]]
 type ScheduleChoice = str | Schedule | Callable[[int, int], Schedule]
-type PipelineCut = tuple[
-    tuple[Mesh, ...],
-    Mapping[str, tuple[Tactic, ...]] | tuple[Tactic, ...],
-    int | tuple[int | StagePoint, ...] | None,
-    int,
-    ScheduleChoice,
-]
-"""Submeshes, tactics, stages, microbatches and schedule, the first five of `Options`."""
 
 
 @dataclass(frozen=True)
@@ -153,8 +147,10 @@ def as_submeshes(
     )
 
 
-def plan_cut(plan: PipelinePlan) -> PipelineCut:
-    """The options in a pipeline plan that `autoplan` found.
+def plan_options(
+    plan: PipelinePlan,
+) -> tuple[list[Mesh], Tactics, list[StagePoint], int, Schedule]:
+    """Submeshes, tactics, stages, microbatches and schedule of a plan of `autoplan`.
 
     Raises `PlanError` for the plan of a built step, which has no tactics.
     """
@@ -165,11 +161,10 @@ def plan_cut(plan: PipelinePlan) -> PipelineCut:
             "`pipeline=True` has found, or a mesh"
         )
     meshes = {stage.submesh: stage.mesh for stage in plan.stages}
-    starts = [choice.start for choice in choices[1:]]
     return (
-        tuple(meshes[submesh] for submesh in sorted(meshes)),
+        [meshes[submesh] for submesh in sorted(meshes)],
         {str(number): choice.tactics for number, choice in enumerate(choices)},
-        tuple(StagePoint(start.op, start.iteration) for start in starts),
+        [choice.start for choice in choices[1:]],
         plan.num_microbatches,
         plan.schedule,
     )

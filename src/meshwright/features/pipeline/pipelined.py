@@ -29,16 +29,16 @@ from meshwright.features.pipeline.executable import make_pipeline
 from meshwright.features.pipeline.one_program import SinglePipelined, single_program
 from meshwright.features.pipeline.pipeline_options import (
     Options,
-    PipelineCut,
     ScheduleChoice,
     Tactics,
     as_submeshes,
     checked_tactics,
-    plan_cut,
+    plan_options,
 )
 from meshwright.features.pipeline.planning.pipeline_plan import PipelinePlan
-from meshwright.features.pipeline.running import PipelineExecutable
-from meshwright.features.pipeline.stages import StagePoint, forward_program
+from meshwright.features.pipeline.running.runtime import PipelineExecutable
+from meshwright.features.pipeline.stages.cuts import forward_program
+from meshwright.features.pipeline.stages.marks import StagePoint
 from meshwright.machine import Mesh
 from meshwright.machine.memory_size import memory_bytes
 from meshwright.program.analysis.narrowest_floats import narrowest_floats
@@ -95,11 +95,24 @@ def pipeline(  # noqa: PLR0913  the options of `partition` and of a pipeline
         is an axis: for steps with a `lax.scan` over layers, each stage has as many.
     static_*: as in `jax.jit`.
     """
-    patterns = (batch,) if isinstance(batch, str) else tuple(batch or ())
-    limit = None if memory is None else memory_bytes(memory)
+    if isinstance(mesh, PipelinePlan):
+        if tactics or stages is not None:
+            raise PlanError(
+                "a plan has tactics and stages already; give the plan alone"
+            )
+        mesh, tactics, stages, microbatches, schedule = plan_options(mesh)
     slices = _slices(mesh)
-    cut = _cut_of(_meshes(mesh, slices), tactics, stages, microbatches, schedule)
-    options = Options(*cut, patterns, statistics, limit)
+    submeshes: Any = [each.mesh for each in slices] or mesh
+    options = Options(
+        as_submeshes(submeshes),
+        checked_tactics(tactics),
+        stages if isinstance(stages, int | None) else tuple(stages),
+        microbatches,
+        schedule,
+        batch=(batch,) if isinstance(batch, str) else tuple(batch or ()),
+        statistics=statistics,
+        memory_bytes=None if memory is None else memory_bytes(memory),
+    )
     alone = partition(
         fn,
         {"all": 1},
@@ -120,49 +133,21 @@ def _slices(mesh: Any) -> tuple[Slice, ...]:
     """
     if not isinstance(mesh, Sequence):
         mesh = (mesh,)
-    if all(isinstance(each, Mesh | Mapping | PipelinePlan) for each in mesh):
+    if all(isinstance(each, Mesh | Mapping) for each in mesh):
         return ()
     from meshwright.features.cluster.client import Slice
 
-    found = tuple(each for each in mesh if isinstance(each, Slice))
-    if not found:  # something else, which is refused with the meshes
+    slices = tuple(each for each in mesh if isinstance(each, Slice))
+    if not slices:  # something else, which is refused with the meshes
         return ()
-    if len(found) < len(mesh):
+    if len(slices) < len(mesh):
         raise PlanError(
             "some submeshes are slices of a cluster and some are not; give a slice for "
             "each submesh, or none"
         )
-    if len({each.session for each in found}) > 1:
+    if len({each.session for each in slices}) > 1:
         raise PlanError("the slices are of several clusters; wanted those of one")
-    return found
-
-
-def _meshes(mesh: Any, slices: Sequence[Slice]) -> Any:
-    """What was given as a mesh, with the meshes of slices in their place."""
-    return [each.mesh for each in slices] or mesh
-
-
-def _cut_of(
-    mesh: Mesh | Mapping[str, int] | Sequence[Mesh | Mapping[str, int]] | PipelinePlan,
-    tactics: Tactics,
-    stages: int | Sequence[int | StagePoint] | None,
-    microbatches: int,
-    schedule: ScheduleChoice,
-) -> PipelineCut:
-    """The options that decide how the step is divided: the caller's, or those of a plan.
-
-    They are submeshes, tactics, stages, microbatches and schedule. Raises `PlanError` if
-    tactics or stages are given in addition to a plan.
-    """
-    if isinstance(mesh, PipelinePlan):
-        if tactics or stages is not None:
-            raise PlanError(
-                "a plan has tactics and stages already; give the plan alone"
-            )
-        return plan_cut(mesh)
-    positions = stages if isinstance(stages, int | None) else tuple(stages)
-    chosen = checked_tactics(tactics), positions, microbatches, schedule
-    return as_submeshes(mesh), *chosen
+    return slices
 
 
 @dataclass(eq=False, repr=False)

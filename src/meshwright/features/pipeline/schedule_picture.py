@@ -5,7 +5,8 @@ microbatch.
 """
 
 from meshwright.app.output.picture import box, page, svg
-from meshwright.features.pipeline.schedules import Simulation, TaskKind, TaskSpan
+from meshwright.features.pipeline.schedules.schedule import TaskKind
+from meshwright.features.pipeline.schedules.simulate import Simulation, TaskSpan
 
 _WIDTH, _ROW, _MARGIN = 1200.0, 34.0, 70.0
 _OUTLINE = 'stroke="#444" stroke-width="0.3"'

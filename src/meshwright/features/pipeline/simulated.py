@@ -6,8 +6,9 @@ schedule of the tasks is simulated with these times.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -17,8 +18,9 @@ from meshwright.features.pipeline.planning.pipeline_plan import (
     PipelinePlan,
 )
 from meshwright.features.pipeline.planning.pipeline_stage import PipelineStage
-from meshwright.features.pipeline.schedules import StageTimes, TaskKind
-from meshwright.features.pipeline.stages import StageTasks, TaskProgram
+from meshwright.features.pipeline.schedules.schedule import TaskKind
+from meshwright.features.pipeline.schedules.simulate import StageTimes
+from meshwright.features.pipeline.stages.tasks import StageTasks, TaskProgram
 from meshwright.machine import Machine, Mesh, load_machine
 from meshwright.machine.placement import place_mesh
 from meshwright.partitioner.decide import Decided
@@ -43,11 +45,12 @@ def simulate_step(
     stages: list[PipelineStage] = []
     for number, (_, tasks) in enumerate(stage_programs(step)):
         mesh = plan.stages[number].mesh
-        price = _Price(step.decided[number], load_machine(machine, mesh.num_devices))
+        part = load_machine(machine, mesh.num_devices)
+        task_s = partial(_task_s, step.decided[number], part)
         stage = replace(
             plan.stages[number],
-            times=_times(price, tasks, is_split),
-            once_s=sum(map(price.seconds, (tasks.before, *tasks.updates.values()))),
+            times=_times(task_s, tasks, is_split),
+            once_s=sum(map(task_s, (tasks.before, *tasks.updates.values()))),
             send_s=send_s[number],
         )
         stages.append(stage)
@@ -58,35 +61,32 @@ def simulate_step(
     return replace(timed, figures=figures)
 
 
-class _Price:
-    """The simulated seconds of tasks of one stage on its submesh."""
+def _task_s(decided: Decided, machine: Machine, task: TaskProgram) -> float:
+    """Simulated seconds of one run of a task; 0 for a task without ops.
 
-    def __init__(self, decided: Decided, machine: Machine) -> None:
-        self.decided = replace(
-            decided, captured=replace(decided.captured, ties={}, donated=())
-        )
-        self.machine = machine
-
-    def seconds(self, task: TaskProgram) -> float:
-        """Simulated seconds of one run of a task; 0 for a task without ops."""
-        if not task.program.ops:
-            return 0.0
-        lowered = replace(self.decided.lowered, program=task.program)
-        return estimate(
-            replace(self.decided, lowered=lowered), self.machine
-        ).step_time_s
+    decided: the decisions about the step on the submesh of the task's stage.
+    """
+    if not task.program.ops:
+        return 0.0
+    captured = replace(decided.captured, ties={}, donated=())
+    lowered = replace(decided.lowered, program=task.program)
+    alone = replace(decided, captured=captured, lowered=lowered)
+    return estimate(alone, machine).step_time_s
 
 
-def _times(price: _Price, tasks: StageTasks, is_split: bool) -> StageTimes:
+def _times(
+    task_s: Callable[[TaskProgram], float], tasks: StageTasks, is_split: bool
+) -> StageTimes:
     """Simulated seconds of a stage's forward pass, input gradients and weight gradients.
 
+    task_s: function from a task to its simulated seconds.
     is_split: whether the schedule runs the two kinds of gradients as separate tasks. If
         not, the input gradients have the time of the whole backward pass.
     """
-    forward = price.seconds(tasks.forward)
+    forward = task_s(tasks.forward)
     if not is_split:
-        return StageTimes(forward, price.seconds(tasks.backward), 0.0)
-    inner, rest = map(price.seconds, (tasks.input_gradient, tasks.weight_gradient))
+        return StageTimes(forward, task_s(tasks.backward), 0.0)
+    inner, rest = map(task_s, (tasks.input_gradient, tasks.weight_gradient))
     return StageTimes(forward, inner, rest)
 
 

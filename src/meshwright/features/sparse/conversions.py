@@ -36,7 +36,7 @@ def in_order(code: Emitter, tensor: Tensor) -> Tensor:
     if tensor.is_plain:
         return tensor
     shape = tuple(tensor.shape[t] for t in tensor.order)
-    out = Tensor("", shape, tensor.dtype, None, tuple(range(len(shape))))
+    out = Tensor.dense(shape, tensor.dtype)
     dims: Dims = tuple((d,) for d in range(len(shape)))
     return code.generic([tensor], [dims], out, dims, lambda given: given[0])
 

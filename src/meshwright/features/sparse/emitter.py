@@ -29,6 +29,11 @@ class Tensor:
     format: Format | None
     order: tuple[int, ...]
 
+    @classmethod
+    def dense(cls, shape: tuple[int, ...], dtype: str) -> Tensor:
+        """A dense tensor without a name, whose dims are those of the value."""
+        return cls("", shape, dtype, None, tuple(range(len(shape))))
+
     @property
     def is_plain(self) -> bool:
         """Whether the tensor's dims are in the order of the value's dims."""
@@ -67,15 +72,19 @@ class Emitter:
         alias = self.encodings.setdefault(tensor.format, f"#F{len(self.encodings)}")
         return f"tensor<{extents}{kind}, {alias}>"
 
+    def empty(self, like: Tensor) -> Tensor:
+        """A tensor of this type whose elements are not set yet."""
+        return replace(like, name=self.emit(f"tensor.empty() : {self.type_of(like)}"))
+
     def filled(self, value: Value, number: float) -> Tensor:
         """A dense tensor that is filled with one number."""
-        tensor = Tensor(
-            "", value.shape, value.dtype, None, tuple(range(len(value.shape)))
-        )
+        tensor = Tensor.dense(value.shape, value.dtype)
         start = self.emit(f"arith.constant {constant_text(number, value.dtype)}")
-        empty = self.emit(f"tensor.empty() : {self.type_of(tensor)}")
+        empty = self.empty(tensor)
         kind, whole = MLIR_DTYPES[value.dtype], self.type_of(tensor)
-        right = f"linalg.fill ins({start} : {kind}) outs({empty} : {whole}) -> {whole}"
+        right = (
+            f"linalg.fill ins({start} : {kind}) outs({empty.name} : {whole}) -> {whole}"
+        )
         return replace(tensor, name=self.emit(right))
 
     def generic(
@@ -94,8 +103,7 @@ class Emitter:
             and, last, of the result's element so far.
         """
         if not out.name:
-            empty = self.emit(f"tensor.empty() : {self.type_of(out)}")
-            out = replace(out, name=empty)
+            out = self.empty(out)
         parallel = [f for dims in out_dims for f in dims]
         read = [f for dims in maps for fs in dims for f in fs]
         every = [*zip(tensors, maps, strict=True), (out, out_dims)]

@@ -27,7 +27,7 @@ _LEVELS = {
     "coo": "(i, j) -> (i : compressed(nonunique), j : singleton(soa))",
 }
 
-_NUM_BUFFERS = {"csr": 2, "csc": 2, "coo": 3, "bsr": 2}
+_NAMES = ("dense", "csr", "csc", "coo", "bsr")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Format:
     @property
     def num_buffers(self) -> int:
         """Number of arrays of positions and coordinates, without the elements."""
-        return _NUM_BUFFERS[self.name]
+        return 3 if self.name == "coo" else 2
 
     def why_not(self, shape: Sequence[int]) -> str | None:
         """Why an array of this shape cannot have the format; `None` if it can."""
@@ -111,7 +111,8 @@ class Format:
         if self.name == "bsr":
             blocks = data.reshape(-1, *self.block)
             return scipy_sparse.bsr_array((blocks, indices[1], indices[0]), shape)
-        make = {"csr": scipy_sparse.csr_array, "csc": scipy_sparse.csc_array}[self.name]
+        is_rows = self.name == "csr"
+        make = scipy_sparse.csr_array if is_rows else scipy_sparse.csc_array
         return make((data, indices[1], indices[0]), shape)
 
     def __str__(self) -> str:
@@ -131,12 +132,6 @@ def _is_row_major(matrix: Any) -> bool:
     return bool(np.all(places[1:] > places[:-1]))
 
 
-DENSE = None
-"""The format of dense arrays, which have no encoding."""
-
-_NAMES = ("dense", *_NUM_BUFFERS)
-
-
 def parse_format(text: str) -> Format | None:
     """The format that a text names: `csr`, `csc`, `coo`, `bsr:4x4` or `dense`.
 
@@ -150,7 +145,7 @@ def parse_format(text: str) -> Format | None:
             f"of blocks for bsr, as in 'bsr:4x4'{did_you_mean(text, _NAMES)}"
         )
     if name == "dense":
-        return DENSE
+        return None
     if name != "bsr":
         return Format(name)
     sizes = (block or "4").split("x")

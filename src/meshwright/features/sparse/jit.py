@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -46,38 +46,14 @@ class ArrayType:
         return [(1, INDEX)] * self.format.num_buffers + [(1, self.dtype)]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SparseKernel:
-    """A compiled module, which is called with the arrays that store its inputs.
+type Kernel = Callable[[Sequence[np.ndarray]], list[list[np.ndarray]]]
+"""A compiled module as a function of the arrays that store its inputs.
 
-    engine: MLIR's execution engine, which owns the code. address: the function to call.
-    results: the C struct that the function fills with descriptors of its outputs.
-    """
-
-    outputs: tuple[ArrayType, ...]
-    engine: Any = field(repr=False)
-    address: Any = field(repr=False)
-    results: type[ctypes.Structure] = field(repr=False)
-
-    def __call__(self, buffers: Sequence[np.ndarray]) -> list[list[np.ndarray]]:
-        """The arrays that store each output; Python frees their memory."""
-        found = self.results()
-        descriptors = [_descriptor(buffer) for buffer in buffers]
-        given = [ctypes.pointer(d) for d in (found, *descriptors)]
-        packed = (ctypes.c_void_p * len(given))(
-            *(ctypes.cast(ctypes.pointer(g), ctypes.c_void_p) for g in given)
-        )
-        self.address(packed)
-        fields: Any = self.results._fields_
-        arrays = iter([getattr(found, name) for name, _ in fields])
-        owned = {buffer.ctypes.data for buffer in buffers}
-        return [
-            [_array(next(arrays), rank, dtype, owned) for rank, dtype in out.buffers]
-            for out in self.outputs
-        ]
+It returns the arrays that store each output; Python frees their memory.
+"""
 
 
-def compile_module(text: str, outputs: Sequence[ArrayType]) -> SparseKernel:
+def compile_module(text: str, outputs: Sequence[ArrayType]) -> Kernel:
     """The compiled module; `SparseError` if MLIR is not installed or cannot lower it.
 
     outputs: types of the results of the module's function `main`.
@@ -93,33 +69,36 @@ def compile_module(text: str, outputs: Sequence[ArrayType]) -> SparseKernel:
                 f"other formats, or dense for one operand. It says: {error}"
             ) from error
         engine = mlir.execution_engine.ExecutionEngine(module, opt_level=3)
-        address = engine.lookup("main")
     kinds = [_memref(rank) for out in outputs for rank, _ in out.buffers]
     fields = [(f"out{i}", kind) for i, kind in enumerate(kinds)]
     results = type("Results", (ctypes.Structure,), {"_fields_": fields})
-    return SparseKernel(tuple(outputs), engine, address, results)
 
-
-@dataclass(frozen=True, slots=True)
-class _Mlir:
-    ir: Any
-    passmanager: Any
-    execution_engine: Any
-
-
-def _mlir() -> _Mlir:
-    """The modules of MLIR's Python bindings, imported at the first use."""
-    try:
-        modules = [
-            import_module(f"torch_mlir.{name}")
-            for name in ("ir", "passmanager", "execution_engine")
+    def run(buffers: Sequence[np.ndarray]) -> list[list[np.ndarray]]:
+        filled = results()
+        arguments = (filled, *map(_descriptor, buffers))
+        pointers = [ctypes.pointer(ctypes.pointer(each)) for each in arguments]
+        engine.invoke("main", *pointers)
+        arrays = iter([getattr(filled, name) for name, _ in fields])
+        owned = {buffer.ctypes.data for buffer in buffers}
+        return [
+            [_array(next(arrays), rank, dtype, owned) for rank, dtype in out.buffers]
+            for out in outputs
         ]
+
+    return run
+
+
+def _mlir() -> Any:
+    """The package of MLIR's Python bindings, with the modules that are needed."""
+    try:
+        for name in ("ir", "passmanager", "execution_engine"):
+            import_module(f"torch_mlir.{name}")
+        return import_module("torch_mlir")
     except ImportError as error:
         raise SparseError(
             "MLIR is not installed: `pip install 'meshwright[sparse]'` installs "
             f"torch-mlir, whose bindings compile sparse code ({error})"
         ) from error
-    return _Mlir(*modules)
 
 
 # -- memory ----------------------------------------------------------------------------
@@ -167,13 +146,9 @@ def _array(found: Any, rank: int, dtype: str, owned: set[int]) -> np.ndarray:
     if found.allocated in owned:
         return array.copy()
     owned.add(found.allocated)
-    weakref.finalize(memory, _free, found.allocated)
+    weakref.finalize(memory, _LIBC.free, found.allocated)
     return array
 
 
 _LIBC = ctypes.CDLL(None)
 _LIBC.free.argtypes = [ctypes.c_void_p]
-
-
-def _free(address: int) -> None:
-    _LIBC.free(address)

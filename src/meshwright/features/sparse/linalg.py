@@ -16,8 +16,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from meshwright.errors import SparseError
 from meshwright.features.sparse.conversions import (
     dense_copy,
@@ -29,6 +27,7 @@ from meshwright.features.sparse.emitter import Emitter, Tensor
 from meshwright.features.sparse.formats import Format
 from meshwright.features.sparse.scalars import (
     MLIR_DTYPES,
+    binary_name,
     constant,
     scalar_op,
 )
@@ -42,6 +41,7 @@ from meshwright.features.sparse.support import (
 )
 from meshwright.program.ir import Atom, Literal, Op, Program, Value
 from meshwright.program.ops import rule_of
+from meshwright.program.ops.arithmetic.reduction import identity_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +99,10 @@ class _Writer:
         formats = (*inputs, *(None for _ in program.constants))
         arguments: list[str] = []
         for value, form in zip(values, formats, strict=True):
-            name = self.code.fresh()
-            tensor = Tensor(name, value.shape, value.dtype, form, _plain(value))
+            dense = Tensor.dense(value.shape, value.dtype)
+            tensor = replace(dense, name=self.code.fresh(), format=form)
             self.tensors[value] = tensor
-            arguments.append(f"{name}: {self.code.type_of(tensor)}")
+            arguments.append(f"{tensor.name}: {self.code.type_of(tensor)}")
         for op in program.ops:
             self._op(op)
         found = [
@@ -177,7 +177,8 @@ class _Writer:
         tensor = in_order(self.code, self._dense(self._tensor(op.operands[0]), op))
         for shape in ((math.prod(tensor.shape),), op.results[0].shape):
             tensor = grouped(self.code, tensor, shape)
-        self.tensors[op.results[0]] = replace(tensor, order=_plain(op.results[0]))
+        plain = tuple(range(len(tensor.shape)))
+        self.tensors[op.results[0]] = replace(tensor, order=plain)
 
     def _product(self, op: Op) -> None:
         rule = rule_of(op)
@@ -209,30 +210,24 @@ class _Writer:
         product = self.pending.pop(waiting[0])
         rule = rule_of(product)
         given = [self._dense(self._tensor(a), product) for a in product.operands]
-        out = replace(
-            mask, name=self.code.emit(f"tensor.empty() : {self.code.type_of(mask)}")
-        )
         self.tensors[op.results[0]] = self.code.generic(
             [mask, *given],
             [rule.results[0], *rule.operands],
-            out,
+            self.code.empty(mask),
             rule.results[0],
             multiply_add(self.code, op.results[0].dtype),
         )
         return True
 
     def _reduction(self, op: Op) -> None:
-        on_floats, on_integers, start = REDUCTIONS[op.kind]
         rule = rule_of(op)
         tensor = self._tensor(op.operands[0])
         if op.kind != "reduce_sum":
             tensor = self._dense(tensor, op)
-        dtype = op.results[0].dtype
-        if not dtype.startswith("float") and start:
-            limit = np.iinfo(dtype)
-            start = limit.max if start > 0 else limit.min
-        name = on_floats if dtype.startswith("float") else on_integers
-        kind = MLIR_DTYPES[dtype]
+        dtype, combine = op.results[0].dtype, REDUCTIONS[op.kind]
+        name, kind = binary_name(combine, dtype), MLIR_DTYPES[dtype]
+        start = identity_of("sum" if combine == "add" else combine, dtype)
+        assert start is not None, f"{op.kind} of {dtype} has no neutral element"
         self.tensors[op.results[0]] = self.code.generic(
             [tensor],
             rule.operands,
@@ -290,11 +285,5 @@ class _Writer:
         if sparse and (not is_sum or len(sparse) == len(tensors)):
             like = replace(sparse[0], dtype=result.dtype)
         else:
-            like = Tensor("", result.shape, result.dtype, None, _plain(result))
-        return replace(
-            like, name=self.code.emit(f"tensor.empty() : {self.code.type_of(like)}")
-        )
-
-
-def _plain(value: Atom) -> tuple[int, ...]:
-    return tuple(range(len(value.shape)))
+            like = Tensor.dense(result.shape, result.dtype)
+        return self.code.empty(like)

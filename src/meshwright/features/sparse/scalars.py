@@ -99,7 +99,7 @@ def scalar_op(op: Op, given: Sequence[str], emit: Emit) -> str | None:
     if op.kind in _IDENTITIES:
         return given[0]
     if op.kind in _BINARY:
-        name = _BINARY[op.kind][0 if is_float else 1]
+        name = binary_name(op.kind, dtype)
         return emit(f"{name} {given[0]}, {given[1]} : {kind}") if name else None
     if op.kind in _UNARY and is_float:
         return emit(f"{_UNARY[op.kind]} {given[0]} : {kind}")
@@ -111,6 +111,11 @@ def scalar_op(op: Op, given: Sequence[str], emit: Emit) -> str | None:
     if op.kind == "convert_element_type":
         return _converted(given[0], dtype, op.results[0].dtype, emit)
     return _composed(op, given[0], kind, emit) if is_float else None
+
+
+def binary_name(kind: str, dtype: str) -> str:
+    """MLIR's name of an op on two elements of a dtype; "" if it has none."""
+    return _BINARY[kind][0 if dtype.startswith("float") else 1]
 
 
 def _composed(op: Op, x: str, kind: str, emit: Emit) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -13,7 +14,7 @@ from jax.core import Tracer
 
 from meshwright.errors import SparseError
 from meshwright.features.sparse.formats import Format, parse_format
-from meshwright.features.sparse.jit import ArrayType, SparseKernel, compile_module
+from meshwright.features.sparse.jit import ArrayType, Kernel, compile_module
 from meshwright.features.sparse.linalg import LinalgModule, to_linalg
 from meshwright.partitioner.structure.workspace import matches
 from meshwright.program.capture import Captured, capture
@@ -88,17 +89,15 @@ class SparseProgram:
     inputs: tuple[ArrayType, ...]
     outputs: tuple[ArrayType, ...]
     out_tree: Any
-    _compiled: SparseKernel | None = None
 
-    def compile(self) -> SparseKernel:
-        """The module as machine code, which is compiled at the first call and kept."""
-        if self._compiled is None:
-            returned = [
-                ArrayType(out.shape, out.dtype, form)
-                for out, form in zip(self.outputs, self.module.outputs, strict=True)
-            ]
-            self._compiled = compile_module(self.module.text, returned)
-        return self._compiled
+    @cached_property
+    def kernel(self) -> Kernel:
+        """The module as machine code."""
+        returned = [
+            ArrayType(out.shape, out.dtype, form)
+            for out, form in zip(self.outputs, self.module.outputs, strict=True)
+        ]
+        return compile_module(self.module.text, returned)
 
     def run(self, leaves: list[Any]) -> Any:
         """The function's result; `leaves` are the leaves of its arguments."""
@@ -106,10 +105,8 @@ class SparseProgram:
         for leaf, kind in zip(leaves, self.inputs, strict=True):
             buffers += _buffers(leaf, kind)
         buffers += [np.ascontiguousarray(c) for c in self.module.constants]
-        found = zip(
-            self.compile()(buffers), self.module.outputs, self.outputs, strict=True
-        )
-        results = [_result(arrays, form, kind) for arrays, form, kind in found]
+        arrays = self.kernel(buffers)
+        results = list(map(_result, arrays, self.module.outputs, self.outputs))
         return jax.tree.unflatten(self.out_tree, results)
 
     def __str__(self) -> str:

@@ -10,12 +10,8 @@ from meshwright.features.sparse.scalars import MLIR_DTYPES, SCALAR_KINDS, keeps_
 from meshwright.program.ir import Op, Program
 from meshwright.program.rules.rule import Dims
 
-REDUCTIONS = {
-    "reduce_sum": ("arith.addf", "arith.addi", 0.0),
-    "reduce_max": ("arith.maximumf", "arith.maxsi", -float("inf")),
-    "reduce_min": ("arith.minimumf", "arith.minsi", float("inf")),
-}
-"""By kind, the MLIR op on floats, that on integers, and the value to start with."""
+REDUCTIONS = {"reduce_sum": "add", "reduce_max": "max", "reduce_min": "min"}
+"""By kind, the op that combines two elements."""
 
 SUMS = frozenset({"add", "add_any", "sub"})
 

@@ -11,15 +11,12 @@ from meshwright.features.pipeline.planning.schedule_search import (
     known_states,
     search_schedule,
 )
-from meshwright.features.pipeline.schedules import (
-    SCHEDULES,
-    Schedule,
+from meshwright.features.pipeline.schedules.generators import SCHEDULES, warmed_up
+from meshwright.features.pipeline.schedules.schedule import Schedule, Task, TaskKind
+from meshwright.features.pipeline.schedules.simulate import (
     StageBytes,
     StageTimes,
-    Task,
-    TaskKind,
     simulate,
-    warmed_up,
 )
 from meshwright.search import Budget
 

@@ -7,23 +7,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.errors import ScheduleError
-from meshwright.features.pipeline.schedules import (
+from meshwright.features.pipeline.schedules.generators import (
     SCHEDULES,
-    Schedule,
-    StageBytes,
-    StageTimes,
-    Task,
-    TaskKind,
     gpipe,
     interleaved,
     one_f_one_b,
-    peak_activations,
-    peak_bytes,
-    simulate,
-    verify,
     zero_bubble,
     zero_bubble_2,
 )
+from meshwright.features.pipeline.schedules.schedule import Schedule, Task, TaskKind
+from meshwright.features.pipeline.schedules.simulate import (
+    StageBytes,
+    StageTimes,
+    peak_bytes,
+    simulate,
+)
+from meshwright.features.pipeline.schedules.verify import peak_activations, verify
 
 STAGES = st.integers(1, 8)
 SECONDS = st.floats(0.1, 2.0)

@@ -12,7 +12,8 @@ import numpy as np
 
 from meshwright.errors import DeployError
 from meshwright.features.deploy.source.model import Port, SourceModel
-from meshwright.features.pipeline.stages import LoweredStep, StageTasks
+from meshwright.features.pipeline.stages.lowered_step import LoweredStep
+from meshwright.features.pipeline.stages.tasks import StageTasks
 from meshwright.partitioner.decide import Decided
 from meshwright.program.ir import Atom, Program, Value
 from meshwright.program.ops import COLLECTIVES

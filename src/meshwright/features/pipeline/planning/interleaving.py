@@ -16,11 +16,9 @@ import numpy as np
 from meshwright.features.pipeline.planning.option_table import StageRoom
 from meshwright.features.pipeline.planning.stage_costs import StageOption, layer_seconds
 from meshwright.features.pipeline.planning.stage_slicing import SlicedStage, StageTable
-from meshwright.features.pipeline.schedules import (
-    Schedule,
-    interleaved,
-    peak_activations,
-)
+from meshwright.features.pipeline.schedules.generators import interleaved
+from meshwright.features.pipeline.schedules.schedule import Schedule
+from meshwright.features.pipeline.schedules.verify import peak_activations
 
 CHUNKS = (2, 3, 4)
 """Numbers of stages on a submesh to try."""
@@ -70,19 +68,17 @@ def interleavings(
     most_stages: int,
 ) -> Iterator[Interleaving]:
     """All ways to interleave stages with some strategies on a number of devices."""
-    meshes = dict.fromkeys((o.size, o.data, o.priced.strategy.model) for o in options)
-    for size, data, model in meshes:
+    by_mesh: dict[tuple[int, int, int], list[StageOption]] = {}
+    for each in options:
+        mesh = each.size, each.data, each.priced.strategy.model
+        by_mesh.setdefault(mesh, []).append(each)
+    for (size, _, _), on_mesh in by_mesh.items():
         count, rest = divmod(num_devices, size)
         if rest or count < 2 or num_microbatches % count:
             continue
-        own = tuple(
-            o
-            for o in options
-            if (o.size, o.data, o.priced.strategy.model) == (size, data, model)
-        )
         for chunks in CHUNKS:
             if count * chunks <= most_stages:
-                yield Interleaving(own, count, chunks, num_microbatches)
+                yield Interleaving(tuple(on_mesh), count, chunks, num_microbatches)
 
 
 def even_stages(table: StageTable, num_stages: int) -> tuple[SlicedStage, ...] | None:

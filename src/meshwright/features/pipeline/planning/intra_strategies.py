@@ -30,10 +30,9 @@ def intra_strategies(machine: Machine) -> Iterator[IntraStrategy]:
         for with_model, model_name, model_tactics in _model_tactics(model):
             for data_name, data_tactics, state_tactics in _data_tactics():
                 tactics = (*data_tactics, *model_tactics, *state_tactics)
-                has_data = bool(data_tactics)
-                batch_axes = (DATA,) * has_data + with_model
+                batch_axes = (DATA,) * bool(data_tactics) + with_model
                 name = " + ".join(filter(None, (model_name, data_name))) or "one device"
-                yield IntraStrategy(name, tactics, model, has_data, batch_axes)
+                yield IntraStrategy(name, tactics, model, batch_axes)
         model *= 2
 
 

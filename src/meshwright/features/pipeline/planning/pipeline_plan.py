@@ -13,18 +13,18 @@ from meshwright.app.output.table import Table
 from meshwright.app.tactic_text import parse_tactics
 from meshwright.errors import PlanError
 from meshwright.features.pipeline.planning.pipeline_stage import (
-    CutPoint,
     PipelineStage,
     StageChoice,
     run_stages,
 )
-from meshwright.features.pipeline.schedules import (
-    Schedule,
+from meshwright.features.pipeline.schedules.schedule import Schedule
+from meshwright.features.pipeline.schedules.simulate import (
     Simulation,
     StageBytes,
     StageTimes,
     peak_bytes,
 )
+from meshwright.features.pipeline.stages.marks import StagePoint
 from meshwright.machine import Mesh
 from meshwright.machine.memory_size import show_bytes
 from meshwright.partitioner.tactics import Tactic
@@ -211,7 +211,7 @@ _FRAME = Frame(
         Schedule: lambda lines, path: Schedule.parse("\n".join(lines)),
         tuple[Tactic, ...]: lambda text, path: parse_tactics(text) if text else (),
     },
-    positional=(CutPoint, StageTimes, StageBytes),
+    positional=(StagePoint, StageTimes, StageBytes),
     indent=1,
 )
 """JSON texts of plans; those of other formats are refused."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from copy import copy
 from dataclasses import replace
 
 import numpy as np
@@ -43,16 +42,14 @@ from meshwright.features.pipeline.planning.pipeline_task import (
     submesh_sizes,
 )
 from meshwright.features.pipeline.planning.priced_step import price_step
-from meshwright.features.pipeline.planning.schedule_choice import (
-    ChosenSchedule,
-    choose_schedule,
-)
+from meshwright.features.pipeline.planning.schedule_choice import Tried, choose_schedule
 from meshwright.features.pipeline.planning.stage_costs import StageOption, stage_options
 from meshwright.features.pipeline.planning.stage_placement import StagePlacer, hop_s
 from meshwright.features.pipeline.planning.stage_slicing import (
     SlicedStage,
     slice_stages,
 )
+from meshwright.features.pipeline.schedules.schedule import Schedule
 from meshwright.search.arrays import Floats
 
 MOST_LAYERS = 48
@@ -66,12 +63,7 @@ class PipelinePlanner:
         self.task = task
         self.began = time.monotonic()
         self.sizes = task.sizes or submesh_sizes(task.machine)
-        priced = price_step(task)
-        self.priced, self.step, self.batch = (
-            priced.strategies,
-            priced.step,
-            priced.batch,
-        )
+        self.priced, self.step, self.batch = price_step(task)
         self.starts = _layer_starts(self.step)
 
     def best(self) -> PipelinePlan:
@@ -153,19 +145,17 @@ class PipelinePlanner:
         tables = [table] * len(sliced)
         stages = self.place(sliced, tables, count, schedule.placement)
         try:
-            return self._made(stages, ChosenSchedule("interleaved", schedule, ()))
+            return self._plan_of(stages, "interleaved", schedule)
         except ScheduleError:
             return None
 
     def plan(self, num_microbatches: int) -> PipelinePlan:
         """The fastest plan with this number of microbatches."""
-        table = self.table(num_microbatches)
-        sliced = slice_stages(
-            table.table, self.task.machine.num_devices, num_microbatches
-        )
-        return self.finish(
-            self.stages(table, sliced, num_microbatches), num_microbatches
-        )
+        task, table = self.task, self.table(num_microbatches)
+        sliced = slice_stages(table.table, task.machine.num_devices, num_microbatches)
+        stages = self.place(sliced, [table] * len(sliced), num_microbatches)
+        schedule = choose_schedule(stages, num_microbatches, task.limit_bytes)
+        return self._plan_of(stages, *schedule)
 
     def table(self, num_microbatches: int) -> OptionTable:
         """Seconds of all possible stages with this number of microbatches."""
@@ -199,45 +189,18 @@ class PipelinePlanner:
         self, options: Sequence[StageOption], num_microbatches: int, room: StageRoom
     ) -> OptionTable:
         """Seconds of all possible stages with some options, within some memory."""
-        size = self.task.batch // num_microbatches
-        hops = self.hops(size)
-        return option_table(options, self.incoming(size), hops, num_microbatches, room)
-
-    def hops(self, microbatch: int) -> Floats:
-        """Seconds to send a microbatch into each layer, and its gradient back.
-
-        The submesh is not known yet: the smallest one and the slowest links are
-        assumed.
-        """
         machine, senders = self.task.machine, min(self.sizes)
         is_near = machine.num_devices <= largest_model(machine)
-        each = self.incoming(microbatch)
-        return np.array([2 * hop_s(size, senders, is_near, machine) for size in each])
-
-    def limited(self, task: PipelineTask, sizes: tuple[int, ...]) -> PipelinePlanner:
-        """A copy of this planner with other options and submesh sizes.
-
-        Its prices stay the same.
-        """
-        other = copy(self)
-        other.task, other.sizes = task, sizes
-        return other
+        incoming = self.incoming(self.task.batch // num_microbatches)
+        # The submesh is not known yet: assume the smallest one and the slowest links.
+        hops = [2 * hop_s(size, senders, is_near, machine) for size in incoming]
+        return option_table(options, incoming, np.array(hops), num_microbatches, room)
 
     def incoming(self, microbatch: int) -> Floats:
         """Bytes of a microbatch that enter each layer from the layers before it."""
         scale = microbatch / self.batch
-        return np.array(
-            [
-                0.0,
-                *(self.step.blocks[s].incoming_bytes * scale for s in self.starts[1:]),
-            ]
-        )
-
-    def stages(
-        self, table: OptionTable, sliced: Sequence[SlicedStage], num_microbatches: int
-    ) -> tuple[PipelineStage, ...]:
-        """The stages of a plan, placed on devices; all use one table of times."""
-        return self.place(sliced, [table] * len(sliced), num_microbatches)
+        blocks = [self.step.blocks[start] for start in self.starts[1:]]
+        return np.array([0.0, *(block.incoming_bytes * scale for block in blocks)])
 
     def place(
         self,
@@ -259,35 +222,29 @@ class PipelinePlanner:
         incoming = self.incoming(self.task.batch // num_microbatches)
         return placer.stages(sliced, options, incoming, placement)
 
-    def finish(
-        self, stages: tuple[PipelineStage, ...], num_microbatches: int
+    def _plan_of(
+        self,
+        stages: tuple[PipelineStage, ...],
+        schedule_name: str,
+        schedule: Schedule,
+        tried: Tried = (),
     ) -> PipelinePlan:
-        """The plan of these stages with the fastest schedule that fits into memory."""
-        limit = self.task.limit_bytes
-        return self._made(stages, choose_schedule(stages, num_microbatches, limit))
-
-    def _made(
-        self, stages: tuple[PipelineStage, ...], chosen: ChosenSchedule
-    ) -> PipelinePlan:
-        """The plan of these stages with a chosen schedule.
+        """The plan of these stages with a schedule.
 
         Raises `ScheduleError` if the schedule exceeds memory.
         """
         task = self.task
-        simulation = run_stages(stages, chosen.schedule, task.limit_bytes)
+        simulation = run_stages(stages, schedule, task.limit_bytes)
+        seconds, bubble = step_s(stages, simulation), simulation.bubble_fraction
         return PipelinePlan(
             task.name,
             stages,
-            chosen.schedule,
-            PipelineFigures(
-                task.machine.name,
-                step_s(stages, simulation),
-                simulation.bubble_fraction,
-            ),
-            chosen.name,
-            task.limit_bytes,
-            chosen.tried,
-            time.monotonic() - self.began,
+            schedule,
+            figures=PipelineFigures(task.machine.name, seconds, bubble),
+            schedule_name=schedule_name,
+            limit_bytes=task.limit_bytes,
+            tried=tried,
+            seconds=time.monotonic() - self.began,
         )
 
 

@@ -4,31 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from meshwright.features.pipeline.schedules import (
-    Schedule,
+from meshwright.features.pipeline.schedules.schedule import Schedule
+from meshwright.features.pipeline.schedules.simulate import (
     Simulation,
     StageBytes,
     StageTimes,
     simulate,
 )
+from meshwright.features.pipeline.stages.marks import StagePoint
 from meshwright.machine import Mesh
 from meshwright.partitioner.tactics import Tactic
-
-
-@dataclass(frozen=True, slots=True)
-class CutPoint:
-    """The place in the forward pass at which a stage begins.
-
-    op: index of an op of the captured program.
-    iteration: iteration of this op before which the stage begins, if it is a loop over
-        layers.
-    """
-
-    op: int
-    iteration: int = 0
-
-    def __str__(self) -> str:
-        return f"op {self.op}" + (f", layer {self.iteration}" if self.iteration else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +27,7 @@ class StageChoice:
     strategy: name of its tactics.
     """
 
-    start: CutPoint
+    start: StagePoint
     layers: tuple[int, int]
     first_device: int
     strategy: str

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from meshwright.errors import MachineError
-from meshwright.features.pipeline.planning.stage_mesh import IntraStrategy, submachine
+from meshwright.features.pipeline.planning.stage_mesh import submachine
 from meshwright.machine import Machine
 from meshwright.planner.candidates.proposal import OnProgress
 from meshwright.planner.driver.task import ignore_progress
@@ -28,7 +28,6 @@ class PipelineTask:
         the batch.
     sizes: numbers of devices of a submesh to try; by default the powers of two that
         form a grid.
-    strategies: strategies to try within a stage; by default all of `intra_strategies`.
     most_stages: largest number of stages; 1 for no pipeline.
     """
 
@@ -39,7 +38,6 @@ class PipelineTask:
     limit_bytes: float
     microbatches: tuple[int, ...] = ()
     sizes: tuple[int, ...] = ()
-    strategies: tuple[IntraStrategy, ...] = ()
     most_stages: int = MOST_STAGES
     on_progress: OnProgress = ignore_progress
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from meshwright.errors import MeshwrightError, PlanError
 from meshwright.features.pipeline.planning.blocks.step_blocks import StepBlocks
 from meshwright.features.pipeline.planning.intra_strategies import intra_strategies
 from meshwright.features.pipeline.planning.pipeline_task import PipelineTask
-from meshwright.features.pipeline.planning.stage_costs import PricedStrategy
+from meshwright.features.pipeline.planning.stage_costs import BATCHES, PricedStrategy
 from meshwright.features.pipeline.planning.stage_mesh import DATA, IntraStrategy
 from meshwright.features.pipeline.planning.strategy_prices import (
     BlockPrices,
@@ -20,25 +20,14 @@ from meshwright.partitioner.tactics import data_parallel
 from meshwright.program.capture import Captured
 from meshwright.program.records import paused_collector
 
-BATCHES = (4, 16)
-"""Sizes of the batch of one device at which strategies are simulated."""
-
-
-@dataclass(frozen=True, slots=True)
-class PricedStep:
-    """The blocks of a train step, and the strategies that suit it, with prices.
-
-    step: blocks of the step captured with a batch of size `batch`.
-    """
-
-    strategies: list[PricedStrategy]
-    step: StepBlocks
-    batch: int
-
 
 @paused_collector()
-def price_step(task: PipelineTask) -> PricedStep:
-    """Price all strategies that suit the program, at two local batch sizes."""
+def price_step(task: PipelineTask) -> tuple[list[PricedStrategy], StepBlocks, int]:
+    """The strategies that suit a train step, priced at two sizes of a device's batch.
+
+    The result is these strategies, the blocks of the step captured with a large batch,
+    and the size of that batch.
+    """
     captured: dict[int, tuple[Captured, StepBlocks, Graph]] = {}
 
     def price(strategy: IntraStrategy, batch: int) -> BlockPrices:
@@ -51,7 +40,7 @@ def price_step(task: PipelineTask) -> PricedStep:
 
     found: list[PricedStrategy] = []
     refused: list[str] = []
-    for strategy in task.strategies or intra_strategies(task.machine):
+    for strategy in intra_strategies(task.machine):
         parts = strategy.batch_parts(2)
         if strategy.mesh(2).num_devices > task.machine.num_devices:
             continue
@@ -60,7 +49,7 @@ def price_step(task: PipelineTask) -> PricedStep:
         except MeshwrightError as error:
             refused.append(f"{strategy.name}: {error}")
             continue
-        priced = PricedStrategy(strategy, BATCHES, (low, high))
+        priced = PricedStrategy(strategy, (low, high))
         found.append(_without_reductions(priced, found))
     if not found:
         raise PlanError(
@@ -68,7 +57,7 @@ def price_step(task: PipelineTask) -> PricedStep:
         )
     task.on_progress(f"priced {len(found)} strategies")
     batch = max(captured)
-    return PricedStep(found, captured[batch][1], batch)
+    return found, captured[batch][1], batch
 
 
 def _without_reductions(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from meshwright.errors import ScheduleError
 from meshwright.features.pipeline.planning.pipeline_stage import (
     PipelineStage,
@@ -11,7 +9,8 @@ from meshwright.features.pipeline.planning.pipeline_stage import (
     step_s,
 )
 from meshwright.features.pipeline.planning.schedule_search import search_schedule
-from meshwright.features.pipeline.schedules import SCHEDULES, Schedule
+from meshwright.features.pipeline.schedules.generators import SCHEDULES
+from meshwright.features.pipeline.schedules.schedule import Schedule
 from meshwright.search import Budget
 
 _WORTHWHILE = 0.001
@@ -24,22 +23,17 @@ A task is one pass of one microbatch through one stage.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class ChosenSchedule:
-    """The fastest schedule that fits into memory.
-
-    tried: name of each schedule, with its seconds of a step or why it does not fit.
-    """
-
-    name: str
-    schedule: Schedule
-    tried: tuple[tuple[str, float | str], ...]
+type Tried = tuple[tuple[str, float | str], ...]
+"""The name of each schedule, with its seconds of a step or why it does not fit."""
 
 
 def choose_schedule(
     stages: tuple[PipelineStage, ...], num_microbatches: int, limit_bytes: float
-) -> ChosenSchedule:
-    """The fastest schedule of these stages within a limit of each device's memory."""
+) -> tuple[str, Schedule, Tried]:
+    """The fastest schedule of these stages within a limit of each device's memory.
+
+    The result is the schedule's name, the schedule, and what was tried.
+    """
     tried: list[tuple[str, float | str]] = []
     best: tuple[float, str, Schedule] | None = None
 
@@ -68,7 +62,8 @@ def choose_schedule(
     tried.append(("searched", seconds))
     if best is None or seconds < (1 - _WORTHWHILE) * best[0]:
         best = seconds, "searched", searched
-    return ChosenSchedule(best[1], best[2], tuple(tried))
+    _, name, schedule = best
+    return name, schedule, tuple(tried)
 
 
 def _evaluations(num_tasks: int) -> int:

@@ -8,12 +8,13 @@ states, and the search starts from the best of them. So it never returns a slowe
 schedule than these.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from meshwright.errors import ScheduleError
-from meshwright.features.pipeline.schedules import Schedule, warmed_up
-from meshwright.search import Annealing, Budget, Engine, search
+from meshwright.features.pipeline.schedules.generators import warmed_up
+from meshwright.features.pipeline.schedules.schedule import Schedule
+from meshwright.search import Annealing, Budget, search
 
 type WarmUps = tuple[tuple[int, ...], tuple[int, ...] | None]
 """A schedule as two lists of numbers, one number per stage.
@@ -63,27 +64,23 @@ class ScheduleProblem:
         """The state at which the search starts."""
         return self.first
 
-    def actions(self, state: WarmUps) -> Sequence[tuple[str, int, int]]:
-        """Changes of a state by one: the list that changes, the stage, and +1 or -1."""
-        return tuple(self._actions(state))
-
-    def _actions(self, state: WarmUps) -> Iterator[tuple[str, int, int]]:
-        for name, numbers in zip(("ahead", "alive"), state, strict=True):
-            for stage, number in enumerate(numbers or ()):
-                for change in (1, -1):
-                    if 1 <= number + change <= self.num_microbatches:
-                        yield name, stage, change
-
-    def apply(self, state: WarmUps, action: tuple[str, int, int]) -> WarmUps:
-        """The state after one of its numbers was changed."""
-        name, stage, change = action
-        ahead, alive = state
-        if name == "ahead":
-            return _changed(ahead, stage, change), alive
-        assert alive is not None, (
-            "only states with split backward passes have the action"
+    def actions(self, state: WarmUps) -> Sequence[tuple[int, int, int]]:
+        """Changes of a state by one: which list changes, the stage, and +1 or -1."""
+        return tuple(
+            (which, stage, change)
+            for which, numbers in enumerate(state)
+            for stage, number in enumerate(numbers or ())
+            for change in (1, -1)
+            if 1 <= number + change <= self.num_microbatches
         )
-        return ahead, _changed(alive, stage, change)
+
+    def apply(self, state: WarmUps, action: tuple[int, int, int]) -> WarmUps:
+        """The state after one of its numbers was changed."""
+        which, stage, change = action
+        changed = [list(numbers or ()) for numbers in state]
+        changed[which][stage] += change
+        ahead, alive = map(tuple, changed)
+        return ahead, alive or None
 
     def cost(self, state: WarmUps) -> float:
         """Seconds of a step; infinite if the schedule deadlocks or exceeds memory."""
@@ -102,16 +99,11 @@ class ScheduleProblem:
         return warmed_up(ahead, self.num_microbatches, alive)
 
 
-def _changed(numbers: tuple[int, ...], index: int, change: int) -> tuple[int, ...]:
-    return (*numbers[:index], numbers[index] + change, *numbers[index + 1 :])
-
-
 def search_schedule(
     num_stages: int,
     num_microbatches: int,
     step_seconds: StepSeconds,
     budget: Budget,
-    engine: Engine | None = None,
 ) -> Schedule:
     """The fastest schedule that a search finds; never slower than `known_states`.
 
@@ -124,5 +116,5 @@ def search_schedule(
     best = min(problems, key=lambda problem: problem.cost(problem.first))
     if best.cost(best.first) == float("inf"):
         step_seconds(problems[0].schedule(problems[0].first))  # raises, and says why
-    found = search(best, Annealing(seed=0) if engine is None else engine, budget)
+    found = search(best, Annealing(seed=0), budget)
     return best.schedule(found.state)

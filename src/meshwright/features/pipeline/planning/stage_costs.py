@@ -19,21 +19,20 @@ from meshwright.features.pipeline.planning.stage_mesh import (
     submachine,
 )
 from meshwright.features.pipeline.planning.strategy_prices import BlockPrices
-from meshwright.features.pipeline.schedules import StageBytes, StageTimes
+from meshwright.features.pipeline.schedules.simulate import StageBytes, StageTimes
 from meshwright.machine import Machine
 from meshwright.predict.links.collective import COLLECTIVE_S
 from meshwright.search.arrays import Floats
 
+BATCHES = (4, 16)
+"""Sizes of the batch of one device at which strategies are simulated."""
+
 
 @dataclass(frozen=True, slots=True)
 class PricedStrategy:
-    """A strategy with its costs per block at two sizes of a device's batch.
-
-    batches: these sizes, the smaller first.
-    """
+    """A strategy with its costs per block at the sizes `BATCHES` of a device's batch."""
 
     strategy: IntraStrategy
-    batches: tuple[int, int]
     prices: tuple[BlockPrices, BlockPrices]
 
     def at(self, batch: float, of: Callable[[BlockPrices], Floats]) -> Floats:
@@ -42,9 +41,9 @@ class PricedStrategy:
         of: function that takes this cost from the prices of all blocks.
         """
         low, high = map(of, self.prices)
-        share = (batch - self.batches[0]) / (self.batches[1] - self.batches[0])
+        share = (batch - BATCHES[0]) / (BATCHES[1] - BATCHES[0])
         # Below the smaller size, costs shrink at most in proportion to the batch.
-        least = min(1.0, batch / self.batches[0]) * low
+        least = min(1.0, batch / BATCHES[0]) * low
         return np.maximum(low + share * (high - low), least)
 
 
@@ -184,7 +183,7 @@ def stage_options(
     machine: Machine,
 ) -> list[StageOption]:
     """All strategies on all sizes of submeshes that divide a microbatch evenly."""
-    found: list[StageOption] = []
+    options: list[StageOption] = []
     for size in sizes:
         part = submachine(machine, size)
         for each in priced:
@@ -196,8 +195,8 @@ def stage_options(
             if microbatch % parts:
                 continue
             costs = layer_costs(each, starts, data, microbatch / parts, part)
-            found.append(StageOption(size, data, each, costs))
-    return found
+            options.append(StageOption(size, data, each, costs))
+    return options
 
 
 def layer_seconds(option: StageOption, num_microbatches: int) -> Floats:

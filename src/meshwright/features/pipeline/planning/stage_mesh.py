@@ -22,8 +22,11 @@ from meshwright.machine.placement import (
 from meshwright.partitioner.propagate import user_axes
 from meshwright.partitioner.tactics import Tactic
 
-DATA, MODEL = "data", "model"
-"""Axes of a stage's mesh: replicas of the stage, and devices that share its layers."""
+DATA = "data"
+"""Axis of a stage's mesh along which the stage has replicas."""
+
+MODEL = "model"
+"""Axis of a stage's mesh along which devices share the stage's layers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +34,19 @@ class IntraStrategy:
     """Tactics for the inside of a stage, on one kind of mesh.
 
     model: size of the axis "model".
-    has_data: whether there is an axis "data", of any size above one.
-    batch_axes: axes that cut the batch.
+    batch_axes: axes that cut the batch. "data" is among them if the mesh has this axis,
+        of any size above one.
     """
 
     name: str
     tactics: tuple[Tactic, ...]
     model: int
-    has_data: bool
     batch_axes: tuple[str, ...]
+
+    @property
+    def has_data(self) -> bool:
+        """Whether there is an axis "data"."""
+        return DATA in self.batch_axes
 
     def mesh(self, data: int) -> Mesh:
         """The mesh of a stage with `data` data-parallel replicas."""

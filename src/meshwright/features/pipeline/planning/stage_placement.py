@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
 from meshwright.features.pipeline.planning.blocks.step_blocks import StepBlocks
 from meshwright.features.pipeline.planning.pipeline_stage import (
-    CutPoint,
     PipelineStage,
     StageChoice,
 )
 from meshwright.features.pipeline.planning.stage_costs import StageOption
 from meshwright.features.pipeline.planning.stage_slicing import SlicedStage
+from meshwright.features.pipeline.stages.marks import StagePoint
 from meshwright.machine import Machine
 from meshwright.search.arrays import Floats
 
@@ -52,7 +51,7 @@ class StagePlacer:
             self._send_s(
                 firsts[i : i + 2], options[i : i + 2], float(incoming[b.first])
             )
-            for i, (_, b) in enumerate(pairwise(sliced))
+            for i, b in enumerate(sliced[1:])
         ]
         send_s.append(0.0)
         stages: list[PipelineStage] = []
@@ -93,7 +92,7 @@ class StagePlacer:
         block = self.step.blocks[self.starts[each.first]]
         strategy = option.priced.strategy
         return StageChoice(
-            CutPoint(block.op, block.iteration),
+            StagePoint(block.op, block.iteration),
             (each.first, each.end),
             first_device,
             strategy.name,

@@ -9,6 +9,7 @@ submesh sizes, S of stages at most, D of devices.
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -79,13 +80,17 @@ def slice_stages(
     Raises `PlanError` if no pipeline fits into memory.
     """
     sizes = np.array(table.sizes, np.int64)
-    finite = np.unique(table.seconds[np.isfinite(table.seconds)])
+    finite = np.unique(table.seconds[np.isfinite(table.seconds)]).tolist()
     best: tuple[float, tuple[SlicedStage, ...]] | None = None
-    low = _first_feasible(table, sizes, num_devices, finite)
+    low = bisect_left(
+        finite,
+        True,
+        key=lambda bound: _least_sum(table, sizes, num_devices, bound) is not None,
+    )
     for bound in finite[low:]:
         if best is not None and (num_microbatches - 1) * bound >= best[0]:
             break
-        found = _least_sum(table, sizes, num_devices, float(bound))
+        found = _least_sum(table, sizes, num_devices, bound)
         if found is None:
             continue
         seconds = pipeline_s(table, found, num_microbatches)
@@ -97,23 +102,6 @@ def slice_stages(
             " their memory"
         )
     return best[1]
-
-
-def _first_feasible(
-    table: StageTable, sizes: Ints, num_devices: int, bounds: Floats
-) -> int:
-    """The index of the least bound on the slowest stage with which a pipeline exists.
-
-    bounds: seconds, ascending.
-    """
-    low, high = 0, len(bounds)
-    while low < high:
-        middle = (low + high) // 2
-        if _least_sum(table, sizes, num_devices, float(bounds[middle])) is None:
-            low = middle + 1
-        else:
-            high = middle
-    return low
 
 
 def _least_sum(

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from meshwright.features.pipeline.planning.blocks.step_blocks import (
+    BACKWARD,
+    LATE,
     OpSite,
     StepBlocks,
     StepPhase,
@@ -44,9 +46,6 @@ from meshwright.program.analysis.live_ranges import live_ranges, peak_bytes
 from meshwright.program.capture import Captured
 from meshwright.program.ir import Value, num_bytes
 from meshwright.search.arrays import Floats
-
-_LATE = (Role.GRADIENT, Role.UPDATE)
-_BACKWARD = (StepPhase.INPUT_GRADIENT, StepPhase.WEIGHT_GRADIENT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +138,11 @@ class _PriceReader:
         """Collect the time and memory of all blocks."""
         for span, times in kernel_runs(self.found.timeline):
             site = self._site(span.fusion)
-            self._add(self.prices.seconds[site.phase], site, times * _seconds(span))
+            self._add(
+                self.prices.seconds[site.phase],
+                site,
+                times * (span.end_s - span.start_s),
+            )
         for span, times in _collectives(self.found.timeline):
             self._read_collective(span, times)
         self._read_state()
@@ -172,7 +175,7 @@ class _PriceReader:
         values = [v for v in root.operands if isinstance(v, Value)]
         role = self.roles.get(values[0]) if values else None
         is_gather = root.kind == "all_gather"
-        per_step = root.kind == "all_reduce" and role in _LATE
+        per_step = root.kind == "all_reduce" and role in LATE
         per_step = per_step or (is_gather and role is Role.UPDATE)
         is_inner = times > 1
         self.prices.collectives.append(
@@ -225,7 +228,7 @@ class _PriceReader:
         }
         for op in self.step.program.ops:
             site = sites[op]
-            if site.phase not in _BACKWARD:
+            if site.phase not in BACKWARD:
                 continue
             for value in (r for r in op.results if r in update):
                 split = lowered.stored[value].dims
@@ -247,10 +250,10 @@ class _PriceReader:
         for value, start in lives.definitions.items():
             site, end = sites[start], lives.end(value)
             size, phase = self.size(value), sites[end].phase
-            if site.phase is StepPhase.FORWARD and phase in _BACKWARD:
+            if site.phase is StepPhase.FORWARD and phase in BACKWARD:
                 self._add(self.prices.saved, site, size)
                 saved[start : end + 1] += size
-            elif site.phase in _BACKWARD and phase is StepPhase.UPDATE:
+            elif site.phase in BACKWARD and phase is StepPhase.UPDATE:
                 gradients[start : end + 1] += size
                 total += size
         is_update = np.array([site.phase is StepPhase.UPDATE for site in sites])
@@ -280,10 +283,6 @@ def _body_bytes(fusion: Fusion) -> float:
     bodies = fusion.root.bodies
     sizes = [peak_bytes(body, range(len(body.inputs))) for body in bodies]
     return float(max(sizes, default=0))
-
-
-def _seconds(span: Span) -> float:
-    return span.end_s - span.start_s
 
 
 def _collectives(timeline: Timeline, times: int = 1) -> Iterator[tuple[Span, int]]:

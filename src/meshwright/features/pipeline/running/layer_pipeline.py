@@ -25,7 +25,7 @@ from meshwright.features.pipeline.running.stage_dim import (
     element_of_each,
     shared_element_of_each,
 )
-from meshwright.features.pipeline.stages import MICROBATCH
+from meshwright.features.pipeline.stages.microbatches import MICROBATCH
 from meshwright.partitioner.lower.time_crossings import is_crossing
 from meshwright.partitioner.lower.time_stages import reads_position
 from meshwright.program.ir import Atom, Op, Wire

@@ -3,7 +3,9 @@
 So a device program can be partitioned once more.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -30,19 +32,20 @@ def as_primitives(program: Program) -> Program:
         elif op.primitive is not None or op.kind in _KEPT:
             ops.append(op)
         else:
-            ops += _traced(op, known)
+            params: dict[str, Any] = {**op.params}
+            params.pop("reason", None)
+            if op.kind == "iota":
+                params["dtype"] = op.results[0].dtype
+            ops += trace_op(partial(function_of(op.kind), **params), op, known).ops
     outputs = tuple(known.get(a, a) for a in program.outputs)
     return replace(program, ops=tuple(ops), outputs=outputs)
 
 
-def _traced(op: Op, known: dict[Atom, Atom]) -> list[Op]:
-    """The JAX ops that compute what an op of a device program computes.
+def trace_op(fn: Callable[..., Any], op: Op, known: dict[Atom, Atom]) -> Program:
+    """The JAX ops that compute an op's results by a function of its operands.
 
-    known: the atom that replaces each atom so far; the op's result is added.
+    known: the atom that replaces each atom so far; the op's results are added.
     """
-    params = {k: v for k, v in op.params.items() if k != "reason"}
-    if op.kind == "iota":
-        params["dtype"] = op.results[0].dtype
     arrays = [atom for atom in op.operands if not isinstance(atom, Literal)]
 
     def run(*given: Any) -> Any:
@@ -51,18 +54,18 @@ def _traced(op: Op, known: dict[Atom, Atom]) -> list[Op]:
             jnp.asarray(a.value, a.dtype) if isinstance(a, Literal) else next(values)
             for a in op.operands
         ]
-        return function_of(op.kind)(*operands, **params)
+        return fn(*operands)
 
     traced = convert(jax.make_jaxpr(run)(*map(aval_of, arrays)))
     inner: dict[Atom, Atom] = dict(zip(traced.inputs, arrays, strict=True))
-    ops = [
+    outputs = (inner.get(a, a) for a in traced.outputs)
+    known.update(zip(op.results, outputs, strict=True))
+    ops = tuple(
         replace(
             each,
             operands=tuple(inner.get(a, a) for a in each.operands),
-            source=op.source,
+            source=op.source or each.source,
         )
         for each in traced.ops
-    ]
-    (output,) = traced.outputs
-    known[op.results[0]] = inner.get(output, output)
-    return ops
+    )
+    return replace(traced, ops=ops)

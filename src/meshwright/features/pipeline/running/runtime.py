@@ -14,10 +14,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from meshwright.features.pipeline.running.stage import NAMES, StageProgram, StageValues
-from meshwright.features.pipeline.schedules import Schedule, Task, TaskKind
+from meshwright.features.pipeline.running.stage import StageProgram, StageValues
+from meshwright.features.pipeline.schedules.schedule import Schedule, Task, TaskKind
 from meshwright.features.pipeline.schedules.verify import run_order
-from meshwright.features.pipeline.stages import Staged
+from meshwright.features.pipeline.stages.staged import Staged
 from meshwright.program.ir import Atom, Literal, Value
 
 _LAST = {TaskKind.BACKWARD, TaskKind.WEIGHT_GRADIENT}
@@ -66,7 +66,10 @@ class PipelineExecutable:
         levels = {level for p in self.stages for level in p.tasks.updates}
         for level in sorted(levels):
             for values in stages:
-                self._update(stages, values, level)
+                task = values.program.tasks.updates.get(level)
+                if task is not None:
+                    values.run_once(task, "update")
+                    self._hand_on(stages, values, set(task.outputs))
         return self._outputs(stages, given, kept)
 
     # -- inputs ------------------------------------------------------------------------
@@ -98,7 +101,7 @@ class PipelineExecutable:
 
     def _run(self, stages: Sequence[StageValues], task: Task) -> None:
         values, m = stages[task.stage], task.microbatch
-        what = f"{NAMES[task.kind].replace('_', ' ')} pass"
+        what = f"{task.kind.name.lower().replace('_', ' ')} pass"
         found = values.run(values.program.task(task.kind), m, what)
         for index, send in values.program.step.sends.items():
             if send.value in found and send.part.stage == task.stage:
@@ -116,16 +119,6 @@ class PipelineExecutable:
         received = program.step.sends[index].received
         if received in program.read:
             receiver[received] = program.devices.put(array, received)
-
-    def _update(
-        self, stages: Sequence[StageValues], values: StageValues, level: int
-    ) -> None:
-        program = values.program
-        task = program.tasks.updates.get(level)
-        if task is None:
-            return
-        values.run_once(task, "update")
-        self._hand_on(stages, values, set(task.outputs))
 
     def _hand_on(
         self, stages: Sequence[StageValues], values: StageValues, made: Collection[Atom]
@@ -175,14 +168,14 @@ class PipelineExecutable:
             if isinstance(atom, Literal):
                 found.append(jnp.asarray(atom.value, atom.dtype))
             elif place in self.staged.stacked or place in self.staged.last:
-                found.append(self._stack(values, place, kept))
+                found.append(self._of_microbatches(values, place, kept))
             elif atom in values.once:
                 found.append(values.once[atom])
             else:
-                found.append(given[_number(program.inputs, atom)])
+                found.append(given[program.inputs.index(atom)])
         return found
 
-    def _stack(
+    def _of_microbatches(
         self,
         values: StageValues,
         place: int,
@@ -203,10 +196,6 @@ class PipelineExecutable:
         assert isinstance(atom, Value), f"a literal is stacked: {atom}"
         dim = self.staged.stacked[place]
         return values.program.devices.concatenate(parts, dim, atom)
-
-
-def _number(inputs: Sequence[Value], atom: Value) -> int:
-    return next(i for i, value in enumerate(inputs) if value is atom)
 
 
 def _slices(leaf: Any, dim: int, count: int) -> list[Any]:

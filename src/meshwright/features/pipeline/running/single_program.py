@@ -1,14 +1,11 @@
 """A program for all stages, in which each loop over layers becomes a pipeline."""
 
 from dataclasses import replace
-from typing import Any
-
-import jax
 
 from meshwright.errors import StageError
 from meshwright.features.pipeline.running.layer_pipeline import LayerLoop
-from meshwright.program.capture import aval_of, convert
-from meshwright.program.ir import Atom, Literal, Op, Program, Value
+from meshwright.features.pipeline.running.primitives import trace_op
+from meshwright.program.ir import Atom, Op, Program, Value
 
 
 def pipelined_layers(
@@ -31,13 +28,12 @@ def pipelined_layers(
     constants = {**program.constants, **local.constants}
     body_of = dict(zip(loops, bodies, strict=True))
     for op in program.ops:
-        operands = tuple(known.get(a, a) for a in op.operands)
-        op_now = _with(op, operands)
+        renamed = replace(op, operands=tuple(known.get(a, a) for a in op.operands))
         if op not in body_of:
-            ops.append(op_now)
+            ops.append(renamed)
             continue
-        loop = LayerLoop.of(op_now, body_of[op], stages, count)
-        traced = _traced(loop, op_now, known)
+        loop = LayerLoop.of(renamed, body_of[op], stages, count)
+        traced = trace_op(loop, renamed, known)
         ops += traced.ops
         constants.update(traced.constants)
     outputs = tuple(known.get(a, a) for a in program.outputs)
@@ -61,31 +57,3 @@ def stacked_weights(program: Program) -> list[Value]:
             if atom in program.inputs and isinstance(atom, Value):
                 found[atom] = None
     return list(found)
-
-
-def _traced(loop: LayerLoop, op: Op, known: dict[Atom, Atom]) -> Program:
-    """The ops of a pipelined loop, traced by JAX.
-
-    known: atoms that replace those of the program; the loop's results are added.
-    """
-    arrays = [atom for atom in op.operands if not isinstance(atom, Literal)]
-
-    def run(*given: Any) -> list[Any]:
-        values = iter(given)
-        return loop(
-            *(a.value if isinstance(a, Literal) else next(values) for a in op.operands)
-        )
-
-    traced = convert(jax.make_jaxpr(run)(*map(aval_of, arrays)))
-    inner: dict[Atom, Atom] = dict(zip(traced.inputs, arrays, strict=True))
-    outputs = (inner.get(a, a) for a in traced.outputs)
-    known.update(zip(op.results, outputs, strict=True))
-    ops = tuple(
-        _with(each, tuple(inner.get(a, a) for a in each.operands), op.source)
-        for each in traced.ops
-    )
-    return replace(traced, ops=ops)
-
-
-def _with(op: Op, operands: tuple[Atom, ...], source: Any = None) -> Op:
-    return replace(op, operands=operands, source=source or op.source)

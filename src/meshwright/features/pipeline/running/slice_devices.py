@@ -19,7 +19,7 @@ from meshwright.features.cluster.remote_array import RemoteArray
 from meshwright.features.cluster.wire.messages import Define
 from meshwright.features.cluster.wire.program_code import ProgramCode
 from meshwright.features.pipeline.running.task_function import TaskLayout, task_function
-from meshwright.features.pipeline.stages import TaskProgram
+from meshwright.features.pipeline.stages.tasks import TaskProgram
 from meshwright.program.capture import jax_dtype
 from meshwright.program.ir import Atom, Sharding, Value, num_bytes
 from meshwright.run.compilers.confirm import export_jitted, require_module
@@ -54,17 +54,13 @@ class SliceDevices:
                 "it calls Python, which only this process has; remove the call, or run on "
                 "the devices of this process"
             )
-        kinds = list(task.outputs)
-        for output, given in task.totals.items():
-            kinds[output] = task.inputs[given]
-        program = _Program(
+        return self._defined(
             task_function(task, self.layout),
             task.inputs,
-            tuple(kinds),
-            tuple(task.totals.values()),
+            task.sharded_like,
             name,
+            donated=tuple(task.totals.values()),
         )
-        return self._defined(program)
 
     def concatenate(
         self, arrays: Sequence[RemoteArray], dim: int, value: Value
@@ -85,40 +81,47 @@ class SliceDevices:
         layout = TaskLayout(
             self.layout.mesh, {**self.layout.shardings, whole: self._cut(value)}
         )
+        devices = SliceDevices(self.on, layout)
         inputs = (value,) * len(arrays)
-        program = _Program(joined, inputs, (whole,), (), "microbatches joined")
-        (result,) = SliceDevices(self.on, layout)._defined(program)(*arrays)
+        run = devices._defined(joined, inputs, (whole,), "microbatches joined")
+        (result,) = run(*arrays)
         return result
 
-    def _defined(self, program: "_Program") -> Callable[..., Sequence[RemoteArray]]:
-        """Define a program on the workers; returns a function of handles."""
-        number = self.on.define(lambda number: self._definition(number, program))
-        types = [self._aval(atom) for atom in program.outputs]
+    def _defined(
+        self,
+        jitted: Any,
+        inputs: Sequence[Value],
+        outputs: Sequence[Atom],
+        name: str,
+        donated: tuple[int, ...] = (),
+    ) -> Callable[..., Sequence[RemoteArray]]:
+        """Define a program on the workers; returns a function of handles.
 
-        def run(*inputs: RemoteArray) -> list[RemoteArray]:
-            return self.on.call(number, inputs, types, program.donated)
+        donated: positions of inputs whose memory the outputs take over.
+        name: what error messages call the program.
+        """
 
-        return run
+        def definition(number: int) -> Define:
+            require_module("flatbuffers", "a pipeline on a cluster", "cluster")
+            avals = [self._aval(atom) for atom in inputs]
+            exported = export_jitted(jitted, avals, self.on.platform)
+            cuts, out_cuts = (
+                tuple(map(self._cut, atoms)) for atoms in (inputs, outputs)
+            )
+            code = ProgramCode(exported, self.on.mesh.sizes, cuts, out_cuts, name)
+            return Define(
+                number,
+                code.to_bytes(),
+                self.on.devices,
+                donated,
+                tuple(map(num_bytes, inputs)),
+                tuple(map(num_bytes, outputs)),
+                tuple(i for i, each in enumerate(out_cuts) if not any(each.dims)),
+            )
 
-    def _definition(self, number: int, program: "_Program") -> Define:
-        """The message that defines a program at the controller under `number`."""
-        require_module("flatbuffers", "a pipeline on a cluster", "cluster")
-        avals = [self._aval(atom) for atom in program.inputs]
-        exported = export_jitted(program.jitted, avals, self.on.platform)
-        inputs, outputs = (
-            tuple(map(self._cut, atoms)) for atoms in (program.inputs, program.outputs)
-        )
-        sizes = self.on.mesh.sizes
-        code = ProgramCode(exported, sizes, inputs, outputs, program.name)
-        return Define(
-            number,
-            code.to_bytes(),
-            self.on.devices,
-            program.donated,
-            tuple(map(num_bytes, program.inputs)),
-            tuple(map(num_bytes, program.outputs)),
-            tuple(i for i, each in enumerate(outputs) if not any(each.dims)),
-        )
+        number = self.on.define(definition)
+        types = [self._aval(atom) for atom in outputs]
+        return lambda *arrays: self.on.call(number, arrays, types, donated)
 
     def _cut(self, atom: Atom) -> Sharding:
         """The sharding of an array that stands for a value of the stage.
@@ -142,18 +145,3 @@ class SliceDevices:
             )
         )
         return jax.ShapeDtypeStruct(shape, jax_dtype(atom.dtype))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Program:
-    """A program of a stage before it is sent to the workers.
-
-    donated: positions of inputs whose memory the outputs take over.
-    name: what error messages call the program.
-    """
-
-    jitted: Any
-    inputs: tuple[Value, ...]
-    outputs: tuple[Atom, ...]
-    donated: tuple[int, ...]
-    name: str

@@ -6,43 +6,20 @@ A task is one pass of a stage over one microbatch (forward or backward), or its 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 
 from meshwright.errors import StageError
 from meshwright.features.pipeline.running.task_function import TaskLayout, task_function
-from meshwright.features.pipeline.schedules import TaskKind
-from meshwright.features.pipeline.stages import LoweredStep, StageTasks, TaskProgram
+from meshwright.features.pipeline.schedules.schedule import TaskKind
+from meshwright.features.pipeline.stages.lowered_step import LoweredStep
+from meshwright.features.pipeline.stages.tasks import StageTasks, TaskProgram
 from meshwright.program.ir import Atom, Op, Value
 
-NAMES = {
-    TaskKind.FORWARD: "forward",
-    TaskKind.BACKWARD: "backward",
-    TaskKind.INPUT_GRADIENT: "input_gradient",
-    TaskKind.WEIGHT_GRADIENT: "weight_gradient",
-}
-"""The name of the field of `StageTasks` that holds each kind of task."""
-
-
-class StageDevices(Protocol):
-    """The devices of one stage, which keep its arrays and run its tasks."""
-
-    def put(self, array: Any, value: Value) -> Any:
-        """Move an array to these devices, sharded like `value` of the stage."""
-        ...
-
-    def function(self, task: TaskProgram, name: str) -> Callable[..., Sequence[Any]]:
-        """A task as a function of arrays on these devices.
-
-        name: what error messages call the task.
-        """
-        ...
-
-    def concatenate(self, arrays: Sequence[Any], dim: int, value: Value) -> Any:
-        """Concatenate arrays along `dim`, each of them sharded like `value`."""
-        ...
+if TYPE_CHECKING:
+    from meshwright.features.pipeline.running.slice_devices import SliceDevices
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,14 +36,22 @@ class ProcessDevices:
         return jax.device_put(array, self.layout.sharding(value))
 
     def function(self, task: TaskProgram, name: str) -> Callable[..., Sequence[Any]]:
-        """A task as a jitted function of arrays on these devices; `name` is unused."""
-        del name  # an error is raised where the task is called
+        """A task as a jitted function of arrays on these devices.
+
+        name: what error messages call the task; not needed here, since an error is
+            raised where the task is called.
+        """
+        del name
         return task_function(task, self.layout)
 
     def concatenate(self, arrays: Sequence[Any], dim: int, value: Value) -> Any:
-        """Concatenate arrays along `dim`; JAX finds the sharding without `value`."""
+        """Concatenate arrays along `dim`, each of them sharded like `value`."""
         del value  # JAX finds the sharding
         return jnp.concatenate(arrays, dim)
+
+
+type StageDevices = ProcessDevices | SliceDevices
+"""The devices of one stage, which keep its arrays and run its tasks."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +70,7 @@ class StageProgram:
 
     def task(self, kind: TaskKind) -> TaskProgram:
         """The program of a task of this kind, such as a forward pass."""
-        return getattr(self.tasks, NAMES[kind])
+        return getattr(self.tasks, kind.name.lower())
 
     def function(self, task: TaskProgram, what: str) -> Callable[..., Any]:
         """The task as a function of arrays, created at its first use.

@@ -7,8 +7,8 @@ from typing import Any
 import jax
 from jax.sharding import NamedSharding, PartitionSpec
 
-from meshwright.features.pipeline.stages import TaskProgram
-from meshwright.program.ir import Atom, Sharding, Value
+from meshwright.features.pipeline.stages.tasks import TaskProgram
+from meshwright.program.ir import Atom, Sharding
 from meshwright.run.local.execute import run_program
 from meshwright.run.local.spmd import partition_spec
 
@@ -23,20 +23,21 @@ class TaskLayout:
     """
 
     mesh: jax.sharding.Mesh | jax.sharding.AbstractMesh
-    shardings: Mapping[Value, Sharding]
+    shardings: Mapping[Atom, Sharding]
 
     def spec(self, atom: Atom) -> PartitionSpec:
         """The `PartitionSpec` of the array that stands for a value."""
-        if isinstance(atom, Value) and atom in self.shardings:
-            return partition_spec(self.shardings[atom])
-        return PartitionSpec(self.mesh.axis_names)
+        if self.is_stacked(atom):
+            return PartitionSpec(self.mesh.axis_names)
+        return partition_spec(self.shardings[atom])
 
     def sharding(self, atom: Atom) -> NamedSharding:
         """The sharding of the array that stands for a value."""
         return NamedSharding(self.mesh, self.spec(atom))
 
     def is_stacked(self, atom: Atom) -> bool:
-        return not (isinstance(atom, Value) and atom in self.shardings)
+        """Whether the devices' values are stacked along a leading dim."""
+        return atom not in self.shardings
 
 
 def task_function(
@@ -47,29 +48,24 @@ def task_function(
     Inputs that are sums over microbatches so far are donated.
     """
     inputs = [layout.is_stacked(v) for v in task.inputs]
-    outputs = [layout.is_stacked(a) for a in task.outputs]
+    outputs = [layout.is_stacked(a) for a in task.sharded_like]
 
     def on_device(*given: Any) -> tuple[Any, ...]:
         local = [x[0] if s else x for x, s in zip(given, inputs, strict=True)]
         results = run_program(task.program, local)
         return tuple(x[None] if s else x for x, s in zip(results, outputs, strict=True))
 
-    # An updated total has the sharding of the input that it replaces.
-    for output, given in task.totals.items():
-        outputs[output] = inputs[given]
-    specs = [layout.spec(a) for a in task.outputs]
-    for output, given in task.totals.items():
-        specs[output] = layout.spec(task.inputs[given])
+    specs = tuple(map(layout.spec, task.sharded_like))
     mapped = jax.shard_map(
         on_device,
         mesh=layout.mesh,
         in_specs=tuple(map(layout.spec, task.inputs)),
-        out_specs=tuple(specs),
+        out_specs=specs,
         check_vma=False,
     )
     return jax.jit(
         mapped,
         in_shardings=tuple(map(layout.sharding, task.inputs)),
-        out_shardings=tuple(NamedSharding(layout.mesh, spec) for spec in specs),
+        out_shardings=tuple(map(layout.sharding, task.sharded_like)),
         donate_argnums=tuple(task.totals.values()),
     )

@@ -7,41 +7,17 @@ reading at `schedule.py`; `generators.py` has the schedules of the literature.
 
 from meshwright.features.pipeline.schedules.generators import (
     SCHEDULES,
-    gpipe,
-    interleaved,
     one_f_one_b,
-    warmed_up,
     zero_bubble,
-    zero_bubble_2,
 )
-from meshwright.features.pipeline.schedules.schedule import Schedule, Task, TaskKind
-from meshwright.features.pipeline.schedules.simulate import (
-    Simulation,
-    StageBytes,
-    StageTimes,
-    TaskSpan,
-    peak_bytes,
-    simulate,
-)
-from meshwright.features.pipeline.schedules.verify import peak_activations, verify
+from meshwright.features.pipeline.schedules.schedule import Schedule
+from meshwright.features.pipeline.schedules.simulate import StageTimes, simulate
 
 __all__ = [
     "SCHEDULES",
     "Schedule",
-    "Simulation",
-    "StageBytes",
     "StageTimes",
-    "Task",
-    "TaskKind",
-    "TaskSpan",
-    "gpipe",
-    "interleaved",
     "one_f_one_b",
-    "peak_activations",
-    "peak_bytes",
     "simulate",
-    "verify",
-    "warmed_up",
     "zero_bubble",
-    "zero_bubble_2",
 ]

@@ -22,14 +22,7 @@ def gpipe(num_stages: int, num_microbatches: int) -> Schedule:
     F0.0 F0.1 B0.0 B0.1
     F1.0 F1.1 B1.0 B1.1
     """
-    _check_counts(num_stages, num_microbatches)
-    return _one_stage_each(
-        [
-            [Task(kind, stage, m) for kind in (_F, _B) for m in range(num_microbatches)]
-            for stage in range(num_stages)
-        ],
-        num_microbatches,
-    )
+    return warmed_up((num_microbatches,) * num_stages, num_microbatches)
 
 
 def one_f_one_b(num_stages: int, num_microbatches: int) -> Schedule:
@@ -140,25 +133,18 @@ def warmed_up(
             f"{tuple(ahead)} forward passes first, and {alive} microbatches alive; wanted"
             " a number above 0 for each stage"
         )
-    if alive is None:
-        orders = [
-            [*_alternated(*_passes(stage, num_microbatches), first - 1)]
-            for stage, first in enumerate(ahead)
-        ]
-    else:
-        orders = [
-            _split_order(stage, first, limit, num_microbatches)
-            for stage, (first, limit) in enumerate(zip(ahead, alive, strict=True))
-        ]
-    return _one_stage_each(orders, num_microbatches)
-
-
-def _passes(stage: int, num_microbatches: int) -> tuple[list[Task], list[Task]]:
-    """The forward and the backward tasks of a stage."""
-    forward, backward = (
-        [Task(kind, stage, m) for m in range(num_microbatches)] for kind in (_F, _B)
-    )
-    return forward, backward
+    orders: list[tuple[Task, ...]] = []
+    for stage, first in enumerate(ahead):
+        if alive is None:
+            forward, backward = (
+                [Task(kind, stage, m) for m in range(num_microbatches)]
+                for kind in (_F, _B)
+            )
+            order = _alternated(forward, backward, first - 1)
+        else:
+            order = _split_order(stage, first, alive[stage], num_microbatches)
+        orders.append(tuple(order))
+    return Schedule(tuple(orders), tuple(range(len(orders))), num_microbatches)
 
 
 def _split_order(
@@ -179,13 +165,6 @@ def _split_order(
             order.append(Task(_F, stage, forwards))
             forwards += 1
     return order
-
-
-def _one_stage_each(orders: list[list[Task]], num_microbatches: int) -> Schedule:
-    """A schedule whose submeshes have one stage each."""
-    return Schedule(
-        tuple(map(tuple, orders)), tuple(range(len(orders))), num_microbatches
-    )
 
 
 def _check_counts(num_stages: int, num_microbatches: int) -> None:

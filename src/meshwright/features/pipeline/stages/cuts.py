@@ -113,16 +113,7 @@ def backward_start(step: Microbatches, least: int = 0) -> int:
     num_ops = len(step.body)
     if not _has_backward(step):
         return num_ops
-    ranges = live_ranges((op.operands, op.results) for op in step.body)
-    live = live_bytes(
-        (
-            BufferInterval(
-                num_bytes(value), index + 1, ranges.last_uses.get(value, index)
-            )
-            for value, index in ranges.definitions.items()
-        ),
-        num_ops + 1,
-    )
+    live = sent_bytes(step.body)
     return max(range(least, num_ops + 1), key=live.__getitem__)
 
 
@@ -163,23 +154,21 @@ def even_cuts(step: Microbatches, num_stages: int) -> Cuts:
             starts.append(min(near, key=lambda i: (sent[i], i)))
         else:  # one op has more than a stage's share of the work
             starts.append(min(left, key=lambda i: abs(done[i] - even)))
-    names = tuple(map(str, range(num_stages)))
-    return Cuts(names, tuple(starts), backward)
+    return cuts_at(step, starts[1:])
 
 
-def sent_bytes(forward: Sequence[Op]) -> list[int]:
+def sent_bytes(ops: Sequence[Op]) -> list[int]:
     """Bytes that stages would send if one began at a position, for each position.
 
     They are the results of ops before the position that ops from there on read.
     """
-    ranges = live_ranges((op.operands, op.results) for op in forward)
+    ranges = live_ranges((op.operands, op.results) for op in ops)
     return live_bytes(
         (
             BufferInterval(num_bytes(value), index + 1, ranges.end(value))
             for value, index in ranges.definitions.items()
-            if ranges.end(value) > index
         ),
-        len(forward) + 1,
+        len(ops) + 1,
     )
 
 

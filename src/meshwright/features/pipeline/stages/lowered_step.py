@@ -5,7 +5,6 @@ belongs to the stage and pass of the op for which lowering wrote it. Ops that do
 depend on the microbatch belong to none, and run once.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from meshwright.features.pipeline.stages.stage_part import PartKind, StagePart
@@ -30,7 +29,7 @@ class Send:
     part: StagePart
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class LoweredStep:
     """The device ops of a lowered pipelined step, sorted by stage and pass.
 
@@ -46,44 +45,43 @@ class LoweredStep:
     """
 
     lowered: Lowered
-    once: tuple[Op, ...]
-    passes: Mapping[StagePart, tuple[Op, ...]]
-    updates: Mapping[tuple[int, int], tuple[Op, ...]]
-    sends: Mapping[int, Send]
-    totals: Mapping[StagePart, tuple[Total, ...]]
-    shardings: Mapping[Value, Sharding]
-    varying: frozenset[Value]
-    level: Mapping[Atom, int]
+    once: list[Op] = field(default_factory=list[Op])
+    passes: dict[StagePart, list[Op]] = field(default_factory=dict)
+    updates: dict[tuple[int, int], list[Op]] = field(default_factory=dict)
+    sends: dict[int, Send] = field(default_factory=dict)
+    totals: dict[StagePart, list[Total]] = field(default_factory=dict)
+    shardings: dict[Atom, Sharding] = field(default_factory=dict)
+    varying: set[Value] = field(default_factory=set)
+    level: dict[Atom, int] = field(default_factory=dict)
 
 
 def read_lowered(staged: Staged, lowered: Lowered) -> LoweredStep:
     """Sort the device ops of a lowered pipelined step by stage and pass."""
-    return _Reader(staged, lowered).read()
+    return _Reader(staged, LoweredStep(lowered)).read()
 
 
 @dataclass
 class _Reader:
+    """Fills in a `LoweredStep`.
+
+    pass_of: for each value that differs between microbatches, the pass that computes it.
+    """
+
     staged: Staged
-    lowered: Lowered
-    once: list[Op] = field(default_factory=list)
-    passes: dict[StagePart, list[Op]] = field(default_factory=dict)
-    updates: dict[tuple[int, int], list[Op]] = field(default_factory=dict)
-    sends: dict[int, Send] = field(default_factory=dict[int, Send])
-    totals: dict[StagePart, list[Total]] = field(default_factory=dict)
-    shardings: dict[Value, Sharding] = field(default_factory=dict)
-    varying: set[Atom] = field(default_factory=set[Atom])
-    pass_of: dict[Atom, StagePart] = field(default_factory=dict[Atom, StagePart])
-    level: dict[Atom, int] = field(default_factory=dict)
+    step: LoweredStep
+    pass_of: dict[Atom, StagePart] = field(default_factory=dict)
 
     def read(self) -> LoweredStep:
-        program, staged = self.lowered.program, self.staged
-        self.shardings.update(zip(program.inputs, self.lowered.inputs, strict=True))
-        for atom, sharding in zip(program.outputs, self.lowered.outputs, strict=True):
+        """The step with all of its ops sorted."""
+        step, staged = self.step, self.staged
+        lowered, program = step.lowered, step.lowered.program
+        step.shardings.update(zip(program.inputs, lowered.inputs, strict=True))
+        for atom, sharding in zip(program.outputs, lowered.outputs, strict=True):
             if isinstance(atom, Value):
-                self.shardings.setdefault(atom, sharding)
+                step.shardings.setdefault(atom, sharding)
         for i, value in enumerate(program.inputs):
             if i in staged.slices or i == len(program.inputs) - 1:
-                self.varying.add(value)
+                step.varying.add(value)
         sent = [op for op in staged.program.ops if op.kind == "send"]
         for op in program.ops:
             if op.kind == "send":
@@ -92,63 +90,54 @@ class _Reader:
                 self._total(op)
             else:
                 self._compute(op)
-        varying = frozenset(v for v in self.varying if isinstance(v, Value))
-        return LoweredStep(
-            self.lowered,
-            tuple(self.once),
-            {part: tuple(ops) for part, ops in self.passes.items()},
-            {at: tuple(ops) for at, ops in sorted(self.updates.items())},
-            dict(sorted(self.sends.items())),
-            {part: tuple(totals) for part, totals in self.totals.items()},
-            self.shardings,
-            varying,
-            self.level,
-        )
+        step.sends = dict(sorted(step.sends.items()))
+        return step
 
     def _send(self, op: Op, original: Op) -> None:
+        step = self.step
         (value,), (received,) = op.operands, op.results
         assert isinstance(value, Value), f"a literal is sent: {op}"
         part = _part_of(op)
         assert part is not None, f"the send of {value} belongs to no part"
-        if value in self.varying:
-            self.varying.add(received)
+        if value in step.varying:
+            step.varying.add(received)
             self.pass_of[received] = self.pass_of[value]
-        elif value in self.level:
-            self.level[received] = self.level[value] + 1
+        elif value in step.level:
+            step.level[received] = step.level[value] + 1
         else:  # every stage computes for itself what depends on no microbatch
-            self.once.append(replace(op, kind="tag", params={"name": "once"}))
+            step.once.append(replace(op, kind="tag", params={"name": "once"}))
             return
-        sharding = self.lowered.stored[original.results[0]]
-        self.shardings[received] = self.shardings[value] = sharding
+        sharding = step.lowered.stored[original.results[0]]
+        step.shardings[received] = step.shardings[value] = sharding
         stage = int(str(op.params["to"]))
-        self.sends[int(str(op.params["index"]))] = Send(value, received, stage, part)
+        step.sends[int(str(op.params["index"]))] = Send(value, received, stage, part)
 
     def _total(self, op: Op) -> None:
-        part = op.params["part"]
+        step, part = self.step, op.params["part"]
         assert isinstance(part, StagePart), "a total belongs to no part"
         monoid = str(op.params["name"]).removeprefix(TOTAL)
         total = Total(op.operands[0], op.results[0], monoid)
-        self.totals.setdefault(part, []).append(total)
-        self.level[op.results[0]] = 0
+        step.totals.setdefault(part, []).append(total)
+        step.level[op.results[0]] = 0
 
     def _compute(self, op: Op) -> None:
-        part = _part_of(op)
-        levels = [self.level[atom] for atom in op.operands if atom in self.level]
+        step, part = self.step, _part_of(op)
+        levels = [step.level[atom] for atom in op.operands if atom in step.level]
         if levels:
             assert part is not None, f"an op on totals belongs to no stage: {op}"
-            self.level.update(dict.fromkeys(op.results, max(levels)))
-            self.updates.setdefault((max(levels), part.stage), []).append(op)
+            step.level.update(dict.fromkeys(op.results, max(levels)))
+            step.updates.setdefault((max(levels), part.stage), []).append(op)
             return
         is_pass = part is not None and part.kind is not PartKind.UPDATE
-        is_once = self.varying.isdisjoint(op.operands)
+        is_once = step.varying.isdisjoint(op.operands)
         if is_once and not (is_pass and op.has_effect):
-            self.once.append(op)
+            step.once.append(op)
             return
         if part is None or not is_pass:  # it prepares an addend of a total
             part = next(self.pass_of[a] for a in op.operands if a in self.pass_of)
-        self.varying.update(op.results)
+        step.varying.update(op.results)
         self.pass_of.update(dict.fromkeys(op.results, part))
-        self.passes.setdefault(part, []).append(op)
+        step.passes.setdefault(part, []).append(op)
 
 
 def _part_of(op: Op) -> StagePart | None:

@@ -23,6 +23,9 @@ class StagePoint:
     op: int
     iteration: int = 0
 
+    def __str__(self) -> str:
+        return f"op {self.op}" + (f", layer {self.iteration}" if self.iteration else "")
+
 
 def mark_op(name: str, value: Atom) -> Op:
     """A tag op that marks the start of a stage; it returns `value` under a new name."""

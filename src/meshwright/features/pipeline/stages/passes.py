@@ -7,20 +7,14 @@ read, since a stage's own backward pass reads its forward values. So both passes
 stage run on the same devices (Alpa: Zheng et al., OSDI 2022, section 5.1).
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 from meshwright.features.pipeline.stages.cuts import Cuts
 from meshwright.features.pipeline.stages.microbatches import Microbatches
 from meshwright.program.ir import Atom, Op, Value
 
-
-@dataclass(frozen=True, slots=True)
-class _Touch:
-    """The first and the last stage whose forward pass computes or reads a value."""
-
-    low: int
-    high: int
+type Touched = Mapping[Atom, tuple[int, int]]
+"""By value, the first and the last stage whose forward pass computes or reads it."""
 
 
 def find_places(step: Microbatches, cuts: Cuts) -> dict[Op, int]:
@@ -40,18 +34,18 @@ def find_places(step: Microbatches, cuts: Cuts) -> dict[Op, int]:
     return place
 
 
-def _touched(forward: Sequence[Op], cuts: Cuts) -> dict[Atom, _Touch]:
-    found: dict[Atom, _Touch] = {}
+def _touched(forward: Sequence[Op], cuts: Cuts) -> Touched:
+    touched: dict[Atom, tuple[int, int]] = {}
     for position, op in enumerate(forward):
         stage = cuts.stage_at(position)
         for value in (*op.operands, *op.results):
-            old = found.get(value, _Touch(stage, stage))
-            found[value] = _Touch(min(old.low, stage), max(old.high, stage))
-    return found
+            low, high = touched.get(value, (stage, stage))
+            touched[value] = min(low, stage), max(high, stage)
+    return touched
 
 
 def _backward_ends(
-    backward: Sequence[Op], num_stages: int, touched: dict[Atom, _Touch]
+    backward: Sequence[Op], num_stages: int, touched: Touched
 ) -> list[int]:
     """The positions in the backward ops where the passes of stages 1, 2, ... end.
 
@@ -73,14 +67,14 @@ def _backward_ends(
     return ends
 
 
-def _bounds(op: Op, touched: dict[Atom, _Touch], num_stages: int) -> tuple[int, int]:
+def _bounds(op: Op, touched: Touched, num_stages: int) -> tuple[int, int]:
     """The lowest and highest stage that may own an op, by the values it reads.
 
     All stages if the op reads no forward values, or contradictory ones.
     """
     reads = [touched[atom] for atom in op.operands if atom in touched]
-    low = max((touch.low for touch in reads), default=0)
-    high = min((touch.high for touch in reads), default=num_stages - 1)
+    low = max((first for first, _ in reads), default=0)
+    high = min((last for _, last in reads), default=num_stages - 1)
     return (low, high) if low <= high else (0, num_stages - 1)
 
 
@@ -88,7 +82,7 @@ def _move_up(
     step: Microbatches,
     backward: Sequence[Op],
     place: dict[Op, int],
-    touched: dict[Atom, _Touch],
+    touched: Touched,
     num_stages: int,
 ) -> None:
     """Move ops that only lead to sums over microbatches to the pass of their operands.
@@ -109,7 +103,7 @@ def _move_up(
             if place[made] >= num_stages
         ]
         if earliest:
-            earliest += [last - touched[a].high for a in op.operands if a in touched]
+            earliest += [last - touched[a][1] for a in op.operands if a in touched]
             place[op] = min(place[op], max(earliest))
 
 

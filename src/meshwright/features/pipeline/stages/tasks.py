@@ -6,7 +6,7 @@ computes and another task of the same stage reads stays on the devices in its sh
 even as a partial sum.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from meshwright.features.pipeline.stages.lowered_step import LoweredStep
@@ -36,6 +36,17 @@ class TaskProgram:
     @property
     def outputs(self) -> tuple[Atom, ...]:
         return self.program.outputs
+
+    @property
+    def sharded_like(self) -> tuple[Atom, ...]:
+        """For each output the value whose sharding it has.
+
+        A running sum has the sharding of the input that it replaces.
+        """
+        atoms = list(self.outputs)
+        for output, position in self.totals.items():
+            atoms[output] = self.inputs[position]
+        return tuple(atoms)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,42 +81,44 @@ def stage_tasks(step: LoweredStep, stage: int) -> StageTasks:
     return _StageWriter(step, stage).tasks()
 
 
-@dataclass
 class _StageWriter:
-    step: LoweredStep
-    stage: int
+    """Writes the tasks of one stage.
 
-    def __post_init__(self) -> None:
-        step, stage = self.step, self.stage
-        self.forward = StagePart(PartKind.FORWARD, stage)
-        self.backward = StagePart(PartKind.BACKWARD, stage)
+    forward, backward: the ops of the stage's passes.
+    totals: the sums over microbatches of addends that each of the passes computes.
+    late: the stage's ops after all microbatches, by level.
+    outside: values that other stages read or the step returns.
+    """
+
+    def __init__(self, step: LoweredStep, stage: int) -> None:
+        self.step, self.stage = step, stage
+        parts = [
+            StagePart(PartKind.FORWARD, stage),
+            StagePart(PartKind.BACKWARD, stage),
+        ]
+        self.forward, self.backward = (step.passes.get(part, ()) for part in parts)
+        self.totals = [step.totals.get(part, ()) for part in parts]
         self.late = {lv: ops for (lv, s), ops in step.updates.items() if s == stage}
-        self.outside = {s.value for s in step.sends.values()} | {
-            *step.lowered.program.outputs
-        }
+        sent = (send.value for send in step.sends.values())
+        self.outside: set[Atom] = {*sent, *step.lowered.program.outputs}
 
     def tasks(self) -> StageTasks:
-        step = self.step
-        forward = step.passes.get(self.forward, ())
-        backward = step.passes.get(self.backward, ())
-        inner, rest = self._split(backward)
-        groups = {
-            "forward": (forward, step.totals.get(self.forward, ())),
-            "backward": (backward, step.totals.get(self.backward, ())),
-        }
-        totals = groups["backward"][1]
+        """The tasks of the stage."""
+        inner, rest = self._split(self.backward)
+        forward, backward = self.totals
         in_inner = {value for op in inner for value in op.results}
-        split = (
-            [t for t in totals if t.addend in in_inner],
-            [t for t in totals if t.addend not in in_inner],
+        return StageTasks(
+            before=self._before([*forward, *backward]),
+            forward=self._pass(self.forward, forward),
+            backward=self._pass(self.backward, backward),
+            input_gradient=self._pass(
+                inner, [t for t in backward if t.addend in in_inner]
+            ),
+            weight_gradient=self._pass(
+                rest, [t for t in backward if t.addend not in in_inner]
+            ),
+            updates={level: self._update(level) for level in sorted(self.late)},
         )
-        kept = self._read_by([forward, backward], [*groups["forward"][1], *totals])
-        tasks = {name: self._pass(ops, t, kept) for name, (ops, t) in groups.items()}
-        tasks["input_gradient"] = self._pass(inner, split[0], kept)
-        tasks["weight_gradient"] = self._pass(rest, split[1], kept)
-        before = self._before(kept, [*groups["forward"][1], *totals])
-        updates = {level: self._update(level) for level in sorted(self.late)}
-        return StageTasks(before, **tasks, updates=updates)
 
     def _split(self, backward: Sequence[Op]) -> tuple[list[Op], list[Op]]:
         """Split backward ops into ops that sends to other stages need, and the rest."""
@@ -118,68 +131,30 @@ class _StageWriter:
         taken = set(inner)
         return inner[::-1], [op for op in backward if op not in taken]
 
-    def _read_by(
-        self, groups: Iterable[Sequence[Op]], totals: Iterable[Total]
-    ) -> set[Atom]:
-        read = {atom for ops in groups for op in ops for atom in op.operands}
-        return read | {total.addend for total in totals}
+    def _read(self, ops: Collection[Op], totals: Collection[Total]) -> set[Atom]:
+        """The values that the passes read or add to sums, except in `ops` and `totals`."""
+        others = [op for op in (*self.forward, *self.backward) if op not in ops]
+        sums = [t for each in self.totals for t in each if t not in totals]
+        read: set[Atom] = {total.addend for total in sums}
+        return read.union(*(op.operands for op in others))
 
-    def _pass(
-        self, ops: Sequence[Op], totals: Sequence[Total], kept: Collection[Atom]
-    ) -> TaskProgram:
+    def _pass(self, ops: Sequence[Op], totals: Sequence[Total]) -> TaskProgram:
         """The task of a pass over one microbatch, which also adds to running sums."""
-        made = {value for op in ops for value in op.results}
-        inside = self._inside(ops, totals)
-        wanted = [
-            v
-            for op in ops
-            for v in op.results
-            if v in self.outside or (v in kept and v not in inside)
-        ]
-        ops, inputs, outputs = list(ops), list[Value](), list[Atom](wanted)
-        ties: dict[int, int] = {}
-        read = dict.fromkeys(a for op in ops for a in op.operands)
-        read.update(dict.fromkeys(total.addend for total in totals))
-        inputs = [a for a in read if isinstance(a, Value) and a not in made]
-        inputs = [a for a in inputs if a not in self.step.lowered.program.constants]
-        for total in totals:
-            new = Value(total.result.shape, total.result.dtype)
-            ties[len(outputs)] = len(inputs)
-            inputs.append(total.result)
-            outputs.append(new)
-            ops.append(added(total, new))
-        return TaskProgram(self._program(inputs, ops, outputs), ties)
+        read = self._read(set(ops), totals) | self.outside
+        outputs = [v for op in ops for v in op.results if v in read]
+        return self._task(ops, outputs, totals)
 
-    def _inside(self, ops: Sequence[Op], totals: Sequence[Total]) -> set[Atom]:
-        """Results of `ops` that no other pass of the stage reads."""
-        mine: set[Atom] = {value for op in ops for value in op.results}
-        step = self.step
-        tasks = [step.passes.get(self.forward, ()), step.passes.get(self.backward, ())]
-        chosen = set(ops)
-        others = {a for t in tasks for op in t if op not in chosen for a in op.operands}
-        parts = (self.forward, self.backward)
-        every = [t for part in parts for t in step.totals.get(part, ())]
-        addends = {total.addend for total in every if total not in totals}
-        return mine - others - addends
-
-    def _before(self, kept: Collection[Atom], totals: Sequence[Total]) -> TaskProgram:
+    def _before(self, totals: Sequence[Total]) -> TaskProgram:
         """The task that runs once, before all microbatches.
 
         It computes values that depend on no microbatch, and the initial values of sums.
         On stage 0 it also computes program outputs that depend on no microbatch.
         """
-        kept = {*kept, *(self.outside if self.stage == 0 else ())}
-        ops = [*self._closure(kept)]
-        made = {value for op in ops for value in op.results}
-        outputs: list[Atom] = [v for op in ops for v in op.results if v in kept]
-        for total in totals:
-            ops.append(first_total(total))
-            outputs.append(total.result)
-        read = dict.fromkeys(a for op in ops for a in op.operands)
-        inputs = [a for a in read if isinstance(a, Value) and a not in made]
-        given = set(self.step.lowered.program.inputs)
-        inputs = [a for a in inputs if a in given]
-        return TaskProgram(self._program(inputs, ops, outputs))
+        read = self._read((), ()) | (self.outside if self.stage == 0 else set())
+        ops = self._closure(read)
+        outputs = [v for op in ops for v in op.results if v in read]
+        ops += map(first_total, totals)
+        return self._task(ops, [*outputs, *(total.result for total in totals)])
 
     def _closure(self, wanted: Collection[Atom]) -> list[Op]:
         """The ops, of those that run once, on which the `wanted` values depend.
@@ -187,13 +162,13 @@ class _StageWriter:
         On stage 0 ops with effects are included.
         """
         needed = set(wanted)
-        found: list[Op] = []
+        ops: list[Op] = []
         for op in reversed(self.step.once):
             is_effect = op.has_effect and self.stage == 0
             if is_effect or not needed.isdisjoint(op.results):
                 needed.update(op.operands)
-                found.append(op)
-        return found[::-1]
+                ops.append(op)
+        return ops[::-1]
 
     def _update(self, level: int) -> TaskProgram:
         """The update task of one level, which runs after all microbatches.
@@ -201,30 +176,28 @@ class _StageWriter:
         It computes again the values that depend on no microbatch, if it reads any.
         """
         late = self.late[level]
-        read = {atom for op in late for atom in op.operands}
-        ops = [*self._closure(read), *late]
-        made = {value for op in ops for value in op.results}
-        later = {
-            a for lv, ops in self.late.items() if lv > level for o in ops
-            for a in o.operands
-        }  # fmt: skip
-        outputs: list[Atom] = [
-            v for op in late for v in op.results if v in self.outside or v in later
-        ]
-        order = dict.fromkeys(a for op in ops for a in op.operands)
-        inputs = [
-            a
-            for a in order
-            if isinstance(a, Value)
-            and a not in made
-            and a not in self.step.lowered.program.constants
-        ]
-        return TaskProgram(self._program(inputs, ops, outputs))
+        later = [op for lv, ops in self.late.items() if lv > level for op in ops]
+        read = self.outside.union(*(op.operands for op in later))
+        outputs = [v for op in late for v in op.results if v in read]
+        operands = {atom for op in late for atom in op.operands}
+        return self._task([*self._closure(operands), *late], outputs)
 
-    def _program(
-        self, inputs: Sequence[Value], ops: Sequence[Op], outputs: Sequence[Atom]
-    ) -> Program:
+    def _task(
+        self,
+        ops: Sequence[Op],
+        outputs: Sequence[Value],
+        totals: Sequence[Total] = (),
+    ) -> TaskProgram:
+        """The program that computes `outputs`, and adds one microbatch to `totals`."""
         constants = self.step.lowered.program.constants
-        program = Program(tuple(inputs), tuple(ops), tuple(outputs), constants)
-        live = eliminate_dead_code(program)
-        return replace(live, inputs=tuple(inputs))
+        computed = {value for op in ops for value in op.results}.union(constants)
+        read = dict.fromkeys(a for op in ops for a in op.operands)
+        read.update(dict.fromkeys(total.addend for total in totals))
+        inputs = [a for a in read if isinstance(a, Value) and a not in computed]
+        sums = [Value(t.result.shape, t.result.dtype) for t in totals]
+        positions = {len(outputs) + i: len(inputs) + i for i in range(len(totals))}
+        inputs += [total.result for total in totals]
+        ops = [*ops, *map(added, totals, sums)]
+        program = Program(tuple(inputs), tuple(ops), (*outputs, *sums), constants)
+        live = replace(eliminate_dead_code(program), inputs=tuple(inputs))
+        return TaskProgram(live, positions)

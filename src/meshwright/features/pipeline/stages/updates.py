@@ -4,7 +4,8 @@ A parameter's update runs where its gradient was summed. Scalars, such as a glob
 are computed where most bytes of their operands are.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from meshwright.features.pipeline.stages.microbatches import Microbatches
@@ -24,12 +25,8 @@ def split_sums(step: Microbatches, place: Mapping[Op, int]) -> Microbatches:
     The same is done for gradients of layers that are joined to the gradient of a stack.
     """
     producer = {value: op for op in step.body for value in op.results}
-    readers: dict[Atom, int] = {}
-    for op in (*step.body, *step.sums):
-        for atom in op.operands:
-            readers[atom] = readers.get(atom, 0) + 1
-    for atom in step.outputs:
-        readers[atom] = readers.get(atom, 0) + 1
+    readers = Counter(a for op in (*step.body, *step.sums) for a in op.operands)
+    readers.update(step.outputs)
     gone: set[Op] = set()
     sums: list[Op] = []
     adds: list[Op] = []
@@ -83,13 +80,9 @@ def find_stages_after(after: Sequence[Op], homes: Mapping[Value, int]) -> dict[O
     stages: dict[Op, int] = {}
     for op in after:
         sizes: dict[int, int] = {}
-        for atom in _located(op.operands, at):
+        for atom in {*op.operands} & at.keys():
             sizes[at[atom]] = sizes.get(at[atom], 0) + num_bytes(atom)
         stage = max(sorted(sizes), key=sizes.__getitem__, default=0)
         stages[op] = stage
         at.update(dict.fromkeys(op.results, stage))
     return stages
-
-
-def _located(atoms: Iterable[Atom], at: Mapping[Atom, int]) -> Iterable[Atom]:
-    return (atom for atom in dict.fromkeys(atoms) if atom in at)

@@ -7,20 +7,23 @@ layers wait for them.
 
 from __future__ import annotations
 
-from meshwright.program.ir import Op, Program, Value, num_bytes
+from meshwright.program.ir import Atom, Op, Program, Value, num_bytes
 from meshwright.program.ops import Trait, has_trait
 
 
 def carried_bytes(op: Op) -> float:
     """Bytes of the values that a loop carries from one iteration to the next."""
+    return float(sum(num_bytes(value) for value, _ in _carries(op)))
+
+
+def _carries(op: Op) -> list[tuple[Value, Atom]]:
+    """The values that each iteration of a loop is given, and what it hands on for them."""
     body = op.bodies[0]
-    return float(
-        sum(
-            num_bytes(body.inputs[w.inputs[0][1]])
-            for w in op.wires
-            if w.inputs and w.outputs and not w.is_stacked
-        )
-    )
+    return [
+        (body.inputs[wire.inputs[0][1]], body.outputs[wire.outputs[0][1]])
+        for wire in op.wires
+        if wire.inputs and wire.outputs and not wire.is_stacked
+    ]
 
 
 def carried_outputs(op: Op) -> set[Value]:
@@ -30,18 +33,14 @@ def carried_outputs(op: Op) -> set[Value]:
     """
     if op.kind != "scan":
         return set()
-    body = op.bodies[0]
-    found: set[Value] = set()
-    for wire in op.wires:
-        if not wire.inputs or not wire.outputs or wire.is_stacked:
-            continue
-        given, output = body.inputs[wire.inputs[0][1]], body.outputs[wire.outputs[0][1]]
-        readers = [each for each in body.ops if given in each.operands]
+    needed: set[Value] = set()
+    for before, after in _carries(op):
+        readers = [each for each in op.bodies[0].ops if before in each.operands]
         adds = len(readers) == 1 and has_trait(readers[0].kind, Trait.ADDS)
-        adds = adds and output in readers[0].results
-        if isinstance(output, Value) and not adds:
-            found.add(output)
-    return found
+        adds = adds and after in readers[0].results
+        if isinstance(after, Value) and not adds:
+            needed.add(after)
+    return needed
 
 
 def needed_ops(program: Program, wanted: set[Value]) -> set[Op]:

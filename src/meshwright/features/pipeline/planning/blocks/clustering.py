@@ -41,21 +41,25 @@ def cluster(
     most = max((1 + balance) * sums[-1] / num_layers, max(flops))
     incoming = np.asarray(incoming_bytes, float).copy()
     incoming[0] = 0.0
-    largest = _Cuts(sums, most, incoming, np.maximum)
-    widest = largest.best(num_layers)
+    widest, _ = _best_cut(num_layers, sums, most, incoming, np.maximum)
     if widest == np.inf:
         # Uneven blocks leave no balanced cut: the limit is raised as far as need be.
         return cluster(flops, incoming_bytes, num_layers, 2 * balance + 0.1)
     costs = np.where(incoming <= widest, incoming, np.inf)
     # Less than a byte in all, so that squares only decide between equal bytes.
     weight = 1 / (4 * num_layers * max(most, 1.0) ** 2)
-    totals = _Cuts(sums, most, costs, np.add, weight)
-    totals.best(num_layers)
-    return totals.starts()
+    return _best_cut(num_layers, sums, most, costs, np.add, weight)[1]
 
 
-class _Cuts:
-    """The dynamic program that cuts N blocks into layers.
+def _best_cut(
+    num_layers: int,
+    sums: Floats,
+    most: float,
+    incoming: Floats,
+    combine: np.ufunc,
+    weight: float = 0.0,
+) -> tuple[float, tuple[int, ...]]:
+    """The least cost of a cut of N blocks, and the first block of each of its layers.
 
     sums: FLOPs of all blocks before each block, [N + 1].
     most: largest number of FLOPs of a layer.
@@ -64,40 +68,25 @@ class _Cuts:
         or maximum).
     weight: cost per square of a layer's FLOPs.
     """
-
-    def __init__(
-        self, sums: Floats, most: float, incoming: Floats, combine: np.ufunc,
-        weight: float = 0.0,
-    ) -> None:  # fmt: skip
-        self.sums, self.most, self.incoming = sums, most, incoming
-        self.combine, self.weight = combine, weight
-        self.chosen: list[Ints] = []
-
-    def best(self, num_layers: int) -> float:
-        """The least cost of cutting all blocks into `num_layers` layers."""
-        sums, num = self.sums, len(self.incoming)
-        # Blocks from `lows[end]` on fit into one layer that ends before `end`.
-        lows = np.searchsorted(sums, sums - self.most * (1 + 1e-12), side="left")
-        cost = np.full(num + 1, np.inf)
-        cost[0] = 0.0
-        for _ in range(num_layers):
-            after, chosen = np.full(num + 1, np.inf), np.zeros(num + 1, np.int64)
-            for end in range(1, num + 1):
-                low = int(lows[end])
-                squares = np.square(sums[end] - sums[low:end])
-                own = self.incoming[low:end] + self.weight * squares
-                options = self.combine(cost[low:end], own)
-                index = int(np.argmin(options))
-                after[end], chosen[end] = options[index], low + index
-            cost = after
-            self.chosen.append(chosen)
-        return float(cost[num])
-
-    def starts(self) -> tuple[int, ...]:
-        """The index of the first block of each layer in the best cut."""
-        found: list[int] = []
-        end = len(self.incoming)
-        for chosen in reversed(self.chosen):
-            end = int(chosen[end])
-            found.append(end)
-        return tuple(reversed(found))
+    num = len(incoming)
+    # Blocks from `lows[end]` on fit into one layer that ends before `end`.
+    lows = np.searchsorted(sums, sums - most * (1 + 1e-12), side="left")
+    cost = np.full(num + 1, np.inf)
+    cost[0] = 0.0
+    firsts: list[Ints] = []
+    for _ in range(num_layers):
+        after, first = np.full(num + 1, np.inf), np.zeros(num + 1, np.int64)
+        for end in range(1, num + 1):
+            low = int(lows[end])
+            own = incoming[low:end] + weight * np.square(sums[end] - sums[low:end])
+            options = combine(cost[low:end], own)
+            index = int(np.argmin(options))
+            after[end], first[end] = options[index], low + index
+        cost = after
+        firsts.append(first)
+    starts: list[int] = []
+    end = num
+    for first in reversed(firsts):
+        end = int(first[end])
+        starts.append(end)
+    return float(cost[num]), tuple(reversed(starts))

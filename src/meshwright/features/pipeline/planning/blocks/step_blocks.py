@@ -8,10 +8,9 @@ sequence: the backward pass of a stage runs on the same devices as its forward p
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
-from functools import cached_property
 
 from meshwright.errors import PlanError
 from meshwright.features.pipeline.planning.blocks.carried_values import (
@@ -26,7 +25,7 @@ from meshwright.program.analysis.executions import num_iterations
 from meshwright.program.capture import Captured
 from meshwright.program.ir import Atom, Op, Program, Value, num_bytes
 
-_LATE = (Role.GRADIENT, Role.UPDATE)
+LATE = (Role.GRADIENT, Role.UPDATE)
 
 
 class StepPhase(Enum):
@@ -36,6 +35,9 @@ class StepPhase(Enum):
     INPUT_GRADIENT = "input gradient"
     WEIGHT_GRADIENT = "weight gradient"
     UPDATE = "update"
+
+
+BACKWARD = (StepPhase.INPUT_GRADIENT, StepPhase.WEIGHT_GRADIENT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +99,15 @@ class StepBlocks:
                 "pass that can be told from its forward pass; give a function that "
                 "returns updated weights, and the loss"
             )
-        return cls(captured.program, reader.blocks, sites, end)
+        return cls(captured.program, reader.blocks(), sites, end)
 
 
 class _SiteReader:
-    """Finds the block and the phase of each op of one train step."""
+    """Finds the block and the phase of each op of one train step.
+
+    forward: each op of the forward pass, with the index of its first block.
+    counts: number of blocks of an op, by the index of its first block.
+    """
 
     def __init__(self, captured: Captured, end: int) -> None:
         self.program = captured.program
@@ -110,17 +116,15 @@ class _SiteReader:
         self.producers = {r: op for op in self.program.ops for r in op.results}
         ties = set(captured.ties.values())
         self.state = {v for i, v in enumerate(self.program.inputs) if i in ties}
-        self.starts: list[int] = []
+        self.forward: list[tuple[Op, int]] = []
         self.counts: dict[int, int] = {}
         first = 0
         for op in self.program.ops[:end]:
             count = num_iterations(op) if self._is_layer_loop(op) else 1
-            self.starts.append(first)
+            self.forward.append((op, first))
             self.counts[first] = count
             first += count
-        self.num_blocks = first
 
-    @cached_property
     def blocks(self) -> tuple[Block, ...]:
         """The blocks of the forward pass."""
         incoming = self._incoming_bytes()
@@ -131,13 +135,9 @@ class _SiteReader:
                 program_work(Program((), (op,), ())).flops / self.counts[start],
                 incoming[start] if iteration == 0 else carried_bytes(op),
             )
-            for index, (op, start) in enumerate(self._forward())
+            for index, (op, start) in enumerate(self.forward)
             for iteration in range(self.counts[start])
         )
-
-    def _forward(self) -> Iterator[tuple[Op, int]]:
-        """Each op of the forward pass, with the index of its first block."""
-        yield from zip(self.program.ops[: self.end], self.starts, strict=True)
 
     def _is_layer_loop(self, op: Op) -> bool:
         """Whether each iteration of a scan has weights of its own."""
@@ -166,11 +166,11 @@ class _SiteReader:
         The keys are the first blocks of the ops.
         """
         last: dict[Atom, int] = {}
-        for op, start in self._forward():
+        for op, start in self.forward:
             last.update(dict.fromkeys(op.operands, start))
         live: dict[Value, float] = {}
         found: dict[int, float] = {}
-        for op, start in self._forward():
+        for op, start in self.forward:
             live = {v: size for v, size in live.items() if last[v] >= start}
             found[start] = sum(live.values())
             live |= {
@@ -186,7 +186,7 @@ class _SiteReader:
         """The block and phase of each op of the program and of its nested programs."""
         known: dict[Value, list[int]] = {}
         found: dict[Op, OpSite] = {}
-        for op, start in self._forward():
+        for op, start in self.forward:
             for value in (v for v in op.operands if isinstance(v, Value)):
                 known.setdefault(value, []).append(start)
             for result in op.results:
@@ -197,11 +197,9 @@ class _SiteReader:
         firsts = self._backward_firsts(known)
         split = self._input_gradients(firsts)
         for op, first in firsts.items():
-            phase = (
-                StepPhase.UPDATE if self._is_update(op) else StepPhase.WEIGHT_GRADIENT
-            )
-            if op in split:
-                phase = StepPhase.INPUT_GRADIENT
+            phase = _gradient_phase(op, split)
+            if self._is_update(op) and op not in split:
+                phase = StepPhase.UPDATE
             found[op] = OpSite(phase, first, self.counts[first])
         for op, site in [*found.items()]:
             found |= self._nested_sites(op, site, split)
@@ -253,7 +251,7 @@ class _SiteReader:
         if op.bodies or not op.results:
             return False
         values = [v for v in op.operands if isinstance(v, Value)]
-        is_late = all(self.roles.get(r) in (*_LATE, Role.WEIGHT) for r in op.results)
+        is_late = all(self.roles.get(r) in (*LATE, Role.WEIGHT) for r in op.results)
         return is_late and all(v in self.roles for v in values)
 
     def _input_gradients(self, firsts: Mapping[Op, int]) -> set[Op]:
@@ -282,17 +280,16 @@ class _SiteReader:
         In a loop over layers of the backward pass they are split by phase: gradients of
         inputs and of weights.
         """
-        is_loop = site.count > 1 and site.phase in (
-            StepPhase.INPUT_GRADIENT, StepPhase.WEIGHT_GRADIENT
-        )  # fmt: skip
+        is_loop = site.count > 1 and site.phase in BACKWARD
         for body in op.bodies:
             for inner in body.walk():
-                phase = site.phase
                 if is_loop:
-                    is_needed = inner in split
-                    phase = (
-                        StepPhase.INPUT_GRADIENT
-                        if is_needed
-                        else StepPhase.WEIGHT_GRADIENT
-                    )
-                yield inner, OpSite(phase, site.first, site.count)
+                    site = replace(site, phase=_gradient_phase(inner, split))
+                yield inner, site
+
+
+def _gradient_phase(op: Op, input_gradients: Collection[Op]) -> StepPhase:
+    """The phase of an op of the backward pass."""
+    if op in input_gradients:
+        return StepPhase.INPUT_GRADIENT
+    return StepPhase.WEIGHT_GRADIENT
