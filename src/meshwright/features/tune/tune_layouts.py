@@ -21,11 +21,12 @@ from meshwright.features.tune.compiler_server.server import (
 )
 from meshwright.features.tune.layouts.compiler_judge import (
     EstimateJudge,
+    Judge,
     MeasuringJudge,
     TunedStep,
 )
 from meshwright.features.tune.layouts.constrain import constrain
-from meshwright.features.tune.layouts.gain_model import GainModel, shipped_weights
+from meshwright.features.tune.layouts.gain_model import GainModel
 from meshwright.features.tune.layouts.journal import Journal
 from meshwright.features.tune.layouts.kernel_work import rates_of
 from meshwright.features.tune.layouts.layout_search import (
@@ -34,8 +35,8 @@ from meshwright.features.tune.layouts.layout_search import (
     SearchOptions,
 )
 from meshwright.features.tune.layouts.problem import LayoutChoice, question_of
+from meshwright.features.tune.layouts.shipped_weights import shipped_weights
 from meshwright.features.tune.layouts.sites import Site, find_sites
-from meshwright.features.tune.layouts.verdict import Judge
 from meshwright.features.tune.tuned_layouts import (
     TunedLayout,
     TunedLayouts,
@@ -45,6 +46,7 @@ from meshwright.machine import Machine, Mesh, load_machine, preset_names
 from meshwright.partitioner.decide import Decided, decide
 from meshwright.partitioner.lower import Gather
 from meshwright.program.capture import Captured, capture
+from meshwright.run.compilers.confirm import DeviceStep
 from meshwright.run.local import jax_mesh, named_shardings
 from meshwright.run.local.spmd import place, spmd_function
 
@@ -79,11 +81,10 @@ def tune_layouts(  # noqa: PLR0913  the options of `mw.tune`
     show: function that is called with a line of text about the search's progress.
     """
     program, captured = decided.lowered.program, decided.captured
-    found_sites = find_sites(program, captured.paths)
-    sites = {site.name: site for site in found_sites}
-    step = tuned_step(decided)
-    machine = machine_of(backend, decided.lowered.mesh.num_devices)
-    host = host_of(machine) if machine else cpu_host(step.lowered.mesh.num_devices)
+    sites = {site.name: site for site in find_sites(program, captured.paths)}
+    step, num_devices = tuned_step(decided), decided.lowered.mesh.num_devices
+    machine = machine_of(backend, num_devices)
+    host = host_of(machine) if machine else cpu_host(num_devices)
     fingerprint = _fingerprint(decided)
     with CompilerServer(host, timeout_s) as server:
         judge: Judge = (
@@ -95,7 +96,7 @@ def tune_layouts(  # noqa: PLR0913  the options of `mw.tune`
             program,
             sites,
             judge,
-            GainModel(sites, shipped_weights()),
+            GainModel(sites, shipped_weights("gain_weights.json")),
             SearchOptions(budget, seed, charge=_cycles_per_byte(machine)),
             Journal(journal),
             f"{backend} {_JUDGED} {fingerprint}",
@@ -145,26 +146,21 @@ def _cycles_per_byte(machine: Machine | None) -> float:
     It is 0 on a CPU, where time is measured, and for a chip whose clock rate is
     unknown.
     """
-    if machine is None or machine.chip.clock_hz is None:
+    if machine is None:
         return 0.0
-    return machine.chip.clock_hz / machine.chip.hbm_bytes_per_s
+    return (machine.chip.clock_hz or 0.0) / machine.chip.hbm_bytes_per_s
 
 
 def tuned_step(decided: Decided) -> TunedStep:
-    """The device program to compile, with positions of arguments of fixed layout.
+    """The device program to compile, with positions of results of fixed layout.
 
     Donated arguments, and the results that take over their memory, keep the default
     layout.
     """
     captured = decided.captured
     ties = {o: i for o, i in captured.ties.items() if i in captured.donated}
-    return TunedStep(
-        decided.lowered,
-        captured.avals,
-        captured.donated,
-        frozenset(captured.donated),
-        frozenset(ties),
-    )
+    step = DeviceStep(decided.lowered, captured.avals, captured.donated)
+    return TunedStep(step, frozenset(ties))
 
 
 def _result(

@@ -24,9 +24,9 @@ from meshwright.features.tune.layouts.kernel_work import (
     numbers,
     operands_of,
     read_arrays,
-    shipped_kernel_weights,
     work_of,
 )
+from meshwright.features.tune.layouts.shipped_weights import shipped_weights
 from meshwright.run.compilers.hlo import Instruction, Module, parse_hlo
 
 _FREE = frozenset(
@@ -267,10 +267,11 @@ def _features(
     on_chip = sum(a.num_bytes for a in every if a.is_on_chip)
     whole = sum(a.num_bytes for a in every)
     minors = {a.layout[0] for a in every if len(a.layout) > 1}
-    yield math.log(expected_cycles(work, shipped_kernel_weights()))
-    yield _log(whole - 0.75 * on_chip)
-    yield _log(sum(map(_product_flops, body)))
-    yield _log(sum(math.prod(a.dims) for line in body for a in read_arrays(line.type)))
+    yield math.log(expected_cycles(work, shipped_weights("kernel_weights.json")))
+    yield math.log1p(whole - 0.75 * on_chip)
+    yield math.log1p(sum(map(_product_flops, body)))
+    results_of_all = (a for line in body for a in read_arrays(line.type))
+    yield math.log1p(sum(math.prod(a.dims) for a in results_of_all))
     yield on_chip / max(whole, 1.0)
     yield float(len(minors))
     yield float(sum(line.opcode in ("transpose", "copy") for line in body))
@@ -281,7 +282,3 @@ def _product_flops(line: Instruction) -> float:
     if line.opcode not in PRODUCTS:
         return 0.0
     return float(sum(math.prod(a.dims) for a in read_arrays(line.type)))
-
-
-def _log(value: float) -> float:
-    return math.log1p(value)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from meshwright.errors import CompilerError, SearchError
+from meshwright.features.tune.layouts.compiler_judge import Judge
 from meshwright.features.tune.layouts.gain_model import GainModel
 from meshwright.features.tune.layouts.journal import Journal
 from meshwright.features.tune.layouts.kernels import HloKernel
@@ -18,7 +19,7 @@ from meshwright.features.tune.layouts.screened_search import (
 )
 from meshwright.features.tune.layouts.screens import Screens
 from meshwright.features.tune.layouts.sites import Site
-from meshwright.features.tune.layouts.verdict import Judge, Question, Verdict
+from meshwright.features.tune.layouts.verdict import Question, Verdict
 from meshwright.program.ir import Program
 from meshwright.search.engines.surrogate import Surrogate
 from meshwright.search.loop.engine import Budget, Stopped, search
@@ -131,8 +132,10 @@ class LayoutSearch:
         if not math.isfinite(base.cost):
             raise CompilerError(f"the program itself does not compile: {default.error}")
         is_auto = auto.cost < default.cost
-        find = self._screened if self.judge.screens else self._direct
-        best, stopped, gains = find(is_auto, base)
+        if self.judge.screens:
+            best, stopped, gains = self._screened(is_auto, base)
+        else:
+            best, stopped, gains = self._direct(base)
         verdict = self._ask(best, is_auto)
         found = Found(
             default=default,
@@ -154,21 +157,18 @@ class LayoutSearch:
 
         It equals the verdict on the default if the compiler chooses the same program.
         """
-        if not self.judge.chooses_entry:
+        if not self.judge.screens:
             return default
-        if self.judge.screens:
-            programs = [each.program(()) for each in self.screens.values()]
-            if programs[0] and programs[0] == programs[1]:
-                return default
+        programs = [each.program(()) for each in self.screens.values()]
+        if programs[0] and programs[0] == programs[1]:
+            return default
         return self._ask((), True)
 
-    def _direct(
-        self, is_auto: bool, base: Verdict
-    ) -> tuple[State, Stopped, dict[str, float]]:
+    def _direct(self, base: Verdict) -> tuple[State, Stopped, dict[str, float]]:
         """The best state, the reason of the end, and gains; judges every candidate."""
 
         def cost(state: State) -> float:
-            return self._charged(self._ask(state, is_auto), base)
+            return self._charged(self._ask(state, False), base)
 
         options = self.options
         result = search(
@@ -176,8 +176,7 @@ class LayoutSearch:
             Surrogate(options.seed, self.model, losses=options.losses),
             Budget(evaluations=options.budget - _RESERVED + 1),
         )
-        gains = self._gains(result.state, is_auto, base)
-        return result.state, result.stopped, gains
+        return result.state, result.stopped, self._gains(result.state, base)
 
     def _screened(
         self, is_auto: bool, base: Verdict
@@ -254,16 +253,15 @@ class LayoutSearch:
         base = found.base
         return replace(found, best=(), verdict=base, charged=base.cost, gains={})
 
-    def _gains(self, best: State, is_auto: bool, base: Verdict) -> dict[str, float]:
+    def _gains(self, best: State, base: Verdict) -> dict[str, float]:
         """The relative cost that each choice saves, by name of the site.
 
         A choice is left out if the state without it was not judged.
         """
-        cost = self._charged(self._ask(best, is_auto), base)
+        cost = self._charged(self._ask(best, False), base)
         gains: dict[str, float] = {}
-        for choice in best:
-            rest = tuple(each for each in best if each != choice)
-            known = self.journal.verdicts.get(self._key(rest, is_auto))
+        for choice, rest in zip(best, without_one(best), strict=True):
+            known = self.journal.verdicts.get(self._key(rest, False))
             if known is not None and math.isfinite(known.cost):
                 gains[choice.site] = self._charged(known, base) / cost - 1
         return gains
@@ -288,7 +286,7 @@ class LayoutSearch:
             self.journal.note(key, known)
         if key not in self.asked:
             self.asked.add(key)
-            self.screens[False].learn(known.examples)
+            self.screens[False].costs.learn(known.examples)
             least = min(self.costs[-1:] + [known.cost])
             self.costs.append(least)
             self.failures += [known.error] if known.error else []

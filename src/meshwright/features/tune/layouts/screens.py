@@ -4,11 +4,10 @@ To screen a program means to run the compiler's optimisations without generating
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from meshwright.features.tune.layouts.kernel_costs import (
-    Example,
     KernelCosts,
     same_program,
     unestimated_bytes,
@@ -40,10 +39,6 @@ class Screens:
         if state not in self.kernels:
             self.kernels[state] = self.screen_fn(state)
         return self.kernels[state]
-
-    def learn(self, examples: Iterable[Example]) -> None:
-        """Record the cycles of compiled kernels, which improves predictions."""
-        self.costs.learn(examples)
 
     def cost(self, state: State) -> float:
         """The predicted cost of a state; exact if all its kernels were compiled."""
