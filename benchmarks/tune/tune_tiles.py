@@ -151,20 +151,20 @@ def tune_kernels(options):
             options.budget,
             options.seed,
         )
-        found = search.run()
+        outcome = search.run()
         best_after = np.minimum.accumulate([v.cost for v in search.asked.values()])
         options.save_case(
             "kernels",
             name,
             {
-                "kernel": str(found.kernel),
-                "default_ms": 1e3 * found.default_s,
-                "tuned_ms": 1e3 * found.tuned_s,
-                "speed_up": found.speed_up,
-                "spread": found.spread,
-                "measured": found.measured,
-                "failed": len(found.errors),
-                "tiles": str(found.tiling or ""),
+                "kernel": outcome.record.name,
+                "default_ms": 1e3 * outcome.record.default_s,
+                "tuned_ms": 1e3 * outcome.record.tuned_s,
+                "speed_up": outcome.record.speed_up,
+                "spread": outcome.record.spread,
+                "measured": outcome.record.measured,
+                "failed": outcome.record.failed,
+                "tiles": outcome.record.tiles,
                 "speed_up_by_measurement": [round(1 / c, 3) for c in best_after],
                 "random": measured.num_configs,
                 "random_speed_up": measured.speedup(),

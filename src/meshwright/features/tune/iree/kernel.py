@@ -6,7 +6,6 @@ This main op is called the root: its tile sizes decide how the whole dispatch is
 from __future__ import annotations
 
 import hashlib
-import math
 import re
 from dataclasses import dataclass
 from functools import cached_property
@@ -115,10 +114,6 @@ class CpuKernel:
             names, _, types = part.partition(" : ")
             pairs += zip(names.split(", "), types.split(", "), strict=True)
         return pairs
-
-    @property
-    def flops(self) -> int:
-        return 2 * math.prod(loop.size for loop in self.loops)
 
 
 def parse_kernel(text: str, root: str, default: Tiling, pipeline: str) -> CpuKernel:
