@@ -5,6 +5,7 @@ program is compiled, and judged by the TPU compiler's estimate of cycles or by i
 time.
 """
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -37,11 +38,7 @@ from meshwright.features.tune.layouts.layout_search import (
 from meshwright.features.tune.layouts.problem import LayoutChoice, question_of
 from meshwright.features.tune.layouts.shipped_weights import shipped_weights
 from meshwright.features.tune.layouts.sites import Site, find_sites
-from meshwright.features.tune.tuned_layouts import (
-    TunedLayout,
-    TunedLayouts,
-    fingerprint_of,
-)
+from meshwright.features.tune.tuned_layouts import TunedLayout, TunedLayouts
 from meshwright.machine import Machine, Mesh, load_machine, preset_names
 from meshwright.partitioner.decide import Decided, decide
 from meshwright.partitioner.lower import Gather
@@ -123,8 +120,9 @@ def apply_layouts(decided: Decided, layouts: TunedLayouts) -> TunedLayouts:
 
 
 def _fingerprint(decided: Decided) -> str:
-    lowered = decided.lowered
-    return fingerprint_of(str(lowered.program), (str(lowered.mesh),))
+    """A short hash of a program's text and its mesh."""
+    whole = f"{decided.lowered.program}\n{decided.lowered.mesh}"
+    return hashlib.sha256(whole.encode()).hexdigest()[:16]
 
 
 def machine_of(backend: str, num_devices: int) -> Machine | None:

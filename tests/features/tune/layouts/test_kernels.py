@@ -4,7 +4,6 @@ import math
 
 import pytest
 
-from meshwright.features.tune.layouts.estimates import async_copies
 from meshwright.features.tune.layouts.kernel_costs import (
     Example,
     KernelCosts,
@@ -18,6 +17,7 @@ from meshwright.features.tune.layouts.kernel_work import (
     multiplications,
     read_arrays,
 )
+from meshwright.features.tune.layouts.kernels import async_copies
 from meshwright.features.tune.layouts.kernels import read_kernels as read_with_rates
 from meshwright.run.compilers.hlo import estimated_cycles, parse_hlo
 

@@ -12,14 +12,17 @@ from typing import Any
 from meshwright.errors import CompilerError
 from meshwright.features.tune.compiler_server.server import CompilerServer, Entry
 from meshwright.features.tune.layouts.constrain import constrain
-from meshwright.features.tune.layouts.estimates import async_copies
 from meshwright.features.tune.layouts.kernel_costs import (
     Example,
     examples_of,
     unestimated_bytes,
 )
 from meshwright.features.tune.layouts.kernel_work import Rates
-from meshwright.features.tune.layouts.kernels import HloKernel, read_kernels
+from meshwright.features.tune.layouts.kernels import (
+    HloKernel,
+    async_copies,
+    read_kernels,
+)
 from meshwright.features.tune.layouts.verdict import Question, Verdict, failed
 from meshwright.run.compilers.confirm import DeviceStep
 from meshwright.run.compilers.hlo import estimated_cycles

@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from meshwright.features.tune.layouts.estimates import control_runs
 from meshwright.features.tune.layouts.kernel_work import (
     ARRAY,
     DIMENSIONS,
@@ -27,7 +26,13 @@ from meshwright.features.tune.layouts.kernel_work import (
     work_of,
 )
 from meshwright.features.tune.layouts.shipped_weights import shipped_weights
-from meshwright.run.compilers.hlo import Instruction, Module, parse_hlo
+from meshwright.run.compilers.hlo import (
+    Instruction,
+    Module,
+    calls_of,
+    cycles_of,
+    parse_hlo,
+)
 
 _FREE = frozenset(
     ("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "while", "call")
@@ -70,18 +75,49 @@ def read_kernels(text: str, rates: Rates) -> list[HloKernel]:
     types = {
         each.name: each.type for lines in module.computations.values() for each in lines
     }
-    found: list[HloKernel] = []
-    for name, runs in control_runs(module).items():
+    kernels: list[HloKernel] = []
+    for name, runs in _control_runs(module).items():
         for each in module.computations[name]:
             if each.opcode not in _FREE and not each.opcode.endswith("-done"):
-                found.append(_kernel(each, runs, (module, types, rates)))
-    return found
+                kernels.append(_kernel(each, runs, (module, types, rates)))
+    return kernels
+
+
+def async_copies(text: str) -> int:
+    """The number of asynchronous copies, slices and collectives in one execution.
+
+    They have no estimate of cycles in the scheduled HLO text. Those in a loop count once
+    per iteration.
+    """
+    module = parse_hlo(text)
+    return sum(
+        runs
+        for name, runs in _control_runs(module).items()
+        for each in module.computations[name]
+        if each.opcode.endswith("-start") and cycles_of(each) is None
+    )
+
+
+def _control_runs(module: Module) -> dict[str, int]:
+    """Executions per step of the entry computation and of bodies of loops and branches."""
+    inner = {
+        callee
+        for lines in module.computations.values()
+        for each in lines
+        if each.opcode not in ("while", "conditional", "call")
+        for callee, _ in calls_of(each, module.computations)
+    }
+    return {
+        name: runs
+        for name, runs in module.runs.items()
+        if name in module.computations and name not in inner
+    }
 
 
 def _kernel(
-    each: Instruction, runs: int, given: tuple[Module, Mapping[str, str], Rates]
+    each: Instruction, runs: int, program: tuple[Module, Mapping[str, str], Rates]
 ) -> HloKernel:
-    module, types, rates = given
+    module, types, rates = program
     operands = [_type_of(name, types) for name in operands_of(each)]
     called = _CALLS.search(each.rest)
     body = module.computations.get(called[1], ()) if called else ()

@@ -42,17 +42,11 @@ class Screens:
 
     def cost(self, state: State) -> float:
         """The predicted cost of a state; exact if all its kernels were compiled."""
-        kernels = self.of(state)
-        if kernels is None:
-            return math.inf
-        return self.costs.predict(kernels) + self._charged(kernels)
+        return self._charged(state, self.costs.predict)
 
     def least(self, state: State) -> float:
         """The predicted cost of a state if guesses for its kernels are too high."""
-        kernels = self.of(state)
-        if kernels is None:
-            return math.inf
-        return self.costs.least(kernels) + self._charged(kernels)
+        return self._charged(state, self.costs.least)
 
     def ranked(self, state: State) -> float:
         """The predicted cost of a state, raised by 0.2 % for each chosen layout."""
@@ -67,8 +61,12 @@ class Screens:
         """A key that is equal for states from which the same program results."""
         return frozenset(same_program(self.of(state) or ()).items())
 
-    def _charged(self, kernels: list[HloKernel]) -> float:
-        plain = self.of(()) or ()
-        return self.charge * max(
-            0.0, unestimated_bytes(kernels) - unestimated_bytes(plain)
-        )
+    def _charged(
+        self, state: State, cycles_fn: Callable[[list[HloKernel]], float]
+    ) -> float:
+        """Cycles of a state's kernels, plus the charge for bytes without an estimate."""
+        kernels = self.of(state)
+        if kernels is None:
+            return math.inf
+        more = unestimated_bytes(kernels) - unestimated_bytes(self.of(()) or ())
+        return cycles_fn(kernels) + self.charge * max(0.0, more)
