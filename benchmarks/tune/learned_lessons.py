@@ -25,7 +25,7 @@ from meshwright.features.tune.learned import (
     read_folder,
     train,
 )
-from meshwright.features.tune.learned.baselines import BoostedTrees, plain_scorers
+from meshwright.features.tune.learned.baselines import boosted_trees, plain_scorers
 from meshwright.learn.ranking import kendall_tau, noise_ceiling
 
 DATA = {
@@ -60,7 +60,7 @@ def methods_of(collection):
         Collection.TILE: Architecture.TILE_BASELINE,
     }[collection]
     methods = {name: plain(name) for name in plain_scorers(collection, 0)}
-    methods["LightGBM"] = lambda graphs, seed: BoostedTrees.fit(graphs, seed).scores
+    methods["LightGBM"] = boosted_trees
     methods["all lessons"] = partial(network, collection, None, Architecture.OURS)
     for lesson in lessons_of(collection):
         methods[f"without {lesson.value}"] = partial(

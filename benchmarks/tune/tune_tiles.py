@@ -39,7 +39,7 @@ from meshwright.features.tune.learned import (
     read_npz,
     train,
 )
-from meshwright.features.tune.learned.baselines import BoostedTrees, random_scores
+from meshwright.features.tune.learned.baselines import boosted_trees, random_scores
 from meshwright.features.tune.tiles.features import NUM_FEATURES
 from meshwright.features.tune.tiles.kernel_search import KernelSearch
 from meshwright.features.tune.tiles.ranker import shipped_ranker
@@ -92,7 +92,7 @@ def network_scores(architecture, graphs, seed, epochs=60):
 
 METHODS = {
     "random": lambda graphs, seed: partial(random_scores, seed=seed),
-    "LightGBM": lambda graphs, seed: BoostedTrees.fit(graphs, seed).scores,
+    "LightGBM": boosted_trees,
     "sage": partial(network_scores, Architecture.OURS),
     "early-join-sage": partial(network_scores, Architecture.TILE_BASELINE),
     "LightGBM, tile features": tree_scores,

@@ -32,8 +32,8 @@ from meshwright.features.tune.learned import (
     write_npz,
 )
 from meshwright.features.tune.learned.baselines import (
-    BoostedTrees,
     Scorer,
+    boosted_trees,
     plain_scorers,
 )
 from meshwright.learn.ranking import noise_ceiling
@@ -199,17 +199,17 @@ def evaluate_models(
         raise LearnedError(f"{data} has no graph with two configurations to compare")
     scorers: dict[str, Scorer] = plain_scorers(graphs[0].collection, seed)
     if trees:
-        scorers["lightgbm"] = BoostedTrees.fit(read_folder(trees), seed).scores
+        scorers["lightgbm"] = boosted_trees(read_folder(trees), seed)
     scorers |= {path.stem: TrainedModel.load(path).scores for path in model or ()}
     means = {name: _mean_ranking(scorer, graphs) for name, scorer in scorers.items()}
     ceilings = [noise_ceiling(g.provenance.pass_ns) for g in graphs]
     ceiling = sum(ceilings) / len(ceilings)
     if as_json:
         form: dict[str, Any] = {name: mean.to_json() for name, mean in means.items()}
-        known = ceiling if ceiling == ceiling else None
-        print(json.dumps({"rankings": form, "noise_ceiling_tau": known}, indent=1))
+        finite = ceiling if ceiling == ceiling else None
+        print(json.dumps({"rankings": form, "noise_ceiling_tau": finite}, indent=1))
         return
-    print(f"{len(graphs)} graphs of the {_collection_of(graphs).value} collection")
+    print(f"{len(graphs)} graphs of the {graphs[0].collection.value} collection")
     for name, mean in means.items():
         print(f"{name:18} {mean}")
     if ceiling == ceiling:
@@ -218,7 +218,3 @@ def evaluate_models(
 
 def _mean_ranking(scorer: Scorer, graphs: list[MeasuredGraph]) -> Ranking:
     return Ranking.mean([Ranking.of(scorer(g), g.targets) for g in graphs])
-
-
-def _collection_of(graphs: list[MeasuredGraph]) -> Collection:
-    return graphs[0].collection

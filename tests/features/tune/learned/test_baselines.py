@@ -13,7 +13,7 @@ from meshwright.features.tune.learned import (
     layout_features,
 )
 from meshwright.features.tune.learned.baselines import (
-    BoostedTrees,
+    boosted_trees,
     copy_scores,
     default_scores,
     plain_scorers,
@@ -89,12 +89,12 @@ def test_each_collection_has_its_baselines():
 @pytest.mark.parametrize("make", [kernel, layout_program])
 def test_boosted_trees_rank_an_unseen_graph(make):
     pytest.importorskip("lightgbm")
-    trees = BoostedTrees.fit([make(configs=40, seed=s) for s in range(6)], seed=0)
+    trees = boosted_trees([make(configs=40, seed=s) for s in range(6)], seed=0)
     unseen = make(configs=40, seed=9)
-    assert Ranking.of(trees.scores(unseen), unseen.targets).tau > 0.5
+    assert Ranking.of(trees(unseen), unseen.targets).tau > 0.5
 
 
 def test_without_lightgbm_the_error_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "lightgbm", None)
     with pytest.raises(LearnedError, match=r"meshwright\[learned\]"):
-        BoostedTrees.fit([kernel()], seed=0)
+        boosted_trees([kernel()], seed=0)

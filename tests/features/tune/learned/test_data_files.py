@@ -186,11 +186,10 @@ def test_graphs_that_do_not_fit_together_are_refused(tmp_path):
         replace(measured, runtime_ns=np.arange(1, 5))
 
 
-def test_the_default_moves_along_when_configurations_are_taken():
+def test_the_default_is_known_by_its_layouts():
     measured = layout_program(12, 5)
     assert measured.default_config == 0
-    assert measured.take(np.array([3, 0])).default_config == 1
-    assert measured.take(np.array([3, 0])).speedup() >= 1
+    assert measured.speedup() >= 1
 
 
 def test_the_spread_is_that_of_the_passes():

@@ -119,18 +119,6 @@ def test_a_seed_decides_the_model():
     assert not same_params(train(graphs, small()), train(graphs, small(seed=1)))
 
 
-def test_a_training_starts_from_another_models_parameters():
-    graphs = [layout_program(seed=s) for s in range(2)]
-    first = train(graphs, small())
-    still = small(learning_rate=1e-30, weight_decay=0.0, epochs=1)
-    found = train(graphs, still, start=first)
-    assert same_params(found, first)
-    assert len(found.curve) == 1
-    other = small(replace(LAYOUT, width=16))
-    with pytest.raises(LearnedError, match="give the same network"):
-        train(graphs, other, start=first)
-
-
 def test_a_loaded_model_has_the_same_scores_and_curve(tmp_path):
     graphs = [layout_program(seed=s) for s in range(2)]
     config = small(network=replace(LAYOUT, lessons=frozenset({Lesson.EARLY_JOIN})))

@@ -6,7 +6,6 @@ Each maps a graph to one score per configuration [c]; a lower score means faster
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -26,6 +25,7 @@ from meshwright.features.tune.learned.hlo.opcodes import NUM_OPCODES
 from meshwright.features.tune.learned.measured_graph import Collection, MeasuredGraph
 
 Scores = NDArray[np.floating[Any]]
+Scorer = Callable[[MeasuredGraph], Scores]
 
 
 def random_scores(measured: MeasuredGraph, seed: int) -> Scores:
@@ -108,43 +108,37 @@ def _or_default(layouts: Scores, default: Scores) -> Scores:
     return np.where((layouts == NO_DIM).all(axis=1, keepdims=True), default, layouts)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class BoostedTrees:
-    """A LightGBM model that ranks configurations by counts of nodes and of layouts."""
+def boosted_trees(graphs: Sequence[MeasuredGraph], seed: int) -> Scorer:
+    """A LightGBM model that ranks configurations by counts of nodes and of layouts.
 
-    booster: Any
-
-    @classmethod
-    def fit(cls, graphs: Sequence[MeasuredGraph], seed: int) -> BoostedTrees:
-        """A model trained on graphs with LambdaRank, each graph as one query."""
-        try:
-            lightgbm: Any = import_module("lightgbm")
-        except ImportError as missing:
-            raise LearnedError(
-                "the LightGBM baseline needs the package lightgbm: install the extra"
-                " `meshwright[learned]`"
-            ) from missing
-        rows = [_config_rows(measured) for measured in graphs]
-        labels = [_relevance(measured.targets) for measured in graphs]
-        data = lightgbm.Dataset(
-            np.concatenate(rows), np.concatenate(labels), group=[len(r) for r in rows]
-        )
-        options = {
-            "objective": "lambdarank",
-            "label_gain": list(range(_GRADES)),
-            "lambdarank_truncation_level": 100,
-            "learning_rate": 0.1,
-            "num_leaves": 15,
-            "min_data_in_leaf": 5,
-            "verbosity": -1,
-            "seed": seed,
-            "deterministic": True,
-            "num_threads": 1,
-        }
-        return cls(lightgbm.train(options, data, num_boost_round=200))
-
-    def scores(self, measured: MeasuredGraph) -> Scores:
-        return -np.asarray(self.booster.predict(_config_rows(measured)))
+    It is trained on graphs with LambdaRank, each graph as one query.
+    """
+    try:
+        lightgbm: Any = import_module("lightgbm")
+    except ImportError as missing:
+        raise LearnedError(
+            "the LightGBM baseline needs the package lightgbm: install the extra"
+            " `meshwright[learned]`"
+        ) from missing
+    rows = [_config_rows(measured) for measured in graphs]
+    labels = [_relevance(measured.targets) for measured in graphs]
+    data = lightgbm.Dataset(
+        np.concatenate(rows), np.concatenate(labels), group=[len(r) for r in rows]
+    )
+    options = {
+        "objective": "lambdarank",
+        "label_gain": list(range(_GRADES)),
+        "lambdarank_truncation_level": 100,
+        "learning_rate": 0.1,
+        "num_leaves": 15,
+        "min_data_in_leaf": 5,
+        "verbosity": -1,
+        "seed": seed,
+        "deterministic": True,
+        "num_threads": 1,
+    }
+    booster = lightgbm.train(options, data, num_boost_round=200)
+    return lambda measured: -np.asarray(booster.predict(_config_rows(measured)))
 
 
 _GRADES = 32
@@ -177,9 +171,6 @@ def _config_rows(measured: MeasuredGraph) -> NDArray[np.float32]:
         own = [weighted.reshape(len(chosen), -1), copy_scores(measured)[:, None]]
     repeated = np.broadcast_to(fixed, (measured.num_configs, len(fixed)))
     return np.concatenate([repeated, *own], axis=1).astype(np.float32)
-
-
-Scorer = Callable[[MeasuredGraph], Scores]
 
 
 def plain_scorers(collection: Collection, seed: int) -> dict[str, Scorer]:

@@ -44,22 +44,20 @@ def train(
     config: TrainingConfig,
     *,
     valid: Sequence[MeasuredGraph] = (),
-    start: TrainedModel | None = None,
     checkpoints: ModelCheckpoints | None = None,
     on_epoch: Callable[[CurvePoint], None] = lambda point: None,
 ) -> TrainedModel:
     """Train a model to rank the configurations of each graph.
 
     If the checkpoint exists already, training resumes from it, with the same result as
-    without the interruption. Otherwise it begins with the parameters and the scaling of
-    `start`, a model of the same network, or with random ones. The `valid` graphs are only
-    evaluated, ten times in the whole training: their mean OPA is the curve's score.
+    without the interruption. The `valid` graphs are only evaluated, ten times in the whole
+    training: their mean OPA is the curve's score.
     """
     usable = _usable_graphs(graphs, valid, config)
     if checkpoints and checkpoints.path.exists():
         model = _resume(checkpoints.path, config)
     else:
-        model = _begin(usable, config, start)
+        model = TrainedModel.new(config, usable)
     optimizer = adamw(config.weight_decay)
     state = _optimizer_state(model, optimizer)
     first = progress = TrainingState(model.params, state, model.curve)
@@ -145,12 +143,9 @@ def _usable_graphs(
     return usable
 
 
-def evaluate(
-    model: TrainedModel, graphs: Sequence[MeasuredGraph], repeats: int = 1
-) -> list[Ranking]:
+def evaluate(model: TrainedModel, graphs: Sequence[MeasuredGraph]) -> list[Ranking]:
     """Metrics of a model's ranking of configurations, one `Ranking` per graph."""
-    scores = (model.scores(measured, repeats=repeats) for measured in graphs)
-    return [Ranking.of(s, g.targets) for s, g in zip(scores, graphs, strict=True)]
+    return [Ranking.of(model.scores(each), each.targets) for each in graphs]
 
 
 def _resume(path: Path, config: TrainingConfig) -> TrainedModel:
@@ -162,22 +157,6 @@ def _resume(path: Path, config: TrainingConfig) -> TrainedModel:
             "options to go on, or another file"
         )
     return model
-
-
-def _begin(
-    graphs: Sequence[MeasuredGraph], config: TrainingConfig, start: TrainedModel | None
-) -> TrainedModel:
-    """A model before its first epoch, with random parameters or those of `start`."""
-    if start is None:
-        return TrainedModel.new(config, graphs)
-    known = start.config
-    same = (known.network, known.architecture)
-    if same != (config.network, config.architecture):
-        raise LearnedError(
-            f"the model to start from is {same}, not {config.network}, "
-            f"{config.architecture}: give the same network"
-        )
-    return TrainedModel(config, start.scaler, start.params)
 
 
 def _optimizer_state(model: TrainedModel, optimizer: Any) -> Any:
