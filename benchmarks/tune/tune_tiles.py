@@ -41,11 +41,11 @@ from meshwright.features.tune.learned import (
 )
 from meshwright.features.tune.learned.baselines import boosted_trees, random_scores
 from meshwright.features.tune.tiles.features import NUM_FEATURES
-from meshwright.features.tune.tiles.kernel_search import KernelSearch
+from meshwright.features.tune.tiles.kernel_search import KernelSearch, TileOptions
 from meshwright.features.tune.tiles.ranker import shipped_ranker
 from meshwright.features.tune.tiles.tile_model import TileModel
 from meshwright.features.tune.tiles.tile_problem import TileProblem
-from meshwright.features.tune.tiles.tune_tiles import TileOptions, tune_tiles
+from meshwright.features.tune.tiles.tune_tiles import tune_tiles
 from meshwright.learn.ranking import noise_ceiling
 from meshwright.search.engines.surrogate import Surrogate
 from meshwright.search.loop.engine import Budget, search
@@ -148,8 +148,7 @@ def tune_kernels(options):
             shipped_ranker(NUM_FEATURES),
             Journal(options.journals / f"{name}.jsonl"),
             "",
-            options.budget,
-            options.seed,
+            TileOptions(options.budget, options.seed),
         )
         outcome = search.run()
         best_after = np.minimum.accumulate([v.cost for v in search.asked.values()])

@@ -20,13 +20,13 @@ from meshwright.features.tune.learned import (
     Collection,
     Lesson,
     Loss,
-    MeasuredGraph,
     ModelCheckpoints,
     NetworkConfig,
     Ranking,
     SegmentOptions,
     TrainedModel,
     TrainingConfig,
+    evaluate,
     read_folder,
     train,
     write_npz,
@@ -201,7 +201,7 @@ def evaluate_models(
     if trees:
         scorers["lightgbm"] = boosted_trees(read_folder(trees), seed)
     scorers |= {path.stem: TrainedModel.load(path).scores for path in model or ()}
-    means = {name: _mean_ranking(scorer, graphs) for name, scorer in scorers.items()}
+    means = {n: Ranking.mean(evaluate(scorer, graphs)) for n, scorer in scorers.items()}
     ceilings = [noise_ceiling(g.provenance.pass_ns) for g in graphs]
     ceiling = sum(ceilings) / len(ceilings)
     if as_json:
@@ -214,7 +214,3 @@ def evaluate_models(
         print(f"{name:18} {mean}")
     if ceiling == ceiling:
         print(f"noise ceiling: tau {ceiling:.4f} between two passes of measurements")
-
-
-def _mean_ranking(scorer: Scorer, graphs: list[MeasuredGraph]) -> Ranking:
-    return Ranking.mean([Ranking.of(scorer(g), g.targets) for g in graphs])

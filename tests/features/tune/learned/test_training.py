@@ -64,14 +64,14 @@ def test_layouts_of_an_unseen_program_are_ranked(loss):
     config = small(loss=loss, epochs=60, learning_rate=1e-2)
     model = train([layout_program(seed=s) for s in range(6)], config)
     unseen = [layout_program(seed=s) for s in range(9, 12)]
-    assert Ranking.mean(evaluate(model, unseen)).tau > 0.75
+    assert Ranking.mean(evaluate(model.scores, unseen)).tau > 0.75
     assert model.curve[-1].loss < model.curve[0].loss / 2
 
 
 def test_tilings_of_an_unseen_kernel_are_ranked():
     config = small(TILE, epochs=30, learning_rate=1e-2)
     model = train([kernel(seed=s) for s in range(4)], config)
-    ranking = Ranking.mean(evaluate(model, [kernel(seed=9)]))
+    ranking = Ranking.mean(evaluate(model.scores, [kernel(seed=9)]))
     assert ranking.tau > 0.7
     assert ranking.top_errors[5] == 0
 
@@ -287,7 +287,7 @@ def test_segments_learn_what_whole_graphs_learn():
     options = SegmentOptions(num_nodes=6, trained=1, head_epochs=5)
     config = small(epochs=60, learning_rate=1e-2, segments=options)
     model = train([layout_program(seed=s) for s in range(6)], config)
-    ranking = Ranking.mean(evaluate(model, [layout_program(seed=9)]))
+    ranking = Ranking.mean(evaluate(model.scores, [layout_program(seed=9)]))
     assert ranking.tau > 0.6
 
 

@@ -10,7 +10,7 @@ from meshwright.errors import CompilerError, LearnedError, PlanError, SearchErro
 from meshwright.features.tune.iree.space import TileSpace
 from meshwright.features.tune.layouts.journal import Journal
 from meshwright.features.tune.tiles.features import NUM_FEATURES, tile_rows
-from meshwright.features.tune.tiles.kernel_search import KernelSearch
+from meshwright.features.tune.tiles.kernel_search import KernelSearch, TileOptions
 from meshwright.features.tune.tiles.ranker import Ranker, shipped_ranker
 from meshwright.features.tune.tiles.tile_model import TileModel
 from meshwright.features.tune.tiles.tuned_tiles import TunedKernel, TunedTiles
@@ -47,8 +47,7 @@ def search_with(bench, journal=None, budget=12, seed=0):
         shipped_ranker(NUM_FEATURES),
         journal or Journal(),
         "here:",
-        budget,
-        seed,
+        TileOptions(budget, seed),
     )
     search.bench = bench
     return search

@@ -39,7 +39,12 @@ _FREE = frozenset(
     + ("conditional", "after-all", "partition-id", "replica-id", "opt-barrier")
 )
 _CALLS = re.compile(r"calls=%?([\w.\-]+)")
-_NAMED = re.compile(r", (?:dim_labels=[^,]*|dimensions=\{[^}]*\}|to_apply=%?[\w.\-]+)")
+_DROPPED = re.compile(
+    r", (?:dim_labels=[^,]*|dimensions=\{[^}]*\}|to_apply=%?[\w.\-]+)"
+    r"|, (?:metadata|backend_config|sharding|calls|frontend_attributes)=.*"
+    r"|/\*.*?\*/"
+)
+"""Dims and labels, which `_physical_line` writes itself, and what changes no cost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +196,7 @@ def _key(
 
 def _physical_line(line: Instruction, operands: Sequence[str]) -> str:
     """An instruction's text without names, with the dims of arrays in memory order."""
-    rest = _NAMED.sub("", _plain(line.rest).partition(")")[2])
+    rest = _DROPPED.sub("", line.rest).partition(")")[2]
     labels = " ".join((*_labels(line, operands), *_dimensions(line, operands)))
     types = (_physical(text) for text in (line.type, *operands))
     return f"{line.opcode} {labels} {rest} {'; '.join(types)}"
@@ -250,17 +255,6 @@ def _labels(line: Instruction, operands: Sequence[str]) -> list[str]:
         "".join(_in_order(letters, found[3] if (found := ARRAY.search(text)) else ""))
         for text, letters in texts
     ]
-
-
-def _plain(rest: str) -> str:
-    """The text after an instruction's opcode, without metadata and comments.
-
-    The parts that are dropped do not change the instruction's cost.
-    """
-    rest = re.sub(
-        r", (?:metadata|backend_config|sharding|calls|frontend_attributes)=.*", "", rest
-    )
-    return re.sub(r"/\*.*?\*/", "", rest)
 
 
 def _kind(each: Instruction, body: Sequence[Instruction]) -> str:

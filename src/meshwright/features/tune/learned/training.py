@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from meshwright.errors import LearnedError
+from meshwright.features.tune.learned.baselines import Scorer
 from meshwright.features.tune.learned.measured_graph import MeasuredGraph
 from meshwright.features.tune.learned.network import head_scores, node_vectors
 from meshwright.features.tune.learned.trained_model import (
@@ -64,7 +65,7 @@ def train(
     segmented = {measured.name: segmented_graph(measured, model) for measured in usable}
 
     def valid_opa(params: Params) -> float:
-        rankings = evaluate(replace(model, params=params), valid)
+        rankings = evaluate(replace(model, params=params).scores, valid)
         return Ranking.mean(rankings).opa if rankings else np.nan
 
     for progress in train_epochs(
@@ -143,9 +144,9 @@ def _usable_graphs(
     return usable
 
 
-def evaluate(model: TrainedModel, graphs: Sequence[MeasuredGraph]) -> list[Ranking]:
-    """Metrics of a model's ranking of configurations, one `Ranking` per graph."""
-    return [Ranking.of(model.scores(each), each.targets) for each in graphs]
+def evaluate(scorer: Scorer, graphs: Sequence[MeasuredGraph]) -> list[Ranking]:
+    """Metrics of a ranking of configurations, such as a model's, for each graph."""
+    return [Ranking.of(scorer(each), each.targets) for each in graphs]
 
 
 def _resume(path: Path, config: TrainingConfig) -> TrainedModel:

@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 
 from meshwright.errors import CompilerError, SearchError
 from meshwright.features.tune.iree.bench import KernelBench
@@ -33,6 +34,29 @@ _LEAST_GAIN = 0.01
 
 
 @dataclass(frozen=True, slots=True)
+class TileOptions:
+    """Limits of a search for tile sizes.
+
+    budget: number of tilings that are measured per kernel, IREE's own included.
+    timeout_s: seconds for one compilation of a kernel.
+    journal: file that keeps measurements; it also serves other programs with the same
+        kernels.
+    """
+
+    budget: int
+    seed: int
+    timeout_s: float = 30.0
+    journal: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.budget < 2:
+            raise SearchError(
+                f"a budget of {self.budget} measurements per kernel: wanted 2 or more, "
+                "the first is the default's"
+            )
+
+
+@dataclass(frozen=True, slots=True)
 class BestTiling:
     """The outcome of one kernel's search.
 
@@ -53,8 +77,6 @@ class KernelSearch:
 
     place: text that names compiler and CPU, and begins the journal's keys. So another
         program with the same kernel finds its times there.
-    budget: number of tilings to measure, the default included.
-    timeout_s: seconds for one compilation.
     count: number of dispatches of the program that run the kernel.
     asked: relative time of each tiling so far.
     """
@@ -63,28 +85,19 @@ class KernelSearch:
     ranker: Ranker
     journal: Journal
     place: str
-    budget: int
-    seed: int
-    timeout_s: float = 30.0
+    options: TileOptions
     count: int = 1
     show: Callable[[str], None] = lambda text: None
     asked: dict[State, Verdict] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        if self.budget < 2:
-            raise SearchError(
-                f"a budget of {self.budget} measurements per kernel: wanted 2 or more, "
-                "the first is the default's"
-            )
-
     def run(self) -> BestTiling:
         """Search for the best tiling; it is never slower than IREE's default."""
-        space = TileSpace.of(self.kernel)
-        pool = tuple(space.sample(_POOL, self.seed))
+        space, seed = TileSpace.of(self.kernel), self.options.seed
+        pool = tuple(space.sample(_POOL, seed))
         result = search(
             TileProblem(space, pool, self.ask),
-            Surrogate(self.seed, TileModel(self.kernel, self.ranker), jumps=0.0),
-            Budget(evaluations=self.budget),
+            Surrogate(seed, TileModel(self.kernel, self.ranker), jumps=0.0),
+            Budget(evaluations=self.options.budget),
         )
         tried = [t for t, v in self.asked.items() if t and math.isfinite(v.cost)]
         tried.sort(key=lambda t: self.asked[t].cost)
@@ -109,7 +122,7 @@ class KernelSearch:
 
     def _compare(self, tilings: Sequence[Tiling], passes: int) -> list[Verdict]:
         """Each tiling's fastest pass divided by the default's fastest pass."""
-        times = self.bench.times([None, *tilings], passes, self.seed)
+        times = self.bench.times([None, *tilings], passes, self.options.seed)
         default_ns = min(times[None])
         return [
             Verdict(min(t) / default_ns, spread=spread_of(t))
@@ -157,7 +170,7 @@ class KernelSearch:
         return self._verdict("default", self._time_default)
 
     def _time_default(self) -> Verdict:
-        times = self.bench.times([None], _PASSES, self.seed)[None]
+        times = self.bench.times([None], _PASSES, self.options.seed)[None]
         return Verdict(min(times) / 1e9, spread=spread_of(times))
 
     def _verdict(self, what: str, measure: Callable[[], Verdict]) -> Verdict:
@@ -170,7 +183,7 @@ class KernelSearch:
     @cached_property
     def bench(self) -> KernelBench:
         """The compiled variants of the kernel, created at the first measurement."""
-        return KernelBench(self.kernel, self.seed, self.timeout_s)
+        return KernelBench(self.kernel, self.options.seed, self.options.timeout_s)
 
     def _key(self, what: str) -> str:
         return f"{self.place} {self.kernel.fingerprint} {what}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from meshwright.errors import CompilerError
@@ -21,6 +20,7 @@ from meshwright.features.tune.tiles.features import NUM_FEATURES
 from meshwright.features.tune.tiles.kernel_search import (
     BestTiling,
     KernelSearch,
+    TileOptions,
     spread_of,
 )
 from meshwright.features.tune.tiles.ranker import shipped_ranker
@@ -35,22 +35,6 @@ _SMALL = 0.01
 """Least share of the program's time at which a kernel is worth tuning."""
 
 Show = Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True)
-class TileOptions:
-    """Limits of a search for tile sizes.
-
-    budget: number of tilings that are measured per kernel, IREE's own included.
-    timeout_s: seconds for one compilation of a kernel.
-    journal: file that keeps measurements; it also serves other programs with the same
-        kernels.
-    """
-
-    budget: int
-    seed: int
-    timeout_s: float = 30.0
-    journal: Path | None = None
 
 
 def tune_tiles(
@@ -82,9 +66,7 @@ def tune_tiles(
             shipped_ranker(NUM_FEATURES),
             journal,
             f"iree {version()}, {cpu_name()}:",
-            budget=options.budget,
-            seed=options.seed,
-            timeout_s=options.timeout_s,
+            options=options,
             count=len(names),
             show=show,
         )
