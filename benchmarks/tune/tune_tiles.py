@@ -28,25 +28,20 @@ from meshwright.features.tune.collect.tiles import recorded_kernel, tiling_of
 from meshwright.features.tune.iree.space import TileSpace
 from meshwright.features.tune.iree.tiling import Tiling
 from meshwright.features.tune.layouts.journal import Journal
-from meshwright.features.tune.learned import (
-    Architecture,
-    Collection,
-    Lesson,
-    NetworkConfig,
-    Ranking,
-    TrainingConfig,
-    read_folder,
-    read_npz,
-    train,
-)
 from meshwright.features.tune.learned.baselines import boosted_trees, random_scores
+from meshwright.features.tune.learned.data_files import read_folder, read_npz
+from meshwright.features.tune.learned.graph_arrays import Lesson
+from meshwright.features.tune.learned.measured_graph import Collection
+from meshwright.features.tune.learned.network import NetworkConfig
+from meshwright.features.tune.learned.trained_model import Architecture, TrainingConfig
+from meshwright.features.tune.learned.training import train
 from meshwright.features.tune.tiles.features import NUM_FEATURES
 from meshwright.features.tune.tiles.kernel_search import KernelSearch, TileOptions
 from meshwright.features.tune.tiles.ranker import shipped_ranker
 from meshwright.features.tune.tiles.tile_model import TileModel
 from meshwright.features.tune.tiles.tile_problem import TileProblem
 from meshwright.features.tune.tiles.tune_tiles import tune_tiles
-from meshwright.learn.ranking import noise_ceiling
+from meshwright.learn.ranking import Ranking, noise_ceiling
 from meshwright.search.engines.surrogate import Surrogate
 from meshwright.search.loop.engine import Budget, search
 

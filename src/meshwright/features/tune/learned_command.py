@@ -15,29 +15,25 @@ from meshwright.app.output.progress import show_progress
 from meshwright.cli.arguments.options import AsJson, TargetText
 from meshwright.cli.arguments.target import find_target
 from meshwright.errors import LearnedError
-from meshwright.features.tune.learned import (
-    Architecture,
-    Collection,
-    Lesson,
-    Loss,
-    ModelCheckpoints,
-    NetworkConfig,
-    Ranking,
-    SegmentOptions,
-    TrainedModel,
-    TrainingConfig,
-    evaluate,
-    read_folder,
-    train,
-    write_npz,
-)
 from meshwright.features.tune.learned.baselines import (
     Scorer,
     boosted_trees,
     plain_scorers,
 )
-from meshwright.learn.ranking import noise_ceiling
-from meshwright.learn.training import CurvePoint
+from meshwright.features.tune.learned.data_files import read_folder, write_npz
+from meshwright.features.tune.learned.graph_arrays import Lesson
+from meshwright.features.tune.learned.measured_graph import Collection
+from meshwright.features.tune.learned.network import NetworkConfig
+from meshwright.features.tune.learned.trained_model import (
+    Architecture,
+    TrainedModel,
+    TrainingConfig,
+)
+from meshwright.features.tune.learned.training import evaluate, train
+from meshwright.learn.losses import Loss
+from meshwright.learn.ranking import Ranking, noise_ceiling
+from meshwright.learn.segments import SegmentOptions
+from meshwright.learn.training import CurvePoint, ModelCheckpoints
 
 learned_command = typer.Typer(
     help="Collect data, train and evaluate models that rank tilings and layouts.",
@@ -164,11 +160,8 @@ def print_epochs(epochs: int) -> Callable[[CurvePoint], None]:
         if time.monotonic() - printed_s[0] < 1 and not is_last:
             return
         printed_s[0] = time.monotonic()
-        opa = (
-            ""
-            if point.valid_score != point.valid_score
-            else f"  OPA {point.valid_score:.4f}"
-        )
+        is_scored = point.valid_score == point.valid_score
+        opa = f"  OPA {point.valid_score:.4f}" if is_scored else ""
         line = f"epoch {point.epoch + 1}/{epochs}  loss {point.loss:.4f}{opa}"
         print(line, file=sys.stderr, flush=True)
 

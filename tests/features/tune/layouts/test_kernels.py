@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from meshwright.features.tune.layouts.compiler_judge import async_copies
 from meshwright.features.tune.layouts.kernel_costs import (
     Example,
     KernelCosts,
@@ -17,7 +18,6 @@ from meshwright.features.tune.layouts.kernel_work import (
     multiplications,
     read_arrays,
 )
-from meshwright.features.tune.layouts.kernels import async_copies
 from meshwright.features.tune.layouts.kernels import read_kernels as read_with_rates
 from meshwright.run.compilers.hlo import estimated_cycles, parse_hlo
 

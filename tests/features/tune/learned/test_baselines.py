@@ -6,12 +6,6 @@ import numpy as np
 import pytest
 
 from meshwright.errors import LearnedError
-from meshwright.features.tune.learned import (
-    HloGraph,
-    MeasuredGraph,
-    Ranking,
-    layout_features,
-)
 from meshwright.features.tune.learned.baselines import (
     boosted_trees,
     copy_scores,
@@ -19,7 +13,11 @@ from meshwright.features.tune.learned.baselines import (
     plain_scorers,
     random_scores,
 )
+from meshwright.features.tune.learned.features import layout_features
 from meshwright.features.tune.learned.hlo.opcodes import OPCODES
+from meshwright.features.tune.learned.hlo_graph import HloGraph
+from meshwright.features.tune.learned.measured_graph import MeasuredGraph
+from meshwright.learn.ranking import Ranking
 from tests.features.tune.learned.synthetic import kernel, layout_program
 
 NOTHING = layout_features([])

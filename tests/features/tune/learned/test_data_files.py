@@ -11,16 +11,18 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from meshwright.errors import LearnedError
-from meshwright.features.tune.learned import (
-    Collection,
-    HloGraph,
-    MeasuredGraph,
-    Provenance,
+from meshwright.features.tune.learned.data_files import (
     read_folder,
     read_npz,
+    read_tuning_proto,
     write_npz,
 )
-from meshwright.features.tune.learned.data_files import read_tuning_proto
+from meshwright.features.tune.learned.hlo_graph import HloGraph
+from meshwright.features.tune.learned.measured_graph import (
+    Collection,
+    MeasuredGraph,
+    Provenance,
+)
 from tests.features.tune.learned.synthetic import kernel, layout_program
 
 DATA = Path(__file__).parents[3] / "data" / "tpugraphs"

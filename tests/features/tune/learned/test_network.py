@@ -6,26 +6,26 @@ import jax
 import numpy as np
 import pytest
 
-from meshwright.features.tune.learned import (
-    Architecture,
-    Collection,
-    Lesson,
-    NetworkConfig,
-    TrainedModel,
-    TrainingConfig,
-)
 from meshwright.features.tune.learned.graph_arrays import (
+    Lesson,
     Scaler,
     graph_inputs,
     kept_by_pruning,
 )
 from meshwright.features.tune.learned.hlo_graph import HloGraph
+from meshwright.features.tune.learned.measured_graph import Collection
 from meshwright.features.tune.learned.network import (
+    NetworkConfig,
     graph_scores,
     init_params,
     node_vectors,
 )
-from meshwright.features.tune.learned.trained_model import ARCHITECTURES
+from meshwright.features.tune.learned.trained_model import (
+    ARCHITECTURES,
+    Architecture,
+    TrainedModel,
+    TrainingConfig,
+)
 from tests.features.tune.learned.synthetic import kernel, layout_program
 
 ALL = frozenset(Lesson)

@@ -9,36 +9,34 @@ import optax
 import pytest
 
 from meshwright.errors import LearnedError
-from meshwright.features.tune.learned import (
-    Architecture,
-    Collection,
-    Lesson,
-    Loss,
-    ModelCheckpoints,
-    NetworkConfig,
-    Ranking,
-    SegmentOptions,
-    TrainedModel,
-    TrainingConfig,
-    evaluate,
-    train,
-    write_npz,
-)
+from meshwright.features.tune.learned.data_files import write_npz
+from meshwright.features.tune.learned.graph_arrays import Lesson
+from meshwright.features.tune.learned.measured_graph import Collection
 from meshwright.features.tune.learned.network import (
+    NetworkConfig,
     graph_scores,
     head_scores,
     node_vectors,
 )
-from meshwright.features.tune.learned.trained_model import ARCHITECTURES, batches
-from meshwright.features.tune.learned.training import segmented_graph
-from meshwright.learn.losses import LOSSES
+from meshwright.features.tune.learned.trained_model import (
+    ARCHITECTURES,
+    Architecture,
+    TrainedModel,
+    TrainingConfig,
+    batches,
+)
+from meshwright.features.tune.learned.training import evaluate, segmented_graph, train
+from meshwright.learn.losses import LOSSES, Loss
+from meshwright.learn.ranking import Ranking
 from meshwright.learn.segments import (
     WHOLE,
+    SegmentOptions,
     SummedNetwork,
     make_head_step,
     make_step,
     train_segments,
 )
+from meshwright.learn.training import ModelCheckpoints
 from tests.features.tune.learned.synthetic import kernel, layout_program
 
 LAYOUT = NetworkConfig(Collection.LAYOUT, width=8, num_layers=1)

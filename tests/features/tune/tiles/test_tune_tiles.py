@@ -19,7 +19,7 @@ from meshwright.features.tune.iree.program import IreeProgram
 from meshwright.features.tune.iree.space import TileSpace
 from meshwright.features.tune.iree.spec import tuning_spec
 from meshwright.features.tune.iree.toolchain import CompilePhase, compile_program
-from meshwright.features.tune.learned import read_npz, write_npz
+from meshwright.features.tune.learned.data_files import read_npz, write_npz
 from meshwright.features.tune.tiles.tuned_tiles import TunedTiles
 
 pytestmark = pytest.mark.iree

@@ -10,7 +10,7 @@ import numpy as np
 from meshwright.errors import CompilerError
 from meshwright.features.tune.collect.measurement_journal import MeasurementJournal
 from meshwright.features.tune.iree.toolchain import cpu_name
-from meshwright.features.tune.learned import Provenance
+from meshwright.features.tune.learned.measured_graph import Provenance
 
 
 @dataclass(frozen=True, slots=True)

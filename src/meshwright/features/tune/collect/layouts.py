@@ -23,14 +23,10 @@ from meshwright.features.tune.collect.layout_constraints import (
 )
 from meshwright.features.tune.iree.bench import is_within
 from meshwright.features.tune.iree.program import plain_array
-from meshwright.features.tune.learned import (
-    MeasuredGraph,
-    hlo_graph,
-    layout_features,
-)
-from meshwright.features.tune.learned.features import MAX_RANK
+from meshwright.features.tune.learned.features import MAX_RANK, layout_features
 from meshwright.features.tune.learned.hlo.hlo_proto import decode
-from meshwright.features.tune.learned.hlo_graph import encoded_module
+from meshwright.features.tune.learned.hlo_graph import encoded_module, hlo_graph
+from meshwright.features.tune.learned.measured_graph import MeasuredGraph
 from meshwright.jax_private import HloProgram, jaxlib_version
 
 _MIN_RUN_S = 0.02

@@ -22,8 +22,9 @@ from meshwright.features.tune.iree.program import IreeProgram
 from meshwright.features.tune.iree.space import TileSpace
 from meshwright.features.tune.iree.tiling import Tiling
 from meshwright.features.tune.iree.toolchain import version
-from meshwright.features.tune.learned import MeasuredGraph, hlo_graph
 from meshwright.features.tune.learned.features import tile_features
+from meshwright.features.tune.learned.hlo_graph import hlo_graph
+from meshwright.features.tune.learned.measured_graph import MeasuredGraph
 
 COLUMNS = (
     "kernel bounds: vector_common_parallel; output bounds: distribution; "

@@ -92,6 +92,7 @@ class CompilerServer:
 
     def __enter__(self) -> Self:
         self._folder = tempfile.TemporaryDirectory(prefix="meshwright-")
+        self._dump.mkdir()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -138,9 +139,7 @@ class CompilerServer:
 
     @property
     def _dump(self) -> Path:
-        path = Path(self._folder.name) / "dump"
-        path.mkdir(exist_ok=True)
-        return path
+        return Path(self._folder.name) / "dump"
 
     def measure(
         self, keys: Sequence[str], passes: int, least_s: float, seed: int

@@ -20,12 +20,12 @@ from meshwright.features.tune.layouts.kernel_costs import (
 from meshwright.features.tune.layouts.kernel_work import Rates
 from meshwright.features.tune.layouts.kernels import (
     HloKernel,
-    async_copies,
+    control_runs,
     read_kernels,
 )
 from meshwright.features.tune.layouts.verdict import Question, Verdict, failed
 from meshwright.run.compilers.confirm import DeviceStep
-from meshwright.run.compilers.hlo import estimated_cycles
+from meshwright.run.compilers.hlo import cycles_of, estimated_cycles, parse_hlo
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,6 +77,21 @@ def _verdict(
         in_layouts=_layouts(answer["in_layouts"]),
         out_layouts=_layouts(answer["out_layouts"]),
         examples=examples,
+    )
+
+
+def async_copies(text: str) -> int:
+    """The number of asynchronous copies, slices and collectives in one execution.
+
+    They have no estimate of cycles in the scheduled HLO text. Those in a loop count once
+    per iteration.
+    """
+    module = parse_hlo(text)
+    return sum(
+        runs
+        for name, runs in control_runs(module).items()
+        for each in module.computations[name]
+        if each.opcode.endswith("-start") and cycles_of(each) is None
     )
 
 

@@ -9,7 +9,7 @@ cost in every other program (`kernel_costs`).
 import hashlib
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from meshwright.features.tune.layouts.kernel_work import (
@@ -30,7 +30,6 @@ from meshwright.run.compilers.hlo import (
     Instruction,
     Module,
     calls_of,
-    cycles_of,
     parse_hlo,
 )
 
@@ -81,29 +80,14 @@ def read_kernels(text: str, rates: Rates) -> list[HloKernel]:
         each.name: each.type for lines in module.computations.values() for each in lines
     }
     kernels: list[HloKernel] = []
-    for name, runs in _control_runs(module).items():
+    for name, runs in control_runs(module).items():
         for each in module.computations[name]:
             if each.opcode not in _FREE and not each.opcode.endswith("-done"):
                 kernels.append(_kernel(each, runs, (module, types, rates)))
     return kernels
 
 
-def async_copies(text: str) -> int:
-    """The number of asynchronous copies, slices and collectives in one execution.
-
-    They have no estimate of cycles in the scheduled HLO text. Those in a loop count once
-    per iteration.
-    """
-    module = parse_hlo(text)
-    return sum(
-        runs
-        for name, runs in _control_runs(module).items()
-        for each in module.computations[name]
-        if each.opcode.endswith("-start") and cycles_of(each) is None
-    )
-
-
-def _control_runs(module: Module) -> dict[str, int]:
+def control_runs(module: Module) -> dict[str, int]:
     """Executions per step of the entry computation and of bodies of loops and branches."""
     inner = {
         callee
@@ -289,7 +273,7 @@ def _features(
     """Numbers from which a kernel's cycles are guessed.
 
     The first four are logarithms: of the cycles that a linear model expects, of bytes
-    moved, of operations in products, and of elements of all results. Then follow the
+    moved, of elements of products, and of elements of all results. Then follow the
     share of bytes on chip, the number of different minor dims, and the number of copies
     and transposes. A byte on chip counts as a quarter of a byte in main memory.
     """
@@ -299,16 +283,14 @@ def _features(
     minors = {a.layout[0] for a in every if len(a.layout) > 1}
     yield math.log(expected_cycles(work, shipped_weights("kernel_weights.json")))
     yield math.log1p(whole - 0.75 * on_chip)
-    yield math.log1p(sum(map(_product_flops, body)))
-    results_of_all = (a for line in body for a in read_arrays(line.type))
-    yield math.log1p(sum(math.prod(a.dims) for a in results_of_all))
+    products = (line for line in body if line.opcode in PRODUCTS)
+    yield math.log1p(_result_elements(products))
+    yield math.log1p(_result_elements(body))
     yield on_chip / max(whole, 1.0)
     yield float(len(minors))
     yield float(sum(line.opcode in ("transpose", "copy") for line in body))
 
 
-def _product_flops(line: Instruction) -> float:
-    """Elements of a product's result, in place of its FLOPs; 0 for other ops."""
-    if line.opcode not in PRODUCTS:
-        return 0.0
-    return float(sum(math.prod(a.dims) for a in read_arrays(line.type)))
+def _result_elements(lines: Iterable[Instruction]) -> int:
+    """The number of elements that instructions compute."""
+    return sum(math.prod(a.dims) for line in lines for a in read_arrays(line.type))

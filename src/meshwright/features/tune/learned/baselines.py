@@ -5,7 +5,7 @@ Each maps a graph to one score per configuration [c]; a lower score means faster
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -56,6 +56,7 @@ def copy_scores(measured: MeasuredGraph) -> Scores:
     wanted = measured.config_feat.reshape(*measured.config_feat.shape[:2], 3, MAX_RANK)
     own = mark_missing_dims(measured.graph.node_feat)[:, LAYOUT_COLUMNS]
     elements = measured.graph.node_feat[:, ELEMENTS_COLUMN]
+    edges = measured.graph.edge_index
     columns = {int(node): i for i, node in enumerate(measured.layout_nodes)}
     scores = np.zeros(measured.num_configs)
     for node, column in columns.items():
@@ -66,7 +67,8 @@ def copy_scores(measured: MeasuredGraph) -> Scores:
             needs = _or_default(wanted[:, column, slot], own[operand])
             scores += elements[operand] * (has != needs).any(axis=1)
         result = _or_default(wanted[:, column, 0], own[node])
-        is_read = _is_read_elsewhere(measured, node, columns)
+        users = edges[edges[:, 1] == node, 0]
+        is_read = any(int(user) not in columns for user in users)
         scores += is_read * elements[node] * (result != own[node]).any(axis=1)
     return scores
 
@@ -89,18 +91,6 @@ def _operand_slots(
             pairs.append((slot, fitting[0]))
             operands.remove(fitting[0])
     return pairs
-
-
-def _is_read_elsewhere(
-    measured: MeasuredGraph, node: int, columns: Mapping[int, int]
-) -> bool:
-    """Whether a node without a layout of its own choice reads the result of `node`.
-
-    columns: the nodes with a chosen layout, and their columns in the configuration
-        features.
-    """
-    edges = measured.graph.edge_index
-    return any(int(user) not in columns for user in edges[edges[:, 1] == node, 0])
 
 
 def _or_default(layouts: Scores, default: Scores) -> Scores:
