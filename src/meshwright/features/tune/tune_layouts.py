@@ -31,7 +31,7 @@ from meshwright.features.tune.layouts.gain_model import GainModel
 from meshwright.features.tune.layouts.journal import Journal
 from meshwright.features.tune.layouts.kernel_work import rates_of
 from meshwright.features.tune.layouts.layout_search import (
-    Found,
+    LayoutOutcome,
     LayoutSearch,
     SearchOptions,
 )
@@ -99,8 +99,8 @@ def tune_layouts(  # noqa: PLR0913  the options of `mw.tune`
             f"{backend} {_JUDGED} {fingerprint}",
             show,
         )
-        found = search.run()
-    result = _result(found, sites, captured, (backend, judge.unit, fingerprint, seed))
+        outcome = search.run()
+    result = _result(outcome, sites, captured, (backend, judge.unit, fingerprint, seed))
     return replace(result, fn=tuned_function(decided, sites, result))
 
 
@@ -129,11 +129,11 @@ def machine_of(backend: str, num_devices: int) -> Machine | None:
     """The TPU machine that a backend's name stands for; `None` for XLA on this CPU."""
     if backend == CPU:
         return None
-    known = [CPU, *(n for n in preset_names() if n.startswith("tpu"))]
-    if backend not in known:
+    names = [CPU, *(n for n in preset_names() if n.startswith("tpu"))]
+    if backend not in names:
         raise CompilerError(
-            f"no backend {backend!r}{did_you_mean(backend, known)}; there are "
-            f"{', '.join(known)}"
+            f"no backend {backend!r}{did_you_mean(backend, names)}; there are "
+            f"{', '.join(names)}"
         )
     return load_machine(backend, num_devices)
 
@@ -162,7 +162,7 @@ def tuned_step(decided: Decided) -> TunedStep:
 
 
 def _result(
-    found: Found,
+    outcome: LayoutOutcome,
     sites: dict[str, Site],
     captured: Captured,
     labels: tuple[str, str, str, int],
@@ -172,29 +172,29 @@ def _result(
         name=captured.name or "function",
         backend=backend,
         unit=unit,
-        default=replace(found.default, examples=()),
-        auto=replace(found.auto, examples=()),
-        baseline=found.baseline,
-        tuned=replace(found.verdict, examples=()),
-        charged=found.charged,
-        layouts=tuple(_layout(c, sites[c.site], found) for c in found.best),
+        default=replace(outcome.default, examples=()),
+        auto=replace(outcome.auto, examples=()),
+        baseline=outcome.baseline,
+        tuned=replace(outcome.verdict, examples=()),
+        charged=outcome.charged,
+        layouts=tuple(_layout(c, sites[c.site], outcome) for c in outcome.best),
         argument_layouts=_changed(
-            captured.paths, found.verdict.in_layouts, found.default.in_layouts
+            captured.paths, outcome.verdict.in_layouts, outcome.default.in_layouts
         ),
         result_layouts=_changed(
-            captured.out_paths, found.verdict.out_layouts, found.default.out_layouts
+            captured.out_paths, outcome.verdict.out_layouts, outcome.default.out_layouts
         ),
-        judged=found.judged,
-        screened=found.screened,
-        failures=found.failures,
-        stopped=found.stopped,
-        history=found.history,
+        judged=outcome.judged,
+        screened=outcome.screened,
+        failures=outcome.failures,
+        stopped=outcome.stopped,
+        history=outcome.history,
         fingerprint=fingerprint,
         seed=seed,
     )
 
 
-def _layout(choice: LayoutChoice, site: Site, found: Found) -> TunedLayout:
+def _layout(choice: LayoutChoice, site: Site, outcome: LayoutOutcome) -> TunedLayout:
     return TunedLayout(
         site=choice.site,
         order=choice.order,
@@ -203,7 +203,7 @@ def _layout(choice: LayoutChoice, site: Site, found: Found) -> TunedLayout:
         count=len(site.values),
         role=site.role,
         source=site.source,
-        gain=found.gains.get(choice.site),
+        gain=outcome.gains.get(choice.site),
     )
 
 
@@ -261,9 +261,10 @@ def _placed(leaf: Any, wanted: Any) -> Any:
         # `jax.jit` moves an uncommitted array itself, faster than `place` does.
         is_free = isinstance(leaf, jax.Array) and not leaf.committed
         return leaf if is_free else place(leaf, wanted)
-    given: Any = cast(Any, leaf).format.layout if isinstance(leaf, jax.Array) else None
+    is_array = isinstance(leaf, jax.Array)
+    present: Any = cast(Any, leaf).format.layout if is_array else None
     layout, sharding = cast(Any, wanted.layout), cast(Any, wanted.sharding)
-    if given is not None and given.major_to_minor == layout.major_to_minor:
+    if present is not None and present.major_to_minor == layout.major_to_minor:
         return place(leaf, sharding)
     return jax.device_put(leaf, wanted)
 

@@ -105,18 +105,18 @@ class _Program:
         module = decode("HloModule", encoded_module(lowered), "the lowered module")
         instructions = [i for c in module.computations for i in c.instructions]
         by_id = {i.id: i for i in instructions}
-        chosen = [int(node) for node in hlo_graph(lowered).configurable]
-        if not chosen:
+        configurable = [int(node) for node in hlo_graph(lowered).configurable]
+        if not configurable:
             raise LearnedError(
                 "the program has no convolution, dot or reshape: no layout can be chosen"
             )
         ranks: dict[str, tuple[int, ...]] = {}
-        for node in chosen:
-            made = instructions[node]
-            operands = [by_id[operand] for operand in made.operand_ids]
-            ranks[made.name] = tuple(len(i.shape.dimensions) for i in (made, *operands))
+        for node in configurable:
+            consumer = instructions[node]
+            arrays = [consumer, *(by_id[operand] for operand in consumer.operand_ids)]
+            ranks[consumer.name] = tuple(len(i.shape.dimensions) for i in arrays)
         text = lowered.compiler_ir("hlo").get_hlo_module().to_string()
-        nodes = {instructions[node].name: node for node in chosen}
+        nodes = {instructions[node].name: node for node in configurable}
         return cls(lowered, text, leaves, nodes, ranks)
 
     def sample(self, plan: CollectionPlan) -> Iterator[Config]:

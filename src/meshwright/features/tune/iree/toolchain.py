@@ -85,8 +85,8 @@ def compile_program(
         ) from None
     if ended.returncode:
         log = ended.stderr.decode(errors="replace")
-        found = _ERROR.search(log)
-        reason = found[1] if found else log[-300:] or f"status {ended.returncode}"
+        message = _ERROR.search(log)
+        reason = message[1] if message else log[-300:] or f"status {ended.returncode}"
         raise CompilerError(f"IREE failed: {reason.strip()[:300]}")
     return ended.stdout
 

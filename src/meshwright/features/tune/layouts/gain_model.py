@@ -60,10 +60,10 @@ class GainModel:
         seen = self.seen[-_MOST_SEEN:]
         if not seen:
             return (means + _OPTIMISM * np.sqrt(prior)).tolist()
-        known = [choice for choice, _ in seen]
+        choices = [choice for choice, _ in seen]
         surprise = np.array([gain - self._mean(c) for c, gain in seen])
-        within = self._covariance(known, known) + _NOISE * np.eye(len(known))
-        across = self._covariance(actions, known)
+        within = self._covariance(choices, choices) + _NOISE * np.eye(len(choices))
+        across = self._covariance(actions, choices)
         solved = np.linalg.solve(within, np.column_stack([surprise, across.T]))
         spread = prior - np.einsum("ij,ji->i", across, solved[:, 1:])
         bound = _OPTIMISM * np.sqrt(np.maximum(spread, 0.0))

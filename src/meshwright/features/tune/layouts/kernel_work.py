@@ -226,8 +226,8 @@ def _window(product: Instruction) -> dict[str, dict[str, int]]:
 
     Properties whose entries are no single numbers, such as `pad=1_1`, are left out.
     """
-    found = _WINDOW.search(product.rest)
-    parts = [part.partition("=") for part in found[1].split()] if found else []
+    window = _WINDOW.search(product.rest)
+    parts = [part.partition("=") for part in window[1].split()] if window else []
     return {
         name: {str(dim): int(n) for dim, n in enumerate(values.split("x"))}
         for name, _, values in parts

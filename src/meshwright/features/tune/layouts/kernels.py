@@ -214,14 +214,14 @@ def _dimensions(line: Instruction, operands: Sequence[str]) -> list[str]:
         return []
     dims = [int(d) for d in named[1].split(",") if d]
     of_operand = line.opcode in ("reduce", "transpose")
-    found = ARRAY.search(operands[0] if of_operand else line.type)
+    array = ARRAY.search(operands[0] if of_operand else line.type)
     result = ARRAY.search(line.type)
-    if found is None or result is None:
+    if array is None or result is None:
         return [named[1]]
     if line.opcode == "transpose":
         dims = [int(d) for d in _in_order([str(d) for d in dims], result[3])]
-    rank = range(found[2].count(",") + 1)
-    places = _in_order([str(d) for d in rank], found[3])
+    rank = range(array[2].count(",") + 1)
+    places = _in_order([str(d) for d in rank], array[3])
     return [str(places.index(str(d))) for d in dims if str(d) in places]
 
 

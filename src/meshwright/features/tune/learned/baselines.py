@@ -54,22 +54,23 @@ def copy_scores(measured: MeasuredGraph) -> Scores:
             f"{measured.name} chooses tilings: copies are counted for layouts only"
         )
     wanted = measured.config_feat.reshape(*measured.config_feat.shape[:2], 3, MAX_RANK)
-    own = mark_missing_dims(measured.graph.node_feat)[:, LAYOUT_COLUMNS]
+    node_layouts = mark_missing_dims(measured.graph.node_feat)[:, LAYOUT_COLUMNS]
     elements = measured.graph.node_feat[:, ELEMENTS_COLUMN]
     edges = measured.graph.edge_index
     columns = {int(node): i for i, node in enumerate(measured.layout_nodes)}
     scores = np.zeros(measured.num_configs)
     for node, column in columns.items():
         for slot, operand in _operand_slots(measured, node, wanted[:, column]):
-            has = np.broadcast_to(own[operand], (measured.num_configs, MAX_RANK))
+            shape = measured.num_configs, MAX_RANK
+            has = np.broadcast_to(node_layouts[operand], shape)
             if operand in columns:
                 has = _or_default(wanted[:, columns[operand], 0], has)
-            needs = _or_default(wanted[:, column, slot], own[operand])
+            needs = _or_default(wanted[:, column, slot], node_layouts[operand])
             scores += elements[operand] * (has != needs).any(axis=1)
-        result = _or_default(wanted[:, column, 0], own[node])
+        result = _or_default(wanted[:, column, 0], node_layouts[node])
         users = edges[edges[:, 1] == node, 0]
         is_read = any(int(user) not in columns for user in users)
-        scores += is_read * elements[node] * (result != own[node]).any(axis=1)
+        scores += is_read * elements[node] * (result != node_layouts[node]).any(axis=1)
     return scores
 
 
@@ -152,15 +153,15 @@ def _config_rows(measured: MeasuredGraph) -> NDArray[np.float32]:
         backwards = graph.node_feat[::-1]
         root = backwards[np.argmax(backwards[:, 0]), DIM_COLUMNS]  # the last root
         tiles = np.maximum(tilings[:, 8:14], 1)
-        own = [tilings, np.ceil(np.maximum(root, 1) / tiles), np.log1p(tilings)]
+        columns = [tilings, np.ceil(np.maximum(root, 1) / tiles), np.log1p(tilings)]
     else:
-        chosen = measured.config_feat
+        layouts = measured.config_feat
         elements = graph.node_feat[measured.layout_nodes, ELEMENTS_COLUMN]
-        is_dim = chosen[..., None] == np.arange(NO_DIM, MAX_RANK)
+        is_dim = layouts[..., None] == np.arange(NO_DIM, MAX_RANK)
         weighted = np.einsum("cnfd,n->cfd", is_dim, np.log1p(elements))
-        own = [weighted.reshape(len(chosen), -1), copy_scores(measured)[:, None]]
+        columns = [weighted.reshape(len(layouts), -1), copy_scores(measured)[:, None]]
     repeated = np.broadcast_to(fixed, (measured.num_configs, len(fixed)))
-    return np.concatenate([repeated, *own], axis=1).astype(np.float32)
+    return np.concatenate([repeated, *columns], axis=1).astype(np.float32)
 
 
 def plain_scorers(collection: Collection, seed: int) -> dict[str, Scorer]:

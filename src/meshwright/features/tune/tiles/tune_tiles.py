@@ -124,24 +124,24 @@ class _Trial:
         return self.program.is_right(self.program.compile(spec), self.expected)
 
     def right_tiles(
-        self, chosen: Mapping[CpuKernel, Tiling]
+        self, tilings: Mapping[CpuKernel, Tiling]
     ) -> dict[CpuKernel, Tiling]:
         """The tile sizes with which the program computes the same as in JAX.
 
         If it does not with all of `chosen`, kernels are added one by one, and a kernel
         whose tile sizes change the results is left out.
         """
-        if self._works(chosen):
-            return dict(chosen)
+        if self._works(tilings):
+            return dict(tilings)
         kept: dict[CpuKernel, Tiling] = {}
-        for kernel, tiling in chosen.items():
+        for kernel, tiling in tilings.items():
             if self._works({**kept, kernel: tiling}):
                 kept[kernel] = tiling
         return kept
 
-    def _works(self, chosen: Mapping[CpuKernel, Tiling]) -> bool:
+    def _works(self, tilings: Mapping[CpuKernel, Tiling]) -> bool:
         try:
-            return self.is_right(tuning_spec(chosen) if chosen else "")
+            return self.is_right(tuning_spec(tilings) if tilings else "")
         except CompilerError:
             return False
 
