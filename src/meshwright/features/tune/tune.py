@@ -124,13 +124,13 @@ def _tune_tiles(
             "the function and its arguments, mw.tune(fn, args, backend='iree-cpu')"
         )
     function, arguments = _function_of(fn, args)
-    budget, seed, timeout_s, path = limits
-    arrays = sample_arguments(function, arguments, seed)
+    options = TileOptions(*limits)
+    arrays = sample_arguments(function, arguments, options.seed)
     with show_progress("tuning tiles") as show:
         return tune_tiles(
             function,
             arrays,
-            TileOptions(budget, seed, timeout_s, path),
+            options,
             show if progress else lambda text: None,
         )
 

@@ -6,12 +6,10 @@ Kernels run on one thread.
 from __future__ import annotations
 
 import random
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -80,23 +78,18 @@ class KernelBench:
         self.programs[tiling] = lambda: function(*inputs)
 
     def _code(self, tiling: Tiling | None) -> bytes:
-        if tiling is None:
-            return compile_program(
-                self.dispatch, since=CompilePhase.SOURCES, timeout_s=self.timeout_s
-            )
-        with tempfile.TemporaryDirectory(prefix="meshwright-") as folder:
-            spec = Path(folder, "spec.mlir")
-            spec.write_text(tuning_spec({self.kernel: tiling}), encoding="utf-8")
-            compile_to = partial(
-                compile_program,
-                self.dispatch,
-                since=CompilePhase.SOURCES,
-                spec=spec,
-                timeout_s=self.timeout_s,
-            )
-            if len(self.programs) == 1:  # the first tiling beside the default
-                self._require_taken(tiling, compile_to(CompilePhase.CONFIGURATIONS))
-            return compile_to(CompilePhase.CODE)
+        compile_to = partial(
+            compile_program,
+            self.dispatch,
+            since=CompilePhase.SOURCES,
+            spec="" if tiling is None else tuning_spec({self.kernel: tiling}),
+            timeout_s=self.timeout_s,
+        )
+        if (
+            tiling is not None and len(self.programs) == 1
+        ):  # the first after the default
+            self._require_taken(tiling, compile_to(CompilePhase.CONFIGURATIONS))
+        return compile_to(CompilePhase.CODE)
 
     def _require_taken(self, tiling: Tiling, configured: bytes) -> None:
         """Raise unless IREE has given the root op the tile sizes of the tuning spec."""

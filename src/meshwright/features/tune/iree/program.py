@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -47,14 +45,7 @@ class IreeProgram:
 
     def compile(self, spec: str = "", timeout_s: float = 300.0) -> Callable[..., Any]:
         """The compiled function of flat arrays on IREE's device, with a tuning spec."""
-        with tempfile.TemporaryDirectory(prefix="meshwright-") as folder:
-            path = Path(folder, "spec.mlir")
-            path.write_text(spec, encoding="utf-8")
-            return load(
-                compile_program(
-                    self.text, spec=path if spec else None, timeout_s=timeout_s
-                )
-            )
+        return load(compile_program(self.text, spec=spec, timeout_s=timeout_s))
 
     def placed(self, leaves: Sequence[Any]) -> list[Any]:
         """The flat arguments as arrays in the memory of IREE's device."""

@@ -137,8 +137,7 @@ class EstimateJudge:
         cycles = estimated_cycles(hlo)
         return _verdict(answer, cycles, num_bytes, examples_of(kernels, hlo))
 
-    def confirm(self, question: Question) -> Verdict:
-        return self.judge(question)
+    confirm = judge
 
 
 _PASSES, _LAST_PASSES = 5, 15
