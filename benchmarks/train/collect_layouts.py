@@ -14,7 +14,7 @@ from benchmarks.harness import Options, benchmark, option
 from benchmarks.tune.layout_programs import PROGRAMS, step
 from meshwright.app.check.sample import sample_arguments
 from meshwright.features.tune.collect.layouts import CollectionPlan, collect_layouts
-from meshwright.features.tune.learned import write_npz
+from meshwright.features.tune.learned.data_files import write_npz
 from meshwright.learn.ranking import noise_ceiling
 
 DATA = places.DATA / "layouts"

@@ -14,7 +14,7 @@ from benchmarks.tune.tile_kernels import HELD_OUT, TRAINING, arguments
 from meshwright.errors import MeshwrightError
 from meshwright.features.tune.collect.layouts import CollectionPlan
 from meshwright.features.tune.collect.tiles import collect_tiles
-from meshwright.features.tune.learned import write_npz
+from meshwright.features.tune.learned.data_files import write_npz
 from meshwright.learn.ranking import noise_ceiling
 
 DATA = places.DATA / "tiles"

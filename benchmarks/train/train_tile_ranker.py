@@ -16,7 +16,7 @@ import optax
 from benchmarks import places
 from benchmarks.harness import Options, benchmark, option
 from meshwright.features.tune.collect.tiles import recorded_kernel, tiling_of
-from meshwright.features.tune.learned import read_folder
+from meshwright.features.tune.learned.data_files import read_folder
 from meshwright.features.tune.tiles.features import tile_rows
 from meshwright.features.tune.tiles.ranker import Ranker
 from meshwright.learn.ranking import Ranking

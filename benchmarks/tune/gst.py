@@ -26,21 +26,20 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import STORED, Options, benchmark, option
-from meshwright.features.tune.learned import (
-    Collection,
-    HloGraph,
-    Lesson,
-    MeasuredGraph,
-    NetworkConfig,
-    Provenance,
-    SegmentOptions,
-    TrainedModel,
-    TrainingConfig,
-    layout_features,
-    train,
-)
+from meshwright.features.tune.learned.features import layout_features
+from meshwright.features.tune.learned.graph_arrays import Lesson
 from meshwright.features.tune.learned.hlo.opcodes import OPCODES
+from meshwright.features.tune.learned.hlo_graph import HloGraph
+from meshwright.features.tune.learned.measured_graph import (
+    Collection,
+    MeasuredGraph,
+    Provenance,
+)
+from meshwright.features.tune.learned.network import NetworkConfig
+from meshwright.features.tune.learned.trained_model import TrainedModel, TrainingConfig
+from meshwright.features.tune.learned.training import train
 from meshwright.learn.ranking import kendall_tau
+from meshwright.learn.segments import SegmentOptions
 
 _KINDS = ("dot", "reshape", "add", "multiply", "tanh", "broadcast", "convert", "reduce")
 _LAYOUTS = ((1, 0), (0, 1))

@@ -16,16 +16,13 @@ import numpy as np
 from benchmarks import places
 from benchmarks.harness import STORED, Options, benchmark, option
 from benchmarks.tune.left_out import SEEDS, left_out
-from meshwright.features.tune.learned import (
-    Architecture,
-    Collection,
-    Lesson,
-    NetworkConfig,
-    TrainingConfig,
-    read_folder,
-    train,
-)
-from meshwright.features.tune.learned.baselines import BoostedTrees, plain_scorers
+from meshwright.features.tune.learned.baselines import boosted_trees, plain_scorers
+from meshwright.features.tune.learned.data_files import read_folder
+from meshwright.features.tune.learned.graph_arrays import Lesson
+from meshwright.features.tune.learned.measured_graph import Collection
+from meshwright.features.tune.learned.network import NetworkConfig
+from meshwright.features.tune.learned.trained_model import Architecture, TrainingConfig
+from meshwright.features.tune.learned.training import train
 from meshwright.learn.ranking import kendall_tau, noise_ceiling
 
 DATA = {
@@ -60,7 +57,7 @@ def methods_of(collection):
         Collection.TILE: Architecture.TILE_BASELINE,
     }[collection]
     methods = {name: plain(name) for name in plain_scorers(collection, 0)}
-    methods["LightGBM"] = lambda graphs, seed: BoostedTrees.fit(graphs, seed).scores
+    methods["LightGBM"] = boosted_trees
     methods["all lessons"] = partial(network, collection, None, Architecture.OURS)
     for lesson in lessons_of(collection):
         methods[f"without {lesson.value}"] = partial(

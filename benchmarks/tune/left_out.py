@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from meshwright.features.tune.learned import Ranking
+from meshwright.learn.ranking import Ranking
 
 SEEDS, FOLDS = 3, 4
 

@@ -28,25 +28,20 @@ from meshwright.features.tune.collect.tiles import recorded_kernel, tiling_of
 from meshwright.features.tune.iree.space import TileSpace
 from meshwright.features.tune.iree.tiling import Tiling
 from meshwright.features.tune.layouts.journal import Journal
-from meshwright.features.tune.learned import (
-    Architecture,
-    Collection,
-    Lesson,
-    NetworkConfig,
-    Ranking,
-    TrainingConfig,
-    read_folder,
-    read_npz,
-    train,
-)
-from meshwright.features.tune.learned.baselines import BoostedTrees, random_scores
+from meshwright.features.tune.learned.baselines import boosted_trees, random_scores
+from meshwright.features.tune.learned.data_files import read_folder, read_npz
+from meshwright.features.tune.learned.graph_arrays import Lesson
+from meshwright.features.tune.learned.measured_graph import Collection
+from meshwright.features.tune.learned.network import NetworkConfig
+from meshwright.features.tune.learned.trained_model import Architecture, TrainingConfig
+from meshwright.features.tune.learned.training import train
 from meshwright.features.tune.tiles.features import NUM_FEATURES
-from meshwright.features.tune.tiles.kernel_search import KernelSearch
+from meshwright.features.tune.tiles.kernel_search import KernelSearch, TileOptions
 from meshwright.features.tune.tiles.ranker import shipped_ranker
 from meshwright.features.tune.tiles.tile_model import TileModel
 from meshwright.features.tune.tiles.tile_problem import TileProblem
-from meshwright.features.tune.tiles.tune_tiles import TileOptions, tune_tiles
-from meshwright.learn.ranking import noise_ceiling
+from meshwright.features.tune.tiles.tune_tiles import tune_tiles
+from meshwright.learn.ranking import Ranking, noise_ceiling
 from meshwright.search.engines.surrogate import Surrogate
 from meshwright.search.loop.engine import Budget, search
 
@@ -92,7 +87,7 @@ def network_scores(architecture, graphs, seed, epochs=60):
 
 METHODS = {
     "random": lambda graphs, seed: partial(random_scores, seed=seed),
-    "LightGBM": lambda graphs, seed: BoostedTrees.fit(graphs, seed).scores,
+    "LightGBM": boosted_trees,
     "sage": partial(network_scores, Architecture.OURS),
     "early-join-sage": partial(network_scores, Architecture.TILE_BASELINE),
     "LightGBM, tile features": tree_scores,
@@ -148,23 +143,22 @@ def tune_kernels(options):
             shipped_ranker(NUM_FEATURES),
             Journal(options.journals / f"{name}.jsonl"),
             "",
-            options.budget,
-            options.seed,
+            TileOptions(options.budget, options.seed),
         )
-        found = search.run()
+        outcome = search.run()
         best_after = np.minimum.accumulate([v.cost for v in search.asked.values()])
         options.save_case(
             "kernels",
             name,
             {
-                "kernel": str(found.kernel),
-                "default_ms": 1e3 * found.default_s,
-                "tuned_ms": 1e3 * found.tuned_s,
-                "speed_up": found.speed_up,
-                "spread": found.spread,
-                "measured": found.measured,
-                "failed": len(found.errors),
-                "tiles": str(found.tiling or ""),
+                "kernel": outcome.record.name,
+                "default_ms": 1e3 * outcome.record.default_s,
+                "tuned_ms": 1e3 * outcome.record.tuned_s,
+                "speed_up": outcome.record.speed_up,
+                "spread": outcome.record.spread,
+                "measured": outcome.record.measured,
+                "failed": outcome.record.failed,
+                "tiles": outcome.record.tiles,
                 "speed_up_by_measurement": [round(1 / c, 3) for c in best_after],
                 "random": measured.num_configs,
                 "random_speed_up": measured.speedup(),

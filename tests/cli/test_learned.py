@@ -6,7 +6,7 @@ import os
 import pytest
 
 from meshwright.features.tune.collect import layouts
-from meshwright.features.tune.learned import read_npz, write_npz
+from meshwright.features.tune.learned.data_files import read_npz, write_npz
 from tests.features.tune.learned.synthetic import kernel, layout_program
 
 

@@ -82,16 +82,18 @@ def tune_command(  # noqa: PLR0913  the options of a command
     limits: dict[str, Any] = {"seed": seed, "resume": resume, "timeout_s": timeout_s}
     if what is Tunable.TILES:
         _refuse_layout_options(backend, mesh, schedule, tactics, code)
-        found = find_target(target)
-        tuned = tune(found.fn, found.args, backend="iree-cpu", budget=budget, **limits)
+        program = find_target(target)
+        tuned = tune(
+            program.fn, program.args, backend="iree-cpu", budget=budget, **limits
+        )
         text = tuned.spec
     else:
         step, args = _step_of(target, mesh, schedule, tactics)
-        chosen = backend or "tpu-v5e"
+        name = backend or "tpu-v5e"
         tuned = tune(
             step,
             args,
-            backend=chosen,
+            backend=name,
             budget=30 if budget is None else budget,
             **limits,
         )
@@ -110,11 +112,12 @@ def _step_of(
 
     It is a plan if the command names a mesh.
     """
-    found = find_target(target)
+    program = find_target(target)
     if mesh is None:
-        return found.fn, found.args
-    chosen = choose_tactics(found, schedule, tactics)
-    return partition(found.fn, parse_mesh(mesh), chosen).plan(*found.args), None
+        return program.fn, program.args
+    user_tactics = choose_tactics(program, schedule, tactics)
+    step = partition(program.fn, parse_mesh(mesh), user_tactics)
+    return step.plan(*program.args), None
 
 
 def _show(tuned: TunedLayouts | TunedTiles, as_json: bool, code: bool) -> None:

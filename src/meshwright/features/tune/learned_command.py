@@ -15,29 +15,25 @@ from meshwright.app.output.progress import show_progress
 from meshwright.cli.arguments.options import AsJson, TargetText
 from meshwright.cli.arguments.target import find_target
 from meshwright.errors import LearnedError
-from meshwright.features.tune.learned import (
-    Architecture,
-    Collection,
-    Lesson,
-    Loss,
-    MeasuredGraph,
-    ModelCheckpoints,
-    NetworkConfig,
-    Ranking,
-    SegmentOptions,
-    TrainedModel,
-    TrainingConfig,
-    read_folder,
-    train,
-    write_npz,
-)
 from meshwright.features.tune.learned.baselines import (
-    BoostedTrees,
     Scorer,
+    boosted_trees,
     plain_scorers,
 )
-from meshwright.learn.ranking import noise_ceiling
-from meshwright.learn.training import CurvePoint
+from meshwright.features.tune.learned.data_files import read_folder, write_npz
+from meshwright.features.tune.learned.graph_arrays import Lesson
+from meshwright.features.tune.learned.measured_graph import Collection
+from meshwright.features.tune.learned.network import NetworkConfig
+from meshwright.features.tune.learned.trained_model import (
+    Architecture,
+    TrainedModel,
+    TrainingConfig,
+)
+from meshwright.features.tune.learned.training import evaluate, train
+from meshwright.learn.losses import Loss
+from meshwright.learn.ranking import Ranking, noise_ceiling
+from meshwright.learn.segments import SegmentOptions
+from meshwright.learn.training import CurvePoint, ModelCheckpoints
 
 learned_command = typer.Typer(
     help="Collect data, train and evaluate models that rank tilings and layouts.",
@@ -164,11 +160,8 @@ def print_epochs(epochs: int) -> Callable[[CurvePoint], None]:
         if time.monotonic() - printed_s[0] < 1 and not is_last:
             return
         printed_s[0] = time.monotonic()
-        opa = (
-            ""
-            if point.valid_score != point.valid_score
-            else f"  OPA {point.valid_score:.4f}"
-        )
+        is_scored = point.valid_score == point.valid_score
+        opa = f"  OPA {point.valid_score:.4f}" if is_scored else ""
         line = f"epoch {point.epoch + 1}/{epochs}  loss {point.loss:.4f}{opa}"
         print(line, file=sys.stderr, flush=True)
 
@@ -199,26 +192,18 @@ def evaluate_models(
         raise LearnedError(f"{data} has no graph with two configurations to compare")
     scorers: dict[str, Scorer] = plain_scorers(graphs[0].collection, seed)
     if trees:
-        scorers["lightgbm"] = BoostedTrees.fit(read_folder(trees), seed).scores
+        scorers["lightgbm"] = boosted_trees(read_folder(trees), seed)
     scorers |= {path.stem: TrainedModel.load(path).scores for path in model or ()}
-    means = {name: _mean_ranking(scorer, graphs) for name, scorer in scorers.items()}
+    means = {n: Ranking.mean(evaluate(scorer, graphs)) for n, scorer in scorers.items()}
     ceilings = [noise_ceiling(g.provenance.pass_ns) for g in graphs]
     ceiling = sum(ceilings) / len(ceilings)
     if as_json:
         form: dict[str, Any] = {name: mean.to_json() for name, mean in means.items()}
-        known = ceiling if ceiling == ceiling else None
-        print(json.dumps({"rankings": form, "noise_ceiling_tau": known}, indent=1))
+        finite = ceiling if ceiling == ceiling else None
+        print(json.dumps({"rankings": form, "noise_ceiling_tau": finite}, indent=1))
         return
-    print(f"{len(graphs)} graphs of the {_collection_of(graphs).value} collection")
+    print(f"{len(graphs)} graphs of the {graphs[0].collection.value} collection")
     for name, mean in means.items():
         print(f"{name:18} {mean}")
     if ceiling == ceiling:
         print(f"noise ceiling: tau {ceiling:.4f} between two passes of measurements")
-
-
-def _mean_ranking(scorer: Scorer, graphs: list[MeasuredGraph]) -> Ranking:
-    return Ranking.mean([Ranking.of(scorer(g), g.targets) for g in graphs])
-
-
-def _collection_of(graphs: list[MeasuredGraph]) -> Collection:
-    return graphs[0].collection

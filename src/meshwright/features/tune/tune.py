@@ -115,21 +115,22 @@ def _tune_tiles(
     limits: tuple[int, int, float, Path | None],
     progress: bool,
 ) -> TunedTiles:
-    from meshwright.features.tune.tiles.tune_tiles import TileOptions, tune_tiles
+    from meshwright.features.tune.tiles.kernel_search import TileOptions
+    from meshwright.features.tune.tiles.tune_tiles import tune_tiles
 
     if isinstance(fn, PlanRecord):
         raise PlanError(
             "a plan runs on many devices, and IREE's tiles are tuned for one CPU: give "
             "the function and its arguments, mw.tune(fn, args, backend='iree-cpu')"
         )
-    called, given = _function_of(fn, args)
-    budget, seed, timeout_s, path = limits
-    arrays = sample_arguments(called, given, seed)
+    function, arguments = _function_of(fn, args)
+    options = TileOptions(*limits)
+    arrays = sample_arguments(function, arguments, options.seed)
     with show_progress("tuning tiles") as show:
         return tune_tiles(
-            called,
+            function,
             arrays,
-            TileOptions(budget, seed, timeout_s, path),
+            options,
             show if progress else lambda text: None,
         )
 

@@ -5,6 +5,7 @@ program is compiled, and judged by the TPU compiler's estimate of cycles or by i
 time.
 """
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,30 +22,28 @@ from meshwright.features.tune.compiler_server.server import (
 )
 from meshwright.features.tune.layouts.compiler_judge import (
     EstimateJudge,
+    Judge,
     MeasuringJudge,
     TunedStep,
 )
 from meshwright.features.tune.layouts.constrain import constrain
-from meshwright.features.tune.layouts.gain_model import GainModel, shipped_weights
+from meshwright.features.tune.layouts.gain_model import GainModel
 from meshwright.features.tune.layouts.journal import Journal
 from meshwright.features.tune.layouts.kernel_work import rates_of
 from meshwright.features.tune.layouts.layout_search import (
-    Found,
+    LayoutOutcome,
     LayoutSearch,
     SearchOptions,
 )
 from meshwright.features.tune.layouts.problem import LayoutChoice, question_of
+from meshwright.features.tune.layouts.shipped_weights import shipped_weights
 from meshwright.features.tune.layouts.sites import Site, find_sites
-from meshwright.features.tune.layouts.verdict import Judge
-from meshwright.features.tune.tuned_layouts import (
-    TunedLayout,
-    TunedLayouts,
-    fingerprint_of,
-)
+from meshwright.features.tune.tuned_layouts import TunedLayout, TunedLayouts
 from meshwright.machine import Machine, Mesh, load_machine, preset_names
 from meshwright.partitioner.decide import Decided, decide
 from meshwright.partitioner.lower import Gather
 from meshwright.program.capture import Captured, capture
+from meshwright.run.compilers.confirm import DeviceStep
 from meshwright.run.local.spmd import jax_mesh, named_shardings, place, spmd_function
 
 CPU = "xla-cpu"
@@ -78,11 +77,10 @@ def tune_layouts(  # noqa: PLR0913  the options of `mw.tune`
     show: function that is called with a line of text about the search's progress.
     """
     program, captured = decided.lowered.program, decided.captured
-    found_sites = find_sites(program, captured.paths)
-    sites = {site.name: site for site in found_sites}
-    step = tuned_step(decided)
-    machine = machine_of(backend, decided.lowered.mesh.num_devices)
-    host = host_of(machine) if machine else cpu_host(step.lowered.mesh.num_devices)
+    sites = {site.name: site for site in find_sites(program, captured.paths)}
+    step, num_devices = tuned_step(decided), decided.lowered.mesh.num_devices
+    machine = machine_of(backend, num_devices)
+    host = host_of(machine) if machine else cpu_host(num_devices)
     fingerprint = _fingerprint(decided)
     with CompilerServer(host, timeout_s) as server:
         judge: Judge = (
@@ -94,14 +92,14 @@ def tune_layouts(  # noqa: PLR0913  the options of `mw.tune`
             program,
             sites,
             judge,
-            GainModel(sites, shipped_weights()),
+            GainModel(sites, shipped_weights("gain_weights.json")),
             SearchOptions(budget, seed, charge=_cycles_per_byte(machine)),
             Journal(journal),
             f"{backend} {_JUDGED} {fingerprint}",
             show,
         )
-        found = search.run()
-    result = _result(found, sites, captured, (backend, judge.unit, fingerprint, seed))
+        outcome = search.run()
+    result = _result(outcome, sites, captured, (backend, judge.unit, fingerprint, seed))
     return replace(result, fn=tuned_function(decided, sites, result))
 
 
@@ -121,19 +119,20 @@ def apply_layouts(decided: Decided, layouts: TunedLayouts) -> TunedLayouts:
 
 
 def _fingerprint(decided: Decided) -> str:
-    lowered = decided.lowered
-    return fingerprint_of(str(lowered.program), (str(lowered.mesh),))
+    """A short hash of a program's text and its mesh."""
+    whole = f"{decided.lowered.program}\n{decided.lowered.mesh}"
+    return hashlib.sha256(whole.encode()).hexdigest()[:16]
 
 
 def machine_of(backend: str, num_devices: int) -> Machine | None:
     """The TPU machine that a backend's name stands for; `None` for XLA on this CPU."""
     if backend == CPU:
         return None
-    known = [CPU, *(n for n in preset_names() if n.startswith("tpu"))]
-    if backend not in known:
+    names = [CPU, *(n for n in preset_names() if n.startswith("tpu"))]
+    if backend not in names:
         raise CompilerError(
-            f"no backend {backend!r}{did_you_mean(backend, known)}; there are "
-            f"{', '.join(known)}"
+            f"no backend {backend!r}{did_you_mean(backend, names)}; there are "
+            f"{', '.join(names)}"
         )
     return load_machine(backend, num_devices)
 
@@ -144,30 +143,25 @@ def _cycles_per_byte(machine: Machine | None) -> float:
     It is 0 on a CPU, where time is measured, and for a chip whose clock rate is
     unknown.
     """
-    if machine is None or machine.chip.clock_hz is None:
+    if machine is None:
         return 0.0
-    return machine.chip.clock_hz / machine.chip.hbm_bytes_per_s
+    return (machine.chip.clock_hz or 0.0) / machine.chip.hbm_bytes_per_s
 
 
 def tuned_step(decided: Decided) -> TunedStep:
-    """The device program to compile, with positions of arguments of fixed layout.
+    """The device program to compile, with positions of results of fixed layout.
 
     Donated arguments, and the results that take over their memory, keep the default
     layout.
     """
     captured = decided.captured
     ties = {o: i for o, i in captured.ties.items() if i in captured.donated}
-    return TunedStep(
-        decided.lowered,
-        captured.avals,
-        captured.donated,
-        frozenset(captured.donated),
-        frozenset(ties),
-    )
+    step = DeviceStep(decided.lowered, captured.avals, captured.donated)
+    return TunedStep(step, frozenset(ties))
 
 
 def _result(
-    found: Found,
+    outcome: LayoutOutcome,
     sites: dict[str, Site],
     captured: Captured,
     labels: tuple[str, str, str, int],
@@ -177,29 +171,29 @@ def _result(
         name=captured.name or "function",
         backend=backend,
         unit=unit,
-        default=replace(found.default, examples=()),
-        auto=replace(found.auto, examples=()),
-        baseline=found.baseline,
-        tuned=replace(found.verdict, examples=()),
-        charged=found.charged,
-        layouts=tuple(_layout(c, sites[c.site], found) for c in found.best),
+        default=replace(outcome.default, examples=()),
+        auto=replace(outcome.auto, examples=()),
+        baseline=outcome.baseline,
+        tuned=replace(outcome.verdict, examples=()),
+        charged=outcome.charged,
+        layouts=tuple(_layout(c, sites[c.site], outcome) for c in outcome.best),
         argument_layouts=_changed(
-            captured.paths, found.verdict.in_layouts, found.default.in_layouts
+            captured.paths, outcome.verdict.in_layouts, outcome.default.in_layouts
         ),
         result_layouts=_changed(
-            captured.out_paths, found.verdict.out_layouts, found.default.out_layouts
+            captured.out_paths, outcome.verdict.out_layouts, outcome.default.out_layouts
         ),
-        judged=found.judged,
-        screened=found.screened,
-        failures=found.failures,
-        stopped=found.stopped,
-        history=found.history,
+        judged=outcome.judged,
+        screened=outcome.screened,
+        failures=outcome.failures,
+        stopped=outcome.stopped,
+        history=outcome.history,
         fingerprint=fingerprint,
         seed=seed,
     )
 
 
-def _layout(choice: LayoutChoice, site: Site, found: Found) -> TunedLayout:
+def _layout(choice: LayoutChoice, site: Site, outcome: LayoutOutcome) -> TunedLayout:
     return TunedLayout(
         site=choice.site,
         order=choice.order,
@@ -208,7 +202,7 @@ def _layout(choice: LayoutChoice, site: Site, found: Found) -> TunedLayout:
         count=len(site.values),
         role=site.role,
         source=site.source,
-        gain=found.gains.get(choice.site),
+        gain=outcome.gains.get(choice.site),
     )
 
 
@@ -266,9 +260,10 @@ def _placed(leaf: Any, wanted: Any) -> Any:
         # `jax.jit` moves an uncommitted array itself, faster than `place` does.
         is_free = isinstance(leaf, jax.Array) and not leaf.committed
         return leaf if is_free else place(leaf, wanted)
-    given: Any = cast(Any, leaf).format.layout if isinstance(leaf, jax.Array) else None
+    is_array = isinstance(leaf, jax.Array)
+    present: Any = cast(Any, leaf).format.layout if is_array else None
     layout, sharding = cast(Any, wanted.layout), cast(Any, wanted.sharding)
-    if given is not None and given.major_to_minor == layout.major_to_minor:
+    if present is not None and present.major_to_minor == layout.major_to_minor:
         return place(leaf, sharding)
     return jax.device_put(leaf, wanted)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -196,11 +196,3 @@ def _code_lines(tuned: TunedLayouts) -> Iterator[str]:
         if not layout.role.startswith("input"):
             yield f"# {_named(layout)}"
             yield f"x = with_layout_constraint(x, Layout({layout.order}))"
-
-
-def fingerprint_of(text: str, parts: Sequence[str]) -> str:
-    """A short hash of a program's text and of `parts`, such as its mesh."""
-    import hashlib
-
-    whole = "\n".join((text, *parts))
-    return hashlib.sha256(whole.encode()).hexdigest()[:16]

@@ -13,7 +13,7 @@ from meshwright.features.tune.collect.layouts import (
     collect_layouts,
     fingerprint,
 )
-from meshwright.features.tune.learned import read_npz, write_npz
+from meshwright.features.tune.learned.data_files import read_npz, write_npz
 from meshwright.jax_private import HloProgram
 
 TEXT = """\

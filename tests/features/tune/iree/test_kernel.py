@@ -150,7 +150,7 @@ def test_a_sample_has_no_repetition_and_neighbours_stay_in_the_space(kernel):
 
 def test_a_spec_matches_each_root_op_and_names_its_tiles():
     kernels = [matmul_kernel(), conv_kernel()]
-    text = tuning_spec([(kernel, kernel.default) for kernel in kernels])
+    text = tuning_spec({kernel: kernel.default for kernel in kernels})
     assert text.count("transform.iree.match.cast_compatible_dag_from_root") == 2
     assert "^bb0(%2: tensor<64x96xf32>, %3: tensor<96x128xf32>, %5:" in text
     for kernel in kernels:

@@ -30,7 +30,6 @@ class FakeJudge:
     """
 
     unit = "cycles"
-    chooses_entry = True
 
     def __init__(self, gains, auto=1.0, screens=True, hidden=(), fails=()):
         self.gains, self.auto, self.screens = gains, auto, screens

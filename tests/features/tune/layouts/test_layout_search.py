@@ -42,7 +42,9 @@ def test_choices_that_save_nothing_are_dropped():
 
     screens = Screens(screen, 0.0)
     known = {"fast": 10.0, "slow": 20.0, "new True": 1.0}
-    screens.learn(Example(key, "", (5.0, 5.0), cost) for key, cost in known.items())
+    screens.costs.learn(
+        Example(key, "", (5.0, 5.0), cost) for key, cost in known.items()
+    )
     # The program without `unknown` has a kernel that was never compiled.
     assert pruned(screens, (saves, idle, unknown)) == (saves, unknown)
 

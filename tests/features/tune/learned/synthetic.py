@@ -2,14 +2,10 @@
 
 import numpy as np
 
-from meshwright.features.tune.learned import (
-    HloGraph,
-    MeasuredGraph,
-    Provenance,
-    layout_features,
-    tile_features,
-)
+from meshwright.features.tune.learned.features import layout_features, tile_features
 from meshwright.features.tune.learned.hlo.opcodes import OPCODES
+from meshwright.features.tune.learned.hlo_graph import HloGraph
+from meshwright.features.tune.learned.measured_graph import MeasuredGraph, Provenance
 
 
 def chain(num_nodes, kinds=("dot", "add"), seed=0):

@@ -6,20 +6,18 @@ import numpy as np
 import pytest
 
 from meshwright.errors import LearnedError
-from meshwright.features.tune.learned import (
-    HloGraph,
-    MeasuredGraph,
-    Ranking,
-    layout_features,
-)
 from meshwright.features.tune.learned.baselines import (
-    BoostedTrees,
+    boosted_trees,
     copy_scores,
     default_scores,
     plain_scorers,
     random_scores,
 )
+from meshwright.features.tune.learned.features import layout_features
 from meshwright.features.tune.learned.hlo.opcodes import OPCODES
+from meshwright.features.tune.learned.hlo_graph import HloGraph
+from meshwright.features.tune.learned.measured_graph import MeasuredGraph
+from meshwright.learn.ranking import Ranking
 from tests.features.tune.learned.synthetic import kernel, layout_program
 
 NOTHING = layout_features([])
@@ -89,12 +87,12 @@ def test_each_collection_has_its_baselines():
 @pytest.mark.parametrize("make", [kernel, layout_program])
 def test_boosted_trees_rank_an_unseen_graph(make):
     pytest.importorskip("lightgbm")
-    trees = BoostedTrees.fit([make(configs=40, seed=s) for s in range(6)], seed=0)
+    trees = boosted_trees([make(configs=40, seed=s) for s in range(6)], seed=0)
     unseen = make(configs=40, seed=9)
-    assert Ranking.of(trees.scores(unseen), unseen.targets).tau > 0.5
+    assert Ranking.of(trees(unseen), unseen.targets).tau > 0.5
 
 
 def test_without_lightgbm_the_error_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "lightgbm", None)
     with pytest.raises(LearnedError, match=r"meshwright\[learned\]"):
-        BoostedTrees.fit([kernel()], seed=0)
+        boosted_trees([kernel()], seed=0)

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from meshwright.errors import LearnedError
-from meshwright.features.tune.learned import hlo_graph
 from meshwright.features.tune.learned.features import (
     layout_features,
     mark_missing_dims,
@@ -19,7 +18,7 @@ from meshwright.features.tune.learned.features import (
 from meshwright.features.tune.learned.hlo import hlo_proto
 from meshwright.features.tune.learned.hlo.hlo_proto import decode
 from meshwright.features.tune.learned.hlo.opcodes import OPCODES, opcode_number
-from meshwright.features.tune.learned.hlo_graph import graph_of_proto
+from meshwright.features.tune.learned.hlo_graph import graph_of_proto, hlo_graph
 
 DATA = Path(__file__).parents[3] / "data" / "tpugraphs"
 

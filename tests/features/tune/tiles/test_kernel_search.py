@@ -10,7 +10,7 @@ from meshwright.errors import CompilerError, LearnedError, PlanError, SearchErro
 from meshwright.features.tune.iree.space import TileSpace
 from meshwright.features.tune.layouts.journal import Journal
 from meshwright.features.tune.tiles.features import NUM_FEATURES, tile_rows
-from meshwright.features.tune.tiles.kernel_search import KernelSearch
+from meshwright.features.tune.tiles.kernel_search import KernelSearch, TileOptions
 from meshwright.features.tune.tiles.ranker import Ranker, shipped_ranker
 from meshwright.features.tune.tiles.tile_model import TileModel
 from meshwright.features.tune.tiles.tuned_tiles import TunedKernel, TunedTiles
@@ -47,10 +47,9 @@ def search_with(bench, journal=None, budget=12, seed=0):
         shipped_ranker(NUM_FEATURES),
         journal or Journal(),
         "here:",
-        budget,
-        seed,
+        TileOptions(budget, seed),
     )
-    search._bench.append(bench)
+    search.bench = bench
     return search
 
 
@@ -87,17 +86,17 @@ def test_what_was_measured_changes_what_is_proposed_next():
 def test_a_search_keeps_to_its_budget_and_finds_a_gain():
     bench = FakeBench()
     found = search_with(bench).run()
-    assert found.measured <= 12
+    assert found.record.measured <= 12
     assert len(set(bench.built)) <= 11
     assert found.tiling is not None
-    assert found.tuned_s == pytest.approx(bench.ns(found.tiling) / 1e9)
-    assert found.speed_up > 1
+    assert found.record.tuned_s == pytest.approx(bench.ns(found.tiling) / 1e9)
+    assert found.record.speed_up > 1
 
 
 def test_the_default_stays_if_everything_measures_slower():
     found = search_with(FakeBench(scale=4.0)).run()
     assert found.tiling is None
-    assert found.speed_up == 1
+    assert found.record.speed_up == 1
 
 
 def test_a_journal_spares_every_measurement_of_a_kernel_that_is_known(tmp_path):
@@ -146,8 +145,8 @@ def test_an_interrupted_search_says_so_and_returns_the_best_so_far():
     bench.build = interrupted
     found = search_with(bench).run()
     assert found.stopped == "interrupted"
-    assert found.measured == 6
-    assert found.tuned_s <= found.default_s
+    assert found.record.measured == 6
+    assert found.record.tuned_s <= found.record.default_s
 
 
 def test_a_budget_without_a_measurement_is_refused():

@@ -19,7 +19,7 @@ from meshwright.features.tune.iree.program import IreeProgram
 from meshwright.features.tune.iree.space import TileSpace
 from meshwright.features.tune.iree.spec import tuning_spec
 from meshwright.features.tune.iree.toolchain import CompilePhase, compile_program
-from meshwright.features.tune.learned import read_npz, write_npz
+from meshwright.features.tune.learned.data_files import read_npz, write_npz
 from meshwright.features.tune.tiles.tuned_tiles import TunedTiles
 
 pytestmark = pytest.mark.iree
@@ -93,23 +93,20 @@ def test_a_journal_spares_measurements_in_another_program(tuned, monkeypatch):
     assert shared
 
 
-def test_iree_takes_the_tiles_of_several_kernels_from_one_spec(tmp_path):
+def test_iree_takes_the_tiles_of_several_kernels_from_one_spec():
     program = IreeProgram.of(network, arguments())
     chosen = {
         kernel: TileSpace.of(kernel).sample(1, 5)[0]
         for kernel in find_kernels(program.text).kernels
     }
     assert len(chosen) == 2
-    path = tmp_path / "spec.mlir"
-    path.write_text(tuning_spec(chosen))
+    spec = tuning_spec(chosen)
     text = compile_program(
-        program.text, CompilePhase.CONFIGURATIONS, spec=path
+        program.text, CompilePhase.CONFIGURATIONS, spec=spec
     ).decode()
     for tiling in chosen.values():
         assert tiling.attribute in text
-    assert program.is_right(
-        program.compile(path.read_text()), program.expected(network)
-    )
+    assert program.is_right(program.compile(spec), program.expected(network))
 
 
 def test_kernels_are_found_and_others_are_named_with_a_reason():

@@ -21,16 +21,16 @@ def constrain_layouts(text: str, layouts: Mapping[str, Sequence[Layout]]) -> str
     layouts: layouts of an instruction's result, first and second operand, by its name.
     XLA's layout assignment copies values where a `LayoutConstraint` demands it.
     """
-    lines, found = text.splitlines(), dict[int, re.Match[str]]()
+    lines, definitions = text.splitlines(), dict[int, re.Match[str]]()
     for number, line in enumerate(lines):
         match = _DEFINITION.fullmatch(line)
         if match:
-            found[number] = match
-    shapes = {match["name"]: match["shape"] for match in found.values()}
+            definitions[number] = match
+    shapes = {match["name"]: match["shape"] for match in definitions.values()}
     missing = sorted(set(layouts) - set(shapes))
     if missing:
         raise LearnedError(f"the module has no array {missing[0]!r} to lay out")
-    for number, match in found.items():
+    for number, match in definitions.items():
         if match["name"] in layouts:
             lines[number] = "\n".join(_constrained(match, layouts, shapes))
     return "\n".join(lines) + "\n"
@@ -50,16 +50,16 @@ def _constrained(
             wanted = f"{name}.operand{place}"
             lines.append(indent + _constraint(wanted, operands[place], shapes, layout))
             operands[place] = wanted
-    made = f"{name}.unconstrained" if result else name
+    producer = f"{name}.unconstrained" if result else name
     root = match["root"] or ""
     listed = ", ".join(f"%{operand}" for operand in operands)
     lines.append(
-        f"{indent}{'' if result else root}%{made} = {match['shape']}"
+        f"{indent}{'' if result else root}%{producer} = {match['shape']}"
         f"{match['layout'] or ''} {match['opcode']}({listed}){match['rest']}"
     )
     if result:
-        shape = {made: match["shape"]}
-        lines.append(f"{indent}{root}{_constraint(name, made, shape, result)}")
+        shape = {producer: match["shape"]}
+        lines.append(f"{indent}{root}{_constraint(name, producer, shape, result)}")
     return lines
 
 

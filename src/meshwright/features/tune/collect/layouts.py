@@ -12,23 +12,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from meshwright.errors import LearnedError
+from meshwright.errors import CompilerError, LearnedError
+from meshwright.features.tune.collect.collection_run import (
+    CollectionPlan,
+    CollectionRun,
+)
 from meshwright.features.tune.collect.layout_constraints import (
     Layout,
     constrain_layouts,
 )
-from meshwright.features.tune.collect.measurement_journal import MeasurementJournal
-from meshwright.features.tune.iree.toolchain import cpu_name
-from meshwright.features.tune.learned import (
-    MeasuredGraph,
-    Provenance,
-    hlo_graph,
-    layout_features,
-)
-from meshwright.features.tune.learned.features import MAX_RANK
+from meshwright.features.tune.iree.bench import is_within
+from meshwright.features.tune.iree.program import plain_array
+from meshwright.features.tune.learned.features import MAX_RANK, layout_features
 from meshwright.features.tune.learned.hlo.hlo_proto import decode
-from meshwright.features.tune.learned.hlo_graph import encoded_module
-from meshwright.jax_private import HloProgram, is_key, jaxlib_version
+from meshwright.features.tune.learned.hlo_graph import encoded_module, hlo_graph
+from meshwright.features.tune.learned.measured_graph import MeasuredGraph
+from meshwright.jax_private import HloProgram, jaxlib_version
 
 _MIN_RUN_S = 0.02
 """CPU seconds of one measurement: the clock of a process then adds well under 1 %."""
@@ -38,19 +37,6 @@ _METADATA = re.compile(r", metadata=\{[^}]*\}")
 
 Config = dict[str, tuple[Layout, Layout, Layout]]
 """Layouts of result and both operands, by instruction; default layouts if missing."""
-
-
-@dataclass(frozen=True, slots=True)
-class CollectionPlan:
-    """The amount of work of one collection.
-
-    configs: number of configurations (choices of layouts or tile sizes) to compile.
-    passes: number of times that each configuration is measured.
-    """
-
-    configs: int
-    passes: int
-    seed: int
 
 
 def collect_layouts(
@@ -70,23 +56,33 @@ def collect_layouts(
     error.
     """
     lowered = jax.jit(fn, keep_unused=True).lower(*args)
-    program = _Program.of(lowered, list(map(_plain_array, jax.tree.leaves(args))))
+    program = _Program.of(lowered, list(map(plain_array, jax.tree.leaves(args))))
     configs = [*program.sample(plan)]
-    folder.mkdir(parents=True, exist_ok=True)
-    journal = MeasurementJournal.open(
-        folder / f"{name}.partial.jsonl", _header(program, plan)
-    )
-    executables = _compile_all(program, configs, journal, on_progress)
-    random = np.random.default_rng([plan.seed, 1])
-    for number in range(plan.passes):
-        on_progress(f"pass {number + 1} of {plan.passes}")
-        for config in random.permutation(list(executables)):
-            if (number, int(config)) not in journal.times:
-                ns, default_ns = paired_cpu_ns(
-                    executables[config], executables[0], program.leaves
-                )
-                journal.add(number, int(config), ns, default_ns)
-    return _measured(name, program, configs, journal, list(executables))
+    path, key = folder / f"{name}.partial.jsonl", _hash(program.text)
+    run = CollectionRun.begin(path, key, plan, on_progress)
+    executables: dict[int, HloProgram] = {}
+    fingerprints: set[str] = set()
+    expected: list[Any] = []
+
+    def build(number: int) -> bool:
+        executable = program.compile(configs[number])
+        results = list(map(np.asarray, executable(*program.leaves)))
+        expected.extend([] if expected else results)
+        if not all(map(_is_close, results, expected)):
+            raise CompilerError("other numbers than the default's")
+        print_ = fingerprint(executable.optimized_text())
+        is_new = print_ not in fingerprints
+        if is_new:
+            fingerprints.add(print_)
+            executables[number] = executable
+        return is_new
+
+    def time_one(number: int) -> tuple[int, int]:
+        return paired_cpu_ns(executables[number], executables[0], program.leaves)
+
+    kept = run.build([""] * len(configs), build)
+    run.time(kept, time_one)
+    return _measured(name, program, configs, run, kept)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,18 +105,18 @@ class _Program:
         module = decode("HloModule", encoded_module(lowered), "the lowered module")
         instructions = [i for c in module.computations for i in c.instructions]
         by_id = {i.id: i for i in instructions}
-        chosen = [int(node) for node in hlo_graph(lowered).configurable]
-        if not chosen:
+        configurable = [int(node) for node in hlo_graph(lowered).configurable]
+        if not configurable:
             raise LearnedError(
                 "the program has no convolution, dot or reshape: no layout can be chosen"
             )
         ranks: dict[str, tuple[int, ...]] = {}
-        for node in chosen:
-            made = instructions[node]
-            operands = [by_id[operand] for operand in made.operand_ids]
-            ranks[made.name] = tuple(len(i.shape.dimensions) for i in (made, *operands))
+        for node in configurable:
+            consumer = instructions[node]
+            arrays = [consumer, *(by_id[operand] for operand in consumer.operand_ids)]
+            ranks[consumer.name] = tuple(len(i.shape.dimensions) for i in arrays)
         text = lowered.compiler_ir("hlo").get_hlo_module().to_string()
-        nodes = {instructions[node].name: node for node in chosen}
+        nodes = {instructions[node].name: node for node in configurable}
         return cls(lowered, text, leaves, nodes, ranks)
 
     def sample(self, plan: CollectionPlan) -> Iterator[Config]:
@@ -151,63 +147,11 @@ class _Program:
         return HloProgram(text, jax.devices("cpu")[0])
 
 
-def _header(program: _Program, plan: CollectionPlan) -> dict[str, Any]:
-    key = sha256(program.text.encode()).hexdigest()[:16]
-    return {"program": key, "seed": plan.seed, "configs": plan.configs}
-
-
-def _compile_all(
-    program: _Program,
-    configs: Sequence[Config],
-    journal: MeasurementJournal,
-    on_progress: Callable[[str], None],
-) -> dict[int, HloProgram]:
-    """Compile all configurations; returns one executable per distinct program.
-
-    Keys are indices of configurations. Programs that compute other numbers than the
-    default are recorded as errors.
-    """
-    executables: dict[int, HloProgram] = {}
-    fingerprints: set[str] = set()
-    expected: list[Any] = []
-    for number, config in enumerate(configs):
-        on_progress(f"compiling {number + 1} of {len(configs)}")
-        if number in journal.errors:
-            continue
-        try:
-            executable = program.compile(config)
-            results = list(map(np.asarray, executable(*program.leaves)))
-        except (ValueError, RuntimeError) as fault:
-            if number == 0:
-                raise
-            journal.fail(number, str(fault)[:200])
-            continue
-        expected = expected or results
-        if not all(map(_is_close, results, expected)):
-            journal.fail(number, "other numbers than the default's")
-            continue
-        print_ = fingerprint(executable.optimized_text())
-        if print_ not in fingerprints:
-            fingerprints.add(print_)
-            executables[number] = executable
-    return executables
-
-
 def _is_close(result: Any, expected: Any) -> bool:
     """Whether two results differ by no more than another order of additions explains."""
-    one, other = (
-        np.asarray(x, np.result_type(x, np.float32)) for x in (result, expected)
-    )
     is_float = jnp.issubdtype(result.dtype, jnp.inexact)
     share = max(1e-3, 4 * float(jnp.finfo(result.dtype).eps) if is_float else 0)
-    scale = float(np.max(np.abs(other), initial=0, where=np.isfinite(other)))
-    return np.allclose(one, other, rtol=0, atol=share * scale, equal_nan=True)
-
-
-def _plain_array(leaf: Any) -> Any:
-    """An argument in the form that compiled programs take: PRNG keys are integers."""
-    array = jnp.asarray(leaf)
-    return jax.random.key_data(array) if is_key(array.dtype) else array
+    return is_within(result, expected, share)
 
 
 def fingerprint(optimized: str) -> str:
@@ -216,7 +160,11 @@ def fingerprint(optimized: str) -> str:
     body = optimized[optimized.find("\n%") :]
     plain = _METADATA.sub("", body)
     renamed = _NAMES.sub(lambda m: numbers.setdefault(m[0], f"%{len(numbers)}"), plain)
-    return sha256(renamed.encode()).hexdigest()
+    return _hash(renamed)
+
+
+def _hash(text: str) -> str:
+    return sha256(text.encode()).hexdigest()[:16]
 
 
 def paired_cpu_ns(
@@ -241,7 +189,7 @@ def _measured(
     name: str,
     program: _Program,
     configs: Sequence[Config],
-    journal: MeasurementJournal,
+    run: CollectionRun,
     kept: Sequence[int],
 ) -> MeasuredGraph:
     """The record of all configurations that ran; a time is the median of the passes.
@@ -249,7 +197,7 @@ def _measured(
     The load of the machine affects a configuration and the default that runs beside it
     alike. So a time is the ratio of the two, times the default's fastest time.
 
-    kept: indices of the configurations that ran.
+    kept: numbers of the configurations that ran.
     """
     nodes = dict(sorted(program.nodes.items(), key=lambda item: item[1]))
     nothing = ((), (), ())
@@ -257,29 +205,20 @@ def _measured(
         [layout_features(configs[number].get(node, nothing)) for node in nodes]
         for number in kept
     ]
-    last = max(pass_number for pass_number, _ in journal.times)
-    base_ns = min(journal.default_ns.values())
-    pass_ns = tuple(
-        tuple(
-            max(1, round(base_ns * journal.times[at] / journal.default_ns[at]))
-            for at in ((number, config) for config in kept)
-        )
-        for number in range(last + 1)
-    )
-    provenance = Provenance(
+    times, default_ns = run.journal.times, run.journal.default_ns
+    base_ns = min(default_ns.values())
+    provenance = run.provenance(
+        kept,
+        lambda at: max(1, round(base_ns * times[at] / default_ns[at])),
         compiler="XLA:CPU",
         version=f"jax {jax.__version__}, jaxlib {jaxlib_version}",
-        host=cpu_name(),
         columns="minor to major: result, first operand, second operand",
-        default=0,
-        pass_ns=pass_ns,
-        errors=tuple((str(c), error) for c, error in sorted(journal.errors.items())),
     )
     return MeasuredGraph(
         name,
         hlo_graph(program.lowered),
         np.array(features, np.float32),
         np.array(list(nodes.values()), np.int64),
-        np.median(np.array(pass_ns), axis=0).astype(np.int64),
+        np.median(np.array(provenance.pass_ns), axis=0).astype(np.int64),
         provenance=provenance,
     )

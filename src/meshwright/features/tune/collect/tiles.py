@@ -10,18 +10,21 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from meshwright.errors import CompilerError, LearnedError
-from meshwright.features.tune.collect.layouts import CollectionPlan
-from meshwright.features.tune.collect.measurement_journal import MeasurementJournal
+from meshwright.errors import LearnedError
+from meshwright.features.tune.collect.collection_run import (
+    CollectionPlan,
+    CollectionRun,
+)
 from meshwright.features.tune.iree.bench import KernelBench, thread_ns
 from meshwright.features.tune.iree.find_kernels import find_kernels
 from meshwright.features.tune.iree.kernel import CpuKernel, parse_kernel
 from meshwright.features.tune.iree.program import IreeProgram
 from meshwright.features.tune.iree.space import TileSpace
 from meshwright.features.tune.iree.tiling import Tiling
-from meshwright.features.tune.iree.toolchain import cpu_name, version
-from meshwright.features.tune.learned import MeasuredGraph, Provenance, hlo_graph
+from meshwright.features.tune.iree.toolchain import version
 from meshwright.features.tune.learned.features import tile_features
+from meshwright.features.tune.learned.hlo_graph import hlo_graph
+from meshwright.features.tune.learned.measured_graph import MeasuredGraph
 
 COLUMNS = (
     "kernel bounds: vector_common_parallel; output bounds: distribution; "
@@ -53,22 +56,37 @@ def collect_tiles(
     default = kernel.default
     drawn = TileSpace.of(kernel).sample(plan.configs, plan.seed)
     tilings = [default, *(t for t in drawn if t != default)][: plan.configs]
-    folder.mkdir(parents=True, exist_ok=True)
-    journal = MeasurementJournal.open(
-        folder / f"{name}.partial.jsonl",
-        {"program": kernel.fingerprint, "seed": plan.seed, "configs": plan.configs},
-    )
+    path = folder / f"{name}.partial.jsonl"
+    run = CollectionRun.begin(path, kernel.fingerprint, plan, on_progress)
     bench = KernelBench(kernel, plan.seed)
-    kept = _build_all(bench, tilings, journal, on_progress)
-    random = np.random.default_rng([plan.seed, 1])
-    for number in range(plan.passes):
-        on_progress(f"pass {number + 1} of {plan.passes}")
-        for config in map(int, random.permutation(kept)):
-            if (number, config) not in journal.times:
-                key = tilings[config] if config else None
-                ns = thread_ns(bench.programs[key])
-                journal.add(number, config, ns)
-    return _measured((name, hlo_graph(lowered)), bench, tilings, journal, kept)
+
+    def build(number: int) -> bool:
+        bench.build(tilings[number] if number else None)
+        return True
+
+    def time_one(number: int) -> tuple[int]:
+        return (thread_ns(bench.programs[tilings[number] if number else None]),)
+
+    kept = run.build([f"{tiling}: " for tiling in tilings], build)
+    run.time(kept, time_one)
+    provenance = run.provenance(
+        kept,
+        lambda at: run.journal.times[at],
+        compiler="IREE llvm-cpu",
+        version=version(),
+        columns=COLUMNS,
+        kernel=kernel_record(kernel),
+    )
+    runtime = np.min(np.array(provenance.pass_ns, np.int64), axis=0)
+    return MeasuredGraph(
+        name,
+        hlo_graph(lowered),
+        np.array([tiling_features(kernel, tilings[i]) for i in kept], np.float32),
+        None,
+        runtime,
+        np.full(len(kept), runtime[0]),
+        provenance,
+    )
 
 
 def only_kernel(name: str, program: str) -> CpuKernel:
@@ -76,38 +94,15 @@ def only_kernel(name: str, program: str) -> CpuKernel:
 
     Raises `LearnedError` if the program has another number of kernels.
     """
-    found = find_kernels(program)
-    if len(found.kernels) != 1:
-        reasons = "; ".join(f"{d}: {why}" for d, why in found.others.items())
+    dispatches = find_kernels(program)
+    count = len(dispatches.kernels)
+    if count != 1:
+        reasons = "; ".join(f"{d}: {why}" for d, why in dispatches.others.items())
         raise LearnedError(
-            f"{name} has {len(found.kernels)} kernels whose tiles can be chosen: give a "
+            f"{name} has {count} kernels whose tiles can be chosen: give a "
             f"function of one matmul or convolution{f' ({reasons})' if reasons else ''}"
         )
-    return next(iter(found.kernels))
-
-
-def _build_all(
-    bench: KernelBench,
-    tilings: Sequence[Tiling],
-    journal: MeasurementJournal,
-    on_progress: Callable[[str], None],
-) -> list[int]:
-    """Compile all tilings but the first, the default.
-
-    Returns the indices of the tilings that run, the default included.
-    """
-    kept = [0]
-    for number, tiling in enumerate(tilings[1:], 1):
-        on_progress(f"compiling {number} of {len(tilings) - 1}")
-        if number in journal.errors:
-            continue
-        try:
-            bench.build(tiling)
-        except CompilerError as fault:
-            journal.fail(number, f"{tiling}: {fault}"[:300])
-            continue
-        kept.append(number)
-    return kept
+    return next(iter(dispatches.kernels))
 
 
 def tiling_features(kernel: CpuKernel, tiling: Tiling) -> NDArray[np.float32]:
@@ -135,43 +130,6 @@ def tiling_of(kernel: CpuKernel, features: Sequence[float]) -> Tiling:
         for loop in kernel.loops
     ]
     return Tiling(*zip(*rows, strict=True))
-
-
-def _measured(
-    named: tuple[str, Any],
-    bench: KernelBench,
-    tilings: Sequence[Tiling],
-    journal: MeasurementJournal,
-    kept: Sequence[int],
-) -> MeasuredGraph:
-    """The record of all tilings that ran; times are those of the fastest passes."""
-    last = max(pass_number for pass_number, _ in journal.times)
-    pass_ns = tuple(
-        tuple(journal.times[number, config] for config in kept)
-        for number in range(last + 1)
-    )
-    runtime = np.min(np.array(pass_ns, np.int64), axis=0)
-    features = [tiling_features(bench.kernel, tilings[number]) for number in kept]
-    provenance = Provenance(
-        compiler="IREE llvm-cpu",
-        version=version(),
-        host=cpu_name(),
-        columns=COLUMNS,
-        default=0,
-        pass_ns=pass_ns,
-        errors=tuple((str(c), error) for c, error in sorted(journal.errors.items())),
-        kernel=kernel_record(bench.kernel),
-    )
-    name, graph = named
-    return MeasuredGraph(
-        name,
-        graph,
-        np.array(features, np.float32),
-        None,
-        runtime,
-        np.full(len(kept), runtime[0]),
-        provenance,
-    )
 
 
 def kernel_record(kernel: CpuKernel) -> Mapping[str, str]:

@@ -15,7 +15,6 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from meshwright.errors import CompilerError
@@ -93,14 +92,10 @@ class CompilerServer:
 
     def __enter__(self) -> Self:
         self._folder = tempfile.TemporaryDirectory(prefix="meshwright-")
+        self._dump.mkdir()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._end()
         self._folder.cleanup()
 
@@ -144,9 +139,7 @@ class CompilerServer:
 
     @property
     def _dump(self) -> Path:
-        path = Path(self._folder.name) / "dump"
-        path.mkdir(exist_ok=True)
-        return path
+        return Path(self._folder.name) / "dump"
 
     def measure(
         self, keys: Sequence[str], passes: int, least_s: float, seed: int

@@ -108,15 +108,15 @@ def _cpu_s(step: Callable[..., Any], inputs: list[Any], least_s: float) -> float
 def _inputs(step: Any) -> list[Any]:
     """Numbers for the arguments of a compiled step, equal for every layout."""
     rng = np.random.default_rng(0)
-    made: list[Any] = []
+    arrays: list[Any] = []
     avals = jax.tree.leaves(step.args_info)
     for aval, form in zip(avals, step.input_formats[0], strict=True):
         if np.issubdtype(aval.dtype, np.integer):
             values = np.zeros(aval.shape, aval.dtype)
         else:
             values = (0.1 * rng.standard_normal(aval.shape)).astype(aval.dtype)
-        made.append(jax.device_put(values, form))
-    return made
+        arrays.append(jax.device_put(values, form))
+    return arrays
 
 
 _ACTIONS = {

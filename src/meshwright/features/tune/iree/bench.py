@@ -6,14 +6,13 @@ Kernels run on one thread.
 from __future__ import annotations
 
 import random
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
@@ -34,7 +33,12 @@ _MIN_RUN_S = 0.01
 _TOLERANCE = 1e-4
 """Share of the largest result by which float32 sums in another order may differ."""
 
-_DTYPES = {"f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16"}
+_DTYPES: Mapping[str, Any] = {
+    "f64": np.float64,
+    "f32": np.float32,
+    "f16": np.float16,
+    "bf16": ml_dtypes.bfloat16,
+}
 
 
 @dataclass(slots=True, eq=False)
@@ -74,23 +78,18 @@ class KernelBench:
         self.programs[tiling] = lambda: function(*inputs)
 
     def _code(self, tiling: Tiling | None) -> bytes:
-        if tiling is None:
-            return compile_program(
-                self.dispatch, since=CompilePhase.SOURCES, timeout_s=self.timeout_s
-            )
-        with tempfile.TemporaryDirectory(prefix="meshwright-") as folder:
-            spec = Path(folder, "spec.mlir")
-            spec.write_text(tuning_spec({self.kernel: tiling}), encoding="utf-8")
-            compile_to = partial(
-                compile_program,
-                self.dispatch,
-                since=CompilePhase.SOURCES,
-                spec=spec,
-                timeout_s=self.timeout_s,
-            )
-            if len(self.programs) == 1:  # the first tiling beside the default
-                self._require_taken(tiling, compile_to(CompilePhase.CONFIGURATIONS))
-            return compile_to(CompilePhase.CODE)
+        compile_to = partial(
+            compile_program,
+            self.dispatch,
+            since=CompilePhase.SOURCES,
+            spec="" if tiling is None else tuning_spec({self.kernel: tiling}),
+            timeout_s=self.timeout_s,
+        )
+        if (
+            tiling is not None and len(self.programs) == 1
+        ):  # the first after the default
+            self._require_taken(tiling, compile_to(CompilePhase.CONFIGURATIONS))
+        return compile_to(CompilePhase.CODE)
 
     def _require_taken(self, tiling: Tiling, configured: bytes) -> None:
         """Raise unless IREE has given the root op the tile sizes of the tuning spec."""
@@ -103,17 +102,8 @@ class KernelBench:
     def times(
         self, tilings: Sequence[Tiling | None], passes: int, seed: int
     ) -> Mapping[Tiling | None, list[int]]:
-        """CPU nanoseconds of one run, for each tiling and pass.
-
-        Each pass times all tilings in random order.
-        """
-        draw, order = random.Random(seed), list(tilings)
-        found: dict[Tiling | None, list[int]] = {tiling: [] for tiling in tilings}
-        for _ in range(passes):
-            draw.shuffle(order)
-            for tiling in order:
-                found[tiling].append(thread_ns(self.programs[tiling]))
-        return found
+        """CPU nanoseconds of one run, for each tiling and pass."""
+        return timed_passes({t: self.programs[t] for t in tilings}, passes, seed)
 
 
 def random_inputs(kernel: CpuKernel, seed: int) -> list[NDArray[Any]]:
@@ -122,8 +112,8 @@ def random_inputs(kernel: CpuKernel, seed: int) -> list[NDArray[Any]]:
     inputs: list[NDArray[Any]] = []
     for element, shape in kernel.arguments:
         if element in _DTYPES:
-            dtype = _float_dtype(element)
-            inputs.append(draw.standard_normal(shape, np.float32).astype(dtype))
+            normal = draw.standard_normal(shape, np.float32)
+            inputs.append(normal.astype(_DTYPES[element]))
         else:
             bits = int(element.lstrip("isu"))
             high = 2 if bits == 1 else 3
@@ -131,24 +121,40 @@ def random_inputs(kernel: CpuKernel, seed: int) -> list[NDArray[Any]]:
     return inputs
 
 
-def _float_dtype(element: str) -> Any:
-    import ml_dtypes
-
-    return ml_dtypes.bfloat16 if element == "bf16" else np.dtype(_DTYPES[element])
-
-
 def is_close(result: NDArray[Any], expected: NDArray[Any]) -> bool:
     """Whether results differ by no more than another order of additions explains."""
+    share = max(_TOLERANCE, 64 * 2.0 ** -_mantissa_bits(result.dtype))
+    return is_within(result, expected, share)
+
+
+def is_within(result: NDArray[Any], expected: NDArray[Any], share: float) -> bool:
+    """Whether a result differs from the expected one by a share of the largest number."""
     if result.shape != expected.shape:
         return False
-    one, other = result.astype(np.float64), expected.astype(np.float64)
+    arrays = result, expected
+    one, other = (np.asarray(x, np.result_type(x, np.float32)) for x in arrays)
     scale = float(np.max(np.abs(other), initial=0, where=np.isfinite(other)))
-    share = max(_TOLERANCE, 64 * 2.0 ** -_mantissa_bits(result.dtype))
     return bool(np.allclose(one, other, rtol=0, atol=share * scale, equal_nan=True))
 
 
 def _mantissa_bits(dtype: Any) -> int:
     return {2: 8, 4: 23, 8: 52}.get(np.dtype(dtype).itemsize, 23)
+
+
+def timed_passes[K](
+    runs: Mapping[K, Callable[[], Any]], passes: int, seed: int
+) -> dict[K, list[int]]:
+    """CPU nanoseconds of one run in each pass, by the key of what runs.
+
+    Each pass runs all in random order.
+    """
+    draw, order = random.Random(seed), list(runs)
+    times: dict[K, list[int]] = {key: [] for key in runs}
+    for _ in range(passes):
+        draw.shuffle(order)
+        for key in order:
+            times[key].append(thread_ns(runs[key]))
+    return times
 
 
 def thread_ns(run: Callable[[], Any]) -> int:

@@ -47,7 +47,7 @@ def find_kernels(program: str) -> FoundKernels:
     sources = _functions(program, CompilePhase.SOURCES)
     configured = _functions(program, CompilePhase.CONFIGURATIONS)
     kernels: dict[CpuKernel, tuple[str, ...]] = {}
-    known: dict[str, CpuKernel] = {}
+    by_fingerprint: dict[str, CpuKernel] = {}
     others: dict[str, str] = {}
     for name, source in sources.items():
         try:
@@ -55,7 +55,7 @@ def find_kernels(program: str) -> FoundKernels:
         except CompilerError as reason:
             others[name] = str(reason)
             continue
-        kernel = known.setdefault(kernel.fingerprint, kernel)
+        kernel = by_fingerprint.setdefault(kernel.fingerprint, kernel)
         kernels[kernel] = (*kernels.get(kernel, ()), name)
     return FoundKernels(kernels, others)
 

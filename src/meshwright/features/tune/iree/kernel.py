@@ -6,7 +6,6 @@ This main op is called the root: its tile sizes decide how the whole dispatch is
 from __future__ import annotations
 
 import hashlib
-import math
 import re
 from dataclasses import dataclass
 from functools import cached_property
@@ -116,10 +115,6 @@ class CpuKernel:
             pairs += zip(names.split(", "), types.split(", "), strict=True)
         return pairs
 
-    @property
-    def flops(self) -> int:
-        return 2 * math.prod(loop.size for loop in self.loops)
-
 
 def parse_kernel(text: str, root: str, default: Tiling, pipeline: str) -> CpuKernel:
     """The kernel of an MLIR function and its root op.
@@ -138,7 +133,7 @@ def parse_kernel(text: str, root: str, default: Tiling, pipeline: str) -> CpuKer
         for (element, shape), index in zip(tensors, maps, strict=True)
     )
     count = 1 + max(loop for each in operands for dim in each.index for loop, _ in dim)
-    made = {loop for dim in operands[-1].index for loop, _ in dim}
+    result_loops = {loop for dim in operands[-1].index for loop, _ in dim}
     sizes = {
         dim[0][0]: size
         for each in operands
@@ -147,7 +142,7 @@ def parse_kernel(text: str, root: str, default: Tiling, pipeline: str) -> CpuKer
     }
     if set(sizes) != set(range(count)):
         raise CompilerError(f"{op} has a loop whose trip count no operand shows")
-    loops = tuple(Loop(sizes[i], i not in made) for i in range(count))
+    loops = tuple(Loop(sizes[i], i not in result_loops) for i in range(count))
     return CpuKernel(text, root, op, loops, operands, default, pipeline)
 
 
@@ -163,15 +158,15 @@ def _shape(text: str) -> tuple[int, ...]:
 
 def _maps(op: str, root: str) -> list[tuple[tuple[tuple[int, int], ...], ...]]:
     """The (loop, stride) pairs that index each dim of each operand of the root op."""
-    found = list(_MAP.finditer(root.partition(" ins(")[0]))
-    if not found and op in NAMED_MAPS:
+    maps = list(_MAP.finditer(root.partition(" ins(")[0]))
+    if not maps and op in NAMED_MAPS:
         loops, indices = NAMED_MAPS[op]
         return [tuple(((loops.index(c), 1),) for c in index) for index in indices]
-    if len(found) != 3:
+    if len(maps) != 3:
         raise CompilerError(f"{op} has no indexing maps that are known here")
     return [
         tuple(_terms(each) for each in match[2].split(",") if each.strip())
-        for match in found
+        for match in maps
     ]
 
 

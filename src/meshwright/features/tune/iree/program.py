@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -47,18 +45,11 @@ class IreeProgram:
 
     def compile(self, spec: str = "", timeout_s: float = 300.0) -> Callable[..., Any]:
         """The compiled function of flat arrays on IREE's device, with a tuning spec."""
-        with tempfile.TemporaryDirectory(prefix="meshwright-") as folder:
-            path = Path(folder, "spec.mlir")
-            path.write_text(spec, encoding="utf-8")
-            return load(
-                compile_program(
-                    self.text, spec=path if spec else None, timeout_s=timeout_s
-                )
-            )
+        return load(compile_program(self.text, spec=spec, timeout_s=timeout_s))
 
     def placed(self, leaves: Sequence[Any]) -> list[Any]:
         """The flat arguments as arrays in the memory of IREE's device."""
-        return place([np.asarray(_plain(leaf)) for leaf in leaves])
+        return place([np.asarray(plain_array(leaf)) for leaf in leaves])
 
     def is_right(self, compiled: Callable[..., Any], expected: Sequence[Any]) -> bool:
         """Whether compiled code computes what JAX computes."""
@@ -71,7 +62,7 @@ class IreeProgram:
     def expected(self, fn: Callable[..., Any]) -> list[Any]:
         """Flat results of the function, computed by JAX."""
         args = jax.tree.unflatten(self.in_tree, self.leaves)
-        return [_plain(leaf) for leaf in jax.tree.leaves(jax.jit(fn)(*args))]
+        return [plain_array(leaf) for leaf in jax.tree.leaves(jax.jit(fn)(*args))]
 
     def callable(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
         """Wrap compiled code as a function with the original's arguments and results."""
@@ -90,15 +81,15 @@ class IreeProgram:
                     f"{self.name} was compiled for arguments of shapes {wanted}; "
                     f"got {shapes}"
                 )
-            results = fetch(compiled(*self.placed(leaves)))
-            made = map(_as_result, results, self.results)
-            return jax.tree.unflatten(self.out_tree, list(made))
+            arrays = fetch(compiled(*self.placed(leaves)))
+            results = list(map(_as_result, arrays, self.results))
+            return jax.tree.unflatten(self.out_tree, results)
 
         run.__name__ = self.name
         return run
 
 
-def _plain(leaf: Any) -> Any:
+def plain_array(leaf: Any) -> Any:
     """An array in the form that compiled programs take; typed PRNG keys become integers."""
     array = jnp.asarray(leaf)
     return jax.random.key_data(array) if is_key(array.dtype) else array

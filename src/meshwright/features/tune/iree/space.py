@@ -70,22 +70,22 @@ class TileSpace:
             every = list(self)
             draw.shuffle(every)
             return every[:count]
-        found: dict[Tiling, None] = {}
-        while len(found) < count:
+        tilings: dict[Tiling, None] = {}
+        while len(tilings) < count:
             vector, reduction = draw.choice(self.vectors)
             sizes = tuple(map(draw.choice, self._distributions(vector)))
-            found[Tiling(sizes, vector, reduction)] = None
-        return list(found)
+            tilings[Tiling(sizes, vector, reduction)] = None
+        return list(tilings)
 
     def neighbours(self, tiling: Tiling) -> list[Tiling]:
         """Tilings that differ in a workgroup's size along one loop, or in vector sizes."""
         options = self._distributions(tiling.parallel)
-        found: list[Tiling] = []
+        tilings: list[Tiling] = []
         for loop, sizes in enumerate(options):
             for size in sizes:
                 moved = list(tiling.distribution)
                 moved[loop] = size
-                found.append(replace(tiling, distribution=tuple(moved)))
+                tilings.append(replace(tiling, distribution=tuple(moved)))
         for vector, reduction in self.vectors:
             if (vector == tiling.parallel) != (reduction == tiling.reduction):
                 sizes = tuple(
@@ -99,8 +99,8 @@ class TileSpace:
                         self._distributions(vector), tiling.distribution, strict=True
                     )
                 )
-                found.append(Tiling(sizes, vector, reduction))
-        return [each for each in dict.fromkeys(found) if each != tiling]
+                tilings.append(Tiling(sizes, vector, reduction))
+        return [each for each in dict.fromkeys(tilings) if each != tiling]
 
     def _distributions(self, vector: Sequence[int]) -> list[Sequence[int]]:
         """Candidate workgroup tile sizes for given vector tile sizes, one list per loop."""
@@ -162,7 +162,7 @@ def _vectors(kernel: CpuKernel) -> Iterator[tuple[int, ...]]:
     """Candidate vector sizes of the result, one per loop; 0 for summed loops."""
     lane, peels = lane_loop(kernel), is_peeled(kernel)
     ones = [0 if loop.is_reduction else 1 for loop in kernel.loops]
-    found: set[tuple[int, ...]] = set()
+    vectors: set[tuple[int, ...]] = set()
     for row in row_loops(kernel) or [lane]:
         for lanes, rows in itertools.product(_LANES, _ROWS):
             sizes = list(ones)
@@ -174,8 +174,8 @@ def _vectors(kernel: CpuKernel) -> Iterator[tuple[int, ...]]:
                 if size > 1
             )
             if fits and _product(sizes) <= _MAX_RESULT:
-                found.add(tuple(sizes))
-    yield from sorted(found or {tuple(ones)})
+                vectors.add(tuple(sizes))
+    yield from sorted(vectors or {tuple(ones)})
 
 
 def _reductions(kernel: CpuKernel) -> Iterator[tuple[int, ...]]:

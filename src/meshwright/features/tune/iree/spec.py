@@ -7,7 +7,7 @@ the tile sizes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from meshwright.features.tune.iree.kernel import CpuKernel
 from meshwright.features.tune.iree.tiling import Tiling
@@ -49,16 +49,14 @@ transform.named_sequence @__kernel_config(
 """
 
 
-def tuning_spec(
-    chosen: Mapping[CpuKernel, Tiling] | Sequence[tuple[CpuKernel, Tiling]],
-) -> str:
+def tuning_spec(tilings: Mapping[CpuKernel, Tiling]) -> str:
     """The text of a tuning spec with the tile sizes of each kernel.
 
-    Kernels that are not in `chosen` keep IREE's tile sizes.
+    Kernels without a tiling keep IREE's tile sizes.
     """
-    pairs = list(chosen.items() if isinstance(chosen, Mapping) else chosen)
-    matchers = [_matcher(i, kernel, tiling) for i, (kernel, tiling) in enumerate(pairs)]
-    matches = ",\n    ".join(f"@match_{i} -> @apply_tiles" for i in range(len(pairs)))
+    pairs = enumerate(tilings.items())
+    matchers = [_matcher(i, kernel, tiling) for i, (kernel, tiling) in pairs]
+    matches = ",\n    ".join(f"@match_{i} -> @apply_tiles" for i in range(len(tilings)))
     return _HEAD + "".join(matchers) + _TAIL.format(matches=matches)
 
 

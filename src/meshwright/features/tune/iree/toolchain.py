@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import re
 import subprocess
+import tempfile
 from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import cache
@@ -60,24 +61,28 @@ def compile_program(
     to: CompilePhase = CompilePhase.CODE,
     *,
     since: CompilePhase = CompilePhase.INPUT,
-    spec: Path | None = None,
+    spec: str = "",
     flags: Sequence[str] = HOST_CPU,
     timeout_s: float = 60.0,
 ) -> bytes:
     """Compile a program with IREE, to code for a device or to the text of an earlier phase.
 
     since: the phase that `text` comes from.
-    spec: file of a tuning spec.
+    spec: text of a tuning spec, if any.
     flags: options that select the device; the default is this machine's CPU.
     Raises `CompilerError` with the compiler's first message.
     """
-    extra = [] if spec is None else [f"--iree-codegen-tuning-spec-path={spec}"]
     phases = [f"--compile-from={since.value}", f"--compile-to={to.value}"]
-    command = [_compiler(), _INPUT, *flags, *phases, *extra, "-"]
+    command = [_compiler(), _INPUT, *flags, *phases, "-"]
     try:
-        ended = subprocess.run(
-            command, input=text.encode(), capture_output=True, timeout=timeout_s
-        )
+        with tempfile.TemporaryDirectory(prefix="meshwright-") as folder:
+            path = Path(folder, "spec.mlir")
+            path.write_text(spec, encoding="utf-8")
+            if spec:
+                command.insert(-1, f"--iree-codegen-tuning-spec-path={path}")
+            ended = subprocess.run(
+                command, input=text.encode(), capture_output=True, timeout=timeout_s
+            )
     except subprocess.TimeoutExpired:
         raise CompilerError(
             f"IREE did not finish within {timeout_s:g} s: give it more time, or a smaller "
@@ -85,8 +90,8 @@ def compile_program(
         ) from None
     if ended.returncode:
         log = ended.stderr.decode(errors="replace")
-        found = _ERROR.search(log)
-        reason = found[1] if found else log[-300:] or f"status {ended.returncode}"
+        message = _ERROR.search(log)
+        reason = message[1] if message else log[-300:] or f"status {ended.returncode}"
         raise CompilerError(f"IREE failed: {reason.strip()[:300]}")
     return ended.stdout
 

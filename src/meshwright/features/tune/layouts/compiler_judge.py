@@ -4,72 +4,99 @@
 XLA's code on this CPU.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
-import jax
-
 from meshwright.errors import CompilerError
 from meshwright.features.tune.compiler_server.server import CompilerServer, Entry
 from meshwright.features.tune.layouts.constrain import constrain
-from meshwright.features.tune.layouts.estimates import unestimated
-from meshwright.features.tune.layouts.kernel_costs import examples_of, unestimated_bytes
+from meshwright.features.tune.layouts.kernel_costs import (
+    Example,
+    examples_of,
+    unestimated_bytes,
+)
 from meshwright.features.tune.layouts.kernel_work import Rates
-from meshwright.features.tune.layouts.kernels import HloKernel, read_kernels
+from meshwright.features.tune.layouts.kernels import (
+    HloKernel,
+    control_runs,
+    read_kernels,
+)
 from meshwright.features.tune.layouts.verdict import Question, Verdict, failed
-from meshwright.partitioner.lower import Lowered
 from meshwright.run.compilers.confirm import DeviceStep
-from meshwright.run.compilers.hlo import estimated_cycles
+from meshwright.run.compilers.hlo import cycles_of, estimated_cycles, parse_hlo
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TunedStep:
     """A device program whose layouts are being chosen.
 
-    donated: positions of donated arguments.
-    kept_inputs, kept_outputs: positions of arguments and results that keep the default
-        layout, because a result takes over a donated argument's memory.
+    Donated arguments keep the default layout.
+
+    kept_outputs: positions of results that keep the default layout, because they take
+        over the memory of donated arguments.
     """
 
-    lowered: Lowered
-    avals: tuple[jax.ShapeDtypeStruct, ...]
-    donated: tuple[int, ...]
-    kept_inputs: frozenset[int]
+    plain: DeviceStep
     kept_outputs: frozenset[int]
 
     def with_choices(self, question: Question) -> tuple[DeviceStep, Entry]:
         """The program with chosen layouts, and layouts of arguments and results."""
-        program = constrain(self.lowered.program, question.layouts)
-        step = DeviceStep(
-            replace(self.lowered, program=program), self.avals, self.donated
+        lowered = self.plain.lowered
+        program = constrain(lowered.program, question.layouts)
+        step = replace(self.plain, lowered=replace(lowered, program=program))
+        free = "auto" if question.is_auto else None
+        inputs = tuple(
+            question.inputs.get(i) or (None if i in step.donated else free)
+            for i in range(len(step.avals))
         )
-        free = question.is_auto
         outputs = tuple(
-            "auto" if free and i not in self.kept_outputs else None
-            for i in range(len(self.lowered.outputs))
+            None if i in self.kept_outputs else free
+            for i in range(len(lowered.outputs))
         )
-        inputs = question.entry_inputs(len(self.avals), self.kept_inputs)
         return step, Entry(inputs, outputs)
 
 
-def _verdict(answer: dict[str, Any], cost: float) -> Verdict:
-    beside = unestimated(answer["hlo"])
+def _verdict(
+    answer: dict[str, Any],
+    cost: float,
+    num_bytes: int = 0,
+    examples: tuple[Example, ...] = (),
+) -> Verdict:
+    """The verdict with the figures of a compiler's answer.
 
-    def layouts(given: Sequence[Any]) -> tuple[tuple[int, ...] | None, ...]:
-        return tuple(None if each is None else tuple(each) for each in given)
-
+    num_bytes: bytes that instructions without an estimate of cycles write.
+    """
     return Verdict(
         cost=cost,
         bytes_accessed=answer["bytes_accessed"],
-        async_copies=beside.async_copies,
-        unestimated_bytes=beside.num_bytes,
+        async_copies=async_copies(answer["hlo"]),
+        unestimated_bytes=num_bytes,
         temp_bytes=answer["temp_bytes"],
-        in_layouts=layouts(answer["in_layouts"]),
-        out_layouts=layouts(answer["out_layouts"]),
+        in_layouts=_layouts(answer["in_layouts"]),
+        out_layouts=_layouts(answer["out_layouts"]),
+        examples=examples,
     )
+
+
+def async_copies(text: str) -> int:
+    """The number of asynchronous copies, slices and collectives in one execution.
+
+    They have no estimate of cycles in the scheduled HLO text. Those in a loop count once
+    per iteration.
+    """
+    module = parse_hlo(text)
+    return sum(
+        runs
+        for name, runs in control_runs(module).items()
+        for each in module.computations[name]
+        if each.opcode.endswith("-start") and cycles_of(each) is None
+    )
+
+
+def _layouts(lists: Sequence[Any]) -> tuple[tuple[int, ...] | None, ...]:
+    return tuple(None if each is None else tuple(each) for each in lists)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,10 +113,14 @@ class EstimateJudge:
     step: TunedStep
     rates: Rates
     unit: str = "cycles"
-    chooses_entry: bool = True
     screens: bool = True
+    """Whether the judge can screen programs, and choose layouts of their arguments."""
 
     def screen(self, question: Question) -> list[HloKernel] | None:
+        """Optimise a program without generating code; returns its kernels.
+
+        Returns `None` if that fails. It is much faster than `judge`.
+        """
         try:
             text = self.server.screen(*self.step.with_choices(question))
             return read_kernels(text, self.rates)
@@ -101,16 +132,12 @@ class EstimateJudge:
             answer = self.server.compile("", *self.step.with_choices(question))
         except CompilerError as error:
             return failed(str(error))
-        verdict = _verdict(answer, estimated_cycles(answer["hlo"]))
-        kernels = read_kernels(answer["optimized"], self.rates)
-        return replace(
-            verdict,
-            unestimated_bytes=int(unestimated_bytes(kernels)),
-            examples=examples_of(kernels, answer["hlo"]),
-        )
+        hlo, kernels = answer["hlo"], read_kernels(answer["optimized"], self.rates)
+        num_bytes = int(unestimated_bytes(kernels))
+        cycles = estimated_cycles(hlo)
+        return _verdict(answer, cycles, num_bytes, examples_of(kernels, hlo))
 
-    def confirm(self, question: Question) -> Verdict:
-        return self.judge(question)
+    confirm = judge
 
 
 _PASSES, _LAST_PASSES = 5, 15
@@ -142,7 +169,6 @@ class MeasuringJudge:
     step: TunedStep
     seed: int
     unit: str = "of default"
-    chooses_entry: bool = False
     screens: bool = False
     default: Verdict | None = None
     count: int = 0
@@ -166,7 +192,7 @@ class MeasuringJudge:
     def _measured(self, question: Question, passes: int) -> Verdict:
         try:
             if self.default is None:
-                self.default = replace(self._compiled("default", _DEFAULT), cost=1.0)
+                self.default = self._compiled("default", _DEFAULT)
             if question == _DEFAULT:
                 return self.default
             verdict = self._compiled("chosen", question)
@@ -181,9 +207,9 @@ class MeasuringJudge:
         return replace(verdict, cost=ratio, spread=spread)
 
     def _compiled(self, key: str, question: Question) -> Verdict:
-        """Compile a program; the verdict's cost is infinite until it is measured."""
+        """Compile a program; the verdict's cost is 1 until it is measured."""
         answer = self.server.compile(key, *self.step.with_choices(question))
-        return replace(_verdict(answer, math.inf), unestimated_bytes=0)
+        return _verdict(answer, 1.0)
 
 
 def _ratio(first: Sequence[float], other: Sequence[float]) -> tuple[float, float]:
@@ -195,3 +221,11 @@ def _ratio(first: Sequence[float], other: Sequence[float]) -> tuple[float, float
     quarter = len(ratios) // 4
     middle = median(ratios)
     return middle, (ratios[-1 - quarter] - ratios[quarter]) / 2 / middle
+
+
+type Judge = EstimateJudge | MeasuringJudge
+"""A compiler that finds out the costs of programs with chosen layouts.
+
+`judge` returns a verdict with an infinite cost and an error if a program does not compile.
+`confirm` finds the cost of a search's final choice with more care.
+"""

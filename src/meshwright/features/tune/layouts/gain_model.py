@@ -1,22 +1,21 @@
 """A Gaussian process that predicts the gains of layout choices.
 
 The gain of a choice is the logarithm of cost before / cost after. The mean of the
-process is linear in `features`; its weights, in `gain_weights.json`, are set by hand.
+process is linear in `features`; its weights are `shipped_weights`.
 Within a run, the gain of one choice tells something about others: about choices for the
 same site, with the same minor dims, or for values with the same role.
 """
 
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.resources import files
 
 import numpy as np
 
 from meshwright.features.tune.layouts.problem import LayoutChoice, State
 from meshwright.features.tune.layouts.sites import Site
+from meshwright.predict.roofline.matrix_unit import padded_extent
 
 _LIMIT = 0.3
 """Largest gain or loss that counts, as the logarithm of a ratio of costs (1.35x)."""
@@ -27,25 +26,6 @@ _MOST_SEEN = 64
 """Number of most recent gains that a prediction takes into account."""
 _OPTIMISM = 1.0
 """Standard deviations added to a predicted gain, so that unsure choices are tried."""
-
-
-@cache
-def shipped_weights() -> Mapping[str, float]:
-    """The package's weight of each feature in the mean of the gain, by name."""
-    text = (
-        files("meshwright.features.tune.layouts")
-        .joinpath("gain_weights.json")
-        .read_text()
-    )
-    return json.loads(text)["weights"]
-
-
-def linear_gain(found: Mapping[str, float], weights: Mapping[str, float]) -> float:
-    """The gain that a linear model expects of a choice.
-
-    found: the choice's features by name. weights: weight of each feature by name.
-    """
-    return sum(weights.get(name, 0.0) * value for name, value in found.items())
 
 
 def cut_gain(before: float, after: float) -> float:
@@ -69,9 +49,6 @@ class GainModel:
     sites: Mapping[str, Site]
     prior: Mapping[str, float]
     seen: list[tuple[LayoutChoice, float]] = field(default_factory=list)
-    _means: dict[LayoutChoice, float] = field(default_factory=dict)
-    _codes: dict[LayoutChoice, tuple[int, ...]] = field(default_factory=dict)
-    _numbers: dict[object, int] = field(default_factory=dict)
 
     def weights(self, state: State, actions: Sequence[LayoutChoice]) -> Sequence[float]:
         """Upper confidence bounds of the gains of actions, assumed equal in every state."""
@@ -83,10 +60,10 @@ class GainModel:
         seen = self.seen[-_MOST_SEEN:]
         if not seen:
             return (means + _OPTIMISM * np.sqrt(prior)).tolist()
-        known = [choice for choice, _ in seen]
+        choices = [choice for choice, _ in seen]
         surprise = np.array([gain - self._mean(c) for c, gain in seen])
-        within = self._covariance(known, known) + _NOISE * np.eye(len(known))
-        across = self._covariance(actions, known)
+        within = self._covariance(choices, choices) + _NOISE * np.eye(len(choices))
+        across = self._covariance(actions, choices)
         solved = np.linalg.solve(within, np.column_stack([surprise, across.T]))
         spread = prior - np.einsum("ij,ji->i", across, solved[:, 1:])
         bound = _OPTIMISM * np.sqrt(np.maximum(spread, 0.0))
@@ -100,10 +77,9 @@ class GainModel:
             self.seen.append((choice, gain / len(added)))
 
     def _mean(self, choice: LayoutChoice) -> float:
-        if choice not in self._means:
-            found = features(self.sites[choice.site], choice)
-            self._means[choice] = linear_gain(found, self.prior)
-        return self._means[choice]
+        """The gain that the linear model expects of a choice."""
+        values = features(self.sites[choice.site], choice)
+        return sum(self.prior.get(name, 0.0) * value for name, value in values.items())
 
     def _covariance(
         self, first: Sequence[LayoutChoice], second: Sequence[LayoutChoice]
@@ -121,13 +97,7 @@ class GainModel:
         site; the site with its two minor dims; the role of the site with these dims;
         the choice itself.
         """
-        for choice in choices:
-            if choice not in self._codes:
-                self._codes[choice] = tuple(map(self._code, self._likeness(choice)))
-        return np.array([self._codes[choice] for choice in choices])
-
-    def _code(self, label: object) -> int:
-        return self._numbers.setdefault(label, len(self._numbers))
+        return np.array([[hash(key) for key in self._likeness(c)] for c in choices])
 
     def _likeness(self, choice: LayoutChoice) -> tuple[object, ...]:
         """Four keys of a choice; choices with an equal key have correlated gains."""
@@ -142,7 +112,8 @@ _LANES, _SUBLANES = 128, 8
 """The tile to which a TPU pads the two minor dims."""
 
 
-def features(site: Site, choice: LayoutChoice) -> dict[str, float]:
+@cache
+def features(site: Site, choice: LayoutChoice) -> Mapping[str, float]:
     """Features of a layout choice, by name.
 
     They are equal for sites whose values have the same shape and the same role.
@@ -151,12 +122,12 @@ def features(site: Site, choice: LayoutChoice) -> dict[str, float]:
 
 
 def _features(site: Site, choice: LayoutChoice) -> Iterator[tuple[str, float]]:
-    made, _, read = site.role.partition(">")
+    producer, _, read = site.role.partition(">")
     rank, order = len(site.shape), choice.order
     minor, second = order[-1], order[-2]
     letters = f"{site.dims[second]}{site.dims[minor]}"
     yield "bias", 1.0
-    yield f"made={made}", 1.0
+    yield f"made={producer}", 1.0
     yield f"read={read}", 1.0
     yield f"role={site.role}", 1.0
     yield f"rank={rank}", 1.0
@@ -184,9 +155,8 @@ def padding(shape: tuple[int, ...], order: tuple[int, ...]) -> float:
     order: dims of the array, major to minor.
     """
     minor, second = shape[order[-1]], shape[order[-2]]
-    return (math.ceil(minor / _LANES) * _LANES / minor) * (
-        math.ceil(second / _SUBLANES) * _SUBLANES / second
-    )
+    lanes, sublanes = padded_extent(minor, _LANES), padded_extent(second, _SUBLANES)
+    return (lanes / minor) * (sublanes / second)
 
 
 def best_padding(site: Site) -> float:

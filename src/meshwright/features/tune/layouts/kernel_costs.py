@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from meshwright.features.tune.layouts.estimates import kernel_cycles
 from meshwright.features.tune.layouts.kernels import HloKernel
+from meshwright.run.compilers.hlo import cycles_of, parse_hlo
 
 _WIDTH = 0.5
 """Extra distance in features at which a kernel has 1/e of the nearest one's weight."""
@@ -38,7 +38,11 @@ def examples_of(kernels: Iterable[HloKernel], final: str) -> tuple[Example, ...]
 
     final: HLO text at the end of compilation, which contains the estimates.
     """
-    cycles = kernel_cycles(final)
+    cycles = {
+        each.name: float(cycles_of(each) or 0)
+        for lines in parse_hlo(final).computations.values()
+        for each in lines
+    }
     return tuple(
         Example(k.key, k.kind, k.features, cycles.get(k.name, 0.0)) for k in kernels
     )
@@ -83,7 +87,7 @@ class KernelCosts:
 
         Asynchronous kernels have no estimate and count 0.
         """
-        return sum(k.runs * self.cycles_of(k) for k in kernels if not k.is_async)
+        return self._total(kernels, 1.0)
 
     def least(self, kernels: Sequence[HloKernel]) -> float:
         """Cycles of a program with these kernels if guesses are too high.
@@ -92,9 +96,12 @@ class KernelCosts:
         stay.
         """
         mean, spread = self._error()
-        cheaper = math.exp(mean - spread - max(mean, 0.0))
+        return self._total(kernels, math.exp(mean - spread - max(mean, 0.0)))
+
+    def _total(self, kernels: Sequence[HloKernel], factor: float) -> float:
+        """Cycles of kernels, of which guesses are multiplied by a factor."""
         return sum(
-            k.runs * self.cycles_of(k) * (1.0 if k.key in self.known else cheaper)
+            k.runs * self.cycles_of(k) * (1.0 if k.key in self.known else factor)
             for k in kernels
             if not k.is_async
         )

@@ -5,15 +5,13 @@ cycles that it takes at the chip's peak rate. HLO writes the layout of an array 
 braces, dims minor to major: `bf16[8,128]{1,0}`.
 """
 
-import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 
 from meshwright.machine import Machine
+from meshwright.predict.roofline.matrix_unit import padded_extent
 from meshwright.run.compilers.hlo import Instruction, bits_of
 
 ARRAY = re.compile(r"(\w+)\[([\d,]*)\](?:\{([\d,]*)([^}]*)\})?")
@@ -47,21 +45,18 @@ class Array:
     def num_elements(self) -> int:
         """Elements with the two minor dims padded to a TPU's tiles."""
         extents = [self.dims[d] for d in self.layout] or [*self.dims] or [1]
-        extents[0] = math.ceil(extents[0] / _LANES) * _LANES
+        extents[0] = padded_extent(extents[0], _LANES)
         if len(extents) > 1:
-            extents[1] = math.ceil(extents[1] / _SUBLANES) * _SUBLANES
+            extents[1] = padded_extent(extents[1], _SUBLANES)
         return math.prod(extents)
 
     @property
     def num_bytes(self) -> float:
         """Bytes in memory, with the two minor dims padded to a TPU's tiles."""
         extents = [self.dims[d] for d in self.layout] or [1]
-        extents[0] = (
-            math.ceil(extents[0] / _LANES) * _LANES if len(extents) > 1 else 1024
-        )
-        if len(extents) > 1:
-            rows = _SUBLANES if extents[1] > _SUBLANES // 2 else extents[1]
-            extents[1] = math.ceil(extents[1] / rows) * rows
+        extents[0] = padded_extent(extents[0], _LANES) if len(extents) > 1 else 1024
+        if len(extents) > 1 and extents[1] > _SUBLANES // 2:
+            extents[1] = padded_extent(extents[1], _SUBLANES)
         return bits_of(self.dtype) / 8 * math.prod(extents)
 
 
@@ -110,17 +105,6 @@ def rates_of(machine: Machine) -> Rates:
         chip.flops_per_s["bfloat16"] / 2 / clock_hz,
         chip.vector_flops_per_s / clock_hz,
     )
-
-
-@cache
-def shipped_kernel_weights() -> Mapping[str, float]:
-    """The package's weight of each term of work, by name.
-
-    They are fitted to estimates of the compilers for v5e and v6e by
-    `benchmarks/train/train_kernel_model.py`.
-    """
-    folder = files("meshwright.features.tune.layouts")
-    return json.loads(folder.joinpath("kernel_weights.json").read_text())["weights"]
 
 
 _LEAST_CYCLES = 100.0
@@ -212,28 +196,28 @@ def multiplications(
     labels, results = LABELS.search(product.rest), read_arrays(product.type)
     if labels is None or len(inputs) < 2 or not results:
         return 0.0, 0.0
-    given, weights, made = (
+    image, weights, result = (
         dict(zip(letters, array.dims, strict=False))
         for letters, array in zip(
             labels.groups(), (*inputs[:2], results[0]), strict=True
         )
     )
-    batch, features = made.get("b", 1), made.get("f", 1)
+    batch, features = result.get("b", 1), result.get("f", 1)
     depth = weights.get("i", 1)
     window = _window(product)
     positions = 1.0
-    for dim in sorted(filter(str.isdigit, made)):
+    for dim in sorted(filter(str.isdigit, result)):
         taps = window.get("size", weights).get(dim, 1)
         dilation = window.get("lhs_dilate", {}).get(dim, 1)
-        most = min(made[dim], given.get(dim, 1)) * taps / dilation
+        most = min(result[dim], image.get(dim, 1)) * taps / dilation
         positions *= max(1.0, most)
     rows = min(
-        _padded(features, _LANES) * _padded(batch, _SUBLANES),
-        _padded(batch, _LANES) * _padded(features, _SUBLANES),
+        padded_extent(features, _LANES) * padded_extent(batch, _SUBLANES),
+        padded_extent(batch, _LANES) * padded_extent(features, _SUBLANES),
     )
     return (
         positions * batch * features * depth,
-        positions * rows * _padded(depth, _LANES),
+        positions * rows * padded_extent(depth, _LANES),
     )
 
 
@@ -242,14 +226,10 @@ def _window(product: Instruction) -> dict[str, dict[str, int]]:
 
     Properties whose entries are no single numbers, such as `pad=1_1`, are left out.
     """
-    found = _WINDOW.search(product.rest)
-    parts = [part.partition("=") for part in found[1].split()] if found else []
+    window = _WINDOW.search(product.rest)
+    parts = [part.partition("=") for part in window[1].split()] if window else []
     return {
         name: {str(dim): int(n) for dim, n in enumerate(values.split("x"))}
         for name, _, values in parts
         if all(n.isdigit() for n in values.split("x"))
     }
-
-
-def _padded(extent: int, tile: int) -> int:
-    return math.ceil(extent / tile) * tile

@@ -9,10 +9,9 @@ cost in every other program (`kernel_costs`).
 import hashlib
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from meshwright.features.tune.layouts.estimates import control_runs
 from meshwright.features.tune.layouts.kernel_work import (
     ARRAY,
     DIMENSIONS,
@@ -24,17 +23,27 @@ from meshwright.features.tune.layouts.kernel_work import (
     numbers,
     operands_of,
     read_arrays,
-    shipped_kernel_weights,
     work_of,
 )
-from meshwright.run.compilers.hlo import Instruction, Module, parse_hlo
+from meshwright.features.tune.layouts.shipped_weights import shipped_weights
+from meshwright.run.compilers.hlo import (
+    Instruction,
+    Module,
+    calls_of,
+    parse_hlo,
+)
 
 _FREE = frozenset(
     ("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "while", "call")
     + ("conditional", "after-all", "partition-id", "replica-id", "opt-barrier")
 )
 _CALLS = re.compile(r"calls=%?([\w.\-]+)")
-_NAMED = re.compile(r", (?:dim_labels=[^,]*|dimensions=\{[^}]*\}|to_apply=%?[\w.\-]+)")
+_DROPPED = re.compile(
+    r", (?:dim_labels=[^,]*|dimensions=\{[^}]*\}|to_apply=%?[\w.\-]+)"
+    r"|, (?:metadata|backend_config|sharding|calls|frontend_attributes)=.*"
+    r"|/\*.*?\*/"
+)
+"""Dims and labels, which `_physical_line` writes itself, and what changes no cost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,18 +79,34 @@ def read_kernels(text: str, rates: Rates) -> list[HloKernel]:
     types = {
         each.name: each.type for lines in module.computations.values() for each in lines
     }
-    found: list[HloKernel] = []
+    kernels: list[HloKernel] = []
     for name, runs in control_runs(module).items():
         for each in module.computations[name]:
             if each.opcode not in _FREE and not each.opcode.endswith("-done"):
-                found.append(_kernel(each, runs, (module, types, rates)))
-    return found
+                kernels.append(_kernel(each, runs, (module, types, rates)))
+    return kernels
+
+
+def control_runs(module: Module) -> dict[str, int]:
+    """Executions per step of the entry computation and of bodies of loops and branches."""
+    inner = {
+        callee
+        for lines in module.computations.values()
+        for each in lines
+        if each.opcode not in ("while", "conditional", "call")
+        for callee, _ in calls_of(each, module.computations)
+    }
+    return {
+        name: runs
+        for name, runs in module.runs.items()
+        if name in module.computations and name not in inner
+    }
 
 
 def _kernel(
-    each: Instruction, runs: int, given: tuple[Module, Mapping[str, str], Rates]
+    each: Instruction, runs: int, program: tuple[Module, Mapping[str, str], Rates]
 ) -> HloKernel:
-    module, types, rates = given
+    module, types, rates = program
     operands = [_type_of(name, types) for name in operands_of(each)]
     called = _CALLS.search(each.rest)
     body = module.computations.get(called[1], ()) if called else ()
@@ -155,7 +180,7 @@ def _key(
 
 def _physical_line(line: Instruction, operands: Sequence[str]) -> str:
     """An instruction's text without names, with the dims of arrays in memory order."""
-    rest = _NAMED.sub("", _plain(line.rest).partition(")")[2])
+    rest = _DROPPED.sub("", line.rest).partition(")")[2]
     labels = " ".join((*_labels(line, operands), *_dimensions(line, operands)))
     types = (_physical(text) for text in (line.type, *operands))
     return f"{line.opcode} {labels} {rest} {'; '.join(types)}"
@@ -189,14 +214,14 @@ def _dimensions(line: Instruction, operands: Sequence[str]) -> list[str]:
         return []
     dims = [int(d) for d in named[1].split(",") if d]
     of_operand = line.opcode in ("reduce", "transpose")
-    found = ARRAY.search(operands[0] if of_operand else line.type)
+    array = ARRAY.search(operands[0] if of_operand else line.type)
     result = ARRAY.search(line.type)
-    if found is None or result is None:
+    if array is None or result is None:
         return [named[1]]
     if line.opcode == "transpose":
         dims = [int(d) for d in _in_order([str(d) for d in dims], result[3])]
-    rank = range(found[2].count(",") + 1)
-    places = _in_order([str(d) for d in rank], found[3])
+    rank = range(array[2].count(",") + 1)
+    places = _in_order([str(d) for d in rank], array[3])
     return [str(places.index(str(d))) for d in dims if str(d) in places]
 
 
@@ -214,17 +239,6 @@ def _labels(line: Instruction, operands: Sequence[str]) -> list[str]:
         "".join(_in_order(letters, found[3] if (found := ARRAY.search(text)) else ""))
         for text, letters in texts
     ]
-
-
-def _plain(rest: str) -> str:
-    """The text after an instruction's opcode, without metadata and comments.
-
-    The parts that are dropped do not change the instruction's cost.
-    """
-    rest = re.sub(
-        r", (?:metadata|backend_config|sharding|calls|frontend_attributes)=.*", "", rest
-    )
-    return re.sub(r"/\*.*?\*/", "", rest)
 
 
 def _kind(each: Instruction, body: Sequence[Instruction]) -> str:
@@ -259,7 +273,7 @@ def _features(
     """Numbers from which a kernel's cycles are guessed.
 
     The first four are logarithms: of the cycles that a linear model expects, of bytes
-    moved, of operations in products, and of elements of all results. Then follow the
+    moved, of elements of products, and of elements of all results. Then follow the
     share of bytes on chip, the number of different minor dims, and the number of copies
     and transposes. A byte on chip counts as a quarter of a byte in main memory.
     """
@@ -267,21 +281,16 @@ def _features(
     on_chip = sum(a.num_bytes for a in every if a.is_on_chip)
     whole = sum(a.num_bytes for a in every)
     minors = {a.layout[0] for a in every if len(a.layout) > 1}
-    yield math.log(expected_cycles(work, shipped_kernel_weights()))
-    yield _log(whole - 0.75 * on_chip)
-    yield _log(sum(map(_product_flops, body)))
-    yield _log(sum(math.prod(a.dims) for line in body for a in read_arrays(line.type)))
+    yield math.log(expected_cycles(work, shipped_weights("kernel_weights.json")))
+    yield math.log1p(whole - 0.75 * on_chip)
+    products = (line for line in body if line.opcode in PRODUCTS)
+    yield math.log1p(_result_elements(products))
+    yield math.log1p(_result_elements(body))
     yield on_chip / max(whole, 1.0)
     yield float(len(minors))
     yield float(sum(line.opcode in ("transpose", "copy") for line in body))
 
 
-def _product_flops(line: Instruction) -> float:
-    """Elements of a product's result, in place of its FLOPs; 0 for other ops."""
-    if line.opcode not in PRODUCTS:
-        return 0.0
-    return float(sum(math.prod(a.dims) for a in read_arrays(line.type)))
-
-
-def _log(value: float) -> float:
-    return math.log1p(value)
+def _result_elements(lines: Iterable[Instruction]) -> int:
+    """The number of elements that instructions compute."""
+    return sum(math.prod(a.dims) for line in lines for a in read_arrays(line.type))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from meshwright.errors import CompilerError, SearchError
+from meshwright.features.tune.layouts.compiler_judge import Judge
 from meshwright.features.tune.layouts.gain_model import GainModel
 from meshwright.features.tune.layouts.journal import Journal
 from meshwright.features.tune.layouts.kernels import HloKernel
@@ -18,7 +19,7 @@ from meshwright.features.tune.layouts.screened_search import (
 )
 from meshwright.features.tune.layouts.screens import Screens
 from meshwright.features.tune.layouts.sites import Site
-from meshwright.features.tune.layouts.verdict import Judge, Question, Verdict
+from meshwright.features.tune.layouts.verdict import Question, Verdict
 from meshwright.program.ir import Program
 from meshwright.search.engines.surrogate import Surrogate
 from meshwright.search.loop.engine import Budget, Stopped, search
@@ -30,7 +31,7 @@ _RESERVED = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class LayoutOutcome:
     """The result of a search for layouts.
 
     default, auto: verdicts on the program without choices: with default layouts of
@@ -123,7 +124,7 @@ class LayoutSearch:
             self.screens[is_auto] = self._new_screens(is_auto)
         self.screens[True].costs = self.screens[False].costs
 
-    def run(self) -> Found:
+    def run(self) -> LayoutOutcome:
         """The best layouts within the budget; at worst, the baseline without any."""
         default = self._ask((), False)
         auto = self._auto(default)
@@ -131,10 +132,12 @@ class LayoutSearch:
         if not math.isfinite(base.cost):
             raise CompilerError(f"the program itself does not compile: {default.error}")
         is_auto = auto.cost < default.cost
-        find = self._screened if self.judge.screens else self._direct
-        best, stopped, gains = find(is_auto, base)
+        if self.judge.screens:
+            best, stopped, gains = self._screened(is_auto, base)
+        else:
+            best, stopped, gains = self._direct(base)
         verdict = self._ask(best, is_auto)
-        found = Found(
+        outcome = LayoutOutcome(
             default=default,
             auto=auto,
             best=best,
@@ -147,28 +150,25 @@ class LayoutSearch:
             history=tuple(self.costs),
             stopped=stopped,
         )
-        return self._checked(found) if found.best else found
+        return self._checked(outcome) if outcome.best else outcome
 
     def _auto(self, default: Verdict) -> Verdict:
         """The verdict if the compiler chooses the layouts of arguments and results.
 
         It equals the verdict on the default if the compiler chooses the same program.
         """
-        if not self.judge.chooses_entry:
+        if not self.judge.screens:
             return default
-        if self.judge.screens:
-            programs = [each.program(()) for each in self.screens.values()]
-            if programs[0] and programs[0] == programs[1]:
-                return default
+        programs = [each.program(()) for each in self.screens.values()]
+        if programs[0] and programs[0] == programs[1]:
+            return default
         return self._ask((), True)
 
-    def _direct(
-        self, is_auto: bool, base: Verdict
-    ) -> tuple[State, Stopped, dict[str, float]]:
+    def _direct(self, base: Verdict) -> tuple[State, Stopped, dict[str, float]]:
         """The best state, the reason of the end, and gains; judges every candidate."""
 
         def cost(state: State) -> float:
-            return self._charged(self._ask(state, is_auto), base)
+            return self._charged(self._ask(state, False), base)
 
         options = self.options
         result = search(
@@ -176,15 +176,14 @@ class LayoutSearch:
             Surrogate(options.seed, self.model, losses=options.losses),
             Budget(evaluations=options.budget - _RESERVED + 1),
         )
-        gains = self._gains(result.state, is_auto, base)
-        return result.state, result.stopped, gains
+        return result.state, result.stopped, self._gains(result.state, base)
 
     def _screened(
         self, is_auto: bool, base: Verdict
     ) -> tuple[State, Stopped, dict[str, float]]:
         """The best state, the reason of the end, and gains; compiles few candidates."""
         options, screens = self.options, self.screens[is_auto]
-        found = ScreenedSearch(
+        rounds = ScreenedSearch(
             screens,
             self.model,
             lambda state: self._affordable(state, is_auto, base),
@@ -194,8 +193,8 @@ class LayoutSearch:
         )
         stopped: Stopped = "interrupted"
         with contextlib.suppress(KeyboardInterrupt):
-            stopped = found.run(base.cost)
-        best = self._verified(pruned(screens, found.best), is_auto, base)
+            stopped = rounds.run(base.cost)
+        best = self._verified(pruned(screens, rounds.best), is_auto, base)
         cost = screens.cost(best)
         rests = zip(best, without_one(best), strict=True)
         gains = {choice.site: screens.cost(rest) / cost - 1 for choice, rest in rests}
@@ -227,45 +226,45 @@ class LayoutSearch:
 
     # -- verdicts ----------------------------------------------------------------------
 
-    def _checked(self, found: Found) -> Found:
+    def _checked(self, outcome: LayoutOutcome) -> LayoutOutcome:
         """The result, judged again with all its layouts fixed.
 
         If it is not better than the baseline, the result is the baseline.
         """
-        if self.judge.screens and found.baseline == "default":
-            return found if found.charged < found.base.cost else self._none(found)
-        question = self._question(found.best, found.baseline == "auto")
+        if self.judge.screens and outcome.baseline == "default":
+            is_gain = outcome.charged < outcome.base.cost
+            return outcome if is_gain else self._none(outcome)
+        question = self._question(outcome.best, outcome.baseline == "auto")
         written = {
             i: layout
-            for i, layout in enumerate(found.verdict.in_layouts)
-            if layout is not None and found.baseline == "auto"
+            for i, layout in enumerate(outcome.verdict.in_layouts)
+            if layout is not None and outcome.baseline == "auto"
         }
         last = self.judge.confirm(
             replace(question, inputs={**written, **question.inputs})
         )
-        charged = self._charged(last, found.base)
-        found = replace(found, judged=found.judged + 1)
-        if charged < found.base.cost * (1 - last.spread):
-            return replace(found, verdict=last, charged=charged)
-        return self._none(found)
+        charged = self._charged(last, outcome.base)
+        outcome = replace(outcome, judged=outcome.judged + 1)
+        if charged < outcome.base.cost * (1 - last.spread):
+            return replace(outcome, verdict=last, charged=charged)
+        return self._none(outcome)
 
-    def _none(self, found: Found) -> Found:
+    def _none(self, outcome: LayoutOutcome) -> LayoutOutcome:
         """The result without chosen layouts, with the verdict on the baseline."""
-        base = found.base
-        return replace(found, best=(), verdict=base, charged=base.cost, gains={})
+        base = outcome.base
+        return replace(outcome, best=(), verdict=base, charged=base.cost, gains={})
 
-    def _gains(self, best: State, is_auto: bool, base: Verdict) -> dict[str, float]:
+    def _gains(self, best: State, base: Verdict) -> dict[str, float]:
         """The relative cost that each choice saves, by name of the site.
 
         A choice is left out if the state without it was not judged.
         """
-        cost = self._charged(self._ask(best, is_auto), base)
+        cost = self._charged(self._ask(best, False), base)
         gains: dict[str, float] = {}
-        for choice in best:
-            rest = tuple(each for each in best if each != choice)
-            known = self.journal.verdicts.get(self._key(rest, is_auto))
-            if known is not None and math.isfinite(known.cost):
-                gains[choice.site] = self._charged(known, base) / cost - 1
+        for choice, rest in zip(best, without_one(best), strict=True):
+            verdict = self.journal.verdicts.get(self._key(rest, False))
+            if verdict is not None and math.isfinite(verdict.cost):
+                gains[choice.site] = self._charged(verdict, base) / cost - 1
         return gains
 
     def _charged(self, verdict: Verdict, base: Verdict) -> float:
@@ -282,15 +281,15 @@ class LayoutSearch:
 
     def _ask(self, state: State, is_auto: bool) -> Verdict:
         key = self._key(state, is_auto)
-        known = self.journal.verdicts.get(key)
-        if known is None:
-            known = self.judge.judge(self._question(state, is_auto))
-            self.journal.note(key, known)
+        verdict = self.journal.verdicts.get(key)
+        if verdict is None:
+            verdict = self.judge.judge(self._question(state, is_auto))
+            self.journal.note(key, verdict)
         if key not in self.asked:
             self.asked.add(key)
-            self.screens[False].learn(known.examples)
-            least = min(self.costs[-1:] + [known.cost])
+            self.screens[False].costs.learn(verdict.examples)
+            least = min(self.costs[-1:] + [verdict.cost])
             self.costs.append(least)
-            self.failures += [known.error] if known.error else []
+            self.failures += [verdict.error] if verdict.error else []
             self.show(f"{len(self.asked)} programs, {least:.6g} {self.judge.unit}")
-        return known
+        return verdict

@@ -4,11 +4,10 @@ To screen a program means to run the compiler's optimisations without generating
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from meshwright.features.tune.layouts.kernel_costs import (
-    Example,
     KernelCosts,
     same_program,
     unestimated_bytes,
@@ -41,23 +40,13 @@ class Screens:
             self.kernels[state] = self.screen_fn(state)
         return self.kernels[state]
 
-    def learn(self, examples: Iterable[Example]) -> None:
-        """Record the cycles of compiled kernels, which improves predictions."""
-        self.costs.learn(examples)
-
     def cost(self, state: State) -> float:
         """The predicted cost of a state; exact if all its kernels were compiled."""
-        kernels = self.of(state)
-        if kernels is None:
-            return math.inf
-        return self.costs.predict(kernels) + self._charged(kernels)
+        return self._charged(state, self.costs.predict)
 
     def least(self, state: State) -> float:
         """The predicted cost of a state if guesses for its kernels are too high."""
-        kernels = self.of(state)
-        if kernels is None:
-            return math.inf
-        return self.costs.least(kernels) + self._charged(kernels)
+        return self._charged(state, self.costs.least)
 
     def ranked(self, state: State) -> float:
         """The predicted cost of a state, raised by 0.2 % for each chosen layout."""
@@ -72,8 +61,12 @@ class Screens:
         """A key that is equal for states from which the same program results."""
         return frozenset(same_program(self.of(state) or ()).items())
 
-    def _charged(self, kernels: list[HloKernel]) -> float:
-        plain = self.of(()) or ()
-        return self.charge * max(
-            0.0, unestimated_bytes(kernels) - unestimated_bytes(plain)
-        )
+    def _charged(
+        self, state: State, cycles_fn: Callable[[list[HloKernel]], float]
+    ) -> float:
+        """Cycles of a state's kernels, plus the charge for bytes without an estimate."""
+        kernels = self.of(state)
+        if kernels is None:
+            return math.inf
+        more = unestimated_bytes(kernels) - unestimated_bytes(self.of(()) or ())
+        return cycles_fn(kernels) + self.charge * max(0.0, more)

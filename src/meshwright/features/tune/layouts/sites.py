@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from meshwright.features.tune.layouts.roles import Uses, read_uses
+from meshwright.features.tune.layouts.roles import read_uses
 from meshwright.program.ir import Program, Value, num_bytes, show_type
 
 _MOST_SITES = 40
@@ -72,31 +72,22 @@ def find_sites(
     largest = max(weights.values(), default=1.0)
     ranked = sorted(groups, key=lambda s: -weights[s])  # ties in program order
     kept = [s for s in ranked if weights[s] >= _LEAST_SHARE * largest][:most]
-    return tuple(
-        _site(f"v{index:02}", groups[s], uses, weights[s], weights[s] / largest)
-        for index, s in enumerate(kept)
-    )
-
-
-def _site(
-    name: str,
-    values: list[Value],
-    uses: dict[Value, Uses],
-    weight: float,
-    share: float,
-) -> Site:
-    use = uses[values[0]]
-    twins = (uses[value].twin for value in values)
-    return Site(
-        name=name,
-        role=use.role,
-        dims=use.dims,
-        values=tuple(values),
-        weight=weight,
-        share=share,
-        source=use.source,
-        twins=tuple(twin for twin in twins if twin is not None),
-    )
+    sites: list[Site] = []
+    for index, signature in enumerate(kept):
+        values, weight = groups[signature], weights[signature]
+        use, twins = uses[values[0]], (uses[value].twin for value in values)
+        site = Site(
+            name=f"v{index:02}",
+            role=use.role,
+            dims=use.dims,
+            values=tuple(values),
+            weight=weight,
+            share=weight / largest,
+            source=use.source,
+            twins=tuple(twin for twin in twins if twin is not None),
+        )
+        sites.append(site)
+    return tuple(sites)
 
 
 def orders(rank: int) -> Iterator[tuple[int, ...]]:

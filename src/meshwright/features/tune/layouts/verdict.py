@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from meshwright.errors import PlanError
-from meshwright.features.tune.compiler_server.server import EntryLayout
 from meshwright.features.tune.layouts.constrain import Layouts
 from meshwright.features.tune.layouts.kernel_costs import Example
-from meshwright.features.tune.layouts.kernels import HloKernel
 from meshwright.plain import Frame, plain
 
 
@@ -84,47 +82,3 @@ class Question:
     layouts: Layouts
     inputs: Mapping[int, tuple[int, ...]]
     is_auto: bool
-
-    def entry_inputs(self, count: int, kept: frozenset[int]) -> tuple[EntryLayout, ...]:
-        """The layout of each argument: chosen, "auto", or `None` for the default.
-
-        count: number of arguments. kept: positions of arguments that are never "auto".
-        """
-        return tuple(
-            self.inputs.get(i) or ("auto" if self.is_auto and i not in kept else None)
-            for i in range(count)
-        )
-
-
-class Judge(Protocol):
-    """Finds out the costs of programs with chosen layouts."""
-
-    @property
-    def unit(self) -> str:
-        """The unit of costs: `cycles`, or `of default` for measured time."""
-        ...
-
-    @property
-    def chooses_entry(self) -> bool:
-        """Whether the compiler can choose layouts of arguments and results."""
-        ...
-
-    @property
-    def screens(self) -> bool:
-        """Whether the judge has `screen`, which is much faster than `judge`."""
-        ...
-
-    def screen(self, question: Question) -> list[HloKernel] | None:
-        """Optimise a program without generating code; returns its kernels.
-
-        Returns `None` if that fails.
-        """
-        ...
-
-    def judge(self, question: Question) -> Verdict:
-        """The cost of a program; infinite, with an error, if it does not compile."""
-        ...
-
-    def confirm(self, question: Question) -> Verdict:
-        """The cost of a search's final choice, found with more care than by `judge`."""
-        ...

@@ -84,13 +84,13 @@ def residual_gcn(params: Params, graph: ProgramArrays, configs: Any, mask: Any) 
     """Scores [C] of configurations by ResModel; a lower one means faster."""
     del mask
     nodes = _node_inputs(params, graph)
-    chosen = _CONFIG_FACTOR * configs.astype(nodes.dtype).swapaxes(0, 1)
-    nothing = jnp.zeros((len(nodes), *chosen.shape[1:]), nodes.dtype)
-    chosen = nothing.at[graph.config_nodes].set(chosen, mode="drop")
-    x = jax.nn.leaky_relu(_mlp(params["before"], _for_each_config(nodes, chosen)))
+    choices = _CONFIG_FACTOR * configs.astype(nodes.dtype).swapaxes(0, 1)
+    nothing = jnp.zeros((len(nodes), *choices.shape[1:]), nodes.dtype)
+    choices = nothing.at[graph.config_nodes].set(choices, mode="drop")
+    x = jax.nn.leaky_relu(_mlp(params["before"], _for_each_config(nodes, choices)))
     degrees = _neighbour_sum(graph, jnp.ones((len(nodes), 1, 1))) + 1
     for layer in params["layers"]:
-        y = jnp.concatenate([chosen, x], axis=-1) * jax.lax.rsqrt(degrees)
+        y = jnp.concatenate([choices, x], axis=-1) * jax.lax.rsqrt(degrees)
         y = (_neighbour_sum(graph, y) + y) * jax.lax.rsqrt(degrees)
         x = x + jax.nn.leaky_relu(_mlp(layer, y))
     x = x * graph.graph.node_mask[:, None, None]
@@ -107,16 +107,16 @@ def _node_inputs(params: Params, graph: ProgramArrays) -> Any:
     )
 
 
-def _for_each_config(nodes: Any, chosen: Any) -> Any:
+def _for_each_config(nodes: Any, choices: Any) -> Any:
     """The features of nodes [N, F], repeated and joined with those of configurations.
 
-    chosen: features of the configurations, [N, C, K], or [1, C, K] for all nodes alike. The
-    result is [N, C, F + K].
+    choices: features of the configurations, [N, C, K], or [1, C, K] for all nodes alike.
+    The result is [N, C, F + K].
     """
-    shape = (len(nodes), chosen.shape[1])
+    shape = (len(nodes), choices.shape[1])
     return jnp.concatenate(
         [
-            jnp.broadcast_to(chosen, (*shape, chosen.shape[-1])),
+            jnp.broadcast_to(choices, (*shape, choices.shape[-1])),
             jnp.broadcast_to(nodes[:, None], (*shape, nodes.shape[-1])),
         ],
         axis=-1,

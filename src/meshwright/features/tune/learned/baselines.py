@@ -5,8 +5,7 @@ Each maps a graph to one score per configuration [c]; a lower score means faster
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -26,6 +25,7 @@ from meshwright.features.tune.learned.hlo.opcodes import NUM_OPCODES
 from meshwright.features.tune.learned.measured_graph import Collection, MeasuredGraph
 
 Scores = NDArray[np.floating[Any]]
+Scorer = Callable[[MeasuredGraph], Scores]
 
 
 def random_scores(measured: MeasuredGraph, seed: int) -> Scores:
@@ -54,20 +54,23 @@ def copy_scores(measured: MeasuredGraph) -> Scores:
             f"{measured.name} chooses tilings: copies are counted for layouts only"
         )
     wanted = measured.config_feat.reshape(*measured.config_feat.shape[:2], 3, MAX_RANK)
-    own = mark_missing_dims(measured.graph.node_feat)[:, LAYOUT_COLUMNS]
+    node_layouts = mark_missing_dims(measured.graph.node_feat)[:, LAYOUT_COLUMNS]
     elements = measured.graph.node_feat[:, ELEMENTS_COLUMN]
+    edges = measured.graph.edge_index
     columns = {int(node): i for i, node in enumerate(measured.layout_nodes)}
     scores = np.zeros(measured.num_configs)
     for node, column in columns.items():
         for slot, operand in _operand_slots(measured, node, wanted[:, column]):
-            has = np.broadcast_to(own[operand], (measured.num_configs, MAX_RANK))
+            shape = measured.num_configs, MAX_RANK
+            has = np.broadcast_to(node_layouts[operand], shape)
             if operand in columns:
                 has = _or_default(wanted[:, columns[operand], 0], has)
-            needs = _or_default(wanted[:, column, slot], own[operand])
+            needs = _or_default(wanted[:, column, slot], node_layouts[operand])
             scores += elements[operand] * (has != needs).any(axis=1)
-        result = _or_default(wanted[:, column, 0], own[node])
-        is_read = _is_read_elsewhere(measured, node, columns)
-        scores += is_read * elements[node] * (result != own[node]).any(axis=1)
+        result = _or_default(wanted[:, column, 0], node_layouts[node])
+        users = edges[edges[:, 1] == node, 0]
+        is_read = any(int(user) not in columns for user in users)
+        scores += is_read * elements[node] * (result != node_layouts[node]).any(axis=1)
     return scores
 
 
@@ -91,60 +94,42 @@ def _operand_slots(
     return pairs
 
 
-def _is_read_elsewhere(
-    measured: MeasuredGraph, node: int, columns: Mapping[int, int]
-) -> bool:
-    """Whether a node without a layout of its own choice reads the result of `node`.
-
-    columns: the nodes with a chosen layout, and their columns in the configuration
-        features.
-    """
-    edges = measured.graph.edge_index
-    return any(int(user) not in columns for user in edges[edges[:, 1] == node, 0])
-
-
 def _or_default(layouts: Scores, default: Scores) -> Scores:
     """Layouts [c, 6], with `default` in place of rows that are all -1 (not chosen)."""
     return np.where((layouts == NO_DIM).all(axis=1, keepdims=True), default, layouts)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class BoostedTrees:
-    """A LightGBM model that ranks configurations by counts of nodes and of layouts."""
+def boosted_trees(graphs: Sequence[MeasuredGraph], seed: int) -> Scorer:
+    """A LightGBM model that ranks configurations by counts of nodes and of layouts.
 
-    booster: Any
-
-    @classmethod
-    def fit(cls, graphs: Sequence[MeasuredGraph], seed: int) -> BoostedTrees:
-        """A model trained on graphs with LambdaRank, each graph as one query."""
-        try:
-            lightgbm: Any = import_module("lightgbm")
-        except ImportError as missing:
-            raise LearnedError(
-                "the LightGBM baseline needs the package lightgbm: install the extra"
-                " `meshwright[learned]`"
-            ) from missing
-        rows = [_config_rows(measured) for measured in graphs]
-        labels = [_relevance(measured.targets) for measured in graphs]
-        data = lightgbm.Dataset(
-            np.concatenate(rows), np.concatenate(labels), group=[len(r) for r in rows]
-        )
-        options = {
-            "objective": "lambdarank",
-            "label_gain": list(range(_GRADES)),
-            "lambdarank_truncation_level": 100,
-            "learning_rate": 0.1,
-            "num_leaves": 15,
-            "min_data_in_leaf": 5,
-            "verbosity": -1,
-            "seed": seed,
-            "deterministic": True,
-            "num_threads": 1,
-        }
-        return cls(lightgbm.train(options, data, num_boost_round=200))
-
-    def scores(self, measured: MeasuredGraph) -> Scores:
-        return -np.asarray(self.booster.predict(_config_rows(measured)))
+    It is trained on graphs with LambdaRank, each graph as one query.
+    """
+    try:
+        lightgbm: Any = import_module("lightgbm")
+    except ImportError as missing:
+        raise LearnedError(
+            "the LightGBM baseline needs the package lightgbm: install the extra"
+            " `meshwright[learned]`"
+        ) from missing
+    rows = [_config_rows(measured) for measured in graphs]
+    labels = [_relevance(measured.targets) for measured in graphs]
+    data = lightgbm.Dataset(
+        np.concatenate(rows), np.concatenate(labels), group=[len(r) for r in rows]
+    )
+    options = {
+        "objective": "lambdarank",
+        "label_gain": list(range(_GRADES)),
+        "lambdarank_truncation_level": 100,
+        "learning_rate": 0.1,
+        "num_leaves": 15,
+        "min_data_in_leaf": 5,
+        "verbosity": -1,
+        "seed": seed,
+        "deterministic": True,
+        "num_threads": 1,
+    }
+    booster = lightgbm.train(options, data, num_boost_round=200)
+    return lambda measured: -np.asarray(booster.predict(_config_rows(measured)))
 
 
 _GRADES = 32
@@ -168,18 +153,15 @@ def _config_rows(measured: MeasuredGraph) -> NDArray[np.float32]:
         backwards = graph.node_feat[::-1]
         root = backwards[np.argmax(backwards[:, 0]), DIM_COLUMNS]  # the last root
         tiles = np.maximum(tilings[:, 8:14], 1)
-        own = [tilings, np.ceil(np.maximum(root, 1) / tiles), np.log1p(tilings)]
+        columns = [tilings, np.ceil(np.maximum(root, 1) / tiles), np.log1p(tilings)]
     else:
-        chosen = measured.config_feat
+        layouts = measured.config_feat
         elements = graph.node_feat[measured.layout_nodes, ELEMENTS_COLUMN]
-        is_dim = chosen[..., None] == np.arange(NO_DIM, MAX_RANK)
+        is_dim = layouts[..., None] == np.arange(NO_DIM, MAX_RANK)
         weighted = np.einsum("cnfd,n->cfd", is_dim, np.log1p(elements))
-        own = [weighted.reshape(len(chosen), -1), copy_scores(measured)[:, None]]
+        columns = [weighted.reshape(len(layouts), -1), copy_scores(measured)[:, None]]
     repeated = np.broadcast_to(fixed, (measured.num_configs, len(fixed)))
-    return np.concatenate([repeated, *own], axis=1).astype(np.float32)
-
-
-Scorer = Callable[[MeasuredGraph], Scores]
+    return np.concatenate([repeated, *columns], axis=1).astype(np.float32)
 
 
 def plain_scorers(collection: Collection, seed: int) -> dict[str, Scorer]:

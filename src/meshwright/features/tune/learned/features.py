@@ -58,9 +58,9 @@ def node_features(instruction: Any, is_root: bool) -> list[float]:
 
 def _window_features(dims: Sequence[Any]) -> Iterator[float]:
     """The 56 features of a window: sizes, strides, padding and dilation, and reversals."""
-    for name in ("size", "stride", "padding_low", "padding_high"):
-        yield from _summed((getattr(dim, name) for dim in dims), MAX_RANK)
-    for name in ("window_dilation", "base_dilation"):
+    paddings = "padding_low", "padding_high"
+    dilations = "window_dilation", "base_dilation"
+    for name in ("size", "stride", *paddings, *dilations):
         yield from _summed((getattr(dim, name) for dim in dims), MAX_RANK)
     reversals = [bool(dim.window_reversal) for dim in dims]
     yield from _padded(reversals, MAX_RANK)

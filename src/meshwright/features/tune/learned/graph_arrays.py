@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import Any
 
 import jax
@@ -24,6 +25,7 @@ from meshwright.learn.graphs import (
     pad_rows,
     signed_log,
 )
+from meshwright.learn.segments import InputFn
 
 _REGISTER = 128
 """Lanes of a TPU's vector register, and rows and columns of its matrix unit."""
@@ -78,27 +80,16 @@ class Scaler:
         return cls(*moments(np.concatenate(nodes)), *moments(np.concatenate(configs)))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class GraphPart:
-    """A graph, or one segment of it.
-
-    places: columns of the graph's `config_feat` that belong to the part's nodes.
-    """
-
-    arrays: ProgramArrays
-    places: NDArray[np.int64]
-
-
-def graph_parts(
+def graph_inputs(
     measured: MeasuredGraph,
     scaler: Scaler,
     lessons: frozenset[Lesson],
     num_nodes: int | None = None,
-) -> tuple[GraphPart, ...]:
-    """The parts of a graph: segments of `num_nodes` consecutive nodes, or the whole graph.
+) -> list[InputFn]:
+    """One function per part of a graph, of the configurations whose features it gives.
 
-    All parts have arrays of the same sizes. Edges between segments are dropped. `num_nodes`
-    is `None` for the whole graph.
+    A part is a segment of `num_nodes` consecutive nodes, or the whole graph if that is
+    `None`. All parts have arrays of the same sizes. Edges between segments are dropped.
     """
     graph, nodes = measured.graph, np.arange(measured.graph.num_nodes)
     if Lesson.PRUNING in lessons and len(measured.layout_nodes):
@@ -115,7 +106,7 @@ def graph_parts(
     raw = _raw_features(node_feat, lessons)
     features = (raw - scaler.node_mean) * scaler.node_scale
 
-    def part(of: NDArray[Any], edges: NDArray[Any], places: NDArray[Any]) -> GraphPart:
+    def part(of: NDArray[Any], edges: NDArray[Any], places: NDArray[Any]) -> InputFn:
         config_nodes = np.searchsorted(of, measured.layout_nodes[places])
         arrays = ProgramArrays(
             GraphArrays.padded(features[of], edges, padded_n, padded_e),
@@ -123,25 +114,31 @@ def graph_parts(
             pad_rows(marked[of, LAYOUT_COLUMNS].astype(np.int32), padded_n),
             pad_rows(config_nodes.astype(np.int32), padded_k, padded_n),
         )
-        return GraphPart(arrays, places)
+        return partial(_part_inputs, measured, scaler, arrays, places)
 
-    return tuple(map(part, groups, edges, places))
+    return list(map(part, groups, edges, places))
 
 
-def part_inputs(
-    measured: MeasuredGraph, scaler: Scaler, part: GraphPart, configs: NDArray[np.int64]
+def _part_inputs(
+    measured: MeasuredGraph,
+    scaler: Scaler,
+    arrays: ProgramArrays,
+    places: NDArray[np.int64],
+    configs: NDArray[np.int64],
 ) -> tuple[ProgramArrays, NDArray[Any]]:
     """One part's arrays, and the features of configurations in it.
 
     The features are tilings [C, 24], or layouts [C, K, 18].
+
+    places: columns of the graph's `config_feat` that belong to the part's nodes.
     """
-    chosen = measured.config_feat[configs]
+    features = measured.config_feat[configs]
     if measured.collection is Collection.TILE:
-        tilings = (signed_log(chosen) - scaler.config_mean) * scaler.config_scale
-        return part.arrays, tilings
-    layouts = chosen[:, part.places].astype(np.int32)
-    rest = ((0, 0), (0, len(part.arrays.config_nodes) - len(part.places)), (0, 0))
-    return part.arrays, np.pad(layouts, rest, constant_values=-1)
+        tilings = (signed_log(features) - scaler.config_mean) * scaler.config_scale
+        return arrays, tilings
+    layouts = features[:, places].astype(np.int32)
+    rest = ((0, 0), (0, len(arrays.config_nodes) - len(places)), (0, 0))
+    return arrays, np.pad(layouts, rest, constant_values=-1)
 
 
 def kept_by_pruning(measured: MeasuredGraph) -> NDArray[np.int64]:

@@ -1,7 +1,6 @@
 """An HLO module as a graph with a row of features for each instruction, as in TpuGraphs."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -76,8 +75,6 @@ def encoded_module(module: Any) -> bytes:
     """The encoded `HloModuleProto` of what `hlo_graph` accepts."""
     if isinstance(module, bytes):
         return module
-    if isinstance(module, Path):
-        return module.read_bytes()
     if isinstance(module, jax.stages.Lowered):
         module = module.compiler_ir("hlo")
     elif isinstance(module, jax.stages.Compiled):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 
 import numpy as np
@@ -162,20 +162,6 @@ class MeasuredGraph:
         if self.normalizer_ns is None or self.runtime_ns is None:
             return None
         return int(np.argmin(np.abs(self.targets - 1)))
-
-    def take(self, configs: NDArray[np.int64]) -> MeasuredGraph:
-        """A copy with only these configurations, in this order."""
-        runtime, normalizer = self.runtime_ns, self.normalizer_ns
-        passes = tuple(tuple(p[i] for i in configs) for p in self.provenance.pass_ns)
-        places = np.flatnonzero(configs == self.provenance.default)
-        default = int(places[0]) if len(places) else None
-        return replace(
-            self,
-            config_feat=self.config_feat[configs],
-            runtime_ns=None if runtime is None else runtime[configs],
-            normalizer_ns=None if normalizer is None else normalizer[configs],
-            provenance=replace(self.provenance, pass_ns=passes, default=default),
-        )
 
     def speedup(self) -> float:
         """The default's time over the shortest time; NaN if the default is unknown."""

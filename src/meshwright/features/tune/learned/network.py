@@ -105,20 +105,20 @@ def node_vectors(
     layouts = params["layout"][symbols].reshape(len(graph.layouts), -1)
     opcodes = params["opcode"][graph.opcodes]
     inputs = jnp.concatenate([graph.graph.features, opcodes, layouts], axis=-1)
-    chosen = _config_vectors(params, graph, configs)
+    choices = _config_vectors(params, graph, configs)
     x = apply(params["node"], inputs)[:, None]
     if params["head"]["hidden"]["kernel"].shape[0] == x.shape[-1]:  # early join
-        x = x + chosen
+        x = x + choices
     for layer in params["layers"]:
         x = x + _convolve(layer, graph, normalize(x), mask)
-    return normalize(x), chosen
+    return normalize(x), choices
 
 
-def head_scores(params: Params, graph: ProgramArrays, x: Any, chosen: Any) -> Any:
+def head_scores(params: Params, graph: ProgramArrays, x: Any, choices: Any) -> Any:
     """The addends of the scores [N, C], from vectors of nodes and configurations."""
     hidden = params["head"]["hidden"]
     if hidden["kernel"].shape[0] != x.shape[-1]:  # late join
-        x = jnp.concatenate([jnp.broadcast_to(x, chosen.shape), chosen], axis=-1)
+        x = jnp.concatenate([jnp.broadcast_to(x, choices.shape), choices], axis=-1)
     scores = apply(params["head"]["score"], jax.nn.gelu(apply(hidden, x)))[..., 0]
     return scores * graph.graph.node_mask[:, None]
 
@@ -131,9 +131,9 @@ def _config_vectors(params: Params, graph: ProgramArrays, configs: Any) -> Any:
         return jnp.broadcast_to(one, (num_nodes, *one.shape))
     symbols = jnp.clip(configs, -1, MAX_RANK) + 1
     embedded = params["layout"][symbols].reshape(*configs.shape[:2], -1)
-    chosen = apply(params["config"], embedded).swapaxes(0, 1)
-    nothing = jnp.zeros((num_nodes, *chosen.shape[1:]), chosen.dtype)
-    return nothing.at[graph.config_nodes].set(chosen, mode="drop")
+    choices = apply(params["config"], embedded).swapaxes(0, 1)
+    nothing = jnp.zeros((num_nodes, *choices.shape[1:]), choices.dtype)
+    return nothing.at[graph.config_nodes].set(choices, mode="drop")
 
 
 def _convolve(layer: Params, graph: ProgramArrays, x: Any, mask: Any) -> Any:

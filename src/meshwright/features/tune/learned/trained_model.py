@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import Enum
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +19,7 @@ from meshwright.features.tune.learned.baseline_networks import (
     init_residual_gcn,
     residual_gcn,
 )
-from meshwright.features.tune.learned.graph_arrays import (
-    Scaler,
-    graph_parts,
-    part_inputs,
-)
+from meshwright.features.tune.learned.graph_arrays import Scaler, graph_inputs
 from meshwright.features.tune.learned.measured_graph import Collection, MeasuredGraph
 from meshwright.features.tune.learned.network import (
     NetworkConfig,
@@ -127,35 +122,29 @@ class TrainedModel:
         params = jitted(key, config.network, len(scaler.node_mean))
         return cls(config, scaler, params)
 
-    def scores(
-        self, measured: MeasuredGraph, batch: int = 128, seed: int = 0, repeats: int = 1
-    ) -> NDArray[np.float64]:
+    def scores(self, measured: MeasuredGraph, batch: int = 128) -> NDArray[np.float64]:
         """The scores [c] of a graph's configurations; the lowest is predicted fastest.
 
         Attention compares the configurations of a batch with each other. So they are
-        divided into random batches of size `batch`, and scores are averaged over
-        `repeats` divisions.
+        divided into random batches of size `batch`.
         """
         input_fns = self.input_fns(measured)
         _, score_fn = ARCHITECTURES[self.config.architecture]
         jitted: Any = jax.jit(score_fn)
-        random = np.random.default_rng(seed)
         total = np.zeros(measured.num_configs)
-        for _ in range(repeats):
-            for configs, mask in batches(measured.num_configs, batch, random):
-                for input_fn in input_fns:
-                    found = jitted(self.params, *input_fn(configs), mask)
-                    scores = np.asarray(found)
-                    total[configs[mask > 0]] += scores[mask > 0]
-        return total / repeats
+        drawn = batches(measured.num_configs, batch, np.random.default_rng(0))
+        for configs, mask in drawn:
+            for input_fn in input_fns:
+                scores = np.asarray(jitted(self.params, *input_fn(configs), mask))
+                total[configs[mask > 0]] += scores[mask > 0]
+        return total
 
     def input_fns(self, measured: MeasuredGraph) -> list[InputFn]:
         """One function per part of a graph: its arrays, and features of configurations."""
         network, segments = self.config.network, self.config.segments
         check_collection(network.collection, measured)
         num_nodes = segments.num_nodes if segments else None
-        parts = graph_parts(measured, self.scaler, network.lessons, num_nodes)
-        return [partial(part_inputs, measured, self.scaler, part) for part in parts]
+        return graph_inputs(measured, self.scaler, network.lessons, num_nodes)
 
     def save(self, path: Path) -> None:
         """Write the model to a file; an interruption leaves no partial file."""

@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from meshwright.errors import LearnedError
+from meshwright.features.tune.learned.baselines import Scorer
 from meshwright.features.tune.learned.measured_graph import MeasuredGraph
 from meshwright.features.tune.learned.network import head_scores, node_vectors
 from meshwright.features.tune.learned.trained_model import (
@@ -44,29 +45,27 @@ def train(
     config: TrainingConfig,
     *,
     valid: Sequence[MeasuredGraph] = (),
-    start: TrainedModel | None = None,
     checkpoints: ModelCheckpoints | None = None,
     on_epoch: Callable[[CurvePoint], None] = lambda point: None,
 ) -> TrainedModel:
     """Train a model to rank the configurations of each graph.
 
     If the checkpoint exists already, training resumes from it, with the same result as
-    without the interruption. Otherwise it begins with the parameters and the scaling of
-    `start`, a model of the same network, or with random ones. The `valid` graphs are only
-    evaluated, ten times in the whole training: their mean OPA is the curve's score.
+    without the interruption. The `valid` graphs are only evaluated, ten times in the whole
+    training: their mean OPA is the curve's score.
     """
     usable = _usable_graphs(graphs, valid, config)
     if checkpoints and checkpoints.path.exists():
         model = _resume(checkpoints.path, config)
     else:
-        model = _begin(usable, config, start)
+        model = TrainedModel.new(config, usable)
     optimizer = adamw(config.weight_decay)
     state = _optimizer_state(model, optimizer)
     first = progress = TrainingState(model.params, state, model.curve)
     segmented = {measured.name: segmented_graph(measured, model) for measured in usable}
 
     def valid_opa(params: Params) -> float:
-        rankings = evaluate(replace(model, params=params), valid)
+        rankings = evaluate(replace(model, params=params).scores, valid)
         return Ranking.mean(rankings).opa if rankings else np.nan
 
     for progress in train_epochs(
@@ -145,12 +144,9 @@ def _usable_graphs(
     return usable
 
 
-def evaluate(
-    model: TrainedModel, graphs: Sequence[MeasuredGraph], repeats: int = 1
-) -> list[Ranking]:
-    """Metrics of a model's ranking of configurations, one `Ranking` per graph."""
-    scores = (model.scores(measured, repeats=repeats) for measured in graphs)
-    return [Ranking.of(s, g.targets) for s, g in zip(scores, graphs, strict=True)]
+def evaluate(scorer: Scorer, graphs: Sequence[MeasuredGraph]) -> list[Ranking]:
+    """Metrics of a ranking of configurations, such as a model's, for each graph."""
+    return [Ranking.of(scorer(each), each.targets) for each in graphs]
 
 
 def _resume(path: Path, config: TrainingConfig) -> TrainedModel:
@@ -162,22 +158,6 @@ def _resume(path: Path, config: TrainingConfig) -> TrainedModel:
             "options to go on, or another file"
         )
     return model
-
-
-def _begin(
-    graphs: Sequence[MeasuredGraph], config: TrainingConfig, start: TrainedModel | None
-) -> TrainedModel:
-    """A model before its first epoch, with random parameters or those of `start`."""
-    if start is None:
-        return TrainedModel.new(config, graphs)
-    known = start.config
-    same = (known.network, known.architecture)
-    if same != (config.network, config.architecture):
-        raise LearnedError(
-            f"the model to start from is {same}, not {config.network}, "
-            f"{config.architecture}: give the same network"
-        )
-    return TrainedModel(config, start.scaler, start.params)
 
 
 def _optimizer_state(model: TrainedModel, optimizer: Any) -> Any:

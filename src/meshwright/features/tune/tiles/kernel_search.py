@@ -6,6 +6,8 @@ import math
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
 
 from meshwright.errors import CompilerError, SearchError
 from meshwright.features.tune.iree.bench import KernelBench
@@ -17,6 +19,7 @@ from meshwright.features.tune.layouts.verdict import Verdict, failed
 from meshwright.features.tune.tiles.ranker import Ranker
 from meshwright.features.tune.tiles.tile_model import TileModel
 from meshwright.features.tune.tiles.tile_problem import State, TileProblem
+from meshwright.features.tune.tiles.tuned_tiles import TunedKernel
 from meshwright.search.engines.surrogate import Surrogate
 from meshwright.search.loop.engine import Budget, Stopped, search
 
@@ -31,53 +34,19 @@ _LEAST_GAIN = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class FoundTiles:
-    """The outcome of one kernel's search.
+class TileOptions:
+    """Limits of a search for tile sizes.
 
-    tiling: the tile sizes; `None` if the default is best.
-    default_s, tuned_s: CPU seconds of one run with IREE's tile sizes, and with
-        `tiling`.
-    spread: (median - fastest) / fastest pass, the larger of both programs'.
-    measured: number of tilings that were tried, the default included.
-    errors: error messages of tilings that did not compile.
-    stopped: reason for the end of the search.
+    budget: number of tilings that are measured per kernel, IREE's own included.
+    timeout_s: seconds for one compilation of a kernel.
+    journal: file that keeps measurements; it also serves other programs with the same
+        kernels.
     """
 
-    kernel: CpuKernel
-    tiling: Tiling | None
-    default_s: float
-    tuned_s: float
-    spread: float
-    measured: int
-    errors: tuple[str, ...]
-    stopped: Stopped
-
-    @property
-    def speed_up(self) -> float:
-        return self.default_s / self.tuned_s
-
-
-@dataclass(slots=True, eq=False)
-class KernelSearch:
-    """A search for one kernel's tile sizes, which reuses the timings in a journal.
-
-    place: text that names compiler and CPU, and begins the journal's keys. So another
-        program with the same kernel finds its times there.
-    budget: number of tilings to measure, the default included.
-    timeout_s: seconds for one compilation.
-    asked: relative time of each tiling so far.
-    """
-
-    kernel: CpuKernel
-    ranker: Ranker
-    journal: Journal
-    place: str
     budget: int
     seed: int
     timeout_s: float = 30.0
-    show: Callable[[str], None] = lambda text: None
-    asked: dict[State, Verdict] = field(default_factory=dict)
-    _bench: list[KernelBench] = field(default_factory=list)
+    journal: Path | None = None
 
     def __post_init__(self) -> None:
         if self.budget < 2:
@@ -86,14 +55,49 @@ class KernelSearch:
                 "the first is the default's"
             )
 
-    def run(self) -> FoundTiles:
+
+@dataclass(frozen=True, slots=True)
+class BestTiling:
+    """The outcome of one kernel's search.
+
+    tiling: the tile sizes; `None` if the default is best.
+    record: what the result of tuning says about the kernel.
+    stopped: reason for the end of the search.
+    """
+
+    kernel: CpuKernel
+    tiling: Tiling | None
+    record: TunedKernel
+    stopped: Stopped
+
+
+@dataclass(eq=False)
+class KernelSearch:
+    """A search for one kernel's tile sizes, which reuses the timings in a journal.
+
+    place: text that names compiler and CPU, and begins the journal's keys. So another
+        program with the same kernel finds its times there.
+    count: number of dispatches of the program that run the kernel.
+    asked: relative time of each tiling so far.
+    """
+
+    kernel: CpuKernel
+    ranker: Ranker
+    journal: Journal
+    place: str
+    options: TileOptions
+    count: int = 1
+    show: Callable[[str], None] = lambda text: None
+    asked: dict[State, Verdict] = field(default_factory=dict)
+
+    def run(self) -> BestTiling:
         """Search for the best tiling; it is never slower than IREE's default."""
-        space = TileSpace.of(self.kernel)
-        pool = tuple(space.sample(_POOL, self.seed))
+        space, seed = TileSpace.of(self.kernel), self.options.seed
+        pool = tuple(space.sample(_POOL, seed))
         result = search(
             TileProblem(space, pool, self.ask),
-            Surrogate(self.seed, TileModel(self.kernel, self.ranker), jumps=0.0),
-            Budget(evaluations=self.budget),
+            Surrogate(seed, TileModel(self.kernel, self.ranker), jumps=0.0),
+            Budget(evaluations=self.options.budget),
         )
         tried = [t for t, v in self.asked.items() if t and math.isfinite(v.cost)]
         tried.sort(key=lambda t: self.asked[t].cost)
@@ -102,7 +106,7 @@ class KernelSearch:
     def ask(self, state: State) -> float:
         """A tiling's time divided by the default's; infinite if it does not compile."""
         if state not in self.asked:
-            self.asked[state] = self._known(str(state), lambda: self._measure(state))
+            self.asked[state] = self._verdict(str(state), lambda: self._measure(state))
             best = min(verdict.cost for verdict in self.asked.values())
             self.show(f"{self.kernel}: {len(self.asked)} tilings, {1 / best:.2f}x")
         return self.asked[state].cost
@@ -118,14 +122,14 @@ class KernelSearch:
 
     def _compare(self, tilings: Sequence[Tiling], passes: int) -> list[Verdict]:
         """Each tiling's fastest pass divided by the default's fastest pass."""
-        times = self.bench.times([None, *tilings], passes, self.seed)
+        times = self.bench.times([None, *tilings], passes, self.options.seed)
         default_ns = min(times[None])
         return [
             Verdict(min(t) / default_ns, spread=spread_of(t))
             for t in (times[tiling] for tiling in tilings)
         ]
 
-    def _decide(self, finalists: Sequence[Tiling], stopped: Stopped) -> FoundTiles:
+    def _decide(self, finalists: Sequence[Tiling], stopped: Stopped) -> BestTiling:
         """The search's outcome, after a last comparison of the fastest tilings.
 
         The default is kept if none of these is faster by 1 %.
@@ -133,52 +137,53 @@ class KernelSearch:
         default = self.default()
         compared = self._final(finalists)
         best = min(compared, key=lambda t: compared[t].cost, default=None)
-        is_gain = best is not None and compared[best].cost <= 1 - _LEAST_GAIN
-        chosen = compared[best] if best is not None and is_gain else Verdict(1.0)
-        return FoundTiles(
-            kernel=self.kernel,
-            tiling=best if is_gain else None,
+        if best is not None and compared[best].cost > 1 - _LEAST_GAIN:
+            best = None
+        verdict = Verdict(1.0) if best is None else compared[best]
+        record = TunedKernel(
+            name=str(self.kernel),
+            fingerprint=self.kernel.fingerprint,
+            tiles=str(best or ""),
+            count=self.count,
             default_s=default.cost,
-            tuned_s=default.cost * chosen.cost,
-            spread=max(default.spread, chosen.spread),
+            tuned_s=default.cost * verdict.cost,
+            spread=max(default.spread, verdict.spread),
             measured=len(self.asked),
-            errors=tuple(v.error for v in self.asked.values() if v.error),
-            stopped=stopped,
+            failed=sum(bool(verdict.error) for verdict in self.asked.values()),
         )
+        return BestTiling(self.kernel, best, record, stopped)
 
     def _final(self, finalists: Sequence[Tiling]) -> dict[Tiling, Verdict]:
-        names = {tiling: f"{tiling} against {len(finalists)}" for tiling in finalists}
-        keys = {tiling: self._key(name) for tiling, name in names.items()}
-        known = self.journal.verdicts
-        if not all(key in known for key in keys.values()):
+        """Verdicts on the fastest tilings, which are timed in the same passes."""
+        keys = {t: self._key(f"{t} against {len(finalists)}") for t in finalists}
+        stored = self.journal.verdicts
+        if not all(key in stored for key in keys.values()):
             for tiling in finalists:
                 self.bench.build(tiling)
             verdicts = self._compare(finalists, 2 * _PASSES)
             for tiling, verdict in zip(finalists, verdicts, strict=True):
                 self.journal.note(keys[tiling], verdict)
-        return {tiling: known[keys[tiling]] for tiling in finalists}
+        return {tiling: stored[keys[tiling]] for tiling in finalists}
 
     def default(self) -> Verdict:
         """CPU seconds of one run with IREE's own tile sizes, as a verdict's cost."""
-        return self._known("default", self._time_default)
+        return self._verdict("default", self._time_default)
 
     def _time_default(self) -> Verdict:
-        times = self.bench.times([None], _PASSES, self.seed)[None]
+        times = self.bench.times([None], _PASSES, self.options.seed)[None]
         return Verdict(min(times) / 1e9, spread=spread_of(times))
 
-    def _known(self, what: str, measure: Callable[[], Verdict]) -> Verdict:
+    def _verdict(self, what: str, measure: Callable[[], Verdict]) -> Verdict:
         """The journal's verdict on `what`, measured and recorded if it is missing."""
         key = self._key(what)
         if key not in self.journal.verdicts:
             self.journal.note(key, measure())
         return self.journal.verdicts[key]
 
-    @property
+    @cached_property
     def bench(self) -> KernelBench:
         """The compiled variants of the kernel, created at the first measurement."""
-        if not self._bench:
-            self._bench.append(KernelBench(self.kernel, self.seed, self.timeout_s))
-        return self._bench[0]
+        return KernelBench(self.kernel, self.options.seed, self.options.timeout_s)
 
     def _key(self, what: str) -> str:
         return f"{self.place} {self.kernel.fingerprint} {what}"

@@ -59,10 +59,10 @@ class TileModel:
         guesses = np.array([self._guesses[a] for a in actions])
         if not self.seen:
             return (-guesses).tolist()
-        known = [tiling for tiling, _ in self.seen]
+        tilings = [tiling for tiling, _ in self.seen]
         errors = np.array([time - self._guesses[t] for t, time in self.seen])
-        within = self._covariance(known, known) + _NOISE * np.eye(len(known))
-        across = self._covariance(actions, known)
+        within = self._covariance(tilings, tilings) + _NOISE * np.eye(len(tilings))
+        across = self._covariance(actions, tilings)
         solved = np.linalg.solve(within, np.column_stack([errors, across.T]))
         means = guesses + across @ solved[:, 0]
         left = _OFFSET + _ERROR - np.einsum("ij,ji->i", across, solved[:, 1:])

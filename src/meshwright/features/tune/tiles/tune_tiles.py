@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from meshwright.errors import CompilerError
-from meshwright.features.tune.iree.bench import thread_ns
+from meshwright.features.tune.iree.bench import timed_passes
 from meshwright.features.tune.iree.find_kernels import FoundKernels, find_kernels
 from meshwright.features.tune.iree.kernel import CpuKernel
 from meshwright.features.tune.iree.program import IreeProgram
@@ -20,11 +18,12 @@ from meshwright.features.tune.iree.toolchain import cpu_name, require_iree, vers
 from meshwright.features.tune.layouts.journal import Journal
 from meshwright.features.tune.tiles.features import NUM_FEATURES
 from meshwright.features.tune.tiles.kernel_search import (
-    FoundTiles,
+    BestTiling,
     KernelSearch,
+    TileOptions,
     spread_of,
 )
-from meshwright.features.tune.tiles.ranker import Ranker, shipped_ranker
+from meshwright.features.tune.tiles.ranker import shipped_ranker
 from meshwright.features.tune.tiles.tuned_tiles import TunedKernel, TunedTiles
 
 BACKEND = "iree-cpu"
@@ -36,25 +35,6 @@ _SMALL = 0.01
 """Least share of the program's time at which a kernel is worth tuning."""
 
 Show = Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True)
-class TileOptions:
-    """Limits of a search for tile sizes.
-
-    budget: number of tilings that are measured per kernel, IREE's own included.
-    timeout_s: seconds for one compilation of a kernel.
-    journal: file that keeps measurements; it also serves other programs with the same
-        kernels.
-    ranker: predicts which tilings are fast; `None` for the one shipped with the
-        package.
-    """
-
-    budget: int
-    seed: int
-    timeout_s: float = 30.0
-    journal: Path | None = None
-    ranker: Ranker | None = None
 
 
 def tune_tiles(
@@ -73,72 +53,60 @@ def tune_tiles(
     journal = Journal(options.journal)
     program = IreeProgram.of(fn, args)
     show("finding kernels")
-    found = find_kernels(program.text)
+    dispatches = find_kernels(program.text)
     trial = _Trial(program, program.expected(fn), options.seed)
     if not trial.is_right(""):
         raise CompilerError(
             f"{program.name}: IREE's own code computes other numbers than JAX; there is "
             "nothing to tune it against"
         )
-    chosen, notes = _within(trial, found, options, journal, show)
-    return _result(trial, found, chosen, notes)
+    searches = [
+        KernelSearch(
+            kernel,
+            shipped_ranker(NUM_FEATURES),
+            journal,
+            f"iree {version()}, {cpu_name()}:",
+            options=options,
+            count=len(names),
+            show=show,
+        )
+        for kernel, names in dispatches.kernels.items()
+    ]
+    outcomes, notes = _run_all(searches, trial)
+    return _result(trial, dispatches, outcomes, notes)
 
 
-def _within(
-    trial: _Trial,
-    found: FoundKernels,
-    options: TileOptions,
-    journal: Journal,
-    show: Show,
-) -> tuple[list[tuple[FoundTiles, int]], list[str]]:
+def _run_all(
+    searches: Sequence[KernelSearch], trial: _Trial
+) -> tuple[list[BestTiling], list[str]]:
     """Search for the tiles of each kernel, the one that takes most time first.
 
-    Returns pairs of a kernel's result and its number of dispatches (calls in the
-    program), and notes for the user. Ctrl-C ends the search with the tiles that were
-    found.
+    Returns the results, and notes for the user. Ctrl-C ends the search with the tiles that
+    were found.
     """
-    searches: list[tuple[KernelSearch, int]] = []
+    seconds: dict[KernelSearch, float] = {}
     notes: list[str] = []
-    for kernel, names in found.kernels.items():
-        search = _search(kernel, options, journal, show)
+    for search in searches:
         try:
-            search.default()
+            seconds[search] = search.default().cost * search.count
         except CompilerError as reason:
             notes.append(
-                f"{kernel} cannot be run alone, and keeps IREE's tiles: {reason}"
+                f"{search.kernel} cannot be run alone, and keeps IREE's tiles: {reason}"
             )
-            continue
-        searches.append((search, len(names)))
-    searches.sort(key=lambda pair: -pair[0].default().cost * pair[1])
     whole_s = min(trial.times([""])[""]) / 1e9
-    outcomes: list[tuple[FoundTiles, int]] = []
-    for search, count in searches:
-        share = search.default().cost * count / whole_s
+    outcomes: list[BestTiling] = []
+    for search in sorted(seconds, key=lambda search: -seconds[search]):
+        share = seconds[search] / whole_s
         if share < _SMALL:
             notes.append(
                 f"{search.kernel} takes {100 * share:.1f} % of the time: not tried"
             )
             continue
-        outcomes.append((search.run(), count))
-        if outcomes[-1][0].stopped == "interrupted":
+        outcomes.append(search.run())
+        if outcomes[-1].stopped == "interrupted":
             notes.append("interrupted: the remaining kernels keep IREE's tiles")
             break
     return outcomes, notes
-
-
-def _search(
-    kernel: CpuKernel, options: TileOptions, journal: Journal, show: Show
-) -> KernelSearch:
-    return KernelSearch(
-        kernel,
-        options.ranker or shipped_ranker(NUM_FEATURES),
-        journal,
-        f"iree {version()}, {cpu_name()}:",
-        options.budget,
-        options.seed,
-        options.timeout_s,
-        show,
-    )
 
 
 @dataclass(slots=True, eq=False)
@@ -156,24 +124,24 @@ class _Trial:
         return self.program.is_right(self.program.compile(spec), self.expected)
 
     def right_tiles(
-        self, chosen: Mapping[CpuKernel, Tiling]
+        self, tilings: Mapping[CpuKernel, Tiling]
     ) -> dict[CpuKernel, Tiling]:
         """The tile sizes with which the program computes the same as in JAX.
 
         If it does not with all of `chosen`, kernels are added one by one, and a kernel
         whose tile sizes change the results is left out.
         """
-        if self._works(chosen):
-            return dict(chosen)
+        if self._works(tilings):
+            return dict(tilings)
         kept: dict[CpuKernel, Tiling] = {}
-        for kernel, tiling in chosen.items():
+        for kernel, tiling in tilings.items():
             if self._works({**kept, kernel: tiling}):
                 kept[kernel] = tiling
         return kept
 
-    def _works(self, chosen: Mapping[CpuKernel, Tiling]) -> bool:
+    def _works(self, tilings: Mapping[CpuKernel, Tiling]) -> bool:
         try:
-            return self.is_right(tuning_spec(chosen) if chosen else "")
+            return self.is_right(tuning_spec(tilings) if tilings else "")
         except CompilerError:
             return False
 
@@ -181,24 +149,19 @@ class _Trial:
         """CPU nanoseconds of each pass of the whole program, for each tuning spec."""
         leaves = self.program.placed(self.program.leaves)
         compiled = {spec: self.program.compile(spec) for spec in specs}
-        times: dict[str, list[int]] = {spec: [] for spec in specs}
-        draw, order = random.Random(self.seed), list(specs)
-        for _ in range(_PASSES):
-            draw.shuffle(order)
-            for spec in order:
-                times[spec].append(thread_ns(partial(compiled[spec], *leaves)))
-        return times
+        runs = {spec: partial(code, *leaves) for spec, code in compiled.items()}
+        return timed_passes(runs, _PASSES, self.seed)
 
 
 def _result(
     trial: _Trial,
-    found: FoundKernels,
-    outcomes: Sequence[tuple[FoundTiles, int]],
+    dispatches: FoundKernels,
+    outcomes: Sequence[BestTiling],
     notes: list[str],
 ) -> TunedTiles:
     """The record of the search, after the whole program has been checked and timed."""
     program = trial.program
-    wanted = {each.kernel: each.tiling for each, _ in outcomes if each.tiling}
+    wanted = {each.kernel: each.tiling for each in outcomes if each.tiling}
     kept = trial.right_tiles(wanted)
     notes += [
         f"{kernel}: its tiles change the program's results, and were left out"
@@ -220,8 +183,8 @@ def _result(
         default_s=default_s,
         tuned_s=tuned_s,
         spread=max(spread_of(times[""]), spread_of(times[spec])),
-        kernels=tuple(_tuned_kernel(each, count, kept) for each, count in outcomes),
-        others=found.others,
+        kernels=tuple(_tuned_kernel(each, kept) for each in outcomes),
+        others=dispatches.others,
         notes=tuple(notes),
         spec=spec,
         seed=trial.seed,
@@ -229,18 +192,8 @@ def _result(
     )
 
 
-def _tuned_kernel(
-    found: FoundTiles, count: int, kept: Mapping[CpuKernel, Tiling]
-) -> TunedKernel:
-    tiling = kept.get(found.kernel)
-    return TunedKernel(
-        name=str(found.kernel),
-        fingerprint=found.kernel.fingerprint,
-        tiles=str(tiling or ""),
-        count=count,
-        default_s=found.default_s,
-        tuned_s=found.tuned_s if tiling else found.default_s,
-        spread=found.spread,
-        measured=found.measured,
-        failed=len(found.errors),
-    )
+def _tuned_kernel(outcome: BestTiling, kept: Mapping[CpuKernel, Tiling]) -> TunedKernel:
+    """The record of a kernel, with IREE's tiles if its own were left out."""
+    if outcome.kernel in kept:
+        return outcome.record
+    return replace(outcome.record, tiles="", tuned_s=outcome.record.default_s)
