@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Self
 
 from rich.console import Console
@@ -15,7 +14,8 @@ from meshwright.app.output.numbers import show_count, show_seconds, show_share
 from meshwright.app.plan import Plan
 from meshwright.features.train.metrics import Writer
 from meshwright.features.train.recovery import Recovery
-from meshwright.features.train.runners.runner import Metrics, Runner
+from meshwright.features.train.runners.run_step import Metrics
+from meshwright.features.train.runners.runner import Runner
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +93,7 @@ class Monitor:
         self._bar.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self._bar.stop()
         for writer in self._writers:
             writer.close()
