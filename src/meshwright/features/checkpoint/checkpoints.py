@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from os import PathLike
-from types import TracebackType
 from typing import Any, Self
 
 from meshwright.errors import CheckpointError, MeshwrightWarning
@@ -130,12 +129,7 @@ class Checkpoints:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     # -- reading -----------------------------------------------------------------------

@@ -4,7 +4,6 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import TracebackType
 from typing import Any, Self
 
 import jax
@@ -81,12 +80,12 @@ class Slice:
             session: session.fetch_all([each.number for each in wanted])
             for session, wanted in sessions.items()
         }
-        found = {
+        arrays = {
             each: each.assemble(parts)
             for session, wanted in sessions.items()
             for each, parts in zip(wanted, begun[session].result(), strict=True)
         }
-        return jax.tree.unflatten(structure, [found[each] for each in handles])
+        return jax.tree.unflatten(structure, [arrays[each] for each in handles])
 
     def define(self, make: Callable[[int], Define]) -> int:
         """Define a new program in the cluster, and return its number.
@@ -259,10 +258,5 @@ class Cluster:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
