@@ -104,8 +104,9 @@ class RayConnection:
                 "this process has left Ray: the cluster was closed, or the program ends; "
                 "connect again"
             )
-        group = "beats" if method == "beat" else "calls"
-        call = self._actor.call.options(concurrency_group=group)
+        call = self._actor.call
+        if method == "beat":
+            call = call.options(concurrency_group="beats")
         return self._unwrapped(call.remote(method, arguments).future())
 
     @property
@@ -200,9 +201,9 @@ def _controller_actor(ray: Any, num_tenants: int, stays: bool) -> Any:
     Signs of life have a group of threads of their own, so that one tenant's waiting
     calls do not delay those of another.
     """
-    calls = MOST_WAITING * num_tenants + _UNCOUNTED
     return ray.remote(
-        concurrency_groups={"calls": calls, "beats": _BEATS},
+        max_concurrency=MOST_WAITING * num_tenants + _UNCOUNTED,
+        concurrency_groups={"beats": _BEATS},
         num_cpus=0,
     )(ControllerActor).options(
         name=CONTROLLER,
