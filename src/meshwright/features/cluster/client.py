@@ -3,7 +3,7 @@
 import json
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import jax
@@ -25,6 +25,7 @@ from meshwright.features.cluster.wire.messages import (
     Transfer,
     WorkerTask,
 )
+from meshwright.features.cluster.wire.program_code import ProgramCode
 from meshwright.machine import Mesh
 
 _POLL_S = 0.1
@@ -87,13 +88,29 @@ class Slice:
         }
         return jax.tree.unflatten(structure, [arrays[each] for each in handles])
 
-    def define(self, make: Callable[[int], Define]) -> int:
+    def define(
+        self,
+        code: ProgramCode,
+        input_bytes: Iterable[int] = (),
+        output_bytes: Iterable[int] = (),
+        donated: Iterable[int] = (),
+    ) -> int:
         """Define a new program in the cluster, and return its number.
 
-        make: returns the definition, given the number.
+        input_bytes, output_bytes: bytes of each argument and result on one device.
+        donated: positions of donated arguments.
         """
         (number,) = self.session.new_numbers(1)
-        self.session.submit(make(number))
+        program = Define(
+            program=number,
+            code=code.to_bytes(),
+            devices=self.devices,
+            donated=tuple(donated),
+            input_bytes=tuple(input_bytes),
+            output_bytes=tuple(output_bytes),
+            whole=tuple(i for i, s in enumerate(code.outputs) if not any(s.dims)),
+        )
+        self.session.submit(program)
         return number
 
     def call(

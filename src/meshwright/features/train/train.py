@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from meshwright.features.checkpoint import Restored
 from meshwright.features.train.interruption import Interruption, catch_interruption
 from meshwright.features.train.loop import Job, position_of, run_steps
 from meshwright.features.train.metrics import open_writers
-from meshwright.features.train.monitor import Monitor, scale_of, show_row
+from meshwright.features.train.monitor import Monitor, rates, show_row
 from meshwright.features.train.prepare import Prepared, prepare
 from meshwright.features.train.recipes.partitioning import sharding_tactics
 from meshwright.features.train.recipes.recipe import Recipe
@@ -155,9 +156,9 @@ class Attempts:
             state, done = progress.state, progress.step
         self.recovery.resume(done)
         writers = open_writers(recipe.output, folder, done) if runner.is_first else []
-        scale = scale_of(step.plan, recipe.data.batch)
+        rates_of = partial(rates, step.plan, recipe.data.batch)
         every = recipe.run.log_every
-        with Monitor(runner, writers, scale, every, self.recovery) as monitor:
+        with Monitor(runner, writers, rates_of, every, self.recovery) as monitor:
             if progress is not None:
                 monitor.say(f"goes on after step {done}")
             last = run_steps(job, state, done, monitor, self.interruption)

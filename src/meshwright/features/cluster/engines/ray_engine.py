@@ -11,10 +11,9 @@ import contextlib
 import os
 import socket
 from collections.abc import Sequence
-from importlib import import_module
 from typing import Any
 
-from meshwright.errors import ClusterError
+from meshwright.errors import ClusterError, import_extra
 from meshwright.features.cluster.controller.gang import Gang, GangSize
 from meshwright.features.cluster.wire.messages import (
     ArrayKey,
@@ -41,12 +40,7 @@ one ends.
 
 def require_ray() -> Any:
     """The module `ray`; raises `ClusterError` if it is not installed."""
-    try:
-        return import_module("ray")
-    except ImportError as error:
-        raise ClusterError(
-            "a cluster needs Ray; install meshwright[cluster]"
-        ) from error
+    return import_extra("ray", "a cluster needs Ray", "cluster", ClusterError)
 
 
 class WorkerActor:

@@ -48,12 +48,9 @@ def gather(call: OpCall) -> str:
     else:
         found = call.node("GatherND", x, where, batch_dims=len(batch))
     outer = list(indices.shape[:-1])
-    inner = [operand.shape[d] for d in kept]
     # Dims of the result that are no offsets hold the indices' dims in order.
     collapsed = {*numbers.collapsed_slice_dims, *batch}
-    full = [1 if d in indexed else operand.shape[d] for d in range(len(operand.shape))]
-    offset_sizes = [full[d] for d in range(len(full)) if d not in collapsed]
-    assert np.prod(offset_sizes) == np.prod(inner), "offsets hold the kept dims"
+    offset_sizes = [size for d, size in enumerate(sizes) if d not in collapsed]
     found = graph.reshape(found, (*outer, *offset_sizes))
     found = _masked(call, found, limits, outer, len(offset_sizes))
     offsets = list(numbers.offset_dims)

@@ -16,7 +16,6 @@ import jax.numpy as jnp
 from meshwright.errors import ClusterError
 from meshwright.features.cluster.client import Slice
 from meshwright.features.cluster.remote_array import RemoteArray
-from meshwright.features.cluster.wire.messages import Define
 from meshwright.features.cluster.wire.program_code import ProgramCode
 from meshwright.features.pipeline.running.task_function import TaskLayout, task_function
 from meshwright.features.pipeline.stages import TaskProgram
@@ -92,7 +91,7 @@ class SliceDevices:
 
     def _defined(self, program: "_Program") -> Callable[..., Sequence[RemoteArray]]:
         """Define a program on the workers; returns a function of handles."""
-        number = self.on.define(lambda number: self._definition(number, program))
+        number = self._define(program)
         types = [self._aval(atom) for atom in program.outputs]
 
         def run(*inputs: RemoteArray) -> list[RemoteArray]:
@@ -100,8 +99,8 @@ class SliceDevices:
 
         return run
 
-    def _definition(self, number: int, program: "_Program") -> Define:
-        """The message that defines a program at the controller under `number`."""
+    def _define(self, program: "_Program") -> int:
+        """Define a program in the cluster; returns its number."""
         require_module("flatbuffers", "a pipeline on a cluster", "cluster")
         avals = [self._aval(atom) for atom in program.inputs]
         exported = export_jitted(program.jitted, avals, self.on.platform)
@@ -109,15 +108,11 @@ class SliceDevices:
             tuple(map(self._cut, atoms)) for atoms in (program.inputs, program.outputs)
         )
         sizes = self.on.mesh.sizes
-        code = ProgramCode(exported, sizes, inputs, outputs, program.name)
-        return Define(
-            number,
-            code.to_bytes(),
-            self.on.devices,
+        return self.on.define(
+            ProgramCode(exported, sizes, inputs, outputs, program.name),
+            map(num_bytes, program.inputs),
+            map(num_bytes, program.outputs),
             program.donated,
-            tuple(map(num_bytes, program.inputs)),
-            tuple(map(num_bytes, program.outputs)),
-            tuple(i for i, each in enumerate(outputs) if not any(each.dims)),
         )
 
     def _cut(self, atom: Atom) -> Sharding:
