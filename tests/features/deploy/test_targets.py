@@ -84,6 +84,29 @@ def test_inputs_of_other_names_and_shapes_are_refused_when_called(target, tmp_pa
         model(x=np.ones(4, np.float32))
 
 
+def test_a_wasm_model_whose_call_failed_or_was_interrupted_is_not_used_again(
+    tmp_path, monkeypatch
+):
+    x = np.ones(3, np.float32)
+    mw.deploy(jnp.sin, (x,), to="wasm", out=tmp_path / "out")
+    killed, interrupted = (load_deployed(tmp_path / "out") for _ in range(2))
+    killed._run._process.kill()
+    with pytest.raises(RuntimeError, match="the model failed"):
+        killed(x=x)
+
+    def interrupt(size):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(interrupted._run, "_read", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            interrupted(x=x)
+    for model in (killed, interrupted):
+        assert model._run._process.poll() is not None
+        with pytest.raises(RuntimeError, match="load it again"):
+            model(x=x)
+
+
 def draw(key, x):
     return x + jax.random.normal(key, x.shape)
 
