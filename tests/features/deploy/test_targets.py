@@ -107,6 +107,26 @@ def test_a_wasm_model_whose_call_failed_or_was_interrupted_is_not_used_again(
             model(x=x)
 
 
+def in_several_ops(x, half):
+    """Ops of JAX that ONNX lacks, with arrays of two dtypes and with scalars."""
+    size = jnp.abs(x) + 0.1
+    return [
+        *(jnp.arctan2(x, 2.0), jnp.arctan2(1.0, x), jnp.arctan2(x, x[::-1])),
+        *(jnp.expm1(x), jnp.expm1(1e-3 * x), jnp.expm1(half)),
+        *(jnp.log1p(size), jnp.log1p(1e-4 * size), jnp.log2(size)),
+        *(jax.lax.rsqrt(size), jnp.cbrt(x), jax.scipy.special.erfc(x)),
+        *(jnp.exp2(x), jnp.exp2(x[0]), jnp.square(half), jnp.square(jnp.arange(4))),
+    ]
+
+
+def test_ops_that_onnx_writes_in_several_compute_what_jax_computes(tmp_path):
+    x = np.linspace(-3, 3, 8, dtype=np.float32)
+    half = np.linspace(-1, 1, 4).astype(np.float16)
+    record = mw.deploy(in_several_ops, (x, half), to="onnx", out=tmp_path / "out")
+    assert record.error is not None
+    assert record.error < 1e-6
+
+
 def draw(key, x):
     return x + jax.random.normal(key, x.shape)
 

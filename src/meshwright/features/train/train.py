@@ -9,6 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import jax
+
 from meshwright.app.partition import partition
 from meshwright.app.plan import Plan
 from meshwright.errors import ClusterError, RecipeError
@@ -150,8 +152,8 @@ class Attempts:
         progress = runner.restore(step)
         _check_progress(recipe, progress, folder, resume)
         if progress is None:
-            init = self.prepared.functions.init
-            state, done = runner.init(step, init, recipe.run.seed), 0
+            init, key = self.prepared.functions.init, jax.random.key(recipe.run.seed)
+            state, done = step.call.init(init, key, argnum=0), 0
         else:
             state, done = progress.state, progress.step
         self.recovery.resume(done)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,6 @@ from meshwright.features.checkpoint.tasks import (
     structure_of,
 )
 from meshwright.features.cluster.client import Cluster, Slice
-from meshwright.features.cluster.cluster_step import ClusterStep
 from meshwright.features.cluster.remote_array import RemoteArray
 from meshwright.features.cluster.start import TOKEN, Workers, cluster
 from meshwright.features.train.data.batches import Batches
@@ -80,10 +79,6 @@ class ClusterRunner:
     def agree_to_end(self, number: int, asked: bool) -> bool:
         del number
         return asked
-
-    def init(self, step: RunnerStep, init_fn: Callable[..., Any], seed: int) -> State:
-        assert isinstance(step.call, ClusterStep)
-        return step.call.init(init_fn, jax.random.key(seed), argnum=0)
 
     def put_ahead(
         self, step: RunnerStep, batches: Batches, start: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from meshwright.app.partitioned import Partitioned
 from meshwright.features.checkpoint import Checkpoints, Restored
 from meshwright.features.checkpoint.process_group import make_group
 from meshwright.features.train.data.batches import Batches
@@ -57,14 +56,6 @@ class LocalRunner:
         if self._group.count > 1 and number % _AGREE_EVERY:
             return False
         return any(self._group.gather(asked))
-
-    def init(self, step: RunnerStep, init_fn: Callable[..., Any], seed: int) -> State:
-        """The first state, `init_fn(key)`, created on the devices.
-
-        seed: seed of the key.
-        """
-        assert isinstance(step.call, Partitioned)
-        return step.call.init(init_fn, jax.random.key(seed), argnum=0)
 
     def put_ahead(
         self, step: RunnerStep, batches: Batches, start: int

@@ -4,12 +4,13 @@ States, batches and metrics are opaque handles to the training loop: it gets the
 runner and gives them back to it.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from meshwright.app.partitioned import Partitioned
 from meshwright.app.plan import Plan
 from meshwright.features.cluster.client import Slice
+from meshwright.features.cluster.cluster_step import ClusterStep
 from meshwright.machine import Mesh
 
 State = Any
@@ -30,7 +31,7 @@ class RunnerStep:
     state_shapes: types of the state.
     """
 
-    call: Callable[[State, Batch], Any]
+    call: Partitioned | ClusterStep
     on: Mesh | Slice
     plan: Plan
     state_shapes: Any
