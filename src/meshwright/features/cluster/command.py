@@ -52,7 +52,7 @@ def start(
 ) -> None:
     """Start workers and their controller, and print how clients find them.
 
-    Without --address, Ray is started on this machine, and ends with this command, by
+    Without --address, Ray is client on this machine, and ends with this command, by
     Ctrl-C or `meshwright cluster stop`.
     """
     if platform == "cpu" and not devices:
@@ -72,36 +72,36 @@ def start(
     operator = next(each for each in users if each.is_operator)
     size = Workers(workers, devices, platform)
     where = address or f"local:{workers}x{devices}"
-    started = start_cluster(where, token=operator.token, tenants=users, workers=size)
+    client = start_cluster(where, token=operator.token, tenants=users, workers=size)
     with show_progress("starting workers"):
-        started.wait_until_ready()
-    print(started.status())
+        client.wait_until_ready()
+    print(client.status())
     if address:
-        print(f"address: {started.address}, with RAY_AUTH_MODE=token")
+        print(f"address: {client.address}, with RAY_AUTH_MODE=token")
     else:
         print(
-            f"address: auto, or {started.address} beside others; of this machine alone"
+            f"address: auto, or {client.address} beside others; of this machine alone"
         )
     for each in users:
         print(f"{each.name}: {TOKEN}={each.token}")
     sys.stdout.flush()
     if not address:
-        _stay(started)
+        _stay(client)
 
 
-def _stay(started: Cluster) -> None:
+def _stay(client: Cluster) -> None:
     """Wait until the cluster is stopped by a client; stop it at Ctrl-C."""
     try:
         while True:
             time.sleep(1.0)
-            started.status()
+            client.status()
     except KeyboardInterrupt:
         print("ending the workers", file=sys.stderr)
     except ClusterError:
         print("the cluster was stopped", file=sys.stderr)
     finally:
         with contextlib.suppress(ClusterError):  # its controller may be gone
-            started.close()
+            client.close()
 
 
 @cluster_command.command("status")
