@@ -52,7 +52,7 @@ def start(
 ) -> None:
     """Start workers and their controller, and print how clients find them.
 
-    Without --address, Ray is client on this machine, and ends with this command, by
+    Without --address, Ray is started on this machine, and ends with this command, by
     Ctrl-C or `meshwright cluster stop`.
     """
     if platform == "cpu" and not devices:
