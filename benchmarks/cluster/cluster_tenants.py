@@ -136,10 +136,11 @@ class Unordered:
 
     def call(self, method, *arguments):
         future = Future()
-        if method == "fetch":
-            keys = ArrayKey(self.name, arguments[2])
-            asked = [[actor.fetch.remote(keys)] for actor in self.actors]
-            future.set_result(asked)
+        if method == "fetch_all":
+            (number,) = arguments[2]
+            key = ArrayKey(self.name, number)
+            asked = [[actor.fetch.remote(key)] for actor in self.actors]
+            future.set_result([asked])
             return future
         answers = {"open": self.name, "slice": (1, tuple(range(8)), "cpu")}
         if method == "submit":

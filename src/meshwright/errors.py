@@ -5,6 +5,8 @@ A message says what is wrong and where, what was given, what is allowed and what
 
 import collections.abc
 from difflib import get_close_matches
+from importlib import import_module
+from typing import Any
 
 
 def did_you_mean(name: object, known: collections.abc.Iterable[str]) -> str:
@@ -138,3 +140,20 @@ class ChipsError(MeshwrightError):
 
     The module is a multi-chip module: a package of small chips that links join.
     """
+
+
+def import_extra(
+    module: str, need: str, extra: str, error: type[MeshwrightError]
+) -> Any:
+    """A module of an optional dependency; raises `error` if it cannot be imported.
+
+    need: the beginning of the message, such as "training needs Grain". extra: the extra of
+    Meshwright that installs the module.
+    """
+    try:
+        return import_module(module)
+    except ImportError as missing:
+        raise error(
+            f"{need}, which cannot be imported ({missing}); "
+            f"pip install 'meshwright[{extra}]'"
+        ) from missing

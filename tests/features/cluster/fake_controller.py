@@ -50,6 +50,12 @@ async def submit(controller, session, requests):
     await controller.submit(session, number, requests)
 
 
+async def fetch_one(controller, session, after, number):
+    """The parts of one array."""
+    (parts,) = await controller.fetch_all(session, after, [number])
+    return parts
+
+
 async def with_slice(controller, token="secret", count=4):
     session = await controller.open(token)
     _, devices, _ = await controller.slice(session, count)

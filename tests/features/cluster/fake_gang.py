@@ -2,7 +2,8 @@
 
 import asyncio
 
-from meshwright.features.cluster.wire.messages import ArrayPart, Completion, Fetched
+from meshwright.features.cluster.wire.messages import Completion
+from meshwright.features.cluster.worker.boxes import BoxData
 
 
 class FakeGang:
@@ -52,7 +53,7 @@ class FakeGang:
         self.fetched_from.append(worker)
         if array.number in self.unreadable:
             raise self.unreadable[array.number]
-        return Fetched((), (ArrayPart((), array.number),))
+        return (BoxData((), array.number),)
 
     async def stop(self):
         self.is_stopped = True

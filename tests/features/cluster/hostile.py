@@ -7,7 +7,7 @@ from meshwright.features.cluster.wire.messages import Call, Define, Free, Put, T
 JUNK = (None, -1, 2**70, "x", b"x", [], {}, object, 1.5, True, (1, "a"), (-1,), "", ())
 METHODS = ("stop", "__init__", "_session", "island", "log", "", None, 7, "start")
 ARGUMENTS = {"beat": 0, "close": 0, "status": 0, "release": 1, "resize": 1, "slice": 1,
-             "submit": 2, "fetch": 2, "fetch_all": 2, "wait": 2}  # fmt: skip
+             "submit": 2, "fetch_all": 2, "wait": 2}  # fmt: skip
 """Arguments of each method after the session."""
 
 
@@ -44,7 +44,7 @@ class Attacker:
         """A question with junk, or with the wrong number of arguments."""
         method = rng.choice(
             [
-                "release", "slice", "fetch", "fetch_all", "wait", "resize", "submit",
+                "release", "slice", "fetch_all", "wait", "resize", "submit",
                 "shutdown",
             ]
         )  # fmt: skip
@@ -59,7 +59,7 @@ class Attacker:
         if method == "submit":  # a replay, or one far ahead
             number = rng.choice([*range(self.num_sent), 2**70, *bad])
             return method, (self.session, number, [Free((1,))])
-        if method in ("fetch", "wait"):
+        if method == "wait":
             return method, (self.session, self.num_sent, rng.choice([5, 77, *bad]))
         if method == "fetch_all":
             junk = rng.choice([5, [5], [1, 77], [1, None], *bad[:4]])

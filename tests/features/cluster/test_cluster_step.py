@@ -150,7 +150,7 @@ def test_ray_that_is_not_installed_is_named(monkeypatch):
     import sys
 
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ClusterError, match=r"install meshwright\[cluster\]"):
+    with pytest.raises(ClusterError, match=r"pip install 'meshwright\[cluster\]'"):
         mw.cluster("local:2x1")
 
 

@@ -21,6 +21,7 @@ from tests.features.cluster.fake_controller import (
     ALL,
     Clock,
     define,
+    fetch_one,
     run,
     sent,
     settle,
@@ -35,7 +36,7 @@ def test_requests_reach_all_workers_in_order():
         session, _ = await with_slice(controller)
         calls = [Call(0, (i,), (i + 1,)) for i in range(1, 50)]
         await submit(controller, session, [define(), Put(1, None, 8), *calls])
-        (part,) = {p.shards[0].data for p in await controller.fetch(session, 0, 50)}
+        (part,) = {p[0].data for p in await fetch_one(controller, session, 0, 50)}
         assert part == 50
         received = engine.gangs[0].received
         assert [i.request for i in received] == [define(), Put(1, None, 8), *calls]
@@ -62,9 +63,9 @@ def test_a_tenant_cannot_name_arrays_programs_or_slices_of_another():
             with pytest.raises(ClusterError, match=r"not defined|no slice"):
                 await submit(controller, other, [request])
         with pytest.raises(ClusterError, match="not there"):
-            await controller.fetch(other, 0, 1)
+            await fetch_one(controller, other, 0, 1)
         await submit(controller, other, [Free((1,))])  # names nothing of its own
-        assert len(await controller.fetch(mine, 0, 1)) == 2  # both workers answer
+        assert len(await fetch_one(controller, mine, 0, 1)) == 2  # both workers answer
 
     run(scenario, [Tenant("a", "secret"), Tenant("b", "other")])
 
@@ -87,7 +88,7 @@ def test_a_task_needs_an_own_slice_own_arrays_and_a_folder_below_the_tenants():
             with pytest.raises(ClusterError, match=words):
                 await submit(controller, session, [dataclasses.replace(fine, **change)])
         await submit(controller, session, [fine])
-        await controller.fetch(session, 0, 2)
+        await fetch_one(controller, session, 0, 2)
         assert engine.gangs[0].received[-1].request == fine
 
     run(scenario, [Tenant("a", "secret", folder="/runs/a")])
@@ -118,7 +119,7 @@ def test_a_thousand_malformed_or_foreign_requests_are_refused_and_nothing_breaks
     async def scenario(controller, engine):
         session, _ = await with_slice(controller)
         await submit(controller, session, [define(), Put(1, None, 8)])
-        await controller.fetch(session, 0, 1)
+        await fetch_one(controller, session, 0, 1)
         rng, before = random.Random(0), len(engine.gangs[0].received)
         for _ in range(1000):
             name = rng.choice([session, session, session, "no such session", None, 7])
@@ -126,7 +127,7 @@ def test_a_thousand_malformed_or_foreign_requests_are_refused_and_nothing_breaks
                 await submit(controller, name, rng.choice([[hostile(rng)], None, 3]))
         assert len(engine.gangs[0].received) == before
         await submit(controller, session, [Call(0, (1,), (2,))])
-        assert await controller.fetch(session, 0, 2)
+        assert await fetch_one(controller, session, 0, 2)
         assert len(engine.gangs) == 1
 
     run(scenario)
@@ -138,7 +139,7 @@ def test_what_a_refused_call_would_have_made_says_why_it_is_not_there():
         with pytest.raises(ClusterError, match=r"array 9 is not there"):
             await submit(controller, session, [define(), Call(0, (9,), (10,))])
         with pytest.raises(ClusterError, match=r"array 10 is not there.*array 9"):
-            await controller.fetch(session, 0, 10)
+            await fetch_one(controller, session, 0, 10)
 
     run(scenario)
 
@@ -204,7 +205,7 @@ def test_a_lost_gang_is_ended_and_replaced_and_its_arrays_say_so(fault, reason):
         session, _ = await with_slice(controller)
         gang = engine.gangs[0]
         await submit(controller, session, [define(), Put(1, None, 8)])
-        await controller.fetch(session, 0, 1)
+        await fetch_one(controller, session, 0, 1)
         gang.stuck = True
         await submit(controller, session, [Call(0, (1,), (2,))])
         await until(lambda: len(gang.received) == 3)
@@ -214,10 +215,10 @@ def test_a_lost_gang_is_ended_and_replaced_and_its_arrays_say_so(fault, reason):
         assert gang.is_stopped
         for number in (1, 2):
             with pytest.raises(ClusterError, match=f"workers were lost.*({reason})"):
-                await controller.fetch(session, 0, number)
+                await fetch_one(controller, session, 0, number)
         # The session goes on, and its programs are there.
         await submit(controller, session, [Put(3, None, 8), Call(0, (3,), (4,))])
-        assert await controller.fetch(session, 0, 4)
+        assert await fetch_one(controller, session, 0, 4)
         assert engine.gangs[1].received[0].request == define()
         text = "\n".join(map(str, await controller.events(session)))
         assert "lost" in text
@@ -275,7 +276,7 @@ def test_four_clients_of_two_tenants_all_finish():
         async def client(session):
             for number in range(2, 502):
                 await submit(controller, session, [Call(0, (number - 1,), (number,))])
-            return await controller.fetch(session, 0, 501)
+            return await fetch_one(controller, session, 0, 501)
 
         assert all(await asyncio.gather(*map(client, sessions)))
         numbers = [i.number for i in engine.gangs[0].received]
@@ -302,7 +303,7 @@ def test_a_chain_of_calls_reaches_the_workers_before_any_of_them_has_a_result():
         record = controller._sessions.known[other].arrays[129]
         assert not record.made.done()
         gang.stuck = False
-        assert await controller.fetch(other, 1, 129)
+        assert await fetch_one(controller, other, 1, 129)
 
     limits = IslandLimits(ahead_s=1.0, most=130)
     tenants = [Tenant("a", "secret"), Tenant("b", "other")]
@@ -317,7 +318,7 @@ def test_the_seconds_on_their_way_bound_how_many_instructions_are():
         await submit(controller, session, [define(), Put(1, None, 8)])
         for number in range(1, 30):  # it learns that a call takes 50 ms
             await submit(controller, session, [Call(0, (number,), (number + 1,))])
-            await controller.fetch(session, sent[session], number + 1)
+            await fetch_one(controller, session, sent[session], number + 1)
         before, gang.stuck = len(gang.received), True
         calls = [Call(0, (i,), (i + 1,)) for i in range(30, 90)]
         await submit(controller, session, calls)

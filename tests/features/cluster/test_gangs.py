@@ -14,6 +14,7 @@ from tests.features.cluster.fake_controller import (
     OPERATOR,
     define,
     devices_of,
+    fetch_one,
     run,
     submit,
     until,
@@ -63,7 +64,7 @@ def test_what_waits_for_workers_that_do_not_start_is_told_so():
         engine.gangs[0].dead.add(0)
         await until(lambda: engine.num_starts == 2)
         await submit(controller, session, [define(), Put(1, None, 8)])
-        waiting = asyncio.create_task(controller.fetch(session, 0, 1))
+        waiting = asyncio.create_task(fetch_one(controller, session, 0, 1))
         engine.failures = [OSError("no machine is left")] * 10**6
         engine.gate.set()
         with pytest.raises(ClusterError, match="no machine is left"):
@@ -98,15 +99,15 @@ def test_a_gang_that_loses_instructions_is_replaced_and_work_goes_on(fault, reas
     async def scenario(controller, engine):
         session, _ = await with_slice(controller)
         await submit(controller, session, [define(), Put(1, None, 8)])
-        await controller.fetch(session, 0, 1)
+        await fetch_one(controller, session, 0, 1)
         fault(engine.gangs[0])
         calls = [Call(0, (1,), (2,)), Call(0, (1,), (3,))]
         await submit(controller, session, calls)
         with pytest.raises(ClusterError, match=reason):
-            await controller.fetch(session, 0, 3)
+            await fetch_one(controller, session, 0, 3)
         await until(lambda: len(engine.gangs) == 2)
         await submit(controller, session, [Put(4, None, 8), Call(0, (4,), (5,))])
-        assert await controller.fetch(session, 0, 5)
+        assert await fetch_one(controller, session, 0, 5)
 
     run(scenario)
 
@@ -131,14 +132,14 @@ def test_a_loss_names_the_program_that_the_worker_ran(fault, limits, reason):
     async def scenario(controller, engine):
         session, _ = await with_slice(controller)
         await submit(controller, session, [program, Put(1, None, 8)])
-        await controller.fetch(session, 0, 1)
+        await fetch_one(controller, session, 0, 1)
         engine.gangs[0].stuck = True  # in a collective that the others do not reach
         await submit(controller, session, [Call(0, (1,), (2,))])
         await until(lambda: len(engine.gangs[0].received) == 3)
         fault(engine.gangs[0])
         words = f"{reason}.*while it ran {re.escape(name)}"
         with pytest.raises(ClusterError, match=words):
-            await controller.fetch(session, 0, 2)
+            await fetch_one(controller, session, 0, 2)
 
     run(scenario, limits=limits)
 
@@ -163,12 +164,12 @@ def test_an_array_that_cannot_be_read_is_no_loss_of_the_gang():
         gang.unreadable[1] = RuntimeError("Array has been deleted")
         await submit(controller, session, [Put(1, None, 8), Put(2, None, 8)])
         with pytest.raises(ClusterError, match=r"array 1 cannot be read.*deleted"):
-            await controller.fetch(session, 0, 1)
-        assert await controller.fetch(session, 0, 2)
+            await fetch_one(controller, session, 0, 1)
+        assert await fetch_one(controller, session, 0, 2)
         assert not controller.island.is_lost
         gang.unreadable[1] = ConnectionError("gone")
         with pytest.raises(ClusterError, match="workers were lost"):
-            await controller.fetch(session, 0, 1)
+            await fetch_one(controller, session, 0, 1)
         await until(lambda: len(engine.gangs) == 2)
 
     run(scenario)
@@ -179,7 +180,7 @@ def test_an_error_on_any_worker_is_in_the_log_once_for_each_request():
         session, _ = await with_slice(controller)
         engine.gangs[0].errors[1] = "out of memory"  # worker 0 completes without it
         await submit(controller, session, [Put(1, None, 8), Put(2, None, 8)])
-        await controller.fetch(session, 0, 2)
+        await fetch_one(controller, session, 0, 2)
         found = [e for e in await controller.events(session) if e.kind == "error"]
         assert len(found) == 2
         assert all("worker 1" in e.text and "memory" in e.text for e in found)

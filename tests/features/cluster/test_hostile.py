@@ -51,7 +51,7 @@ async def attacked(seed):
             turn = number // 10 + 1
             call = Call(6, (turn + 999 if turn > 1 else 5,), (turn + 1000,))
             await ask("submit", honest, turn, [call])
-    fetched = await ask("fetch", honest, 101, 1100)
+    (fetched,) = await ask("fetch_all", honest, 101, [1100])
     received = engine.gangs[0].received
     for key in ("", "kee", None, 5):
         with pytest.raises(ClusterError, match="only who has started"):
@@ -65,7 +65,7 @@ def test_of_a_thousand_hostile_calls_none_is_served_and_honest_work_goes_on(seed
     found = asyncio.run(asyncio.wait_for(attacked(seed), 60))
     served, fetched, received, hostile, num_gangs = found
     assert served == []
-    assert {part.shards[0].data for part in fetched} == {1100}
+    assert {part[0].data for part in fetched} == {1100}
     theirs = [each.request for each in received if each.session == hostile]
     assert [type(each) for each in theirs] == [Define, Put]  # what it may do
     assert len(received) == 4 + 100

@@ -12,6 +12,7 @@ from meshwright.features.cluster.controller.tenants import Session, Tenant
 from meshwright.features.cluster.wire.messages import Call, Put
 from tests.features.cluster.fake_controller import (
     define,
+    fetch_one,
     run,
     settle,
     submit,
@@ -39,7 +40,7 @@ def test_a_client_that_waits_for_no_answer_cannot_fill_the_queue():
         assert controller.island.queue.length("a") <= 8 + 10
         engine.gangs[0].stuck = False
         await asyncio.gather(*later)  # all are taken in the end, in their order
-        await controller.fetch(session, 101, 1009)
+        await fetch_one(controller, session, 101, 1009)
         made = [i.request.outputs[0] for i in engine.gangs[0].received[2:]]
         assert made == list(range(10, 1010))
 
@@ -59,14 +60,14 @@ def test_a_submission_that_waits_for_room_does_not_count_as_missing(monkeypatch)
                 [[define(), Put(0, None, 8)], calls[:30], calls[30:]]
             )
         ]
-        fetching = asyncio.create_task(controller.fetch(session, 3, 40))
+        fetching = asyncio.create_task(fetch_one(controller, session, 3, 40))
         await asyncio.sleep(0.1)  # ten times as long as a submission may be missing
         assert not fetching.done()
         engine.gangs[0].stuck = False
         await asyncio.gather(*begun)
         assert await fetching
         with pytest.raises(ClusterError, match="submission 3 has not arrived"):
-            await controller.fetch(session, 4, 40)
+            await fetch_one(controller, session, 4, 40)
 
     run(scenario, TWO, limits=IslandLimits(ahead_s=0.0))
 
@@ -83,7 +84,7 @@ def test_calls_of_one_tenant_that_wait_are_counted_and_others_are_served(monkeyp
         ]
         await settle()
         for call in (
-            controller.fetch(session, 0, 1),
+            fetch_one(controller, session, 0, 1),
             controller.submit(session, 21, []),
             controller.slice(session, 2),
         ):
@@ -91,12 +92,12 @@ def test_calls_of_one_tenant_that_wait_are_counted_and_others_are_served(monkeyp
                 await call
         await controller.beat(session)
         await submit(controller, other, [define(devices=devices), Put(1, None, 8)])
-        assert await controller.fetch(other, 0, 1)
+        assert await fetch_one(controller, other, 0, 1)
         for each in early:
             each.cancel()
         await asyncio.gather(*early, return_exceptions=True)
         await submit(controller, session, [Put(1, None, 8)])
-        assert await controller.fetch(session, 0, 1)
+        assert await fetch_one(controller, session, 0, 1)
 
     run(scenario, TWO)
 
@@ -106,7 +107,7 @@ def test_several_arrays_are_fetched_by_one_call():
         session, _ = await with_slice(controller)
         await submit(controller, session, [Put(n, None, 8) for n in range(5)])
         found = await controller.fetch_all(session, 1, [3, 1, 4])
-        assert [parts[0].shards[0].data for parts in found] == [3, 1, 4]
+        assert [parts[0][0].data for parts in found] == [3, 1, 4]
         assert await controller.fetch_all(session, 1, []) == []
         for wrong in (None, 5, [9], ["x"], {1: 2}):
             with pytest.raises(ClusterError, match=r"wanted|not there"):

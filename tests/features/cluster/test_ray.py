@@ -145,11 +145,11 @@ def test_a_program_over_two_slices_is_exact_and_its_arrays_stay_on_the_workers(
     d = mw.partition(lambda x: x * 3, all_eight, tactics)
     e = mw.partition(lambda x, first: x - first, two, tactics)
 
-    def no_fetch(number):
-        raise AssertionError(f"array {number} was read by the client")
+    def no_fetch(numbers):
+        raise AssertionError(f"arrays {numbers} were read by the client")
 
     with monkeypatch.context() as patch:
-        patch.setattr(halves[0].session, "fetch", no_fetch)
+        patch.setattr(halves[0].session, "fetch_all", no_fetch)
         double, column = a(x)
         sums = b(double, column)
         less, total = c(sums)
@@ -234,7 +234,7 @@ def test_an_array_whose_client_was_killed_fails_alone_and_honest_work_goes_on(cl
     connection.call("submit", session, 0, requests).result()
     np.testing.assert_array_equal(step(x), np.full(8, 2, np.float32))
     with pytest.raises(ClusterError, match="lost with its client"):
-        connection.call("fetch", session, 1, 1).result()
+        connection.call("fetch_all", session, 1, [1]).result()
     assert cluster.status().attempt == before
     for each in (cluster._session.name, session):
         connection.call("beat", each).result()

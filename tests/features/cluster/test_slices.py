@@ -12,6 +12,7 @@ from tests.features.cluster.fake_controller import (
     OPERATOR,
     define,
     devices_of,
+    fetch_one,
     run,
     submit,
     until,
@@ -32,7 +33,7 @@ def test_a_slice_is_moved_where_it_fits_and_back_when_its_devices_are_there():
         assert {i.request.devices for i in gang.received} == {(0, 1)}
         save = WorkerTask("save", "/x", "{}", high, (), (3,), (4,))
         await submit(controller, session, [Put(1, None, 8), Call(1, (1,), (2,)), save])
-        assert len(await controller.fetch(session, 0, 2)) == 1
+        assert len(await fetch_one(controller, session, 0, 2)) == 1
         assert gang.received[-1].request.devices == (0, 1)
         await controller.resize(session, 2)
         await devices_of(controller, session, 4)
@@ -40,7 +41,7 @@ def test_a_slice_is_moved_where_it_fits_and_back_when_its_devices_are_there():
         await until(lambda: len(gang.received) == 2)
         assert [i.request.devices for i in gang.received] == [(0, 1), (2, 3)]
         await submit(controller, session, [Put(4, None, 8), Call(1, (4,), (5,))])
-        await controller.fetch(session, 0, 5)
+        await fetch_one(controller, session, 0, 5)
         assert gang.fetched_from == [1]  # the worker of devices 2 and 3
 
     run(scenario, OPERATOR)
@@ -64,7 +65,7 @@ def test_a_slice_that_is_too_large_for_a_while_has_its_programs_when_it_fits_aga
         await controller.resize(session, 2)
         await devices_of(controller, session, 4)
         await submit(controller, session, [Put(1, None, 8), Call(0, (1,), (2,))])
-        assert len(await controller.fetch(session, 0, 2)) == 2
+        assert len(await fetch_one(controller, session, 0, 2)) == 2
         assert engine.gangs[2].received[0].request == define(0, devices)
 
     run(scenario, OPERATOR)

@@ -33,9 +33,9 @@ class ElasticRunner(ClusterRunner):
             self._cluster.resize(self.sizes.pop(number))
         return super().agree_to_end(number, asked)
 
-    def partition(self, *arguments):
-        self.devices.append(self.num_devices)
-        return super().partition(*arguments)
+    def place(self, mesh):
+        self.devices.append(mesh.num_devices)
+        return super().place(mesh)
 
 
 def test_a_run_goes_from_eight_devices_to_four_and_back_within_rounding(tmp_path):

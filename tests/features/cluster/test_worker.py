@@ -56,7 +56,7 @@ def test_an_array_that_is_lost_with_its_client_fails_alone():
     assert found == ["ConnectionError: its owner has died", "", ""]
     with pytest.raises(ClusterError, match="its owner has died"):
         worker.fetch(KEY)
-    assert worker.fetch(ArrayKey("s", 3)).shards[0].data == 1
+    assert worker.fetch(ArrayKey("s", 3))[0].data == 1
     worker.close()
 
 

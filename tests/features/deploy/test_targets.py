@@ -84,6 +84,49 @@ def test_inputs_of_other_names_and_shapes_are_refused_when_called(target, tmp_pa
         model(x=np.ones(4, np.float32))
 
 
+def test_a_wasm_model_whose_call_failed_or_was_interrupted_is_not_used_again(
+    tmp_path, monkeypatch
+):
+    x = np.ones(3, np.float32)
+    mw.deploy(jnp.sin, (x,), to="wasm", out=tmp_path / "out")
+    killed, interrupted = (load_deployed(tmp_path / "out") for _ in range(2))
+    killed._run._process.kill()
+    with pytest.raises(RuntimeError, match="the model failed"):
+        killed(x=x)
+
+    def interrupt(size):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(interrupted._run, "_read", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            interrupted(x=x)
+    for model in (killed, interrupted):
+        assert model._run._process.poll() is not None
+        with pytest.raises(RuntimeError, match="load it again"):
+            model(x=x)
+
+
+def in_several_ops(x, half):
+    """Ops of JAX that ONNX lacks, with arrays of two dtypes and with scalars."""
+    size = jnp.abs(x) + 0.1
+    return [
+        *(jnp.arctan2(x, 2.0), jnp.arctan2(1.0, x), jnp.arctan2(x, x[::-1])),
+        *(jnp.expm1(x), jnp.expm1(1e-3 * x), jnp.expm1(half)),
+        *(jnp.log1p(size), jnp.log1p(1e-4 * size), jnp.log2(size)),
+        *(jax.lax.rsqrt(size), jnp.cbrt(x), jax.scipy.special.erfc(x)),
+        *(jnp.exp2(x), jnp.exp2(x[0]), jnp.square(half), jnp.square(jnp.arange(4))),
+    ]
+
+
+def test_ops_that_onnx_writes_in_several_compute_what_jax_computes(tmp_path):
+    x = np.linspace(-3, 3, 8, dtype=np.float32)
+    half = np.linspace(-1, 1, 4).astype(np.float16)
+    record = mw.deploy(in_several_ops, (x, half), to="onnx", out=tmp_path / "out")
+    assert record.error is not None
+    assert record.error < 1e-6
+
+
 def draw(key, x):
     return x + jax.random.normal(key, x.shape)
 

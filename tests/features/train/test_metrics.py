@@ -1,11 +1,12 @@
 """Files of metrics: exact numbers, rows of an earlier run, events for TensorBoard."""
 
 import csv
+from types import SimpleNamespace
 
 import pytest
 
 from meshwright.features.train.metrics import CsvWriter, open_writers, read_csv
-from meshwright.features.train.monitor import StepScale, show_row
+from meshwright.features.train.monitor import rates, show_row
 from meshwright.features.train.recipes.recipe import OutputPart
 
 
@@ -51,9 +52,10 @@ def test_tensorboard_gets_an_event_file(tmp_path):
 
 
 def test_rates_follow_from_the_seconds_of_a_step():
-    rates = StepScale(mfu_seconds=0.05, tokens=1000, examples=10).rates(0.1)
-    assert rates["mfu"] == pytest.approx(0.5)
-    assert rates["tokens_per_s"] == pytest.approx(10_000)
-    assert show_row({"loss": 1.0, **rates}) == (
+    plan = SimpleNamespace(figures=1, mfu=0.25, step_time_s=0.2, tokens_per_step=1000)
+    row = rates(plan, 10, 0.1)
+    assert row["mfu"] == pytest.approx(0.5)
+    assert row["tokens_per_s"] == pytest.approx(10_000)
+    assert show_row({"loss": 1.0, **row}) == (
         "loss 1.0000, 100 ms a step, 10.0 k tokens/s, MFU 50.0 %"
     )

@@ -8,10 +8,10 @@ import pytest
 
 import meshwright as mw
 from meshwright.errors import CheckpointError, RecipeError
+from meshwright.features.checkpoint import Restored, Saved
 from meshwright.features.train.loop import position_of
 from meshwright.features.train.metrics import read_csv
 from meshwright.features.train.runners.local_runner import LocalRunner
-from meshwright.features.train.runners.runner import RestoredRun
 from meshwright.features.train.train import Outcome, require_same_data
 from tests.features.train.recipes import losses, recipe, run
 
@@ -153,8 +153,9 @@ def test_a_run_without_a_known_place_in_the_data_is_not_gone_on_with(
     position, tmp_path
 ):
     wanted = position_of(recipe(tmp_path), 4)
+    saved = Saved(4, position, {}, None, "2026-01-02T00:00:00+00:00", {})
     with pytest.raises(RecipeError, match=r"was saved without data\.batch"):
-        require_same_data(wanted, RestoredRun(None, 4, None, position), tmp_path)
+        require_same_data(wanted, Restored(None, saved), tmp_path)
 
 
 def test_options_of_the_data_may_be_of_any_kind_that_toml_has(tmp_path):

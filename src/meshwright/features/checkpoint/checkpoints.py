@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from os import PathLike
-from types import TracebackType
 from typing import Any, Self
 
 from meshwright.errors import CheckpointError, MeshwrightWarning
@@ -17,7 +16,7 @@ from meshwright.features.checkpoint.records import Restored, Saved, Skipped
 from meshwright.features.checkpoint.restoring import Damaged, newest_first, restore_step
 from meshwright.features.checkpoint.retention import Retention
 from meshwright.features.checkpoint.state_leaves import require_leaves, restore_targets
-from meshwright.features.checkpoint.writer_lock import WriterLock, acquire_lock
+from meshwright.features.checkpoint.writer_lock import acquire_lock, release_lock
 from meshwright.features.checkpoint.writing import (
     PlanText,
     as_checkpoint_error,
@@ -68,7 +67,7 @@ class Checkpoints:
         self.directory = local_directory(directory)
         self.read_only = read_only
         self._group = make_group()
-        self._lock: WriterLock | None = None
+        self._lock: int | None = None  # the descriptor of its file
         self._manager: Any = None
         self._trash = Trash(self.directory)
         self._saving: int | None = None
@@ -130,12 +129,7 @@ class Checkpoints:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     # -- reading -----------------------------------------------------------------------
@@ -262,7 +256,7 @@ class Checkpoints:
     def _release(self) -> None:
         lock, self._lock = self._lock, None
         if lock is not None:
-            lock.release()
+            release_lock(lock)
 
     def _report(self, skipped: list[Skipped]) -> None:
         """Warn of damaged checkpoints; the writer also moves them to "damaged"."""

@@ -1,9 +1,8 @@
 """The import of Orbax when it is first needed, since it is an optional dependency."""
 
-from importlib import import_module
 from typing import Any
 
-from meshwright.errors import CheckpointError
+from meshwright.errors import CheckpointError, import_extra
 
 
 def import_orbax() -> Any:
@@ -12,10 +11,5 @@ def import_orbax() -> Any:
     Raises `CheckpointError` if it is missing, with the extra of Meshwright that
     installs it.
     """
-    try:
-        return import_module("orbax.checkpoint")
-    except ImportError as missing:
-        raise CheckpointError(
-            f"checkpoints need Orbax, which cannot be imported ({missing}); "
-            "pip install 'meshwright[checkpoint]'"
-        ) from missing
+    need = "checkpoints need Orbax"
+    return import_extra("orbax.checkpoint", need, "checkpoint", CheckpointError)

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Any
 
 import jax
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
-from jax.tree_util import DictKey, FlattenedIndexKey, GetAttrKey, SequenceKey
 
 from meshwright.errors import CheckpointError
 from meshwright.features.checkpoint.checkpoints import Checkpoints
+from meshwright.features.checkpoint.orbax_import import import_orbax
 from meshwright.machine import Mesh
 from meshwright.run.local.spmd import jax_mesh
 
@@ -32,32 +33,9 @@ until all saves are committed.
 
 def structure_of(tree: Any) -> Any:
     """The structure of a pytree as JSON; a leaf is its index among the flat leaves."""
-    numbers = iter(range(jax.tree_util.tree_structure(tree).num_leaves))
-    return _structure(tree, numbers)
-
-
-def _structure(tree: Any, numbers: Any) -> Any:
-    if jax.tree_util.all_leaves([tree]):
-        return next(numbers)
-    if tree is None:
-        return None
-    children, _ = jax.tree_util.tree_flatten_with_path(
-        tree, is_leaf=lambda x: x is not tree
-    )
-    if type(tree) in (list, tuple):  # a named tuple is of a class of its own
-        return [_structure(child, numbers) for _, child in children]
-    return {_key(path[0]): _structure(child, numbers) for path, child in children}
-
-
-def _key(entry: Any) -> str:
-    """The name of a child in its container, from the child's pytree key."""
-    match entry:
-        case DictKey(key=name) | FlattenedIndexKey(key=name) | GetAttrKey(name=name):
-            return str(name)
-        case SequenceKey(idx=number):
-            return str(number)
-        case _:
-            return str(entry)
+    treedef = jax.tree.structure(tree)
+    numbered = jax.tree.unflatten(treedef, range(treedef.num_leaves))
+    return import_orbax().tree.serialize_tree(numbered, keep_empty_nodes=True)
 
 
 def _filled(structure: Any, leaves: Sequence[Any]) -> Any:
@@ -67,6 +45,68 @@ def _filled(structure: Any, leaves: Sequence[Any]) -> Any:
     if isinstance(structure, list):
         return [_filled(child, leaves) for child in structure]
     return None if structure is None else leaves[structure]
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """A request to save or restore, with the checkpoints of its folder.
+
+    argument: options and the state's structure. arrays: the state's arrays, to be saved.
+    """
+
+    checkpoints: Checkpoints
+    argument: Mapping[str, Any]
+    devices: Sequence[Any]
+    arrays: Sequence[Any]
+
+    def newest(self) -> list[Any]:
+        """The step of the newest checkpoint; -1 if there is none."""
+        latest = self.checkpoints.latest
+        return [np.int32(-1 if latest is None else latest)]
+
+    def save(self) -> list[Any]:
+        """Save a state, unless its step is saved already; returns the step."""
+        argument, step = self.argument, self.argument["step"]
+        if step not in self.checkpoints.steps:
+            self.checkpoints.save(
+                step,
+                _filled(argument["structure"], self.arrays),
+                plan=argument["plan"],
+                position=argument["position"],
+                metrics=argument["metrics"],
+            )
+        return [np.int32(step)]
+
+    def restore(self) -> list[Any]:
+        """The arrays of a state, and the step at which it was saved."""
+        argument = self.argument
+        mesh = jax_mesh(Mesh(dict(argument["mesh"]), self.devices))
+        like = [
+            jax.ShapeDtypeStruct(
+                shape,
+                dtype,
+                sharding=NamedSharding(mesh, PartitionSpec(*map(tuple, spec))),
+            )
+            for shape, dtype, spec in argument["arrays"]
+        ]
+        restored = self.checkpoints.restore(_filled(argument["structure"], like))
+        # A dict's leaves are ordered by key, the request's arrays by their index.
+        places = jax.tree.leaves(argument["structure"])
+        by_place = dict(zip(places, jax.tree.leaves(restored.state), strict=True))
+        return [*(by_place[i] for i in range(len(places))), np.int32(restored.step)]
+
+    def commit(self) -> list[Any]:
+        """Wait until all saves are committed; returns the newest step."""
+        self.checkpoints.wait()
+        return self.newest()
+
+
+_KINDS: Mapping[str, Callable[[_Request], list[Any]]] = {
+    NEWEST: _Request.newest,
+    SAVE: _Request.save,
+    RESTORE: _Request.restore,
+    COMMIT: _Request.commit,
+}
 
 
 class CheckpointTasks:
@@ -107,7 +147,7 @@ class CheckpointTasks:
         if checkpoints is None:
             checkpoints = Checkpoints(folder, **argument["retention"])
             self._open[folder] = checkpoints
-        return run(checkpoints, argument, devices, arrays)
+        return run(_Request(checkpoints, argument, devices, arrays))
 
     def close(self) -> None:
         """Finish all saves and let other processes write, in every directory.
@@ -118,70 +158,3 @@ class CheckpointTasks:
             while self._open:
                 _, checkpoints = self._open.popitem()
                 ends.callback(checkpoints.close)
-
-
-def _newest(
-    checkpoints: Checkpoints, argument: Any, devices: Any, arrays: Any
-) -> list[Any]:
-    del argument, devices, arrays
-    latest = checkpoints.latest
-    return [np.int32(-1 if latest is None else latest)]
-
-
-def _save(
-    checkpoints: Checkpoints,
-    argument: Mapping[str, Any],
-    devices: Any,
-    arrays: Sequence[Any],
-) -> list[Any]:
-    del devices
-    step = argument["step"]
-    if step not in checkpoints.steps:
-        checkpoints.save(
-            step,
-            _filled(argument["structure"], arrays),
-            plan=argument["plan"],
-            position=argument["position"],
-            metrics=argument["metrics"],
-        )
-    return [np.int32(step)]
-
-
-def _restore(
-    checkpoints: Checkpoints,
-    argument: Mapping[str, Any],
-    devices: Sequence[Any],
-    arrays: Any,
-) -> list[Any]:
-    del arrays
-    mesh = jax_mesh(Mesh(dict(argument["mesh"]), devices))
-    like = [
-        jax.ShapeDtypeStruct(
-            shape,
-            dtype,
-            sharding=NamedSharding(
-                mesh, PartitionSpec(*(tuple(axes) for axes in spec))
-            ),
-        )
-        for shape, dtype, spec in argument["arrays"]
-    ]
-    found = checkpoints.restore(_filled(argument["structure"], like))
-    # A dict's leaves are ordered by key, the request's arrays by their index.
-    places = jax.tree.leaves(argument["structure"])
-    by_place = dict(zip(places, jax.tree.leaves(found.state), strict=True))
-    return [*(by_place[i] for i in range(len(places))), np.int32(found.step)]
-
-
-def _commit(
-    checkpoints: Checkpoints, argument: Any, devices: Any, arrays: Any
-) -> list[Any]:
-    checkpoints.wait()
-    return _newest(checkpoints, argument, devices, arrays)
-
-
-_KINDS: Mapping[str, Callable[..., list[Any]]] = {
-    NEWEST: _newest,
-    SAVE: _save,
-    RESTORE: _restore,
-    COMMIT: _commit,
-}

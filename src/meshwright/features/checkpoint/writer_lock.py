@@ -10,7 +10,6 @@ import fcntl
 import json
 import os
 import socket
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -19,30 +18,13 @@ from meshwright.errors import CheckpointError
 _NAME = "writer.lock"
 
 
-@dataclass(frozen=True, slots=True)
-class WriterLock:
-    """The lock of a directory, held by this process.
-
-    path: the lock's file. descriptor: the open file, to which the lock belongs.
-    """
-
-    path: Path
-    descriptor: int
-
-    def release(self) -> None:
-        """Let another process write."""
-        os.truncate(self.descriptor, 0)
-        os.close(self.descriptor)
-
-
-def acquire_lock(directory: Path) -> WriterLock:
-    """Lock a directory for this process.
+def acquire_lock(directory: Path) -> int:
+    """Lock a directory for this process; returns the descriptor of the lock's open file.
 
     Raises `CheckpointError`, naming the holder and since when, if another process has
     the lock.
     """
-    path = directory / _NAME
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    descriptor = os.open(directory / _NAME, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -65,7 +47,13 @@ def acquire_lock(directory: Path) -> WriterLock:
     }
     os.truncate(descriptor, 0)
     os.pwrite(descriptor, json.dumps(about).encode(), 0)
-    return WriterLock(path, descriptor)
+    return descriptor
+
+
+def release_lock(descriptor: int) -> None:
+    """Let another process write."""
+    os.truncate(descriptor, 0)
+    os.close(descriptor)
 
 
 def _describe(text: str) -> str:

@@ -3,8 +3,7 @@
 import json
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import TracebackType
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import jax
@@ -26,6 +25,7 @@ from meshwright.features.cluster.wire.messages import (
     Transfer,
     WorkerTask,
 )
+from meshwright.features.cluster.wire.program_code import ProgramCode
 from meshwright.machine import Mesh
 
 _POLL_S = 0.1
@@ -81,20 +81,36 @@ class Slice:
             session: session.fetch_all([each.number for each in wanted])
             for session, wanted in sessions.items()
         }
-        found = {
+        arrays = {
             each: each.assemble(parts)
             for session, wanted in sessions.items()
             for each, parts in zip(wanted, begun[session].result(), strict=True)
         }
-        return jax.tree.unflatten(structure, [found[each] for each in handles])
+        return jax.tree.unflatten(structure, [arrays[each] for each in handles])
 
-    def define(self, make: Callable[[int], Define]) -> int:
+    def define(
+        self,
+        code: ProgramCode,
+        input_bytes: Iterable[int] = (),
+        output_bytes: Iterable[int] = (),
+        donated: Iterable[int] = (),
+    ) -> int:
         """Define a new program in the cluster, and return its number.
 
-        make: returns the definition, given the number.
+        input_bytes, output_bytes: bytes of each argument and result on one device.
+        donated: positions of donated arguments.
         """
         (number,) = self.session.new_numbers(1)
-        self.session.submit(make(number))
+        program = Define(
+            program=number,
+            code=code.to_bytes(),
+            devices=self.devices,
+            donated=tuple(donated),
+            input_bytes=tuple(input_bytes),
+            output_bytes=tuple(output_bytes),
+            whole=tuple(i for i, s in enumerate(code.outputs) if not any(s.dims)),
+        )
+        self.session.submit(program)
         return number
 
     def call(
@@ -259,10 +275,5 @@ class Cluster:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()

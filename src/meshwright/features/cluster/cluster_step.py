@@ -2,17 +2,16 @@
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 
 from meshwright.app.check.report import CheckReport
+from meshwright.app.partitioned import Partitioned
 from meshwright.app.step.specialized import Specialized
 from meshwright.errors import ClusterError
 from meshwright.features.cluster.client import Slice
 from meshwright.features.cluster.remote_array import RemoteArray
-from meshwright.features.cluster.wire.messages import Define
 from meshwright.features.cluster.wire.program_code import ProgramCode
 from meshwright.program.capture.arguments import require_arrays
 from meshwright.program.capture.donation import require_separate
@@ -27,26 +26,10 @@ from meshwright.run.compilers.confirm import (
 from meshwright.run.local.spmd import named_shardings
 
 
-class LocalStep(Protocol):
-    """The interface of the partitioned function in this process, which traces and plans."""
-
-    __name__: str
-    __doc__: str | None
-
-    def specialize(self, args: Any, kwargs: Any) -> tuple[Specialized, list[Any]]: ...
-    def plan(self, *args: Any, **kwargs: Any) -> Any: ...
-    def find_state(
-        self,
-        init_fn: Callable[..., Any],
-        args: tuple[Any, ...],
-        argnum: int | Sequence[int] | None,
-    ) -> tuple[Specialized, tuple[Any, Sequence[str] | None]]: ...
-
-
 class ClusterStep:
     """A partitioned function whose calls run on a slice (devices) of a cluster."""
 
-    def __init__(self, step: LocalStep, on: Slice) -> None:
+    def __init__(self, step: Partitioned, on: Slice) -> None:
         self._step = step
         self._slice = on
         self._programs: dict[Any, int] = {}
@@ -88,8 +71,7 @@ class ClusterStep:
         require_separate(captured.paths, leaves, captured.donated)
         program = self._programs.get(specialized)
         if program is None:
-            define = partial(definition, step=specialized, on=self._slice)
-            program = self._programs[specialized] = self._slice.define(define)
+            program = self._programs[specialized] = _define(specialized, self._slice)
         inputs = [self._slice.put(leaf) for leaf in leaves]
         return self._slice.call(program, inputs, captured.out_avals, captured.donated)
 
@@ -103,8 +85,8 @@ class ClusterStep:
 
         The values of `args` are sent as constants of the program. See `Partitioned.init`.
         """
-        step, found = self._step.find_state(init_fn, args, argnum)
-        shardings = step.state_shardings(*found, step.decided.lowered.inputs)
+        step, state = self._step.find_state(init_fn, args, argnum)
+        shardings = step.state_shardings(*state, step.decided.lowered.inputs)
         flat, tree = jax.tree_util.tree_flatten(shardings)
 
         def initial() -> tuple[Any, ...]:
@@ -115,49 +97,38 @@ class ClusterStep:
         exported = _exported(
             lambda: export_jitted(jitted, (), self._slice.platform), "init_fn"
         )
-        code = ProgramCode(exported, step.mesh.sizes, (), tuple(flat))
-        types = jax.tree_util.tree_leaves(found[0])
-        sizes = tuple(
-            each.dtype.itemsize * math.prod(s.shard_shape(each.shape))
-            for each, s in zip(types, cut, strict=True)
-        )
-        whole = tuple(i for i, s in enumerate(cut) if s.is_fully_replicated)
+        types = jax.tree_util.tree_leaves(state[0])
         program = self._slice.define(
-            lambda number: Define(
-                number, code.to_bytes(), self._slice.devices, (), (), sizes, whole
-            )
+            ProgramCode(exported, step.mesh.sizes, (), tuple(flat)),
+            output_bytes=[
+                each.dtype.itemsize * math.prod(s.shard_shape(each.shape))
+                for each, s in zip(types, cut, strict=True)
+            ],
         )
         results = self._slice.call(program, (), types)
         self._slice.forget(program)
         return jax.tree_util.tree_unflatten(tree, results)
 
 
-def step_on_slice(step: LocalStep, on: Slice) -> ClusterStep:
+def step_on_slice(step: Partitioned, on: Slice) -> ClusterStep:
     """The partitioned function `step`, whose calls run on the slice `on` of a cluster."""
     return ClusterStep(step, on)
 
 
-def definition(number: int, step: Specialized, on: Slice) -> Define:
-    """The message that defines a device program for the cluster's controller.
+def _define(step: Specialized, on: Slice) -> int:
+    """Define a step's device program in the cluster; returns the program's number.
 
-    number: the program's number in the session.
     Raises `ClusterError` for a program that calls Python, which only this process can run,
     and `CompilerError` if flatbuffers, the format of the message, is not installed.
     """
     lowered, captured = step.decided.lowered, step.captured
     device_step = DeviceStep(lowered, captured.avals, captured.donated)
     exported = _exported(lambda: export_step(device_step, on.platform), captured.name)
-    code = ProgramCode(exported, lowered.mesh.sizes, lowered.inputs, lowered.outputs)
-    program = lowered.program
-    whole = [i for i, s in enumerate(lowered.outputs) if not any(s.dims)]
-    return Define(
-        number,
-        code.to_bytes(),
-        on.devices,
+    return on.define(
+        ProgramCode(exported, lowered.mesh.sizes, lowered.inputs, lowered.outputs),
+        map(num_bytes, lowered.program.inputs),
+        map(num_bytes, lowered.program.outputs),
         captured.donated,
-        tuple(map(num_bytes, program.inputs)),
-        tuple(map(num_bytes, program.outputs)),
-        tuple(whole),
     )
 
 

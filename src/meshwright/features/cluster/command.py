@@ -57,49 +57,51 @@ def start(
     """
     if platform == "cpu" and not devices:
         raise typer.BadParameter("give --devices: CPUs have as many as you like")
-    known = (
+    users = (
         read_tenants(tenants) if tenants else (Tenant("default", "", is_operator=True),)
     )
-    own = tuple(
+    users = tuple(
         each if each.token else replace(each, token=secrets.token_urlsafe(16))
-        for each in known
+        for each in users
     )
-    if not any(each.is_operator for each in own):
+    if not any(each.is_operator for each in users):
         raise ClusterError(
             "no tenant is an operator, who may stop the cluster; add is_operator = true "
             "to one"
         )
-    operator = next(each for each in own if each.is_operator)
-    wanted = Workers(workers, devices, platform)
+    operator = next(each for each in users if each.is_operator)
+    size = Workers(workers, devices, platform)
     where = address or f"local:{workers}x{devices}"
-    found = start_cluster(where, token=operator.token, tenants=own, workers=wanted)
+    client = start_cluster(where, token=operator.token, tenants=users, workers=size)
     with show_progress("starting workers"):
-        found.wait_until_ready()
-    print(found.status())
+        client.wait_until_ready()
+    print(client.status())
     if address:
-        print(f"address: {found.address}, with RAY_AUTH_MODE=token")
+        print(f"address: {client.address}, with RAY_AUTH_MODE=token")
     else:
-        print(f"address: auto, or {found.address} beside others; of this machine alone")
-    for each in own:
+        print(
+            f"address: auto, or {client.address} beside others; of this machine alone"
+        )
+    for each in users:
         print(f"{each.name}: {TOKEN}={each.token}")
     sys.stdout.flush()
     if not address:
-        _stay(found)
+        _stay(client)
 
 
-def _stay(found: Cluster) -> None:
+def _stay(client: Cluster) -> None:
     """Wait until the cluster is stopped by a client; stop it at Ctrl-C."""
     try:
         while True:
             time.sleep(1.0)
-            found.status()
+            client.status()
     except KeyboardInterrupt:
         print("ending the workers", file=sys.stderr)
     except ClusterError:
         print("the cluster was stopped", file=sys.stderr)
     finally:
         with contextlib.suppress(ClusterError):  # its controller may be gone
-            found.close()
+            client.close()
 
 
 @cluster_command.command("status")
@@ -109,9 +111,9 @@ def status(
     events: Annotated[int, typer.Option(min=0, help="last ones to show")] = 10,
 ) -> None:
     """Print the workers, the tenants, and the last events."""
-    with cluster(address, token=token, starts=False) as found:
-        print(found.status())
-        for event in found.events()[-events:] if events else []:
+    with cluster(address, token=token, starts=False) as client:
+        print(client.status())
+        for event in client.events()[-events:] if events else []:
             print(event)
 
 
@@ -122,16 +124,16 @@ def resize(
     token: Token = "",
 ) -> None:
     """Change the number of workers; trainings continue from their last checkpoint."""
-    with cluster(address, token=token, starts=False) as found:
-        found.resize(workers)
+    with cluster(address, token=token, starts=False) as client:
+        client.resize(workers)
         with show_progress("starting workers"):
-            found.wait_until_ready()
-        print(found.status())
+            client.wait_until_ready()
+        print(client.status())
 
 
 @cluster_command.command("stop")
 def stop(address: Address = "auto", token: Token = "") -> None:
     """End the workers and the controller."""
-    with cluster(address, token=token, starts=False) as found:
-        found.stop()
+    with cluster(address, token=token, starts=False) as client:
+        client.stop()
     print("stopped")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from concurrent.futures import Future
 from typing import Any, Self
 
 import jax
@@ -12,7 +11,8 @@ import numpy as np
 
 from meshwright.errors import ClusterError
 from meshwright.features.cluster.session import ClientSession
-from meshwright.features.cluster.wire.messages import Fetched, HostArray
+from meshwright.features.cluster.wire.messages import HostArray
+from meshwright.features.cluster.worker.boxes import fill, whole_box
 from meshwright.jax_private import is_key
 
 
@@ -53,7 +53,9 @@ class RemoteArray:
 
         Raises `ClusterError` if it cannot be computed, was donated, or was lost.
         """
-        return self.assemble(self.fetching().result())
+        self.require_kept()
+        (parts,) = self.session.fetch_all([self.number]).result()
+        return self.assemble(parts)
 
     def block_until_ready(self) -> Self:
         """Wait until the array is computed, and return this handle; no data is fetched.
@@ -64,15 +66,17 @@ class RemoteArray:
         self.session.wait(self.number)
         return self
 
-    def fetching(self) -> Future[Any]:
-        """A future of the array's parts, which the workers send."""
-        self.require_kept()
-        return self.session.fetch(self.number)
-
     def assemble(self, parts: Sequence[Any]) -> Any:
-        """The whole array, from the parts that `fetching` returned."""
-        found = [self.session.connection.load(part) for part in parts]
-        return _assemble([part for part in found if part is not None])
+        """The whole array, from the parts of all workers, as they send them."""
+        loaded = [self.session.connection.load(each) for each in parts]
+        boxes = [box for each in loaded for box in each]
+        whole: Any = fill(whole_box(self.shape), boxes, self.dtype)
+        if (
+            len(boxes) == 1
+        ):  # the memory of a worker, or of Ray, which cannot be written
+            whole = np.array(whole)
+        key_type = next((box.key_type for box in boxes), "")
+        return jax.random.wrap_key_data(whole, impl=key_type) if key_type else whole
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.asarray(self.result(), dtype)
@@ -121,21 +125,3 @@ def host_array(leaf: Any) -> tuple[HostArray, Any]:
             f"{leaf!r:.60} is a {type(leaf).__name__}; wanted an array of numbers or a "
             "number, which workers can keep"
         ) from None
-
-
-def _assemble(parts: Sequence[Fetched]) -> Any:
-    """Put the parts from all workers together to the whole array.
-
-    Raises `ClusterError` if a part is missing.
-    """
-    shards = [shard for part in parts for shard in part.shards]
-    if not shards:
-        raise ClusterError("no worker has a part of the array")
-    key_type, shape = parts[0].key_type, parts[0].shape
-    whole: Any = np.empty(shape, shards[0].data.dtype)
-    is_missing = np.ones(shape, bool)
-    for shard in shards:
-        whole[shard.slices], is_missing[shard.slices] = shard.data, False
-    if is_missing.any():
-        raise ClusterError(f"the workers lack {is_missing.sum()} elements of the array")
-    return jax.random.wrap_key_data(whole, impl=key_type) if key_type else whole

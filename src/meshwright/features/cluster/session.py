@@ -115,18 +115,13 @@ class ClientSession:
             if self._waiting:
                 self._send()
 
-    def fetch(self, number: int) -> Future[Any]:
-        """A future of an array's parts; requests so far are executed first."""
-        self.flush()
-        return self.connection.call("fetch", self.name, self._num_sent, number)
-
     def wait(self, number: int) -> None:
         """Wait until an array is computed by the requests sent so far."""
         self.flush()
         self.connection.call("wait", self.name, self._num_sent, number).result()
 
     def fetch_all(self, numbers: Sequence[int]) -> Future[Any]:
-        """A future of the parts of several arrays, fetched by one message."""
+        """A future of the parts of arrays; requests so far are executed first."""
         self.flush()
         sent = self._num_sent
         return self.connection.call("fetch_all", self.name, sent, list(numbers))

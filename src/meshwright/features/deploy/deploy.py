@@ -6,17 +6,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-import jax
-import numpy as np
-
-from meshwright.app.check.sample import sample, sample_arguments
+from meshwright.app.check.sample import sample_arguments
 from meshwright.app.output.notices import warn
 from meshwright.app.output.progress import show_progress
 from meshwright.app.record.plan_record import PlanRecord, program_of
 from meshwright.errors import DeployError, did_you_mean
 from meshwright.features.pipeline.planning.pipeline_plan import PipelinePlan
-from meshwright.program.analysis.input_ranges import find_ranges
-from meshwright.program.ir import Program
 
 if TYPE_CHECKING:
     from meshwright.features.deploy.deployment import Deployment
@@ -64,7 +59,7 @@ def deploy(  # noqa: PLR0913  the options of a target
     from meshwright.features.deploy.write_deployment import deploy_model
 
     target, folder = find_target(to), checked_folder(out)
-    options = DeployOptions.read(labels, pixels, quantize, calibration)
+    options = DeployOptions(labels, pixels, quantize, calibration)
     options.require_fit(target.name)
     _warn_without_examples(quantize, calibration)
     with show_progress(f"deploying {getattr(fn, '__name__', 'a model')} to {to}"):
@@ -100,9 +95,7 @@ def _model_of(
                 "a plan has its arguments already, and all are inputs: give the plan "
                 "alone, mw.deploy(plan, to=..., out=...)"
             )
-        decided = program_of(fn)
-        samples = _local_samples(decided.lowered.program, seed)
-        return read_device_model(decided, samples)
+        return read_device_model(program_of(fn), seed)
     if not callable(fn):
         raise DeployError(f"deploy wants a function or a plan, got {fn!r:.60}")
     if args is None:
@@ -121,10 +114,7 @@ def _stage_model(
     fn: Any, args: Sequence[Any] | None, stage: str, seed: int
 ) -> SourceModel:
     """The model of the forward pass of one stage of a pipeline."""
-    from meshwright.features.deploy.source.device_program import (
-        read_stage_model,
-        stage_program,
-    )
+    from meshwright.features.deploy.source.device_program import read_stage_model
     from meshwright.features.pipeline.build import stage_programs
 
     if not isinstance(fn, PipelinePlan) or args is not None:
@@ -142,20 +132,5 @@ def _stage_model(
         raise DeployError("a planned or saved pipeline has no programs to deploy")
     number = names.index(stage)
     step, tasks = stage_programs(fn.step)[number]
-    found = stage_program(fn.step.decided[number], step, tasks)
     name = f"{fn.name or 'step'}.{stage}"
-    return read_stage_model(name, found, _local_samples(found[0], seed))
-
-
-def _local_samples(program: Program, seed: int) -> list[Any]:
-    """A random array for each input of a device program, with valid indices."""
-    ranges, rng = find_ranges(program), np.random.default_rng(seed)
-    return [
-        sample(
-            jax.ShapeDtypeStruct(value.shape, value.dtype),
-            rng,
-            ranges.bounds.get(i),
-            i in ranges.positive,
-        )
-        for i, value in enumerate(program.inputs)
-    ]
+    return read_stage_model(name, fn.step.decided[number], step, tasks, seed)

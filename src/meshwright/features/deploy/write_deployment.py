@@ -48,9 +48,22 @@ def deploy_model(
         shutil.copyfile(loaders / "model.py", folder / "model.py")
         shutil.copyfile(loaders / target.runtime, folder / "runtime.py")
         _write_about(model, target, folder, options)
-        measured = _compare(model, target, folder, options)
+        error, latency_s, jax_s, note = _compare(model, target, folder, options)
         shutil.rmtree(folder / "__pycache__", ignore_errors=True)
-        record = _record(model, target, out, options, measured)
+        record = Deployment(
+            name=model.name,
+            target=target.name,
+            folder=str(out),
+            files=(),
+            inputs=tuple(map(str, model.inputs)),
+            outputs=tuple(map(str, model.outputs)),
+            weight_bytes=model.weight_bytes,
+            error=error,
+            latency_s=latency_s,
+            jax_s=jax_s,
+            quantized=options.quantize,
+            note=note,
+        )
         text = readme_text(record, target, model)
         (folder / "README.md").write_text(text, encoding="utf-8")
         files = files_of(folder)
@@ -91,8 +104,6 @@ def largest_error(found: NDArray[Any], wanted: NDArray[Any]) -> float:
 
 # -- steps of a deployment -------------------------------------------------------------
 
-_Measured = tuple[float | None, float | None, float | None, str]
-
 
 def _write_about(
     model: SourceModel, target: DeployTarget, folder: Path, options: DeployOptions
@@ -117,7 +128,7 @@ def _input_names(model: SourceModel) -> frozenset[str]:
 
 def _compare(
     model: SourceModel, target: DeployTarget, folder: Path, options: DeployOptions
-) -> _Measured:
+) -> tuple[float | None, float | None, float | None, str]:
     """(error, seconds, JAX's seconds, note) of calls of the written model.
 
     The first three are `None` if this machine has no device for the model, as the note
@@ -186,27 +197,3 @@ def measure_interleaved(
         if time.perf_counter() - start_s > seconds and len(times[0]) >= 3:
             break
     return tuple(map(statistics.median, times))
-
-
-def _record(
-    model: SourceModel,
-    target: DeployTarget,
-    out: Path,
-    options: DeployOptions,
-    measured: _Measured,
-) -> Deployment:
-    error, latency_s, jax_s, note = measured
-    return Deployment(
-        model.name,
-        target.name,
-        str(out),
-        (),
-        tuple(map(str, model.inputs)),
-        tuple(map(str, model.outputs)),
-        model.weight_bytes,
-        error,
-        latency_s,
-        jax_s,
-        options.quantize,
-        note,
-    )

@@ -13,8 +13,8 @@ from meshwright.features.pipeline.schedules.simulate import StageBytes
 from meshwright.features.pipeline.simulated import simulate_step
 from meshwright.features.pipeline.stages.lowered_step import LoweredStep
 from meshwright.features.pipeline.stages.microbatches import flops_of
-from meshwright.features.pipeline.stages.tasks import StageTasks, TaskProgram
 from meshwright.features.pipeline.stages.stage_part import PartKind, StagePart
+from meshwright.features.pipeline.stages.tasks import StageTasks, TaskProgram
 from meshwright.program.analysis.live_ranges import peak_bytes
 from meshwright.program.ir import Atom, Value, num_bytes
 

@@ -2,6 +2,6 @@
 
 In: a recipe. Out: checkpoints, metrics, and the state after the last step. Begin reading at
 `train.py`, which goes through a run from start to end. `loop.py` is the loop of steps,
-which sees devices only through the protocol `Runner` of `runners`. `recipes` reads the file
+which uses devices only through a `Runner` of `runners`. `recipes` reads the file
 and loads what it names; `data` reads the examples.
 """

@@ -13,10 +13,11 @@ from meshwright.app.output.progress import show_progress
 from meshwright.app.partition import partition
 from meshwright.app.plan import Plan
 from meshwright.errors import TargetError
+from meshwright.features.train.prepare import prepare
 from meshwright.features.train.recipes.partitioning import mesh_for
 from meshwright.features.train.recipes.read_recipe import load_recipe
 from meshwright.features.train.recipes.recipe import Recipe
-from meshwright.features.train.train import prepare, train, with_options
+from meshwright.features.train.train import train, with_options
 from meshwright.machine.memory_size import show_bytes
 from meshwright.run.local.devices import find_devices
 

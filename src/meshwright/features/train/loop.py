@@ -9,30 +9,31 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from meshwright.features.train.data.batches import Batches
 from meshwright.features.train.interruption import Interruption
 from meshwright.features.train.monitor import Monitor
+from meshwright.features.train.prepare import Prepared
 from meshwright.features.train.recipes.recipe import Recipe
-from meshwright.features.train.runners.runner import Runner, RunnerStep, State
+from meshwright.features.train.runners.run_step import RunnerStep, State
+from meshwright.features.train.runners.runner import Runner, profile_step
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Job:
     """All that the training loop needs.
 
-    runner: the devices. step: the partitioned train step.
+    prepared: the recipe, with the batches that it names. runner: the devices.
+    step: the partitioned train step.
     evaluate: the partitioned evaluation, a function of (state, batch); None without
         evaluation.
-    batches, held_out: batches to train on, and batches for evaluation.
+    num_devices: the number of devices for which these functions were partitioned.
     folder: folder of the output.
     """
 
-    recipe: Recipe
+    prepared: Prepared
     runner: Runner
     step: RunnerStep
     evaluate: Callable[..., Any] | None
-    batches: Batches
-    held_out: Batches
+    num_devices: int
     folder: Path
 
 
@@ -44,24 +45,25 @@ def run_steps(
     done: number of steps done before. The result is less than the recipe's steps if the run
         was interrupted. The state after the last step is saved in both cases.
     """
-    run, runner = job.recipe.run, job.runner
-    ahead = runner.put_ahead(job.step, job.batches, done)
+    recipe, runner = job.prepared.recipe, job.runner
+    run = recipe.run
+    ahead = runner.put_ahead(job.step, job.prepared.batches, done)
     monitor.begin(done, run.steps)
     while done < run.steps:
         batch = next(ahead)
         done += 1
         if done == run.profile_step:
-            (state, metrics), profile = runner.profile(
-                job.step, done, (state, batch), job.folder / "profile"
-            )
-            monitor.say(str(profile))
+            folder = job.folder / "profile"
+            results, times = profile_step(runner, job.step, state, batch, folder)
+            state, metrics = results
+            monitor.say(f"profile of step {done}: {times}")
         else:
             state, metrics = job.step.call(state, batch)
         monitor.step(done, metrics)
         if run.evaluate_every and done % run.evaluate_every == 0:
             evaluate(job, state, done, monitor)
         ends = runner.agree_to_end(done, interruption.received is not None)
-        if ends or _is_due(job.recipe.checkpoint.save_every, done) or done == run.steps:
+        if ends or _is_due(recipe.checkpoint.save_every, done) or done == run.steps:
             save(job, state, done, monitor)
         if ends:
             break
@@ -80,10 +82,10 @@ def evaluate(job: Job, state: State, number: int, monitor: Monitor) -> None:
     """
     assert job.evaluate is not None
     monitor.fetch()
-    count = job.recipe.run.evaluate_batches
-    batches = islice(job.runner.put_ahead(job.step, job.held_out, 0), count)
-    found = job.runner.values([job.evaluate(state, each) for each in batches])
-    loss = sum(row["loss"] for row in found) / len(found)
+    count = job.prepared.recipe.run.evaluate_batches
+    batches = islice(job.runner.put_ahead(job.step, job.prepared.held_out, 0), count)
+    rows = job.runner.values([job.evaluate(state, each) for each in batches])
+    loss = sum(row["loss"] for row in rows) / len(rows)
     monitor.note(number, {"evaluation_loss": loss})
     monitor.evaluated = loss
     monitor.skip_time()
@@ -95,7 +97,7 @@ def save(job: Job, state: State, number: int, monitor: Monitor) -> None:
     metrics = {"loss": monitor.latest["loss"]}
     if monitor.evaluated is not None:
         metrics["evaluation_loss"] = monitor.evaluated
-    position = position_of(job.recipe, number)
+    position = position_of(job.prepared.recipe, number)
     job.runner.save(number, state, job.step, position, metrics)
     monitor.skip_time()
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import csv
 import os
 from collections.abc import Mapping
-from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol, TextIO
+from typing import Protocol, TextIO
 
-from meshwright.errors import RecipeError
+from meshwright.errors import RecipeError, import_extra
 from meshwright.features.train.recipes.recipe import OutputPart
 
 Row = Mapping[str, float]
@@ -95,13 +94,8 @@ class TensorBoardWriter:
 
     def __init__(self, folder: Path, start: int) -> None:
         """Open a new event file; TensorBoard then hides older events after step `start`."""
-        try:
-            library: Any = import_module("tensorboardX")
-        except ImportError as missing:
-            raise RecipeError(
-                f"output.tensorboard needs tensorboardX, which cannot be imported "
-                f"({missing}); pip install 'meshwright[train]'"
-            ) from missing
+        need = "output.tensorboard needs tensorboardX"
+        library = import_extra("tensorboardX", need, "train", RecipeError)
         self._writer = library.SummaryWriter(str(folder), purge_step=start + 1)
 
     def write(self, step: int, row: Row) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
-from types import TracebackType
+from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 from rich.console import Console
@@ -15,40 +13,23 @@ from meshwright.app.output.numbers import show_count, show_seconds, show_share
 from meshwright.app.plan import Plan
 from meshwright.features.train.metrics import Writer
 from meshwright.features.train.recovery import Recovery
-from meshwright.features.train.runners.runner import Metrics, Runner
+from meshwright.features.train.runners.run_step import Metrics
+from meshwright.features.train.runners.runner import Runner
 
 
-@dataclass(frozen=True, slots=True)
-class StepScale:
-    """Constants of a training step that turn its seconds into rates.
+def rates(plan: Plan, examples: int, step_s: float) -> dict[str, float]:
+    """Examples and tokens per second, and the MFU, of a step of `step_s` seconds.
 
-    mfu_seconds: model FLOP utilisation (MFU) times the seconds of a step. This product does
-        not depend on the speed, so that MFU is `mfu_seconds` divided by measured seconds.
-        None without predicted figures.
-    tokens, examples: numbers per step.
-    """
-
-    mfu_seconds: float | None
-    tokens: int | None
-    examples: int
-
-    def rates(self, step_s: float) -> dict[str, float]:
-        """Examples and tokens per second, and MFU, of a step of `step_s` seconds."""
-        rates = {"step_s": step_s, "examples_per_s": self.examples / step_s}
-        if self.tokens is not None:
-            rates["tokens_per_s"] = self.tokens / step_s
-        if self.mfu_seconds is not None:
-            rates["mfu"] = self.mfu_seconds / step_s
-        return rates
-
-
-def scale_of(plan: Plan, examples: int) -> StepScale:
-    """The constants for a plan with figures.
-
+    MFU is the model FLOP utilisation; its product with the seconds of a step does not
+    depend on the speed. It is left out if the plan has no figures.
     examples: number of examples in a batch.
     """
-    seconds = None if plan.figures is None else plan.mfu * plan.step_time_s
-    return StepScale(seconds, plan.tokens_per_step, examples)
+    row = {"step_s": step_s, "examples_per_s": examples / step_s}
+    if plan.tokens_per_step is not None:
+        row["tokens_per_s"] = plan.tokens_per_step / step_s
+    if plan.figures is not None:
+        row["mfu"] = plan.mfu * plan.step_time_s / step_s
+    return row
 
 
 class Monitor:
@@ -64,14 +45,18 @@ class Monitor:
         self,
         runner: Runner,
         writers: list[Writer],
-        scale: StepScale,
+        rates_of: Callable[[float], dict[str, float]],
         every: int,
         recovery: Recovery,
     ) -> None:
-        """every: number of steps between two fetches of metrics from the devices."""
+        """Begin without any step.
+
+        rates_of: a function from the seconds of a step to its rates.
+        every: number of steps between two fetches of metrics from the devices.
+        """
         self.latest: dict[str, float] = {}
         self.evaluated: float | None = None
-        self._runner, self._writers, self._scale = runner, writers, scale
+        self._runner, self._writers, self._rates_of = runner, writers, rates_of
         self._every = every
         self._recovery = recovery
         self._waiting: list[tuple[int, Metrics]] = []
@@ -93,12 +78,7 @@ class Monitor:
         self._bar.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self._bar.stop()
         for writer in self._writers:
             writer.close()
@@ -124,7 +104,7 @@ class Monitor:
         rows = list(zip(numbers, self._runner.values(handles), strict=True))
         now = time.perf_counter()
         if self._since is not None:
-            rows[-1][1].update(self._scale.rates((now - self._since) / len(rows)))
+            rows[-1][1].update(self._rates_of((now - self._since) / len(rows)))
         self._waiting, self._since = [], now
         for number, row in rows:
             for writer in self._writers:

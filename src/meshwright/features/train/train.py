@@ -5,29 +5,29 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jax
 
+from meshwright.app.partition import partition
 from meshwright.app.plan import Plan
 from meshwright.errors import ClusterError, RecipeError
-from meshwright.features.train.data.batches import Batches
-from meshwright.features.train.data.examples import open_source, split_held_out
+from meshwright.features.checkpoint import Restored
 from meshwright.features.train.interruption import Interruption, catch_interruption
 from meshwright.features.train.loop import Job, position_of, run_steps
 from meshwright.features.train.metrics import open_writers
-from meshwright.features.train.monitor import Monitor, scale_of, show_row
-from meshwright.features.train.recipes.model import load_model
-from meshwright.features.train.recipes.optimizer import make_optimizer, make_schedule
-from meshwright.features.train.recipes.partitioning import tactics_for
+from meshwright.features.train.monitor import Monitor, rates, show_row
+from meshwright.features.train.prepare import Prepared, prepare
+from meshwright.features.train.recipes.partitioning import sharding_tactics
 from meshwright.features.train.recipes.recipe import Recipe
 from meshwright.features.train.recovery import Recovery
-from meshwright.features.train.runners.cluster_runner import cluster_runner
-from meshwright.features.train.runners.local_runner import LocalRunner
-from meshwright.features.train.runners.runner import RestoredRun, Runner, RunnerStep
-from meshwright.features.train.step_functions import StepFunctions, make_functions
-from meshwright.partitioner.tactics import Tactic
+from meshwright.features.train.runners.runner import (
+    Runner,
+    open_runner,
+    partition_step,
+)
 
 CHECKPOINTS = "checkpoints"
 """Name of the folder of checkpoints inside the output folder."""
@@ -68,56 +68,6 @@ class Outcome:
         return f"{text}; {self.folder}{losses}"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Prepared:
-    """The model functions, batches and tactics that a recipe names, loaded on the host.
-
-    tactics: None if a search has to find them.
-    held_out: batches for evaluation.
-    """
-
-    recipe: Recipe
-    functions: StepFunctions
-    tactics: tuple[Tactic, ...] | None
-    batches: Batches
-    held_out: Batches
-
-    @property
-    def shapes(self) -> tuple[Any, Any]:
-        """The types of the state and of a batch."""
-        state = jax.eval_shape(self.functions.init, jax.random.key(0))
-        return state, self.batches.shapes()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class RunFunctions:
-    """The partitioned functions of a run for a certain number of devices.
-
-    evaluate: None without evaluation.
-    """
-
-    step: RunnerStep
-    evaluate: Callable[..., Any] | None
-    devices: int
-
-
-def prepare(recipe: Recipe) -> Prepared:
-    """Load the model, the data and the optimizer that a recipe names."""
-    model = load_model(recipe.model)
-    schedule = make_schedule(recipe.schedule)
-    optimizer = make_optimizer(recipe.optimizer, schedule)
-    functions = make_functions(model, optimizer, schedule, recipe.run.seed)
-    data = recipe.data
-    kept, held_out = split_held_out(open_source(data), data.held_out)
-    return Prepared(
-        recipe,
-        functions,
-        tactics_for(recipe.partition, model.schedules),
-        Batches(kept, data.batch, data.seed),
-        Batches(held_out, data.batch, data.seed),
-    )
-
-
 def train(
     recipe: Recipe,
     *,
@@ -139,8 +89,7 @@ def train(
     """
     prepared = prepare(recipe)
     folder = Path(recipe.output.folder)
-    chosen = make_runner or (cluster_runner if recipe.cluster.address else _local)
-    runner = chosen(folder / CHECKPOINTS, recipe)
+    runner = (make_runner or open_runner)(folder / CHECKPOINTS, recipe)
     recovery = Recovery(recipe.cluster.retries)
     try:
         with catch_interruption() as interruption:
@@ -148,10 +97,6 @@ def train(
             return attempts.run(resume, tell_plan)
     finally:
         runner.close()
-
-
-def _local(folder: Path, recipe: Recipe) -> Runner:
-    return LocalRunner(folder, recipe.checkpoint)
 
 
 @dataclass(slots=True, eq=False)
@@ -169,59 +114,53 @@ class Attempts:
 
         If the workers are lost, the run continues from its last checkpoint.
         """
-        partitioned = None
+        job = None
         while True:
-            devices = self.runner.num_devices
+            devices = self.runner.wait_for_devices()
             try:
-                if partitioned is None or partitioned.devices != devices:
-                    partitioned = self._partition(devices)
-                    tell_plan(partitioned.step.plan)
-                return self._run(partitioned, resume)
+                if job is None or job.num_devices != devices:
+                    job = self._partition(devices)
+                    tell_plan(job.step.plan)
+                return self._run(job, resume)
             except ClusterError as error:
                 at_s = time.monotonic()
-                if not self.runner.recover(error):
+                if not self.runner.recover():
                     raise
                 self.recovery.lose(error, at_s)
                 resume = True
 
-    def _partition(self, devices: int) -> RunFunctions:
-        recipe, functions = self.prepared.recipe, self.prepared.functions
-        step = self.runner.partition(
-            functions.train_step,
-            self.prepared.shapes,
-            recipe.partition,
-            self.prepared.tactics,
+    def _partition(self, num_devices: int) -> Job:
+        prepared = self.prepared
+        step = partition_step(
+            self.runner,
+            prepared.functions.train_step,
+            prepared.shapes,
+            prepared.recipe.partition,
+            prepared.tactics,
+            num_devices,
         )
         evaluate = None
-        if recipe.run.evaluate_every > 0:
-            evaluate = self.runner.partition_like(functions.evaluate, step)
-        return RunFunctions(step, evaluate, devices)
+        if prepared.recipe.run.evaluate_every > 0:
+            tactics = sharding_tactics(step.plan)
+            evaluate = partition(prepared.functions.evaluate, step.on, tactics)
+        return Job(prepared, self.runner, step, evaluate, num_devices, self.folder)
 
-    def _run(self, partitioned: RunFunctions, resume: bool) -> Outcome:
+    def _run(self, job: Job, resume: bool) -> Outcome:
         """Run from the last checkpoint, or from the first step if there is none."""
         recipe, runner, folder = self.prepared.recipe, self.runner, self.folder
-        step = partitioned.step
+        step = job.step
         progress = runner.restore(step)
         _check_progress(recipe, progress, folder, resume)
         if progress is None:
-            init = self.prepared.functions.init
-            state, done = runner.init(step, init, recipe.run.seed), 0
+            init, key = self.prepared.functions.init, jax.random.key(recipe.run.seed)
+            state, done = step.call.init(init, key, argnum=0), 0
         else:
             state, done = progress.state, progress.step
         self.recovery.resume(done)
-        job = Job(
-            recipe,
-            runner,
-            step,
-            partitioned.evaluate,
-            self.prepared.batches,
-            self.prepared.held_out,
-            folder,
-        )
         writers = open_writers(recipe.output, folder, done) if runner.is_first else []
-        scale = scale_of(step.plan, recipe.data.batch)
+        rates_of = partial(rates, step.plan, recipe.data.batch)
         every = recipe.run.log_every
-        with Monitor(runner, writers, scale, every, self.recovery) as monitor:
+        with Monitor(runner, writers, rates_of, every, self.recovery) as monitor:
             if progress is not None:
                 monitor.say(f"goes on after step {done}")
             last = run_steps(job, state, done, monitor, self.interruption)
@@ -238,7 +177,7 @@ class Attempts:
 
 
 def _check_progress(
-    recipe: Recipe, progress: RestoredRun | None, folder: Path, resume: bool
+    recipe: Recipe, progress: Restored | None, folder: Path, resume: bool
 ) -> None:
     """Raise `RecipeError` if the run that the folder holds must not be continued."""
     if progress is None:
@@ -252,7 +191,7 @@ def _check_progress(
 
 
 def require_same_data(
-    wanted: Mapping[str, Any], progress: RestoredRun, folder: Path
+    wanted: Mapping[str, Any], progress: Restored, folder: Path
 ) -> None:
     """Raise `RecipeError` if a saved run used other data or another order.
 

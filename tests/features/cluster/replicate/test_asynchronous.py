@@ -12,7 +12,7 @@ import pytest
 import meshwright as mw
 from meshwright.app.check.compare_outputs import check_outputs
 from meshwright.errors import ReplicaError
-from meshwright.features.cluster.replicate.exchange import Lockstep
+from meshwright.features.cluster.replicate.exchange import lockstep_mean
 from meshwright.features.cluster.replicate.lockstep import map_replicas
 from tests.features.cluster.replicate.cases import d4pg_case
 
@@ -87,7 +87,7 @@ def test_d4pg_without_staleness_is_the_synchronous_one():
     make, state, batch = d4pg_case()
     leaves, tree = jax.tree.flatten((state, batch))
     r = mw.Replicator(2, 1)
-    step = map_replicas(r._bind(make(r), Lockstep()))
+    step = map_replicas(r._bind(make(r), lockstep_mean))
 
     def synchronous(*leaves):
         state, batch = jax.tree.unflatten(tree, leaves)

@@ -5,7 +5,7 @@ import heapq
 import numpy as np
 import pytest
 
-from meshwright.features.cluster.replicate.server import Contribution, ParameterServer
+from meshwright.features.cluster.replicate.server import ParameterServer
 
 SGD = 0.5
 
@@ -23,8 +23,7 @@ def drive(server, ticks, end):
     idle = []
     while len(server.updates) < end:
         now, replica, version = heapq.heappop(todo)
-        given = Contribution(replica, version, float(version), np.int32(replica))
-        server.offer(given)
+        server.offer(replica, version, float(version), np.int32(replica))
         idle.append(replica)
         for each in [i for i in idle if not server.is_waiting(i)]:
             idle.remove(each)
@@ -36,8 +35,7 @@ def test_without_staleness_an_update_is_the_mean_of_all_replicas():
     server = ParameterServer(0.0, add_mean, replicas=3, staleness=0)
     for replica in (2, 0, 1):
         assert server.version == 0
-        given = Contribution(replica, 0, float(replica + 1), np.int32(replica))
-        assert server.offer(given)
+        assert server.offer(replica, 0, float(replica + 1), np.int32(replica))
     assert server.version == 1
     assert server.state == -SGD * 2
     (update,) = server.updates
@@ -49,14 +47,14 @@ def test_without_staleness_an_update_is_the_mean_of_all_replicas():
 def test_a_gradient_is_applied_up_to_the_staleness_and_dropped_beyond():
     server = ParameterServer(0.0, add_mean, replicas=2, staleness=2)
     for version in range(2):
-        assert server.offer(Contribution(0, version, 1.0, ()))
-    assert server.offer(Contribution(1, 0, 1.0, ()))  # two updates since it was read
+        assert server.offer(0, version, 1.0, ())
+    assert server.offer(1, 0, 1.0, ())  # two updates since it was read
     assert server.version == 3
-    assert not server.offer(Contribution(1, 0, 1.0, ()))
+    assert not server.offer(1, 0, 1.0, ())
     assert server.version == 3
     assert server.state == -3 * SGD
     assert server.num_dropped == 1
-    assert server.offer(Contribution(1, 3, 1.0, ()))
+    assert server.offer(1, 3, 1.0, ())
     assert server.updates[-1].num_dropped == 1
 
 

@@ -100,8 +100,7 @@ class Admission:
         self.queue(owner, request)
 
     def _put(self, owner: Session, request: Put) -> None:
-        sizes = (request.num_bytes,)
-        self._make(owner, request, request.outputs, sizes, None)
+        self._make(owner, request, (request.num_bytes,))
 
     def _call(self, owner: Session, request: Call) -> None:
         program = self._require_program(owner, request.program)
@@ -114,7 +113,7 @@ class Admission:
                 f"results; named are {len(request.inputs)} and {len(request.outputs)}"
             )
         sizes, whole = program.output_bytes, frozenset(program.whole)
-        self._make(owner, request, request.outputs, sizes, program.devices, whole)
+        self._make(owner, request, sizes, program.devices, whole)
         for position in program.donated:
             owner.arrays.pop(request.inputs[position], None)
 
@@ -134,7 +133,7 @@ class Admission:
                 f"has {len(sizes)}"
             )
         wanted = [sizes[p] for p in positions]
-        self._make(owner, request, request.outputs, wanted, program.devices)
+        self._make(owner, request, wanted, program.devices)
 
     def _task(self, owner: Session, request: WorkerTask) -> None:
         if request.devices not in owner.slices.values():
@@ -156,7 +155,7 @@ class Admission:
             )
         for number in request.inputs:
             self.require_array(owner, number)
-        self._make(owner, request, request.outputs, sizes, None)
+        self._make(owner, request, sizes)
 
     def _free(self, owner: Session, request: Free) -> None:
         for number in request.arrays:
@@ -169,16 +168,17 @@ class Admission:
     def _make(
         self,
         owner: Session,
-        request: Request,
-        numbers: Sequence[int],
+        request: Put | Call | Transfer | WorkerTask,
         sizes: Sequence[int],
-        devices: tuple[int, ...] | None,
+        devices: tuple[int, ...] | None = None,
         whole: frozenset[int] = frozenset(),
     ) -> None:
         """Queue a request that makes arrays, and record the arrays' bytes and devices.
 
+        sizes: bytes of each array on one device.
         whole: positions among the results of arrays that every device holds completely.
         """
+        numbers = request.outputs
         self._require_new(owner, numbers)
         self._require_bytes(owner, sum(sizes))
         if len(owner.arrays) + len(numbers) > MOST_ARRAYS:

@@ -191,18 +191,13 @@ class Controller:
                 await owner.take()
             await self.island.wait_for_room(name, limit)
 
-    async def fetch(self, session: str, after: int, number: int) -> list[Any]:
-        """The parts of an array, from all workers that hold one, once it is computed.
-
-        after: number of submissions that the client had made before this call.
-        """
-        (parts,) = await self.fetch_all(session, after, [number])
-        return parts
-
     async def fetch_all(
         self, session: str, after: int, numbers: Sequence[int]
     ) -> list[list[Any]]:
-        """The parts of several arrays; see `fetch`."""
+        """The parts of arrays, from all workers that hold some, once they are computed.
+
+        after: number of submissions that the client had made before this call.
+        """
         if type(numbers) not in (list, tuple) or len(numbers) > MOST_ARRAYS:
             raise ClusterError(f"arrays {numbers!r:.60}; wanted a list of numbers")
         with self._sessions.call(session) as owner:
@@ -210,7 +205,7 @@ class Controller:
             return await asyncio.gather(*(self._fetch(owner, n) for n in numbers))
 
     async def wait(self, session: str, after: int, number: int) -> None:
-        """Answer once an array is computed; `after` as for `fetch`."""
+        """Answer once an array is computed; `after` as for `fetch_all`."""
         with self._sessions.call(session) as owner:
             await owner.wait_for_submissions(after)
             record = self._admission.require_array(owner, number)

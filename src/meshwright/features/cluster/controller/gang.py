@@ -57,7 +57,7 @@ class Gang(Protocol):
         ...
 
     async def fetch(self, worker: int, array: ArrayKey) -> Any:
-        """A worker's parts of an array (`Fetched`), or a reference to them.
+        """A worker's parts of an array (`BoxData`), or a reference to them.
 
         Raises `ConnectionError` if the worker is gone, and another exception if it cannot
         read the array.

@@ -234,16 +234,14 @@ class Island:
         while True:
             try:
                 answer = gang.completions(worker, after)
-                found = await asyncio.wait_for(answer, self.limits.answer_s)
-            except TimeoutError:
-                waited = f"has not answered for {self.limits.answer_s:.0f} s"
-                self.lose(f"worker {worker} {waited}{self._running(worker)}")
-                return
+                completions = await asyncio.wait_for(answer, self.limits.answer_s)
             except Exception as error:  # noqa: BLE001  of the engine, whichever it is
-                gone = f"is gone ({type(error).__name__})"
-                self.lose(f"worker {worker} {gone}{self._running(worker)}")
+                is_silent = isinstance(error, TimeoutError)
+                silent = f"has not answered for {self.limits.answer_s:.0f} s"
+                fault = silent if is_silent else f"is gone ({type(error).__name__})"
+                self.lose(f"worker {worker} {fault}{self._running(worker)}")
                 return
-            for number, seconds, error in found:
+            for number, seconds, error in completions:
                 if number != after + 1:
                     self.lose(f"worker {worker} has skipped instruction {after + 1}")
                     return

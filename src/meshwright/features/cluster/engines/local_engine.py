@@ -16,10 +16,10 @@ from meshwright.features.cluster.controller.gang import Gang, GangSize
 from meshwright.features.cluster.wire.messages import (
     ArrayKey,
     Completion,
-    Fetched,
     HostArray,
     WorkerInstruction,
 )
+from meshwright.features.cluster.worker.boxes import BoxData
 from meshwright.features.cluster.worker.worker import Worker
 from meshwright.run.local.devices import find_devices
 
@@ -48,8 +48,8 @@ class LocalGang:
         """
         return await self._run(self._progress, self._worker.completions, after)
 
-    async def fetch(self, worker: int, array: ArrayKey) -> Fetched | None:
-        """The worker's parts of an array; `None` if it holds none."""
+    async def fetch(self, worker: int, array: ArrayKey) -> tuple[BoxData, ...]:
+        """The worker's parts of an array."""
         return await self._run(self._others, self._worker.fetch, array)
 
     async def stop(self) -> None:

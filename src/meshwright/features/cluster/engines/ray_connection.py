@@ -59,10 +59,6 @@ class ControllerActor:
             raise ClusterError(f"{method}: {error}") from None
         return await asked(*arguments)
 
-    async def beat(self, session: str) -> None:
-        """Record a client's sign of life, in threads that other calls cannot block."""
-        await self._controller.beat(session)
-
     async def stop(self, key: str) -> None:
         """End the workers; raises `ClusterError` for a key that is not the creator's."""
         is_creator = type(key) is str and hmac.compare_digest(key, self._key)
@@ -73,8 +69,8 @@ class ControllerActor:
 
 _PUBLIC = frozenset(
     {
-        "beat", "close", "events", "fetch", "fetch_all", "open", "release", "resize",
-        "shutdown", "slice", "status", "submit", "wait",
+        "beat", "close", "events", "fetch_all", "open", "release", "resize", "shutdown",
+        "slice", "status", "submit", "wait",
     }
 )  # fmt: skip
 """Methods of a controller that clients call."""
@@ -108,9 +104,10 @@ class RayConnection:
                 "this process has left Ray: the cluster was closed, or the program ends; "
                 "connect again"
             )
+        call = self._actor.call
         if method == "beat":
-            return self._unwrapped(self._actor.beat.remote(*arguments).future())
-        return self._unwrapped(self._actor.call.remote(method, arguments).future())
+            call = call.options(concurrency_group="beats")
+        return self._unwrapped(call.remote(method, arguments).future())
 
     @property
     def is_new(self) -> bool:
@@ -204,17 +201,11 @@ def _controller_actor(ray: Any, num_tenants: int, stays: bool) -> Any:
     Signs of life have a group of threads of their own, so that one tenant's waiting
     calls do not delay those of another.
     """
-
-    class Grouped(ControllerActor):
-        @ray.method(concurrency_group="beats")
-        async def beat(self, session: str) -> None:
-            await super().beat(session)
-
     return ray.remote(
         max_concurrency=MOST_WAITING * num_tenants + _UNCOUNTED,
         concurrency_groups={"beats": _BEATS},
         num_cpus=0,
-    )(Grouped).options(
+    )(ControllerActor).options(
         name=CONTROLLER,
         namespace=NAMESPACE,
         lifetime="detached" if stays else None,

@@ -11,15 +11,13 @@ import contextlib
 import os
 import socket
 from collections.abc import Sequence
-from importlib import import_module
 from typing import Any
 
-from meshwright.errors import ClusterError
+from meshwright.errors import ClusterError, import_extra
 from meshwright.features.cluster.controller.gang import Gang, GangSize
 from meshwright.features.cluster.wire.messages import (
     ArrayKey,
     Completion,
-    Fetched,
     WorkerInstruction,
 )
 
@@ -32,21 +30,17 @@ _READ_S = 60
 WIDTH = 8
 """Number of workers to which the controller, or one worker, forwards instructions."""
 
-_GROUPS = {"order": 1, "progress": 1, "questions": 8, "arrivals": 4}
-"""Number of threads of a worker for each group of methods, see `_grouped`.
+_GROUPS = {"execute": 1, "completions": 1, "fetch": 8, "deliver": 4}
+"""Number of threads of a worker for each of these methods.
 
-With groups of their own, calls of one kind do not wait for calls of another.
+With threads of its own (a concurrency group of Ray), a method does not wait until another
+one ends.
 """
 
 
 def require_ray() -> Any:
     """The module `ray`; raises `ClusterError` if it is not installed."""
-    try:
-        return import_module("ray")
-    except ImportError as error:
-        raise ClusterError(
-            "a cluster needs Ray; install meshwright[cluster]"
-        ) from error
+    return import_extra("ray", "a cluster needs Ray", "cluster", ClusterError)
 
 
 class WorkerActor:
@@ -102,7 +96,7 @@ class WorkerActor:
         """Send parts of an array to another worker, through Ray's object store."""
         if not isinstance(self._peers, list):
             self._peers = require_ray().get(self._peers)
-        self._peers[receiver].deliver.remote(delivery)
+        _start(self._peers[receiver], "deliver", delivery)
 
     def deliver(self, delivery: Any) -> None:
         """Receive parts of an array that another worker sends."""
@@ -111,16 +105,21 @@ class WorkerActor:
     def execute(self, instructions: Sequence[WorkerInstruction]) -> None:
         """Forward instructions to other workers, and start them here."""
         for child in self._children:
-            child.execute.remote(instructions)
+            _start(child, "execute", instructions)
         self._worker.execute(instructions)
 
     def completions(self, after: int) -> list[Completion]:
         """The worker's completions after instruction `after`, within half a second."""
         return self._worker.completions(after)
 
-    def fetch(self, array: ArrayKey) -> Fetched | None:
-        """The worker's parts of an array; `None` if it holds none."""
+    def fetch(self, array: ArrayKey) -> Any:
+        """The worker's parts of an array (`BoxData`)."""
         return self._worker.fetch(array)
+
+
+def _start(actor: Any, method: str, argument: Any) -> Any:
+    """Start a method of a worker in the method's own threads; returns a reference."""
+    return getattr(actor, method).options(concurrency_group=method).remote(argument)
 
 
 def _loaded(value: Any) -> Any:
@@ -154,15 +153,15 @@ class RayGang:
     def send(self, instructions: Sequence[WorkerInstruction]) -> None:
         """Send instructions to the first workers, which forward them to the others."""
         for actor in self._actors[:WIDTH]:
-            actor.execute.remote(list(instructions))
+            _start(actor, "execute", list(instructions))
 
     async def completions(self, worker: int, after: int) -> list[Completion]:
         """A worker's completions after instruction `after`."""
-        return await self._actors[worker].completions.remote(after)
+        return await _start(self._actors[worker], "completions", after)
 
     async def fetch(self, worker: int, array: ArrayKey) -> Any:
         """A reference to a worker's parts of an array, which the client resolves."""
-        reference = self._actors[worker].fetch.remote(array)
+        reference = _start(self._actors[worker], "fetch", array)
         try:
             await reference  # so that an error is raised here
         except require_ray().exceptions.RayActorError as error:
@@ -217,7 +216,7 @@ class RayEngine:
             concurrency_groups=_GROUPS,
             max_restarts=0,
             **self.resources,
-        )(_grouped(ray, WorkerActor))
+        )(WorkerActor)
         actors += [actor.remote() for _ in range(size.workers)]
         address = await asyncio.wait_for(actors[0].free_address.remote(), _JOIN_S)
         joins = [
@@ -243,35 +242,6 @@ class RayEngine:
                 "worker, which `ray status` shows"
             )
         return f"{type(error).__name__}: {error}"
-
-
-def _grouped(ray: Any, kind: type) -> type:
-    """A class of actors whose methods run in groups of threads of their own.
-
-    So a method does not wait until another one ends.
-    """
-    groups = {
-        "execute": "order",
-        "completions": "progress",
-        "fetch": "questions",
-        "deliver": "arrivals",
-    }
-    methods = {
-        name: ray.method(concurrency_group=group)(_plain(kind, name))
-        for name, group in groups.items()
-    }
-    return type(kind.__name__, (kind,), methods)
-
-
-def _plain(kind: type, name: str) -> Any:
-    """A method as a new function, since `ray.method` writes attributes onto it."""
-    inner = getattr(kind, name)
-
-    def method(self: Any, argument: Any) -> Any:
-        return inner(self, argument)
-
-    method.__name__ = name
-    return method
 
 
 def _meetings(ray: Any, actors: Sequence[Any]) -> list[Any]:

@@ -14,11 +14,7 @@ from meshwright.features.cluster.replicate.executors import Executor, bring_home
 from meshwright.features.cluster.replicate.lockstep import StepFn
 from meshwright.features.cluster.replicate.programs import Programs, trace_programs
 from meshwright.features.cluster.replicate.replica_threads import Crew
-from meshwright.features.cluster.replicate.server import (
-    Contribution,
-    ParameterServer,
-    Update,
-)
+from meshwright.features.cluster.replicate.server import ParameterServer, Update
 
 
 @dataclass(eq=False)
@@ -101,8 +97,7 @@ class AsynchronousRun:
             with self.crew.changed:
                 if self.crew.is_stopped:
                     return False
-                given = Contribution(replica, version, values, results)
-                if server.offer(given):
+                if server.offer(replica, version, values, results):
                     self.crew.publish(server.version, server.state)
                     return True
         return False
@@ -114,8 +109,8 @@ class AsynchronousRun:
         """
         with self._tracing:
             if not self._programs:
-                found = trace_programs(self.step, self._server.state, batch)
-                self._programs.append(found)
+                programs = trace_programs(self.step, self._server.state, batch)
+                self._programs.append(programs)
             return self._programs[0]
 
     def _apply(self, state: Any, many: Any) -> Any:

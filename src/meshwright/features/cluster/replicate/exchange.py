@@ -4,75 +4,45 @@ Synchronous replicas use a collective. Asynchronous steps are traced twice: once
 the values to average, once with the averages given.
 """
 
-from collections.abc import Iterator
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import jax
 
 AXIS = "replica"
 """The name of the `jax.vmap` axis over replicas, and of the mesh axis."""
 
+type Exchange = Callable[[Any, bool], Any]
+"""The mean of a pytree over replicas, in a step that is traced.
 
-class Exchange(Protocol):
-    """The way in which a step averages values over replicas while it is traced."""
-
-    is_lockstep: bool
-
-    def mean(self, tree: Any, is_gradient: bool) -> Any:
-        """The mean of a pytree over replicas.
-
-        is_gradient: whether the pytree is a gradient that an optimizer takes.
-        """
-        ...
+The second argument says whether the pytree is a gradient that an optimizer takes.
+"""
 
 
-class Lockstep:
-    """An exchange for synchronous replicas: a mean is a collective in their one program."""
-
-    is_lockstep = True
-
-    def mean(self, tree: Any, is_gradient: bool) -> Any:
-        """The mean of a pytree over replicas, by `jax.lax.pmean`."""
-        del is_gradient
-        return jax.lax.pmean(tree, AXIS)
+def lockstep_mean(tree: Any, is_gradient: bool) -> Any:
+    """The mean of synchronous replicas: a collective in their one program."""
+    del is_gradient
+    return jax.lax.pmean(tree, AXIS)
 
 
-class Record:
+class Recorder:
     """An exchange that records the values which a parameter server has to average.
 
-    values: the arguments of the calls of `mean`, in their order.
+    values: the values to average, in the order of the calls of `mean`.
     num_gradients: number of these values that are gradients.
     """
 
-    is_lockstep = False
+    def __init__(self, means: list[Any] | None = None) -> None:
+        """means: the averages, in the order of the calls, as arguments of a program.
 
-    def __init__(self) -> None:
+        Without them, a replica gets its own values back.
+        """
+        self._means: Iterator[Any] | None = None if means is None else iter(means)
         self.values: list[Any] = []
         self.num_gradients = 0
 
     def mean(self, tree: Any, is_gradient: bool) -> Any:
-        """Record this replica's value, and return it unchanged."""
+        """Record this replica's value; returns its mean, or the value itself."""
         self.values.append(tree)
         self.num_gradients += is_gradient
-        return tree
-
-
-class Replace:
-    """An exchange whose `mean` returns means that were computed before.
-
-    The step is traced with it to make the parameter server's program, which gets the means
-    as arguments.
-    asked: the values that the means replace, in the order of the calls of `mean`.
-    """
-
-    is_lockstep = False
-
-    def __init__(self, means: list[Any]) -> None:
-        self._means: Iterator[Any] = iter(means)
-        self.asked: list[Any] = []
-
-    def mean(self, tree: Any, is_gradient: bool) -> Any:
-        """The mean that was given for this call; `tree` is recorded in `asked`."""
-        del is_gradient
-        self.asked.append(tree)
-        return next(self._means)
+        return tree if self._means is None else next(self._means)

@@ -15,7 +15,7 @@ from jax.core import Tracer
 from jax.extend.core import jaxpr_as_fun
 
 from meshwright.errors import ReplicaError
-from meshwright.features.cluster.replicate.exchange import Exchange, Record, Replace
+from meshwright.features.cluster.replicate.exchange import Exchange, Recorder
 from meshwright.features.cluster.replicate.lockstep import (
     StepFn,
     require_state,
@@ -44,19 +44,19 @@ def trace_programs(
     Raises `ReplicaError` if the state would differ between replicas, if an averaged value
     depends on an earlier average, or if no gradient reaches an optimizer.
     """
-    record = Record()
+    recorder = Recorder()
 
     def contribute(state: Any, batch: Any) -> tuple[Any, Any]:
-        _, results = require_state(step(record)(state, batch), state)
-        return record.values, results
+        _, results = require_state(step(recorder.mean)(state, batch), state)
+        return recorder.values, results
 
     def update(state: Any, batch: Any, means: list[Any]) -> tuple[Any, Any]:
-        replace = Replace(means)
-        new, _ = step(replace)(state, batch)
-        return new, replace.asked
+        averaged = Recorder(means)
+        new, _ = step(averaged.mean)(state, batch)
+        return new, averaged.values
 
-    own, (values, _) = _trace(contribute, state, batch)
-    if not record.num_gradients:
+    contribution, (values, _) = _trace(contribute, state, batch)
+    if not recorder.num_gradients:
         raise ReplicaError(
             "step_fn never calls the update of an optimizer from "
             "replicator.wrap_optimizer, so that the parameter server gets no gradients; "
@@ -69,7 +69,7 @@ def trace_programs(
     def apply(state: Any, batch: Any, many: list[Any]) -> Any:
         return updated(state, batch, jax.tree.map(_mean, *many))[0]
 
-    return Programs(own, lambda state, many: apply(state, batch, many))
+    return Programs(contribution, lambda state, many: apply(state, batch, many))
 
 
 def _mean(first: Any, *others: Any) -> Any:

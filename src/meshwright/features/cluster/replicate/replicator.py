@@ -13,11 +13,12 @@ from meshwright.app.partition import partition
 from meshwright.errors import ReplicaError
 from meshwright.features.cluster.client import Cluster, Slice
 from meshwright.features.cluster.replicate.asynchronous import AsynchronousRun
-from meshwright.features.cluster.replicate.exchange import AXIS, Exchange, Lockstep
+from meshwright.features.cluster.replicate.exchange import AXIS, Exchange, lockstep_mean
 from meshwright.features.cluster.replicate.executors import (
     num_devices_for,
-    on_devices,
-    on_slices,
+    on_device,
+    on_slice,
+    replica_devices,
 )
 from meshwright.features.cluster.replicate.inputs import InputFn, open_inputs, split
 from meshwright.features.cluster.replicate.lockstep import (
@@ -89,7 +90,7 @@ class Replicator:
         """The optax optimizer, changed to average gradients over replicas first."""
 
         def update(gradients: Any, state: Any, *args: Any, **more: Any) -> Any:
-            gradients = self._exchanging("wrap_optimizer").mean(gradients, True)
+            gradients = self._exchanging("wrap_optimizer")(gradients, True)
             return optimizer.update(gradients, state, *args, **more)
 
         return optimizer._replace(update=update)
@@ -100,7 +101,7 @@ class Replicator:
         In the asynchronous regime a replica gets its own value back; the parameter server
         takes the mean.
         """
-        return self._exchanging("mean").mean(tree, False)
+        return self._exchanging("mean")(tree, False)
 
     def sum(self, tree: Any) -> Any:
         """The sum of a pytree over replicas, equal on all of them."""
@@ -128,8 +129,8 @@ class Replicator:
         items: arrays [M, ...], equal on all replicas. Each replica computes a share of the
             items.
         """
-        found = self._map_share("map_gather", fn, items)
-        return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), self.gather(found))
+        results = self._map_share("map_gather", fn, items)
+        return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), self.gather(results))
 
     def map_reduce(self, fn: Callable[[Any], Any], items: Any) -> Any:
         """The sum over M items of the results of `fn`, on every replica.
@@ -137,8 +138,8 @@ class Replicator:
         items: arrays [M, ...], equal on all replicas. Each replica computes a share of the
             items.
         """
-        found = self._map_share("map_reduce", fn, items)
-        return self.sum(jax.tree.map(lambda x: jnp.sum(x, axis=0), found))
+        results = self._map_share("map_reduce", fn, items)
+        return self.sum(jax.tree.map(lambda x: jnp.sum(x, axis=0), results))
 
     def _map_share(self, name: str, fn: Callable[[Any], Any], items: Any) -> Any:
         """The results of `fn` for this replica's share of the items."""
@@ -156,7 +157,8 @@ class Replicator:
         return self._exchange
 
     def _require_lockstep(self, name: str) -> None:
-        if not self._exchanging(name).is_lockstep:
+        self._exchanging(name)
+        if self.regime is not Regime.SYNCHRONOUS:
             raise ReplicaError(
                 f"{name} needs all replicas at once, which asynchronous ones are not; use "
                 "mean, or the synchronous regime"
@@ -200,7 +202,7 @@ class Replicator:
                 "asynchronous replicas have no common step; use run, or the synchronous "
                 "regime"
             )
-        mapped = map_replicas(self._bind(step_fn, Lockstep()))
+        mapped = map_replicas(self._bind(step_fn, lockstep_mean))
         return partition(mapped, self._mesh, [shard({"batches.**": 0}, axis=AXIS)])
 
     @cached_property
@@ -238,9 +240,10 @@ class Replicator:
                 return
             if isinstance(self.on, Cluster):
                 slices += [self.on.slice({AXIS: 1}) for _ in range(self.replicas)]
-                executors = on_slices(slices)
+                executors = [partial(on_slice, each) for each in slices]
             else:
-                executors = on_devices(self.replicas, self.on)
+                devices = replica_devices(self.replicas, self.on)
+                executors = [partial(on_device, each) for each in devices]
             bind = partial(self._bind, step_fn)
             run = AsynchronousRun(bind, executors, crew, self.staleness)
             yield from run.updates(inputs, steps)

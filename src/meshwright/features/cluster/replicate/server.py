@@ -20,20 +20,6 @@ from meshwright.features.cluster.replicate.inputs import stack
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Contribution:
-    """Gradients and other values of one replica, which the server averages.
-
-    version: version of the state from which they were computed.
-    results: the step's results for the user, besides the state.
-    """
-
-    replica: int
-    version: int
-    values: Any
-    results: Any
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Update:
     """One update of the state.
 
@@ -66,14 +52,19 @@ class ParameterServer:
         self.num_dropped = 0
         self._apply = apply
         self._replicas, self._staleness = replicas, staleness
-        self._waiting: dict[int, Contribution] = {}
+        self._waiting: dict[int, tuple[Any, Any]] = {}  # values and results
 
-    def offer(self, given: Contribution) -> bool:
-        """Take a replica's contribution; returns `False` if it is dropped as too stale."""
-        if self.version - given.version > self._staleness:
+    def offer(self, replica: int, version: int, values: Any, results: Any) -> bool:
+        """Take a replica's contribution; returns `False` if it is dropped as too stale.
+
+        version: version of the state from which the values were computed.
+        values: gradients and other values of the replica, which the server averages.
+        results: the step's results for the user, besides the state.
+        """
+        if self.version - version > self._staleness:
             self.num_dropped += 1
             return False
-        self._waiting[given.replica] = given
+        self._waiting[replica] = values, results
         if self._staleness or len(self._waiting) == self._replicas:
             self._update()
         return True
@@ -84,12 +75,11 @@ class ParameterServer:
 
     def _update(self) -> None:
         """Update the state with all waiting contributions, in the order of the replicas."""
-        found = [self._waiting[replica] for replica in sorted(self._waiting)]
-        self.state = self._apply(self.state, [each.values for each in found])
+        replicas = tuple(sorted(self._waiting))
+        values, results = zip(*(self._waiting[each] for each in replicas), strict=True)
+        self.state = self._apply(self.state, values)
         self.version += 1
         self._waiting.clear()
-        results = stack([each.results for each in found])
-        replicas = tuple(each.replica for each in found)
         self.updates.append(
-            Update(self.version, self.state, results, replicas, self.num_dropped)
+            Update(self.version, self.state, stack(results), replicas, self.num_dropped)
         )

@@ -157,24 +157,6 @@ class Completion(NamedTuple):
     error: str
 
 
-class ArrayPart(NamedTuple):
-    """One part of an array: its data, and the slices of the whole array that it covers."""
-
-    slices: tuple[slice, ...]
-    data: Any
-
-
-class Fetched(NamedTuple):
-    """The parts of an array that one worker contributes.
-
-    key_type: as in `HostArray`.
-    """
-
-    shape: tuple[int, ...]
-    shards: tuple[ArrayPart, ...]
-    key_type: str = ""
-
-
 def complaint(request: object) -> str:
     """What is wrong with the form of a request; "" if nothing is."""
     if type(request) not in _REQUESTS:

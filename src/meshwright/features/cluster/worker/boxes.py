@@ -5,6 +5,7 @@ boxes it has to send, and which processes send it the boxes that it lacks.
 """
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -44,7 +45,7 @@ def holders(aval: jax.ShapeDtypeStruct) -> dict[Box, tuple[int, ...]]:
     assert aval.sharding is not None
     found: dict[Box, dict[int, None]] = {}
     for device, index in aval.sharding.devices_indices_map(aval.shape).items():
-        found.setdefault(_box(index, aval.shape), {})[device.process_index] = None
+        found.setdefault(box_of(index, aval.shape), {})[device.process_index] = None
     return {box: tuple(processes) for box, processes in found.items()}
 
 
@@ -81,7 +82,7 @@ def cut(value: jax.Array, boxes: Sequence[Box]) -> list[BoxData]:
     if not boxes:
         return []
     key_type = str(jax.random.key_impl(value)) if is_key(value.dtype) else ""
-    own = {_box(s.index, value.shape): s.data for s in value.addressable_shards}
+    own = {box_of(s.index, value.shape): s.data for s in value.addressable_shards}
     parts: list[BoxData] = []
     for box in boxes:
         around = next(each for each in own if _intersection(each, box) == box)
@@ -98,9 +99,9 @@ def assemble(target: Any, parts: Sequence[BoxData]) -> jax.Array:
     indices = target.sharding.addressable_devices_indices_map(target.shape)
     key_type = next((part.key_type for part in parts), "")
     for device, index in indices.items():
-        box = _box(index, target.shape)
+        box = box_of(index, target.shape)
         if box not in filled:
-            filled[box] = _filled(box, parts, target.dtype)
+            filled[box] = fill(box, parts, target.dtype)
         data = jax.device_put(filled[box], device)
         arrays.append(
             jax.random.wrap_key_data(data, impl=key_type) if key_type else data
@@ -113,31 +114,39 @@ def assemble(target: Any, parts: Sequence[BoxData]) -> jax.Array:
 def on_devices(value: HostArray, target: Any) -> jax.Array:
     """Place an array of the host on devices; each device gets only its part."""
     data = np.asarray(value.data)
-    whole = tuple((0, size) for size in target.shape)
-    return assemble(target, [BoxData(whole, data, value.key_type)])
+    return assemble(target, [BoxData(whole_box(target.shape), data, value.key_type)])
 
 
-def _filled(box: Box, parts: Sequence[BoxData], dtype: Any) -> Any:
-    """The data of one box, from the parts that overlap it."""
+def fill(box: Box, parts: Sequence[BoxData], dtype: Any) -> Any:
+    """The data of one box, from the parts that overlap it.
+
+    dtype: that of the data if there are no parts, as of an array without elements.
+    Raises `ClusterError` if a part is missing.
+    """
     pairs = [(part, _intersection(part.box, box)) for part in parts]
-    found = [(part, common) for part, common in pairs if common is not None]
-    for part, common in found:
+    overlaps = [(part, common) for part, common in pairs if common is not None]
+    for part, common in overlaps:
         if common == box:
             return part.data[_slices(box, part.box)] if part.box != box else part.data
+    missing = _size(box) - sum(_size(common) for _, common in overlaps)
+    if missing:
+        raise ClusterError(f"{missing} elements of an array have not arrived")
     shape = tuple(stop - start for start, stop in box)
-    if not found and 0 in shape:
-        return np.empty(shape, dtype)
-    if sum(_size(common) for _, common in found) != _size(box):
-        raise ClusterError(f"parts of an array have not arrived; there are {found}")
-    first = found[0][0].data
+    first = parts[0].data if parts else np.empty(shape, dtype)
     whole = np.empty((*shape, *first.shape[len(shape) :]), first.dtype)
-    for part, common in found:
+    for part, common in overlaps:
         data = np.asarray(part.data)
         whole[_slices(common, box)] = data[_slices(common, part.box)]
     return whole
 
 
-def _box(index: Sequence[slice], shape: Sequence[int]) -> Box:
+def whole_box(shape: Sequence[int]) -> Box:
+    """The box that covers an array."""
+    return tuple((0, size) for size in shape)
+
+
+def box_of(index: Sequence[slice], shape: Sequence[int]) -> Box:
+    """The box that an index of JAX stands for."""
     # Indices of keys have a dim more than the shape, that of their words.
     pairs = zip(index[: len(shape)], shape, strict=True)
     return tuple(each.indices(size)[:2] for each, size in pairs)
@@ -157,7 +166,4 @@ def _intersection(a: Box, b: Box) -> Box | None:
 
 
 def _size(box: Box) -> int:
-    size = 1
-    for start, stop in box:
-        size *= stop - start
-    return size
+    return math.prod(stop - start for start, stop in box)

@@ -5,32 +5,30 @@ from typing import Any
 import jax
 import numpy as np
 
-from meshwright.features.cluster.wire.messages import (
-    ArrayKey,
-    ArrayPart,
-    Fetched,
-    HostArray,
-)
+from meshwright.features.cluster.wire.messages import ArrayKey, HostArray
+from meshwright.features.cluster.worker.boxes import BoxData, box_of, whole_box
 from meshwright.features.cluster.worker.progress import error_text
 from meshwright.jax_private import is_key
 
 
-def parts_of(value: Any) -> Fetched:
+def parts_of(value: Any) -> tuple[BoxData, ...]:
     """The first replica of each part of an array that is on this process's devices."""
     if isinstance(value, HostArray):
+        if jax.process_index():
+            return ()
         data = np.asarray(value.data)
-        whole = ArrayPart(tuple(slice(None) for _ in data.shape), data)
-        shards = () if jax.process_index() else (whole,)
-        return Fetched(data.shape, shards, value.key_type)
-    key_type = ""
-    if is_key(value.dtype):
-        key_type, value = str(jax.random.key_impl(value)), jax.random.key_data(value)
-    shards = tuple(
-        ArrayPart(shard.index, np.asarray(shard.data))
+        shape = data.shape[:-1] if value.key_type else data.shape
+        return (BoxData(whole_box(shape), data, value.key_type),)
+    key_type = str(jax.random.key_impl(value)) if is_key(value.dtype) else ""
+    return tuple(
+        BoxData(
+            box_of(shard.index, value.shape),
+            np.asarray(jax.random.key_data(shard.data) if key_type else shard.data),
+            key_type,
+        )
         for shard in value.addressable_shards
         if shard.replica_id == 0
     )
-    return Fetched(value.shape, shards, key_type)
 
 
 def why_not_read(array: ArrayKey, value: Any, error: Exception) -> str:

@@ -72,10 +72,6 @@ class Mailbox:
             self._arrived.setdefault(delivery.key, []).append(delivery)
         self._settle(delivery.key)
 
-    def fail(self, key: TransferKey, reason: str) -> None:
-        """Record that a transfer has failed; all of its deliveries are dropped."""
-        self.deliver(Delivery(key, -1, (), reason))
-
     def _settle(self, key: TransferKey) -> None:
         """Finish a transfer if all deliveries have arrived, or one can never arrive."""
         with self._lock:

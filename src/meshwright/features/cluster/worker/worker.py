@@ -20,7 +20,6 @@ from meshwright.features.cluster.wire.messages import (
     Completion,
     Define,
     End,
-    Fetched,
     Free,
     HostArray,
     Put,
@@ -28,7 +27,7 @@ from meshwright.features.cluster.wire.messages import (
     WorkerInstruction,
     WorkerTask,
 )
-from meshwright.features.cluster.worker.boxes import on_devices
+from meshwright.features.cluster.worker.boxes import BoxData, on_devices
 from meshwright.features.cluster.worker.failed_arrays import FailedArrays
 from meshwright.features.cluster.worker.fetched_parts import parts_of, why_not_read
 from meshwright.features.cluster.worker.progress import (
@@ -88,15 +87,15 @@ class Worker:
         """Completions of instructions after number `after`; waits half a second at most."""
         return self._progress.completions(after)
 
-    def fetch(self, array: ArrayKey) -> Fetched | None:
+    def fetch(self, array: ArrayKey) -> tuple[BoxData, ...]:
         """This process's parts of an array; of replicated parts, only the first.
 
-        Returns `None` if it holds none. Raises `ClusterError` if they cannot be read:
-        the program that should have made the array failed, or the array was donated.
+        Raises `ClusterError` if they cannot be read: the program that should have made
+        the array failed, or the array was donated.
         """
         value = self._arrays.get(array)
         if value is None or isinstance(value, Elsewhere):
-            return None
+            return ()
         try:
             return parts_of(present(value))
         except ClusterError:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
 import weakref
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,8 @@ _CALL = b"\1"
 class WasmModule:
     """A process of Node.js with the model: a function from arrays to a list of arrays.
 
-    The process ends with this object, or when Python ends.
+    The process ends with this object, when Python ends, or if a call does not return, for
+    example because of Ctrl-C: its outputs would be taken for those of the next call.
     """
 
     def __init__(self, home: Path, about: dict[str, Any]) -> None:
@@ -36,17 +39,29 @@ class WasmModule:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
-        weakref.finalize(self, _end, self._process)
+        self._end = weakref.finalize(self, _end, self._process)
+        self._lock = threading.Lock()  # calls of several threads take turns
         self._read(len(_CALL))
 
     def __call__(self, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
         """The outputs in order."""
+        with self._lock:
+            if not self._end.alive:
+                raise RuntimeError("a call of the model has failed; load it again")
+            try:
+                self._send(inputs)
+                return [self._receive(port) for port in self._outputs]
+            except BaseException:
+                self._end()
+                raise
+
+    def _send(self, inputs: dict[str, np.ndarray]) -> None:
         pipe: Any = self._process.stdin
-        pipe.write(_CALL)
-        for array in inputs.values():
-            pipe.write(array.tobytes())
-        pipe.flush()
-        return [self._receive(port) for port in self._outputs]
+        with suppress(BrokenPipeError):  # `_read` says why the process has ended
+            pipe.write(_CALL)
+            for array in inputs.values():
+                pipe.write(array.tobytes())
+            pipe.flush()
 
     def _receive(self, port: dict[str, Any]) -> np.ndarray:
         array = _empty(port)
@@ -64,8 +79,9 @@ class WasmModule:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    with process:  # which closes the pipes
-        process.kill()
+    process.kill()
+    with suppress(BrokenPipeError), process:  # which closes the pipes
+        pass
 
 
 def _empty(port: dict[str, Any]) -> np.ndarray:

@@ -13,27 +13,25 @@ import meshwright.features.deploy.onnx.movement
 import meshwright.features.deploy.onnx.reduction
 import meshwright.features.deploy.onnx.regions  # noqa: F401  fills the registry
 from meshwright.errors import DeployError
-from meshwright.features.deploy.onnx.convert_ops import OpInexpressible, inline
-from meshwright.features.deploy.onnx.converters import known_kinds
+from meshwright.features.deploy.onnx.convert_ops import inline
+from meshwright.features.deploy.onnx.converters import CONVERTERS
 from meshwright.features.deploy.onnx.graph import OPSET, OnnxGraph, value_info
 from meshwright.features.deploy.source.deploy_options import DeployOptions
 from meshwright.features.deploy.source.extras import require
 from meshwright.features.deploy.source.inexpressible import (
     Inexpressible,
-    probe_ops,
+    refusal,
     refuse,
 )
 from meshwright.features.deploy.source.int8 import calibration_of, quantize_onnx
 from meshwright.features.deploy.source.model import SourceModel, require_plain_dtypes
 from meshwright.features.deploy.source.unroll_loops import unroll_loops
-from meshwright.program.ir import Op, Program
+from meshwright.program.ir import Program
 
 MODEL_FILE = "model.onnx"
 _IR_VERSION = 10
 _LARGEST_BYTES = 2 * 10**9
 """Most bytes of weights in a model; protocol buffers hold at most 2 GiB."""
-
-_HINT = "Write the program without these ops, or use the target iree-cpu."
 
 
 def write_onnx(model: SourceModel, folder: Path, options: DeployOptions) -> None:
@@ -57,11 +55,8 @@ def write_onnx(model: SourceModel, folder: Path, options: DeployOptions) -> None
     try:
         found = convert(program, model.name, *names)
         _require_kernels(found)
-    except OpInexpressible as failed:
-        raise refuse("ONNX", [(failed.op, failed.reason)], _HINT) from None
-    except Inexpressible as reason:
-        ops = probe_ops(program, _try_alone) or [(program.ops[-1], str(reason))]
-        raise refuse("ONNX", ops, _HINT) from None
+    except Inexpressible as failure:
+        raise refusal("ONNX", program, failure, _try_alone) from None
     if options.quantize:
         found = quantize_onnx(found, calibration_of(model, options))
     (folder / MODEL_FILE).write_bytes(found)
@@ -82,20 +77,14 @@ def _require_kernels(content: bytes) -> None:
 def _try_alone(program: Program) -> None:
     names = [f"in.{i}" for i in range(len(program.inputs))]
     outputs = [f"out.{i}" for i in range(len(program.outputs))]
-    try:
-        _require_kernels(convert(program, "op", names, outputs))
-    except OpInexpressible as failed:
-        raise Inexpressible(failed.reason) from None
+    _require_kernels(convert(program, "op", names, outputs))
 
 
 def require_known(program: Program) -> None:
     """Raise `DeployError` with the source lines of ops that have no converter."""
-    known = known_kinds()
-    missing: list[tuple[Op, str]] = [
-        (op, "ONNX has no such op") for op in program.walk() if op.kind not in known
-    ]
+    missing = [op for op in program.walk() if op.kind not in CONVERTERS]
     if missing:
-        raise refuse("ONNX", missing, _HINT)
+        raise refuse("ONNX", [(op, "ONNX has no such op") for op in missing])
 
 
 def convert(

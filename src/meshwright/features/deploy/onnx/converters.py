@@ -41,7 +41,8 @@ class OpCall:
 Converter = Callable[[OpCall], str | Sequence[str]]
 """A function that appends the nodes of an op and returns its results' names."""
 
-_CONVERTERS: dict[str, Converter] = {}
+CONVERTERS: dict[str, Converter] = {}
+"""The converters by kind of op."""
 
 
 def converts(*kinds: str) -> Callable[[Converter], Converter]:
@@ -52,18 +53,8 @@ def converts(*kinds: str) -> Callable[[Converter], Converter]:
 
     def register(converter: Converter) -> Converter:
         for kind in kinds:
-            assert kind not in _CONVERTERS, f"{kind} has two converters"
-            _CONVERTERS[kind] = converter
+            assert kind not in CONVERTERS, f"{kind} has two converters"
+            CONVERTERS[kind] = converter
         return converter
 
     return register
-
-
-def find_converter(kind: str) -> Converter | None:
-    """The converter of a kind of op; `None` if the kind has none."""
-    return _CONVERTERS.get(kind)
-
-
-def known_kinds() -> frozenset[str]:
-    """All kinds of ops that have a converter."""
-    return frozenset(_CONVERTERS)

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
+import jax
 import numpy as np
+from jax import lax
 
+from meshwright.features.deploy.onnx.convert_ops import inline
 from meshwright.features.deploy.onnx.converters import OpCall, converts
 from meshwright.features.deploy.source.inexpressible import Inexpressible
+from meshwright.program.capture import capture
 from meshwright.program.ir import Literal
 
 _SAME = {
@@ -76,22 +82,6 @@ def _one(call: OpCall, value: float) -> str:
     return call.graph.constant(value, call.dtype)
 
 
-@converts("square")
-def square(call: OpCall) -> str:
-    return call.node("Mul", call.names[0], call.names[0])
-
-
-@converts("one_minus_square")
-def one_minus_square(call: OpCall) -> str:
-    (x,) = call.names
-    return call.node("Sub", _one(call, 1), call.node("Mul", x, x))
-
-
-@converts("log2")
-def log2(call: OpCall) -> str:
-    return call.node("Div", call.node("Log", call.names[0]), _one(call, math.log(2)))
-
-
 @converts("integer_pow")
 def integer_pow(call: OpCall) -> str:
     (x,), power = call.names, call.params["y"]
@@ -102,52 +92,47 @@ def integer_pow(call: OpCall) -> str:
     return call.node("Pow", x, _one(call, power))
 
 
-@converts("rsqrt")
-def rsqrt(call: OpCall) -> str:
-    return call.node("Div", _one(call, 1), call.node("Sqrt", call.names[0]))
-
-
-@converts("cbrt")
-def cbrt(call: OpCall) -> str:
-    (x,) = call.names
-    root = call.node("Pow", call.node("Abs", x), _one(call, 1 / 3))
-    return call.node("Mul", call.node("Sign", x), root)
-
-
-@converts("erfc")
-def erfc(call: OpCall) -> str:
-    return call.node("Sub", _one(call, 1), call.node("Erf", call.names[0]))
-
-
-@converts("exp2")
-def exp2(call: OpCall) -> str:
-    return call.node("Pow", _one(call, 2), call.names[0])
-
-
-@converts("expm1")
-def expm1(call: OpCall) -> str:
+def _expm1(x: Any) -> Any:
     """tanh(x / 2) * (exp(x) + 1), which is exact near 0, unlike exp(x) - 1."""
-    (x,) = call.names
-    half = call.node("Tanh", call.node("Mul", x, _one(call, 0.5)))
-    grown = call.node("Exp", x)
-    near = call.node("Mul", half, call.node("Add", grown, _one(call, 1)))
-    far = call.node("Sub", grown, _one(call, 1))
-    is_near = call.node("Less", call.node("Abs", x), _one(call, 1))
-    return call.node("Where", is_near, near, far)
+    near = lax.tanh(x * 0.5) * (lax.exp(x) + 1)
+    return lax.select(lax.abs(x) < 1, near, lax.exp(x) - 1)
 
 
-@converts("log1p")
-def log1p(call: OpCall) -> str:
+def _log1p(x: Any) -> Any:
     """log(u) * x / (u - 1) with u = 1 + x, which is exact near 0 (Higham, 2002)."""
-    (x,) = call.names
-    u = call.node("Add", x, _one(call, 1))
-    less = call.node("Sub", u, _one(call, 1))
-    is_zero = call.node("Equal", less, _one(call, 0))
-    safe = call.node("Where", is_zero, _one(call, 1), less)
-    ratio = call.node("Div", call.node("Mul", call.node("Log", u), x), safe)
-    is_infinite = call.node("IsInf", u)
-    found = call.node("Where", is_zero, x, ratio)
-    return call.node("Where", is_infinite, u, found)
+    u = x + 1
+    is_zero = u - 1 == 0
+    ratio = lax.log(u) * x / lax.select(is_zero, lax.full_like(x, 1), u - 1)
+    return lax.select(u == np.inf, u, lax.select(is_zero, x, ratio))
+
+
+def _atan2(y: Any, x: Any) -> Any:
+    base, zero = lax.atan(y / x), lax.full_like(y / x, 0)
+    turn = lax.select(y < 0, zero - np.pi, zero + np.pi)
+    turned = lax.select(x < 0, base + turn, base)
+    return lax.select((x == 0) & (y == 0), zero, turned)
+
+
+_COMPOSED: dict[str, Callable[..., Any]] = {
+    "atan2": _atan2,
+    "cbrt": lambda x: lax.sign(x) * lax.pow(lax.abs(x), lax.full_like(x, 1 / 3)),
+    "erfc": lambda x: 1 - lax.erf(x),
+    "exp2": lambda x: lax.pow(lax.full_like(x, 2), x),
+    "expm1": _expm1,
+    "log1p": _log1p,
+    "log2": lambda x: lax.log(x) / math.log(2),
+    "one_minus_square": lambda x: 1 - x * x,
+    "rsqrt": lambda x: 1 / lax.sqrt(x),
+    "square": lambda x: x * x,
+}
+"""Kinds that ONNX lacks, as functions of others that it has."""
+
+
+@converts(*_COMPOSED)
+def composed(call: OpCall) -> str:
+    types = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in call.op.operands]
+    program = capture(_COMPOSED[call.op.kind], types).program
+    return inline(call.graph, program, call.names)[0]
 
 
 @converts("round")
@@ -176,20 +161,6 @@ def rem(call: OpCall) -> str:
 def clamp(call: OpCall) -> str:
     low, x, high = call.names
     return call.node("Min", call.node("Max", x, low), high)
-
-
-@converts("atan2")
-def atan2(call: OpCall) -> str:
-    y, x = call.names
-    zero, pi = _one(call, 0), _one(call, np.pi)
-    base = call.node("Atan", call.node("Div", y, x))
-    is_left = call.node("Less", x, zero)
-    turn = call.node("Where", call.node("Less", y, zero), call.node("Neg", pi), pi)
-    turned = call.node("Where", is_left, call.node("Add", base, turn), base)
-    is_origin = call.node(
-        "And", call.node("Equal", x, zero), call.node("Equal", y, zero)
-    )
-    return call.node("Where", is_origin, zero, turned)
 
 
 @converts("select_n")

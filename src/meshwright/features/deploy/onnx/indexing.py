@@ -48,12 +48,9 @@ def gather(call: OpCall) -> str:
     else:
         found = call.node("GatherND", x, where, batch_dims=len(batch))
     outer = list(indices.shape[:-1])
-    inner = [operand.shape[d] for d in kept]
     # Dims of the result that are no offsets hold the indices' dims in order.
     collapsed = {*numbers.collapsed_slice_dims, *batch}
-    full = [1 if d in indexed else operand.shape[d] for d in range(len(operand.shape))]
-    offset_sizes = [full[d] for d in range(len(full)) if d not in collapsed]
-    assert np.prod(offset_sizes) == np.prod(inner), "offsets hold the kept dims"
+    offset_sizes = [size for d, size in enumerate(sizes) if d not in collapsed]
     found = graph.reshape(found, (*outer, *offset_sizes))
     found = _masked(call, found, limits, outer, len(offset_sizes))
     offsets = list(numbers.offset_dims)
@@ -68,15 +65,20 @@ def _masked(
     """The gathered values, with the fill value where an index is out of bounds."""
     if "FILL" not in str(call.params["mode"]):
         return found
-    graph, indices = call.graph, call.op.operands[1]
-    wide = graph.cast(call.names[1], "int64")
-    above = call.node("GreaterOrEqual", wide, graph.constant(0))
-    below = call.node("LessOrEqual", wide, graph.constant(list(limits)))
-    inside = graph.cast(call.node("And", above, below), "int32")
-    last = graph.constant([len(indices.shape) - 1])
-    inside = graph.cast(call.node("ReduceMin", inside, last, keepdims=0), "bool")
+    graph = call.graph
+    inside = _is_inside(call, graph.cast(call.names[1], "int64"), limits)
     inside = graph.reshape(inside, (*outer, *[1] * inner))
     return call.node("Where", inside, found, graph.constant(_fill(call), call.dtype))
+
+
+def _is_inside(call: OpCall, indices: str, limits: Sequence[int]) -> str:
+    """Whether all components of each index vector are in [0, limit]; keeps the last dim."""
+    graph = call.graph
+    above = call.node("GreaterOrEqual", indices, graph.constant(0))
+    below = call.node("LessOrEqual", indices, graph.constant(list(limits)))
+    inside = graph.cast(call.node("And", above, below), "int32")
+    last = graph.constant([len(call.op.operands[1].shape) - 1])
+    return graph.cast(call.node("ReduceMin", inside, last, keepdims=1), "bool")
 
 
 def _fill(call: OpCall) -> Any:
@@ -174,7 +176,7 @@ def scatter(call: OpCall) -> str:
     is cut off again.
     """
     graph, numbers = call.graph, call.params["dimension_numbers"]
-    operand, indices, updates = call.op.operands
+    operand, _, updates = call.op.operands
     indexed = list(numbers.scatter_dims_to_operand_dims)
     window = [d for d in range(len(operand.shape)) if d not in indexed]
     if getattr(numbers, "operand_batching_dims", ()):
@@ -191,7 +193,7 @@ def scatter(call: OpCall) -> str:
     spare = [0] * (2 * len(order))
     spare[len(order)] = 1
     x = call.node("Pad", x, graph.constant(spare))
-    where = _or_spare(call, [operand.shape[d] for d in indexed], indices)
+    where = _or_spare(call, [operand.shape[d] for d in indexed])
     reduction = _SCATTERED[call.op.kind]
     x = call.node("ScatterND", x, where, given, reduction=reduction)
     shape = [operand.shape[d] for d in order]
@@ -199,17 +201,13 @@ def scatter(call: OpCall) -> str:
     return graph.transpose(x, [order.index(d) for d in range(len(order))])
 
 
-def _or_spare(call: OpCall, sizes: Sequence[int], indices: Any) -> str:
+def _or_spare(call: OpCall, sizes: Sequence[int]) -> str:
     """Index vectors as int64; those out of bounds name the extra last row."""
     graph = call.graph
     wide = graph.cast(call.names[1], "int64")
     limits = [n - 1 for n in sizes]
     if "CLIP" in str(call.params["mode"]):
         return _clamped(call, wide, limits, "int64")
-    above = call.node("GreaterOrEqual", wide, graph.constant(0))
-    below = call.node("LessOrEqual", wide, graph.constant(limits))
-    inside = graph.cast(call.node("And", above, below), "int32")
-    last = graph.constant([len(indices.shape) - 1])
-    inside = graph.cast(call.node("ReduceMin", inside, last, keepdims=1), "bool")
+    inside = _is_inside(call, wide, limits)
     away = graph.constant([sizes[0], *[0] * (len(sizes) - 1)])
     return call.node("Where", inside, wide, away)

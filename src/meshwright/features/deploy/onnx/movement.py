@@ -77,30 +77,20 @@ def rev(call: OpCall) -> str:
 
 @converts("pad")
 def pad(call: OpCall) -> str:
-    graph, config = (
-        call.graph,
-        call.params.get("padding_config", call.params.get("config")),
-    )
-    x, value = call.names
-    shape = list(call.op.operands[0].shape)
-    x = dilate(graph, x, shape, [inner + 1 for _, _, inner in config], value)
-    shape = [
-        max(0, n + (n - 1) * i) for n, (_, _, i) in zip(shape, config, strict=True)
-    ]
-    grown = [max(0, low) for low, _, _ in config] + [
-        max(0, high) for _, high, _ in config
-    ]
+    graph, (x, value), shape = call.graph, call.names, call.op.operands[0].shape
+    config = call.params.get("padding_config", call.params.get("config"))
+    low, high, inner = ([each[i] for each in config] for i in range(3))
+    x = dilate(graph, x, shape, [n + 1 for n in inner], value)
+    sizes = [max(0, n + (n - 1) * i) for n, i in zip(shape, inner, strict=True)]
+    grown = [max(0, n) for n in (*low, *high)]
     if any(grown):
         x = graph.node("Pad", [x, graph.constant(grown), value])
-    if all(low >= 0 and high >= 0 for low, high, _ in config):
+    if min((*low, *high), default=0) >= 0:
         return x
-    whole = [
-        n + max(0, low) + max(0, h)
-        for n, (low, h, _) in zip(shape, config, strict=True)
-    ]
-    starts = [max(0, -low) for low, _, _ in config]
-    ends = [n - max(0, -high) for n, (_, high, _) in zip(whole, config, strict=True)]
-    return graph.slice(x, starts, ends, [1] * len(whole))
+    starts = [max(0, -n) for n in low]
+    triples = zip(sizes, low, high, strict=True)
+    ends = [size + max(0, before) + after for size, before, after in triples]
+    return graph.slice(x, starts, ends, [1] * len(ends))
 
 
 def dilate(

@@ -20,7 +20,7 @@ from meshwright.program.ir import Wire
 
 @converts("remat")
 def remat(call: OpCall) -> list[str]:
-    outputs = _body(call, call.graph, 0, _given(call, call.op.wires))
+    outputs = _body(call, call.graph, 0, _at(call, 0, call.op.wires))
     return _results(call, outputs)
 
 
@@ -33,7 +33,7 @@ def scan(call: OpCall) -> list[str]:
     stacks = [w for w in op.wires if not w.inputs]
     consts = [w for w in op.wires if w.inputs and not w.outputs and not w.is_stacked]
     body = call.graph.body()
-    given = _given(call, consts)
+    given = _at(call, 0, consts)
     program, inputs = op.bodies[0], list[Any]()
     for wire in (*carries, *slices):
         value = program.inputs[wire.inputs[0][1]]
@@ -99,10 +99,8 @@ def cond(call: OpCall) -> list[str]:
     outs = [w for w in op.wires if w.result is not None]
 
     def branch(graph: OnnxGraph, i: int) -> list[str]:
-        args = [w for w in op.wires if w.inputs]
-        given = _at(call, i, args, [], [])
-        found = _body(call, graph, i, given)
-        return [found[dict(w.outputs)[i]] for w in outs]
+        results = _body(call, graph, i, _at(call, i, op.wires))
+        return [results[dict(w.outputs)[i]] for w in outs]
 
     def choose(graph: OnnxGraph, i: int) -> list[str]:
         if i == len(op.bodies) - 1:
@@ -124,23 +122,12 @@ def cond(call: OpCall) -> list[str]:
     return _placed(call, outs, choose(call.graph, 0))
 
 
-def _given(call: OpCall, wires: Sequence[Wire]) -> dict[int, str]:
-    """Names of operands, by position of the input of body 0 to which each is passed."""
-    return {
-        position: call.names[wire.operand]
-        for wire in wires
-        if wire.operand is not None
-        for body, position in wire.inputs
-        if body == 0
-    }
-
-
 def _at(
     call: OpCall,
     body: int,
     consts: Sequence[Wire],
-    carries: Sequence[Wire],
-    names: Sequence[str],
+    carries: Sequence[Wire] = (),
+    names: Sequence[str] = (),
 ) -> dict[int, str]:
     """Names of the inputs of one body, by position.
 

@@ -19,43 +19,33 @@ class DeployOptions:
     calibration: inputs by name, on which the ranges of values are measured for int8.
     """
 
-    labels: tuple[str, ...] = ()
-    pixels: tuple[float, float] = (-1.0, 1.0)
+    labels: Sequence[str] = ()
+    pixels: Sequence[float] = (-1.0, 1.0)
     quantize: str = ""
-    calibration: tuple[dict[str, Any], ...] = ()
+    calibration: Sequence[Mapping[str, Any]] = ()
 
     def __post_init__(self) -> None:
+        labels: Any = self.labels
+        if isinstance(labels, str) or not all(isinstance(each, str) for each in labels):
+            raise DeployError(f"labels are {labels!r:.60}; wanted a list of texts")
         if self.quantize not in ("", "int8"):
             raise DeployError(f"quantize is {self.quantize!r}; wanted 'int8' or ''")
-        if not self.pixels[0] < self.pixels[1]:
+        if len(self.pixels) != 2 or not self.pixels[0] < self.pixels[1]:
             raise DeployError(
-                f"pixels are {self.pixels}; wanted the values of black and white, as in "
-                "(0, 1)"
+                f"pixels are {self.pixels!r:.60}; wanted the values of black and white, "
+                "as in (0, 1)"
             )
-        if self.calibration and not self.quantize:
+        examples: Any = self.calibration
+        is_list = isinstance(examples, Sequence)
+        if not is_list or not all(isinstance(each, Mapping) for each in examples):
+            raise DeployError(
+                f"calibration is {type(examples).__name__}; wanted a list of dicts, "
+                "each with an array for every input by name, as in [{'x': array}]"
+            )
+        if examples and not self.quantize:
             raise DeployError(
                 "calibration is for quantize='int8', which is not asked for"
             )
-
-    @staticmethod
-    def read(
-        labels: Any, pixels: Any, quantize: str, calibration: Any
-    ) -> DeployOptions:
-        """The options that a caller gave; `DeployError` for values of other types."""
-        if isinstance(labels, str) or not all(isinstance(each, str) for each in labels):
-            raise DeployError(f"labels are {labels!r:.60}; wanted a list of texts")
-        is_list = isinstance(calibration, Sequence)
-        if not is_list or not all(isinstance(each, Mapping) for each in calibration):
-            raise DeployError(
-                f"calibration is {type(calibration).__name__}; wanted a list of dicts, "
-                "each with an array for every input by name, as in [{'x': array}]"
-            )
-        if len(pixels) != 2:
-            raise DeployError(
-                f"pixels are {pixels!r:.60}; wanted the values of black and white"
-            )
-        given = tuple(dict(each) for each in calibration)
-        return DeployOptions(tuple(labels), (pixels[0], pixels[1]), quantize, given)
 
     def require_fit(self, target: str) -> None:
         """Raise `DeployError` for an option that the target does not read."""

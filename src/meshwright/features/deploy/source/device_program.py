@@ -8,13 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 
+from meshwright.app.check.sample import sample
 from meshwright.errors import DeployError
 from meshwright.features.deploy.source.model import Port, SourceModel
 from meshwright.features.pipeline.stages.lowered_step import LoweredStep
 from meshwright.features.pipeline.stages.tasks import StageTasks
 from meshwright.partitioner.decide import Decided
+from meshwright.program.analysis.input_ranges import find_ranges
 from meshwright.program.ir import Atom, Program, Value
 from meshwright.program.ops import COLLECTIVES
 from meshwright.program.rewrite.dead_code import eliminate_dead_code
@@ -24,27 +27,23 @@ _PLACED = ("all_slice", "axis_index")
 """Kinds of ops whose result depends on which device runs them."""
 
 
-def read_device_model(decided: Decided, samples: Sequence[Any]) -> SourceModel:
+def read_device_model(decided: Decided, seed: int) -> SourceModel:
     """The model of one device of a plan; all arguments are inputs, in local shapes.
 
-    samples: an array for each input of the device program. `DeployError` names the
-        collectives if devices exchange data.
+    seed: of random samples of the inputs. `DeployError` names the collectives if devices
+        exchange data.
     """
     captured, program = decided.captured, decided.lowered.program
     names = dict(zip(program.inputs, captured.paths, strict=True))
     ties = {captured.out_paths[o]: captured.paths[i] for o, i in captured.ties.items()}
-    return _device_model(
-        captured.name or "device_program",
-        (program, names, captured.out_paths),
-        samples,
-        ties,
-    )
+    name = captured.name or "device_program"
+    return _device_model(name, program, names, captured.out_paths, ties, seed)
 
 
-def stage_program(
-    decided: Decided, step: LoweredStep, tasks: StageTasks
-) -> tuple[Program, dict[Value, str], tuple[str, ...]]:
-    """The forward pass of a pipeline's stage, with names of its inputs and its outputs.
+def read_stage_model(
+    name: str, decided: Decided, step: LoweredStep, tasks: StageTasks, seed: int
+) -> SourceModel:
+    """The model of the forward pass of a pipeline's stage.
 
     An input or output of the step has its path as its name. A value that another stage
     computes is `received.N`, and `sent.N` is its name among the outputs of that stage.
@@ -63,10 +62,10 @@ def stage_program(
             {**before.constants, **forward.constants},
         )
     )
-    known: dict[Atom, str] = {
+    paths: dict[Atom, str] = {
         s.received: f"received.{n}" for n, s in step.sends.items()
     }
-    known.update(zip(whole.inputs, captured.paths, strict=True))
+    paths.update(zip(whole.inputs, captured.paths, strict=True))
     read_values = {a for op in program.ops for a in op.operands} | {*program.outputs}
     inputs = tuple(v for v in program.inputs if v in read_values)
     results: dict[Atom, str] = {s.value: f"sent.{n}" for n, s in step.sends.items()}
@@ -77,25 +76,18 @@ def stage_program(
         results.get(atom, f"kept.{n}") for n, atom in enumerate(program.outputs)
     )
     program = Program(inputs, program.ops, program.outputs, program.constants)
-    return program, {v: known[v] for v in inputs}, outputs
-
-
-def read_stage_model(
-    name: str,
-    found: tuple[Program, Mapping[Value, str], Sequence[str]],
-    samples: Sequence[Any],
-) -> SourceModel:
-    """The model of what `stage_program` returned; all of its inputs are inputs."""
-    return _device_model(name, found, samples, {})
+    names = {value: paths[value] for value in inputs}
+    return _device_model(name, program, names, outputs, {}, seed)
 
 
 def _device_model(
     name: str,
-    found: tuple[Program, Mapping[Value, str], Sequence[str]],
-    samples: Sequence[Any],
+    program: Program,
+    names: Mapping[Value, str],
+    out_names: Sequence[str],
     ties: Mapping[str, str],
+    seed: int,
 ) -> SourceModel:
-    program, names, out_names = found
     placed = [op for op in program.walk() if op.kind in (*COLLECTIVES, *_PLACED)]
     if placed:
         named = "".join(f"\n  {op.kind} at {op.source}" for op in placed[:5])
@@ -109,14 +101,29 @@ def _device_model(
         Port(path, atom.shape, atom.dtype)
         for path, atom in zip(out_names, program.outputs, strict=True)
     )
+    samples = _local_samples(program, seed)
     return SourceModel(
-        name,
-        program,
-        {},
-        names,
-        outputs,
-        tuple(np.asarray(sample) for sample in samples),
-        ties,
-        lambda *leaves: run_program(program, leaves),
-        tuple(samples),
+        name=name,
+        program=program,
+        weights={},
+        names=names,
+        outputs=outputs,
+        samples=tuple(np.asarray(each) for each in samples),
+        ties=ties,
+        fn=lambda *leaves: run_program(program, leaves),
+        args=tuple(samples),
     )
+
+
+def _local_samples(program: Program, seed: int) -> list[Any]:
+    """A random array for each input of a device program, with valid indices."""
+    ranges, rng = find_ranges(program), np.random.default_rng(seed)
+    return [
+        sample(
+            jax.ShapeDtypeStruct(value.shape, value.dtype),
+            rng,
+            ranges.bounds.get(i),
+            i in ranges.positive,
+        )
+        for i, value in enumerate(program.inputs)
+    ]

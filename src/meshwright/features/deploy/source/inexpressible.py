@@ -4,23 +4,62 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from meshwright.errors import DeployError
+from meshwright.errors import CompilerError, DeployError
 from meshwright.program.ir import Literal, Op, Program, Value, show_type
 
 _MOST_NAMED = 5
 
 
+_HINT = "Write the program without these ops, or use the target iree-cpu."
+
+
 class Inexpressible(Exception):
-    """Raised by a converter for an op that its target lacks; the text is the reason."""
+    """Raised by a converter for an op that its target lacks.
+
+    reason: why, as a phrase. op: the op, if the converter knows it.
+    """
+
+    def __init__(self, reason: str, op: Op | None = None) -> None:
+        super().__init__(reason)
+        self.op = op
 
 
-def refuse(target: str, found: Iterable[tuple[Op, str]], hint: str) -> DeployError:
+def refusal(
+    target: str,
+    program: Program,
+    failure: Inexpressible,
+    try_fn: Callable[[Program], object],
+) -> DeployError:
+    """The error for a program that a target cannot express.
+
+    try_fn: as for `probe_ops`, which finds the ops if `failure` names none.
+    """
+    ops = [] if failure.op is None else [(failure.op, str(failure))]
+    ops = ops or probe_ops(program, try_fn) or [(program.ops[-1], str(failure))]
+    return refuse(target, ops)
+
+
+def refusal_by_iree(
+    target: str,
+    program: Program,
+    failure: CompilerError,
+    try_fn: Callable[[Program], object],
+) -> DeployError | CompilerError:
+    """The error for a program that IREE cannot compile, which names the ops if possible."""
+    ops = probe_ops(program, try_fn, most=100)
+    hint = f"IREE's message for the whole program: {failure}"
+    return refuse(target, ops, hint) if ops else failure
+
+
+def refuse(
+    target: str, ops: Iterable[tuple[Op, str]], hint: str = _HINT
+) -> DeployError:
     """The error that names ops with types, source lines and reasons, and a way out.
 
     hint: the sentence that says what to do instead.
     """
     rows: dict[str, None] = {}
-    for op, why in found:
+    for op, why in ops:
         kinds = ", ".join(show_type(a.shape, a.dtype) for a in op.operands)
         place = str(op.source) or "an unknown line"
         rows[f"`{op.kind}` of {kinds or 'nothing'} at {place}: {why}"] = None
@@ -31,12 +70,12 @@ def refuse(target: str, found: Iterable[tuple[Op, str]], hint: str) -> DeployErr
 
 
 def probe_ops(
-    program: Program, try_fn: Callable[[Program], None], most: int = 200
+    program: Program, try_fn: Callable[[Program], object], most: int = 200
 ) -> list[tuple[Op, str]]:
     """The ops that a target refuses when each is converted alone, with the reasons.
 
-    try_fn: converts a program, and raises `Inexpressible` if the target refuses it. Ops
-        with the same kind, types and parameters are tried once.
+    try_fn: converts a program, and raises `Inexpressible` or `CompilerError` if the target
+        refuses it. Ops with the same kind, types and parameters are tried once.
     """
     verdicts: dict[str, str] = {}
     found: list[tuple[Op, str]] = []
@@ -50,10 +89,10 @@ def probe_ops(
     return found
 
 
-def _verdict(program: Program, try_fn: Callable[[Program], None]) -> str:
+def _verdict(program: Program, try_fn: Callable[[Program], object]) -> str:
     try:
         try_fn(program)
-    except Inexpressible as reason:
+    except (Inexpressible, CompilerError) as reason:
         return str(reason) or "the converter refuses it"
     return ""
 

@@ -11,6 +11,7 @@ import logging
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -114,10 +115,8 @@ def quantize_litert(
     inputs = {signature: [dict(each) for each in calibration]}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that it keeps all values, which it has to
-        try:
+        with suppress(ValueError, RuntimeError):
             return _quantized(flatbuffer, inputs, granularity.CHANNELWISE)
-        except (ValueError, RuntimeError):
-            pass
         try:
             return _quantized(flatbuffer, inputs, granularity.TENSORWISE)
         except (ValueError, RuntimeError) as error:

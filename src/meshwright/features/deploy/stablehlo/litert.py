@@ -9,11 +9,7 @@ from typing import Any
 
 from meshwright.features.deploy.source.deploy_options import DeployOptions
 from meshwright.features.deploy.source.extras import require
-from meshwright.features.deploy.source.inexpressible import (
-    Inexpressible,
-    probe_ops,
-    refuse,
-)
+from meshwright.features.deploy.source.inexpressible import Inexpressible, refusal
 from meshwright.features.deploy.source.int8 import calibration_of, quantize_litert
 from meshwright.features.deploy.source.model import SourceModel, require_plain_dtypes
 from meshwright.features.deploy.source.unroll_loops import unroll_loops
@@ -37,23 +33,17 @@ def write_litert(model: SourceModel, folder: Path, options: DeployOptions) -> No
     try:
         found = convert(program, *names)
     except Inexpressible as reason:
-        ops = probe_ops(program, _try_alone)
-        if not ops:
-            ops = [(program.ops[-1], str(reason))]
-        raise refuse("LiteRT", ops, _HINT) from None
+        raise refusal("LiteRT", program, reason, _try_alone) from None
     if options.quantize:
         found = quantize_litert(found, SIGNATURE, calibration_of(model, options))
     (folder / MODEL_FILE).write_bytes(found)
-
-
-_HINT = "Write the program without these ops, or use the target iree-cpu."
 
 
 def convert(
     program: Program, input_names: Sequence[str], output_names: Sequence[str]
 ) -> bytes:
     """The flatbuffer of a program, which LiteRT's interpreter has accepted."""
-    text = lower_to_stablehlo(program)
+    text = str(lower_to_stablehlo(program))
     # The converter has no public interface: its packages for PyTorch use these modules.
     api: Any = import_module("litert_converter.converter_api_ext")
     ir: Any = import_module("litert_converter.mlir.ir")

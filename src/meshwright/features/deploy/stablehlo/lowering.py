@@ -16,8 +16,10 @@ from meshwright.program.ir import Program, Value
 from meshwright.run.local.execute import run_program
 
 
-def lower_to_stablehlo(program: Program, *, redirect: bool = False) -> str:
+def lower_to_stablehlo(program: Program, *, redirect: bool = False) -> Any:
     """The program as a StableHLO module for one device, with a function `main`.
+
+    Its `str` is the text that compilers read.
 
     Random keys among inputs and outputs are arrays of their words. Indices of gathers
     are clamped to the array.
@@ -40,7 +42,7 @@ def lower_to_stablehlo(program: Program, *, redirect: bool = False) -> str:
     clamp_gathers(module)
     if redirect:
         redirect_scatters(module)
-    return str(module)
+    return module
 
 
 def _as_typed(array: Any, value: Value) -> Any:

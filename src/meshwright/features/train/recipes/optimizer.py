@@ -1,10 +1,9 @@
 """Make the optimizer and the learning rate schedule from optax that a recipe names."""
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
-from meshwright.errors import RecipeError, did_you_mean
+from meshwright.errors import RecipeError, did_you_mean, import_extra
 from meshwright.features.train.recipes.model import require_options
 from meshwright.features.train.recipes.recipe import OptimizerPart, SchedulePart
 
@@ -46,10 +45,4 @@ def _named(name: str, table: str) -> Callable[..., Any]:
 
 def import_optax() -> Any:
     """The module `optax`; a `RecipeError` that names the pip extra if it is missing."""
-    try:
-        return import_module("optax")
-    except ImportError as missing:
-        raise RecipeError(
-            f"training needs optax, which cannot be imported ({missing}); "
-            "pip install 'meshwright[train]'"
-        ) from missing
+    return import_extra("optax", "training needs optax", "train", RecipeError)

@@ -57,9 +57,8 @@ def tactics_for(
             f"; it has {', '.join(schedules) or 'none'}. Or write a list of tactics, such "
             'as ["fsdp(\'data\')"], or "auto"'
         )
-    Mesh(part.mesh if -1 not in part.mesh.values() else _with_ones(part)).require_all(
-        axes_of(chosen)
-    )
+    sizes = {axis: max(1, size) for axis, size in part.mesh.items()}
+    Mesh(sizes).require_all(axes_of(chosen))
     return chosen
 
 
@@ -81,10 +80,6 @@ def decisions_for(
         fn, shapes, machine=how.machine, chips=num_devices, budget_s=how.budget
     )
     return found.mesh, repeating_tactics(found) or found.tactics, found.gather
-
-
-def _with_ones(part: PartitionPart) -> dict[str, int]:
-    return {axis: max(1, size) for axis, size in part.mesh.items()}
 
 
 def sharding_tactics(plan: Plan) -> tuple[Tactic, ...]:

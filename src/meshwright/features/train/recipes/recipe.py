@@ -174,6 +174,12 @@ class CheckpointPart:
     def __post_init__(self) -> None:
         _require_least(self, "checkpoint", save_every=0, keep=1, every=0, best=0)
 
+    @property
+    def retention(self) -> dict[str, Any]:
+        """The arguments of `mw.Checkpoints` that decide which checkpoints are kept."""
+        names = ("keep", "best", "metric", "mode")
+        return {n: getattr(self, n) for n in names} | {"every": self.every or None}
+
 
 @dataclass(frozen=True, slots=True)
 class OutputPart:

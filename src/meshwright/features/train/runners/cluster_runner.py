@@ -5,16 +5,15 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 import jax
 
-from meshwright.app.partition import partition
 from meshwright.errors import CheckpointError, ClusterError, MeshwrightWarning
-from meshwright.features.checkpoint import Checkpoints
+from meshwright.features.checkpoint import Checkpoints, Restored
 from meshwright.features.checkpoint.tasks import (
     COMMIT,
     NEWEST,
@@ -23,22 +22,12 @@ from meshwright.features.checkpoint.tasks import (
     structure_of,
 )
 from meshwright.features.cluster.client import Cluster, Slice
-from meshwright.features.cluster.cluster_step import ClusterStep
 from meshwright.features.cluster.remote_array import RemoteArray
 from meshwright.features.cluster.start import TOKEN, Workers, cluster
 from meshwright.features.train.data.batches import Batches
-from meshwright.features.train.recipes.partitioning import (
-    decisions_for,
-    sharding_tactics,
-)
-from meshwright.features.train.recipes.recipe import (
-    CheckpointPart,
-    ClusterPart,
-    PartitionPart,
-    Recipe,
-)
-from meshwright.features.train.runners.runner import Profile, RestoredRun, RunnerStep
-from meshwright.partitioner.tactics import Tactic
+from meshwright.features.train.recipes.recipe import CheckpointPart, ClusterPart
+from meshwright.features.train.runners.run_step import Batch, Metrics, RunnerStep, State
+from meshwright.machine import Mesh
 
 _WRITER_S = 60.0
 """Seconds to wait for the lock of the checkpoint folder.
@@ -54,17 +43,12 @@ def open_cluster(part: ClusterPart) -> Cluster:
     return cluster(part.address, token=os.environ.get(TOKEN, ""), workers=workers)
 
 
-def cluster_runner(folder: Path, recipe: Recipe) -> ClusterRunner:
-    """The runner for a recipe that names a cluster."""
-    return ClusterRunner(open_cluster(recipe.cluster), folder, recipe.checkpoint)
-
-
 class ClusterRunner:
     """The runner on all devices of a cluster, whose workers write the checkpoints.
 
-    `Runner` documents the methods. This process plans, reads the batches, and holds handles
-    to arrays on the workers. It must see the checkpoint folder under the same path as the
-    workers.
+    `LocalRunner` documents the methods. This process plans, reads the batches, and holds
+    handles to arrays on the workers. It must see the checkpoint folder under the same path
+    as the workers.
     """
 
     is_first = True
@@ -73,83 +57,46 @@ class ClusterRunner:
         """Use a cluster; `close` shuts it down if this process started it."""
         self._cluster = on
         self._folder = folder.absolute()
-        self._retention = {
-            "keep": part.keep,
-            "every": part.every or None,
-            "best": part.best,
-            "metric": part.metric,
-            "mode": part.mode,
-        }
+        self._retention = part.retention
         self._slice: Slice | None = None
         self._attempt = 0
         self._saved: RemoteArray | None = None
         self._last_event = 0
 
-    @property
-    def num_devices(self) -> int:
-        """The number of devices of all workers."""
-        return self._cluster.wait_until_ready().devices
+    def wait_for_devices(self) -> int:
+        ready = self._cluster.wait_until_ready()
+        self._attempt = ready.attempt
+        return ready.devices
+
+    def place(self, mesh: Mesh) -> Slice:
+        self._write_events()
+        if self._slice is not None:
+            with suppress(ClusterError):  # the session has ended already
+                self._slice.release()
+        self._slice = self._cluster.slice(dict(mesh.sizes))
+        return self._slice
 
     def agree_to_end(self, number: int, asked: bool) -> bool:
         del number
         return asked
 
-    def partition(
-        self,
-        fn: Callable[..., Any],
-        shapes: tuple[Any, Any],
-        how: PartitionPart,
-        tactics: tuple[Tactic, ...] | None,
-    ) -> RunnerStep:
-        ready = self._cluster.wait_until_ready()
-        self._attempt = ready.attempt
-        self._write_events()
-        if self._slice is not None:
-            with suppress(ClusterError):  # the session has ended already
-                self._slice.release()
-        mesh, chosen, gather = decisions_for(fn, shapes, how, tactics, ready.devices)
-        self._slice = self._cluster.slice(dict(mesh.sizes))
-        step = partition(fn, self._slice, chosen, gather=gather, donate_argnums=0)
-        plan = step.plan(*shapes).on(how.machine, donate_state=True)
-        return RunnerStep(step, plan, shapes[0])
-
-    def partition_like(
-        self, fn: Callable[..., Any], step: RunnerStep
-    ) -> Callable[..., Any]:
-        return partition(fn, self._own_slice, sharding_tactics(step.plan))
-
-    def init(self, step: RunnerStep, init_fn: Callable[..., Any], seed: int) -> Any:
-        assert isinstance(step.call, ClusterStep)
-        return step.call.init(init_fn, jax.random.key(seed), argnum=0)
-
     def put_ahead(
         self, step: RunnerStep, batches: Batches, start: int
-    ) -> Iterator[Any]:
+    ) -> Iterator[Batch]:
         del step
         return map(self._own_slice.put, batches.ahead(start))
 
-    def profile(
-        self, step: RunnerStep, number: int, args: tuple[Any, Any], folder: Path
-    ) -> tuple[Any, Profile]:
-        folder.mkdir(parents=True, exist_ok=True)
-        self._own_slice.fetch(args[0].step)
-        start = time.perf_counter()
-        state, metrics = step.call(*args)
-        self._own_slice.fetch(metrics)
-        seconds = time.perf_counter() - start
-        predicted = None
-        if step.plan.estimate is not None:
-            step.plan.trace(folder / "predicted.json")
-            predicted = step.plan.step_time_s
-        return (state, metrics), Profile(number, seconds, predicted, folder)
+    def trace(self, folder: Path) -> AbstractContextManager[Any]:
+        del folder  # this process computes nothing
+        return nullcontext()
 
-    def values(self, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, float]]:
+    def values(self, rows: Sequence[Metrics]) -> list[dict[str, float]]:
         return jax.tree.map(float, self._own_slice.fetch([dict(row) for row in rows]))
 
     def save(
         self,
         number: int,
-        state: Any,
+        state: State,
         step: RunnerStep,
         position: Any,
         metrics: Mapping[str, float],
@@ -165,7 +112,7 @@ class ClusterRunner:
         }
         (self._saved,) = self._task(SAVE, argument, jax.tree.leaves(state))
 
-    def restore(self, step: RunnerStep) -> RestoredRun | None:
+    def restore(self, step: RunnerStep) -> Restored | None:
         newest = self._newest()
         if newest < 0:
             return None
@@ -194,20 +141,15 @@ class ClusterRunner:
                 f"the workers have restored step {number}, which this process does not "
                 f"see ({error}); wanted one file system for the workers and this process"
             ) from error
-        state = jax.tree.unflatten(tree, arrays)
-        return RestoredRun(state, number, saved.plan, saved.position)
+        return Restored(jax.tree.unflatten(tree, arrays), saved)
 
-    def recover(self, error: ClusterError) -> bool:
-        """Wait for new workers if those that held the state are lost.
-
-        Returns whether they were lost.
-        """
+    def recover(self) -> bool:
         status = self._cluster.status()
         is_lost = status.attempt != self._attempt or not status.places
         if is_lost:
             self._saved = None
             self._cluster.skip_refused()
-            self._attempt = self._cluster.wait_until_ready().attempt
+            self.wait_for_devices()
             self._write_events()
         return is_lost
 

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from meshwright.app.partition import partition
-from meshwright.app.partitioned import Partitioned
-from meshwright.errors import ClusterError
-from meshwright.features.checkpoint import Checkpoints
+from meshwright.features.checkpoint import Checkpoints, Restored
 from meshwright.features.checkpoint.process_group import make_group
 from meshwright.features.train.data.batches import Batches
-from meshwright.features.train.recipes.partitioning import (
-    decisions_for,
-    sharding_tactics,
-)
-from meshwright.features.train.recipes.recipe import CheckpointPart, PartitionPart
-from meshwright.features.train.runners.runner import Profile, RestoredRun, RunnerStep
-from meshwright.partitioner.tactics import Tactic
+from meshwright.features.train.recipes.recipe import CheckpointPart
+from meshwright.features.train.runners.run_step import Batch, Metrics, RunnerStep, State
+from meshwright.machine import Mesh
 from meshwright.run.local.devices import find_devices
 
 _AGREE_EVERY = 10
@@ -32,7 +25,7 @@ _AGREE_EVERY = 10
 class LocalRunner:
     """The runner on the devices that JAX sees, which writes checkpoints itself.
 
-    `Runner` documents the methods. Each process reads only the rows of a batch that its
+    Each process reads only the rows of a batch that its
     devices need. A step that has a checkpoint is not saved again.
     """
 
@@ -40,55 +33,37 @@ class LocalRunner:
         """Open the checkpoint directory; `CheckpointError` if it has another writer."""
         self._devices = find_devices()
         self._group = make_group()
-        self._checkpoints = Checkpoints(
-            directory,
-            keep=part.keep,
-            every=part.every or None,
-            best=part.best,
-            metric=part.metric,
-            mode=part.mode,
-        )
-
-    @property
-    def num_devices(self) -> int:
-        """The number of devices of all processes."""
-        return len(self._devices)
+        self._checkpoints = Checkpoints(directory, **part.retention)
 
     @property
     def is_first(self) -> bool:
-        """Whether this is process 0."""
+        """Whether this process is the one that prints and writes metrics."""
         return self._group.is_first
 
+    def wait_for_devices(self) -> int:
+        """The number of devices of the run, over all processes, once they are there."""
+        return len(self._devices)
+
+    def place(self, mesh: Mesh) -> Mesh:
+        """The devices in the shape of a mesh, on which functions are partitioned."""
+        return mesh
+
     def agree_to_end(self, number: int, asked: bool) -> bool:
+        """Whether the run ends after step `number`; all processes get the same answer.
+
+        asked: whether this process was asked to end the run, for example by Ctrl-C.
+        """
         if self._group.count > 1 and number % _AGREE_EVERY:
             return False
         return any(self._group.gather(asked))
 
-    def partition(
-        self,
-        fn: Callable[..., Any],
-        shapes: tuple[Any, Any],
-        how: PartitionPart,
-        tactics: tuple[Tactic, ...] | None,
-    ) -> RunnerStep:
-        decisions = decisions_for(fn, shapes, how, tactics, self.num_devices)
-        mesh, chosen, gather = decisions
-        step = partition(fn, mesh, chosen, gather=gather, donate_argnums=0)
-        plan = step.plan(*shapes).on(how.machine, donate_state=True)
-        return RunnerStep(step, plan, shapes[0])
-
-    def partition_like(
-        self, fn: Callable[..., Any], step: RunnerStep
-    ) -> Callable[..., Any]:
-        return partition(fn, step.plan.mesh, sharding_tactics(step.plan))
-
-    def init(self, step: RunnerStep, init_fn: Callable[..., Any], seed: int) -> Any:
-        assert isinstance(step.call, Partitioned)
-        return step.call.init(init_fn, jax.random.key(seed), argnum=0)
-
     def put_ahead(
         self, step: RunnerStep, batches: Batches, start: int
-    ) -> Iterator[Any]:
+    ) -> Iterator[Batch]:
+        """The batches from number `start` on, placed on the devices.
+
+        Batches are read ahead in the background.
+        """
         shapes = batches.shapes()
         _, shardings = step.plan.in_shardings
         rows = _local_rows(shapes, shardings)
@@ -100,23 +75,12 @@ class LocalRunner:
                 shardings,
             )
 
-    def profile(
-        self, step: RunnerStep, number: int, args: tuple[Any, Any], folder: Path
-    ) -> tuple[Any, Profile]:
-        folder.mkdir(parents=True, exist_ok=True)
-        jax.block_until_ready(args)
-        with jax.profiler.trace(str(folder)):
-            start = time.perf_counter()
-            results = step.call(*args)
-            jax.block_until_ready(results)
-            seconds = time.perf_counter() - start
-        if step.plan.estimate is None:
-            return results, Profile(number, seconds, None, folder)
-        if self.is_first:
-            step.plan.trace(folder / "predicted.json")
-        return results, Profile(number, seconds, step.plan.step_time_s, folder)
+    def trace(self, folder: Path) -> AbstractContextManager[Any]:
+        """A context that writes a profile of its body into a folder."""
+        return jax.profiler.trace(str(folder))
 
-    def values(self, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, float]]:
+    def values(self, rows: Sequence[Metrics]) -> list[dict[str, float]]:
+        """The metrics of several steps as numbers; this waits for the steps to finish."""
         return [
             {
                 name: float(np.asarray(each.addressable_data(0)))
@@ -128,28 +92,36 @@ class LocalRunner:
     def save(
         self,
         number: int,
-        state: Any,
+        state: State,
         step: RunnerStep,
         position: Any,
         metrics: Mapping[str, float],
     ) -> None:
+        """Save the state after `number` steps as a checkpoint, in the background."""
         if number not in self._checkpoints.steps:
             self._checkpoints.save(
                 number, state, plan=step.plan, position=position, metrics=metrics
             )
 
-    def restore(self, step: RunnerStep) -> RestoredRun | None:
+    def restore(self, step: RunnerStep) -> Restored | None:
+        """The last checkpoint with its state, sharded as `step` needs it.
+
+        `None` if there is no checkpoint.
+        """
         if self._checkpoints.latest is None:
             return None
         shardings, _ = step.plan.in_shardings
-        found = self._checkpoints.restore(step.state_shapes, shardings)
-        return RestoredRun(found.state, found.step, found.plan, found.position)
+        return self._checkpoints.restore(step.state_shapes, shardings)
 
-    def recover(self, error: ClusterError) -> bool:
-        del error
+    def recover(self) -> bool:
+        """Whether the run can continue from its last checkpoint after an error.
+
+        It waits until there are devices again, which may be fewer or more than before.
+        """
         return False
 
     def close(self) -> None:
+        """Wait until all checkpoints are complete, and release the resources."""
         self._checkpoints.close()
 
 

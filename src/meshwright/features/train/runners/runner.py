@@ -1,173 +1,77 @@
-"""`Runner`: the interface through which the training loop uses devices.
+"""`Runner`: the devices of a training run, with what all kinds of devices have in common.
 
-States, batches and metrics are opaque handles to the loop: it gets them from a runner and
-gives them back to it. So the devices may be those of this process (`local_runner.py`), of
-all processes of `jax.distributed`, or of a slice of a cluster.
+They are those of this process, of all processes of `jax.distributed` (`local_runner.py`),
+or those of a cluster (`cluster_runner.py`). Both classes have the same methods.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
+
+import jax
 
 from meshwright.app.output.numbers import show_seconds
-from meshwright.app.plan import Plan
-from meshwright.errors import ClusterError
-from meshwright.features.train.data.batches import Batches
-from meshwright.features.train.recipes.recipe import PartitionPart
+from meshwright.app.partition import partition
+from meshwright.features.train.recipes.partitioning import decisions_for
+from meshwright.features.train.recipes.recipe import PartitionPart, Recipe
+from meshwright.features.train.runners.cluster_runner import ClusterRunner, open_cluster
+from meshwright.features.train.runners.local_runner import LocalRunner
+from meshwright.features.train.runners.run_step import Batch, RunnerStep, State
 from meshwright.partitioner.tactics import Tactic
 
-State = Any
-"""Handle to a training state that stays on the devices."""
-
-Batch = Any
-"""Handle to a batch on the devices."""
-
-Metrics = Any
-"""Handle to the metrics of a step, which the devices may still be computing."""
+type Runner = LocalRunner | ClusterRunner
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RunnerStep:
-    """A partitioned function of (state, batch), with its plan.
+def open_runner(folder: Path, recipe: Recipe) -> Runner:
+    """The runner on the recipe's cluster, or else on the devices that JAX sees.
 
-    call: the function, which returns handles at once. state_shapes: types of the state.
+    folder: folder of the checkpoints.
     """
+    if recipe.cluster.address:
+        cluster = open_cluster(recipe.cluster)
+        return ClusterRunner(cluster, folder, recipe.checkpoint)
+    return LocalRunner(folder, recipe.checkpoint)
 
-    call: Callable[[State, Batch], Any]
-    plan: Plan
-    state_shapes: Any
 
+def partition_step(
+    runner: Runner,
+    fn: Callable[..., Any],
+    shapes: tuple[Any, Any],
+    how: PartitionPart,
+    tactics: tuple[Tactic, ...] | None,
+    num_devices: int,
+) -> RunnerStep:
+    """Partition a function of (state, batch); the state is donated.
 
-@dataclass(frozen=True, slots=True)
-class Profile:
-    """The measured and the predicted time of one training step.
-
-    measured_s, predicted_s: seconds; `predicted_s` is `None` if the plan has no figures.
-    folder: folder with JAX's profile, for XProf or Perfetto, and with `predicted.json`,
-        trace events of the predicted step.
+    shapes: types of state and batch. how: the recipe's mesh and search options.
+    tactics: `None` to let a search find them.
     """
-
-    step: int
-    measured_s: float
-    predicted_s: float | None
-    folder: Path
-
-    def __str__(self) -> str:
-        text = f"profile of step {self.step}: {show_seconds(self.measured_s)} measured"
-        if self.predicted_s is not None:
-            text += f", {show_seconds(self.predicted_s)} predicted"
-        return f"{text}; {self.folder}"
+    mesh, schedule, gather = decisions_for(fn, shapes, how, tactics, num_devices)
+    on = runner.place(mesh)
+    step = partition(fn, on, schedule, gather=gather, donate_argnums=0)
+    plan = step.plan(*shapes).on(how.machine, donate_state=True)
+    return RunnerStep(step, on, plan, shapes[0])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RestoredRun:
-    """A training run restored from its last checkpoint.
+def profile_step(
+    runner: Runner, step: RunnerStep, state: State, batch: Batch, folder: Path
+) -> tuple[Any, str]:
+    """Run one step under a profiler; return its results, and its times as text.
 
-    step: number of steps done, which is also the number of batches that were used.
-    plan: the plan of the saved run, as JSON. position: the saved position in the data.
+    The folder gets JAX's profile, for XProf or Perfetto, and `predicted.json`, trace
+    events of the predicted step if the plan has figures.
     """
-
-    state: State
-    step: int
-    plan: str | None
-    position: Any
-
-
-class Runner(Protocol):
-    """The devices of a training run, as the operations that the training loop needs."""
-
-    @property
-    def num_devices(self) -> int:
-        """The number of devices of the run, over all processes."""
-        ...
-
-    @property
-    def is_first(self) -> bool:
-        """Whether this process is the one that prints and writes metrics."""
-        ...
-
-    def agree_to_end(self, number: int, asked: bool) -> bool:
-        """Whether the run ends after step `number`; all processes get the same answer.
-
-        asked: whether this process was asked to end the run, for example by Ctrl-C.
-        """
-        ...
-
-    def partition(
-        self,
-        fn: Callable[..., Any],
-        shapes: tuple[Any, Any],
-        how: PartitionPart,
-        tactics: tuple[Tactic, ...] | None,
-    ) -> RunnerStep:
-        """Partition a function of (state, batch); the state is donated.
-
-        shapes: types of state and batch. how: the recipe's mesh and search options.
-        tactics: `None` to let a search find them.
-        """
-        ...
-
-    def partition_like(
-        self, fn: Callable[..., Any], step: RunnerStep
-    ) -> Callable[..., Any]:
-        """Partition another function of (state, batch), with `step`'s input shardings."""
-        ...
-
-    def init(self, step: RunnerStep, init_fn: Callable[..., Any], seed: int) -> State:
-        """The first state, `init_fn(key)`, created on the devices.
-
-        seed: seed of the key.
-        """
-        ...
-
-    def put_ahead(
-        self, step: RunnerStep, batches: Batches, start: int
-    ) -> Iterator[Batch]:
-        """The batches from number `start` on, placed on the devices.
-
-        Batches are read ahead in the background.
-        """
-        ...
-
-    def profile(
-        self, step: RunnerStep, number: int, args: tuple[State, Batch], folder: Path
-    ) -> tuple[Any, Profile]:
-        """Run one step under a profiler; return its results and the profile.
-
-        folder: the folder into which the profile is written.
-        """
-        ...
-
-    def values(self, rows: Sequence[Metrics]) -> list[dict[str, float]]:
-        """The metrics of several steps as numbers; this waits for the steps to finish."""
-        ...
-
-    def save(
-        self,
-        number: int,
-        state: State,
-        step: RunnerStep,
-        position: Any,
-        metrics: Mapping[str, float],
-    ) -> None:
-        """Save the state after `number` steps as a checkpoint, in the background."""
-        ...
-
-    def restore(self, step: RunnerStep) -> RestoredRun | None:
-        """The state of the last checkpoint, sharded as `step` needs it.
-
-        `None` if there is no checkpoint.
-        """
-        ...
-
-    def recover(self, error: ClusterError) -> bool:
-        """Whether the run can continue from its last checkpoint after this error.
-
-        It waits until there are devices again, which may be fewer or more than before.
-        """
-        ...
-
-    def close(self) -> None:
-        """Wait until all checkpoints are complete, and release the resources."""
-        ...
+    folder.mkdir(parents=True, exist_ok=True)
+    jax.block_until_ready((state.step, batch))
+    with runner.trace(folder):
+        start_s = time.perf_counter()
+        state, metrics = step.call(state, batch)
+        jax.block_until_ready(metrics)
+        seconds = time.perf_counter() - start_s
+    text = f"{show_seconds(seconds)} measured"
+    if step.plan.estimate is not None:
+        text += f", {show_seconds(step.plan.step_time_s)} predicted"
+        if runner.is_first:
+            step.plan.trace(folder / "predicted.json")
+    return (state, metrics), f"{text}; {folder}"
