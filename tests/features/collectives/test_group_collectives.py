@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright.features.collectives import CollectiveKind
 from meshwright.features.collectives.group_collectives import (
     Group,
     Library,
     group_collective_s,
 )
+from meshwright.features.collectives.instruction import CollectiveKind
 from meshwright.machine import Dim, Kind, Level
 from meshwright.machine.placement import Segment
 from meshwright.predict.links.collective import COLLECTIVE_S

@@ -6,18 +6,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meshwright.errors import CollectiveError
-from meshwright.features.collectives import (
+from meshwright.features.collectives.instruction import (
     CollectiveKind,
     Form,
-    ReductionGoal,
     ReductionStep,
     parse_program,
-    require_correct,
     show_program,
-    synthesize,
+)
+from meshwright.features.collectives.semantics import (
+    ReductionGoal,
+    require_correct,
+    run_step,
     why_wrong,
 )
-from meshwright.features.collectives.semantics import run_step
+from meshwright.features.collectives.synthesis import synthesize
 
 EXAMPLE = (1, 2, 2, 4)
 """One rack of 2 servers of 2 CPUs of 4 GPUs; CPUs A, B, C, D have depth 3."""

@@ -6,10 +6,10 @@ from itertools import product
 import pytest
 
 from meshwright.errors import CollectiveError
-from meshwright.features.collectives import ReductionGoal, synthesize, why_wrong
 from meshwright.features.collectives.hierarchy import placements
 from meshwright.features.collectives.reductions import reductions
-from meshwright.features.collectives.synthesis import instructions
+from meshwright.features.collectives.semantics import ReductionGoal, why_wrong
+from meshwright.features.collectives.synthesis import instructions, synthesize
 
 
 def test_programs_by_size():

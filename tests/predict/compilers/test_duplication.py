@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import pytest
 
 from meshwright.machine import load_machine
-from meshwright.machine.description import _COMPILERS
+from meshwright.machine.machine import _COMPILERS
 from meshwright.predict.compilers.cpu.cpu_passes import CPU
 from meshwright.predict.compilers.gpu.gpu_passes import GPU
 from meshwright.predict.compilers.targets import COMPILERS, compiler_of

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from meshwright.app.output.files import output_file
 from meshwright.app.output.progress import show_progress
@@ -17,7 +18,7 @@ from meshwright.features.allocate import (
 
 Buffers = Annotated[
     Path,
-    typer.Argument(
+    Argument(
         metavar="BUFFERS",
         help="CSV with id, lower, upper, size; optional alignment, offset, gaps",
         show_default=False,
@@ -25,19 +26,15 @@ Buffers = Annotated[
 ]
 
 Capacity = Annotated[
-    int | None,
-    typer.Option("--capacity", help="bytes of the memory; without: --minimize"),
+    int | None, Option("--capacity", help="bytes of the memory; without: --minimize")
 ]
 
-Minimize = Annotated[
-    bool, typer.Option("--minimize", help="search for the least height")
-]
+Minimize = Annotated[bool, Option("--minimize", help="search for the least height")]
 
-Seconds = Annotated[float, typer.Option("--seconds", help="most seconds to search")]
+Seconds = Annotated[float, Option("--seconds", help="most seconds to search")]
 
 Seed = Annotated[
-    int,
-    typer.Option("--seed", min=0, max=2**32 - 1, help="random seed of the search"),
+    int, Option("--seed", min=0, max=2**32 - 1, help="random seed of the search")
 ]
 
 
@@ -48,21 +45,18 @@ def allocate_command(  # noqa: PLR0913  an option each
     seconds: Seconds = 60.0,
     seed: Seed = 0,
     method: Annotated[
-        str, typer.Option("--method", help="portfolio, or guided: CP-SAT tells offsets")
+        str, Option(help="portfolio, or guided: CP-SAT tells offsets")
     ] = "portfolio",
     out: Annotated[
-        Path | None,
-        typer.Option("--out", help="file for the offsets: .csv, .json, .svg or .html"),
+        Path | None, Option(help="file for the offsets: .csv, .json, .svg or .html")
     ] = None,
     svg: Annotated[
-        Path | None, typer.Option("--svg", help="file for a picture of the packing")
+        Path | None, Option(help="file for a picture of the packing")
     ] = None,
     html: Annotated[
-        Path | None, typer.Option("--html", help="file for a page with the picture")
+        Path | None, Option(help="file for a page with the picture")
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="print JSON for programs")
-    ] = False,
+    as_json: Annotated[bool, Option("--json", help="print JSON for programs")] = False,
 ) -> None:
     """Place buffers in a memory so that those live together do not overlap.
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from meshwright.app.output.files import output_file
 from meshwright.app.output.progress import show_progress
@@ -15,24 +15,21 @@ from meshwright.features.chips.problem.chip_module import module_machine
 from meshwright.features.chips.solve import ChipProgress
 
 _ModuleName = Annotated[
-    str,
-    typer.Option("--machine", help="the module: mcm-36, or another preset or file"),
+    str, Option("--machine", help="the module: mcm-36, or another preset or file")
 ]
 _NumChips = Annotated[
-    int | None, typer.Option("--chips", help="chips, if not all of the module")
+    int | None, Option("--chips", help="chips, if not all of the module")
 ]
 _WeightPatterns = Annotated[
-    list[str] | None,
-    typer.Option("--weights", help="patterns of inputs that stay the same"),
+    list[str] | None, Option("--weights", help="patterns of inputs that stay the same")
 ]
-_Seconds = Annotated[float, typer.Option("--seconds", help="most seconds to search")]
-_Seed = Annotated[int, typer.Option("--seed", min=0, max=2**31 - 1, help="random seed")]
+_Seconds = Annotated[float, Option("--seconds", help="most seconds to search")]
+_Seed = Annotated[int, Option("--seed", min=0, max=2**31 - 1, help="random seed")]
 _ResultFile = Annotated[
-    Path | None,
-    typer.Option("--out", help="file for the result: .csv, .json, .svg or .html"),
+    Path | None, Option("--out", help="file for the result: .csv, .json, .svg or .html")
 ]
 _PageFile = Annotated[
-    Path | None, typer.Option("--html", help="file for a page with the picture")
+    Path | None, Option("--html", help="file for a page with the picture")
 ]
 
 

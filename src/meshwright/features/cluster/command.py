@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from meshwright.app.output.progress import show_progress
 from meshwright.errors import ClusterError
@@ -29,25 +30,23 @@ cluster_command = typer.Typer(
 )
 
 Address = Annotated[
-    str, typer.Option("--address", help="of Ray; by default the one of this machine")
+    str, Option("--address", help="of Ray; by default the one of this machine")
 ]
 Token = Annotated[
-    str, typer.Option("--token", envvar=TOKEN, help="of the tenant", show_default=False)
+    str, Option("--token", envvar=TOKEN, help="of the tenant", show_default=False)
 ]
 
 
 @cluster_command.command("start")
 def start(
-    workers: Annotated[int, typer.Option(min=1, help="processes")] = 1,
-    devices: Annotated[
-        int, typer.Option(min=0, help="of each; 0 for all that it finds")
-    ] = 0,
-    platform: Annotated[str, typer.Option(help="cpu, cuda or tpu")] = "cpu",
+    workers: Annotated[int, Option(min=1, help="processes")] = 1,
+    devices: Annotated[int, Option(min=0, help="of each; 0 for all that it finds")] = 0,
+    platform: Annotated[str, Option(help="cpu, cuda or tpu")] = "cpu",
     tenants: Annotated[
-        Path | None, typer.Option(help="TOML file, see docs/howto/cluster.md")
+        Path | None, Option(help="TOML file, see docs/howto/cluster.md")
     ] = None,
     address: Annotated[
-        str, typer.Option(help="of a running Ray, where the cluster stays for others")
+        str, Option(help="of a running Ray, where the cluster stays for others")
     ] = "",
 ) -> None:
     """Start workers and their controller, and print how clients find them.
@@ -108,7 +107,7 @@ def _stay(client: Cluster) -> None:
 def status(
     address: Address = "auto",
     token: Token = "",
-    events: Annotated[int, typer.Option(min=0, help="last ones to show")] = 10,
+    events: Annotated[int, Option(min=0, help="last ones to show")] = 10,
 ) -> None:
     """Print the workers, the tenants, and the last events."""
     with cluster(address, token=token, starts=False) as client:
@@ -119,7 +118,7 @@ def status(
 
 @cluster_command.command("resize")
 def resize(
-    workers: Annotated[int, typer.Argument(min=1, help="processes")],
+    workers: Annotated[int, Argument(min=1, help="processes")],
     address: Address = "auto",
     token: Token = "",
 ) -> None:

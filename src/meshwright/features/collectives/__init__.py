@@ -10,30 +10,3 @@ each node. The language, its semantics and the enumeration are those of P2 (Xie 
 Begin reading at `instruction.py`; `semantics.py` says what a step does to the chunks
 that each device holds, and `synthesis.py` enumerates all programs that reach a goal.
 """
-
-from meshwright.features.collectives.instruction import (
-    CollectiveKind,
-    Form,
-    ReductionStep,
-    parse_program,
-    show_program,
-)
-from meshwright.features.collectives.semantics import (
-    ReductionGoal,
-    require_correct,
-    why_wrong,
-)
-from meshwright.features.collectives.synthesis import MOST_STEPS, synthesize
-
-__all__ = [
-    "MOST_STEPS",
-    "CollectiveKind",
-    "Form",
-    "ReductionGoal",
-    "ReductionStep",
-    "parse_program",
-    "require_correct",
-    "show_program",
-    "synthesize",
-    "why_wrong",
-]

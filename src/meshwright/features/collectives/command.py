@@ -11,10 +11,11 @@ from meshwright.app.output.numbers import show_seconds
 from meshwright.app.output.table import Table
 from meshwright.cli.arguments.options import AsJson, MachineName, make_console
 from meshwright.errors import CollectiveError
-from meshwright.features.collectives import MOST_STEPS, ReductionGoal
 from meshwright.features.collectives.group_collectives import Library
 from meshwright.features.collectives.hierarchy import placements, show_matrix
 from meshwright.features.collectives.reductions import Reductions, reductions
+from meshwright.features.collectives.semantics import ReductionGoal
+from meshwright.features.collectives.synthesis import MOST_STEPS
 from meshwright.machine.memory_size import size_bytes
 
 

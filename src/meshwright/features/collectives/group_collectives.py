@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from meshwright.features.collectives import CollectiveKind
+from meshwright.features.collectives.instruction import CollectiveKind
 from meshwright.machine import Kind
 from meshwright.machine.placement import Segment
 from meshwright.predict.links.collective import (

@@ -9,17 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from meshwright.errors import CollectiveError
-from meshwright.features.collectives import (
-    MOST_STEPS,
-    CollectiveKind,
-    Form,
-    ReductionGoal,
-    ReductionStep,
-    parse_program,
-    require_correct,
-    show_program,
-    synthesize,
-)
 from meshwright.features.collectives.group_collectives import (
     Group,
     Library,
@@ -32,6 +21,15 @@ from meshwright.features.collectives.hierarchy import (
     show_matrix,
     whole_sizes,
 )
+from meshwright.features.collectives.instruction import (
+    CollectiveKind,
+    Form,
+    ReductionStep,
+    parse_program,
+    show_program,
+)
+from meshwright.features.collectives.semantics import ReductionGoal, require_correct
+from meshwright.features.collectives.synthesis import MOST_STEPS, synthesize
 from meshwright.machine import Machine, load_machine
 from meshwright.machine.placement import Matrix, Segment
 from meshwright.predict.links.collective import is_one_ring

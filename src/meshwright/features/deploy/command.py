@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
-import typer
+from typer import Option
 
 import meshwright.cli.arguments.options as options
 from meshwright.app.step.load_module import load_module
@@ -15,29 +15,20 @@ from meshwright.features.deploy.deploy import deploy
 
 def deploy_command(  # noqa: PLR0913  the options of a command
     target: options.TargetText,
-    to: Annotated[
-        str,
-        typer.Option("--to", help="iree-cpu, iree-vulkan, wasm, litert, onnx or web"),
-    ],
-    out: Annotated[Path, typer.Option("--out", help="folder to write")],
+    to: Annotated[str, Option(help="iree-cpu, iree-vulkan, wasm, litert, onnx or web")],
+    out: Annotated[Path, Option(help="folder to write")],
     weights: Annotated[
-        str | None,
-        typer.Option("--weights", help="arguments that become part of the model: a,b"),
+        str | None, Option(help="arguments that become part of the model: a,b")
     ] = None,
-    quantize: Annotated[
-        str, typer.Option("--quantize", help="int8: weights and products in 8 bits")
-    ] = "",
+    quantize: Annotated[str, Option(help="int8: weights and products in 8 bits")] = "",
     calibration: Annotated[
-        Path | None,
-        typer.Option("--calibration", help="npz of examples of each input, for int8"),
+        Path | None, Option(help="npz of examples of each input, for int8")
     ] = None,
     labels: Annotated[
-        Path | None,
-        typer.Option("--labels", help="file with the name of one class a line"),
+        Path | None, Option(help="file with the name of one class a line")
     ] = None,
     step: Annotated[
-        bool,
-        typer.Option("--step", help="deploy a training target's step, not its model"),
+        bool, Option("--step", help="deploy a training target's step, not its model")
     ] = False,
     seed: options.SearchSeed = 0,
     as_json: options.AsJson = False,

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from meshwright.app.check.sample import use_virtual_devices
 from meshwright.app.output.numbers import show_seconds
@@ -24,24 +25,20 @@ from meshwright.run.local.devices import find_devices
 
 def train_command(
     recipe: Annotated[
-        Path, typer.Argument(metavar="RECIPE", help="TOML file, see docs/train.md")
+        Path, Argument(metavar="RECIPE", help="TOML file, see docs/train.md")
     ],
     resume: Annotated[
-        bool, typer.Option("--resume", help="go on from the last checkpoint, if any")
+        bool, Option("--resume", help="go on from the last checkpoint, if any")
     ] = False,
     steps: Annotated[
-        int | None,
-        typer.Option("--steps", min=1, help="last step, instead of run.steps"),
+        int | None, Option(min=1, help="last step, instead of run.steps")
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="folder, instead of output.folder")
-    ] = None,
+    out: Annotated[Path | None, Option(help="folder, instead of output.folder")] = None,
     cluster: Annotated[
-        str | None,
-        typer.Option("--cluster", help="such as local:4x2, instead of cluster.address"),
+        str | None, Option(help="such as local:4x2, instead of cluster.address")
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="print the plan of the step, and end")
+        bool, Option("--dry-run", help="print the plan of the step, and end")
     ] = False,
 ) -> None:
     """Train as a recipe says, and save, measure and evaluate on the way.

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 import meshwright.cli.arguments.options as options
 from meshwright.app.output.files import output_file, write_file
@@ -27,11 +28,11 @@ class Tunable(Enum):
 
 
 _TunableName = Annotated[
-    Tunable, typer.Argument(help="what to tune", metavar="layouts|tiles")
+    Tunable, Argument(help="what to tune", metavar="layouts|tiles")
 ]
 _Backend = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--backend",
         help="layouts: tpu-v5e and other TPUs (compiled), or xla-cpu (measured);"
         " tiles: iree-cpu (measured)",
@@ -39,22 +40,21 @@ _Backend = Annotated[
 ]
 _NumTried = Annotated[
     int | None,
-    typer.Option(
-        "--budget",
-        help="programs to compile [30], or tilings to try per kernel [20]",
+    Option(
+        "--budget", help="programs to compile [30], or tilings to try per kernel [20]"
     ),
 ]
 _TimeoutSeconds = Annotated[
-    float | None, typer.Option("--timeout", help="seconds for one compilation")
+    float | None, Option("--timeout", help="seconds for one compilation")
 ]
 _VerdictsFile = Annotated[
-    Path | None, typer.Option("--resume", help="file of verdicts, to go on from")
+    Path | None, Option("--resume", help="file of verdicts, to go on from")
 ]
 _TunedFile = Annotated[
     Path | None,
-    typer.Option("--out", help="file for the layouts, as JSON, or for IREE's spec"),
+    Option("--out", help="file for the layouts, as JSON, or for IREE's spec"),
 ]
-_PrintCode = Annotated[bool, typer.Option("--code", help="print code to paste as well")]
+_PrintCode = Annotated[bool, Option("--code", help="print code to paste as well")]
 
 
 def tune_command(  # noqa: PLR0913  the options of a command

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from meshwright.app.check.sample import sample_arguments
 from meshwright.app.output.progress import show_progress
@@ -42,27 +43,20 @@ learned_command = typer.Typer(
 )
 
 DataPath = Annotated[
-    Path, typer.Argument(help="file or folder of .npz or .pb files, as of TpuGraphs")
+    Path, Argument(help="file or folder of .npz or .pb files, as of TpuGraphs")
 ]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="random seed")]
+Seed = Annotated[int, Option("--seed", min=0, help="random seed")]
 
 
 @learned_command.command("collect")
 def collect(
     target: TargetText,
-    out: Annotated[Path, typer.Option("--out", help="folder of the data set")],
-    configs: Annotated[
-        int, typer.Option("--configs", min=2, help="configurations to try")
-    ] = 50,
-    passes: Annotated[
-        int, typer.Option("--passes", min=1, help="times that each one is timed")
-    ] = 3,
+    out: Annotated[Path, Option(help="folder of the data set")],
+    configs: Annotated[int, Option(min=2, help="configurations to try")] = 50,
+    passes: Annotated[int, Option(min=1, help="times that each one is timed")] = 3,
     seed: Seed = 0,
     collection: Annotated[
-        Collection,
-        typer.Option(
-            "--collection", help="layouts of XLA, or tilings of one kernel of IREE"
-        ),
+        Collection, Option(help="layouts of XLA, or tilings of one kernel of IREE")
     ] = Collection.LAYOUT,
 ) -> None:
     """Compile a program with random layouts or tilings on this CPU, and time each one.
@@ -93,32 +87,27 @@ def collect(
 
 
 SegmentNodes = Annotated[
-    int | None,
-    typer.Option("--segment-nodes", help="train on segments of so many nodes"),
+    int | None, Option("--segment-nodes", help="train on segments of so many nodes")
 ]
 
 
 @learned_command.command("train")
 def train_model(  # noqa: PLR0913  the options of a command
     data: DataPath,
-    out: Annotated[Path, typer.Option("--out", help="file of the model")],
+    out: Annotated[Path, Option(help="file of the model")],
     valid: Annotated[
-        Path | None, typer.Option("--valid", help="data to evaluate while training")
+        Path | None, Option(help="data to evaluate while training")
     ] = None,
-    epochs: Annotated[
-        int, typer.Option("--epochs", help="passes over all graphs")
-    ] = 100,
-    loss: Annotated[Loss, typer.Option("--loss", help="ranking loss")] = Loss.HINGE,
+    epochs: Annotated[int, Option(help="passes over all graphs")] = 100,
+    loss: Annotated[Loss, Option(help="ranking loss")] = Loss.HINGE,
     architecture: Annotated[
-        Architecture, typer.Option("--architecture", help="ours, or one of TpuGraphs")
+        Architecture, Option(help="ours, or one of TpuGraphs")
     ] = Architecture.OURS,
-    without: Annotated[
-        list[Lesson] | None, typer.Option("--without", help="leave a lesson out")
-    ] = None,
-    width: Annotated[int, typer.Option("--width", help="width of the network")] = 64,
-    layers: Annotated[int, typer.Option("--layers", help="graph convolutions")] = 3,
+    without: Annotated[list[Lesson] | None, Option(help="leave a lesson out")] = None,
+    width: Annotated[int, Option(help="width of the network")] = 64,
+    layers: Annotated[int, Option(help="graph convolutions")] = 3,
     configs_per_step: Annotated[
-        int, typer.Option("--configs-per-step", help="configurations ranked in a step")
+        int, Option(help="configurations ranked in a step")
     ] = 32,
     segment_nodes: SegmentNodes = None,
     seed: Seed = 0,
@@ -171,12 +160,9 @@ def print_epochs(epochs: int) -> Callable[[CurvePoint], None]:
 @learned_command.command("evaluate")
 def evaluate_models(
     data: DataPath,
-    model: Annotated[
-        list[Path] | None, typer.Option("--model", help="files of trained models")
-    ] = None,
+    model: Annotated[list[Path] | None, Option(help="files of trained models")] = None,
     trees: Annotated[
-        Path | None,
-        typer.Option("--trees", help="data to train LightGBM on, as a baseline"),
+        Path | None, Option(help="data to train LightGBM on, as a baseline")
     ] = None,
     seed: Seed = 0,
     as_json: AsJson = False,
