@@ -16,6 +16,7 @@ its command in `command.py`, and its page in the documentation.
     nnx         steps that update flax nnx modules in place
     allocate    offsets of buffers in a memory
     chips       ops of a program on the chips of a module
+    collectives reductions over the levels of a machine as several collectives
     iopddl      problems of the ASPLOS 2025 contest, for the core's assignment solver
     zoo         the list of the zoo's programs
 

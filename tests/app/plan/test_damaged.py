@@ -91,8 +91,8 @@ def test_a_damaged_plan_names_the_wrong_place(words):
 
 def test_decisions_that_the_program_does_not_have_are_refused():
     cut = changed(("decisions", 0, "cuts"), [[], [["data", 7]], [["data", 1]]])
-    with refuses(TacticError, "the decisions cut factor 7 of a input along 'data'"):
+    with refuses(TacticError, "the decisions cut factor 7 of a input along data"):
         mw.partition(step, mw.Plan.from_json(cut)).plan(STATE, X)
     kept = changed(("decisions", 0, "kept"), [[99, [["data"]]]])
-    with refuses(TacticError, "shard 1 dims of value 99 along ('data',), which"):
+    with refuses(TacticError, "shard 1 dims of value 99 along data, which"):
         mw.partition(step, mw.Plan.from_json(kept)).plan(STATE, X)
