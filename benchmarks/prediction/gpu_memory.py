@@ -1,10 +1,12 @@
-"""Predicted memory of steps on eight H100, compared with the GPU compiler's.
+"""Predicted memory and traffic of steps on eight H100, compared with the GPU compiler's.
 
     python -m benchmarks prediction gpu_memory [--only TEXT] [--known] [--keep DIR]
 
 Compiled are train steps of the zoo with schedules of `tpu/tpu_cases.py`, and the plans
 that `autoplan` finds for such steps. A found plan is kept with its tactics, so that later
 predictions are of the same plan. New cases need `meshwright[gpu]`, but no GPU.
+
+Traffic is the bytes that all kernels of a step read and write in main memory.
 
 Resumable: cases in the results file are not compiled again, only predicted.
 """
@@ -17,6 +19,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.harness import ONLY, STORED, Options, benchmark, option
@@ -24,11 +27,13 @@ from benchmarks.harness import ONLY, STORED, Options, benchmark, option
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 import meshwright as mw
+from benchmarks.prediction.hlo_traffic import traffic_bytes
 from benchmarks.tpu.tpu_cases import Case as ScheduleCase
 from benchmarks.tpu.tpu_cases import Program, held_out, programs
 from meshwright.app.plan import Plan
 from meshwright.app.tactic_text import parse_tactics
 from meshwright.machine import load_machine
+from meshwright.predict.simulate.timeline import kernel_runs
 
 MACHINE, CHIPS = "h100", 8
 WITHIN = 0.10
@@ -91,11 +96,23 @@ def cases() -> Iterator[Case]:
         yield Case(known[name], FOUND)
 
 
-def compiled_bytes(plan: Plan, folder: Path | None) -> int:
-    """Bytes that the GPU compiler assigns on one device."""
-    told = plan.confirm("gpu", folder=folder)
+def compiled(plan: Plan, folder: Path | None) -> dict[str, int]:
+    """Bytes of memory that the GPU compiler assigns on one device, and of traffic."""
+    with TemporaryDirectory() as made:
+        folder = folder or Path(made)
+        told = plan.confirm("gpu", folder=folder)
+        (optimized,) = folder.glob("dump/*gpu_after_optimizations.txt")
+        traffic = traffic_bytes(optimized.read_text())
     assert told.compiled.peak_bytes is not None, "the compiler reports memory"
-    return int(told.compiled.peak_bytes)
+    memory = int(told.compiled.peak_bytes)
+    return {"compiled_bytes": memory, "compiled_traffic_bytes": traffic}
+
+
+def predicted_traffic(plan: Plan) -> int:
+    """Bytes that the predicted kernels of one device read and write in a step."""
+    assert plan.estimate is not None, "the plan is on a machine"
+    runs = kernel_runs(plan.estimate.timeline)
+    return round(sum(times * span.num_bytes for span, times in runs))
 
 
 def predict(case: Case, row: Row, options: Options) -> Row:
@@ -105,12 +122,18 @@ def predict(case: Case, row: Row, options: Options) -> Row:
         row |= {"mesh": dict(plan.mesh.sizes), "tactics": plan.code}
     if "compiled_bytes" not in row:
         folder = options.keep and options.keep / case.name.replace("/", "_")
-        row["compiled_bytes"] = compiled_bytes(plan, folder)
+        row |= compiled(plan, folder)
     row["predicted_bytes"] = plan.peak_memory_bytes
+    row["predicted_traffic_bytes"] = predicted_traffic(plan)
     row["error"] = row["predicted_bytes"] / row["compiled_bytes"] - 1
     usable = load_machine(MACHINE, CHIPS).chip.usable_bytes
     row["fits"], row["predicted_fits"] = row["compiled_bytes"] <= usable, plan.fits
     return row
+
+
+def traffic_error(row: Row) -> float:
+    """Relative error of the predicted traffic of a case."""
+    return abs(row["predicted_traffic_bytes"] / row["compiled_traffic_bytes"] - 1)
 
 
 def summarise(rows: Mapping[str, Row]) -> dict[str, float]:
@@ -122,6 +145,9 @@ def summarise(rows: Mapping[str, Row]) -> dict[str, float]:
         "median": statistics.median(errors),
         "largest": max(errors),
         "within_10_percent": sum(e <= WITHIN for e in errors) / len(errors),
+        "median_traffic": statistics.median(
+            traffic_error(row) for row in known if "predicted_traffic_bytes" in row
+        ),
         "fits_right": sum(r["fits"] == r["predicted_fits"] for r in known),
     }
 
@@ -153,7 +179,9 @@ def line_of(name: str, row: Row) -> str:
     """The figures of a case in one line."""
     left, right = (row[key] / 2**30 for key in ("predicted_bytes", "compiled_bytes"))
     wrong = "" if row["fits"] == row["predicted_fits"] else ", fits: wrong"
-    return f"{name:28} {left:8.2f} {right:8.2f} GiB {100 * row['error']:+7.1f} %{wrong}"
+    moved = row["predicted_traffic_bytes"] / row["compiled_traffic_bytes"] - 1
+    memory = f"{left:8.2f} {right:8.2f} GiB {100 * row['error']:+7.1f} %{wrong}"
+    return f"{name:28} {memory}, traffic {100 * moved:+6.1f} %"
 
 
 if __name__ == "__main__":

@@ -6,12 +6,16 @@ import pytest
 from jax import ShapeDtypeStruct, lax
 
 import meshwright as mw
+from meshwright.predict.compilers.gpu.collective_combiner import combine_collectives
 from meshwright.predict.compilers.gpu.gpu_passes import GPU
 from meshwright.predict.compilers.gpu.latency_hiding_scheduler import (
     hide_latency,
 )
 from meshwright.predict.compilers.gpu.layout_assignment import dim_orders
 from meshwright.predict.compilers.model.compilation import compile_program
+from meshwright.predict.compilers.model.fusion import Fusion, FusionKind
+from meshwright.program.ir import Op, Value
+from meshwright.program.ops import OpWork
 from tests.predict.compilers.compiled import fusions_of
 from tests.predict.memory.test_buffer_assignment import program_of
 
@@ -174,3 +178,56 @@ def test_a_loop_that_stacks_reduce_scatters_runs_its_first_iteration_before():
         op.kind == "dot_general" for op in plan.decided.lowered.program.walk()
     )
     assert flops > unpeeled
+
+
+def kernels_in_loop(stacked, weights):
+    """Kinds and bytes of the kernels of a loop over stacked weights [L, 64, 64]."""
+
+    def step(x):
+        if stacked:
+            return lax.scan(lambda h, w: (h @ w, h @ w), x, weights)
+        return lax.scan(lambda h, _: (jnp.tanh(h), None), x, None, length=4)
+
+    program = program_of(step, f32(64, 64))
+    kernels = compile_program(program, GPU, (1, 1)).kernels.kernels
+    (loop,) = [each for each in kernels if each.bodies]
+    return [each for each in kernels if each is not loop], loop.bodies[0].kernels
+
+
+def test_a_product_reads_and_writes_copies_of_slices():
+    """As in XLA: slice, product, update; and zeros for the stack before the loop."""
+    outside, inside = kernels_in_loop(True, jnp.ones((4, 64, 64)))
+    slice_bytes = 4 * 64 * 64
+    zeros = [each.num_bytes for each in outside if each.fusion.root.kind == "zeros"]
+    assert zeros == [4 * slice_bytes]
+    copies = [e.num_bytes for e in inside if e.fusion.root.kind == "copy_p"]
+    assert copies == [2 * slice_bytes] * 2
+    outside, inside = kernels_in_loop(False, None)
+    assert [each.fusion.root.kind for each in (*outside, *inside)] == ["tanh"]
+
+
+def reduced(name, size, axes=("d",)):
+    """A collective fusion of `size` float32 elements, with its operand and result."""
+    before, after = Value((size,), "float32"), Value((size,), "float32")
+    op = Op(name, (before,), (after,), {"axes": axes})
+    return Fusion(op, FusionKind.COLLECTIVE, (before,), (after,), OpWork(0, 0))
+
+
+def test_small_collectives_run_as_one_up_to_30_mib():
+    small = [reduced("all_reduce", 2**20) for _ in range(9)]  # 36 MiB
+    other = reduced("all_gather", 2**20)
+    along_another_axis = reduced("all_reduce", 2**20, ("m",))
+    found = combine_collectives([*small, other, along_another_axis])
+    assert [fusion.is_joined for fusion in found].count(False) == 4
+    assert {id(fusion.root) for fusion in found} == {
+        id(fusion.root) for fusion in (*small, other, along_another_axis)
+    }
+
+
+def test_a_collective_is_launched_before_its_result_is_read():
+    first, second = reduced("all_reduce", 8), reduced("all_reduce", 8)
+    (read,) = first.writes
+    op = Op("tanh", (read,), (Value((8,), "float32"),))
+    reader = Fusion(op, FusionKind.LOOP, (read,), op.results, OpWork(8, 8))
+    found = combine_collectives([first, reader, second])
+    assert found == (first, reader, second)

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from meshwright.predict.compilers.gpu.collective_combiner import combine_collectives
 from meshwright.predict.compilers.gpu.collective_pipeliner import pipeline_collectives
 from meshwright.predict.compilers.gpu.latency_hiding_scheduler import (
     ASYNC_COLLECTIVES,
@@ -9,7 +10,9 @@ from meshwright.predict.compilers.gpu.latency_hiding_scheduler import (
 )
 from meshwright.predict.compilers.gpu.layout_assignment import assign_gpu_layouts
 from meshwright.predict.compilers.gpu.priority_fusion import decide
+from meshwright.predict.compilers.gpu.stack_copies import with_stack_copies
 from meshwright.predict.compilers.model.compilation import (
+    Compilation,
     Compiler,
     FusionRewrite,
     Pass,
@@ -19,10 +22,10 @@ from meshwright.predict.compilers.model.compilation import (
 from meshwright.predict.compilers.model.fusion import FusionKind
 from meshwright.predict.compilers.model.policies import BufferPolicy
 from meshwright.predict.compilers.xla.instruction_fusion import fuse_instructions
+from meshwright.predict.compilers.xla.multi_output_fusion import kernels_of
 from meshwright.predict.compilers.xla.producer_fusion import XLA_FUSION
 from meshwright.predict.compilers.xla.shared_passes import (
     CALL_INLINER,
-    MULTI_OUTPUT_FUSION,
     OUTPUT_FUSION,
 )
 
@@ -32,6 +35,19 @@ GPU_FUSION = replace(
     slice_readers=frozenset({FusionKind.LOOP, FusionKind.REDUCTION}),
 )
 
+
+def merge_into_gpu_kernels(compilation: Compilation) -> Compilation:
+    """The compilation with its kernels: fusions merged, none of them with a product.
+
+    Collectives are combined, and copies of slices added, only here, where time is
+    counted: memory is counted over the fusions before.
+    """
+    fusions = combine_collectives(with_stack_copies(compilation.fusions))
+    program, layouts = compilation.program, compilation.layouts
+    kernels = kernels_of(program, layouts, fusions, joins_products=False)
+    return replace(compilation, kernels=kernels)
+
+
 PASSES = (
     Pass("collective-pipeliner", Stage.OPS, Rewrite(pipeline_collectives)),
     CALL_INLINER,
@@ -39,7 +55,7 @@ PASSES = (
     Pass("priority-fusion", Stage.FUSION, fuse_instructions),
     OUTPUT_FUSION,
     Pass("latency-hiding-scheduler", Stage.FUSION, FusionRewrite(hide_latency)),
-    MULTI_OUTPUT_FUSION,
+    Pass("multi-output-fusion", Stage.FUSION, merge_into_gpu_kernels),
 )
 
 GPU = Compiler("gpu", "cuda", ASYNC_COLLECTIVES, PASSES, GPU_FUSION, BufferPolicy())

@@ -46,23 +46,33 @@ def merge_into_kernels(compilation: Compilation) -> Compilation:
 
 
 def kernels_of(
-    program: Program, layouts: Layouts, fusions: Sequence[Fusion]
+    program: Program,
+    layouts: Layouts,
+    fusions: Sequence[Fusion],
+    joins_products: bool = True,
 ) -> KernelSequence:
-    """The kernels of a program, and for ops with bodies the kernels of each body."""
-    merged = merge_fusions(fusions)
+    """The kernels of a program, and for ops with bodies the kernels of each body.
+
+    joins_products: whether other fusions join the kernel of a product.
+    """
+    merged = merge_fusions(fusions, joins_products)
     on_chip = on_chip_candidates(merged, stored_outputs(program), layouts)
     may_stay = {value for value, *_ in on_chip.ranges}
-    kernels = tuple([_kernel(fusion, layouts, may_stay) for fusion in merged])
+    kernels = tuple(
+        [_kernel(fusion, layouts, may_stay, joins_products) for fusion in merged]
+    )
     axes = dict.fromkeys(axis for each in kernels for axis in each.axes)
     return KernelSequence(program.inputs, kernels, on_chip, tuple(axes))
 
 
-def _kernel(fusion: Fusion, layouts: Layouts, may_stay: Collection[Value]) -> Kernel:
+def _kernel(
+    fusion: Fusion, layouts: Layouts, may_stay: Collection[Value], joins_products: bool
+) -> Kernel:
     if fusion.kind is FusionKind.COLLECTIVE:
         return Kernel(fusion, (), collective_bytes(fusion, layouts), 0, None)
     if fusion.kind is FusionKind.REGION:
         bodies = tuple(
-            kernels_of(body, layouts, inner)
+            kernels_of(body, layouts, inner, joins_products)
             for body, inner in zip(fusion.root.bodies, fusion.bodies, strict=True)
         )
         return Kernel(fusion, (), 0, 0, None, bodies=bodies)
@@ -87,7 +97,9 @@ def _kernel(fusion: Fusion, layouts: Layouts, may_stay: Collection[Value]) -> Ke
     return Kernel(fusion, tuple(accesses), num_bytes, elements, work, streams)
 
 
-def merge_fusions(fusions: Sequence[Fusion]) -> tuple[Fusion, ...]:
+def merge_fusions(
+    fusions: Sequence[Fusion], joins_products: bool = True
+) -> tuple[Fusion, ...]:
     """The fusions in a valid order, after those that can share a loop are merged.
 
     A fusion joins the last kernel of its shape that writes or reads one of its operands, if
@@ -103,6 +115,8 @@ def merge_fusions(fusions: Sequence[Fusion]) -> tuple[Fusion, ...]:
     last_touch: dict[Value, int] = {}
     for fusion in fusions:
         extents = _loop_extents(fusion)
+        if fusion.kind is FusionKind.PRODUCT and not joins_products:
+            extents = None
         number = None
         # A product cannot fuse what its own kernel makes.
         if extents is not None and fusion.kind is not FusionKind.PRODUCT:
