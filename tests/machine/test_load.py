@@ -137,7 +137,6 @@ def test_a_faulty_description_says_what_is_wrong(old, new, words):
 
 GPU = """[gpu]
 capability = [9, 0]
-num_cores = 132
 lanes = 128
 shared_bytes = 233472
 block_shared_bytes = 232448
@@ -147,7 +146,7 @@ block_shared_bytes = 232448
 def test_a_gpu_may_tell_its_multiprocessors():
     assert parse_machine(MINE, "mine", 4).gpu is None
     found = parse_machine(MINE + GPU, "mine", 4).gpu
-    assert found == Gpu((9, 0), 132, 128, 233472, 232448)
+    assert found == Gpu((9, 0), 128, 233472, 232448)
 
 
 @pytest.mark.parametrize(

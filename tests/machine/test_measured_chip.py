@@ -58,7 +58,8 @@ def chips(draw):
 @st.composite
 def gpus(draw):
     block, shared = sorted(draw(PAIR))
-    return Gpu(draw(PAIR), *draw(PAIR), shared_bytes=shared, block_shared_bytes=block)
+    lanes = draw(PAIR)[0]
+    return Gpu(draw(PAIR), lanes, shared_bytes=shared, block_shared_bytes=block)
 
 
 @st.composite

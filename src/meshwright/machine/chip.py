@@ -70,6 +70,10 @@ class Chip:
         0.
     tile: rows and columns to whose multiples the two minor dims of an array are padded.
     unit: rows and columns of the tile that the matrix unit takes as its operand.
+    num_cores: number of cores that compute the tiles of a product; a GPU's streaming
+        multiprocessors.
+    core_bytes_per_s: rate at which one core reads the last cache; 0 if it limits no
+        product.
     clock_hz: frequency of the cycles in which the compiler's cost model counts; `None`
         if not known.
     launch_s: least time of an op that is launched by itself.
@@ -93,6 +97,8 @@ class Chip:
     clock_hz: float | None = None
     tile: tuple[int, int] = (1, 1)
     unit: tuple[int, int] = (1, 1)
+    num_cores: int = 1
+    core_bytes_per_s: float = 0.0
     mean_w: float | None = None
     idle_w: float | None = None
     peak_w: float | None = None
@@ -151,14 +157,12 @@ class Gpu:
     """Numbers of a GPU's streaming multiprocessors, for the model of its compiler.
 
     capability: CUDA's compute capability, major and minor.
-    num_cores: number of streaming multiprocessors.
     lanes: float32 units of one multiprocessor.
     shared_bytes: shared memory of one multiprocessor.
     block_shared_bytes: largest part of shared_bytes that one thread block may use.
     """
 
     capability: tuple[int, int]
-    num_cores: int
     lanes: int
     shared_bytes: int
     block_shared_bytes: int

@@ -39,6 +39,9 @@ class Level:
         own.
     one_ring: 1 if the library runs a collective over this level and inner ones as one
         ring of all devices (NCCL's ring), 0 if it goes level by level.
+    start_s: least time of a collective, besides the hops of its data.
+    switch_gain: factor by which an all-reduce over all devices of a switch is faster
+        than a ring, because the switch itself adds (NCCL's NVLS).
     detour_bytes_per_s: bandwidth of the host for all devices of one torus together,
         between devices that no link joins; 0 if devices forward for each other.
     """
@@ -52,6 +55,8 @@ class Level:
     pause_share: float = 0.0
     group_links: int = 0
     one_ring: int = 0
+    start_s: float = 0.0
+    switch_gain: float = 1.0
     detour_bytes_per_s: float = 0.0
 
     def __post_init__(self) -> None:

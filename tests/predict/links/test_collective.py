@@ -1,6 +1,7 @@
 """Seconds of collectives: closed forms, laws, and enumeration on a line."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -110,3 +111,26 @@ def test_a_collective_over_no_axis_takes_no_time(kind):
 
 def test_a_neighbour_is_one_hop_away():
     assert math.isclose(permute_s(45e9, [segment(TORUS, 4)]), 1.0)
+
+
+def test_a_switch_that_adds_speeds_up_an_all_reduce_over_all_its_devices():
+    """NCCL's NVLS; a ring over some of the devices, and other collectives, gain nothing."""
+    adding = replace(SWITCH, switch_gain=1.25)
+    whole, half = segment(adding, 8), segment(adding, 4)
+    plain, plain_half = segment(SWITCH, 8), segment(SWITCH, 4)
+    assert all_reduce_s(8e9, [whole]) == pytest.approx(
+        all_reduce_s(8e9, [plain]) / 1.25
+    )
+    assert all_reduce_s(8e9, [half]) == all_reduce_s(8e9, [plain_half])
+    assert all_gather_s(8e9, [whole]) == all_gather_s(8e9, [plain])
+
+
+@pytest.mark.parametrize("kind", sorted(COLLECTIVE_S))
+def test_a_collective_takes_time_to_start(kind):
+    """The longest start of its levels, for each of the passes that an all-reduce makes."""
+    slow, fast = replace(SWITCH, start_s=3e-5), replace(NETWORK, start_s=1e-5)
+    started = [segment(slow, 8), segment(fast, 4)]
+    plain = [segment(SWITCH, 8), segment(NETWORK, 4)]
+    passes = 2 if kind == "all_reduce" else 1
+    seconds = COLLECTIVE_S[kind](1e6, started) - COLLECTIVE_S[kind](1e6, plain)
+    assert seconds == pytest.approx(passes * 3e-5)

@@ -10,6 +10,7 @@ loop body, one very long instruction may feed every unit at once, so that the bu
 takes the time; the bodies of a step run one after another.
 """
 
+import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -23,10 +24,12 @@ from meshwright.machine import Chip
 from meshwright.predict.roofline.matrix_unit import (
     PADDED,
     padded_flops,
+    product_extents,
     uses_matrix_unit,
 )
+from meshwright.predict.roofline.product_tiles import Cores, tiled_product_s
 from meshwright.predict.roofline.rereads import Streams, reread_bytes
-from meshwright.program.ir import Op
+from meshwright.program.ir import Op, itemsize_bytes
 from meshwright.program.ops import OpWork, work_of
 from meshwright.program.rules.pallas_work import (
     KernelSection,
@@ -141,13 +144,29 @@ def matrix_s(op: Op, chip: Chip) -> float:
 
     Operands of two dtypes take the mean of the seconds that each dtype takes.
     """
-    flops = padded_flops(op, chip) if uses_matrix_unit(op) else 0
+    if not uses_matrix_unit(op):
+        return 0.0
+    if chip.num_cores > 1 and op.kind == "dot_general":
+        return _tiled_s(op, chip)
+    flops = padded_flops(op, chip)
     if not flops:
         return 0.0
     name = "convolution" if op.kind == "conv_general_dilated" else "product"
     paces = [1 / chip.peak_flops_per_s(v.dtype) for v in op.operands[:2]]
     pace = sum(paces) / len(paces)
     return flops * pace / calibrated_efficiency(chip, name, flops)
+
+
+def _tiled_s(op: Op, chip: Chip) -> float:
+    """Seconds of a product on a chip with several cores."""
+    extents = product_extents(op)
+    if not math.prod(extents):
+        return 0.0
+    rates = [chip.peak_flops_per_s(v.dtype) for v in op.operands[:2]]
+    efficiency = calibrated_efficiency(chip, "product", 2 * math.prod(extents))
+    cores = Cores(chip.num_cores, efficiency * min(rates), chip.core_bytes_per_s)
+    itemsize = max(itemsize_bytes(v.dtype) for v in op.operands[:2])
+    return tiled_product_s(extents, itemsize, cores)
 
 
 def timing_key(op: Op) -> Hashable:

@@ -15,7 +15,7 @@ gpu_device_info {{
   cuda_compute_capability {{
     major: {major} minor: {minor} feature_extension: {extension}
   }}
-  core_count: {gpu.num_cores}
+  core_count: {chip.num_cores}
   fpus_per_core: {gpu.lanes}
   shared_memory_per_core: {gpu.shared_bytes}
   shared_memory_per_block_optin: {gpu.block_shared_bytes}

@@ -1,0 +1,74 @@
+"""Seconds of a matrix product whose tiles are shared out among the cores of a chip.
+
+A library computes a tile of the result on each core at a time, so that a product takes as
+many rounds ("waves") as its tiles fill the cores, the last of them perhaps in part. A core
+reads stripes of both operands from the last cache, which limits small tiles. If there are
+fewer tiles than cores, the summed dim is cut as well, and the parts are added.
+
+NVIDIA, "Matrix Multiplication Background User's Guide" (2023), explains both effects.
+"""
+
+from functools import lru_cache
+from typing import NamedTuple
+
+TILES = ((256, 128), (128, 256), (128, 128), (128, 64), (64, 128), (64, 64))
+"""Rows and columns of the tiles that a library offers; those of the same guide."""
+
+SHORTEST_SUM = 256
+"""Least extent of the summed dim in one part of a product that is cut along it."""
+
+_SUM_BYTES = 4
+"""Bytes of an element of a part's result, which is added to the other parts."""
+
+_FILL_S = 1.0e-6
+"""Seconds in which a core loads its first stripes and writes its last tile, during which
+it computes nothing. An estimate, from 0.5 to 2 us."""
+
+
+class Cores(NamedTuple):
+    """The cores of a chip, for products of one dtype.
+
+    flops_per_s: peak of all cores together.
+    read_bytes_per_s: rate at which one core reads the last cache; 0 for no limit.
+    """
+
+    num_cores: int
+    flops_per_s: float
+    read_bytes_per_s: float
+
+
+@lru_cache(maxsize=4096)
+def tiled_product_s(
+    extents: tuple[int, int, int, int], itemsize: int, cores: Cores
+) -> float:
+    """Seconds of a product, with the tiles that are fastest for it.
+
+    extents: of batch, rows, columns and summed dim.
+    itemsize: bytes of an element of the operands.
+    """
+    return min(_tiles_s(extents, itemsize, cores, *tile) for tile in TILES)
+
+
+def _tiles_s(
+    extents: tuple[int, int, int, int],
+    itemsize: int,
+    cores: Cores,
+    high: int,
+    wide: int,
+) -> float:
+    batch, rows, columns, summed = extents
+    num_tiles = batch * -(-rows // high) * -(-columns // wide)
+    parts = 1
+    if num_tiles < cores.num_cores:
+        parts = max(1, min(cores.num_cores // num_tiles, summed // SHORTEST_SUM))
+    waves = -(-num_tiles * parts // cores.num_cores)
+    step_s = 2 * high * wide * cores.num_cores / cores.flops_per_s
+    if cores.read_bytes_per_s:
+        step_s = max(step_s, (high + wide) * itemsize / cores.read_bytes_per_s)
+        if parts > 1:
+            sums = parts * high * wide * _SUM_BYTES
+            return (
+                waves * (step_s * summed / parts + _FILL_S)
+                + sums / cores.read_bytes_per_s
+            )
+    return waves * step_s * summed / parts + _FILL_S
