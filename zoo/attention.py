@@ -140,7 +140,7 @@ class Attention(nn.Module):
     block: int | None = None
     causal: str = "blocks"
     after_projection: Callable[[], nn.Module] | None = None
-    dtype: Any = jnp.float32
+    dtype: Any = None
 
     def project(self, name: str, x: Array, heads: int) -> Array:
         """`x` [B, S, D] as heads [B, S, heads, H]."""
@@ -188,7 +188,7 @@ class Mlp(nn.Module):
     activation: str = "gelu"
     gated: bool = False
     bias: bool = False
-    dtype: Any = jnp.float32
+    dtype: Any = None
 
     @nn.compact
     def __call__(self, x: Array) -> Array:

@@ -210,7 +210,7 @@ def train(seed: int, steps: int) -> Curve:
 # -- targets and schedules ---------------------------------------------------------
 
 
-def _train_target(config: Config) -> tuple[Any, tuple[Any, ...]]:
+def train_target(config: Config) -> tuple[Any, tuple[Any, ...]]:
     state = jax.eval_shape(partial(start, config), jax.random.key(0))
     lengths = {"inputs": config.inputs} | dict.fromkeys(
         ("decoder_inputs", "targets"), config.targets
@@ -249,7 +249,7 @@ def tiny_forward():
 
 inference = {"tiny": tiny_forward}
 
-targets = sized(_train_target, SIZES)
+targets = sized(train_target, SIZES)
 
 DP = mw.data_parallel("data", "batch.**")
 MP = mw.megatron("model")

@@ -40,7 +40,7 @@ def wrn():
 
 def t5():
     config = replace(zoo.t5.TINY, d_head=16, inputs=16, targets=8, **SMALL)
-    return zoo.t5._train_target(config)
+    return zoo.t5.train_target(config)
 
 
 TWO = {"stage": 2, "data": 2, "model": 2}

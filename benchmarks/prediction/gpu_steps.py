@@ -1,0 +1,192 @@
+"""Simulated rates of published train steps on GPUs, beside the rates that were measured.
+
+    python -m benchmarks prediction gpu_steps [--only TEXT]
+
+Megatron-LM: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU
+Clusters", SC 2021, configurations of examples/academic_paper_scripts/sc21, rates of the
+README of 2021 (the rows without pipeline stages). JAX-Toolbox: the READMEs of pax, t5x and
+vit in NVIDIA's repository of that name. Both clusters have A100 and eight network cards of
+200 Gb/s a node. Models are those of the zoo where it has them, in bfloat16.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from benchmarks.harness import ONLY, STORED, Options, benchmark
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+import jax
+import jax.numpy as jnp
+
+import meshwright as mw
+from benchmarks.prediction.published_gpt import Model, arguments, train_step
+from meshwright.machine import Level, Machine, load_machine
+from zoo import classifier, t5, vit
+from zoo.training import train_step_of
+
+CARD_BYTES_PER_S = 0.91 * 25e9
+"""A network card of 200 Gb/s, and the share of it that NCCL reaches (see the preset)."""
+
+DATA, MODEL = "data", "model"
+
+Built = tuple[Callable[..., Any], Sequence[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A published step: how it is built, where it ran, and its measured rate.
+
+    units: what one step does, in the unit of the measured rate: sequences, images, or
+        10^12 FLOPs of one device.
+    """
+
+    name: str
+    build: Callable[[], Built]
+    mesh: Mapping[str, int]
+    units: float
+    measured: float
+
+    def simulated_rate(self) -> float:
+        """The simulated rate, in the unit of the measured one."""
+        fn, args = self.build()
+        tactics = [mw.data_parallel(DATA)]
+        if MODEL in self.mesh:
+            tactics.append(mw.megatron(MODEL))
+        step = mw.partition(fn, self.mesh, tactics, donate_argnums=0)
+        plan = step.plan(*args)
+        return self.units / plan.on(cluster(plan.mesh.num_devices)).step_time_s
+
+
+def cluster(num_devices: int) -> Machine:
+    """A100 with 80 GB in nodes of eight, each GPU with a network card of its own."""
+    machine = load_machine("a100-80g", num_devices)
+
+    def wired(level: Level) -> Level:
+        is_network = level.name == "network"
+        return (
+            replace(level, link_bytes_per_s=CARD_BYTES_PER_S) if is_network else level
+        )
+
+    grid = tuple(replace(dim, level=wired(dim.level)) for dim in machine.grid)
+    return replace(machine, levels=tuple(map(wired, machine.levels)), grid=grid)
+
+
+def in_bfloat16(loss: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """A loss with parameters and data rounded to bfloat16."""
+
+    def cast(tree: Any) -> Any:
+        return jax.tree.map(
+            lambda x: x.astype("bfloat16") if x.dtype == jnp.float32 else x, tree
+        )
+
+    return lambda params, batch: loss(cast(params), cast(batch))
+
+
+def megatron(
+    name: str,
+    sizes: tuple[int, int, int],
+    mesh: Mapping[str, int],
+    batch: int,
+    rate: float,
+) -> Case:
+    """A row of SC 2021: layers, hidden size and heads; rate in TFLOP/s of a GPU."""
+    layers, hidden, heads = sizes
+    model = Model(
+        layers,
+        hidden,
+        heads,
+        51_200,
+        2048,
+        dtype="float16",
+        recompute=True,
+        dropout=0.1,
+    )
+    devices = mesh[DATA] * mesh.get(MODEL, 1)
+    flops = model.model_flops * 4 / 3 * batch * model.sequence
+    return Case(
+        f"megatron/{name}",
+        lambda: (partial(train_step, model, 1), arguments(model, batch)),
+        mesh, flops / devices / 1e12, rate,
+    )  # fmt: skip
+
+
+def gpt(devices: int, batch: int, rate: float) -> Case:
+    """Paxml's GPT of 126 million parameters."""
+    model = Model(12, 768, 12, 50_304, 2048)
+    return Case(
+        "jax/gpt_126m",
+        lambda: (partial(train_step, model, 1), arguments(model, batch)),
+        {DATA: devices}, batch, rate,
+    )  # fmt: skip
+
+
+def t5_case(
+    name: str, config: t5.Config, devices: int, batch: int, rate: float
+) -> Case:
+    """A row of T5X: 512 tokens in, 114 out."""
+    sized = replace(config, batch=batch, inputs=512, targets=114)
+
+    def build() -> Built:
+        _, args = t5.train_target(sized)
+        loss = in_bfloat16(partial(t5.loss, sized))
+        return train_step_of(loss, t5.optimizer(sized)), args
+
+    return Case(f"jax/{name}", build, {DATA: devices}, batch, rate)
+
+
+def vit_case(
+    name: str, config: vit.Config, devices: int, batch: int, rate: float
+) -> Case:
+    """A row of ViT, images of 224 x 224."""
+    task = vit.classifier(replace(config, batch=batch))
+
+    def build() -> Built:
+        _, args = classifier.shape_target(task)
+        loss = in_bfloat16(partial(classifier.loss, task))
+        return train_step_of(loss, task.optimizer), args
+
+    return Case(f"jax/{name}", build, {DATA: devices}, batch, rate)
+
+
+V1_1_SMALL = t5.Config(8, 512, 6, 64, 1024, gated=True, tied=False)
+VIT_G_14 = vit.Config(48, 1664, 16, 8192, patch=14)
+
+CASES = (
+    megatron("1.7b", (24, 2304, 24), {DATA: 32}, 512, 137),
+    megatron("7.5b", (36, 4096, 32), {DATA: 32, MODEL: 4}, 512, 142),
+    gpt(64, 256, 2098),
+    t5_case("t5_v1_1_small", V1_1_SMALL, 8, 2048, 5712),
+    t5_case("t5_v1_1_xl", t5.SIZES["v1_1_xl"], 144, 1152, 3021),
+    vit_case("vit_b_16", vit.SIZES["b_16"], 8, 4096, 7200),
+    vit_case("vit_g_14", VIT_G_14, 8, 128, 8 * 34.6),
+)
+
+
+@benchmark(ONLY, out=STORED)
+def main(options: Options) -> None:
+    """Simulate the cases, print and save their rates beside the measured ones."""
+    rows: dict[str, dict[str, float]] = {}
+    for case in CASES:
+        if options.only not in case.name:
+            continue
+        rate = case.simulated_rate()
+        rows[case.name] = {"simulated": rate, "measured": case.measured}
+        rows[case.name]["ratio"] = rate / case.measured
+        print(
+            f"{case.name:20} {rate:9.4g} {case.measured:9.4g} {rate / case.measured:6.2f}"
+        )
+    median = statistics.median(abs(row["ratio"] - 1) for row in rows.values())
+    print(f"median error {median:.1%}")
+    if not options.only:
+        options.save({"cases": rows, "median_error": median})
+
+
+if __name__ == "__main__":
+    main()
