@@ -2,12 +2,11 @@
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 
 from meshwright.app.check.report import CheckReport
-from meshwright.app.partitioned import Partitioned
 from meshwright.app.step.specialized import Specialized
 from meshwright.errors import ClusterError
 from meshwright.features.cluster.client import Slice
@@ -26,10 +25,26 @@ from meshwright.run.compilers.confirm import (
 from meshwright.run.local.spmd import named_shardings
 
 
+class LocalStep(Protocol):
+    """The interface of the partitioned function in this process, which traces and plans."""
+
+    __name__: str
+    __doc__: str | None
+
+    def specialize(self, args: Any, kwargs: Any) -> tuple[Specialized, list[Any]]: ...
+    def plan(self, *args: Any, **kwargs: Any) -> Any: ...
+    def find_state(
+        self,
+        init_fn: Callable[..., Any],
+        args: tuple[Any, ...],
+        argnum: int | Sequence[int] | None,
+    ) -> tuple[Specialized, tuple[Any, Sequence[str] | None]]: ...
+
+
 class ClusterStep:
     """A partitioned function whose calls run on a slice (devices) of a cluster."""
 
-    def __init__(self, step: Partitioned, on: Slice) -> None:
+    def __init__(self, step: LocalStep, on: Slice) -> None:
         self._step = step
         self._slice = on
         self._programs: dict[Any, int] = {}
@@ -110,7 +125,7 @@ class ClusterStep:
         return jax.tree_util.tree_unflatten(tree, results)
 
 
-def step_on_slice(step: Partitioned, on: Slice) -> ClusterStep:
+def step_on_slice(step: LocalStep, on: Slice) -> ClusterStep:
     """The partitioned function `step`, whose calls run on the slice `on` of a cluster."""
     return ClusterStep(step, on)
 

@@ -39,7 +39,7 @@ class TaskProgram:
 
     @property
     def sharded_like(self) -> tuple[Atom, ...]:
-        """For each output the value whose sharding it has.
+        """The value whose sharding each output has.
 
         A running sum has the sharding of the input that it replaces.
         """
