@@ -5,8 +5,8 @@
 Megatron-LM: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU
 Clusters", SC 2021, configurations of examples/academic_paper_scripts/sc21, rates of the
 README of 2021 (the rows without pipeline stages). JAX-Toolbox: the READMEs of pax, t5x and
-vit in NVIDIA's repository of that name. Both clusters have A100 and eight network cards of
-200 Gb/s a node. Models are those of the zoo where it has them, in bfloat16.
+vit in NVIDIA's repository of that name. All ran on A100 with 80 GB, eight a node.
+Models are those of the zoo where it has them, in bfloat16.
 """
 
 from __future__ import annotations
@@ -27,13 +27,10 @@ import jax.numpy as jnp
 
 import meshwright as mw
 from benchmarks.prediction.published_gpt import Model, arguments, train_step
-from meshwright.machine import Level, Machine, load_machine
 from zoo import classifier, t5, vit
 from zoo.training import train_step_of
 
-CARD_BYTES_PER_S = 0.91 * 25e9
-"""A network card of 200 Gb/s, and the share of it that NCCL reaches (see the preset)."""
-
+MACHINE = "a100-80g"
 DATA, MODEL = "data", "model"
 
 Built = tuple[Callable[..., Any], Sequence[Any]]
@@ -61,21 +58,7 @@ class Case:
             tactics.append(mw.megatron(MODEL))
         step = mw.partition(fn, self.mesh, tactics, donate_argnums=0)
         plan = step.plan(*args)
-        return self.units / plan.on(cluster(plan.mesh.num_devices)).step_time_s
-
-
-def cluster(num_devices: int) -> Machine:
-    """A100 with 80 GB in nodes of eight, each GPU with a network card of its own."""
-    machine = load_machine("a100-80g", num_devices)
-
-    def wired(level: Level) -> Level:
-        is_network = level.name == "network"
-        return (
-            replace(level, link_bytes_per_s=CARD_BYTES_PER_S) if is_network else level
-        )
-
-    grid = tuple(replace(dim, level=wired(dim.level)) for dim in machine.grid)
-    return replace(machine, levels=tuple(map(wired, machine.levels)), grid=grid)
+        return self.units / plan.on(MACHINE).step_time_s
 
 
 def in_bfloat16(loss: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:

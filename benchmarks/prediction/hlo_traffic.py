@@ -2,7 +2,7 @@
 
 Each fusion, copy and library call is a kernel. Of an operand that a fusion only slices,
 the slices count; of an array that it updates in place, the update. Bodies of loops count
-once per iteration.
+once per iteration. Collectives, which use the links, are left out.
 """
 
 import math
@@ -19,7 +19,9 @@ _BYTES = {
 _NO_KERNEL = frozenset(
     {"parameter", "tuple", "get-tuple-element", "bitcast", "constant", "async-done",
      "async-update", "partition-id", "iota", "all-reduce", "all-gather", "reduce-scatter",
-     "all-reduce-start", "all-reduce-done", "all-gather-start", "all-gather-done"}
+     "all-reduce-start", "all-reduce-done", "all-gather-start", "all-gather-done",
+     "all-to-all", "collective-permute", "collective-permute-start",
+     "collective-permute-done"}
 )  # fmt: skip
 _SLICES = frozenset({"dynamic-slice", "slice", "gather"})
 _UPDATE = "dynamic-update-slice"
@@ -59,17 +61,17 @@ def traffic_bytes(text: str) -> int:
 
 def _parse(text: str) -> tuple[dict[str, list[Instruction]], str]:
     """The computations of a module, and the name of its entry."""
-    found: dict[str, list[Instruction]] = {}
+    computations: dict[str, list[Instruction]] = {}
     entry = name = ""
     for line in text.splitlines():
         head = re.match(r"(ENTRY )?%([\w.\-]+) \(.*\{\s*$", line)
         if head:
             name = head[2]
             entry = name if head[1] else entry
-            found[name] = []
-        elif name and (made := _instruction(line)):
-            found[name].append(made)
-    return found, entry
+            computations[name] = []
+        elif name and (instruction := _instruction(line)):
+            computations[name].append(instruction)
+    return computations, entry
 
 
 def _instruction(line: str) -> Instruction | None:
@@ -107,14 +109,14 @@ def _size(type_text: str) -> int:
 
 def _parts(type_text: str) -> list[str]:
     """The types of a tuple's parts."""
-    found, depth = [""], 0
+    parts, depth = [""], 0
     for letter in type_text[1:-1]:
         depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(letter, 0)
         if letter == "," and not depth:
-            found.append("")
+            parts.append("")
         else:
-            found[-1] += letter
-    return found
+            parts[-1] += letter
+    return parts
 
 
 def _operand_bytes(types: Mapping[str, str], operand: str) -> int:

@@ -135,6 +135,8 @@ def test_a_faulty_description_says_what_is_wrong(old, new, words):
         parse_machine(MINE.replace(old, new, 1), "mine", 4)
 
 
+WITH_CORES = MINE.replace("launch_s", "num_cores = 132\nlaunch_s")
+
 GPU = """[gpu]
 capability = [9, 0]
 lanes = 128
@@ -145,7 +147,7 @@ block_shared_bytes = 232448
 
 def test_a_gpu_may_tell_its_multiprocessors():
     assert parse_machine(MINE, "mine", 4).gpu is None
-    found = parse_machine(MINE + GPU, "mine", 4).gpu
+    found = parse_machine(WITH_CORES + GPU, "mine", 4).gpu
     assert found == Gpu((9, 0), 128, 233472, 232448)
 
 
@@ -160,7 +162,23 @@ def test_a_gpu_may_tell_its_multiprocessors():
 )
 def test_faulty_multiprocessors_say_what_is_wrong(old, new, words):
     with pytest.raises(MachineError, match=words):
-        parse_machine(MINE + GPU.replace(old, new), "mine", 4)
+        parse_machine(WITH_CORES + GPU.replace(old, new), "mine", 4)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (MINE + GPU, "chip.num_cores is missing.*gpu.num_cores before"),
+        (WITH_CORES.replace("= 132", "= 0"), "num_cores is 0; wanted more than 0"),
+        (
+            MINE.replace("wraps_at", "switch_gain = 0.5\nwraps_at"),
+            "switch_gain 0.5; wanted 1 or more",
+        ),
+    ],
+)
+def test_faulty_numbers_of_cores_and_switches_say_what_is_wrong(text, words):
+    with pytest.raises(MachineError, match=words):
+        parse_machine(text, "mine", 4)
 
 
 def test_an_unknown_machine_says_which_there_are():

@@ -48,6 +48,8 @@ def chips(draw):
         launch_s=draw(RATE),
         tile=draw(PAIR),
         unit=draw(PAIR),
+        num_cores=draw(st.integers(2, 512)),
+        core_bytes_per_s=draw(st.just(0.0) | RATE),
         efficiency=draw(
             st.dictionaries(st.sampled_from(EFFICIENCY_CLASSES), curves(), max_size=3)
         ),
@@ -72,6 +74,8 @@ def levels(draw):
         link_bytes_per_s=draw(RATE),
         latency_s=draw(RATE),
         wraps_at=draw(st.integers(0, 16)) if is_torus else 0,
+        start_s=draw(st.just(0.0) | RATE),
+        switch_gain=draw(st.floats(1, 2)),
     )
 
 

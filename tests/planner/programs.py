@@ -78,7 +78,12 @@ PAIR = pair, (shape(8, 4), shape(4, 8), shape(8, 4))
 
 
 def space_of(program, machine="tpu-v5e", devices=8):
-    """A program on so many devices, ready to be priced."""
+    """A program on so many devices, ready to be priced.
+
+    machine: the name of a preset, or a machine with as many devices.
+    """
     fn, args = program
+    if isinstance(machine, str):
+        machine = load_machine(machine, devices)
     captured = mw.partition(fn, {"data": devices}).capture(*args)
-    return Space(captured, load_machine(machine, devices))
+    return Space(captured, machine)

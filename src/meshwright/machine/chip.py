@@ -116,6 +116,7 @@ class Chip:
             "hbm_bytes_per_s",
         ):
             rates[name] = getattr(self, name)
+        rates["num_cores"] = self.num_cores
         for name, rate in rates.items():
             if rate <= 0:
                 raise MachineError(f"{name} is {rate:g}; wanted more than 0")

@@ -70,6 +70,8 @@ class Level:
             yield f"has extents {self.extents}; wanted one size or more, each 1 or more"
         if rate <= 0:
             yield f"has link_bytes_per_s {rate:g}; wanted more than 0"
+        if self.switch_gain < 1:
+            yield f"has switch_gain {self.switch_gain:g}; wanted 1 or more"
         if is_switch and len(self.extents) != 1:
             yield f"is a switch; it has one extent, not {len(self.extents)}"
         if not is_switch and self.group_links:
@@ -165,6 +167,11 @@ class Machine:
             raise MachineError(
                 f"machine {self.name!r}: pue is {self.pue}; no data centre draws less "
                 "than its chips"
+            )
+        if self.gpu is not None and self.chip.num_cores == 1:
+            raise MachineError(
+                f"machine {self.name!r} has [gpu], but chip.num_cores is missing: the "
+                "number of streaming multiprocessors, which was gpu.num_cores before"
             )
 
     @property

@@ -231,3 +231,53 @@ def test_a_collective_is_launched_before_its_result_is_read():
     reader = Fusion(op, FusionKind.LOOP, (read,), op.results, OpWork(8, 8))
     found = combine_collectives([first, reader, second])
     assert found == (first, reader, second)
+
+
+def test_what_has_been_launched_holds_up_nothing():
+    """A second reader of a launched result does not launch the collectives after it."""
+    first, *others = [reduced("all_reduce", 8) for _ in range(3)]
+    readers = [
+        Fusion(op, FusionKind.LOOP, first.writes, op.results, OpWork(8, 8))
+        for op in [
+            Op("tanh", first.writes, (Value((8,), "float32"),)) for _ in range(2)
+        ]
+    ]
+    order = combine_collectives([first, readers[0], others[0], readers[1], others[1]])
+    assert [fusion.root for fusion in order] == [
+        each.root for each in (first, *readers, *others)
+    ]
+    assert [fusion.is_joined for fusion in order] == [False] * 4 + [True]
+
+
+def test_collectives_of_two_dtypes_do_not_combine():
+    wide, narrow = reduced("all_reduce", 8), reduced("all_reduce", 8)
+    half = Value((8,), "bfloat16")
+    other = Fusion(
+        Op("all_reduce", (half,), narrow.writes, {"axes": ("d",)}),
+        FusionKind.COLLECTIVE, (half,), narrow.writes, OpWork(0, 0),
+    )  # fmt: skip
+    assert not any(each.is_joined for each in combine_collectives([wide, other]))
+
+
+@pytest.mark.parametrize("layers", [0, 3])
+def test_a_step_with_added_and_combined_kernels_has_a_report_and_a_trace(
+    tmp_path, layers
+):
+    """Copies of slices, zeros and joined collectives are in the timeline only."""
+
+    def step(weights, bias, x):
+        def loss(weights, bias):
+            h = jnp.tanh(x @ bias)
+            if layers:
+                h, _ = lax.scan(lambda h, w: (jnp.tanh(h @ w), None), h, weights)
+            return (h**2).mean() + (weights**2).sum() + (x @ bias.T).mean()
+
+        return jax.grad(loss, (0, 1))(weights, bias)
+
+    args = f32(max(layers, 1), 64, 64), f32(64, 64), f32(64, 64)
+    planned = mw.partition(step, {"d": 8}, [mw.data_parallel("d", "x")]).plan(*args)
+    plan = planned.on("a100-80g")
+    plan.report(tmp_path / "page.html")
+    plan.trace(tmp_path / "trace.json")
+    assert (tmp_path / "page.html").stat().st_size > 1000
+    assert (tmp_path / "trace.json").stat().st_size > 100

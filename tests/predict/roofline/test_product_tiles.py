@@ -4,7 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from meshwright.machine import load_machine
+from meshwright.predict.roofline.kernel_time import matrix_s
 from meshwright.predict.roofline.product_tiles import Cores, tiled_product_s
+from meshwright.program.ir import Op, Value
 
 PEAK, NUM_CORES = 312e12, 108
 CORES = Cores(NUM_CORES, PEAK, 0.0)
@@ -57,3 +60,17 @@ def test_small_tiles_wait_for_the_cache():
     cores = CORES._replace(read_bytes_per_s=1e10)
     extents = NUM_CORES, 64, 64, 200
     assert busy_s(extents, cores) == pytest.approx(200 * 128 * 2 / 1e10)
+
+
+@pytest.mark.parametrize(
+    "name", ["v100", "a100-40g", "a100-80g", "h100", "h200", "b200"]
+)
+def test_a_large_product_reaches_the_share_that_its_preset_states(name):
+    chip = load_machine(name, 8).chip
+    size = 16384
+    operands = [Value((size, size), "float16") for _ in range(2)]
+    numbers = ((1,), (0,)), ((), ())
+    result = (Value((size, size), "float16"),)
+    op = Op("dot_general", tuple(operands), result, {"dimension_numbers": numbers})
+    reached = 2 * size**3 / matrix_s(op, chip) / chip.peak_flops_per_s("float16")
+    assert reached == pytest.approx(chip.efficiency["product"].share(1.0), rel=0.03)

@@ -56,10 +56,10 @@ def memory_over_time(estimate: Estimate) -> list[tuple[float, float, int, int]]:
     one with the most live bytes is kept.
     """
     spans = estimate.timeline.spans
-    starts = {part: span.start_s for span in spans for part in span.fusion.parts}
+    starts = {part.root: span.start_s for span in spans for part in span.fusion.parts}
     points = [(0.0, estimate.memory.curve[0], -1)]
     for index, unit in enumerate(estimate.fusions):
-        now = max(points[-1][0], starts[unit])
+        now = max(points[-1][0], starts[unit.root])
         point = now, estimate.memory.curve[index + 1], index
         if now > points[-1][0]:
             points.append(point)

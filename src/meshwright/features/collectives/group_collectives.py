@@ -6,7 +6,7 @@ broadcasts as well; within one level and without idle groups both agree.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from meshwright.features.collectives.instruction import CollectiveKind
@@ -15,6 +15,8 @@ from meshwright.machine.placement import Segment
 from meshwright.predict.links.collective import (
     joint_all_gather_s,
     levelwise_all_gather_s,
+    start_s,
+    with_switch_gain,
 )
 from meshwright.predict.links.rings import (
     Path,
@@ -59,6 +61,18 @@ def group_collective_s(
     """
     if num_devices(group.segments) < 2:
         return 0.0
+    passes = 2 if collective is CollectiveKind.ALL_REDUCE else 1
+    if collective is CollectiveKind.ALL_REDUCE:
+        group = replace(group, segments=tuple(with_switch_gain(group.segments)))
+    return passes * start_s(group.segments) + _moving_s(
+        collective, num_bytes, group, library
+    )
+
+
+def _moving_s(
+    collective: CollectiveKind, num_bytes: float, group: Group, library: Library
+) -> float:
+    """Seconds in which the data of a collective moves."""
     if library is Library.TREE and collective is CollectiveKind.ALL_REDUCE:
         return tree_all_reduce_s(num_bytes, group)
     is_levelwise = library is Library.LEVELS

@@ -11,6 +11,7 @@ from meshwright.machine.placement import Placement
 from meshwright.partitioner.lower.reshard import reshard_steps
 from meshwright.planner.prices.value_roles import Role
 from meshwright.planner.strategies.strategy import DimAxes
+from meshwright.predict.compilers.model.compilation import Compiler
 from meshwright.predict.links.collective import COLLECTIVE_S
 from meshwright.program.ir import Sharding
 from meshwright.search.arrays import Floats
@@ -42,11 +43,12 @@ more.
 
 
 def collective_lines(
-    placement: Placement, asynchronous: Collection[str], exposed: Mapping[Role, float]
+    placement: Placement, compiler: Compiler, exposed: Mapping[Role, float]
 ) -> CollectiveLine:
     """The function that prices collectives on a machine's links.
 
-    asynchronous: kinds of collective that run at the same time as computation.
+    A collective that the compiler combines with others pays for its share of their
+    latency, by bytes.
     exposed: for each role of a value, the share of such a collective's time that a step
         waits for.
     """
@@ -58,8 +60,11 @@ def collective_lines(
         seconds: Callable[..., float] = COLLECTIVE_S[kind]
         segments = placement.of(axes)
         start, end = seconds(0.0, segments), seconds(1e9, segments)
-        share = exposed[role] if kind in asynchronous else 1.0
-        return share * start, share * (end - start) / 1e9
+        share = exposed[role] if kind in compiler.async_collectives else 1.0
+        byte_s = (end - start) / 1e9
+        if kind in compiler.combined:
+            return 0.0, share * (byte_s + start / compiler.combined_bytes)
+        return share * start, share * byte_s
 
     return line
 

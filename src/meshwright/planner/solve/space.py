@@ -180,10 +180,8 @@ class Pricing:
     def resharding(self, mesh: Mesh) -> ReshardingPrices:
         """Predicted seconds of collectives and of resharding on a mesh."""
         placed = place_mesh(mesh, self.machine)
-        asynchronous = compiler_of(self.machine).async_collectives
-        return ReshardingPrices(
-            mesh, collective_lines(placed, asynchronous, self.exposed)
-        )
+        compiler = compiler_of(self.machine)
+        return ReshardingPrices(mesh, collective_lines(placed, compiler, self.exposed))
 
 
 def price(

@@ -10,7 +10,7 @@ are left after the levels before it. If the machine says that its library does n
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from meshwright.machine import Kind
+from meshwright.machine import Kind, Level
 from meshwright.machine.placement import Segment
 from meshwright.predict.links.rings import (
     by_level,
@@ -29,10 +29,10 @@ def all_gather_s(num_bytes: float, segments: Sequence[Segment]) -> float:
     Outer levels go first, when each device has least.
     """
     gather_s = joint_all_gather_s if is_one_ring(segments) else levelwise_all_gather_s
-    return _start_s(segments) + gather_s(num_bytes, segments)
+    return start_s(segments) + gather_s(num_bytes, segments)
 
 
-def _start_s(segments: Sequence[Segment]) -> float:
+def start_s(segments: Sequence[Segment]) -> float:
     """Seconds of a collective before its data moves."""
     return max((part.dim.level.start_s for part in segments), default=0.0)
 
@@ -87,16 +87,29 @@ def all_reduce_s(num_bytes: float, segments: Sequence[Segment]) -> float:
 
     A switch that adds by itself takes less (`Level.switch_gain`).
     """
-    return 2 * all_gather_s(num_bytes, [_with_gain(part) for part in segments])
+    return 2 * all_gather_s(num_bytes, with_switch_gain(segments))
 
 
-def _with_gain(part: Segment) -> Segment:
-    """A segment whose link is as fast as an all-reduce in the switch makes it."""
-    level, dim = part.dim.level, part.dim
-    if level.switch_gain == 1.0 or part.extent < level.largest:
-        return part
-    faster = replace(level, link_bytes_per_s=level.link_bytes_per_s * level.switch_gain)
-    return replace(part, dim=replace(dim, level=faster))
+def with_switch_gain(segments: Sequence[Segment]) -> Sequence[Segment]:
+    """The segments with links as fast as all-reduces in their switches make them.
+
+    A switch adds for a group of all its devices.
+    """
+    gaining = [
+        level
+        for level, parts in by_level(segments)
+        if level.switch_gain > 1 and num_devices(parts) == level.largest
+    ]
+    return [
+        replace(part, dim=replace(part.dim, level=_with_gain(part.dim.level)))
+        if part.dim.level in gaining
+        else part
+        for part in segments
+    ]
+
+
+def _with_gain(level: Level) -> Level:
+    return replace(level, link_bytes_per_s=level.link_bytes_per_s * level.switch_gain)
 
 
 def all_to_all_s(num_bytes: float, segments: Sequence[Segment]) -> float:
@@ -106,7 +119,7 @@ def all_to_all_s(num_bytes: float, segments: Sequence[Segment]) -> float:
     of them carries a quarter of the dim's bytes, on a ring half as much. At a switch a
     device sends all bytes except its own share.
     """
-    total = _start_s(segments)
+    total = start_s(segments)
     for level, parts in by_level(segments):
         if level.kind is Kind.SWITCH:
             count = num_devices(parts)
@@ -123,7 +136,7 @@ def permute_s(num_bytes: float, segments: Sequence[Segment]) -> float:
         return 0.0
     slowest = min(segments, key=_hop_bytes_per_s)
     level = slowest.dim.level
-    latency_s = _start_s(segments) + level.latency_s
+    latency_s = start_s(segments) + level.latency_s
     if level.group_links:
         return num_bytes / _hop_bytes_per_s(slowest) + latency_s
     return num_bytes * slowest.stride / level.link_bytes_per_s + latency_s

@@ -153,9 +153,11 @@ def num_hops(level: Level, parts: Sequence[Segment]) -> int:
 
 
 def joint_latency_s(segments: Sequence[Segment]) -> float:
-    """Seconds until a byte has passed all devices of a group, one after another.
+    """Seconds until a byte has passed all devices of a group: by a ring, or by a tree.
 
-    Within one level it goes to the farthest device only, as in `collective.py`.
+    Within one level it goes to the farthest device only, as in `collective.py`. A ring
+    over several levels passes all devices one after another; of many devices, a library
+    takes a tree for small arrays.
     """
     levels = by_level(segments)
     if len(levels) == 1:
@@ -165,4 +167,8 @@ def joint_latency_s(segments: Sequence[Segment]) -> float:
         count = num_devices(parts)
         total += outer * (count - 1) * level.latency_s
         outer *= count
-    return total
+    tree_s = sum(
+        math.ceil(math.log2(num_devices(parts))) * level.latency_s
+        for level, parts in levels
+    )
+    return min(total, tree_s)

@@ -10,7 +10,6 @@ loop body, one very long instruction may feed every unit at once, so that the bu
 takes the time; the bodies of a step run one after another.
 """
 
-import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -144,29 +143,20 @@ def matrix_s(op: Op, chip: Chip) -> float:
 
     Operands of two dtypes take the mean of the seconds that each dtype takes.
     """
-    if not uses_matrix_unit(op):
-        return 0.0
-    if chip.num_cores > 1 and op.kind == "dot_general":
-        return _tiled_s(op, chip)
-    flops = padded_flops(op, chip)
+    flops = padded_flops(op, chip) if uses_matrix_unit(op) else 0
     if not flops:
         return 0.0
-    name = "convolution" if op.kind == "conv_general_dilated" else "product"
+    is_convolution = op.kind == "conv_general_dilated"
+    name = "convolution" if is_convolution else "product"
+    if name not in chip.efficiency:
+        name = "product"
     paces = [1 / chip.peak_flops_per_s(v.dtype) for v in op.operands[:2]]
-    pace = sum(paces) / len(paces)
-    return flops * pace / calibrated_efficiency(chip, name, flops)
-
-
-def _tiled_s(op: Op, chip: Chip) -> float:
-    """Seconds of a product on a chip with several cores."""
-    extents = product_extents(op)
-    if not math.prod(extents):
-        return 0.0
-    rates = [chip.peak_flops_per_s(v.dtype) for v in op.operands[:2]]
-    efficiency = calibrated_efficiency(chip, "product", 2 * math.prod(extents))
-    cores = Cores(chip.num_cores, efficiency * min(rates), chip.core_bytes_per_s)
+    rate = calibrated_efficiency(chip, name, flops) / (sum(paces) / len(paces))
+    if chip.num_cores == 1 or op.kind != "dot_general":
+        return flops / rate
     itemsize = max(itemsize_bytes(v.dtype) for v in op.operands[:2])
-    return tiled_product_s(extents, itemsize, cores)
+    cores = Cores(chip.num_cores, rate, chip.core_bytes_per_s)
+    return tiled_product_s(product_extents(op), itemsize, cores)
 
 
 def timing_key(op: Op) -> Hashable:

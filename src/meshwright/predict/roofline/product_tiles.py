@@ -21,8 +21,9 @@ _SUM_BYTES = 4
 """Bytes of an element of a part's result, which is added to the other parts."""
 
 _FILL_S = 1.0e-6
-"""Seconds in which a core loads its first stripes and writes its last tile, during which
-it computes nothing. An estimate, from 0.5 to 2 us."""
+"""Seconds at the start and the end of a product in which the cores only load and store.
+
+An estimate, from 0.5 to 2 us."""
 
 
 class Cores(NamedTuple):
@@ -56,19 +57,17 @@ def _tiles_s(
     high: int,
     wide: int,
 ) -> float:
+    """Seconds of a product with tiles of `high` rows and `wide` columns."""
     batch, rows, columns, summed = extents
     num_tiles = batch * -(-rows // high) * -(-columns // wide)
-    parts = 1
-    if num_tiles < cores.num_cores:
-        parts = max(1, min(cores.num_cores // num_tiles, summed // SHORTEST_SUM))
-    waves = -(-num_tiles * parts // cores.num_cores)
     step_s = 2 * high * wide * cores.num_cores / cores.flops_per_s
     if cores.read_bytes_per_s:
         step_s = max(step_s, (high + wide) * itemsize / cores.read_bytes_per_s)
-        if parts > 1:
-            sums = parts * high * wide * _SUM_BYTES
-            return (
-                waves * (step_s * summed / parts + _FILL_S)
-                + sums / cores.read_bytes_per_s
-            )
-    return waves * step_s * summed / parts + _FILL_S
+    if num_tiles >= cores.num_cores:
+        waves = -(-num_tiles // cores.num_cores)
+        return _FILL_S + waves * step_s * summed
+    parts = max(1, min(cores.num_cores // num_tiles, summed // SHORTEST_SUM))
+    sum_s = 0.0
+    if parts > 1 and cores.read_bytes_per_s:
+        sum_s = parts * high * wide * _SUM_BYTES / cores.read_bytes_per_s
+    return _FILL_S + step_s * summed / parts + sum_s

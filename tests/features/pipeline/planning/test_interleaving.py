@@ -19,10 +19,12 @@ from meshwright.features.pipeline.planning.stage_slicing import StageTable
 from meshwright.machine import load_machine
 from tests.features.pipeline.planning.test_planning import (
     LAYERS,
-    WIDTH,
     shape,
     train_step,
 )
+
+WIDTH = 256
+"""Width and batch of layers whose products take about as long as a kernel's launch."""
 
 
 @settings(max_examples=20)
@@ -51,7 +53,7 @@ def test_even_stages_equal_exhaustive_search(num_stages, num_layers, random):
 @pytest.fixture(scope="module")
 def planner():
     params = ({"layers": shape(LAYERS, WIDTH, WIDTH), "head": shape(WIDTH, WIDTH)},)
-    step = ResizableStep(train_step, (*params, shape(32, WIDTH)))
+    step = ResizableStep(train_step, (*params, shape(WIDTH, WIDTH)))
     machine = load_machine("v100", 2)
     task = PipelineTask("step", step.capture, step.batch, machine, 1e9, (4,), (1,))
     return PipelinePlanner(task)
@@ -85,4 +87,4 @@ def test_a_found_interleaved_plan_runs_and_equals_the_step(planner):
         "head": jnp.eye(WIDTH),
     }
     step = mw.pipeline(train_step, plan)
-    assert step.check(params, jnp.linspace(-1, 1, 32 * WIDTH).reshape(32, -1)).ok
+    assert step.check(params, jnp.linspace(-1, 1, WIDTH**2).reshape(WIDTH, -1)).ok

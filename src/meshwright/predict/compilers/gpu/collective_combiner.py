@@ -1,8 +1,8 @@
 """Collective combiner: small collectives of a GPU program run as one.
 
 XLA: `AllReduceCombiner` and its like for all-gathers and reduce-scatters. Collectives of
-one kind along the same axes are launched together, up to a number of bytes, if none
-needs the result of another. So a layer's many small gradients pay for one start.
+one kind and dtype along the same axes are launched together, up to a number of bytes, if
+none needs the result of another. So a layer's many small gradients pay for one start.
 """
 
 from collections.abc import Sequence
@@ -11,10 +11,11 @@ from dataclasses import dataclass, field, replace
 from meshwright.predict.compilers.model.fusion import Fusion, FusionKind
 from meshwright.program.ir import Value, num_bytes
 
-_MOST_BYTES = 30 * 2**20
+COMBINED_BYTES = 30 * 2**20
 """Bytes of combined collectives, by default (XLA, `debug_options_flags.cc`)."""
 
-_COMBINED = frozenset({"all_gather", "all_reduce", "reduce_scatter"})
+COMBINED = frozenset({"all_gather", "all_reduce", "reduce_scatter"})
+"""Kinds of collectives that are combined."""
 
 
 @dataclass(slots=True)
@@ -45,33 +46,33 @@ def _with_bodies(fusion: Fusion) -> Fusion:
 
 def _combined(fusions: Sequence[Fusion]) -> list[Fusion]:
     """The fusions of one program or body, with collectives launched together."""
-    found: list[Fusion] = []
+    order: list[Fusion] = []
     groups: dict[object, _Waiting] = {}
-    waited: dict[Value, object] = {}
+    group_of: dict[Value, object] = {}
 
     def launch(key: object) -> None:
-        group = groups.pop(key).fusions
-        found.append(group[0])
-        found.extend(replace(each, is_joined=True) for each in group[1:])
+        first, *others = groups.pop(key).fusions
+        order.append(first)
+        order.extend(replace(each, is_joined=True) for each in others)
+        for value in [v for v, other in group_of.items() if other == key]:
+            del group_of[value]
 
     for fusion in fusions:
-        for key in dict.fromkeys(waited.get(value) for value in fusion.reads):
+        for key in dict.fromkeys(group_of.get(value) for value in fusion.reads):
             if key in groups:
                 launch(key)
-        if (
-            fusion.kind is not FusionKind.COLLECTIVE
-            or fusion.root.kind not in _COMBINED
-        ):
-            found.append(fusion)
+        if fusion.kind is not FusionKind.COLLECTIVE or fusion.root.kind not in COMBINED:
+            order.append(fusion)
             continue
-        key = fusion.root.kind, fusion.root.params["axes"]
+        params, dtype = fusion.root.params, fusion.reads[0].dtype
+        key = fusion.root.kind, params["axes"], params.get("monoid"), dtype
         size = sum(map(num_bytes, fusion.reads))
-        if key in groups and groups[key].num_bytes + size > _MOST_BYTES:
+        if key in groups and groups[key].num_bytes + size > COMBINED_BYTES:
             launch(key)
         group = groups.setdefault(key, _Waiting())
         group.fusions.append(fusion)
         group.num_bytes += size
-        waited |= dict.fromkeys(fusion.writes, key)
+        group_of |= dict.fromkeys(fusion.writes, key)
     for key in list(groups):
         launch(key)
-    return found
+    return order

@@ -2,7 +2,11 @@
 
 from dataclasses import replace
 
-from meshwright.predict.compilers.gpu.collective_combiner import combine_collectives
+from meshwright.predict.compilers.gpu.collective_combiner import (
+    COMBINED,
+    COMBINED_BYTES,
+    combine_collectives,
+)
 from meshwright.predict.compilers.gpu.collective_pipeliner import pipeline_collectives
 from meshwright.predict.compilers.gpu.latency_hiding_scheduler import (
     ASYNC_COLLECTIVES,
@@ -58,4 +62,7 @@ PASSES = (
     Pass("multi-output-fusion", Stage.FUSION, merge_into_gpu_kernels),
 )
 
-GPU = Compiler("gpu", "cuda", ASYNC_COLLECTIVES, PASSES, GPU_FUSION, BufferPolicy())
+GPU = Compiler(
+    "gpu", "cuda", ASYNC_COLLECTIVES, PASSES, GPU_FUSION, BufferPolicy(),
+    combined=COMBINED, combined_bytes=COMBINED_BYTES,
+)  # fmt: skip

@@ -25,17 +25,17 @@ _NO_WORK = OpWork(0, 0)
 
 def with_stack_copies(fusions: Sequence[Fusion]) -> tuple[Fusion, ...]:
     """The fusions with those that fill stacks before each loop and copy slices in it."""
-    found: list[Fusion] = []
+    order: list[Fusion] = []
     for fusion in fusions:
         if fusion.bodies:
-            found += _zeros(fusion.root)
+            order += _zeros(fusion.root)
             bodies = (
                 _with_copies(fusion.root, number, with_stack_copies(body))
                 for number, body in enumerate(fusion.bodies)
             )
             fusion = replace(fusion, bodies=tuple(bodies))
-        found.append(fusion)
-    return tuple(found)
+        order.append(fusion)
+    return tuple(order)
 
 
 def _zeros(op: Op) -> Iterator[Fusion]:

@@ -47,6 +47,8 @@ class Compiler:
     async_collectives: kinds of collectives that run at the same time as computation.
     uncombined: kinds of collectives that the compiler does not combine into larger
         ones, so that a program gains by combining them itself.
+    combined, combined_bytes: kinds of collectives of which the compiler runs several as
+        one, up to so many bytes together.
     """
 
     name: str
@@ -56,6 +58,8 @@ class Compiler:
     fusion: FusionPolicy
     buffers: BufferPolicy
     uncombined: frozenset[str] = frozenset()
+    combined: frozenset[str] = frozenset()
+    combined_bytes: int = 0
 
     @property
     def assigns_memory_spaces(self) -> bool:
