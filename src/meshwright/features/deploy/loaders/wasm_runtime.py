@@ -38,6 +38,7 @@ class WasmModule:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C at a prompt reaches only the parent
         )
         self._end = weakref.finalize(self, _end, self._process)
         self._lock = threading.Lock()  # calls of several threads take turns
@@ -74,7 +75,9 @@ class WasmModule:
         content = pipe.read(size)
         if len(content) < size:
             _, errors = self._process.communicate()
-            raise RuntimeError(f"the model failed: {errors.decode().strip()}")
+            code = self._process.returncode
+            fault = f"its process has ended (code {code}); load the model again"
+            raise RuntimeError(f"the model failed: {errors.decode().strip() or fault}")
         return content
 
 
