@@ -35,7 +35,20 @@ def structure_of(tree: Any) -> Any:
     """The structure of a pytree as JSON; a leaf is its index among the flat leaves."""
     treedef = jax.tree.structure(tree)
     numbered = jax.tree.unflatten(treedef, range(treedef.num_leaves))
-    return import_orbax().tree.serialize_tree(numbered, keep_empty_nodes=True)
+    return _as_json(import_orbax().tree.serialize_tree(numbered, keep_empty_nodes=True))
+
+
+def _as_json(structure: Any) -> Any:
+    """The structure with JSON's empty containers; Orbax keeps those of Python classes."""
+    match structure:
+        case None | int():
+            return structure
+        case dict():
+            return {key: _as_json(child) for key, child in structure.items()}
+        case list():
+            return [_as_json(child) for child in structure]
+        case _:  # an empty tuple, or an empty instance of a class
+            return [] if type(structure) is tuple else {}
 
 
 def _filled(structure: Any, leaves: Sequence[Any]) -> Any:
