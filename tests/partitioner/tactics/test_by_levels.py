@@ -96,7 +96,12 @@ def test_a_plan_is_rebuilt_from_its_code_and_its_json():
     [
         (lambda: mw.by_levels("data", [8]), "wanted two or more ints above 1"),
         (lambda: mw.by_levels("data", [1, 8]), "wanted two or more ints above 1"),
+        (lambda: mw.by_levels("data", iter([2, 4])), "wanted two or more ints above 1"),
+        (lambda: mw.by_levels("data", 8), "wanted two or more ints above 1"),
+        (lambda: mw.by_levels("data", ["2", 4]), "wanted two or more ints above 1"),
         (lambda: mw.by_levels("data", [2, 4], least_bytes=-1), "wanted 0 or more"),
+        (lambda: mw.by_levels("data", [2, 4], least_bytes="1"), "wanted 0 or more"),
+        (lambda: mw.by_levels("data", [2, 4], least_bytes=None), "wanted 0 or more"),
         (
             lambda: partitioned(mw.by_levels("data", [2, 2])).plan(*arguments()),
             "sizes multiply to 4, axis 'data' has 8 devices",

@@ -63,14 +63,15 @@ def by_levels(
         are all-reduced at once.
     `Plan.levels` proposes the tactics for a machine.
     """
-    is_int = all(type(n) is int for n in sizes)
-    if not is_int or len(sizes) < 2 or min(sizes) < 2:
+    is_list = isinstance(sizes, Sequence) and all(type(n) is int for n in sizes)
+    if not is_list or len(sizes) < 2 or min(sizes) < 2:
         raise TacticError(
             f"by_levels has sizes {sizes!r:.60}; wanted two or more ints above 1, such as "
             "[4, 8] for 4 nodes of 8 devices"
         )
-    if isinstance(least_bytes, bool) or least_bytes < 0:
-        raise TacticError(f"least_bytes is {least_bytes!r}; wanted 0 or more")
+    is_number = isinstance(least_bytes, int | float)
+    if not is_number or isinstance(least_bytes, bool) or not least_bytes >= 0:
+        raise TacticError(f"least_bytes is {least_bytes!r:.60}; wanted 0 or more")
     return ByLevels(axis, tuple(sizes), least_bytes)
 
 
