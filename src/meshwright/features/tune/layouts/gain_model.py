@@ -9,7 +9,6 @@ same site, with the same minor dims, or for values with the same role.
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 
 import numpy as np
 
@@ -44,11 +43,13 @@ class GainModel:
 
     sites: sites by name. prior: weight of each feature in the mean, by name.
     seen: choices that were tried, with their gains.
+    means: gains that the linear model expects of choices, once they are computed.
     """
 
     sites: Mapping[str, Site]
     prior: Mapping[str, float]
     seen: list[tuple[LayoutChoice, float]] = field(default_factory=list)
+    means: dict[LayoutChoice, float] = field(default_factory=dict)
 
     def weights(self, state: State, actions: Sequence[LayoutChoice]) -> Sequence[float]:
         """Upper confidence bounds of the gains of actions, assumed equal in every state."""
@@ -78,8 +79,12 @@ class GainModel:
 
     def _mean(self, choice: LayoutChoice) -> float:
         """The gain that the linear model expects of a choice."""
-        values = features(self.sites[choice.site], choice)
-        return sum(self.prior.get(name, 0.0) * value for name, value in values.items())
+        mean = self.means.get(choice)
+        if mean is None:
+            values = features(self.sites[choice.site], choice)
+            mean = sum(self.prior.get(name, 0.0) * value for name, value in values)
+            self.means[choice] = mean
+        return mean
 
     def _covariance(
         self, first: Sequence[LayoutChoice], second: Sequence[LayoutChoice]
@@ -112,16 +117,11 @@ _LANES, _SUBLANES = 128, 8
 """The tile to which a TPU pads the two minor dims."""
 
 
-@cache
-def features(site: Site, choice: LayoutChoice) -> Mapping[str, float]:
-    """Features of a layout choice, by name.
+def features(site: Site, choice: LayoutChoice) -> Iterator[tuple[str, float]]:
+    """Names and values of a layout choice's features.
 
     They are equal for sites whose values have the same shape and the same role.
     """
-    return dict(_features(site, choice))
-
-
-def _features(site: Site, choice: LayoutChoice) -> Iterator[tuple[str, float]]:
     producer, _, read = site.role.partition(">")
     rank, order = len(site.shape), choice.order
     minor, second = order[-1], order[-2]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cached_property
 
 from meshwright.features.tune.layouts.sites import Site, orders
 from meshwright.features.tune.layouts.verdict import Question
@@ -35,7 +35,7 @@ type State = tuple[LayoutChoice, ...]
 """Chosen layouts, sorted by site, at most one per site; others keep the default."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class LayoutProblem:
     """The choice of layouts as states, actions and costs for the engines of `search`.
 
@@ -52,13 +52,13 @@ class LayoutProblem:
     def start(self) -> State:
         return self.begin
 
+    @cached_property
+    def choices(self) -> Sequence[LayoutChoice]:
+        """All layouts of all sites."""
+        return [choice for site in self.sites.values() for choice in choices_of(site)]
+
     def actions(self, state: State) -> Sequence[LayoutChoice]:
-        return [
-            choice
-            for site in self.sites.values()
-            for choice in choices_of(site)
-            if choice not in state
-        ]
+        return [choice for choice in self.choices if choice not in state]
 
     def apply(self, state: State, action: LayoutChoice) -> State:
         others = (choice for choice in state if choice.site != action.site)
@@ -71,7 +71,6 @@ class LayoutProblem:
         return state
 
 
-@cache
 def choices_of(site: Site) -> tuple[LayoutChoice, ...]:
     """All layouts of a site, each without and with the same one for gradients."""
     twins = (False, True) if site.twins else (False,)

@@ -6,7 +6,7 @@ and to predict the cost from that of the resulting kernels in programs compiled 
 
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from meshwright.features.tune.layouts.gain_model import GainModel
 from meshwright.features.tune.layouts.problem import LayoutProblem, State
@@ -80,7 +80,7 @@ class ScreenedSearch:
         count = self.num_screens if number == 0 else self.num_screens // _LATER
         for rest in without_one(self.best):
             self.screens.cost(rest)
-        model = GainModel(self.model.sites, self.model.prior, list(self.model.seen))
+        model = replace(self.model, seen=list(self.model.seen))
         search(
             LayoutProblem(self.model.sites, self.screens.cost, self.best),
             Surrogate(self.seed + number, model),
