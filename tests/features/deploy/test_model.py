@@ -12,6 +12,7 @@ from meshwright.errors import DeployError
 from meshwright.features.deploy.deployment import Deployment
 from meshwright.features.deploy.folder import checked_folder, staged
 from meshwright.features.deploy.source import extras
+from meshwright.features.deploy.source.deploy_options import DeployOptions
 from meshwright.features.deploy.source.model import read_model
 from meshwright.features.deploy.targets import TARGETS
 from meshwright.features.deploy.write_deployment import largest_error
@@ -110,7 +111,9 @@ def test_a_missing_extra_is_named(monkeypatch):
     monkeypatch.setattr(
         "meshwright.features.deploy.source.extras.find_spec", lambda name: None
     )
-    with pytest.raises(DeployError, match=r"onnx.*pip install 'meshwright\[deploy\]'"):
+    with pytest.raises(
+        DeployError, match=r"onnx.*; pip install 'meshwright\[deploy\]'"
+    ):
         extras.require("onnx", "onnxruntime")
 
 
@@ -141,6 +144,16 @@ def test_options_that_do_not_fit_are_refused_before_anything_is_traced(tmp_path)
     with pytest.raises(DeployError, match="weights is a text; wanted a list of names"):
         deploy(to="onnx", weights="params")
     assert not list(tmp_path.iterdir())
+
+
+def test_options_do_not_change_with_the_lists_from_which_they_are_made():
+    labels, pixels, calibration = ["cat", "dog"], [0.0, 1.0], [{"x": 1}]
+    options = DeployOptions(labels, pixels, "int8", calibration)
+    for each in (labels, pixels, calibration):
+        each.clear()
+    assert options.labels == ("cat", "dog")
+    assert options.pixels == (0.0, 1.0)
+    assert options.calibration == ({"x": 1},)
 
 
 def test_a_plan_takes_no_arguments_and_a_function_needs_them(tmp_path):

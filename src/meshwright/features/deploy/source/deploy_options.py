@@ -46,6 +46,12 @@ class DeployOptions:
             raise DeployError(
                 "calibration is for quantize='int8', which is not asked for"
             )
+        for name in (
+            "labels",
+            "pixels",
+            "calibration",
+        ):  # the caller's lists may change
+            object.__setattr__(self, name, tuple(getattr(self, name)))
 
     def require_fit(self, target: str) -> None:
         """Raise `DeployError` for an option that the target does not read."""

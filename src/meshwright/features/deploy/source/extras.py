@@ -10,9 +10,8 @@ def require(*modules: str) -> None:
     missing = [name for name in modules if not _is_there(name)]
     if missing:
         raise DeployError(
-            f"this target needs {', '.join(missing)}, which "
-            f"{'is' if len(missing) == 1 else 'are'} not installed: "
-            "pip install 'meshwright[deploy]'"
+            "this target needs packages of the extra 'deploy': "
+            f"{', '.join(missing)} cannot be imported; pip install 'meshwright[deploy]'"
         )
 
 
