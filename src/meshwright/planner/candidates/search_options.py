@@ -6,7 +6,7 @@ from typing import Any
 from meshwright.planner.candidates.search_result import SEARCHES
 
 _SEEDS = 2**31
-"""Number of allowed seeds: CP-SAT reads a seed as a signed 32-bit integer."""
+"""Number of allowed seeds: those that a signed 32-bit integer holds."""
 
 
 def wrong_option(search: Any, budget_s: Any, seed: Any, on_progress: Any) -> str | None:
