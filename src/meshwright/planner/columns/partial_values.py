@@ -262,14 +262,14 @@ def has_strictly_partial(
     axis: int,
 ) -> bool:
     """Whether one of the operands in a bit mask is strictly partial."""
-    known, stamp = cache.known[1, axis], cache.stamp[0]
     first = columns.operands_at[group]
     for operand in span(columns.operands_at, group):
-        if (mask >> (operand - first)) & 1:
-            for at in span(columns.sources_at, operand):
-                number = columns.sources[at]
-                if columns.may_stay_partial[number]:  # writes its answer into `known`
-                    is_strictly_partial(columns, cells, cache, number, axis)
-            if arrives_partial(columns, known, stamp, operand):
-                return True
+        sources = span(columns.sources_at, operand)
+        answer = len(sources) > 0 and (mask >> (operand - first)) & 1 == 1
+        for at in sources:
+            number = columns.sources[at]
+            answer = answer and columns.may_stay_partial[number]
+            answer = answer and is_strictly_partial(columns, cells, cache, number, axis)
+        if answer:
+            return True
     return False
