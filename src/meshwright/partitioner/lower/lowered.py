@@ -106,8 +106,9 @@ def count_collectives(program: Program) -> dict[str, int]:
     for op in program.ops:
         if op.kind in COLLECTIVES:
             counts[op.kind] += 1
-        inner = [count_collectives(body) for body in op.bodies]
-        join = max if op.kind == "cond" else sum
-        for kind in counts if inner else ():
-            counts[kind] += num_iterations(op) * join([c[kind] for c in inner])
+        if op.bodies:
+            inner = [count_collectives(body) for body in op.bodies]
+            join = max if op.kind == "cond" else sum
+            for kind in counts:
+                counts[kind] += num_iterations(op) * join([c[kind] for c in inner])
     return counts
