@@ -198,8 +198,8 @@ def _subjects(
     sharded += [(value, (axis,), 0) for value, axis in decisions.settled]
     sharded += [(value, sum(form, ()), len(form)) for value, form in decisions.kept]
     for value, axes, rank in sharded:
-        ranks = [len(v.shape) for v in graph.values[value : value + 1]] * (value >= 0)
-        is_there = any(0 <= rank <= most for most in ranks)
+        is_there = 0 <= value < len(graph.values)
+        is_there = is_there and 0 <= rank <= len(graph.values[value].shape)
         yield f"shard {rank} dims of value {value}", is_there, axes
 
 
