@@ -235,10 +235,12 @@ class Island:
             try:
                 answer = gang.completions(worker, after)
                 completions = await asyncio.wait_for(answer, self.limits.answer_s)
+            except TimeoutError:
+                fault = f"has not answered for {self.limits.answer_s:.0f} s"
+                self.lose(f"worker {worker} {fault}{self._running(worker)}")
+                return
             except Exception as error:  # noqa: BLE001  of the engine, whichever it is
-                is_silent = isinstance(error, TimeoutError)
-                silent = f"has not answered for {self.limits.answer_s:.0f} s"
-                fault = silent if is_silent else f"is gone ({type(error).__name__})"
+                fault = f"is gone ({type(error).__name__})"
                 self.lose(f"worker {worker} {fault}{self._running(worker)}")
                 return
             for number, seconds, error in completions:
