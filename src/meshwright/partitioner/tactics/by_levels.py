@@ -69,8 +69,7 @@ def by_levels(
             f"by_levels has sizes {sizes!r:.60}; wanted two or more ints above 1, such as "
             "[4, 8] for 4 nodes of 8 devices"
         )
-    is_number = isinstance(least_bytes, int | float)
-    if not is_number or isinstance(least_bytes, bool) or not least_bytes >= 0:
+    if type(least_bytes) not in (int, float) or not least_bytes >= 0:
         raise TacticError(f"least_bytes is {least_bytes!r:.60}; wanted 0 or more")
     return ByLevels(axis, tuple(sizes), least_bytes)
 
