@@ -171,6 +171,10 @@ def test_faulty_multiprocessors_say_what_is_wrong(old, new, words):
         (MINE + GPU, "chip.num_cores is missing.*gpu.num_cores before"),
         (WITH_CORES.replace("= 132", "= 0"), "num_cores is 0; wanted more than 0"),
         (
+            WITH_CORES.replace("num_cores = 132", "unit = [0, 0]"),
+            r"unit is \(0, 0\); wanted rows and columns of 1 or more",
+        ),
+        (
             MINE.replace("wraps_at", "switch_gain = 0.5\nwraps_at"),
             "switch_gain 0.5; wanted 1 or more",
         ),

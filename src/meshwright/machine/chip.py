@@ -120,6 +120,11 @@ class Chip:
         for name, rate in rates.items():
             if rate <= 0:
                 raise MachineError(f"{name} is {rate:g}; wanted more than 0")
+        for name in ("tile", "unit"):
+            if min(getattr(self, name)) < 1:
+                raise MachineError(
+                    f"{name} is {getattr(self, name)}; wanted rows and columns of 1 or more"
+                )
         for part, whole in (
             ("usable_bytes", "hbm_bytes"),
             ("placed_bytes", "on_chip_bytes"),

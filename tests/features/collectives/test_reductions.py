@@ -80,6 +80,7 @@ def test_a_wrong_program_is_refused_by_its_step():
         ({"num_bytes": 0}, "num_bytes is 0"),
         ({"reduce_axes": [2]}, "has 2; the placement has axes 0 to 0"),
         ({"reduce_axes": [0, 0]}, "names an axis twice"),
+        ({"reduce_axes": 0}, "reduce_axes is 0; wanted a list of ints"),
         ({"reduce_axes": ["data"]}, "has 'data'; wanted ints"),
     ],
 )

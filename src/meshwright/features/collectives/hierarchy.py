@@ -185,14 +185,17 @@ def require_axes(reduce_axes: Sequence[int], num_axes: int) -> tuple[int, ...]:
 
     Raises `CollectiveError` for a repeated one, or one that the mesh does not have.
     """
-    given = tuple(reduce_axes)
-    for axis in given:
+    if not isinstance(reduce_axes, Sequence) or isinstance(reduce_axes, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise CollectiveError(
+            f"reduce_axes is {reduce_axes!r:.40}; wanted a list of ints, such as [1]"
+        )
+    for axis in reduce_axes:
         if isinstance(axis, bool) or not isinstance(axis, int):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise CollectiveError(f"reduce_axes has {axis!r:.40}; wanted ints")
         if not 0 <= axis < num_axes:
             raise CollectiveError(
                 f"reduce_axes has {axis}; the placement has axes 0 to {num_axes - 1}"
             )
-    if len(set(given)) < len(given):
-        raise CollectiveError(f"reduce_axes {list(given)} names an axis twice")
-    return tuple(sorted(given))
+    if len(set(reduce_axes)) < len(reduce_axes):
+        raise CollectiveError(f"reduce_axes {list(reduce_axes)} names an axis twice")
+    return tuple(sorted(reduce_axes))
