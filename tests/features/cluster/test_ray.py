@@ -167,8 +167,9 @@ def test_keys_go_from_slice_to_slice_and_so_does_a_failure(cluster):
     key = jax.random.key(1)
     wanted = jax.random.uniform(jax.random.split(key)[0], (4,))
     np.testing.assert_array_equal(draw(split(key)), wanted)
-    number = halves[0].define(
-        lambda n: Define(n, b"no code", halves[0].devices, (), (), (16,), ())
+    (number,) = halves[0].session.new_numbers(1)
+    halves[0].session.submit(
+        Define(number, b"no code", halves[0].devices, (), (), (16,), ())
     )
     (bad,) = halves[0].call(number, [], [jax.eval_shape(lambda: np.zeros(4, "f4"))])
     step = mw.partition(lambda x: x * 2, halves[1])
