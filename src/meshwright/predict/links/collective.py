@@ -91,9 +91,9 @@ def all_reduce_s(num_bytes: float, segments: Sequence[Segment]) -> float:
 
 
 def with_switch_gain(segments: Sequence[Segment]) -> Sequence[Segment]:
-    """The segments with links as fast as all-reduces in their switches make them.
+    """The segments of an all-reduce, with faster links where a switch itself adds.
 
-    A switch adds for a group of all its devices.
+    A switch adds only for a group of all its devices.
     """
     gaining = [
         level

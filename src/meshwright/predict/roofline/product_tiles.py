@@ -11,10 +11,10 @@ NVIDIA, "Matrix Multiplication Background User's Guide" (2023), explains both ef
 from functools import lru_cache
 from typing import NamedTuple
 
-TILES = ((256, 128), (128, 256), (128, 128), (128, 64), (64, 128), (64, 64))
-"""Rows and columns of the tiles that a library offers; those of the same guide."""
+_TILES = ((256, 128), (128, 256), (128, 128), (128, 64), (64, 128), (64, 64))
+"""Rows and columns of the tiles that a library offers: six of the eight of that guide."""
 
-SHORTEST_SUM = 256
+_SHORTEST_SUM = 256
 """Least extent of the summed dim in one part of a product that is cut along it."""
 
 _SUM_BYTES = 4
@@ -47,7 +47,7 @@ def tiled_product_s(
     extents: of batch, rows, columns and summed dim.
     itemsize: bytes of an element of the operands.
     """
-    return min(_tiles_s(extents, itemsize, cores, *tile) for tile in TILES)
+    return min(_tiles_s(extents, itemsize, cores, *tile) for tile in _TILES)
 
 
 def _tiles_s(
@@ -66,7 +66,7 @@ def _tiles_s(
     if num_tiles >= cores.num_cores:
         waves = -(-num_tiles // cores.num_cores)
         return _FILL_S + waves * step_s * summed
-    parts = max(1, min(cores.num_cores // num_tiles, summed // SHORTEST_SUM))
+    parts = max(1, min(cores.num_cores // num_tiles, summed // _SHORTEST_SUM))
     sum_s = 0.0
     if parts > 1 and cores.read_bytes_per_s:
         sum_s = parts * high * wide * _SUM_BYTES / cores.read_bytes_per_s

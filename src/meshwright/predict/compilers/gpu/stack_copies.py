@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from meshwright.predict.compilers.model.dataflow import stored_outputs
+from meshwright.predict.compilers.model.dataflow import bitcast_sources, stacked_ends
 from meshwright.predict.compilers.model.fusion import Fusion, FusionKind
-from meshwright.program.ir import Op, Program, Value
+from meshwright.program.ir import Op, Value
 from meshwright.program.ops import OpWork
 
 _SLICING = frozenset({FusionKind.LOOP, FusionKind.REDUCTION})
@@ -48,6 +48,8 @@ def _zeros(op: Op) -> Iterator[Fusion]:
 def _with_copies(op: Op, number: int, fusions: Sequence[Fusion]) -> tuple[Fusion, ...]:
     """A body's fusions between the copies of what it reads and of what it stacks."""
     body = op.bodies[number]
+    sources = bitcast_sources(body)
+    stacked = [sources.get(v, v) for each, v in stacked_ends(op) if each is body]
     readers = {
         value: [fusion.kind for fusion in fusions if value in fusion.reads]
         for value in _stacked_inputs(op, number)
@@ -61,7 +63,7 @@ def _with_copies(op: Op, number: int, fusions: Sequence[Fusion]) -> tuple[Fusion
     uses = Counter(value for fusion in fusions for value in fusion.reads)
     after = [
         _copied(value)
-        for value in _stacked_outputs(op, number, body)
+        for value in stacked
         if value in writers
         and (writers[value].kind is not FusionKind.LOOP or uses[value])
     ]
@@ -73,16 +75,6 @@ def _stacked_inputs(op: Op, number: int) -> Iterator[Value]:
     for wire in op.wires:
         if wire.is_stacked:
             yield from (op.bodies[n].inputs[i] for n, i in wire.inputs if n == number)
-
-
-def _stacked_outputs(op: Op, number: int, body: Program) -> Iterator[Value]:
-    """Stored outputs of a body that the loop stacks over its iterations."""
-    ends = stored_outputs(body)
-    for wire in op.wires:
-        if wire.is_stacked:
-            for n, i in wire.outputs:
-                if n == number and isinstance(end := ends[i], Value):
-                    yield end
 
 
 def _copied(value: Value) -> Fusion:
