@@ -24,7 +24,7 @@ from tests.features.pipeline.planning.test_planning import (
 )
 
 WIDTH = 256
-"""Width and batch of layers whose products take about as long as a kernel's launch."""
+"""Width and batch of the layers; at other widths another schedule is the fastest."""
 
 
 @settings(max_examples=20)
