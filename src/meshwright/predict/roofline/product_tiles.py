@@ -20,7 +20,7 @@ _SHORTEST_SUM = 256
 _SUM_BYTES = 4
 """Bytes of an element of a part's result, which is added to the other parts."""
 
-_FILL_S = 1.0e-6
+_FILL_S = 3.0e-6
 """Seconds at the start and the end of a product in which the cores only load and store.
 
 An estimate, from 0.5 to 2 us."""
