@@ -103,16 +103,27 @@ def _require_outside(step: Microbatches) -> None:
             )
 
 
+_LEAST_SHARE = 0.2
+"""Least share of a step's FLOPs that the forward pass has; it typically has a third."""
+
+
 def backward_start(step: Microbatches, least: int = 0) -> int:
     """The position, `least` or later, of the op where the backward pass begins.
 
-    It is taken to be where most bytes are live, without the gradients that wait for the
-    end of the step. It is the number of ops if the step sums nothing large enough to be
-    a gradient.
+    It is where the loss is known: the first scalar that is summed over microbatches after
+    a good part of the work. Without such a scalar, it is taken to be where most bytes are
+    live, without the gradients that wait for the end of the step. It is the number of ops
+    if the step sums nothing large enough to be a gradient.
     """
     num_ops = len(step.body)
     if not _has_backward(step):
         return num_ops
+    done = [0, *accumulate(map(flops_of, step.body))]
+    scalars = {op.operands[0] for op in step.sums if not op.results[0].shape}
+    for end, op in enumerate(step.body, 1):
+        is_loss = not scalars.isdisjoint(op.results)
+        if is_loss and end >= least and done[end] >= _LEAST_SHARE * done[-1]:
+            return end
     live = sent_bytes(step.body)
     return max(range(least, num_ops + 1), key=live.__getitem__)
 
@@ -132,7 +143,10 @@ _SLACK = 0.25
 
 
 def even_cuts(step: Microbatches, num_stages: int) -> Cuts:
-    """Stages of nearly equal FLOPs, each beginning where few bytes have to be sent."""
+    """Stages of nearly equal FLOPs, each beginning where few bytes have to be sent.
+
+    Of places where as few bytes are sent, the one closest to equal FLOPs is taken.
+    """
     if num_stages < 1:
         raise StageError(f"{num_stages} stages; wanted at least one")
     backward = backward_start(step)
@@ -151,7 +165,7 @@ def even_cuts(step: Microbatches, num_stages: int) -> Cuts:
             )
         near = [i for i in left if abs(done[i] - even) <= slack]
         if near:
-            starts.append(min(near, key=lambda i: (sent[i], i)))
+            starts.append(min(near, key=lambda i: (sent[i], abs(done[i] - even))))
         else:  # one op has more than a stage's share of the work
             starts.append(min(left, key=lambda i: abs(done[i] - even)))
     return cuts_at(step, starts[1:])
