@@ -11,7 +11,12 @@ reduction after the loop moves fewer bytes. `SumRoutes` says which delays a prog
 from meshwright.partitioner.propagate.graph import Node
 from meshwright.partitioner.propagate.recurrence import recurrent_totals
 from meshwright.partitioner.propagate.state import State
-from meshwright.partitioner.propagate.sum_nodes import is_carry, is_exit, linear_sets
+from meshwright.partitioner.propagate.sum_nodes import (
+    is_carry,
+    is_exit,
+    is_total,
+    linear_sets,
+)
 from meshwright.program.ir import Value
 
 MAX_ADDENDS = 64
@@ -123,7 +128,11 @@ class PartialSums:
         """Whether a scan's carry stays a partial sum along an axis in all iterations.
 
         The body must only add to it. One all-reduce after the loop then replaces many.
+        The same is asked of a `total`, which stays partial if no axis shards it.
         """
+        if is_total(node):
+            is_last = self._totals is None
+            return is_last and axis not in self.state.factor_of[node.index]
         self._follow()
         key = (node.index, axis)
         if key in self._trying:

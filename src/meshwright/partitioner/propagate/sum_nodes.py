@@ -23,6 +23,11 @@ def is_carry(node: Node) -> bool:
     return wire.operand is not None and bool(wire.outputs)
 
 
+def is_total(node: Node) -> bool:
+    """Whether a node adds up the results of repeated runs of the program."""
+    return node.op is not None and node.op.kind == "total"
+
+
 def is_exit(node: Node) -> bool:
     """Whether a node is an array that leaves a region and did not enter it.
 

@@ -3,11 +3,12 @@
 A partial sum is a value of which each device holds an addend. The answers depend only
 on the program, not on its shardings. Its reduction may wait for two reasons. It is
 *cheap* to wait if all readers are linear in the value and their results together are no
-larger. It is *delayed* if its only route leads to an accumulator of a loop, and one
-reduction after the loop moves fewer bytes than one each time that the value is
-computed. A delayed sum may be converted to a wider dtype, be padded or stacked, and
-leave a `jax.checkpoint` region or a branch. A sequential axis is a loop in time: a sum
-that can leave the program's loops does.
+larger. It is *delayed* if its only route leads to an accumulator of a loop, or to a
+`total`, which adds up repeated runs of the program, and one reduction after them moves
+fewer bytes than one each time that the value is computed. A delayed sum may be
+converted to a wider dtype, be padded or stacked, and leave a `jax.checkpoint` region or
+a branch. A sequential axis is a loop in time: a sum that can leave the program's loops
+does.
 """
 
 from collections.abc import Iterator
@@ -17,10 +18,29 @@ from meshwright.partitioner.propagate.sum_nodes import (
     is_carry,
     is_exit,
     is_scan,
+    is_total,
     linear_sets,
 )
 from meshwright.program.analysis.executions import op_executions
-from meshwright.program.ir import Atom, Literal, Op, Value, num_bytes
+from meshwright.program.ir import Atom, Literal, Op, Program, Value, num_bytes
+
+
+def _runs(program: Program) -> Iterator[tuple[Op, int]]:
+    """Every op, also in nested programs, with the number of times that it runs.
+
+    An op that leads to a `total` runs as often as that adds up.
+    """
+    repeats: dict[Op, int] = {}
+    waiting: dict[Atom, int] = {}
+    for op in reversed(program.ops):
+        times = max((waiting.get(result, 1) for result in op.results), default=1)
+        repeats[op] = times
+        if op.kind == "total":
+            times = op.params["times"]
+        for atom in op.operands:
+            waiting[atom] = max(times, waiting.get(atom, 1))
+    for op in program.ops:
+        yield from op_executions(Program((), (op,), ()), repeats[op])
 
 
 class SumRoutes:
@@ -45,7 +65,7 @@ class SumRoutes:
         self._sources: dict[int, list[int]] = {}
         self._executions = {
             graph.number[result]: times
-            for op, times in op_executions(graph.program)
+            for op, times in _runs(graph.program)
             for result in op.results
         }
 
@@ -110,7 +130,7 @@ class SumRoutes:
     # -- delayed --------------------------------------------------------------------
 
     def accumulator_of(self, value: int) -> Node | None:
-        """The node of the scan's carry to which a value is added in the end.
+        """The node of the scan's carry or `total` to which a value is added in the end.
 
         Between the value and the addition are only linear ops and exits of regions,
         each with one reader. `None` if there is no such route.
@@ -120,7 +140,7 @@ class SumRoutes:
         while value not in self._accumulators:
             passed.append(value)
             step = self._step(value)
-            if step is None or is_carry(step[0]):
+            if step is None or is_carry(step[0]) or is_total(step[0]):
                 found = step[0] if step else None
                 break
             value = step[1]

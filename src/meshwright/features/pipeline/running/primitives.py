@@ -15,7 +15,7 @@ from meshwright.program.capture import aval_of, convert
 from meshwright.program.ir import Atom, Literal, Op, Program
 from meshwright.run.local.device_ops import function_of
 
-_KEPT = ("send", "tag")
+_KEPT = ("send", "tag", "total")
 
 
 def as_primitives(program: Program) -> Program:

@@ -8,7 +8,7 @@ depend on the microbatch belong to none, and run once.
 from dataclasses import dataclass, field, replace
 
 from meshwright.features.pipeline.stages.stage_part import PartKind, StagePart
-from meshwright.features.pipeline.stages.staged import TOTAL, Staged
+from meshwright.features.pipeline.stages.staged import Staged
 from meshwright.features.pipeline.stages.totals import Total
 from meshwright.partitioner.lower import Lowered
 from meshwright.partitioner.structure.parts import PartSource
@@ -86,7 +86,7 @@ class _Reader:
         for op in program.ops:
             if op.kind == "send":
                 self._send(op, sent[int(str(op.params["index"]))])
-            elif op.kind == "tag" and str(op.params["name"]).startswith(TOTAL):
+            elif op.kind == "total":
                 self._total(op)
             else:
                 self._compute(op)
@@ -115,7 +115,7 @@ class _Reader:
     def _total(self, op: Op) -> None:
         step, part = self.step, op.params["part"]
         assert isinstance(part, StagePart), "a total belongs to no part"
-        monoid = str(op.params["name"]).removeprefix(TOTAL)
+        monoid = str(op.params["monoid"])
         total = Total(op.operands[0], op.results[0], monoid)
         step.totals.setdefault(part, []).append(total)
         step.level[op.results[0]] = 0

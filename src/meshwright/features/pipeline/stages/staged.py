@@ -4,7 +4,7 @@ It is an ordinary program over the inputs of the step, with the batch of one mic
 so that ordinary tactics partition it. It has two more kinds of op:
 
 - `send`, which copies a value to another stage that reads it;
-- a tag `total:`, whose result is the operand's sum over all microbatches.
+- `total`, whose result is the operand's reduction over all microbatches.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,13 +17,6 @@ from meshwright.features.pipeline.stages.stage_part import PartKind, StagePart, 
 from meshwright.features.pipeline.stages.updates import find_stages_after, split_sums
 from meshwright.partitioner.structure.parts import PartSource
 from meshwright.program.ir import Atom, Op, Program, Value
-
-TOTAL = "total:"
-"""Prefix of the names of tags whose results are reductions over microbatches.
-
-The kind of reduction, such as "sum", follows.
-"""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Staged:
@@ -68,9 +61,9 @@ def stage_step(step: Microbatches, cuts: Cuts) -> Staged:
         writer.run(op, part_of[op])
     for op in step.sums:
         part = made.get(op.operands[0], first)
-        name = f"{TOTAL}{op.params['monoid']}"
-        params = {"name": name, "part": part}
-        total = Op("tag", op.operands, op.results, params, (), op.source)
+        times = step.num_microbatches
+        params = {"monoid": op.params["monoid"], "times": times, "part": part}
+        total = Op("total", op.operands, op.results, params, (), op.source)
         writer.run(total, StagePart(PartKind.UPDATE, part.stage))
     for op in step.after:
         writer.run(op, part_of[op])

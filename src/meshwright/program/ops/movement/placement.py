@@ -10,7 +10,7 @@ asks for.
 from collections.abc import Iterable, Mapping
 
 from meshwright.program.ir import Atom, Op
-from meshwright.program.rules.factors import same_dims_rule
+from meshwright.program.rules.factors import all_operands, same_dims_rule
 from meshwright.program.rules.registry import Trait, rule
 from meshwright.program.rules.rule import Dims, FactorRule
 
@@ -77,3 +77,14 @@ def send(op: Op) -> FactorRule:
     Its operand must not be partial: `send` moves complete values.
     """
     return same_dims_rule(op)
+
+
+@rule("total", traits=(Trait.ALIASES_OPERAND,))
+def total(op: Op) -> FactorRule:
+    """The factor rule of `total`, an operand reduced over repeated runs of a program.
+
+    Params: the `monoid` of the reduction, and the number of runs, `times`. A partial sum
+    over devices may be added up over the runs before it is added up over devices.
+    """
+    is_sum = op.params["monoid"] == "sum"
+    return same_dims_rule(op, linear=all_operands(op) if is_sum else ())
