@@ -22,7 +22,7 @@ from meshwright.features.pipeline.schedules.schedule import TaskKind
 from meshwright.features.pipeline.schedules.simulate import StageTimes
 from meshwright.features.pipeline.stages.tasks import StageTasks, TaskProgram
 from meshwright.machine import Machine, Mesh, load_machine
-from meshwright.machine.placement import place_mesh
+from meshwright.machine.placement import Placement, place_mesh
 from meshwright.partitioner.decide import Decided
 from meshwright.predict.estimate import estimate
 from meshwright.predict.links.collective import permute_s
@@ -46,7 +46,9 @@ def simulate_step(
     for number, (_, tasks) in enumerate(stage_programs(step)):
         mesh = plan.stages[number].mesh
         part = load_machine(machine, mesh.num_devices)
-        task_s = partial(_task_s, step.decided[number], part)
+        decided = step.decided[number]
+        placement = _placement(decided, part, tasks)
+        task_s = partial(_task_s, decided, part, placement)
         stage = replace(
             plan.stages[number],
             times=_times(task_s, tasks, is_split),
@@ -61,17 +63,34 @@ def simulate_step(
     return replace(timed, figures=figures)
 
 
-def _task_s(decided: Decided, machine: Machine, task: TaskProgram) -> float:
+def _placement(decided: Decided, machine: Machine, tasks: StageTasks) -> Placement:
+    """Where the axes of a stage's submesh lie: as its backward pass is fastest.
+
+    All tasks of a stage run on the same devices. A stage without a backward pass is
+    placed by its forward pass.
+    """
+    task = tasks.backward if tasks.backward.program.ops else tasks.forward
+    return estimate(_alone(decided, task), machine).placement
+
+
+def _task_s(
+    decided: Decided, machine: Machine, placement: Placement, task: TaskProgram
+) -> float:
     """Simulated seconds of one run of a task; 0 for a task without ops.
 
     decided: the decisions about the step on the submesh of the task's stage.
+    placement: where the axes of the submesh lie.
     """
     if not task.program.ops:
         return 0.0
+    return estimate(_alone(decided, task), machine, placement=placement).step_time_s
+
+
+def _alone(decided: Decided, task: TaskProgram) -> Decided:
+    """The decisions about a stage with one of its tasks as the whole program."""
     captured = replace(decided.captured, ties={}, donated=())
     lowered = replace(decided.lowered, program=task.program)
-    alone = replace(decided, captured=captured, lowered=lowered)
-    return estimate(alone, machine).step_time_s
+    return replace(decided, captured=captured, lowered=lowered)
 
 
 def _times(
