@@ -18,6 +18,7 @@ from meshwright.features.pipeline.stages.updates import find_stages_after, split
 from meshwright.partitioner.structure.parts import PartSource
 from meshwright.program.ir import Atom, Op, Program, Value
 
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Staged:
     """The program of one microbatch, whose ops know their pipeline stage and pass.
