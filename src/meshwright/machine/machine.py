@@ -40,6 +40,7 @@ class Level:
     one_ring: 1 if the library runs a collective over this level and inner ones as one
         ring of all devices (NCCL's ring), 0 if it goes level by level.
     start_s: least time of a collective, besides the hops of its data.
+    ramp_s: time that large arrays take besides, until their data moves at the full rate.
     switch_gain: factor by which an all-reduce over all devices of a switch is faster
         than a ring, because the switch itself adds (NCCL's NVLS).
     detour_bytes_per_s: bandwidth of the host for all devices of one torus together,
@@ -56,6 +57,7 @@ class Level:
     group_links: int = 0
     one_ring: int = 0
     start_s: float = 0.0
+    ramp_s: float = 0.0
     switch_gain: float = 1.0
     detour_bytes_per_s: float = 0.0
 
