@@ -4,13 +4,14 @@
 
 Megatron-LM: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU
 Clusters", SC 2021, configurations of examples/academic_paper_scripts/sc21, rates of the
-README of 2021 (the rows without pipeline stages). JAX-Toolbox: the READMEs of pax, t5x and
+README of 2021. JAX-Toolbox: the READMEs of pax, t5x and
 vit in NVIDIA's repository of that name. All ran on A100 with 80 GB, eight a node.
 Models are those of the zoo where it has them, in bfloat16.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -27,11 +28,15 @@ import jax.numpy as jnp
 
 import meshwright as mw
 from benchmarks.prediction.published_gpt import Model, arguments, train_step
+from meshwright.features.pipeline.schedules.generators import interleaved
+from meshwright.features.pipeline.schedules.schedule import Schedule
+from meshwright.partitioner.tactics import Tactic
 from zoo import classifier, t5, vit
 from zoo.training import train_step_of
 
-MACHINE = "a100-80g"
-DATA, MODEL = "data", "model"
+STAGE, DATA, MODEL = "stage", "data", "model"
+VOCABULARY = {"**.head": 1, "**.embedding": 0}
+"""The weights whose vocabulary Megatron-LM shards too, with its dim."""
 
 Built = tuple[Callable[..., Any], Sequence[Any]]
 
@@ -42,6 +47,7 @@ class Case:
 
     units: what one step does, in the unit of the measured rate: sequences, images, or
         10^12 FLOPs of one device.
+    stages: of a pipeline: microbatches of a replica, and stages on each submesh.
     """
 
     name: str
@@ -49,16 +55,31 @@ class Case:
     mesh: Mapping[str, int]
     units: float
     measured: float
+    stages: tuple[int, int] = (1, 1)
+    machine: str = "a100-80g"
+    tactics: tuple[Tactic, ...] = (mw.data_parallel(DATA),)
 
     def simulated_rate(self) -> float:
         """The simulated rate, in the unit of the measured one."""
         fn, args = self.build()
-        tactics = [mw.data_parallel(DATA)]
+        tactics = list(self.tactics)
         if MODEL in self.mesh:
-            tactics.append(mw.megatron(MODEL))
-        step = mw.partition(fn, self.mesh, tactics, donate_argnums=0)
-        plan = step.plan(*args)
-        return self.units / plan.on(MACHINE).step_time_s
+            tactics[1:1] = [mw.megatron(MODEL), mw.shard(VOCABULARY, MODEL)]
+        if STAGE in self.mesh:
+            step = mw.pipeline(
+                fn,
+                self.mesh,
+                tactics,
+                microbatches=self.stages[0],
+                schedule=self._schedule,
+            )
+        else:
+            step = mw.partition(fn, self.mesh, tactics, donate_argnums=0)
+        return self.units / step.plan(*args).on(self.machine).step_time_s
+
+    def _schedule(self, num_stages: int, num_microbatches: int) -> Schedule:
+        chunks = self.stages[1]
+        return interleaved(num_stages // chunks, chunks, num_microbatches)
 
 
 def in_bfloat16(loss: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
@@ -78,9 +99,14 @@ def megatron(
     mesh: Mapping[str, int],
     batch: int,
     rate: float,
+    stages: tuple[int, int] = (0, 0),
 ) -> Case:
-    """A row of SC 2021: layers, hidden size and heads; rate in TFLOP/s of a GPU."""
+    """A row of SC 2021: layers, hidden size and heads; rate in TFLOP/s of a GPU.
+
+    stages: sequences of a microbatch on one GPU, and layers of a pipeline stage.
+    """
     layers, hidden, heads = sizes
+    micro, per_stage = stages
     model = Model(
         layers,
         hidden,
@@ -90,13 +116,16 @@ def megatron(
         dtype="float16",
         recompute=True,
         dropout=0.1,
+        per_stage=per_stage,
     )
-    devices = mesh[DATA] * mesh.get(MODEL, 1)
     flops = model.model_flops * 4 / 3 * batch * model.sequence
+    counts = (1, 1)
+    if micro:
+        counts = batch // mesh[DATA] // micro, layers // mesh[STAGE] // per_stage
     return Case(
         f"megatron/{name}",
         lambda: (partial(train_step, model, 1), arguments(model, batch)),
-        mesh, flops / devices / 1e12, rate,
+        mesh, flops / math.prod(mesh.values()) / 1e12, rate, counts,
     )  # fmt: skip
 
 
@@ -144,6 +173,15 @@ VIT_G_14 = vit.Config(48, 1664, 16, 8192, patch=14)
 CASES = (
     megatron("1.7b", (24, 2304, 24), {DATA: 32}, 512, 137),
     megatron("7.5b", (36, 4096, 32), {DATA: 32, MODEL: 4}, 512, 142),
+    megatron(
+        "39.1b", (48, 8192, 64), {STAGE: 2, DATA: 32, MODEL: 8}, 1536, 138, (4, 24)
+    ),
+    megatron(
+        "145.6b", (80, 12288, 96), {STAGE: 8, DATA: 24, MODEL: 8}, 2304, 148, (2, 5)
+    ),
+    megatron(
+        "529.6b", (105, 20480, 128), {STAGE: 35, DATA: 9, MODEL: 8}, 2520, 163, (1, 1)
+    ),
     gpt(64, 256, 2098),
     t5_case("t5_v1_1_small", V1_1_SMALL, 8, 2048, 5712),
     t5_case("t5_v1_1_xl", t5.SIZES["v1_1_xl"], 144, 1152, 3021),

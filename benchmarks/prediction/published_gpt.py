@@ -17,6 +17,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+import meshwright as mw
+
 Weights = dict[str, Array]
 BETAS, RATE = (0.9, 0.95), 1e-4
 
@@ -30,6 +32,8 @@ class Model:
     dtype: of products and activations.
     recompute: whether layers are computed again in the backward pass.
     dropout: share of the elements that are dropped, of attention and of both outputs.
+    per_stage: layers of a pipeline stage. The layers are then a list; 0 stands for one
+        loop over stacked weights.
     """
 
     layers: int
@@ -43,6 +47,7 @@ class Model:
     dtype: str = "bfloat16"
     recompute: bool = False
     dropout: float = 0.0
+    per_stage: int = 0
 
     @property
     def mlp(self) -> int:
@@ -78,7 +83,14 @@ def init(model: Model) -> dict[str, Any]:
     }
     if model.is_gated:
         shapes["gate"] = (d, model.mlp)
-    blocks = {n: jnp.zeros((model.layers, *s), "float32") for n, s in shapes.items()}
+    blocks: Any = [
+        {n: jnp.zeros(s, "float32") for n, s in shapes.items()}
+        for _ in range(model.layers)
+    ]
+    if not model.per_stage:
+        blocks = {
+            n: jnp.zeros((model.layers, *s), "float32") for n, s in shapes.items()
+        }
     return {
         "embedding": jnp.zeros((model.vocab, d), "float32"),
         "head": jnp.zeros((d, model.vocab), "float32"),
@@ -145,7 +157,13 @@ def loss(model: Model, params: Mapping[str, Any], tokens: Array) -> Array:
     layer = partial(block, model)
     if model.recompute:
         layer = jax.checkpoint(layer)
-    x, _ = lax.scan(lambda x, w: (layer(x, w), None), x, params["blocks"])
+    if not model.per_stage:
+        x, _ = lax.scan(lambda x, w: (layer(x, w), None), x, params["blocks"])
+    else:
+        for number, w in enumerate(params["blocks"]):
+            if number and number % model.per_stage == 0:
+                x = mw.stage(x, f"from_{number}")
+            x = layer(x, w)
     logits = norm(x, params["scale"]) @ params["head"].astype(model.dtype)
     wide = logits.astype("float32")
     picked = jnp.take_along_axis(wide, targets[..., None], -1)[..., 0]

@@ -15,7 +15,6 @@ from meshwright.partitioner.structure.parts import PartSource
 from meshwright.program.ir import Atom, Op, Sharding, Value, num_bytes
 from meshwright.program.ops import Builder
 
-
 LEAST_PARTED = 2**20
 """Least bytes of a value that devices with copies of it send in parts.
 
