@@ -4,12 +4,17 @@ The module is tested with jax 0.10.0 and 0.12.0.1.
 """
 
 import importlib
-from collections.abc import Callable, Sequence
-from functools import partial
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache, partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.extend.core import Primitive
+from jax.interpreters import mlir
 from jaxlib.version import __version__ as jaxlib_version
 
 _MISCOMPILES_UPDATES = tuple(map(int, jaxlib_version.split(".")[:2])) < (0, 12)
@@ -168,3 +173,90 @@ def process_group() -> tuple[Any, int, int] | None:
     state = importlib.import_module("jax._src.distributed").global_state
     count = int(state.num_processes or 1)
     return None if count == 1 else (state.client, int(state.process_id or 0), count)
+
+
+# -- cuDNN's fused attention ------------------------------------------------------------
+
+_CUDNN = "jax._src.cudnn.fused_attention_stablehlo"
+
+_CUDNN_VERSION = 91300
+"""The version of cuDNN that is answered for a machine that is not there: the newest one
+for which JAX's functions ask."""
+
+_HOPPER = (9, 0)
+"""The compute capability of H100, the oldest GPU with all that cuDNN's attention has."""
+
+_gpu: ContextVar[tuple[int, int] | None] = ContextVar("_gpu", default=None)
+_gpu_lock = threading.Lock()
+_gpu_originals: dict[str, Any] = {}
+_gpu_users = [0]
+
+
+@contextmanager
+def gpu_for_cudnn(capability: tuple[int, int] = _HOPPER) -> Iterator[None]:
+    """Within this context, JAX's checks for cuDNN find a GPU, whatever this host has.
+
+    `jax.nn.dot_product_attention(implementation="cudnn")` can then be traced anywhere.
+    Only this thread is answered so, and JAX's own functions are restored at the end.
+    capability: CUDA's compute capability of the planned GPU, major and minor.
+    """
+    module = importlib.import_module(_CUDNN)
+    with _gpu_lock:
+        if not _gpu_users[0]:
+            for name, answer in _ANSWERS.items():
+                _gpu_originals[name] = getattr(module, name)
+                setattr(module, name, partial(_answered, name, answer))
+        _gpu_users[0] += 1
+    token = _gpu.set(capability)
+    try:
+        yield
+    finally:
+        _gpu.reset(token)
+        with _gpu_lock:
+            _gpu_users[0] -= 1
+            if not _gpu_users[0]:
+                for name, original in _gpu_originals.items():
+                    setattr(module, name, original)
+
+
+def _answered(name: str, answer: Callable[..., Any], *args: Any) -> Any:
+    """The answer for the planned GPU in threads that plan, JAX's own in all others."""
+    capability = _gpu.get()
+    if capability is None:
+        return _gpu_originals[name](*args)
+    return answer(capability, *args)
+
+
+def _capability(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split(".")))
+
+
+_ANSWERS: dict[str, Callable[..., Any]] = {
+    "check_cudnn_version": lambda current: _CUDNN_VERSION,
+    "check_compute_capability": lambda current, least: current >= _capability(least),
+    "is_cuda_compute_capability_equal": lambda current, one: current == _capability(one),
+}
+"""JAX's functions that look at this host's GPU, and their answers for another one."""
+
+
+@cache
+def attention_primitive(direction: str, plain: Callable[..., Any]) -> Any:
+    """A primitive for cuDNN's attention on one device, of any platform.
+
+    On CUDA it is lowered to cuDNN's custom call, on CPU to `plain`; so is from now on the
+    primitive of JAX, which has no lowering for CPU. Other than JAX's, it can be lowered for
+    devices that are not there.
+    direction: "fwd" or "bwd".
+    plain: a function with the parameters of JAX's primitive, which returns a list.
+    """
+    module = importlib.import_module(_CUDNN)
+    name = f"_dot_product_attention_{direction}"
+    primitive = Primitive(f"local{name}")
+    primitive.multiple_results = True
+    primitive.def_abstract_eval(getattr(module, f"{name}_abstract"))
+    on_cuda = getattr(module, f"{name}_cuda_lowering")
+    on_cpu = mlir.lower_fun(plain, multiple_results=True)
+    mlir.register_lowering(primitive, on_cuda, platform="cuda")
+    for each in (primitive, getattr(module, f"{name}_p")):
+        mlir.register_lowering(each, on_cpu, platform="cpu")
+    return primitive

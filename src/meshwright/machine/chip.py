@@ -44,9 +44,14 @@ _SHARE_FOR_VALUES = 0.75
 """Assumed share of on-chip memory for arrays; the rest buffers streamed tiles."""
 
 
-EFFICIENCY_CLASSES = ("convolution", "memory", "product", "reread", "vector")
+EFFICIENCY_CLASSES = (
+    "attention", "attention_gradient", "convolution", "memory", "product", "reread",
+    "vector",
+)  # fmt: skip
 """Classes of ops that have a calibrated efficiency curve of their own.
 
+"attention" is fused attention, and "attention_gradient" its backward pass; these two and
+"convolution" reach the share of "product" where a machine does not state their own.
 "reread" stands for operands that a product reads from main memory more than once.
 """
 

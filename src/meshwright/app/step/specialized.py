@@ -12,6 +12,7 @@ from meshwright.app.check.report import CheckReport, tolerance_of
 from meshwright.app.output.notices import warn_each
 from meshwright.app.step.init import find_state, list_arguments
 from meshwright.errors import PlanError
+from meshwright.jax_private import gpu_for_cudnn
 from meshwright.machine import Mesh
 from meshwright.partitioner.decide import Decided, decide
 from meshwright.partitioner.lower import Gather
@@ -146,7 +147,10 @@ class Specialized:
         """
         captured = self.captured
         rounding = narrowest_floats(captured.program, tolerance_of)
-        return check_outputs(captured.out_paths, self.original, run, leaves, rounding)
+        with gpu_for_cudnn():  # the original may call it
+            return check_outputs(
+                captured.out_paths, self.original, run, leaves, rounding
+            )
 
     def check_float32(self, leaves: Sequence[Any]) -> CheckReport:
         """The errors of all outputs, with both programs computed in float32."""

@@ -30,6 +30,7 @@ from meshwright.predict.roofline.product_tiles import Cores, tiled_product_s
 from meshwright.predict.roofline.rereads import Streams, reread_bytes
 from meshwright.program.ir import Op, itemsize_bytes
 from meshwright.program.ops import OpWork, work_of
+from meshwright.program.ops.arithmetic.attention import BACKWARD, FORWARD
 from meshwright.program.rules.pallas_work import (
     KernelSection,
     PallasKernel,
@@ -138,6 +139,14 @@ def vector_flops(op: Op, work: OpWork, elements: int = 0) -> int:
     return flops + TRANSCENDENTAL_FLOPS * work.transcendentals + MOVE_FLOPS * elements
 
 
+_EFFICIENCY = {
+    "conv_general_dilated": "convolution",
+    FORWARD: "attention",
+    BACKWARD: "attention_gradient",
+}
+"""The class of an op's efficiency, where it is not "product"."""
+
+
 def matrix_s(op: Op, chip: Chip) -> float:
     """Seconds of an op in the matrix unit, 0 if it does not use it.
 
@@ -146,8 +155,7 @@ def matrix_s(op: Op, chip: Chip) -> float:
     flops = padded_flops(op, chip) if uses_matrix_unit(op) else 0
     if not flops:
         return 0.0
-    is_convolution = op.kind == "conv_general_dilated"
-    name = "convolution" if is_convolution else "product"
+    name = _EFFICIENCY.get(op.kind, "product")
     if name not in chip.efficiency:
         name = "product"
     paces = [1 / chip.peak_flops_per_s(v.dtype) for v in op.operands[:2]]

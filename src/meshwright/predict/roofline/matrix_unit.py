@@ -10,6 +10,7 @@ from typing import Any
 from meshwright.machine import Chip
 from meshwright.program.ir import Op
 from meshwright.program.ops import work_of
+from meshwright.program.ops.arithmetic.attention import BACKWARD, FORWARD
 
 
 def uses_matrix_unit(op: Op) -> bool:
@@ -88,6 +89,7 @@ def _padded_convolution(op: Op, chip: Chip) -> int:
 
 
 PADDED = {
+    **dict.fromkeys((BACKWARD, FORWARD), lambda op, chip: work_of(op).flops),
     "conv_general_dilated": _padded_convolution,
     "dot_general": _padded_product,
     "ragged_dot_general": lambda op, chip: work_of(op).flops,

@@ -17,7 +17,7 @@ import jax
 import numpy as np
 
 from meshwright.errors import CaptureError
-from meshwright.jax_private import is_ordered, name_arguments
+from meshwright.jax_private import gpu_for_cudnn, is_ordered, name_arguments
 from meshwright.program.capture.convert import convert
 from meshwright.program.capture.kernel import read_kernels
 from meshwright.program.capture.ties import find_ties
@@ -133,7 +133,8 @@ def _trace(
         return [leaf for _, leaf in with_paths]
 
     name_arguments(flat, fn, paths)
-    jaxpr, out_avals = jax.make_jaxpr(flat, return_shape=True)(*leaves)
+    with gpu_for_cudnn():
+        jaxpr, out_avals = jax.make_jaxpr(flat, return_shape=True)(*leaves)
     _refuse_ordered(jaxpr.effects)
     program = unflatten_products(eliminate_common_subexpressions(convert(jaxpr, kept)))
     program = read_kernels(eliminate_dead_code(program))

@@ -16,6 +16,8 @@ from meshwright.jax_private import manual_axes
 from meshwright.partitioner.lower.constrained import CONSTRAIN, USER_SHARD_MAP
 from meshwright.program.ir import Atom, Literal, Op, Program, Wire
 from meshwright.program.rules.pallas_work import without_kernel
+from meshwright.run.local.attention import PRIMITIVES as ATTENTION
+from meshwright.run.local.attention import attention
 from meshwright.run.local.device_ops import PRIMITIVES, function_of
 
 
@@ -54,6 +56,8 @@ def _run_op(op: Op, operands: list[Any]) -> Sequence[Any]:
         return _run_effect(op, operands)
     if op.kind in PRIMITIVES:
         return PRIMITIVES[op.kind](operands, op.params)
+    if op.kind in ATTENTION:
+        return attention(op, operands)
     if op.primitive is None:
         params = {k: v for k, v in op.params.items() if k != "reason"}
         if op.kind == "iota":
