@@ -35,6 +35,7 @@ from zoo import classifier, t5, vit
 from zoo.training import train_step_of
 
 STAGE, DATA, MODEL = "stage", "data", "model"
+SHARED = "shared"
 VOCABULARY = {"**.head": 1, "**.embedding": 0}
 """The weights whose vocabulary Megatron-LM shards too, with its dim."""
 
@@ -57,14 +58,12 @@ class Case:
     measured: float
     stages: tuple[int, int] = (1, 1)
     machine: str = "a100-80g"
-    tactics: tuple[Tactic, ...] = (mw.data_parallel(DATA),)
+    tactics: Sequence[Tactic] = (mw.data_parallel(DATA),)
 
     def simulated_rate(self) -> float:
         """The simulated rate, in the unit of the measured one."""
         fn, args = self.build()
         tactics = list(self.tactics)
-        if MODEL in self.mesh:
-            tactics[1:1] = [mw.megatron(MODEL), mw.shard(VOCABULARY, MODEL)]
         if STAGE in self.mesh:
             step = mw.pipeline(
                 fn,
@@ -119,6 +118,9 @@ def megatron(
         per_stage=per_stage,
     )
     flops = model.model_flops * 4 / 3 * batch * model.sequence
+    tactics = [mw.data_parallel(DATA)]
+    if MODEL in mesh:
+        tactics += [mw.megatron(MODEL), mw.shard(VOCABULARY, MODEL)]
     counts = (1, 1)
     if micro:
         counts = batch // mesh[DATA] // micro, layers // mesh[STAGE] // per_stage
@@ -126,6 +128,55 @@ def megatron(
         f"megatron/{name}",
         lambda: (partial(train_step, model, 1), arguments(model, batch)),
         mesh, flops / math.prod(mesh.values()) / 1e12, rate, counts,
+        tactics=tactics,
+    )  # fmt: skip
+
+
+def core(
+    name: str,
+    sizes: tuple[int, int, int],
+    mesh: Mapping[str, int],
+    batch: int,
+    rate: float,
+) -> Case:
+    """A row of Megatron-Core 0.8 on H100; in a pipeline a microbatch is one sequence.
+
+    Its 48 replicas share the optimizer's state, here 16 of them: no dim has 48 parts.
+    """
+    per_stage = sizes[0] // mesh.get(STAGE, 1)
+    model = Model(*sizes, 131_072, 4096, is_fused=True, per_stage=per_stage)
+    flops = model.model_flops * batch * model.sequence
+    whole = {**mesh, DATA: 3, SHARED: 16}
+    tactics = [mw.data_parallel(DATA), mw.data_parallel(SHARED)]
+    if MODEL in mesh:
+        tactics += [
+            mw.megatron(MODEL),
+            mw.shard(VOCABULARY, MODEL),
+            mw.sequence_parallel(MODEL),
+        ]
+    if STAGE not in mesh:
+        tactics.append(mw.zero(3, SHARED))
+    return Case(
+        f"core/{name}",
+        lambda: (partial(train_step, model, 1), arguments(model, batch)),
+        whole, flops / math.prod(whole.values()) / 1e12, rate,
+        (batch // 48, 1), "h100", tuple(tactics),
+    )  # fmt: skip
+
+
+def llama3_405b() -> Case:
+    """Llama 3 on 8,192 H100, four stages on each submesh; their number is not published."""
+    model = Model(
+        126, 16_384, 128, 128_256, 8192, key_heads=8, d_ff=53_248, is_llama=True,
+        is_fused=True, per_stage=2, fewer=1,
+    )  # fmt: skip
+    mesh = {STAGE: 16, DATA: 64, MODEL: 8}
+    return Case(
+        "llama3/405b",
+        lambda: (partial(train_step, model, 1), arguments(model, 2048)),
+        mesh, model.model_flops * 2048 * 8192 / 8192 / 1e12, 430, (32, 4), "h100",
+        [mw.data_parallel(DATA), mw.megatron(MODEL), mw.shard(VOCABULARY, MODEL),
+         mw.sequence_parallel(MODEL)],
     )  # fmt: skip
 
 
@@ -136,6 +187,27 @@ def gpt(devices: int, batch: int, rate: float) -> Case:
         "jax/gpt_126m",
         lambda: (partial(train_step, model, 1), arguments(model, batch)),
         {DATA: devices}, batch, rate,
+    )  # fmt: skip
+
+
+def llama2_7b() -> Case:
+    """MaxText's Llama 2 on one node of H100, without recomputation of products."""
+    model = Model(
+        32,
+        4096,
+        32,
+        32_000,
+        4096,
+        d_ff=11_008,
+        is_llama=True,
+        is_fused=True,
+        per_stage=32,
+    )
+    return Case(
+        "jax/llama2_7b",
+        lambda: (partial(train_step, model, 1), arguments(model, 16)),
+        {DATA: 8}, 16, 22.19, machine="h100",
+        tactics=(mw.data_parallel(DATA), mw.fsdp(DATA)),
     )  # fmt: skip
 
 
@@ -182,6 +254,12 @@ CASES = (
     megatron(
         "529.6b", (105, 20480, 128), {STAGE: 35, DATA: 9, MODEL: 8}, 2520, 163, (1, 1)
     ),
+    core("1.7b", (24, 2048, 16), {}, 192, 408.8),
+    core("16b", (32, 6144, 48), {MODEL: 4}, 192, 489.1),
+    core("70b", (84, 8192, 64), {STAGE: 2, MODEL: 8}, 384, 419.7),
+    core("177b", (96, 12288, 96), {STAGE: 6, MODEL: 8}, 1152, 432.8),
+    llama3_405b(),
+    llama2_7b(),
     gpt(64, 256, 2098),
     t5_case("t5_v1_1_small", V1_1_SMALL, 8, 2048, 5712),
     t5_case("t5_v1_1_xl", t5.SIZES["v1_1_xl"], 144, 1152, 3021),

@@ -28,12 +28,14 @@ class Model:
     """The sizes of a GPT, and how it is trained.
 
     key_heads: heads of keys and values, fewer than `heads` for grouped queries.
-    d_ff: size of the MLP. is_gated: whether the MLP has a gate, as Llama's.
+    d_ff: size of the MLP. is_llama: whether the MLP has a gate, positions are rotary, and
+        norms do not subtract the mean.
+    is_fused: whether attention is cuDNN's kernel, without scores in memory.
     dtype: of products and activations.
     recompute: whether layers are computed again in the backward pass.
     dropout: share of the elements that are dropped, of attention and of both outputs.
     per_stage: layers of a pipeline stage. The layers are then a list; 0 stands for one
-        loop over stacked weights.
+        loop over stacked weights. fewer: as many layers less on the first and last stage.
     """
 
     layers: int
@@ -43,11 +45,13 @@ class Model:
     sequence: int
     key_heads: int = 0
     d_ff: int = 0
-    is_gated: bool = False
+    is_llama: bool = False
+    is_fused: bool = False
     dtype: str = "bfloat16"
     recompute: bool = False
     dropout: float = 0.0
     per_stage: int = 0
+    fewer: int = 0
 
     @property
     def mlp(self) -> int:
@@ -61,7 +65,7 @@ class Model:
             self.d_model,
             (self.key_heads or self.heads) * self.d_model // self.heads,
         )
-        mats = 3 if self.is_gated else 2
+        mats = 3 if self.is_llama else 2
         layer = d * (2 * d + 2 * kv + mats * self.mlp)
         scores = 2 * self.sequence * d
         return 6 * (self.layers * (layer + scores) + d * self.vocab)
@@ -81,7 +85,7 @@ def init(model: Model) -> dict[str, Any]:
         "scale1": (d,),
         "scale2": (d,),
     }
-    if model.is_gated:
+    if model.is_llama:
         shapes["gate"] = (d, model.mlp)
     blocks: Any = [
         {n: jnp.zeros(s, "float32") for n, s in shapes.items()}
@@ -99,10 +103,10 @@ def init(model: Model) -> dict[str, Any]:
     }
 
 
-def norm(x: Array, scale: Array) -> Array:
+def norm(model: Model, x: Array, scale: Array) -> Array:
     """`x` with mean 0 and variance 1 over its last dim, computed in 32 bits."""
     wide = x.astype("float32")
-    centred = wide - wide.mean(-1, keepdims=True)
+    centred = wide if model.is_llama else wide - wide.mean(-1, keepdims=True)
     y = centred * lax.rsqrt(jnp.square(centred).mean(-1, keepdims=True) + 1e-5)
     return (y * scale).astype(x.dtype)
 
@@ -122,11 +126,29 @@ def dropped(x: Array, share: float, seed: int) -> Array:
     )
 
 
+def rotated(x: Array) -> Array:
+    """Queries or keys [B, S, N, H] with rotary positions."""
+    half = x.shape[-1] // 2
+    rates = 10_000.0 ** (-jnp.arange(half) / half)
+    angles = (jnp.arange(x.shape[1])[:, None] * rates)[:, None]
+    sin, cos = jnp.sin(angles), jnp.cos(angles)
+    left, right = x[..., :half], x[..., half:]
+    turned = (left * cos - right * sin, right * cos + left * sin)
+    return jnp.concatenate(turned, axis=-1).astype(x.dtype)
+
+
 def attention(model: Model, x: Array, w: Weights) -> Array:
-    """Causal attention of x [B, S, D], scores in memory."""
+    """Causal attention of x [B, S, D]."""
     q = jnp.einsum("bsd,dnh->bsnh", x, w["q"])
     k = jnp.einsum("bsd,dnh->bsnh", x, w["k"])
     v = jnp.einsum("bsd,dnh->bsnh", x, w["v"])
+    if model.is_llama:
+        q, k = rotated(q), rotated(k)
+    if model.is_fused:
+        y = jax.nn.dot_product_attention(
+            q, k, v, is_causal=True, implementation="cudnn"
+        )
+        return jnp.einsum("bsnh,nhd->bsd", y, w["out"])
     if model.key_heads:
         k = jnp.repeat(k, model.heads // model.key_heads, axis=2)
         v = jnp.repeat(v, model.heads // model.key_heads, axis=2)
@@ -142,10 +164,10 @@ def attention(model: Model, x: Array, w: Weights) -> Array:
 def block(model: Model, x: Array, wide: Weights) -> Array:
     """One layer on x [B, S, D]."""
     w = {n: v.astype(x.dtype) for n, v in wide.items() if not n.startswith("scale")}
-    heard = attention(model, norm(x, wide["scale1"]), w)
+    heard = attention(model, norm(model, x, wide["scale1"]), w)
     x = x + dropped(heard, model.dropout, 2)
-    y = norm(x, wide["scale2"])
-    if model.is_gated:
+    y = norm(model, x, wide["scale2"])
+    if model.is_llama:
         return x + (jax.nn.silu(y @ w["gate"]) * (y @ w["up"])) @ w["down"]
     return x + dropped(jax.nn.gelu(y @ w["up"]) @ w["down"], model.dropout, 3)
 
@@ -161,10 +183,10 @@ def loss(model: Model, params: Mapping[str, Any], tokens: Array) -> Array:
         x, _ = lax.scan(lambda x, w: (layer(x, w), None), x, params["blocks"])
     else:
         for number, w in enumerate(params["blocks"]):
-            if number and number % model.per_stage == 0:
+            if number and (number + model.fewer) % model.per_stage == 0:
                 x = mw.stage(x, f"from_{number}")
             x = layer(x, w)
-    logits = norm(x, params["scale"]) @ params["head"].astype(model.dtype)
+    logits = norm(model, x, params["scale"]) @ params["head"].astype(model.dtype)
     wide = logits.astype("float32")
     picked = jnp.take_along_axis(wide, targets[..., None], -1)[..., 0]
     return (jax.nn.logsumexp(wide, -1) - picked).mean()
