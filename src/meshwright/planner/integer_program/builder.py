@@ -135,7 +135,7 @@ class IntegerProgramBuilder:
         role = self._role(node.outs[0][0])
         for number, dims in node.outs:
             lines = self._reduction_lines(choices, dims, role)
-            seconds += lines[:, 0] + self._num_bytes(number) * lines[:, 1]
+            seconds += lines[:, 0] + self._sent_bytes(number) * lines[:, 1]
         return seconds
 
     def _lines_of_reductions(
@@ -167,7 +167,12 @@ class IntegerProgramBuilder:
         return self._roles.get(self.graph.values[number], Role.OTHER)
 
     def _num_bytes(self, number: int) -> int:
+        """Bytes of a value in memory; 0 if its readers compute it."""
         return self.compute.prices.layouts.num_bytes(self.graph.values[number])
+
+    def _sent_bytes(self, number: int) -> int:
+        """Bytes of a value in a collective, and of the copy that this makes."""
+        return self.compute.prices.layouts.sent_bytes(self.graph.values[number])
 
     def _result_bytes(self, node: Node, choices: StrategySet) -> Iterator[Floats]:
         for number, dims in node.outs:
@@ -177,7 +182,7 @@ class IntegerProgramBuilder:
             number, dims = node.outs[0]
             parts = np.array([self.compute.parts(s.dim_axes(dims)) for s in choices])
             is_scattered = [any(end >= 0 for _, end in s.reductions) for s in choices]
-            yield np.where(is_scattered, self._num_bytes(number) / parts, 0.0)
+            yield np.where(is_scattered, self._sent_bytes(number) / parts, 0.0)
 
     # -- two variables ----------------------------------------------------------------
 
@@ -205,7 +210,7 @@ class IntegerProgramBuilder:
         number = self.reduced_graph.classes[edge.producer].node.outs[edge.result][0]
         seconds, share = self._resharding(sources, expected, number)
         key = edge.producer, edge.result, edge.consumer, edge.operand
-        num_bytes = self._num_bytes(number)
+        num_bytes = self._sent_bytes(number)
         return PairCost(
             first, edge.consumer, edge.runs * seconds, key, num_bytes, share
         )
@@ -227,7 +232,7 @@ class IntegerProgramBuilder:
         targets = self._tables.as_expected(kept)
         seconds, _ = self._resharding(produced, targets, number)
         share = self._tables.copy_shares(produced, kept)
-        key, num_bytes = (shared.producer, shared.result), self._num_bytes(number)
+        key, num_bytes = (shared.producer, shared.result), self._sent_bytes(number)
         seconds = each.runs * seconds
         return PairCost(shared.producer, variable, seconds, key, num_bytes, share)
 
@@ -245,4 +250,4 @@ class IntegerProgramBuilder:
         """
         role = self._role(number)
         start, per_byte, copied = self._lines(self.prices, sources, targets, role)
-        return start + self._num_bytes(number) * per_byte, copied
+        return start + self._sent_bytes(number) * per_byte, copied

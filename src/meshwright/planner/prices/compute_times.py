@@ -214,7 +214,7 @@ def _splits_special(rule: FactorRule, cut: OpCut) -> bool:
 
 def _larger_bytes(op: Op, prices: OpPrices) -> float:
     sides = ([a for a in op.operands if isinstance(a, Value)], op.results)
-    return max(sum(map(prices.layouts.num_bytes, side)) for side in sides)
+    return max(sum(map(prices.layouts.sent_bytes, side)) for side in sides)
 
 
 def _local_op(node: Node, cut: OpCut) -> Op:

@@ -118,6 +118,13 @@ class Layouts:
         """Bytes of one stored element of a value; 0 if it is never in memory."""
         if value in self.recomputed:
             return 0
+        return self._element_bytes(value)
+
+    def sent_bytes(self, value: Value) -> int:
+        """Bytes of a value's elements in a collective, which has to have them stored."""
+        return self._element_bytes(value) * math.prod(value.shape)
+
+    def _element_bytes(self, value: Value) -> int:
         is_rounded = value in self.bfloat16
         return _BFLOAT16_BYTES if is_rounded else itemsize_bytes(value.dtype)
 
