@@ -9,7 +9,7 @@ import numpy as np
 
 from meshwright.machine import Chip, Mesh
 from meshwright.partitioner.propagate import Node
-from meshwright.planner.prices.op_prices import OpPrices
+from meshwright.planner.prices.op_prices import OpPrices, ArrayKernel
 from meshwright.planner.strategies.strategy import DimAxes, Strategy, StrategySet
 from meshwright.predict.roofline.kernel_time import (
     KernelTraffic,
@@ -24,6 +24,7 @@ from meshwright.program.ops import (
     Builder,
     FactorRule,
     OpCut,
+    OpWork,
     Trait,
     has_trait,
     work_of,
@@ -110,6 +111,15 @@ def _uniform_partition_s(op: Op, prices: OpPrices, chip: Chip) -> float:
     return whole / prices.num_devices
 
 
+def _array_kernels_s(kernels: Sequence[ArrayKernel], num_parts: int, chip: Chip) -> float:
+    """Seconds per iteration of the kernels of a loop's array, split into equal parts."""
+    seconds = 0.0
+    for root, num_bytes, runs in kernels:
+        traffic = KernelTraffic(num_bytes / num_parts)
+        seconds += runs * kernel_time(root, OpWork(0, 0), traffic, chip).seconds
+    return seconds
+
+
 class ComputeTimes:
     """Predicted seconds that nodes (ops) compute on one chip of a mesh."""
 
@@ -124,6 +134,10 @@ class ComputeTimes:
     def seconds(self, node: Node, choices: StrategySet) -> Floats:
         """Seconds of one execution of a node without collectives, per strategy."""
         op, rule = node.op, node.rule
+        if op is not None and node.wire is not None:
+            kernels = self.prices.array_kernels.get((op, node.wire), ())
+            parts = [self.parts(tuple(axes for _, axes in s.axes)) for s in choices]
+            return np.array([_array_kernels_s(kernels, n, self.chip) for n in parts])
         if op is None or rule is None or has_trait(op.kind, Trait.ALIASES_OPERAND):
             return np.zeros(len(choices))
         work = self._local_work(node, choices)

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from meshwright.machine import Chip
-from meshwright.planner.prices.op_prices import AccessPrice, OpPrices
+from meshwright.planner.prices.op_prices import AccessPrice, LoopWire, OpPrices
 from meshwright.predict.compilers.model.dataflow import bitcast_sources
 from meshwright.predict.compilers.model.fusion import (
     FUSES_OPERANDS,
@@ -33,6 +33,7 @@ from meshwright.predict.roofline.kernel_time import (
     bound_times,
     vector_flops,
 )
+from meshwright.program.analysis.executions import num_iterations
 from meshwright.program.ir import Atom, Op, Program, Value
 from meshwright.program.ops import OpWork
 
@@ -52,10 +53,13 @@ class FusionPriceReader:
         self.chip = chip
         self.num_devices = prices.num_devices
 
-    def read(self, program: Program, sequence: KernelSequence) -> None:
+    def read(
+        self, program: Program, sequence: KernelSequence, loop: Op | None = None
+    ) -> None:
         """Add the prices of all ops of a program or loop body.
 
         sequence: its fusions as kernels, in order.
+        loop: the op of which the program is a body.
         """
         # Not `sequence.on_chip`, which leaves out values that alias an output: that would
         # change the prices of programs that reshape what they return.
@@ -64,14 +68,32 @@ class FusionPriceReader:
         on_chip = candidates.fitting(self.chip.lasting_bytes * self.num_devices)
         producers = {result: op for op in program.ops for result in op.results}
         aliases = bitcast_sources(program)
+        arrays = _loop_arrays(program, loop, aliases)
+        own_ops = frozenset(program.ops)
         for kernel in sequence.kernels:
             fusion = kernel.fusion
             if fusion.kind is FusionKind.REGION:
                 self._add_remade_operands(fusion.root, producers, aliases)
+            elif fusion.root not in own_ops:  # added by the compiler
+                self._add_array_kernel(kernel, arrays, loop)
             elif fusion.kind is not FusionKind.COLLECTIVE:
                 self._add(kernel, on_chip, producers, aliases)
             for body, inner in zip(fusion.root.bodies, kernel.bodies, strict=False):
-                self.read(body, inner)
+                self.read(body, inner, fusion.root)
+
+    def _add_array_kernel(
+        self, kernel: Kernel, arrays: Mapping[Value, LoopWire], loop: Op | None
+    ) -> None:
+        """Price a kernel that copies, fills or rounds an array of a loop.
+
+        arrays: wires of loops, by value. loop: the op whose body has the kernel.
+        """
+        values = _values(kernel.fusion.root.operands)
+        wire = next((arrays[value] for value in values if value in arrays), None)
+        if wire is not None:
+            is_inside = wire[0] is loop
+            root, num_bytes = kernel.fusion.root, kernel.num_bytes
+            self.prices.add_array_kernel(wire, root, num_bytes, is_inside)
 
     def _add(
         self,
@@ -162,9 +184,7 @@ class FusionPriceReader:
         The units are a second in the matrix unit, a vector operation, a byte and a
         launch.
         """
-        whole = bound_times(root, work, traffic, self.chip)
-        uniform = {b: t / self.num_devices for b, t in whole.items()}
-        uniform[Bound.LAUNCH] = whole[Bound.LAUNCH]
+        uniform = self._uniform_times(root, work, traffic)
         longest = max(uniform.values())
         if not longest:
             return dict.fromkeys(Bound, 0.0)
@@ -172,11 +192,43 @@ class FusionPriceReader:
         slope = {
             b: (t / longest) ** (_SHARPNESS - 1) / norm for b, t in uniform.items()
         }
-        flops = vector_flops(root, work, traffic.elements)
-        slope[Bound.VECTOR] *= whole[Bound.VECTOR] / flops if flops else 0.0
-        moved = traffic.num_bytes
-        slope[Bound.MEMORY] *= whole[Bound.MEMORY] / moved if moved else 0.0
+        flops = vector_flops(root, work, traffic.elements) / self.num_devices
+        slope[Bound.VECTOR] *= uniform[Bound.VECTOR] / flops if flops else 0.0
+        moved = traffic.num_bytes / self.num_devices
+        slope[Bound.MEMORY] *= uniform[Bound.MEMORY] / moved if moved else 0.0
         return slope
+
+    def _uniform_times(
+        self, root: Op, work: OpWork, traffic: KernelTraffic
+    ) -> dict[Bound, float]:
+        """Seconds of a kernel in each resource, on a device with an equal share of it."""
+        return bound_times(root, work, traffic, self.chip, self.num_devices)
+
+
+def _loop_arrays(
+    program: Program, loop: Op | None, aliases: Mapping[Value, Value]
+) -> dict[Value, LoopWire]:
+    """The wires of loops by the values of a program that they take in or hand out.
+
+    loop: the op of which the program is a body; its stacked wires are included.
+    aliases: for views, the value whose memory they show.
+    """
+    found: dict[Value, LoopWire] = {}
+    for op in program.ops:
+        for wire in op.wires:
+            if wire.operand is not None:
+                for value in _values([op.operands[wire.operand]]):
+                    found.setdefault(aliases.get(value, value), (op, wire))
+    for wire in () if loop is None else loop.wires:
+        ends = [loop.bodies[n].inputs[i] for n, i in wire.inputs]
+        ends += _values([loop.bodies[n].outputs[i] for n, i in wire.outputs])
+        if wire.is_stacked:
+            found |= {aliases.get(value, value): (loop, wire) for value in ends}
+    for op in program.ops:
+        for wire in op.wires:
+            if wire.is_stacked and wire.result is not None:
+                found[op.results[wire.result]] = op, wire
+    return found
 
 
 def _members(

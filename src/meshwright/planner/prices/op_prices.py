@@ -11,7 +11,24 @@ from typing import NamedTuple
 
 from meshwright.predict.compilers.model.fusion import Fusion
 from meshwright.predict.compilers.model.tiled_layouts import Layouts
-from meshwright.program.ir import Op, Value
+from meshwright.program.analysis.executions import num_iterations
+from meshwright.program.ir import Op, Value, Wire
+
+
+type LoopWire = tuple[Op, Wire]
+"""A loop, and the path of one array into, through and out of it."""
+
+
+class ArrayKernel(NamedTuple):
+    """A kernel that fills, copies or rounds an array of a loop, or a slice of it.
+
+    num_bytes: bytes that it reads and writes if it is not partitioned.
+    runs: executions of the kernel per iteration of the loop.
+    """
+
+    root: Op
+    num_bytes: float
+    runs: float
 
 
 class AccessPrice(NamedTuple):
@@ -48,6 +65,8 @@ class OpPrices:
     vector_s: for each op, seconds per vector operation.
     accesses: for each op, prices of the values that it reads and writes.
     launch_s: for each op, seconds of the launch, which no partition changes.
+    array_kernels: for wires of loops, the kernels that fill, copy or round the array.
+        The compiler adds them, so that they belong to no op of the program.
     """
 
     layouts: Layouts
@@ -62,6 +81,20 @@ class OpPrices:
         default_factory=dict[Op, dict[Value, AccessPrice]]
     )
     launch_s: dict[Op, float] = field(default_factory=dict[Op, float])
+    array_kernels: dict[LoopWire, list[ArrayKernel]] = field(
+        default_factory=dict["LoopWire", "list[ArrayKernel]"]
+    )
+
+    def add_array_kernel(
+        self, wire: LoopWire, root: Op, num_bytes: float, is_inside: bool = False
+    ) -> None:
+        """Record a kernel of a wire's array.
+
+        is_inside: whether it runs in each iteration, and not once per loop.
+        """
+        runs = 1.0 if is_inside else 1 / max(1, num_iterations(wire[0]))
+        kernel = ArrayKernel(root, num_bytes, runs)
+        self.array_kernels.setdefault(wire, []).append(kernel)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from meshwright.planner.prices.op_prices import (
     OpPrices,
     SmallBatchPrices,
 )
+from meshwright.predict.compilers.gpu.layout_assignment import COPY
 from meshwright.predict.compilers.model.compilation import (
     Compilation,
     Stage,
@@ -47,19 +48,45 @@ def price_ops(program: Program, machine: Machine, num_devices: int) -> OpPrices:
     """
     chip = machine.chip
     start = start_compilation(program, compiler_of(machine), chip.tile, num_devices)
-    small_batch = _small_batch(start, chip)
+    laid_out = start.after(Stage.LAYOUTS)
+    small_batch = _small_batch(start, laid_out, chip)
     fused = start.after(Stage.PRECISION, Stage.FUSION)
-    return _read_prices(fused, chip, memory_of(fused).overwritten, small_batch)
+    prices = _read_prices(fused, chip, memory_of(fused).overwritten, small_batch)
+    _add_stack_copies(prices, laid_out)
+    return prices
 
 
-def _small_batch(start: Compilation, chip: Chip) -> SmallBatchPrices | None:
-    """Prices of ops if images are split in space; `None` if no image would be split."""
+def _add_stack_copies(prices: OpPrices, laid_out: Compilation) -> None:
+    """Price the copies of stacks to the order of dims that the next loop needs.
+
+    laid_out: the program with these copies.
+    """
+    own, origins = set(laid_out.input.walk()), laid_out.origins
+    added = (op for op in laid_out.program.walk() if op.kind == COPY and op not in own)
+    copies = {op.results[0]: op for op in added}
+    for op in laid_out.program.walk() if copies else ():
+        for wire in op.wires:
+            value = None if wire.operand is None else op.operands[wire.operand]
+            copy = copies.get(value) if isinstance(value, Value) else None
+            if copy is not None:
+                num_bytes = 2 * prices.layouts.num_bytes(value)
+                prices.add_array_kernel((origins.get(op, op), wire), copy, num_bytes)
+
+
+def _small_batch(
+    start: Compilation, split: Compilation, chip: Chip
+) -> SmallBatchPrices | None:
+    """Prices of ops if images are split in space; `None` if no image would be split.
+
+    split: the program after the pass that splits them.
+    """
     program = start.program
-    split = start.after(Stage.LAYOUTS)
     if split.program is program:
         return None
     fused = split.after(Stage.PRECISION, Stage.FUSION)
     images = _images_of(program, max_split_batch(fused.layouts, start.num_devices))
+    if not images:
+        return None
     # Other ops have no prices: they alias an operand or are regions.
     priced = {
         op

@@ -117,15 +117,19 @@ def kernel_time(op: Op, work: OpWork, traffic: KernelTraffic, chip: Chip) -> Ker
 
 
 def bound_times(
-    op: Op, work: OpWork, traffic: KernelTraffic, chip: Chip
+    op: Op, work: OpWork, traffic: KernelTraffic, chip: Chip, num_parts: int = 1
 ) -> dict[Bound, float]:
-    """Seconds in each resource as if it were the only limit; not for Pallas kernels."""
-    flops = vector_flops(op, work, traffic.elements)
+    """Seconds in each resource as if it were the only limit; not for Pallas kernels.
+
+    num_parts: number of equal parts into which the kernel's work and traffic are divided;
+        the seconds are those of one part.
+    """
+    flops = vector_flops(op, work, traffic.elements) / num_parts
     return {
-        Bound.MATRIX: matrix_s(op, chip),
+        Bound.MATRIX: matrix_s(op, chip) / num_parts,
         Bound.VECTOR: flops
         / (chip.vector_flops_per_s * calibrated_efficiency(chip, "vector", flops)),
-        Bound.MEMORY: _memory_s(op, traffic, chip),
+        Bound.MEMORY: _memory_s(op, traffic, chip, num_parts),
         Bound.LAUNCH: chip.launch_s,
     }
 
@@ -182,13 +186,15 @@ def timing_key(op: Op) -> Hashable:
     return op if op.kind in PADDED else None
 
 
-def _memory_s(op: Op, traffic: KernelTraffic, chip: Chip) -> float:
+def _memory_s(
+    op: Op, traffic: KernelTraffic, chip: Chip, num_parts: int = 1
+) -> float:
     """Seconds to move each array once, and the rereads of a tiled product."""
-    once = traffic.num_bytes
+    once = traffic.num_bytes / num_parts
     efficiency = calibrated_efficiency(chip, "memory", once)
     seconds = once / (chip.hbm_bytes_per_s * efficiency)
     if traffic.streams is not None:
-        reread = reread_bytes(op, traffic.streams, chip)
+        reread = reread_bytes(op, traffic.streams, chip) / num_parts
         efficiency = calibrated_efficiency(chip, "reread", reread)
         seconds += reread / (chip.hbm_bytes_per_s * efficiency)
     return seconds

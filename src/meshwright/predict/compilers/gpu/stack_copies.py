@@ -85,6 +85,7 @@ def _copied(value: Value) -> Fusion:
 
 
 def _written(value: Value) -> Fusion:
-    """A fusion that writes an array of a value's shape and reads nothing."""
+    """A fusion that writes zeros of a value's shape and reads nothing."""
     zeros = Value(value.shape, value.dtype)
-    return Fusion(Op("zeros", (), (zeros,)), FusionKind.LOOP, (), (zeros,), _NO_WORK)
+    op = Op("zeros_like", (value,), (zeros,))
+    return Fusion(op, FusionKind.LOOP, (), (zeros,), _NO_WORK)
