@@ -111,6 +111,14 @@ class ExpertPlans:
         """
         return [choices for _, _, choices in self._read.get(mesh, ())]
 
+    def choices_of(self, name: str, mesh: Mesh) -> Choices | None:
+        """One expert strategy on a mesh, as choices in its integer program, if it is known.
+
+        Nearest to what it decides; see `choices_on`.
+        """
+        known = (choices for own, _, choices in self._read.get(mesh, ()) if own == name)
+        return next(known, None)
+
     @paused_collector()
     def on(self, mesh: Mesh, priced: PricedProgram) -> list[Proposal]:
         """A proposal for each expert strategy that applies to a mesh.

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from meshwright.planner.driver import (
+    expert_moves,
     lower_bound,
     overlapping,
     plan_as_tactics,
@@ -46,6 +47,7 @@ PHASES = (
         when=lambda state: not state.trials.has_fitting,
     ),
     SearchPhase(simulation.solve_skipped_meshes, when=lambda state: state.fits_early),
+    SearchPhase(expert_moves.improve_best_expert),
     SearchPhase(overlapping.combine_collectives),
     SearchPhase(overlapping.overlap_products),
     SearchPhase(plan_as_tactics.write_as_tactics),

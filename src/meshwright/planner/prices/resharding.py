@@ -48,7 +48,8 @@ def collective_lines(
     """The function that prices collectives on a machine's links.
 
     A collective that the compiler combines with others pays for its share of their
-    latency, by bytes.
+    latency, by bytes. One that the next op waits for starts alone: combined collectives
+    wait for each other only if nothing needs their results before.
     exposed: for each role of a value, the share of such a collective's time that a step
         waits for.
     """
@@ -62,7 +63,7 @@ def collective_lines(
         start, end = seconds(0.0, segments), seconds(1e9, segments)
         share = exposed[role] if kind in compiler.async_collectives else 1.0
         byte_s = (end - start) / 1e9
-        if kind in compiler.combined:
+        if kind in compiler.combined and role is not Role.OTHER:
             return 0.0, share * (byte_s + start / compiler.combined_bytes)
         return share * start, share * byte_s
 
