@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 import meshwright as mw
-from meshwright.app.explain.candidates import candidate_table
+from meshwright.app.explain.candidates import candidate_table, won_text
 from meshwright.cli.plans.searched_plan import code_lines, search_text, spelled_text
 from meshwright.errors import PlanError
 from meshwright.machine import Mesh
@@ -16,7 +16,7 @@ from meshwright.planner.candidates.candidate import (
     differences,
     visible_parts,
 )
-from meshwright.planner.candidates.search_result import SearchResult, Spelling
+from meshwright.planner.candidates.search_result import REJECTED, SearchResult, Spelling
 
 SEARCH = ("--machine", "tpu-v5e", "--chips", "8", "--budget", "5")
 PIN = "shard({'params.*.up': 1}, axis='model')"
@@ -29,7 +29,8 @@ def found(run, mlp):
 
 def test_the_table_says_what_makes_each_plan_slower(found):
     assert found.status == 0, found.err
-    lines = found.out.splitlines()
+    won, _, *lines = found.out.splitlines()
+    assert re.search(r" won: .* a step, .* on each device", won)
     assert lines[0].split()[-6:] == [
         "times",
         "memory",
@@ -42,7 +43,7 @@ def test_the_table_says_what_makes_each_plan_slower(found):
     assert " 1.00 " in first
     assert any(line.startswith("as given") for line in (first, *rest))
     slower = [
-        line for line in rest if re.search("[mµ]s", line) and " 1.00 " not in line
+        line for line in rest if re.search(r"\d [mµ]s", line) and " 1.00 " not in line
     ]
     assert slower
     assert all(re.search(r"\+\S+ .s \S", line) for line in slower)
@@ -119,7 +120,7 @@ CELLS = {
         {"compute": 0.9, "all_reduce exposed": 0.1}, 3 * 2**29,
     ),
     "does not fit: 512 MiB more than 2.00 GiB": ({"compute": 0.5}, 5 * 2**29),
-    "": ({"compute": 1.0, "all_reduce exposed": 0.1, "all_gather hidden": 9.0}, 2**30),
+    "-100 ms all-reduce": ({"compute": 1.0, "all_gather hidden": 9.0}, 2**30),
 }  # fmt: skip
 
 
@@ -138,6 +139,33 @@ def test_candidates_print_aligned_and_are_html_in_notebooks():
 def test_at_most_three_differences_the_largest_first(cell):
     expected = cell.replace("+0.5 GiB", "+512 MiB")
     assert compared(candidate("other", *CELLS[cell])) == expected
+
+
+def test_equal_plans_are_one_row_and_so_are_strategies_that_do_not_apply():
+    same = replace(BEST, name="other", mesh=Mesh({"data": 4, "model": 2}))
+    refused = [
+        Candidate(name, BEST.mesh, (), why_not=f"zero({axis!r}) finds no state: none")
+        for name, axis in (("ZeRO-2", "data"), ("ZeRO-3", "model"))
+    ]
+    rejected = Candidate("auto", BEST.mesh, (), why_not=REJECTED + "out of memory")
+    table = compare(BEST, same, *refused, rejected)
+    assert [row[:2] for row in table.rows] == [
+        ("best = other", "data=8 or data=4,model=2"),
+        ("auto", "data=8"),
+        ("do not apply", ""),
+    ]
+    assert table.rows[1][-1] == "out of memory"
+    assert table.rows[2][-1] == "ZeRO-2, ZeRO-3: zero finds no state"
+
+
+def test_what_won_is_said_with_the_next_plan():
+    search = SearchResult((BEST,), LIMIT, 1.0, 0.9, 3.0, 1, 1)
+    first = "best on data=8 won: 1.10 s a step, 1.00 GiB of 2.00 GiB on each device"
+    assert won_text(search) == first
+    others = replace(BEST, name="equal"), candidate("slow", {"compute": 1.21})
+    assert won_text(replace(search, candidates=(BEST, *others))) == (
+        f"{first}; the next is slow on data=8, 10.0 % slower"
+    )
 
 
 def test_differences_add_up_to_the_difference_of_the_steps():

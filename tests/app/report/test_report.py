@@ -132,12 +132,13 @@ def test_the_page_of_a_searched_plan_lists_the_candidates(placed):
     best = Candidate("auto", mesh, (), 0.5, 2**30, limit_bytes=2**34)
     names = [
         best,
-        *(Candidate(f"<plan {i}>", mesh, (), why_not="no") for i in range(20)),
+        *(replace(best, name=f"<plan {i}>", step_time_s=i + 1.0) for i in range(20)),
     ]
     search = SearchResult(tuple(names), 2.0**34, 1.0, 0.9, 3.0, 1, 1)
     page = make_page(replace(placed, search=search))
     assert Reader(page).faults == []
     assert "Plans that the search compared" in page
+    assert page.index("auto on data=8 won") < page.index('class="cards"')
     assert "&lt;plan 19&gt;" in page
     assert "9 more" in page
     assert 'id="candidates"' not in make_page(placed)

@@ -1,13 +1,16 @@
 """A table of the plans that a search simulated, each compared with the best."""
 
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from textwrap import shorten
 
-from meshwright.app.output.numbers import show_seconds
+from meshwright.app.output.collapse import group_by
+from meshwright.app.output.numbers import show_seconds, show_share
 from meshwright.app.output.table import Table
 from meshwright.machine.memory_size import show_bytes
+from meshwright.partitioner.tactics import Recompute
 from meshwright.planner.candidates.candidate import Candidate, differences
-from meshwright.planner.candidates.search_result import SearchResult
+from meshwright.planner.candidates.search_result import REJECTED, SearchResult
 from meshwright.predict.simulate.timeline import COMPUTE
 
 TITLES = ("plan", "mesh", ">step", ">times", ">memory", "compared with the first")
@@ -19,26 +22,96 @@ _REASON = 76
 _MOST = 3
 """Most differences that are shown for a plan."""
 
+_JOINED = 3
+"""Most names of equal plans, or meshes of these, that a row shows."""
+
 _WORTH = 0.1
 """Least size of a difference that is shown, as a share of the largest one."""
 
 
 def candidate_table(search: SearchResult) -> Table:
-    """A table with one row for each simulated plan, the best first."""
+    """A table of the simulated plans, the best first.
+
+    Plans of equal time and memory are one row. So are the strategies that do not apply.
+    """
     best = search.candidates[0]
-    return Table(TITLES, tuple(_cells(each, best) for each in search.candidates))
+    groups = group_by(search.candidates, _figures)
+    refused = groups.pop(None, [])
+    rows = [_cells(plans, best) for plans in groups.values()]
+    return Table(TITLES, (*rows, *_refused(refused)))
 
 
-def _cells(candidate: Candidate, best: Candidate) -> tuple[str, ...]:
-    mesh = str(candidate.mesh)
+def won_text(search: SearchResult) -> str:
+    """A sentence that says which plan won, and by how much."""
+    best = search.candidates[0]
+    others = (c for c in search.candidates if c.fits and _figures(c) != _figures(best))
+    second = next(others, None)
+    memory = show_bytes(best.peak_memory_bytes)
+    text = (
+        f"{best.name}{_rewritten(best)} on {best.mesh} won: {show_seconds(best.step_time_s)} a step, "
+        f"{memory} of {show_bytes(best.limit_bytes)} on each device"
+    )
+    if second is None:
+        return text
+    slower = second.step_time_s / best.step_time_s - 1
+    how = f"{show_share(slower)} slower" if slower > 0 else "larger"
+    name = second.name + _rewritten(second)
+    return f"{text}; the next is {name} on {second.mesh}, {how}"
+
+
+def _figures(candidate: Candidate) -> tuple[str, int] | None:
+    """Equal for plans of equal time and memory; `None` for a plan that is not possible.
+
+    The sum of equal times may differ in its last digits.
+    """
     if candidate.why_not:
-        first = re.split(r"[:;] ", candidate.why_not)[0]
-        reason = shorten(first, _REASON, placeholder=" ...")
-        return candidate.name, mesh, "-", "-", "-", reason
+        return None
+    seconds, num_bytes = candidate.step_time_s, candidate.peak_memory_bytes
+    return f"{seconds:.6e}{_rewritten(candidate)}", num_bytes
+
+
+def _refused(plans: Sequence[Candidate]) -> Iterator[tuple[str, ...]]:
+    """A row for the strategies that do not apply, and one for each rejected plan."""
+    rejected = [plan for plan in plans if plan.why_not.startswith(REJECTED)]
+    for plan in rejected:
+        yield plan.name, str(plan.mesh), "-", "-", "-", _reason(plan)
+    reasons = group_by((p for p in plans if p not in rejected), _reason)
+    texts = [
+        f"{', '.join(dict.fromkeys(plan.name for plan in own))}: {why}"
+        for why, own in reasons.items()
+    ]
+    if texts:
+        yield "do not apply", "", "-", "-", "-", "; ".join(texts)
+
+
+def _reason(plan: Candidate) -> str:
+    """The start of the reason why a plan is not possible, without names of axes."""
+    first = re.split(r"[:;] ", plan.why_not.removeprefix(REJECTED))[0]
+    first = re.sub(r"\([^()]*'[^()]*\)", "", first)
+    return shorten(first, _REASON, placeholder=" ...")
+
+
+def _joined(word: str, texts: Iterable[str]) -> str:
+    """The distinct texts; of more than three, the first and a count."""
+    first, *others = dict.fromkeys(texts)
+    if len(others) >= _JOINED:
+        return f"{first} and {len(others)} more"
+    return word.join([first, *others])
+
+
+def _rewritten(plan: Candidate) -> str:
+    """Text after a plan's name, if it recomputes more than the program does."""
+    is_rewritten = any(isinstance(tactic, Recompute) for tactic in plan.tactics)
+    return ", recomputing" if is_rewritten else ""
+
+
+def _cells(plans: Sequence[Candidate], best: Candidate) -> tuple[str, ...]:
+    """The row of plans with equal figures."""
+    candidate = plans[0]
     seconds, ratio = candidate.step_time_s, candidate.step_time_s / best.step_time_s
     return (
-        candidate.name,
-        mesh,
+        _joined(" = ", (plan.name for plan in plans)) + _rewritten(candidate),
+        _joined(" or ", (str(plan.mesh) for plan in plans)),
         show_seconds(seconds),
         f"{ratio:.2f}",
         show_bytes(candidate.peak_memory_bytes),

@@ -27,6 +27,14 @@ _LEAST = 0.005
 uncut work.
 """
 
+_WHOLE = 0.99
+"""Share of the FLOPs that counts as all; the smallest shares are not listed."""
+
+_UNDIVIDED = 0.8
+"""Share of the FLOPs that every axis leaves uncut, from which on the plan says so first.
+
+With two axes at most twice the rest is divided."""
+
 BOUNDS = {
     "matrix": "matrix unit",
     "vector": "vector unit",
@@ -39,15 +47,29 @@ BOUNDS = {
 def show_overview(plan: PlanRecord, full: bool = False) -> list[str]:
     """Lines of text on machine, step time, memory, slowest source lines and uncut work."""
     figures = plan.figures
+    lines = [*undivided_lines(plan), title_of(plan)]
     if figures is None:
-        lines = [title_of(plan), NO_MACHINE]
+        lines.append(NO_MACHINE)
     else:
-        lines = [title_of(plan)]
         lines += columns((("", *row) for row in figure_rows(plan, figures)), _TITLES)
         lines += _longest(figures)
     for title, rows in uncut_sections(plan, full):
         lines += ["", title, *columns(rows, (">9", ""), gap="  ")]
     return lines
+
+
+def undivided_lines(plan: PlanRecord) -> list[str]:
+    """A line that says so if a search found a plan that divides hardly any work."""
+    shares = {axis: 0.0 for axis, size in plan.mesh.sizes if size > 1}
+    for work in plan.uncut:
+        shares[work.axis] += work.share
+    least = min(shares.values(), default=0.0)
+    is_searched = plan.search is not None or bool(plan.recorded_candidates)
+    if not is_searched or least < _UNDIVIDED:
+        return []
+    what = "NO WORK IS" if least >= _WHOLE else f"{show_share(least)} OF THE WORK IS NOT"
+    how = "all of it" if least >= _WHOLE else "that much"
+    return [f"{what} DIVIDED: each of the {plan.mesh.num_devices} devices computes {how}"]
 
 
 def title_of(plan: PlanRecord) -> str:

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from meshwright.app.explain.candidates import candidate_table
-from meshwright.app.explain.overview import BOUNDS, show_tokens
+from meshwright.app.explain.candidates import candidate_table, won_text
+from meshwright.app.explain.overview import BOUNDS, show_tokens, undivided_lines
 from meshwright.app.output.numbers import (
     show_count,
     show_dollars,
@@ -29,7 +29,10 @@ def draw_summary(plan: PlanRecord, tips: Tooltips) -> str:
     figures = figures_of(plan)
     cards = "".join(_card(*texts) for texts in _cards(plan, figures))
     bars = _breakdown(figures, tips) + _bounds(figures, tips)
-    return f'<section id="summary"><div class="cards">{cards}</div>{bars}</section>'
+    first = "".join(f'<p class="alarm">{text(t)}</p>' for t in undivided_lines(plan))
+    if plan.search is not None:
+        first += f"<p>{text(won_text(plan.search))}</p>"
+    return f'<section id="summary">{first}<div class="cards">{cards}</div>{bars}</section>'
 
 
 def _cards(plan: PlanRecord, figures: Figures) -> list[tuple[str, str, str]]:
@@ -201,7 +204,6 @@ def draw_candidates(plan: PlanRecord) -> str:
     return markup.section(
         "candidates",
         "Plans that the search compared",
-        "The best plan is the first, and the one of this page. A dash stands for a plan "
-        "that cannot be made.",
+        "The first is the plan of this page. Plans of equal time and memory are one row.",
         first + markup.more(len(table.rows) - _CANDIDATES, rest),
     )

@@ -6,6 +6,8 @@ from pathlib import Path
 from textwrap import indent
 
 from meshwright.app.autoplan import find_plan
+from meshwright.app.explain.candidates import won_text
+from meshwright.app.explain.overview import undivided_lines
 from meshwright.app.output.files import write_file
 from meshwright.app.output.progress import show_progress
 from meshwright.app.plan import Plan
@@ -53,6 +55,7 @@ def print_found(plan: Plan, as_json: bool, out: Path | None, full: bool) -> None
         if as_json:
             print(text)
             return
+    print("\n".join([*undivided_lines(plan), won_text(plan.search)]) + "\n")
     make_console().print(plan.candidates)
     print(f"\n{search_text(plan.search)}\n")
     if plan.search.spelled is not None:
@@ -89,8 +92,8 @@ def search_text(search: SearchResult) -> str:
         lines.append(f"tree search, which priced {search.num_states:,} states")
     if search.model_s and search.candidates[0].name == "auto":
         lines.append(
-            f"by the cost model of the integer program, no plan on this mesh is more "
-            f"than {100 * search.gap:.1f} % faster"
+            f"by the cost model of the integer program, none of the {search.bounded} is "
+            f"more than {100 * search.gap:.1f} % faster"
         )
     text = "; ".join(lines)
     if search.is_interrupted:

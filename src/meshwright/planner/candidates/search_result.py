@@ -37,8 +37,8 @@ class SearchResult:
     candidates: all simulated plans, the best first.
     limit_bytes: bytes of each device's memory that plans may use.
     model_s: step time of the best plan, as predicted by the integer program.
-    bound_s: lower bound on the predicted step time of every plan on the best plan's
-        mesh.
+    bound_s: lower bound on the predicted step time of all plans of `bounded`.
+    bounded: the plans that `bound_s` and `gap` bound: their program and their mesh.
     seconds: real duration of the search.
     num_meshes, all_meshes: number of meshes that were solved, and of all meshes. Meshes
         are skipped for lack of time or after an interrupt.
@@ -65,6 +65,7 @@ class SearchResult:
     num_meshes: int
     all_meshes: int
     is_interrupted: bool = False
+    bounded: str = ""
     spelled: Spelling | None = None
     method: str = "program"
     num_states: int = 0
@@ -107,9 +108,10 @@ class SearchResult:
 
     @property
     def gap(self) -> float:
-        """Relative optimality gap: at most this share of the time can be saved.
+        """Relative optimality gap: the plans of `bounded` save at most this share of time.
 
-        The time is that which the integer program predicts for the best plan.
+        The time is that which the integer program predicts for the best plan. Plans on
+        other meshes, and plans that recompute something else, may save more.
         """
         return max(0.0, 1 - self.bound_s / self.model_s) if self.model_s else 0.0
 
@@ -144,7 +146,7 @@ class SearchResult:
 
 
 _FIGURES = (
-    "method", "num_states", "limit_bytes", "model_s", "bound_s", "gap", "work_s",
+    "method", "num_states", "limit_bytes", "model_s", "bound_s", "gap", "bounded", "work_s",
     "is_cut", "is_compiled", "notes", "num_meshes", "all_meshes", "is_interrupted",
 )  # fmt: skip
 """Entries of the JSON that are attributes."""

@@ -1,9 +1,10 @@
 """Rewritten programs that recompute more in the backward pass, and their searches.
 
 If the fastest plan does not fit into memory, the program is rewritten so that its
-forward pass saves less for the backward pass (rematerialization). The new program is
-searched on the mesh of that plan. If no plan fits at all, the program is rewritten
-several times, to save less each time.
+forward pass saves less for the backward pass (rematerialization). If it fits, the program
+is rewritten where a value takes longer to write and read than to compute again. The new
+program is searched on the mesh of that plan. If no plan fits at all, the program is
+rewritten several times, to save less each time.
 """
 
 from dataclasses import replace
@@ -16,7 +17,10 @@ from meshwright.planner.candidates.proposal import counts_memory
 from meshwright.planner.driver.mesh_programs import MeshPrograms
 from meshwright.planner.driver.state import SearchState
 from meshwright.planner.driver.task import TimeBudget
-from meshwright.planner.recompute.saved_values import recompute_within
+from meshwright.planner.recompute.saved_values import (
+    recompute_for_speed,
+    recompute_within,
+)
 from meshwright.planner.solve.optimum import Choices
 from meshwright.planner.solve.space import Space
 from meshwright.planner.solve.work_rates import PREPARE, REWRITE
@@ -35,6 +39,9 @@ _WORTHWHILE = 0.01
 
 It applies if a plan fits without the rewrite.
 """
+
+_ACCESSES = 2
+"""Number of times that a saved value passes through memory: it is written and read."""
 
 _SIMULATIONS = 4
 """Least time to search a rewritten program, as a multiple of a simulation's time."""
@@ -59,7 +66,7 @@ def reserve_rewrite(state: SearchState) -> SearchState:
     left = budget.until - budget.clock()
     is_first = state.programs.earlier is None
     if is_first and _RESERVED * left >= _SIMULATIONS * budget.simulation_s:
-        state.rewrite = _worthwhile_rewrite(state)
+        state.rewrite = _worthwhile_rewrite(state) or _faster_rewrite(state)
     if state.rewrite is not None:
         budget.until -= _RESERVED * (budget.until - budget.clock())
     return state
@@ -91,6 +98,33 @@ def _worthwhile_rewrite(state: SearchState) -> tuple[Mesh, Recompute] | None:
     if rewrite is None or seconds + rewrite[1] >= wanted_s:
         return None
     return mesh, rewrite[0]
+
+
+def _faster_rewrite(state: SearchState) -> tuple[Mesh, Recompute] | None:
+    """The mesh of the best plan, and a rewrite with which its step takes less time.
+
+    `None` if there is no such rewrite, or if the objective counts memory.
+    """
+    programs, task = state.programs, state.task
+    best = min(programs.solutions.values(), key=programs.rank)
+    if best.bytes > task.limit or counts_memory(task.value_of, best):
+        return None
+    byte_s = _ACCESSES / task.space.machine.chip.hbm_bytes_per_s
+    try:
+        rewrite = recompute_for_speed(
+            programs.priced[best.mesh],
+            best.choices,
+            task.space.op_prices,
+            byte_s,
+            _STRETCH * task.limit,
+        )
+    except MeshwrightError:  # ops cannot be told apart by their source lines
+        return None
+    finally:
+        state.budget.count(REWRITE, len(task.space.graph.nodes))
+    if rewrite is None or rewrite[1] < _WORTHWHILE * best.seconds:
+        return None
+    return best.mesh, rewrite[0]
 
 
 def _rewrite_within(

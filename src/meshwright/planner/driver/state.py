@@ -98,8 +98,15 @@ class SearchState:
         result = self.trials.result(
             "program", num_solved, num_meshes, self.is_interrupted, hint
         )
-        model_s, bound_s = self._seconds_and_bound(result.candidates[0])
-        return replace(result, model_s=model_s, bound_s=bound_s, spelled=self.spelled)
+        best = result.candidates[0]
+        model_s, bound_s = self._seconds_and_bound(best)
+        return replace(
+            result,
+            model_s=model_s,
+            bound_s=bound_s,
+            bounded=_bounded(best),
+            spelled=self.spelled,
+        )
 
     def _seconds_and_bound(self, plan: Candidate) -> tuple[float, float]:
         """A plan's seconds by the integer program, and a lower bound at equal prices.
@@ -118,3 +125,13 @@ class SearchState:
         solution = self.programs.solutions.get(plan.mesh)
         of_mesh = (0.0, 0.0) if solution is None else (solution.seconds, solution.bound)
         return max(pairs, key=lambda pair: pair[1] / pair[0], default=of_mesh)
+
+
+def _bounded(plan: Candidate) -> str:
+    """The plans that an integer program compares with a plan: on its mesh, of its program.
+
+    Combined collectives, and loops beside products, are none of its choices.
+    """
+    is_rewritten = any(isinstance(tactic, Recompute) for tactic in plan.tactics)
+    program = "recompute what this plan does" if is_rewritten else "recompute nothing more"
+    return f"shardings on {plan.mesh} that {program}"
