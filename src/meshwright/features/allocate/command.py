@@ -31,7 +31,7 @@ Capacity = Annotated[
 
 Minimize = Annotated[bool, Option("--minimize", help="search for the least height")]
 
-Seconds = Annotated[float, Option("--seconds", help="most seconds to search")]
+Seconds = Annotated[float, Option("--seconds", help="most CPU seconds to search")]
 
 Seed = Annotated[
     int, Option("--seed", min=0, max=2**32 - 1, help="random seed of the search")

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from meshwright.features.allocate.problem.buffer import Buffer
 
 ORDERS: dict[str, Callable[[Buffer], tuple[int, ...]]] = {
@@ -13,6 +15,10 @@ ORDERS: dict[str, Callable[[Buffer], tuple[int, ...]]] = {
 """Sort keys of the orders, the buffer to place first being the least."""
 
 
+_ENDS = "lower", "upper"
+"""Names of the fields with the first moment of a buffer, and the one after its last."""
+
+
 def greedy(buffers: Sequence[Buffer], order: str, best_fit: bool = False) -> list[int]:
     """Offsets in bytes, one per buffer; fixed buffers are placed first.
 
@@ -21,17 +27,19 @@ def greedy(buffers: Sequence[Buffer], order: str, best_fit: bool = False) -> lis
     """
     key = ORDERS[order]
     offsets = [0 if b.offset is None else b.offset for b in buffers]
-    placed = [i for i, b in enumerate(buffers) if b.offset is not None]
+    lower, upper = (np.array([getattr(b, end) for b in buffers]) for end in _ENDS)
+    is_placed = np.array([b.offset is not None and b.size > 0 for b in buffers], bool)
     free = [i for i, b in enumerate(buffers) if b.offset is None]
     for index in sorted(free, key=lambda i: key(buffers[i])):
         buffer = buffers[index]
+        near = is_placed & (lower < buffer.upper) & (upper > buffer.lower)
         blocks = sorted(
             (offsets[i], offsets[i] + buffers[i].size)
-            for i in placed
-            if buffers[i].size and _meet(buffers[i], buffer)
+            for i in np.flatnonzero(near).tolist()
+            if _meet(buffers[i], buffer)
         )
         offsets[index] = _free_offset(buffer, blocks, best_fit)
-        placed.append(index)
+        is_placed[index] = buffer.size > 0
     return offsets
 
 
@@ -61,6 +69,7 @@ def _free_offset(
 
 
 def _meet(a: Buffer, b: Buffer) -> bool:
-    if a.upper <= b.lower or b.upper <= a.lower:
-        return False
+    """Whether two buffers that overlap in time do so outside of their gaps."""
+    if len(a.spans) == len(b.spans) == 1:
+        return True
     return any(s < v and u < t for s, t in a.spans for u, v in b.spans)

@@ -54,7 +54,7 @@ def allocate(  # noqa: PLR0913  an option each
 
     buffers: `mw.Buffer`s, or (lower, upper, size). minimize: search for the least height
     instead of any packing within the capacity; so does a missing capacity. The result has
-    the best height that `seconds` allow, a proof that no packing exists, or neither.
+    the best height that `seconds` of all cores together allow, a proof that no packing exists, or neither.
     method: "portfolio", or "guided" for a search that asks CP-SAT for offsets.
     progress: called a few times a second. Ctrl-C ends with what has been found.
 
@@ -74,7 +74,6 @@ def allocate(  # noqa: PLR0913  an option each
         return answer
     if method == "portfolio":
         compile_search()
-    search.start_clock(seconds)
     try:
         return search.lowest() if minimize or capacity is None else search.any_within()
     except KeyboardInterrupt:
@@ -131,9 +130,9 @@ class _Search:
         self.best_height = 0
 
     def start_clock(self, seconds: float) -> None:
-        """Count `seconds` from this moment; compiling the search is not counted."""
+        """Allow `seconds` of all cores together from this moment, compilation included."""
         self.started_s = time.perf_counter()
-        self.end_s = self.started_s + seconds
+        self.end_s = time.process_time() + seconds
 
     def known(self) -> Allocation | None:
         """The answer if it needs no search: a bound, a clash, or a greedy packing."""
@@ -147,7 +146,8 @@ class _Search:
             return self._answer(AllocationOutcome.INFEASIBLE, self._why_bound())
         for order in ORDERS:
             for best_fit in (False, True):
-                self._offer(greedy(self.buffers, order, best_fit))
+                if self.best is None or self._has_time():
+                    self._offer(greedy(self.buffers, order, best_fit))
         if self.best_height <= self.bound:
             return self.ended("greedy")
         return None
@@ -250,7 +250,7 @@ class _Search:
             )
 
     def _has_time(self) -> bool:
-        return time.perf_counter() < self.end_s
+        return time.process_time() < self.end_s
 
     def _why_bound(self) -> str:
         live = live_bytes(self.buffers)

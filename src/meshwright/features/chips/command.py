@@ -23,7 +23,7 @@ _NumChips = Annotated[
 _WeightPatterns = Annotated[
     list[str] | None, Option("--weights", help="patterns of inputs that stay the same")
 ]
-_Seconds = Annotated[float, Option("--seconds", help="most seconds to search")]
+_Seconds = Annotated[float, Option("--seconds", help="most CPU seconds to search")]
 _Seed = Annotated[int, Option("--seed", min=0, max=2**31 - 1, help="random seed")]
 _ResultFile = Annotated[
     Path | None, Option("--out", help="file for the result: .csv, .json, .svg or .html")

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from meshwright.features.allocate.problem.buffer import Buffer
 
 
@@ -28,13 +30,19 @@ def faults(
                 f"buffer {buffer.id!r} ends at {offset + buffer.size}, above the "
                 f"capacity {capacity}"
             )
+    low, high = np.array(offsets), np.array(offsets)
+    high = high + np.array([b.size for b in buffers], np.int64)
+    start, end = (np.array([getattr(b, e) for b in buffers]) for e in ("lower", "upper"))
     for index, (a, x) in enumerate(zip(buffers, offsets, strict=True)):
-        for b, y in zip(buffers[:index], offsets[:index], strict=True):
-            low, high = max(x, y), min(x + a.size, y + b.size)
-            if low < high and _meet(a, b):
+        near = (low[:index] < x + a.size) & (high[:index] > x)
+        near &= (start[:index] < a.upper) & (end[:index] > a.lower)
+        for other in np.flatnonzero(near).tolist():
+            b, y = buffers[other], offsets[other]
+            first, last = max(x, y), min(x + a.size, y + b.size)
+            if first < last and _meet(a, b):
                 yield (
                     f"buffers {b.id!r} and {a.id!r} are live together and share bytes "
-                    f"{low} to {high - 1}"
+                    f"{first} to {last - 1}"
                 )
 
 
