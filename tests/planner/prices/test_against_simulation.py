@@ -57,8 +57,12 @@ def test_a_mask_that_a_loop_computes_is_not_free_to_gather():
     ]
     assert recomputed
     assert all(pair.num_bytes for pair in recomputed)
-    gathered_s = max(pair.seconds[pair.seconds < float("inf")].max() for pair in recomputed)
-    assert gathered_s > 64 * 1024 * 1024 / 1e12  # bytes, and far more than the links' rate
+    gathered_s = max(
+        pair.seconds[pair.seconds < float("inf")].max() for pair in recomputed
+    )
+    assert (
+        gathered_s > 64 * 1024 * 1024 / 1e12
+    )  # bytes, and far more than the links' rate
 
 
 @pytest.mark.parametrize("machine", ["h100", "tpu-v5e"])

@@ -198,7 +198,9 @@ def test_a_product_reads_and_writes_copies_of_slices():
     """As in XLA: slice, product, update; and zeros for the stack before the loop."""
     outside, inside = kernels_in_loop(True, jnp.ones((4, 64, 64)))
     slice_bytes = 4 * 64 * 64
-    zeros = [each.num_bytes for each in outside if each.fusion.root.kind == "zeros_like"]
+    zeros = [
+        each.num_bytes for each in outside if each.fusion.root.kind == "zeros_like"
+    ]
     assert zeros == [4 * slice_bytes]
     copies = [e.num_bytes for e in inside if e.fusion.root.kind == "copy_p"]
     assert copies == [2 * slice_bytes] * 2

@@ -48,7 +48,8 @@ def won_text(search: SearchResult) -> str:
     second = next(others, None)
     memory = show_bytes(best.peak_memory_bytes)
     text = (
-        f"{best.name}{_rewritten(best)} on {best.mesh} won: {show_seconds(best.step_time_s)} a step, "
+        f"{best.name}{_rewritten(best)} on {best.mesh} won: "
+        f"{show_seconds(best.step_time_s)} a step, "
         f"{memory} of {show_bytes(best.limit_bytes)} on each device"
     )
     if second is None:

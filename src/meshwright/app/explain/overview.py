@@ -67,9 +67,13 @@ def undivided_lines(plan: PlanRecord) -> list[str]:
     is_searched = plan.search is not None or bool(plan.recorded_candidates)
     if not is_searched or least < _UNDIVIDED:
         return []
-    what = "NO WORK IS" if least >= _WHOLE else f"{show_share(least)} OF THE WORK IS NOT"
+    what = (
+        "NO WORK IS" if least >= _WHOLE else f"{show_share(least)} OF THE WORK IS NOT"
+    )
     how = "all of it" if least >= _WHOLE else "that much"
-    return [f"{what} DIVIDED: each of the {plan.mesh.num_devices} devices computes {how}"]
+    return [
+        f"{what} DIVIDED: each of the {plan.mesh.num_devices} devices computes {how}"
+    ]
 
 
 def title_of(plan: PlanRecord) -> str:

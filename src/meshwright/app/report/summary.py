@@ -32,7 +32,9 @@ def draw_summary(plan: PlanRecord, tips: Tooltips) -> str:
     first = "".join(f'<p class="alarm">{text(t)}</p>' for t in undivided_lines(plan))
     if plan.search is not None:
         first += f"<p>{text(won_text(plan.search))}</p>"
-    return f'<section id="summary">{first}<div class="cards">{cards}</div>{bars}</section>'
+    return (
+        f'<section id="summary">{first}<div class="cards">{cards}</div>{bars}</section>'
+    )
 
 
 def _cards(plan: PlanRecord, figures: Figures) -> list[tuple[str, str, str]]:

@@ -54,7 +54,8 @@ def allocate(  # noqa: PLR0913  an option each
 
     buffers: `mw.Buffer`s, or (lower, upper, size). minimize: search for the least height
     instead of any packing within the capacity; so does a missing capacity. The result has
-    the best height that `seconds` of all cores together allow, a proof that no packing exists, or neither.
+    the best height that `seconds` of all cores together allow, a proof that no packing
+    exists, or neither.
     method: "portfolio", or "guided" for a search that asks CP-SAT for offsets.
     progress: called a few times a second. Ctrl-C ends with what has been found.
 

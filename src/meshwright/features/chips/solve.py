@@ -67,7 +67,8 @@ def partition_graph(
     """Search for the partition of a graph over chips with the shortest bottleneck.
 
     The search takes at most about `seconds` of all cores together, compilation of its loops
-    included; Ctrl-C ends it with the best partition so far. Raises `ChipsError` if no partition was found that fits into memory.
+    included; Ctrl-C ends it with the best partition so far. Raises `ChipsError` if no
+    partition was found that fits into memory.
     policy: function that proposes partitions, besides the other methods.
     """
     if not (seconds > 0 and math.isfinite(seconds)):

@@ -77,7 +77,9 @@ def differences(
     pricer: Pricer, expert: Choices, found: Choices
 ) -> Iterator[tuple[int, ...]]:
     """The variables in which two plans differ, as parts without costs between them."""
-    different = {i for i, (a, b) in enumerate(zip(expert, found, strict=True)) if a != b}
+    different = {
+        i for i, (a, b) in enumerate(zip(expert, found, strict=True)) if a != b
+    }
     near: dict[int, set[int]] = {variable: set() for variable in different}
     for pair in pricer.pair_costs:
         if pair.first in different and pair.second in different:

@@ -133,5 +133,7 @@ def _bounded(plan: Candidate) -> str:
     Combined collectives, and loops beside products, are none of its choices.
     """
     is_rewritten = any(isinstance(tactic, Recompute) for tactic in plan.tactics)
-    program = "recompute what this plan does" if is_rewritten else "recompute nothing more"
+    program = (
+        "recompute what this plan does" if is_rewritten else "recompute nothing more"
+    )
     return f"shardings on {plan.mesh} that {program}"

@@ -9,7 +9,7 @@ import numpy as np
 
 from meshwright.machine import Chip, Mesh
 from meshwright.partitioner.propagate import Node
-from meshwright.planner.prices.op_prices import OpPrices, ArrayKernel
+from meshwright.planner.prices.op_prices import ArrayKernel, OpPrices
 from meshwright.planner.strategies.strategy import DimAxes, Strategy, StrategySet
 from meshwright.predict.roofline.kernel_time import (
     KernelTraffic,
@@ -111,7 +111,9 @@ def _uniform_partition_s(op: Op, prices: OpPrices, chip: Chip) -> float:
     return whole / prices.num_devices
 
 
-def _array_kernels_s(kernels: Sequence[ArrayKernel], num_parts: int, chip: Chip) -> float:
+def _array_kernels_s(
+    kernels: Sequence[ArrayKernel], num_parts: int, chip: Chip
+) -> float:
     """Seconds per iteration of the kernels of a loop's array, split into equal parts."""
     seconds = 0.0
     for root, num_bytes, runs in kernels:

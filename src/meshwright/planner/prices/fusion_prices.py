@@ -33,7 +33,6 @@ from meshwright.predict.roofline.kernel_time import (
     bound_times,
     vector_flops,
 )
-from meshwright.program.analysis.executions import num_iterations
 from meshwright.program.ir import Atom, Op, Program, Value
 from meshwright.program.ops import OpWork
 
@@ -213,21 +212,30 @@ def _loop_arrays(
     loop: the op of which the program is a body; its stacked wires are included.
     aliases: for views, the value whose memory they show.
     """
+    taken = {
+        aliases.get(value, value): (op, wire)
+        for op in program.ops
+        for wire in op.wires
+        if wire.operand is not None
+        for value in _values([op.operands[wire.operand]])
+    }
+    made = {
+        op.results[wire.result]: (op, wire)
+        for op in program.ops
+        for wire in op.wires
+        if wire.is_stacked and wire.result is not None
+    }
+    return {**taken, **({} if loop is None else _slices(loop, aliases)), **made}
+
+
+def _slices(loop: Op, aliases: Mapping[Value, Value]) -> dict[Value, LoopWire]:
+    """The stacked wires of a loop, by the slices that its bodies read or make."""
     found: dict[Value, LoopWire] = {}
-    for op in program.ops:
-        for wire in op.wires:
-            if wire.operand is not None:
-                for value in _values([op.operands[wire.operand]]):
-                    found.setdefault(aliases.get(value, value), (op, wire))
-    for wire in () if loop is None else loop.wires:
+    for wire in loop.wires:
         ends = [loop.bodies[n].inputs[i] for n, i in wire.inputs]
         ends += _values([loop.bodies[n].outputs[i] for n, i in wire.outputs])
         if wire.is_stacked:
             found |= {aliases.get(value, value): (loop, wire) for value in ends}
-    for op in program.ops:
-        for wire in op.wires:
-            if wire.is_stacked and wire.result is not None:
-                found[op.results[wire.result]] = op, wire
     return found
 
 

@@ -14,7 +14,6 @@ from meshwright.predict.compilers.model.tiled_layouts import Layouts
 from meshwright.program.analysis.executions import num_iterations
 from meshwright.program.ir import Op, Value, Wire
 
-
 type LoopWire = tuple[Op, Wire]
 """A loop, and the path of one array into, through and out of it."""
 

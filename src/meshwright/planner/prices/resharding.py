@@ -60,12 +60,12 @@ def collective_lines(
             return 0.0, SLICE_SHARE / chip.hbm_bytes_per_s
         seconds: Callable[..., float] = COLLECTIVE_S[kind]
         segments = placement.of(axes)
-        start, end = seconds(0.0, segments), seconds(1e9, segments)
         share = exposed[role] if kind in compiler.async_collectives else 1.0
-        byte_s = (end - start) / 1e9
         if kind in compiler.combined and role is not Role.OTHER:
-            return 0.0, share * (byte_s + start / compiler.combined_bytes)
-        return share * start, share * byte_s
+            together = compiler.combined_bytes
+            return 0.0, share * seconds(together, segments) / together
+        start, end = seconds(0.0, segments), seconds(1e9, segments)
+        return share * start, share * (end - start) / 1e9
 
     return line
 

@@ -32,7 +32,7 @@ from meshwright.predict.compilers.targets import compiler_of
 from meshwright.predict.compilers.tpu.image_splits import ImageSplits
 from meshwright.predict.compilers.tpu.space_to_batch import max_split_batch
 from meshwright.predict.memory.buffer_assignment import memory_of
-from meshwright.program.ir import Op, Program, Value
+from meshwright.program.ir import Atom, Op, Program, Value
 from meshwright.program.ops import Trait, has_trait
 
 type Access = tuple[Op, Value]
@@ -63,13 +63,14 @@ def _add_stack_copies(prices: OpPrices, laid_out: Compilation) -> None:
     """
     own, origins = set(laid_out.input.walk()), laid_out.origins
     added = (op for op in laid_out.program.walk() if op.kind == COPY and op not in own)
-    copies = {op.results[0]: op for op in added}
+    copies: dict[Atom, Op] = {op.results[0]: op for op in added}
     for op in laid_out.program.walk() if copies else ():
         for wire in op.wires:
-            value = None if wire.operand is None else op.operands[wire.operand]
-            copy = copies.get(value) if isinstance(value, Value) else None
+            copy = (
+                None if wire.operand is None else copies.get(op.operands[wire.operand])
+            )
             if copy is not None:
-                num_bytes = 2 * prices.layouts.num_bytes(value)
+                num_bytes = 2 * prices.layouts.num_bytes(copy.results[0])
                 prices.add_array_kernel((origins.get(op, op), wire), copy, num_bytes)
 
 

@@ -186,9 +186,7 @@ def timing_key(op: Op) -> Hashable:
     return op if op.kind in PADDED else None
 
 
-def _memory_s(
-    op: Op, traffic: KernelTraffic, chip: Chip, num_parts: int = 1
-) -> float:
+def _memory_s(op: Op, traffic: KernelTraffic, chip: Chip, num_parts: int = 1) -> float:
     """Seconds to move each array once, and the rereads of a tiled product."""
     once = traffic.num_bytes / num_parts
     efficiency = calibrated_efficiency(chip, "memory", once)

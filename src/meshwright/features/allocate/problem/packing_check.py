@@ -32,7 +32,9 @@ def faults(
             )
     low, high = np.array(offsets), np.array(offsets)
     high = high + np.array([b.size for b in buffers], np.int64)
-    start, end = (np.array([getattr(b, e) for b in buffers]) for e in ("lower", "upper"))
+    start, end = (
+        np.array([getattr(b, e) for b in buffers]) for e in ("lower", "upper")
+    )
     for index, (a, x) in enumerate(zip(buffers, offsets, strict=True)):
         near = (low[:index] < x + a.size) & (high[:index] > x)
         near &= (start[:index] < a.upper) & (end[:index] > a.lower)

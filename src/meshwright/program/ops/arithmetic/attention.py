@@ -6,8 +6,7 @@ logarithm, from which the backward pass computes the scores again (Dao, "FlashAt
 2023).
 """
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from typing import Any
@@ -16,7 +15,7 @@ from meshwright.program.ir import Op, Value
 from meshwright.program.rules.builder import Builder
 from meshwright.program.rules.factors import Factor, RuleFactors, local_shape, no_dims
 from meshwright.program.rules.registry import OpWork, Trait, rule
-from meshwright.program.rules.rule import Dims, FactorRule, OpCut, Shape, opaque_rule
+from meshwright.program.rules.rule import Dims, FactorRule, OpCut, opaque_rule
 
 FORWARD = "dot_product_attention_fwd_wrapper"
 BACKWARD = "dot_product_attention_bwd_wrapper"
