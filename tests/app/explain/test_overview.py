@@ -1,11 +1,14 @@
 """What a printed plan says first: figures, long source lines, uncut work, folded leaves."""
 
+from dataclasses import replace
+
 import jax
 import numpy as np
 import pytest
 
 import meshwright as mw
 from meshwright.app.explain.fold_leaves import fold_leaves
+from meshwright.app.explain.overview import undivided_lines
 from meshwright.app.output.numbers import show_si
 from meshwright.app.record.parts import Leaf
 from meshwright.machine.memory_size import show_bytes
@@ -48,6 +51,21 @@ def test_work_that_megatron_leaves_uncut_is_named_with_the_reason(megatron):
     assert "no tactic cuts it; 16 parts do not divide dim " in text
     assert all("16 parts do not divide" in each.why for each in megatron.uncut)
     assert any(each.share > 0.1 for each in megatron.uncut)
+
+
+def test_a_found_plan_that_divides_no_work_says_so_first():
+    whole = mw.partition(step, {"model": 16}, []).plan(*shapes(8))
+    found = replace(whole, recorded_candidates=(("auto",),))
+    assert str(found).startswith(
+        "NO WORK IS DIVIDED: each of the 16 devices computes all of it\n"
+    )
+    assert "DIVIDED" not in str(whole)
+    part = replace(found.uncut[0], share=0.85)
+    assert undivided_lines(replace(found, uncut=(part,))) == [
+        "85.0 % OF THE WORK IS NOT DIVIDED: each of the 16 devices computes that much"
+    ]
+    half = replace(part, share=0.5)
+    assert undivided_lines(replace(found, uncut=(half,))) == []
 
 
 def test_nothing_is_said_about_work_where_all_is_cut():
