@@ -143,7 +143,7 @@ def core(
 
     Its 48 replicas share the optimizer's state, here 16 of them: no dim has 48 parts.
     """
-    per_stage = sizes[0] // mesh.get(STAGE, 1)
+    per_stage = sizes[0] // mesh[STAGE] if STAGE in mesh else 0
     model = Model(*sizes, 131_072, 4096, is_fused=True, per_stage=per_stage)
     flops = model.model_flops * batch * model.sequence
     whole = {**mesh, DATA: 3, SHARED: 16}

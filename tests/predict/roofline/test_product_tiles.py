@@ -11,7 +11,7 @@ from meshwright.program.ir import Op, Value
 
 PEAK, NUM_CORES = 312e12, 108
 CORES = Cores(NUM_CORES, PEAK, 0.0)
-FILL_S = 1e-6
+FILL_S = 3e-6
 EXTENTS = st.tuples(
     st.integers(1, 64), st.integers(1, 9000), st.integers(1, 9000), st.integers(1, 9000)
 )
