@@ -5,7 +5,7 @@ The module is tested with jax 0.10.0 and 0.12.0.1.
 
 import importlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache, partial
@@ -193,7 +193,7 @@ _gpu_users = [0]
 
 
 @contextmanager
-def gpu_for_cudnn(capability: tuple[int, int] = _HOPPER) -> Iterator[None]:
+def gpu_for_cudnn(capability: tuple[int, int] = _HOPPER) -> Generator[None]:
     """Within this context, JAX's checks for cuDNN find a GPU, whatever this host has.
 
     `jax.nn.dot_product_attention(implementation="cudnn")` can then be traced anywhere.
@@ -234,7 +234,9 @@ def _capability(text: str) -> tuple[int, ...]:
 _ANSWERS: dict[str, Callable[..., Any]] = {
     "check_cudnn_version": lambda current: _CUDNN_VERSION,
     "check_compute_capability": lambda current, least: current >= _capability(least),
-    "is_cuda_compute_capability_equal": lambda current, one: current == _capability(one),
+    "is_cuda_compute_capability_equal": lambda current, one: (
+        current == _capability(one)
+    ),
 }
 """JAX's functions that look at this host's GPU, and their answers for another one."""
 

@@ -22,6 +22,7 @@ from meshwright.program.capture.convert import convert
 from meshwright.program.capture.kernel import read_kernels
 from meshwright.program.capture.ties import find_ties
 from meshwright.program.ir import Program
+from meshwright.program.rewrite.bias_gradients import drop_unread_bias_gradients
 from meshwright.program.rewrite.common_subexpressions import (
     eliminate_common_subexpressions,
 )
@@ -137,7 +138,8 @@ def _trace(
         jaxpr, out_avals = jax.make_jaxpr(flat, return_shape=True)(*leaves)
     _refuse_ordered(jaxpr.effects)
     program = unflatten_products(eliminate_common_subexpressions(convert(jaxpr, kept)))
-    program = read_kernels(eliminate_dead_code(program))
+    program = drop_unread_bias_gradients(eliminate_dead_code(program))
+    program = read_kernels(program)
     _refuse_unpartitionable(program)
     return program, out_paths, out_trees[0], out_avals
 

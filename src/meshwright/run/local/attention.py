@@ -63,10 +63,15 @@ def _plain(
     def turned(x: Any) -> Any:
         return jnp.swapaxes(x, 1, 2) if is_bnth else x
 
+    def wide(x: Any) -> Any:  # a CPU has no products of float16
+        return x.astype(jnp.float32) if x.dtype == jnp.float16 else x
+
     def plain(query: Any, key: Any, value: Any, bias: Any) -> tuple[Any, Any]:
         out, sums = jax.nn.dot_product_attention(
-            *map(turned, (query, key, value)),
-            bias if has_bias else None,
+            turned(wide(query)),
+            turned(wide(key)),
+            turned(wide(value)),
+            wide(bias) if has_bias else None,
             scale=params["scale"],
             is_causal="CAUSAL" in mask,
             query_seq_lengths=query_lengths,
@@ -75,7 +80,9 @@ def _plain(
             implementation="xla",
             return_residual=True,
         )
-        return turned(out), jnp.swapaxes(sums, 1, 2).astype(jnp.float32)
+        return turned(out).astype(query.dtype), jnp.swapaxes(sums, 1, 2).astype(
+            jnp.float32
+        )
 
     return plain
 
