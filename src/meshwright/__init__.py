@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from meshwright.features.sparse.sparse import sparse as sparse
     from meshwright.features.tune.tune import tune as tune
     from meshwright.features.tune.tune import with_layouts as with_layouts
+    from meshwright.jax_private import gpu_for_cudnn as gpu_for_cudnn
     from meshwright.partitioner.tactics import FIRST_DIVISIBLE as FIRST_DIVISIBLE
     from meshwright.partitioner.tactics import REPLICATED as REPLICATED
     from meshwright.partitioner.tactics import by_levels as by_levels
@@ -115,6 +116,7 @@ _HOMES = {
     "features.checkpoint": ("Checkpoints",),
     "run.local.calibrate": ("calibrate",),
     "features.allocate": ("Buffer", "allocate"),
+    "jax_private": ("gpu_for_cudnn",),
 }  # fmt: skip
 """The public names, listed under the module that defines them. A module is imported when
 one of its names is first used, so that `import meshwright` alone does not import JAX.

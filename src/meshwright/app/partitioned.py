@@ -13,7 +13,7 @@ from meshwright.app.output.notices import warn_each
 from meshwright.app.step.modules import warn_about_lost_changes, warn_about_modules
 from meshwright.app.step.specialized import Specialized
 from meshwright.errors import CaptureError, PlanError
-from meshwright.jax_private import tracing_config
+from meshwright.jax_private import gpu_for_cudnn, tracing_config
 from meshwright.machine import Mesh
 from meshwright.partitioner.decide import Decided
 from meshwright.partitioner.lower import Gather
@@ -95,7 +95,8 @@ class Partitioned:
         """
         latest, state = self.find_state(init_fn, args, argnum)
         shardings = latest.state_shardings(*state, latest.executable.in_shardings)
-        return jax.jit(init_fn, out_shardings=shardings)(*args)
+        with gpu_for_cudnn():
+            return jax.jit(init_fn, out_shardings=shardings)(*args)
 
     def find_state(
         self,
@@ -112,7 +113,8 @@ class Partitioned:
             raise PlanError(
                 f"init wants a function that returns the state, got {init_fn!r:.60}"
             )
-        state = jax.eval_shape(init_fn, *args)
+        with gpu_for_cudnn():
+            state = jax.eval_shape(init_fn, *args)
         names = None if argnum is None else list_names(self.fn, argnum)
         if not self._specialized:
             raise PlanError(

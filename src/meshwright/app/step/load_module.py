@@ -4,8 +4,8 @@ import importlib
 import importlib.util
 import sys
 import traceback
-from collections.abc import Callable
-from contextlib import redirect_stdout
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from types import ModuleType
 
@@ -64,9 +64,23 @@ def _is_file(origin: str | None, path: Path) -> bool:
     return origin is not None and Path(origin).exists() and path.samefile(origin)
 
 
+@contextmanager
+def user_code() -> Generator[None]:
+    """A context for a user's code, whose prints are no results of the command.
+
+    It may trace attention of cuDNN, as if a GPU were here.
+    """
+    from meshwright.jax_private import (
+        gpu_for_cudnn,  # commands load JAX when they need it
+    )
+
+    with redirect_stdout(sys.stderr), gpu_for_cudnn():
+        yield
+
+
 def _run_import(place: str, load: Callable[[], ModuleType]) -> ModuleType:
     try:
-        with redirect_stdout(sys.stderr):
+        with user_code():
             return load()
     except (Exception, SystemExit) as error:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None

@@ -6,15 +6,13 @@ targets by name, and `schedules`, a dict of lists of tactics.
 """
 
 import inspect
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import redirect_stdout
 from dataclasses import dataclass
 from functools import cached_property
 from types import ModuleType
 from typing import Any
 
-from meshwright.app.step.load_module import describe_error, load_module
+from meshwright.app.step.load_module import describe_error, load_module, user_code
 from meshwright.errors import MeshwrightError, TargetError, did_you_mean
 from meshwright.partitioner.tactics import Tactic
 from meshwright.run.local.devices import find_devices
@@ -138,7 +136,7 @@ def _call(
     """Call a target, check the types of what it returns, and return (fn, args)."""
     _require_bind(make, (), f"{name} is called without arguments")
     try:
-        with redirect_stdout(sys.stderr):  # what is printed is no result of the command
+        with user_code():
             result = make()
     except MeshwrightError:
         raise

@@ -24,6 +24,7 @@ from meshwright.features.autodiff.residual import Residual, list_residuals
 from meshwright.features.autodiff.transpose import transpose
 from meshwright.features.autodiff.typing import LinearProgram
 from meshwright.features.autodiff.unzip import Unzipped, unzip
+from meshwright.jax_private import gpu_for_cudnn
 from meshwright.partitioner.tactics import Recompute, recompute
 from meshwright.program.analysis.executions import op_executions
 from meshwright.program.capture import Captured, capture
@@ -32,6 +33,7 @@ from meshwright.program.ops import OpWork, work_of
 from meshwright.run.local.execute import run_program
 
 
+@gpu_for_cudnn()
 def linearize(
     fn: Callable[..., Any],
     *args: Any,
@@ -66,6 +68,7 @@ def linearize(
     return Linearized(captured, dual.present, typed, parts, jax.tree.leaves(args))
 
 
+@gpu_for_cudnn()
 def residuals_of_loss(
     fn: Callable[..., Any], args: Sequence[Any], tactics: Sequence[object] = ()
 ) -> tuple[Residual, ...] | None:
