@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     from meshwright.planner.tactics.auto import auto as auto
     from meshwright.program.capture import stage as stage
     from meshwright.program.capture import tag as tag
+    from meshwright.program.ops import Cost as Cost
     from meshwright.program.ops import rule as rule
     from meshwright.run.local.calibrate import calibrate as calibrate
 
@@ -112,7 +113,7 @@ _HOMES = {
     "features.collectives.reductions": ("reductions",),
     "planner.overlap.overlap": ("overlap",),
     "program.capture": ("stage", "tag"),
-    "program.ops": ("rule",),
+    "program.ops": ("Cost", "rule"),
     "features.checkpoint": ("Checkpoints",),
     "run.local.calibrate": ("calibrate",),
     "features.allocate": ("Buffer", "allocate"),

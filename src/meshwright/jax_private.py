@@ -51,6 +51,27 @@ def expanded(eqn: Any) -> Any:
     return jax.make_jaxpr(stands_for)(*(v.aval for v in eqn.invars))
 
 
+_SPARSE = ("bcoo", "bcsr", "coo", "csr")
+"""The formats of `jax.experimental.sparse`, with which its primitives' names begin."""
+
+
+def sparse_implementation(eqn: Any) -> Any:
+    """The jaxpr of ordinary primitives that implements one of `jax.experimental.sparse`.
+
+    None for any other primitive.
+    """
+    name = eqn.primitive.name
+    kind = name.split("_")[0]
+    if kind not in _SPARSE:
+        return None
+    module = importlib.import_module(f"jax.experimental.sparse.{kind}")
+    implementation = getattr(module, f"_{name}_impl", None)
+    if implementation is None:
+        return None
+    stands_for = partial(implementation, **eqn.params)
+    return jax.make_jaxpr(stands_for)(*(v.aval for v in eqn.invars))
+
+
 def scan_counts(params: Any) -> tuple[int, int]:
     """The number of constant operands and the number of carries of a `scan` equation."""
     if "num_consts" in params:

@@ -81,7 +81,7 @@ def test_a_file_of_the_user_needs_no_sources(tmp_path):
         (
             "= 1e8",
             "= 1e8\nefficiency = { again = [[1.0, 0.5]] }",
-            r"unknown entry chip.efficiency.again; wanted one of attention, attention_gradient",
+            r"unknown entry chip.efficiency.again; wanted one of attention, ",
         ),
         (
             "16e9",

@@ -6,6 +6,7 @@ from math import prod
 from meshwright.app.explain import describe
 from meshwright.app.explain.fixed_shardings import find_fixed
 from meshwright.app.explain.uncut import describe_uncut
+from meshwright.app.explain.unpriced import describe_unpriced
 from meshwright.app.plan import Plan
 from meshwright.machine import Mesh
 from meshwright.partitioner.decide import Decided, apply_tactics
@@ -53,6 +54,7 @@ def make_plan(
         whole=describe.replicated_ops(decided),
         fixed=find_fixed(work),
         uncut=describe_uncut(decided),
+        unpriced=describe_unpriced(decided),
         name=captured.name,
         decided=decided,
         tokens_per_step=None if tokens is None else prod(program.inputs[tokens].shape),

@@ -47,6 +47,12 @@ def test_seconds_are_those_that_nvidia_measures(machine, length, forward_s, back
     assert both.step_time_s == pytest.approx(forward_s + backward_s, rel=0.05)
 
 
+def test_operands_that_a_call_does_not_use_take_no_time():
+    q = shape(1, 128, 2, 64)
+    plan = mw.partition(attention("cudnn"), {"d": 1}, []).plan(q, q, q).on("h100")
+    assert plan.step_time_s == mw.machine("h100").chip.launch_s
+
+
 def test_fused_attention_has_no_scores_in_memory():
     fused = plan_of(4096, "h200", with_gradient=True)
     plain = plan_of(4096, "h200", with_gradient=True, implementation="xla")

@@ -5,6 +5,7 @@ Uncut work is work that all devices along a mesh axis repeat.
 
 from collections.abc import Iterator
 
+from meshwright.app.explain.unpriced import AT_LEAST, unpriced_note
 from meshwright.app.output.collapse import group_by
 from meshwright.app.output.numbers import (
     show_count,
@@ -53,6 +54,8 @@ def show_overview(plan: PlanRecord, full: bool = False) -> list[str]:
     else:
         lines += columns((("", *row) for row in figure_rows(plan, figures)), _TITLES)
         lines += _longest(figures)
+    if plan.unpriced:
+        lines += ["", unpriced_note(plan.unpriced)]
     for title, rows in uncut_sections(plan, full):
         lines += ["", title, *columns(rows, (">9", ""), gap="  ")]
     return lines
@@ -93,14 +96,16 @@ NO_MACHINE = (
 
 def figure_rows(plan: PlanRecord, figures: Figures) -> Iterator[tuple[str, str]]:
     """Pairs of a title and a text, one for each figure of a step."""
-    speed = f"{show_seconds(figures.step_time_s)}, MFU {show_share(figures.mfu)}"
+    least = AT_LEAST if plan.unpriced else ""
+    mfu = f"MFU {'of the known work ' * bool(least)}{show_share(figures.mfu)}"
+    speed = f"{least}{show_seconds(figures.step_time_s)}, {mfu}"
     tokens = show_tokens(plan, figures)
     yield "step", f"{speed}, {tokens}" if tokens else speed
     peak, usable = figures.peak_memory_bytes, figures.usable_bytes
-    fits = "fits" if figures.fits else "DOES NOT FIT"
+    fits = ("may fit" if least else "fits") if figures.fits else "DOES NOT FIT"
     yield (
         "memory",
-        f"{show_bytes(peak)} of {show_bytes(usable)} on each device "
+        f"{least}{show_bytes(peak)} of {show_bytes(usable)} on each device "
         f"({show_share(peak / usable)}): {fits}",
     )
     if figures.placement:
@@ -114,7 +119,7 @@ def figure_rows(plan: PlanRecord, figures: Figures) -> Iterator[tuple[str, str]]
         "" if figures.co2e_g is None else show_si(figures.co2e_g, "gCO2e"),
     ]
     if any(spent):
-        yield "a step costs", ", ".join(filter(None, spent))
+        yield "a step costs", least + ", ".join(filter(None, spent))
 
 
 def show_tokens(plan: PlanRecord, figures: Figures) -> str:
@@ -206,6 +211,7 @@ def uncut_sections(
             (show_share(w.share), f"{w.kind} at {w.source}: {w.why}") for w in shown
         ]
         if rows:
-            title = f"not cut along {axis!r}: {show_share(total)} of the FLOPs"
+            least = AT_LEAST if plan.unpriced else ""
+            title = f"not cut along {axis!r}: {least}{show_share(total)} of the FLOPs"
             sections.append((title, rows))
     return sections

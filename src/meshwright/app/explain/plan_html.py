@@ -10,6 +10,7 @@ from meshwright.app.explain.overview import (
     uncut_sections,
 )
 from meshwright.app.explain.show import show_plan
+from meshwright.app.explain.unpriced import unpriced_note
 from meshwright.app.output import notebook
 from meshwright.app.record.plan_record import PlanRecord
 
@@ -24,6 +25,8 @@ def plan_html(plan: PlanRecord) -> str:
             notebook.table(("", ""), figure_rows(plan, figures)),
             notebook.table(LINE_TITLES, line_rows(figures)),
         ]
+    if plan.unpriced:
+        parts.append(notebook.table(("",), [(unpriced_note(plan.unpriced),)]))
     parts += [
         notebook.block(title, notebook.table((">", ""), rows))
         for title, rows in uncut_sections(plan)

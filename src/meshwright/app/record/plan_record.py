@@ -39,6 +39,8 @@ class PlanRecord:
     steps: the effect of each tactic.
     whole: ops that are replicated because they have no sharding rule, with the reason.
     uncut: for each mesh axis the work that it does not split, the largest share first.
+    unpriced: ops of unknown cost with their source lines; if there are any, time, memory
+        and shares of work are lower bounds.
     name: name of the function.
     figures: time, memory and energy on a machine; `None` if the plan names no machine.
     decided: the program with its decisions; `None` for a plan that was read from JSON.
@@ -67,6 +69,7 @@ class PlanRecord:
     fixed: tuple[FixedSharding, ...] = ()
     figures: Figures | None = None
     uncut: tuple[UncutWork, ...] = ()
+    unpriced: tuple[str, ...] = ()
     name: str = ""
     decided: Decided | None = field(default=None, compare=False, repr=False)
     recorded: tuple[Tactic, ...] = field(default=(), compare=False, repr=False)

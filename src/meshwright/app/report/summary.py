@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from meshwright.app.explain.candidates import candidate_table, won_text
 from meshwright.app.explain.overview import BOUNDS, show_tokens, undivided_lines
+from meshwright.app.explain.unpriced import AT_LEAST, unpriced_note
 from meshwright.app.output.numbers import (
     show_count,
     show_dollars,
@@ -32,20 +33,21 @@ def draw_summary(plan: PlanRecord, tips: Tooltips) -> str:
     first = "".join(f'<p class="alarm">{text(t)}</p>' for t in undivided_lines(plan))
     if plan.search is not None:
         first += f"<p>{text(won_text(plan.search))}</p>"
-    return (
-        f'<section id="summary">{first}<div class="cards">{cards}</div>{bars}</section>'
-    )
+    note = f"<p>{text(unpriced_note(plan.unpriced))}</p>" if plan.unpriced else ""
+    cards = f'<div class="cards">{cards}</div>'
+    return f'<section id="summary">{first}{cards}{note}{bars}</section>'
 
 
 def _cards(plan: PlanRecord, figures: Figures) -> list[tuple[str, str, str]]:
     """The cards at the top of the report, each a title, a figure and a remark."""
     share = figures.peak_memory_bytes / figures.usable_bytes
-    fits = "fits" if figures.fits else "does not fit"
+    least = AT_LEAST if plan.unpriced else ""
+    fits = ("may fit" if least else "fits") if figures.fits else "does not fit"
     power = "the power of this machine is unknown"
     price = "the price of this machine is unknown"
     drawn = "all devices, at peak power" if figures.is_peak_power else "all devices"
     return [
-        ("step time", show_seconds(figures.step_time_s), "simulated"),
+        ("step time", least + show_seconds(figures.step_time_s), "simulated"),
         (
             "throughput",
             show_tokens(plan, figures) or NONE,
@@ -61,7 +63,7 @@ def _cards(plan: PlanRecord, figures: Figures) -> list[tuple[str, str, str]]:
         ),
         (
             "memory per device",
-            show_bytes(figures.peak_memory_bytes),
+            least + show_bytes(figures.peak_memory_bytes),
             f"{fits}: {show_share(share)} of {show_bytes(figures.usable_bytes)}",
         ),
         ("energy per step", *_or_none(figures.energy_j, "J", drawn, power)),
@@ -176,16 +178,18 @@ def draw_comparison(plans: Sequence[PlanRecord]) -> str:
 
 
 def _row(plan: PlanRecord, figures: Figures, longest: float) -> str:
-    machine = estimate_of(plan).machine
+    machine, least = estimate_of(plan).machine, AT_LEAST if plan.unpriced else ""
     share = figures.peak_memory_bytes / figures.usable_bytes
     energy = _or_none(figures.energy_j, "J", "", "")[0]
     carbon = _or_none(figures.co2e_g, "g", "", "")[0]
     cells = [
         f"<td>{text(machine.title)} {TIMES} {machine.num_devices}</td>",
         f"<td>{text(plan.mesh)}</td>",
-        markup.numbers(show_seconds(figures.step_time_s)),
+        markup.numbers(least + show_seconds(figures.step_time_s)),
         markup.bar("k-product", 100 * figures.step_time_s / longest),
-        markup.numbers(show_share(figures.mfu), show_bytes(figures.peak_memory_bytes)),
+        markup.numbers(
+            show_share(figures.mfu), least + show_bytes(figures.peak_memory_bytes)
+        ),
         f'<td class="n{"" if figures.fits else " alarm"}">{show_share(share)}</td>',
         markup.numbers(
             show_seconds(exposed_s(figures)), energy, _price(figures), carbon

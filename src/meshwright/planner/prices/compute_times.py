@@ -18,7 +18,7 @@ from meshwright.predict.roofline.kernel_time import (
     roofline_s,
     vector_flops,
 )
-from meshwright.program.ir import Atom, Op, Value
+from meshwright.program.ir import Atom, Op, Value, num_bytes
 from meshwright.program.ops import (
     COLLECTIVES,
     Builder,
@@ -31,6 +31,7 @@ from meshwright.program.ops import (
 )
 from meshwright.program.rules.factors import local_shape
 from meshwright.program.rules.pallas_work import kernel_of
+from meshwright.program.rules.registry import cost_of
 from meshwright.program.rules.rule import Dims
 from meshwright.search.arrays import Floats, Ints
 
@@ -143,7 +144,7 @@ class ComputeTimes:
         if op is None or rule is None or has_trait(op.kind, Trait.ALIASES_OPERAND):
             return np.zeros(len(choices))
         work = self._local_work(node, choices)
-        if kernel_of(op) is not None:
+        if kernel_of(op) is not None or cost_of(op) is not None:
             seconds = np.array([self._kernel_s(node, cut) for cut in work.cuts])
             return seconds[work.cut_of]
         seconds = _op_seconds(op, node, work, self.prices, self.chip)
@@ -196,7 +197,12 @@ class ComputeTimes:
 
     def _kernel_s(self, node: Node, cut: OpCut) -> float:
         local = _local_op(node, cut)
-        return kernel_time(local, work_of(local), KernelTraffic(0), self.chip).seconds
+        cost, moved = cost_of(local), 0.0
+        if cost is not None:
+            every = sum(map(num_bytes, (*local.operands, *local.results)))
+            moved = every if cost.num_bytes is None else cost.num_bytes
+        traffic = KernelTraffic(moved)
+        return kernel_time(local, work_of(local), traffic, self.chip).seconds
 
     def _local_work(self, node: Node, choices: StrategySet) -> _LocalWork:
         key = node.signature, choices

@@ -24,18 +24,20 @@ from meshwright.predict.roofline.matrix_unit import (
     PADDED,
     padded_flops,
     product_extents,
+    product_flops,
     uses_matrix_unit,
 )
 from meshwright.predict.roofline.product_tiles import Cores, tiled_product_s
 from meshwright.predict.roofline.rereads import Streams, reread_bytes
 from meshwright.program.ir import Op, itemsize_bytes
-from meshwright.program.ops import OpWork, work_of
+from meshwright.program.ops import OpWork
 from meshwright.program.ops.arithmetic.attention import BACKWARD, FORWARD
 from meshwright.program.rules.pallas_work import (
     KernelSection,
     PallasKernel,
     kernel_of,
 )
+from meshwright.program.rules.registry import cost_of
 
 TRANSCENDENTAL_FLOPS = 16
 """Vector operations of one exponential, logarithm or the like: a polynomial and scaling."""
@@ -123,14 +125,16 @@ def bound_times(
 
     num_parts: number of equal parts into which the kernel's work and traffic are divided;
         the seconds are those of one part.
+    An op whose results have no elements is no kernel (XLA: `ZeroSizedHloElimination`).
     """
     flops = vector_flops(op, work, traffic.elements) / num_parts
+    is_empty = bool(op.results) and all(0 in result.shape for result in op.results)
     return {
         Bound.MATRIX: matrix_s(op, chip) / num_parts,
         Bound.VECTOR: flops
         / (chip.vector_flops_per_s * calibrated_efficiency(chip, "vector", flops)),
         Bound.MEMORY: _memory_s(op, traffic, chip, num_parts),
-        Bound.LAUNCH: chip.launch_s,
+        Bound.LAUNCH: 0.0 if is_empty else chip.launch_s,
     }
 
 
@@ -139,7 +143,7 @@ def vector_flops(op: Op, work: OpWork, elements: int = 0) -> int:
 
     work: of all ops of the kernel. elements: those that pass through registers.
     """
-    flops = work.flops - (work_of(op).flops if uses_matrix_unit(op) else 0)
+    flops = work.flops - product_flops(op)
     return flops + TRANSCENDENTAL_FLOPS * work.transcendentals + MOVE_FLOPS * elements
 
 
@@ -183,7 +187,7 @@ def timing_key(op: Op) -> Hashable:
         left, right, *_ = op.operands
         numbers = op.params["dimension_numbers"]
         return left.shape, left.dtype, right.shape, right.dtype, numbers
-    return op if op.kind in PADDED else None
+    return op if op.kind in PADDED or cost_of(op) is not None else None
 
 
 def _memory_s(op: Op, traffic: KernelTraffic, chip: Chip, num_parts: int = 1) -> float:

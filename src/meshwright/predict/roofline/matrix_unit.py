@@ -11,6 +11,7 @@ from meshwright.machine import Chip
 from meshwright.program.ir import Op
 from meshwright.program.ops import work_of
 from meshwright.program.ops.arithmetic.attention import BACKWARD, FORWARD
+from meshwright.program.rules.registry import cost_of
 
 
 def uses_matrix_unit(op: Op) -> bool:
@@ -20,14 +21,23 @@ def uses_matrix_unit(op: Op) -> bool:
     element.
     """
     if op.kind != "dot_general":
-        return op.kind in PADDED
+        return op.kind in PADDED or cost_of(op) is not None
     _, rows, columns, _ = product_extents(op)
     return min(rows, columns) > 1
 
 
 def padded_flops(op: Op, chip: Chip) -> int:
     """Operations of a product whose dims are padded to those of the matrix unit."""
-    return PADDED[op.kind](op, chip)
+    cost = cost_of(op)
+    return PADDED[op.kind](op, chip) if cost is None else int(cost.products)
+
+
+def product_flops(op: Op) -> int:
+    """Operations that an op does in the matrix unit, without padding."""
+    if not uses_matrix_unit(op):
+        return 0
+    cost = cost_of(op)
+    return work_of(op).flops if cost is None else int(cost.products)
 
 
 def padded_extent(extent: int, tile: int) -> int:
@@ -89,10 +99,15 @@ def _padded_convolution(op: Op, chip: Chip) -> int:
 
 
 PADDED = {
-    **dict.fromkeys((BACKWARD, FORWARD), lambda op, chip: work_of(op).flops),
+    **dict.fromkeys(
+        (
+            BACKWARD, FORWARD, "ragged_dot_general", "scaled_dot",
+            "scaled_matmul_wrapper",
+        ),
+        lambda op, chip: work_of(op).flops,
+    ),
     "conv_general_dilated": _padded_convolution,
     "dot_general": _padded_product,
-    "ragged_dot_general": lambda op, chip: work_of(op).flops,
-}
+}  # fmt: skip
 """Functions that count padded operations, by kind of op; only these ops use the matrix
 unit."""

@@ -9,7 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from meshwright.jax_private import expanded, open_jaxpr
+from meshwright.jax_private import expanded, open_jaxpr, sparse_implementation
 from meshwright.program.capture.regions import Region, read_region
 from meshwright.program.capture.single_axes import (
     as_on_one_device,
@@ -86,7 +86,7 @@ class _Converter:
 
     def equation(self, eqn: Any, operands: tuple[Atom, ...]) -> Sequence[Atom]:
         name = eqn.primitive.name
-        called = expanded(eqn)
+        called = expanded(eqn) or sparse_implementation(eqn)
         if called is None and name in _INLINED and name not in self.kept:
             called = eqn.params.get(_INLINED[name])
         if called is not None:
@@ -227,6 +227,10 @@ def _plain(
         params["jaxpr"] = _Converter(single=single).program(params["jaxpr"])
     elif "dst_sharding" in params:
         params["sharding"] = params.pop("dst_sharding")
+    if (
+        name == "ffi_call"
+    ):  # rules are for the library's functions, not for their caller
+        name += f":{params['target_name']}"
     return Op(
         name,
         operands,

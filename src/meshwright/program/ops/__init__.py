@@ -10,6 +10,7 @@ from pkgutil import walk_packages
 
 from meshwright.program.rules.builder import COLLECTIVES, Builder
 from meshwright.program.rules.registry import (
+    Cost,
     OpWork,
     Trait,
     has_trait,
@@ -27,6 +28,7 @@ for _module in walk_packages(__path__, f"{__name__}."):
 __all__ = [
     "COLLECTIVES",
     "Builder",
+    "Cost",
     "FactorRule",
     "OpCut",
     "OpWork",

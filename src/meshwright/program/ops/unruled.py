@@ -19,6 +19,10 @@ describe("all_reduce", "reduce_scatter", traits=(Trait.COLLECTIVE_REDUCTION,))
 describe("columns", traits=(Trait.STANDALONE,))
 
 
+describe("io_callback", "pure_callback", "shard_map", traits=(Trait.UNPRICED,))
+describe("hessenberg", "random_gamma", "schur", "tridiagonal", traits=(Trait.UNPRICED,))
+
+
 @rule("debug_callback", "debug_print", "io_callback")
 def effect(op: Op) -> FactorRule:
     """The factor rule of callbacks with side effects, which cannot be partitioned.

@@ -13,14 +13,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from enum import Enum
+from numbers import Real
 
 from meshwright.errors import RuleError
 from meshwright.program.ir import Op
 from meshwright.program.records import fast_frozen
-from meshwright.program.rules.rule import FactorRule, einsum_rule, opaque_rule
+from meshwright.program.rules.rule import (
+    FactorRule,
+    einsum_rule,
+    local_result_avals,
+    opaque_rule,
+)
 
 
 class Trait(Enum):
@@ -48,6 +54,7 @@ class Trait(Enum):
     COLLECTIVE = "moves bytes between devices"
     COLLECTIVE_REDUCTION = "a collective that reduces over devices"
     DRAWS_FROM_STATE = "gives other numbers each time, though JAX notes no effect"
+    UNPRICED = "takes time for work that nothing counts"
     SHARDING_CONSTRAINT = "an identity by which the user fixes a sharding"
 
     # Members are singletons; Enum hashes them by name, in Python, which is slower.
@@ -98,9 +105,33 @@ class OpWork:
 NO_WORK = OpWork()
 """The work of an op that only moves data."""
 
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """The cost of one run of an op on one device, for `mw.rule(..., cost=...)`.
+
+    products: operations of matrix products, which the matrix unit computes.
+    flops: all other operations.
+    num_bytes: bytes that are read from and written to main memory; by default every
+        operand and result once.
+    """
+
+    products: float = 0
+    flops: float = 0
+    num_bytes: float | None = None
+
+    def __post_init__(self) -> None:
+        numbers = (self.products, self.flops, self.num_bytes or 0)
+        if not all(isinstance(n, Real) and n >= 0 for n in numbers):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise RuleError(f"a cost has numbers of 0 or more; got {self}")
+
+
 CountWork = Callable[[Op], OpWork]
 
 _COUNTS: dict[str, CountWork] = {}
+StateCost = Callable[[Op], Cost]
+
+_COSTS: dict[str, StateCost] = {}
 
 
 def describe(
@@ -111,6 +142,29 @@ def describe(
         _KINDS[trait].update(kinds)
     if work is not None:
         _COUNTS.update(dict.fromkeys(kinds, work))
+
+
+def cost_of(op: Op) -> Cost | None:
+    """The cost that the author of an op's rule states; `None` if there is none."""
+    state = _COSTS.get(op.kind)
+    if state is None:
+        return None
+    cost = state(op)
+    if not isinstance(cost, Cost):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise RuleError(f"the cost of {op.kind!r} is {cost!r:.60}; wanted a mw.Cost")
+    return cost
+
+
+def is_counted(kind: str) -> bool:
+    """Whether the work of ops of this kind is known, if only to be none.
+
+    It is not for a primitive without a rule, and for one whose rule a user wrote without
+    a count of its work.
+    """
+    if kind in _COUNTS:
+        return True
+    fn = _RULES.get(kind)
+    return fn is not None and fn.__module__.startswith("meshwright.")
 
 
 def work_of(op: Op) -> OpWork:
@@ -138,7 +192,10 @@ _RULES: dict[str, RuleFn] = {}
 
 
 def rule(
-    *kinds: str, traits: Iterable[Trait] = (), work: CountWork | None = None
+    *kinds: str,
+    traits: Iterable[Trait] = (),
+    work: CountWork | None = None,
+    cost: StateCost | None = None,
 ) -> Callable[[RuleFn], RuleFn]:
     """Register the factor rule of the primitives with these names; a decorator.
 
@@ -147,8 +204,11 @@ def rule(
     "ik,kj->ij")`.
     traits: properties of these primitives, which models of compilers and the planner
         ask for.
-    work: function that counts the operations of one application; without it the op
-        counts as free.
+    work: function that counts the operations of one application.
+    cost: function of an `Op` on one device's part that returns a `mw.Cost`: operations
+        and bytes of a kernel of your own, such as the custom call of a `jax.ffi.ffi_call`
+        to "my_norm", whose kind is "ffi_call:my_norm". Without `work` and `cost` a plan
+        names the op, and its figures are lower bounds.
     """
     if not kinds or not all(isinstance(kind, str) for kind in kinds):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise RuleError(
@@ -165,9 +225,18 @@ def rule(
                 raise RuleError(f"op {kind!r} has a rule already")
             _RULES[kind] = fn
         describe(*kinds, traits=traits, work=work)
+        if cost is not None:
+            _COSTS.update(dict.fromkeys(kinds, cost))
+            describe(*kinds, traits=(Trait.STANDALONE,), work=_stated_work)
         return fn
 
     return register
+
+
+def _stated_work(op: Op) -> OpWork:
+    """The operations of a stated cost."""
+    cost = cost_of(op)
+    return NO_WORK if cost is None else OpWork(int(cost.products + cost.flops))
 
 
 def known_ops(package: str = "") -> tuple[str, ...]:
@@ -194,5 +263,7 @@ def rule_of(op: Op) -> FactorRule:
         return opaque_rule(op, f"primitive {op.kind!r} has no factor rule{hint}")
     found = fn(op)
     if isinstance(found, str):
-        return einsum_rule(found, op)
+        found = einsum_rule(found, op)
+    if op.kind.startswith("ffi_call:") and found.local_params is None:
+        return replace(found, local_params=local_result_avals)
     return found

@@ -199,6 +199,16 @@ def einsum_rule(
     return found
 
 
+def local_result_avals(
+    op: Op, operands: tuple[Shape, ...], results: tuple[Shape, ...]
+) -> Mapping[str, object]:
+    """Parameters of the `ffi_call` that computes one device's part of the results."""
+    del operands
+    avals: Any = op.params["result_avals"]
+    local = (a.update(shape=shape) for a, shape in zip(avals, results, strict=True))
+    return {**op.params, "result_avals": tuple(local)}
+
+
 def opaque_rule(op: Op, why: str) -> FactorRule:
     """The rule of an op that cannot be partitioned: no dim has a factor.
 

@@ -14,8 +14,9 @@ from types import MappingProxyType
 from typing import Any
 
 from meshwright.program.ir import Atom, Literal, Op, Value, itemsize_bytes
-from meshwright.program.ops import OpWork, Trait, ops_with
+from meshwright.program.ops import OpWork, Trait, has_trait, ops_with
 from meshwright.program.records import fast_frozen
+from meshwright.program.rules.registry import is_counted
 
 
 class FusionKind(Enum):
@@ -75,11 +76,20 @@ def kind_of(op: Op) -> FusionKind:
         return known
     if op.bodies:
         return FusionKind.REGION
-    if op.has_effect:
+    if op.has_effect or _is_foreign(op):
         return FusionKind.OTHER
     if op.kind in _SCATTERS:
         return FusionKind.LOOP if _is_one_hot(op) else FusionKind.OTHER
     return FusionKind.LOOP
+
+
+def _is_foreign(op: Op) -> bool:
+    """Whether an op is a kernel that no compiler knows, such as a custom call.
+
+    Its rule, if a user wrote one, may be newer than the table of kinds.
+    """
+    is_unknown = op.primitive is not None and not is_counted(op.kind)
+    return is_unknown or has_trait(op.kind, Trait.STANDALONE)
 
 
 def is_zeros(producers: Mapping[Atom, Op], atom: Atom) -> bool:

@@ -35,6 +35,7 @@ from meshwright.predict.roofline.kernel_time import timing_key
 from meshwright.program.ir import Program, Value
 from meshwright.program.ops import OpWork
 from meshwright.program.rules.pallas_work import kernel_of
+from meshwright.program.rules.registry import cost_of
 
 
 def merge_into_kernels(compilation: Compilation) -> Compilation:
@@ -80,6 +81,9 @@ def _kernel(
     pallas = kernel_of(fusion.root)
     if pallas is not None:
         return Kernel(fusion, (), pallas.num_bytes, 0, work)
+    cost = cost_of(fusion.root)
+    if cost is not None and cost.num_bytes is not None:
+        return Kernel(fusion, (), int(cost.num_bytes), 0, work)
     direct, shares = matrix_unit_operands(fusion), fusion.shares
     accesses: list[Access] = []
     num_bytes = elements = 0

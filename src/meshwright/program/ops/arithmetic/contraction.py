@@ -84,7 +84,7 @@ def _free(shape: Shape, batch: Sequence[int], contracted: Sequence[int]) -> list
     return [d for d in range(len(shape)) if d not in batch and d not in contracted]
 
 
-@rule("scaled_dot", traits=(Trait.EXPENSIVE,))
+@rule("scaled_dot", traits=(Trait.EXPENSIVE,), work=_product_work)
 def scaled_dot(op: Op) -> FactorRule:
     """The factor rule `ik,kj,is,sj->ij` of a product of scaled blocks.
 
@@ -94,7 +94,12 @@ def scaled_dot(op: Op) -> FactorRule:
     return _scaled(op, op.params["dimension_numbers"])
 
 
-@rule("scaled_matmul_wrapper")
+def _matmul_work(op: Op) -> OpWork:
+    """The work of a batched matrix product, whose operands have their last dims summed."""
+    return OpWork(2 * math.prod(op.results[0].shape) * op.operands[0].shape[-1])
+
+
+@rule("scaled_matmul_wrapper", traits=(Trait.EXPENSIVE,), work=_matmul_work)
 def scaled_matmul(op: Op) -> FactorRule:
     """The factor rule `bik,bjk,bis,bjs->bij` of a batched product of scaled blocks.
 
