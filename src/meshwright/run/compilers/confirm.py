@@ -30,6 +30,7 @@ from meshwright.partitioner.lower import Lowered
 from meshwright.run.compilers.backend import Backend, Compiled, Ended
 from meshwright.run.compilers.gpu import GPU
 from meshwright.run.compilers.tpu import TPU
+from meshwright.run.local.attention import CUSTOM_CALLS
 from meshwright.run.local.spmd import named_shardings, spmd_function
 
 BACKENDS = {"tpu": TPU, "gpu": GPU}
@@ -157,7 +158,8 @@ def export_jitted(jitted: Any, avals: Sequence[Any], platform: str) -> bytes:
     It is compiled by the release of JAX that exported it, so that it needs no promise of
     compatibility.
     """
-    allowed = [export.DisabledSafetyCheck.custom_call("LayoutConstraint")]
+    targets = ("LayoutConstraint", *CUSTOM_CALLS)
+    allowed = [export.DisabledSafetyCheck.custom_call(target) for target in targets]
     made = export.export(jitted, platforms=[platform], disabled_checks=allowed)(*avals)
     return bytes(made.serialize())
 

@@ -13,6 +13,15 @@ from meshwright.program.ops.arithmetic.attention import BACKWARD, FORWARD, Atten
 _BNTH = 1
 
 
+CUSTOM_CALLS = tuple(
+    f"__cudnn$fmha{bias}Softmax{dropout}{backward}"
+    for bias in ("", "ScaleBias")
+    for dropout in ("", "Dropout")
+    for backward in ("", "Backward")
+)
+"""The names of cuDNN's kernels in a program for CUDA."""
+
+
 def attention(op: Op, operands: Sequence[Any]) -> Sequence[Any]:
     """The results of cuDNN's attention on global arrays or on one device's parts."""
     call = Attention(op)
