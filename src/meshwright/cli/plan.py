@@ -32,7 +32,7 @@ _OF_A_MACHINE = ("tokens", "samples", "tokens_per_step", "place", "offsets")
 """Options that have no effect without `--machine`."""
 
 _NOT_OF_A_PIPELINE = (
-    "mesh", "schedule", "tactics", "search", "objective", "confirm", "tokens_per_step",
+    "mesh", "tactics", "search", "objective", "confirm", "tokens_per_step",
     "offsets",
 )  # fmt: skip
 """Options that `--pipeline` does not take."""
@@ -70,14 +70,15 @@ def plan_command(  # noqa: PLR0913  the options of a command
     compared, and with --tokens or --samples for a whole run. With --machine and --chips:
     the best plan that a search finds, compared with the usual strategies; --tactics or
     --schedule are kept, and the rest is searched. With --pipeline: stages on parts of the
-    machine, microbatches and their schedule; --out FILE.html draws it. With --offsets: a
+    machine, microbatches and their schedule, which --schedule may fix by its name;
+    --out FILE.html draws it. With --offsets: a
     packing of a device's buffers on one machine, in a CSV. Inputs that the step returns
     in updated form are treated as donated.
     """
     _check_options(context)
     if pipeline:
         request = _search_request(context.params)
-        feature("pipeline_command")(target, request, as_json, out)
+        feature("pipeline_command")(target, request, as_json, out, schedule or "")
     elif mesh is None or search is not None:
         _print_searched(context.params)
     else:

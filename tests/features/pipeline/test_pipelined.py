@@ -20,7 +20,10 @@ from meshwright.features.pipeline.planning.pipeline_stage import (
     StageChoice,
 )
 from meshwright.features.pipeline.running import stage as stage_module
-from meshwright.features.pipeline.schedules.generators import SCHEDULES
+from meshwright.features.pipeline.schedules.generators import (
+    SCHEDULES,
+    STAGES_PER_SUBMESH,
+)
 from meshwright.features.pipeline.schedules.schedule import Schedule
 from meshwright.features.pipeline.schedules.simulate import StageBytes
 from meshwright.features.pipeline.stages.marks import StagePoint
@@ -56,7 +59,8 @@ def test_two_stages_on_data_and_model_equal_the_step_on_one_device():
     cuts=st.sets(st.integers(1, 20), min_size=3, max_size=3),
 )
 def test_any_cuts_and_any_schedule_equal_the_whole_step(schedule, microbatches, cuts):
-    count = 2 if schedule == "interleaved" else 4
+    count = 4 // STAGES_PER_SUBMESH.get(schedule, 1)
+    microbatches = 4 if schedule == "dualpipev" else microbatches
     step = mw.pipeline(
         unmarked_step,
         {"stage": count},

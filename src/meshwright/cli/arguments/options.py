@@ -41,7 +41,12 @@ Pipeline = Annotated[
 ]
 MeshText = Annotated[str, _MESH]
 OptionalMesh = Annotated[str | None, _MESH]
-Schedule = Annotated[str | None, Option(help="one of the module's `schedules`")]
+Schedule = Annotated[
+    str | None,
+    Option(
+        help="one of the module's `schedules`; with --pipeline: 1f1b, dualpipev, ..."
+    ),
+]
 Tactics = Annotated[
     str | None, Option(help="tactics in order: \"shard({'x': 0}, axis='data')\"")
 ]

@@ -9,17 +9,23 @@ from meshwright.cli.arguments.target import find_target
 from meshwright.features.pipeline.find_pipeline import find_pipeline
 from meshwright.features.pipeline.planning.pipeline_plan import PipelinePlan
 from meshwright.features.pipeline.schedule_picture import schedule_page, schedule_text
+from meshwright.features.pipeline.schedules.generators import require_schedule
 from meshwright.planner.driver.request import SearchRequest
 
 
 def pipeline_command(
-    target: str, request: SearchRequest, as_json: bool, out: Path | None
+    target: str,
+    request: SearchRequest,
+    as_json: bool,
+    out: Path | None,
+    schedule: str,
 ) -> None:
     """Search for a pipeline plan of a target; print its stages, figures and schedule.
 
+    schedule: name of the only schedule to try; "" for all.
     out: file for the plan as JSON, or for a page with pictures if its name ends in .html.
     """
-    plan = _plan_target(target, request)
+    plan = _plan_target(target, request, schedule)
     simulation = plan.simulate()
     if out is not None:
         is_page = out.suffix in (".html", ".htm")
@@ -35,12 +41,16 @@ def pipeline_command(
     print(f"\n{schedule_text(simulation)}")
 
 
-def _plan_target(text: str, request: SearchRequest) -> PipelinePlan:
+def _plan_target(text: str, request: SearchRequest, schedule: str) -> PipelinePlan:
     """The pipeline plan that is found for a target; a terminal shows progress on stderr."""
-    request.resolve()  # refuses wrong options before the target is built
+    # Wrong options are refused before the target is built.
+    request.resolve()
+    if schedule:
+        require_schedule(schedule)
     with show_progress(f"loading {text}"):
         target = find_target(text)
         fn, args = target.made
     with show_progress(f"planning a pipeline for {target.name}") as on_progress:
-        plan = find_pipeline(fn, args, replace(request, on_progress=on_progress))
+        request = replace(request, on_progress=on_progress)
+        plan = find_pipeline(fn, args, request, schedule)
     return replace(plan, name=target.name)

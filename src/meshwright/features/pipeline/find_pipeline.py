@@ -13,10 +13,14 @@ from meshwright.planner.driver.request import SearchRequest
 
 
 def find_pipeline(
-    fn: Callable[..., Any], args: Sequence[Any], request: SearchRequest
+    fn: Callable[..., Any],
+    args: Sequence[Any],
+    request: SearchRequest,
+    schedule: str = "",
 ) -> PipelinePlan:
     """The fastest pipeline plan for `fn(*args)` on the machine that a search request names.
 
+    schedule: name of the only schedule to try; "" for all, and searched ones.
     Raises `PlanError` if no pipeline fits, or if the step has no backward pass or no batch.
     """
     resolved = request.resolve()
@@ -27,6 +31,7 @@ def find_pipeline(
         step.batch,
         resolved.machine,
         resolved.limit,
+        schedule=schedule,
         on_progress=request.on_progress,
     )
     return PipelinePlanner(task).best()

@@ -8,9 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from meshwright.errors import PlanError, did_you_mean
+from meshwright.errors import PlanError
 from meshwright.features.pipeline.planning.pipeline_plan import PipelinePlan
-from meshwright.features.pipeline.schedules.generators import SCHEDULES
+from meshwright.features.pipeline.schedules.generators import (
+    SCHEDULES,
+    STAGES_PER_SUBMESH,
+    require_schedule,
+)
 from meshwright.features.pipeline.schedules.schedule import Schedule
 from meshwright.features.pipeline.schedules.verify import verify
 from meshwright.features.pipeline.stages.marks import StagePoint
@@ -59,11 +63,8 @@ class Options:
             raise PlanError(
                 f"statistics is {self.statistics!r}; wanted 'whole' or 'microbatch'"
             )
-        if isinstance(self.schedule, str) and self.schedule not in SCHEDULES:
-            raise PlanError(
-                f"no schedule is named {self.schedule!r}; there are "
-                f"{', '.join(SCHEDULES)}{did_you_mean(self.schedule, SCHEDULES)}"
-            )
+        if isinstance(self.schedule, str):
+            require_schedule(self.schedule)
 
     def tactics_of(self, stage: str) -> tuple[Tactic, ...]:
         """The tactics of the stage with this name."""
@@ -79,7 +80,8 @@ class Options:
     @property
     def default_stages(self) -> int:
         """The number of stages if neither `mw.stage` marks nor the caller give it."""
-        chunks = 2 if self.schedule == "interleaved" else 1
+        is_name = isinstance(self.schedule, str)
+        chunks = STAGES_PER_SUBMESH.get(self.schedule, 1) if is_name else 1
         return chunks * len(self.submeshes)
 
     def on_one_device(self) -> Options:

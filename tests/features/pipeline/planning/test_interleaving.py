@@ -16,6 +16,7 @@ from meshwright.features.pipeline.planning.interleaving import even_stages
 from meshwright.features.pipeline.planning.pipeline_planner import PipelinePlanner
 from meshwright.features.pipeline.planning.pipeline_task import PipelineTask
 from meshwright.features.pipeline.planning.stage_slicing import StageTable
+from meshwright.features.pipeline.schedules.generators import SCHEDULES
 from meshwright.machine import load_machine
 from tests.features.pipeline.planning.test_planning import (
     LAYERS,
@@ -59,6 +60,13 @@ def planner():
     return PipelinePlanner(task)
 
 
+def planned(planner, **options):
+    """The best plan with other options of the task."""
+    changed = copy(planner)
+    changed.task = replace(planner.task, **options)
+    return changed.best()
+
+
 def test_interleaved_stages_are_planned_where_bubbles_cost_most(planner):
     # Two submeshes of one device, and four microbatches: a fifth of the step is bubble.
     plan = planner.best()
@@ -71,12 +79,25 @@ def test_interleaved_stages_are_planned_where_bubbles_cost_most(planner):
     assert "stages on 2 submeshes" in str(plan)
 
 
+def test_dual_pipe_v_is_planned_where_it_is_fastest(planner):
+    plan = planned(planner, microbatches=(8,))
+    assert plan.schedule_name == "dualpipev"
+    assert plan.schedule.placement == (0, 1, 1, 0)
+    tried = dict(plan.tried)
+    assert plan.step_time_s == min(s for s in tried.values() if isinstance(s, float))
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_the_only_schedule_to_try_is_planned(planner, name):
+    plan = planned(planner, schedule=name)
+    assert plan.schedule_name == name
+    assert dict(plan.tried) == {name: plan.step_time_s}
+
+
 def test_interleaved_stages_of_a_submesh_share_its_memory(planner):
     found = planner.best()
     peak = max(found.simulate().peak_bytes)
-    limited = copy(planner)
-    limited.task = replace(planner.task, limit_bytes=0.99 * peak)
-    less = limited.best()
+    less = planned(planner, limit_bytes=0.99 * peak)
     assert max(less.simulate().peak_bytes) <= 0.99 * peak
 
 

@@ -29,10 +29,9 @@ def makespan_of(times, hop=0.0, sizes=(), limit=math.inf):
 
 def test_published_schedules_are_states_of_the_search():
     states = known_states(3, 7)
-    names = ("1f1b", None, "gpipe", "zb-h1", "zb-h2")
+    names = ("1f1b", "eager-1f1b", "gpipe", "zb-h1", "zb-h2")
     for name, (ahead, alive) in zip(names, states, strict=True):
-        if name is not None:
-            assert warmed_up(ahead, 7, alive) == SCHEDULES[name](3, 7)
+        assert warmed_up(ahead, 7, alive) == SCHEDULES[name](3, 7)
 
 
 @settings(max_examples=10)
@@ -49,7 +48,7 @@ def test_a_found_schedule_is_never_slower_than_published_ones(
     num, sizes = len(times), [StageBytes(0, 1, 1)] * len(times)
     seconds = makespan_of(times, hop, sizes, limit)
     found = seconds(search_schedule(num, num_microbatches, seconds, BUDGET))
-    for name in ("1f1b", "gpipe", "zb-h1", "zb-h2"):
+    for name in ("1f1b", "eager-1f1b", "gpipe", "zb-h1", "zb-h2"):
         try:
             published = seconds(SCHEDULES[name](num, num_microbatches))
         except ScheduleError:

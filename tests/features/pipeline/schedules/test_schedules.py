@@ -7,8 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.errors import ScheduleError
+from meshwright.features.pipeline.schedules.dual_pipe import dual_pipe_v
 from meshwright.features.pipeline.schedules.generators import (
     SCHEDULES,
+    STAGES_PER_SUBMESH,
+    eager_one_f_one_b,
     gpipe,
     interleaved,
     one_f_one_b,
@@ -73,11 +76,39 @@ def test_bubbles_of_zero_bubble_schedules_are_as_published(p, more, weight):
     assert math.isclose(second, (p - 1) * (2 - 2 * weight), abs_tol=1e-9)
 
 
+@given(
+    p=STAGES, m=st.integers(1, 24), seconds=st.tuples(SECONDS, SECONDS, st.floats(0, 1))
+)
+def test_eager_1f1b_hides_transfers_that_1f1b_waits_for(p, m, seconds):
+    forward, backward, share = seconds
+    # Two transfers fit beside the tasks of a microbatch, and one beside each task.
+    hop = share * min(forward, backward, (forward + backward) / 2)
+    times, work = equal(p, forward, backward, 0.0), m * (forward + backward)
+    start_s = (p - 1) * (forward + backward + 2 * hop)
+    eager = simulate(eager_one_f_one_b(p, m), times, hop).makespan_s
+    assert math.isclose(eager, work + start_s, abs_tol=1e-9)
+    if m >= p:
+        waits_s = 2 * hop * ((m - 1) * (p - 1) // p)
+        usual = simulate(one_f_one_b(p, m), times, hop).makespan_s
+        assert math.isclose(usual, work + start_s + waits_s, abs_tol=1e-9)
+
+
+@given(p=STAGES, more=st.integers(0, 12), weight=st.floats(0, 1))
+def test_bubble_and_peak_of_dual_pipe_v_are_closed_forms(p, more, weight):
+    schedule = dual_pipe_v(p, 2 * p + more)
+    found = bubble_s(schedule, equal(2 * p, 1.0, 1.0, weight))
+    assert math.isclose(found, (p - 1) * (2 - weight), abs_tol=1e-9)
+    assert peak_activations(schedule) == (2 * p + 1,) * p
+
+
 @given(p=STAGES, m=st.integers(1, 24))
 def test_peaks_of_activations_are_as_published(p, m):
     assert peak_activations(gpipe(p, m)) == (m,) * p
     assert peak_activations(one_f_one_b(p, m)) == tuple(
         min(p - stage, m) for stage in range(p)
+    )
+    assert peak_activations(eager_one_f_one_b(p, m)) == tuple(
+        min(2 * (p - stage) - 1, m) for stage in range(p)
     )
     assert max(peak_activations(zero_bubble(p, m))) == min(p, m)
     assert max(peak_activations(zero_bubble_2(p, m))) == min(2 * p - 1, m)
@@ -93,7 +124,7 @@ def test_zb_h1_needs_no_more_bytes_than_1f1b(p, m, for_weights):
 
 @given(p=STAGES, m=st.integers(1, 12), hop=SECONDS)
 def test_makespan_lies_between_critical_path_and_all_work(p, m, hop):
-    for name in ("gpipe", "1f1b", "zb-h1", "zb-h2"):
+    for name in SCHEDULES.keys() - STAGES_PER_SUBMESH.keys():
         schedule = SCHEDULES[name](p, m)
         free = simulate(schedule, equal(p)).makespan_s
         found = simulate(schedule, equal(p), hop).makespan_s
@@ -176,13 +207,15 @@ def test_counts_below_one_are_refused():
         interleaved(2, 0, 2)
 
 
-def test_interleaved_wants_whole_groups_of_microbatches():
+def test_schedules_with_two_stages_per_submesh_want_enough_microbatches():
     with pytest.raises(
         ScheduleError, match=r"3 microbatches on 2 submeshes.*multiple of 2"
     ):
         interleaved(2, 2, 3)
     with pytest.raises(ScheduleError, match=r"3 stages.*two per submesh"):
         SCHEDULES["interleaved"](3, 4)
+    with pytest.raises(ScheduleError, match=r"3 microbatches on 2.*two microbatches"):
+        dual_pipe_v(2, 3)
 
 
 def test_wrong_numbers_of_times_and_bytes_are_refused():

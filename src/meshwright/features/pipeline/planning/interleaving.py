@@ -1,13 +1,13 @@
-"""Pipelines with several stages on each submesh, for the interleaved schedule.
+"""Pipelines with several stages on each submesh, for interleaved 1F1B and DualPipeV.
 
-All submeshes are alike. Stage s runs on submesh s modulo their number (Narayanan et al.,
-SC 2021). Bubbles shrink by the number of stages on a submesh, while values are sent more
-often, and more microbatches are alive. In array shapes L is the number of layers.
+All submeshes are alike. Bubbles shrink with the number of stages on a submesh, while values
+are sent more often, and more microbatches are alive. In array shapes L is the number of
+layers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -16,21 +16,24 @@ import numpy as np
 from meshwright.features.pipeline.planning.option_table import StageRoom
 from meshwright.features.pipeline.planning.stage_costs import StageOption, layer_seconds
 from meshwright.features.pipeline.planning.stage_slicing import SlicedStage, StageTable
+from meshwright.features.pipeline.schedules.dual_pipe import dual_pipe_v
 from meshwright.features.pipeline.schedules.generators import interleaved
 from meshwright.features.pipeline.schedules.schedule import Schedule
 from meshwright.features.pipeline.schedules.verify import peak_activations
 
-CHUNKS = (2, 3, 4)
-"""Numbers of stages on a submesh to try."""
+CHUNKS: Mapping[str, tuple[int, ...]] = {"interleaved": (2, 3, 4), "dualpipev": (2,)}
+"""By name of a schedule: the numbers of stages on a submesh to try."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interleaving:
     """A number of equal submeshes, of stages on each, and of microbatches.
 
+    schedule_name: a name in `CHUNKS`.
     options: strategies on one mesh of a submesh's size.
     """
 
+    schedule_name: str
     options: tuple[StageOption, ...]
     num_submeshes: int
     chunks: int
@@ -43,8 +46,17 @@ class Interleaving:
 
     @property
     def schedule(self) -> Schedule:
-        """The interleaved schedule of all microbatches."""
+        """The schedule of all microbatches."""
+        if self.schedule_name == "dualpipev":
+            return dual_pipe_v(self.num_submeshes, self.num_microbatches)
         return interleaved(self.num_submeshes, self.chunks, self.num_microbatches)
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether the schedule exists for these numbers."""
+        if self.schedule_name == "dualpipev":
+            return self.num_microbatches >= 2 * self.num_submeshes
+        return self.num_microbatches % self.num_submeshes == 0
 
     @property
     def least_s(self) -> float:
@@ -55,9 +67,9 @@ class Interleaving:
 
     def room(self, limit_bytes: float) -> StageRoom:
         """The memory that each stage has to fit into, together with those beside it."""
-        peaks = peak_activations(self.schedule)
-        stages = range(self.num_stages - 1, -1, -1)
-        alive = tuple(peaks[stage % self.num_submeshes] for stage in stages)
+        schedule = self.schedule
+        peaks = peak_activations(schedule)
+        alive = tuple(peaks[submesh] for submesh in reversed(schedule.placement))
         return StageRoom(limit_bytes, alive, self.chunks)
 
 
@@ -66,19 +78,27 @@ def interleavings(
     num_devices: int,
     num_microbatches: int,
     most_stages: int,
+    names: Collection[str],
 ) -> Iterator[Interleaving]:
-    """All ways to interleave stages with some strategies on a number of devices."""
+    """All ways to interleave stages with some strategies on a number of devices.
+
+    names: the schedules to try.
+    """
     by_mesh: dict[tuple[int, int, int], list[StageOption]] = {}
     for each in options:
         mesh = each.size, each.data, each.priced.strategy.model
         by_mesh.setdefault(mesh, []).append(each)
     for (size, _, _), on_mesh in by_mesh.items():
         count, rest = divmod(num_devices, size)
-        if rest or count < 2 or num_microbatches % count:
+        if rest or count < 2:
             continue
-        for chunks in CHUNKS:
-            if count * chunks <= most_stages:
-                yield Interleaving(tuple(on_mesh), count, chunks, num_microbatches)
+        for name in names:
+            for chunks in CHUNKS[name]:
+                found = Interleaving(
+                    name, tuple(on_mesh), count, chunks, num_microbatches
+                )
+                if found.is_possible and found.num_stages <= most_stages:
+                    yield found
 
 
 def even_stages(table: StageTable, num_stages: int) -> tuple[SlicedStage, ...] | None:

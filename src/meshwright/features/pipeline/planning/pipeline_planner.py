@@ -6,6 +6,7 @@ the fastest `PipelinePlan` that fits into memory.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -16,6 +17,7 @@ from meshwright.errors import MeshwrightError, PlanError, ScheduleError
 from meshwright.features.pipeline.planning.blocks.clustering import cluster
 from meshwright.features.pipeline.planning.blocks.step_blocks import StepBlocks
 from meshwright.features.pipeline.planning.interleaving import (
+    CHUNKS,
     Interleaving,
     even_stages,
     interleavings,
@@ -71,6 +73,8 @@ class PipelinePlanner:
 
         After all of `counts`, other divisors of the batch near the best are tried.
         """
+        if self.task.schedule in CHUNKS:
+            return self._interleaved(None)
         plans, why = self._plans(self.counts)
         if not plans:
             raise why or PlanError("nothing fits")
@@ -78,7 +82,8 @@ class PipelinePlanner:
         if not self.task.microbatches:
             found = best.schedule.num_microbatches
             plans, _ = self._plans(near_divisors(self.task.batch, found))
-        return self._interleaved(min((best, *plans), key=lambda plan: plan.step_time_s))
+        best = min((best, *plans), key=lambda plan: plan.step_time_s)
+        return best if self.task.schedule else self._interleaved(best)
 
     def _plans(
         self, counts: Sequence[int]
@@ -104,35 +109,49 @@ class PipelinePlanner:
         """The numbers of microbatches to try."""
         return self.task.microbatches or microbatch_counts(self.task.batch)
 
-    def _interleaved(self, best: PipelinePlan) -> PipelinePlan:
+    def _interleaved(self, best: PipelinePlan | None) -> PipelinePlan:
         """`best`, or a faster plan with several stages on each submesh.
 
-        The result says what was tried.
+        The result says what was tried. Raises `PlanError` if there is no plan.
         """
-        best_s = least_s = best.step_time_s
-        fastest: PipelinePlan | None = None
+        least_s = math.inf if best is None else best.step_time_s
+        fastest: dict[str, PipelinePlan] = {}
         for each in self._interleavings():
             plan = self._with_chunks(each) if each.least_s < least_s else None
-            if plan is not None and (fastest is None or plan.step_time_s < least_s):
-                fastest, least_s = plan, min(least_s, plan.step_time_s)
-        if fastest is None:
-            result, chosen = "slower even without bubbles, or too large", best
-        else:
-            result = fastest.step_time_s
-            chosen = fastest if result < best_s else best
-        tried = (*best.tried, ("interleaved", result))
+            known = fastest.get(each.schedule_name)
+            if plan and (known is None or plan.step_time_s < known.step_time_s):
+                fastest[each.schedule_name] = plan
+                least_s = min(least_s, plan.step_time_s)
+        plans = [*filter(None, (best,)), *fastest.values()]
+        if not plans:
+            raise PlanError(
+                f"no stages with the schedule {self.task.schedule!r} fit into memory; use"
+                " more devices, a larger batch, or another schedule"
+            )
+        why = "slower even without bubbles, or too large"
+        names = self._chunked_schedules
+        tried = [(n, fastest[n].step_time_s if n in fastest else why) for n in names]
+        chosen = min(plans, key=lambda plan: plan.step_time_s)
+        tried = (*(best.tried if best else ()), *tried)
         return replace(chosen, tried=tried, seconds=time.monotonic() - self.began)
+
+    @property
+    def _chunked_schedules(self) -> tuple[str, ...]:
+        """The names of schedules with several stages on each submesh to try."""
+        only = self.task.schedule
+        return tuple(name for name in CHUNKS if only in ("", name))
 
     def _interleavings(self) -> Iterator[Interleaving]:
         """All ways to put several stages on each of a number of equal submeshes."""
-        task = self.task
+        task, names = self.task, self._chunked_schedules
         most = min(task.most_stages, len(self.starts))
         for count in self.counts:
             try:
                 options = self.options(count)
             except PlanError:
                 continue
-            yield from interleavings(options, task.machine.num_devices, count, most)
+            devices = task.machine.num_devices
+            yield from interleavings(options, devices, count, most, names)
 
     def _with_chunks(self, each: Interleaving) -> PipelinePlan | None:
         """The plan of interleaved stages; `None` if they do not fit into memory."""
@@ -145,7 +164,7 @@ class PipelinePlanner:
         tables = [table] * len(sliced)
         stages = self.place(sliced, tables, count, schedule.placement)
         try:
-            return self._plan_of(stages, "interleaved", schedule)
+            return self._plan_of(stages, each.schedule_name, schedule)
         except ScheduleError:
             return None
 
@@ -154,7 +173,9 @@ class PipelinePlanner:
         task, table = self.task, self.table(num_microbatches)
         sliced = slice_stages(table.table, task.machine.num_devices, num_microbatches)
         stages = self.place(sliced, [table] * len(sliced), num_microbatches)
-        schedule = choose_schedule(stages, num_microbatches, task.limit_bytes)
+        schedule = choose_schedule(
+            stages, num_microbatches, task.limit_bytes, task.schedule
+        )
         return self._plan_of(stages, *schedule)
 
     def table(self, num_microbatches: int) -> OptionTable:

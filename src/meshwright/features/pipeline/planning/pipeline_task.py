@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from meshwright.errors import MachineError
 from meshwright.features.pipeline.planning.stage_mesh import submachine
+from meshwright.features.pipeline.schedules.generators import require_schedule
 from meshwright.machine import Machine
 from meshwright.planner.candidates.proposal import OnProgress
 from meshwright.planner.driver.task import ignore_progress
@@ -29,6 +30,7 @@ class PipelineTask:
     sizes: numbers of devices of a submesh to try; by default the powers of two that
         form a grid.
     most_stages: largest number of stages; 1 for no pipeline.
+    schedule: name of the only schedule to try; "" for all, and for searched ones.
     """
 
     name: str
@@ -39,7 +41,12 @@ class PipelineTask:
     microbatches: tuple[int, ...] = ()
     sizes: tuple[int, ...] = ()
     most_stages: int = MOST_STAGES
+    schedule: str = ""
     on_progress: OnProgress = ignore_progress
+
+    def __post_init__(self) -> None:
+        if self.schedule:
+            require_schedule(self.schedule)
 
 
 def submesh_sizes(machine: Machine) -> tuple[int, ...]:

@@ -9,7 +9,10 @@ from meshwright.features.pipeline.planning.pipeline_stage import (
     step_s,
 )
 from meshwright.features.pipeline.planning.schedule_search import search_schedule
-from meshwright.features.pipeline.schedules.generators import SCHEDULES
+from meshwright.features.pipeline.schedules.generators import (
+    SCHEDULES,
+    STAGES_PER_SUBMESH,
+)
 from meshwright.features.pipeline.schedules.schedule import Schedule
 from meshwright.search import Budget
 
@@ -28,11 +31,16 @@ type Tried = tuple[tuple[str, float | str], ...]
 
 
 def choose_schedule(
-    stages: tuple[PipelineStage, ...], num_microbatches: int, limit_bytes: float
+    stages: tuple[PipelineStage, ...],
+    num_microbatches: int,
+    limit_bytes: float,
+    only: str = "",
 ) -> tuple[str, Schedule, Tried]:
     """The fastest schedule of these stages within a limit of each device's memory.
 
     The result is the schedule's name, the schedule, and what was tried.
+    only: name of the only schedule to try; "" for all, and a searched one.
+    Raises `ScheduleError` if none fits into memory.
     """
     tried: list[tuple[str, float | str]] = []
     best: tuple[float, str, Schedule] | None = None
@@ -40,8 +48,11 @@ def choose_schedule(
     def step_seconds(schedule: Schedule) -> float:
         return step_s(stages, run_stages(stages, schedule, limit_bytes))
 
+    if only:
+        schedule = SCHEDULES[only](len(stages), num_microbatches)
+        return only, schedule, ((only, step_seconds(schedule)),)
     for name, generator in SCHEDULES.items():
-        if name == "interleaved":  # it has two stages per submesh
+        if name in STAGES_PER_SUBMESH:  # the stages given have a submesh each
             continue
         schedule = generator(len(stages), num_microbatches)
         try:
@@ -52,12 +63,10 @@ def choose_schedule(
         tried.append((name, seconds))
         if best is None or seconds < best[0]:
             best = seconds, name, schedule
-    searched = search_schedule(
-        len(stages),
-        num_microbatches,
-        step_seconds,
-        Budget(evaluations=_evaluations(len(stages) * num_microbatches)),
-    )
+    most = _evaluations(len(stages) * num_microbatches)
+    # Few stages and microbatches have few schedules, which come again and again.
+    budget = Budget(evaluations=most, trials=4 * most)
+    searched = search_schedule(len(stages), num_microbatches, step_seconds, budget)
     seconds = step_seconds(searched)
     tried.append(("searched", seconds))
     if best is None or seconds < (1 - _WORTHWHILE) * best[0]:

@@ -31,12 +31,7 @@ It raises `ScheduleError` if the schedule exceeds memory.
 
 
 def known_states(num_stages: int, num_microbatches: int) -> tuple[WarmUps, ...]:
-    """Search states of five published schedules: 1F1B, eager 1F1B, GPipe, ZB-H1, ZB-H2.
-
-    Eager 1F1B keeps twice the microbatches alive, so that transfers overlap with
-    computation (Zhuang et al., "On Optimizing the Communication of Model Parallelism",
-    MLSys 2023).
-    """
+    """Search states of five published schedules: 1F1B, eager 1F1B, GPipe, ZB-H1, ZB-H2."""
     later = tuple(range(num_stages - 1, -1, -1))
     once = tuple(s + 1 for s in later)
     twice = tuple(2 * s + 1 for s in later)

@@ -2,13 +2,16 @@
 
 GPipe: Huang et al., NeurIPS 2019. 1F1B: Narayanan et al., "PipeDream", SOSP 2019, with a
 flush at the end of the step ("Memory-Efficient Pipeline-Parallel DNN Training", ICML
-2021). Interleaved: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU
-Clusters", SC 2021. Zero-bubble: Qi et al., "Zero Bubble Pipeline Parallelism", 2023.
+2021). Eager 1F1B: Zhuang et al., "On Optimizing the Communication of Model Parallelism",
+MLSys 2023. Interleaved: Narayanan et al., "Efficient Large-Scale Language Model Training
+on GPU Clusters", SC 2021. Zero-bubble: Qi et al., "Zero Bubble Pipeline Parallelism", 2023.
+DualPipeV is in `dual_pipe.py`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from meshwright.errors import ScheduleError
+from meshwright.errors import PlanError, ScheduleError, did_you_mean
+from meshwright.features.pipeline.schedules.dual_pipe import dual_pipe_v
 from meshwright.features.pipeline.schedules.schedule import Schedule, Task, TaskKind
 
 _F, _B = TaskKind.FORWARD, TaskKind.BACKWARD
@@ -33,6 +36,18 @@ def one_f_one_b(num_stages: int, num_microbatches: int) -> Schedule:
     F1.0 B1.0 F1.1 B1.1 F1.2 B1.2
     """
     return interleaved(num_stages, 1, num_microbatches)
+
+
+def eager_one_f_one_b(num_stages: int, num_microbatches: int) -> Schedule:
+    """1F1B with two forward passes per later stage first, so that transfers are hidden.
+
+    Up to 2 * num_stages - 1 microbatches are alive on a submesh.
+
+    >>> print(eager_one_f_one_b(2, 4))
+    F0.0 F0.1 F0.2 B0.0 F0.3 B0.1 B0.2 B0.3
+    F1.0 B1.0 F1.1 B1.1 F1.2 B1.2 F1.3 B1.3
+    """
+    return warmed_up(tuple(range(2 * num_stages - 1, 0, -2)), num_microbatches)
 
 
 def interleaved(num_submeshes: int, chunks: int, num_microbatches: int) -> Schedule:
@@ -175,21 +190,44 @@ def _check_counts(num_stages: int, num_microbatches: int) -> None:
         )
 
 
-def _two_per_submesh(num_stages: int, num_microbatches: int) -> Schedule:
-    """The interleaved schedule with two stages per submesh."""
-    if num_stages % 2:
-        raise ScheduleError(
-            f"{num_stages} stages; the schedule 'interleaved' has two per submesh, and"
-            " wants an even number"
-        )
-    return interleaved(num_stages // 2, 2, num_microbatches)
+def _in_pairs(
+    name: str, generator: Callable[[int, int], Schedule]
+) -> Callable[[int, int], Schedule]:
+    """A schedule with two stages per submesh as a function of the number of stages.
 
+    generator: function of the numbers of submeshes and of microbatches.
+    """
+
+    def schedule(num_stages: int, num_microbatches: int) -> Schedule:
+        if num_stages % 2:
+            raise ScheduleError(
+                f"{num_stages} stages; the schedule {name!r} has two per submesh, and"
+                " wants an even number"
+            )
+        return generator(num_stages // 2, num_microbatches)
+
+    return schedule
+
+
+STAGES_PER_SUBMESH: Mapping[str, int] = {"interleaved": 2, "dualpipev": 2}
+"""By name of a schedule with several stages on each submesh: how many there are."""
 
 SCHEDULES: Mapping[str, Callable[[int, int], Schedule]] = {
     "gpipe": gpipe,
     "1f1b": one_f_one_b,
-    "interleaved": _two_per_submesh,
+    "eager-1f1b": eager_one_f_one_b,
+    "interleaved": _in_pairs("interleaved", lambda p, m: interleaved(p, 2, m)),
     "zb-h1": zero_bubble,
     "zb-h2": zero_bubble_2,
+    "dualpipev": _in_pairs("dualpipev", dual_pipe_v),
 }
 """By name: the schedule of a number of stages and a number of microbatches."""
+
+
+def require_schedule(name: str) -> None:
+    """Refuse a name that no schedule has, with the names that there are."""
+    if name not in SCHEDULES:
+        raise PlanError(
+            f"no schedule is named {name!r}; there are {', '.join(SCHEDULES)}"
+            f"{did_you_mean(name, SCHEDULES)}"
+        )
