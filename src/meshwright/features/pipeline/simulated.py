@@ -6,10 +6,11 @@ schedule of the tasks is simulated with these times.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 from meshwright.features.pipeline.build import StagedStep, stage_programs
@@ -20,12 +21,14 @@ from meshwright.features.pipeline.planning.pipeline_plan import (
 from meshwright.features.pipeline.planning.pipeline_stage import PipelineStage
 from meshwright.features.pipeline.schedules.schedule import TaskKind
 from meshwright.features.pipeline.schedules.simulate import StageTimes
+from meshwright.features.pipeline.stages.lowered_step import LoweredStep
 from meshwright.features.pipeline.stages.tasks import StageTasks, TaskProgram
-from meshwright.machine import Machine, Mesh, load_machine
-from meshwright.machine.placement import Placement, place_mesh
+from meshwright.machine import Machine, load_machine
+from meshwright.machine.placement import Placement
 from meshwright.partitioner.decide import Decided
 from meshwright.predict.estimate import estimate
-from meshwright.predict.links.collective import permute_s
+from meshwright.predict.links.transfer import busiest_bytes, transfer_s
+from meshwright.program.ir import num_bytes
 
 
 def simulate_step(
@@ -41,9 +44,11 @@ def simulate_step(
         for order in step.schedule.orders
         for task in order
     )
-    send_s = (*_transfers_s(plan.stages, step, machine), 0.0)
+    programs = stage_programs(step)
+    whole = load_machine(machine, sum(mesh.num_devices for mesh in step.submeshes))
+    send_s = (*_transfers_s(step, programs, whole), 0.0)
     stages: list[PipelineStage] = []
-    for number, (_, tasks) in enumerate(stage_programs(step)):
+    for number, (_, tasks) in enumerate(programs):
         mesh = plan.stages[number].mesh
         part = load_machine(machine, mesh.num_devices)
         decided = step.decided[number]
@@ -110,20 +115,31 @@ def _times(
 
 
 def _transfers_s(
-    stages: Sequence[PipelineStage], step: StagedStep, machine: str | Path
+    step: StagedStep,
+    programs: Sequence[tuple[LoweredStep, StageTasks]],
+    machine: Machine,
 ) -> tuple[float, ...]:
-    """Seconds to send one microbatch's values from each stage to the next.
+    """Seconds to send one microbatch's values from each stage to the next, or back.
 
-    Each device sends its part to one device of the next submesh.
+    The slower direction counts. Submeshes have consecutive devices. A value for a later
+    stage than the next takes the same way out of its stage.
+    machine: all devices of the submeshes.
     """
     sizes = [mesh.num_devices for mesh in step.submeshes]
-    if len(sizes) == 1:
-        return (0.0,) * (len(stages) - 1)
-    is_equal = len(set(sizes)) == 1
-    mesh = Mesh(
-        {"stage": len(sizes), "all": sizes[0]} if is_equal else {"stage": sum(sizes)}
+    lasts = list(accumulate(sizes))
+    placement = step.schedule.placement
+    devices = [range(lasts[at] - sizes[at], lasts[at]) for at in placement]
+    sent: defaultdict[tuple[int, bool], float] = defaultdict(float)
+    for number, (lowered, _) in enumerate(programs):
+        for index, send in lowered.sends.items():
+            if send.part.stage != number or send.value not in lowered.varying:
+                continue
+            received = num_bytes(programs[send.to][0].sends[index].received)
+            counts = len(devices[number]), len(devices[send.to])
+            is_forward = send.to > number
+            hop = number if is_forward else number - 1
+            sent[hop, is_forward] += busiest_bytes(received, *counts)
+    return tuple(
+        transfer_s(max(sent[hop, True], sent[hop, False]), before, after, machine)
+        for hop, (before, after) in enumerate(pairwise(devices))
     )
-    placement = place_mesh(mesh, load_machine(machine, sum(sizes)))
-    segments = placement.of(("stage",))
-    sent = [stage.work.sent_bytes for stage in stages if stage.work is not None]
-    return tuple(permute_s(max(pair), segments) for pair in pairwise(sent))

@@ -152,9 +152,7 @@ def permute_s(num_bytes: float, segments: Sequence[Segment]) -> float:
     slowest = min(segments, key=_hop_bytes_per_s)
     level = slowest.dim.level
     latency_s = start_s(segments) + level.latency_s
-    if level.group_links:
-        return num_bytes / _hop_bytes_per_s(slowest) + latency_s
-    return num_bytes * slowest.stride / level.link_bytes_per_s + latency_s
+    return num_bytes / _hop_bytes_per_s(slowest) + latency_s
 
 
 COLLECTIVE_S: Mapping[str, Callable[[float, Sequence[Segment]], float]] = {
@@ -178,6 +176,6 @@ def _crossing_s(num_bytes: float, part: Segment) -> float:
 def _hop_bytes_per_s(part: Segment) -> float:
     """Bytes per second from each device of a segment to the next one."""
     level = part.dim.level
-    if level.group_links:
+    if level.kind is Kind.SWITCH:
         return device_bytes_per_s(level, part.dim.num_inner)
     return level.link_bytes_per_s / part.stride

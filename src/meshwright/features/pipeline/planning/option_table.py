@@ -64,24 +64,22 @@ class StageRoom:
 
 def option_table(
     options: Sequence[StageOption],
-    incoming: Floats,
     hop_s: Floats,
     num_microbatches: int,
     room: StageRoom,
 ) -> OptionTable:
     """The fastest option for each possible stage that fits into memory.
 
-    incoming: bytes of a whole microbatch that enter each layer, [L].
     hop_s: seconds to send a microbatch into each layer and its gradient back, [L].
     """
     sizes = tuple(dict.fromkeys(option.size for option in options))
-    layers = len(incoming)
+    layers = len(hop_s)
     shape = (len(sizes), len(room.alive), layers + 1, layers + 1)
     seconds, chosen = np.full(shape, np.inf), np.zeros(shape, np.int64)
     alive = np.array(room.alive)
     for index, option in enumerate(options):
         own = _range_seconds(option, num_microbatches)
-        fixed, working, saved = _range_bytes(option, incoming)
+        fixed, working, saved = _range_bytes(option)
         needed = room.chunks * fixed + working + alive[:, None, None] * saved
         own = np.where(needed <= room.limit_bytes, own, np.inf)
         row = sizes.index(option.size)
@@ -101,9 +99,7 @@ def _range_seconds(option: StageOption, num_microbatches: int) -> Floats:
     return np.where(firsts < ends, _spans(sums), np.inf)
 
 
-def _range_bytes(
-    option: StageOption, incoming: Floats
-) -> tuple[Floats, Floats, Floats]:
+def _range_bytes(option: StageOption) -> tuple[Floats, Floats, Floats]:
     """Bytes of all ranges of layers under one option, each an array [L + 1, L + 1].
 
     They are held all the time, while a task runs, and per microbatch.
@@ -114,9 +110,8 @@ def _range_bytes(
     for first in range(layers):
         largest[first, first + 1 :] = np.maximum.accumulate(costs.working[first:])
     working = np.maximum(largest, _spans(costs.stacked))
-    parts = option.priced.strategy.batch_parts(option.data)
-    brought = np.append(incoming, 0.0)[:, None] / parts
-    return _spans(costs.fixed), working, _spans(costs.saved) + brought
+    received = np.append(costs.received, 0.0)[:, None]
+    return _spans(costs.fixed), working, _spans(costs.saved) + received
 
 
 def _spans(sums: Floats) -> Floats:

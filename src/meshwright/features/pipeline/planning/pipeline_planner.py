@@ -22,7 +22,6 @@ from meshwright.features.pipeline.planning.interleaving import (
     even_stages,
     interleavings,
 )
-from meshwright.features.pipeline.planning.intra_strategies import largest_model
 from meshwright.features.pipeline.planning.option_table import (
     OptionTable,
     StageRoom,
@@ -46,12 +45,13 @@ from meshwright.features.pipeline.planning.pipeline_task import (
 from meshwright.features.pipeline.planning.priced_step import price_step
 from meshwright.features.pipeline.planning.schedule_choice import Tried, choose_schedule
 from meshwright.features.pipeline.planning.stage_costs import StageOption, stage_options
-from meshwright.features.pipeline.planning.stage_placement import StagePlacer, hop_s
+from meshwright.features.pipeline.planning.stage_placement import StagePlacer
 from meshwright.features.pipeline.planning.stage_slicing import (
     SlicedStage,
     slice_stages,
 )
 from meshwright.features.pipeline.schedules.schedule import Schedule
+from meshwright.predict.links.transfer import transfer_s
 from meshwright.search.arrays import Floats
 
 MOST_LAYERS = 48
@@ -65,7 +65,7 @@ class PipelinePlanner:
         self.task = task
         self.began = time.monotonic()
         self.sizes = task.sizes or submesh_sizes(task.machine)
-        self.priced, self.step, self.batch = price_step(task)
+        self.priced, self.step = price_step(task)
         self.starts = _layer_starts(self.step)
 
     def best(self) -> PipelinePlan:
@@ -162,7 +162,7 @@ class PipelinePlanner:
             return None
         schedule = each.schedule
         tables = [table] * len(sliced)
-        stages = self.place(sliced, tables, count, schedule.placement)
+        stages = self.place(sliced, tables, schedule.placement)
         try:
             return self._plan_of(stages, each.schedule_name, schedule)
         except ScheduleError:
@@ -172,7 +172,7 @@ class PipelinePlanner:
         """The fastest plan with this number of microbatches."""
         task, table = self.task, self.table(num_microbatches)
         sliced = slice_stages(table.table, task.machine.num_devices, num_microbatches)
-        stages = self.place(sliced, [table] * len(sliced), num_microbatches)
+        stages = self.place(sliced, [table] * len(sliced))
         schedule = choose_schedule(
             stages, num_microbatches, task.limit_bytes, task.schedule
         )
@@ -210,24 +210,26 @@ class PipelinePlanner:
         self, options: Sequence[StageOption], num_microbatches: int, room: StageRoom
     ) -> OptionTable:
         """Seconds of all possible stages with some options, within some memory."""
-        machine, senders = self.task.machine, min(self.sizes)
-        is_near = machine.num_devices <= largest_model(machine)
-        incoming = self.incoming(self.task.batch // num_microbatches)
-        # The submesh is not known yet: assume the smallest one and the slowest links.
-        hops = [2 * hop_s(size, senders, is_near, machine) for size in incoming]
-        return option_table(options, incoming, np.array(hops), num_microbatches, room)
+        hops = self._hops_s(options)
+        return option_table(options, hops, num_microbatches, room)
 
-    def incoming(self, microbatch: int) -> Floats:
-        """Bytes of a microbatch that enter each layer from the layers before it."""
-        scale = microbatch / self.batch
-        blocks = [self.step.blocks[start] for start in self.starts[1:]]
-        return np.array([0.0, *(block.incoming_bytes * scale for block in blocks)])
+    def _hops_s(self, options: Sequence[StageOption]) -> Floats:
+        """Seconds of a microbatch into each layer, and of its gradient back, [L].
+
+        The submesh is not known yet: the smallest one and the slowest links are assumed.
+        """
+        machine = self.task.machine
+        size = min(option.size for option in options)
+        smallest = [option.costs for option in options if option.size == size]
+        received = np.min([costs.received for costs in smallest], axis=0)
+        ends = range(size), range(machine.num_devices - size, machine.num_devices)
+        hops = [2 * transfer_s(each, *ends, machine) for each in received[1:]]
+        return np.array([0.0, *hops])
 
     def place(
         self,
         sliced: Sequence[SlicedStage],
         tables: Sequence[OptionTable],
-        num_microbatches: int,
         placement: Sequence[int] | None = None,
     ) -> tuple[PipelineStage, ...]:
         """Stages placed on devices, each with the fastest option of its own table.
@@ -240,8 +242,7 @@ class PipelinePlanner:
             for index, (each, table) in enumerate(zip(sliced, tables, strict=True))
         ]
         placer = StagePlacer(self.step, self.starts, self.task.machine)
-        incoming = self.incoming(self.task.batch // num_microbatches)
-        return placer.stages(sliced, options, incoming, placement)
+        return placer.stages(sliced, options, placement)
 
     def _plan_of(
         self,

@@ -22,11 +22,10 @@ from meshwright.program.records import paused_collector
 
 
 @paused_collector()
-def price_step(task: PipelineTask) -> tuple[list[PricedStrategy], StepBlocks, int]:
+def price_step(task: PipelineTask) -> tuple[list[PricedStrategy], StepBlocks]:
     """The strategies that suit a train step, priced at two sizes of a device's batch.
 
-    The result is these strategies, the blocks of the step captured with a large batch,
-    and the size of that batch.
+    The result is these strategies, and the blocks of the step captured with a large batch.
     """
     captured: dict[int, tuple[Captured, StepBlocks, Graph]] = {}
 
@@ -56,8 +55,7 @@ def price_step(task: PipelineTask) -> tuple[list[PricedStrategy], StepBlocks, in
             f"no strategy fits this step; for example, {refused[0] if refused else ''}"
         )
     task.on_progress(f"priced {len(found)} strategies")
-    batch = max(captured)
-    return found, captured[batch][1], batch
+    return found, captured[max(captured)][1]
 
 
 def _without_reductions(

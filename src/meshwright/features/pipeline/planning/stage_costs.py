@@ -55,6 +55,7 @@ class LayerCosts:
     once_s: seconds once a step, to sum gradients over replicas and to update, [L + 1].
     fixed: bytes that are held all the time, without working memory, [L + 1].
     saved: bytes kept for the backward pass, per microbatch, [L + 1].
+    received: bytes of a microbatch that enter each layer on a device, [L]; not a sum.
     stacked: working memory that grows with the number of layers, in bytes, [L + 1].
     working: other working memory of each layer, in bytes, [L]; not a sum.
     """
@@ -63,6 +64,7 @@ class LayerCosts:
     once_s: Floats
     fixed: Floats
     saved: Floats
+    received: Floats
     stacked: Floats
     working: Floats
 
@@ -71,16 +73,14 @@ class LayerCosts:
         forward, inputs, weights = self.seconds[:, end] - self.seconds[:, first]
         return StageTimes(float(forward), float(inputs), float(weights))
 
-    def bytes(self, first: int, end: int, incoming: float) -> StageBytes:
-        """Memory of a stage with layers `first` to `end - 1`.
-
-        incoming: bytes that each microbatch brings from the stage before.
-        """
+    def bytes(self, first: int, end: int) -> StageBytes:
+        """Memory of a stage with layers `first` to `end - 1`."""
         working = max(
             float(self.working[first:end].max()),
             float(self.stacked[end] - self.stacked[first]),
         )
-        saved = float(self.saved[end] - self.saved[first]) + incoming
+        received = float(self.received[first])
+        saved = float(self.saved[end] - self.saved[first]) + received
         state = float(self.fixed[end] - self.fixed[first])
         # Gradients of weights may read all that was saved.
         return StageBytes(state, saved, saved, working)
@@ -113,6 +113,7 @@ def layer_costs(
         sums(once_s + _phase_s(priced, batch, StepPhase.UPDATE)),
         sums(fixed),
         sums(at(lambda p: p.saved)),
+        at(lambda p: p.received)[groups],
         sums(at(lambda p: p.stacked)),
         np.maximum.reduceat(at(lambda p: p.working), groups),
     )

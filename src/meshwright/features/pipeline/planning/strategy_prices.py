@@ -10,6 +10,7 @@ state that it cuts.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -75,6 +76,7 @@ class BlockPrices:
     state, cut_state: bytes of weights and optimizer state that the data axis does not
         cut; and of those that it cuts, as if there were one replica.
     gradients, cut_gradients: bytes of gradients that microbatches accumulate, likewise.
+    received: bytes that enter the block if a stage begins there, per microbatch.
     saved: bytes kept for the backward pass, per microbatch.
     working: largest bytes besides these while an op of the block runs.
     stacked: block's share of such bytes while an op runs on arrays of all layers of a
@@ -86,6 +88,7 @@ class BlockPrices:
     cut_state: Floats
     gradients: Floats
     cut_gradients: Floats
+    received: Floats
     saved: Floats
     working: Floats
     stacked: Floats
@@ -94,8 +97,8 @@ class BlockPrices:
     @classmethod
     def zeros(cls, num_blocks: int) -> BlockPrices:
         """Prices of blocks that take no time and no memory."""
-        a, b, c, d, e, f, g = np.zeros((7, num_blocks))
-        return cls({p: np.zeros(num_blocks) for p in StepPhase}, a, b, c, d, e, f, g)
+        phases = {phase: np.zeros(num_blocks) for phase in StepPhase}
+        return cls(phases, *np.zeros((8, num_blocks)))
 
 
 def price_blocks(
@@ -146,6 +149,7 @@ class _PriceReader:
         for span, times in _collectives(self.found.timeline):
             self._read_collective(span, times)
         self._read_state()
+        self._read_received()
         self._read_gradients()
         self._read_values()
         return self.prices
@@ -214,6 +218,20 @@ class _PriceReader:
             size = self.size(local) * (2 if is_cut else 1)
             self._add(rows, first[value], size)
 
+    def _read_received(self) -> None:
+        """Add the bytes of the values that enter each block, as they are stored."""
+        for number, block in enumerate(self.step.blocks):
+            self.prices.received[number] = sum(
+                num_bytes(value) / self._parts(value) for value in block.incoming
+            )
+
+    def _parts(self, value: Value) -> int:
+        """The number of parts into which a value is cut where it is stored."""
+        lowered = self.decided.lowered
+        sharding = lowered.stored.get(value)
+        dims = () if sharding is None else sharding.dims
+        return math.prod(lowered.mesh.size(axes) for axes in dims)
+
     def _read_gradients(self) -> None:
         """Add the bytes of gradients to the blocks that compute them.
 
@@ -233,8 +251,7 @@ class _PriceReader:
             for value in (r for r in op.results if r in update):
                 split = lowered.stored[value].dims
                 is_cut = any(DATA in user_axes(axes) for axes in split)
-                parts = np.prod([lowered.mesh.size(axes) for axes in split])
-                size = num_bytes(value) / parts * (2 if is_cut else 1)
+                size = num_bytes(value) / self._parts(value) * (2 if is_cut else 1)
                 prices = self.prices
                 rows = prices.cut_gradients if is_cut else prices.gradients
                 self._add(rows, site, size)

@@ -7,13 +7,18 @@ layers wait for them.
 
 from __future__ import annotations
 
-from meshwright.program.ir import Atom, Op, Program, Value, num_bytes
+from meshwright.program.ir import Atom, Op, Program, Value
 from meshwright.program.ops import Trait, has_trait
 
 
-def carried_bytes(op: Op) -> float:
-    """Bytes of the values that a loop carries from one iteration to the next."""
-    return float(sum(num_bytes(value) for value, _ in _carries(op)))
+def carried_results(op: Op) -> tuple[Value, ...]:
+    """The results of a loop that its iterations carry, as the last one leaves them."""
+    return tuple(
+        op.results[wire.result]
+        for wire in op.wires
+        if wire.inputs and wire.outputs and not wire.is_stacked
+        if wire.result is not None
+    )
 
 
 def _carries(op: Op) -> list[tuple[Value, Atom]]:

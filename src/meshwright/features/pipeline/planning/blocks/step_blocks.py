@@ -14,8 +14,8 @@ from enum import Enum
 
 from meshwright.errors import PlanError
 from meshwright.features.pipeline.planning.blocks.carried_values import (
-    carried_bytes,
     carried_outputs,
+    carried_results,
     needed_ops,
 )
 from meshwright.features.pipeline.planning.blocks.forward_pass import forward_end
@@ -60,15 +60,20 @@ class Block:
     op: index of its op in the program.
     iteration: iteration of this op, if it is a loop over layers.
     flops: FLOPs of its forward pass.
-    incoming_bytes: bytes of the values that this and later blocks read from earlier
-        blocks. Values that inputs alone determine at little cost, such as masks, do not
-        count.
+    incoming: values that this and later blocks read from earlier blocks. Those that
+        inputs alone determine at little cost, such as masks, do not count. A loop's
+        results stand for what its iterations carry.
     """
 
     op: int
     iteration: int
     flops: float
-    incoming_bytes: float
+    incoming: tuple[Value, ...]
+
+    @property
+    def incoming_bytes(self) -> float:
+        """Bytes of the values that enter the block."""
+        return float(sum(map(num_bytes, self.incoming)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,13 +132,13 @@ class _SiteReader:
 
     def blocks(self) -> tuple[Block, ...]:
         """The blocks of the forward pass."""
-        incoming = self._incoming_bytes()
+        incoming = self._incoming()
         return tuple(
             Block(
                 index,
                 iteration,
                 program_work(Program((), (op,), ())).flops / self.counts[start],
-                incoming[start] if iteration == 0 else carried_bytes(op),
+                incoming[start] if iteration == 0 else carried_results(op),
             )
             for index, (op, start) in enumerate(self.forward)
             for iteration in range(self.counts[start])
@@ -160,24 +165,24 @@ class _SiteReader:
             atom = values[0]
         return isinstance(atom, Value)
 
-    def _incoming_bytes(self) -> dict[int, float]:
-        """Bytes that an op and later ops read from earlier ops.
+    def _incoming(self) -> dict[int, tuple[Value, ...]]:
+        """The values that an op and later ops read from earlier ops.
 
         The keys are the first blocks of the ops.
         """
         last: dict[Atom, int] = {}
         for op, start in self.forward:
             last.update(dict.fromkeys(op.operands, start))
-        live: dict[Value, float] = {}
-        found: dict[int, float] = {}
+        live: list[Value] = []
+        found: dict[int, tuple[Value, ...]] = {}
         for op, start in self.forward:
-            live = {v: size for v, size in live.items() if last[v] >= start}
-            found[start] = sum(live.values())
-            live |= {
-                r: float(num_bytes(r))
+            live = [v for v in live if last[v] >= start]
+            found[start] = tuple(live)
+            live += [
+                r
                 for r in op.results
                 if r in last and self.roles.get(r) is not Role.WEIGHT
-            }
+            ]
         return found
 
     # -- sites ------------------------------------------------------------------------
