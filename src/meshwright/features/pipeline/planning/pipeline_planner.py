@@ -221,7 +221,7 @@ class PipelinePlanner:
         machine = self.task.machine
         size = min(option.size for option in options)
         smallest = [option.costs for option in options if option.size == size]
-        received = np.min([costs.received for costs in smallest], axis=0)
+        received = np.min([costs.sent for costs in smallest], axis=0)
         ends = range(size), range(machine.num_devices - size, machine.num_devices)
         hops = [2 * transfer_s(each, *ends, machine) for each in received[1:]]
         return np.array([0.0, *hops])

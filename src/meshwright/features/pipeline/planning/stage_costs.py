@@ -56,6 +56,7 @@ class LayerCosts:
     fixed: bytes that are held all the time, without working memory, [L + 1].
     saved: bytes kept for the backward pass, per microbatch, [L + 1].
     received: bytes of a microbatch that enter each layer on a device, [L]; not a sum.
+    sent: the part of them that a device receives from another stage, [L].
     stacked: working memory that grows with the number of layers, in bytes, [L + 1].
     working: other working memory of each layer, in bytes, [L]; not a sum.
     """
@@ -65,6 +66,7 @@ class LayerCosts:
     fixed: Floats
     saved: Floats
     received: Floats
+    sent: Floats
     stacked: Floats
     working: Floats
 
@@ -114,6 +116,7 @@ def layer_costs(
         sums(fixed),
         sums(at(lambda p: p.saved)),
         at(lambda p: p.received)[groups],
+        at(lambda p: p.sent)[groups],
         sums(at(lambda p: p.stacked)),
         np.maximum.reduceat(at(lambda p: p.working), groups),
     )

@@ -78,7 +78,7 @@ class StagePlacer:
         """
         (before, after), (first, second) = devices, options
         there, back = (
-            busiest_bytes(float(to.costs.received[layer]), by.size, to.size)
+            busiest_bytes(float(to.costs.sent[layer]), by.size, to.size)
             for by, to in ((first, second), (second, first))
         )
         return transfer_s(max(there, back), before, after, self.machine)

@@ -30,6 +30,7 @@ from meshwright.features.pipeline.planning.stage_mesh import (
     place_stage,
     submachine,
 )
+from meshwright.features.pipeline.stages.lowered_step import LEAST_PARTED
 from meshwright.machine import Machine
 from meshwright.partitioner.decide import Decided, decide
 from meshwright.partitioner.lower import Gather
@@ -77,6 +78,7 @@ class BlockPrices:
         cut; and of those that it cuts, as if there were one replica.
     gradients, cut_gradients: bytes of gradients that microbatches accumulate, likewise.
     received: bytes that enter the block if a stage begins there, per microbatch.
+    sent: the part of them that each device receives from another stage.
     saved: bytes kept for the backward pass, per microbatch.
     working: largest bytes besides these while an op of the block runs.
     stacked: block's share of such bytes while an op runs on arrays of all layers of a
@@ -89,6 +91,7 @@ class BlockPrices:
     gradients: Floats
     cut_gradients: Floats
     received: Floats
+    sent: Floats
     saved: Floats
     working: Floats
     stacked: Floats
@@ -98,7 +101,7 @@ class BlockPrices:
     def zeros(cls, num_blocks: int) -> BlockPrices:
         """Prices of blocks that take no time and no memory."""
         phases = {phase: np.zeros(num_blocks) for phase in StepPhase}
-        return cls(phases, *np.zeros((8, num_blocks)))
+        return cls(phases, *np.zeros((9, num_blocks)))
 
 
 def price_blocks(
@@ -219,11 +222,18 @@ class _PriceReader:
             self._add(rows, first[value], size)
 
     def _read_received(self) -> None:
-        """Add the bytes of the values that enter each block, as they are stored."""
+        """Add the bytes of the values that enter each block, as they are stored.
+
+        Devices that would all receive the same large value receive a part of it each.
+        """
+        num_devices = self.decided.lowered.mesh.num_devices
         for number, block in enumerate(self.step.blocks):
-            self.prices.received[number] = sum(
-                num_bytes(value) / self._parts(value) for value in block.incoming
-            )
+            for value in block.incoming:
+                whole = num_bytes(value)
+                own = whole / self._parts(value)
+                self.prices.received[number] += own
+                part = own if own < LEAST_PARTED else whole / num_devices
+                self.prices.sent[number] += part
 
     def _parts(self, value: Value) -> int:
         """The number of parts into which a value is cut where it is stored."""
