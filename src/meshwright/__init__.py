@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     from meshwright.partitioner.tactics import zero as zero
     from meshwright.planner.overlap.overlap import overlap as overlap
     from meshwright.planner.tactics.auto import auto as auto
+    from meshwright.program.capture import iterations as iterations
     from meshwright.program.capture import stage as stage
     from meshwright.program.capture import tag as tag
     from meshwright.program.ops import Cost as Cost
@@ -112,7 +113,7 @@ _HOMES = {
     "planner.tactics.auto": ("auto",),
     "features.collectives.reductions": ("reductions",),
     "planner.overlap.overlap": ("overlap",),
-    "program.capture": ("stage", "tag"),
+    "program.capture": ("iterations", "stage", "tag"),
     "program.ops": ("Cost", "rule"),
     "features.checkpoint": ("Checkpoints",),
     "run.local.calibrate": ("calibrate",),

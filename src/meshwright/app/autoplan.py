@@ -103,6 +103,7 @@ def autoplan(  # noqa: PLR0913  # pyright: ignore[reportInconsistentOverload]
     confirm: bool = False,
     on_progress: OnProgress | None = None,
     pipeline: bool | Literal["auto"] = False,
+    loops: Mapping[str, int] | None = None,
 ) -> Plan | PipelinePlan:
     """The best plan found for `fn(*args)` on a number of chips of a machine.
 
@@ -124,7 +125,7 @@ def autoplan(  # noqa: PLR0913  # pyright: ignore[reportInconsistentOverload]
         machine=machine, chips=chips, mesh=mesh, most_axes=most_axes, tactics=tactics,
         objective=objective, memory=memory, budget_s=budget_s, place=place,
         experts=experts, search=search, seed=seed, confirm=confirm,
-        on_progress=on_progress or ignore_progress,
+        on_progress=on_progress or ignore_progress, loops=loops,
     )  # fmt: skip
     if pipeline not in (True, False, "auto"):
         raise PlanError(f"pipeline is {pipeline!r}; wanted True, False or 'auto'")
@@ -169,7 +170,7 @@ def find_plan(
     request.on_progress("waiting for the plan of process 0")
     wait_s = _WAIT_S + _WAIT_FACTOR * request.budget_s
     first_plan, search = hosts.receive(description, wait_s)
-    return rebuild_plan(fn, args, resolved, search, first_plan)
+    return rebuild_plan(fn, args, request, resolved, search, first_plan)
 
 
 def _find_here(
@@ -237,7 +238,7 @@ def _task(
         if resolved.mesh is None
         else (resolved.mesh,)
     )
-    program = partition(fn, meshes[0]).capture(*args)
+    program = partition(fn, meshes[0], loops=request.loops).capture(*args)
     if not program.program.ops:
         raise PlanError("the step returns nothing that it computes; nothing to plan")
     space = Space(program, machine, request.seed, tactics)

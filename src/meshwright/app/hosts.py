@@ -32,7 +32,8 @@ _POLL_S = 0.2
 """Seconds between two polls of the key-value store; Ctrl-C takes effect in between."""
 
 _OPTIONS = (
-    "most_axes", "objective", "memory", "budget_s", "experts", "search", "seed", "confirm"
+    "most_axes", "objective", "memory", "budget_s", "experts", "search", "seed", "confirm",
+    "loops",
 )  # fmt: skip
 """Options of a search that must be equal in all processes; compared by their `repr`."""
 
@@ -159,13 +160,14 @@ def asked_for(
 def rebuild_plan(
     fn: Callable[..., Any],
     args: Sequence[Any],
+    request: SearchRequest,
     resolved: ResolvedRequest,
     search: SearchResult,
     first_plan: Plan,
 ) -> Plan:
     """The plan that process 0 found and sent, rebuilt for this process's function."""
     best = search.candidates[0]
-    program = partition(fn, best.mesh).capture(*args)
+    program = partition(fn, best.mesh, loops=request.loops).capture(*args)
     plan = make_plan(program, best.mesh, best.tactics, Gather.SHARED)
     plan = plan.on(resolved.machine, resolved.place, donate_state=True)
     plan = replace(plan, search=search)

@@ -5,6 +5,7 @@ from math import prod
 
 from meshwright.app.explain import describe
 from meshwright.app.explain.fixed_shardings import find_fixed
+from meshwright.app.explain.loops import describe_loops
 from meshwright.app.explain.uncut import describe_uncut
 from meshwright.app.explain.unpriced import describe_unpriced
 from meshwright.app.plan import Plan
@@ -55,6 +56,7 @@ def make_plan(
         fixed=find_fixed(work),
         uncut=describe_uncut(decided),
         unpriced=describe_unpriced(decided),
+        loops=describe_loops(decided),
         name=captured.name,
         decided=decided,
         tokens_per_step=None if tokens is None else prod(program.inputs[tokens].shape),

@@ -34,6 +34,7 @@ class PartitionOptions(TypedDict, total=False):
     static_argnames: Names
     donate_argnums: Numbers
     donate_argnames: Names
+    loops: Mapping[str, int] | None
 
 
 @overload
@@ -60,6 +61,7 @@ def partition(  # noqa: PLR0913  the options of `jax.jit`
     static_argnames: Names = None,
     donate_argnums: Numbers = None,
     donate_argnames: Names = None,
+    loops: Mapping[str, int] | None = None,
 ) -> Partitioned | ClusterStep:
     """The function `fn`, partitioned over a mesh by tactics.
 
@@ -75,6 +77,8 @@ def partition(  # noqa: PLR0913  the options of `jax.jit`
         unsharded; "at_use" gathers it again for each of these ops, so that the gathered
         value need not stay in memory.
     static_*, donate_*: as in `jax.jit`.
+    loops: iterations of loops whose number depends on values, by source line, such as
+        {"model.py:42": 64}; predicted figures count them so. See `mw.iterations`.
     """
     _require_function(fn)
     if not isinstance(tactics, Sequence) and _plan_decisions(tactics) is not None:
@@ -98,6 +102,7 @@ def partition(  # noqa: PLR0913  the options of `jax.jit`
         | argument_names(fn, *jit_options(fn, "static")),
         argument_names(fn, donate_argnums, donate_argnames)
         | argument_names(fn, *jit_options(fn, "donate")),
+        {} if loops is None else loops,
     )
     return step if make_step is None else make_step(step, place)
 

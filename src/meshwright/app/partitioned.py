@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +44,7 @@ class Partitioned:
     gather: Gather
     _static: frozenset[str]
     _donated: frozenset[str]
+    _loops: Mapping[str, int]
     _specialized: dict[Any, Specialized] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -230,4 +231,6 @@ class Partitioned:
         warn_about_modules(self.fn)
         with paused_collector():
             fn = warn_about_lost_changes(call.bind(self.fn), call.names)
-            return capture(fn, args, kwargs, call.names, self._donated)
+            return capture(
+                fn, args, kwargs, call.names, self._donated, loops=self._loops
+            )

@@ -33,7 +33,7 @@ _OF_A_MACHINE = ("tokens", "samples", "tokens_per_step", "place", "offsets")
 
 _NOT_OF_A_PIPELINE = (
     "mesh", "tactics", "search", "objective", "confirm", "tokens_per_step",
-    "offsets",
+    "offsets", "loop",
 )  # fmt: skip
 """Options that `--pipeline` does not take."""
 
@@ -45,6 +45,7 @@ def plan_command(  # noqa: PLR0913  the options of a command
     schedule: options.Schedule = None,
     tactics: options.Tactics = None,
     gather: options.GatherText = Gather.SHARED,
+    loop: options.Loops = None,
     as_json: options.AsJson = False,
     full: options.Full = False,
     out: options.OutFile = None,
@@ -82,7 +83,7 @@ def plan_command(  # noqa: PLR0913  the options of a command
     elif mesh is None or search is not None:
         _print_searched(context.params)
     else:
-        step = options.StepOptions(target, mesh, schedule, tactics, gather)
+        step = options.StepOptions(target, mesh, schedule, tactics, gather, loop)
         _print_planned(step, context.params)
 
 
@@ -141,6 +142,7 @@ def _search_request(values: Mapping[str, Any]) -> SearchRequest:
         mesh=None if mesh is None else parse_mesh(mesh),
         budget_s=values["budget"],
         search=values["search"] or "program",
+        loops=options.read_loops(values["loop"]),
         **{
             name: values[name]
             for name in (

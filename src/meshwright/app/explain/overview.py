@@ -5,6 +5,7 @@ Uncut work is work that all devices along a mesh axis repeat.
 
 from collections.abc import Iterator
 
+from meshwright.app.explain.loops import loop_notes
 from meshwright.app.explain.unpriced import AT_LEAST, unpriced_note
 from meshwright.app.output.collapse import group_by
 from meshwright.app.output.numbers import (
@@ -56,6 +57,8 @@ def show_overview(plan: PlanRecord, full: bool = False) -> list[str]:
         lines += _longest(figures)
     if plan.unpriced:
         lines += ["", unpriced_note(plan.unpriced)]
+    if plan.loops:
+        lines += ["", *loop_notes(plan.loops)]
     for title, rows in uncut_sections(plan, full):
         lines += ["", title, *columns(rows, (">9", ""), gap="  ")]
     return lines

@@ -1,6 +1,7 @@
 """A plan as HTML for a notebook: the figures, and sections that open on a click."""
 
 from meshwright.app.explain.fold_leaves import fold_leaves
+from meshwright.app.explain.loops import loop_notes
 from meshwright.app.explain.overview import (
     LINE_TITLES,
     NO_MACHINE,
@@ -27,6 +28,8 @@ def plan_html(plan: PlanRecord) -> str:
         ]
     if plan.unpriced:
         parts.append(notebook.table(("",), [(unpriced_note(plan.unpriced),)]))
+    if plan.loops:
+        parts.append(notebook.table(("",), [(n,) for n in loop_notes(plan.loops)]))
     parts += [
         notebook.block(title, notebook.table((">", ""), rows))
         for title, rows in uncut_sections(plan)

@@ -24,7 +24,7 @@ _HINTS: dict[str, Any] = {
 
 _NAMES = (
     "mesh", "sequential", "gather", "counts", "collectives", "inputs", "outputs", "steps",
-    "fixed", "uncut", "unpriced", "whole", "name", "figures", "num_parameters",
+    "fixed", "uncut", "unpriced", "loops", "whole", "name", "figures", "num_parameters",
     "tokens_per_step", "token_input", "recompute", "decisions", "candidates", "code",
 )  # fmt: skip
 """The JSON fields in the order in which they are written."""
@@ -39,7 +39,7 @@ def _split_numbers(entry: Any, path: str) -> Any:
 _FRAME = Frame(
     PlanError,
     "this is no plan",
-    {"format": 6},
+    {"format": 7},
     derived=("search",),
     prepare={Decisions: _split_numbers},
     indent=1,

@@ -105,6 +105,20 @@ class FixedSharding:
 
 
 @dataclass(frozen=True, slots=True)
+class UnknownLoop:
+    """A loop whose number of iterations depends on values.
+
+    source: `file:line` of the user's code.
+    iterations: the number with which all counts and figures are computed.
+    is_stated: whether the user stated the number; otherwise it is assumed.
+    """
+
+    source: str
+    iterations: int
+    is_stated: bool
+
+
+@dataclass(frozen=True, slots=True)
 class UncutWork:
     """Ops of one kind and source line that a mesh axis does not split.
 

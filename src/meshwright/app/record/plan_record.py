@@ -14,6 +14,7 @@ from meshwright.app.record.parts import (
     Leaf,
     TacticEffect,
     UncutWork,
+    UnknownLoop,
 )
 from meshwright.app.record.rebuild import code_of, public_tactics
 from meshwright.errors import PlanError
@@ -41,6 +42,8 @@ class PlanRecord:
     uncut: for each mesh axis the work that it does not split, the largest share first.
     unpriced: ops of unknown cost with their source lines; if there are any, time, memory
         and shares of work are lower bounds.
+    loops: loops whose number of iterations depends on values, with the number that all
+        counts and figures assume.
     name: name of the function.
     figures: time, memory and energy on a machine; `None` if the plan names no machine.
     decided: the program with its decisions; `None` for a plan that was read from JSON.
@@ -70,6 +73,7 @@ class PlanRecord:
     figures: Figures | None = None
     uncut: tuple[UncutWork, ...] = ()
     unpriced: tuple[str, ...] = ()
+    loops: tuple[UnknownLoop, ...] = ()
     name: str = ""
     decided: Decided | None = field(default=None, compare=False, repr=False)
     recorded: tuple[Tactic, ...] = field(default=(), compare=False, repr=False)

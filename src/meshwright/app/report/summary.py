@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from meshwright.app.explain.candidates import candidate_table, won_text
+from meshwright.app.explain.loops import loop_notes
 from meshwright.app.explain.overview import BOUNDS, show_tokens, undivided_lines
 from meshwright.app.explain.unpriced import AT_LEAST, unpriced_note
 from meshwright.app.output.numbers import (
@@ -33,9 +34,11 @@ def draw_summary(plan: PlanRecord, tips: Tooltips) -> str:
     first = "".join(f'<p class="alarm">{text(t)}</p>' for t in undivided_lines(plan))
     if plan.search is not None:
         first += f"<p>{text(won_text(plan.search))}</p>"
-    note = f"<p>{text(unpriced_note(plan.unpriced))}</p>" if plan.unpriced else ""
-    cards = f'<div class="cards">{cards}</div>'
-    return f'<section id="summary">{first}{cards}{note}{bars}</section>'
+    notes = [unpriced_note(plan.unpriced)] if plan.unpriced else []
+    notes += loop_notes(plan.loops)
+    shown = f'<div class="cards">{cards}</div>'
+    shown += "".join(f"<p>{text(note)}</p>" for note in notes)
+    return f'<section id="summary">{first}{shown}{bars}</section>'
 
 
 def _cards(plan: PlanRecord, figures: Figures) -> list[tuple[str, str, str]]:

@@ -1,7 +1,7 @@
 """Options that several commands share, the step that they describe, and the terminal."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import wraps
 from inspect import Signature, signature
@@ -17,6 +17,7 @@ from meshwright.app.partitioned import Partitioned
 from meshwright.app.plan import Plan
 from meshwright.cli.arguments.schedule import choose_tactics
 from meshwright.cli.arguments.target import Target, find_target
+from meshwright.errors import TargetError
 from meshwright.machine import parse_mesh
 from meshwright.partitioner.decide import axes_of, require_tactics
 from meshwright.partitioner.lower import Gather
@@ -49,6 +50,12 @@ Schedule = Annotated[
 ]
 Tactics = Annotated[
     str | None, Option(help="tactics in order: \"shard({'x': 0}, axis='data')\"")
+]
+Loops = Annotated[
+    list[str] | None,
+    Option(
+        "--loop", help="iterations of a loop of unknown length: model.py:42=64; repeat"
+    ),
 ]
 GatherText = Annotated[
     Gather, Option(help="gather a value once for all its readers, or at each use")
@@ -122,6 +129,7 @@ class StepOptions:
     schedule: Schedule = None
     tactics: Tactics = None
     gather: GatherText = Gather.SHARED
+    loop: Loops = None
 
     @property
     def num_devices(self) -> int:
@@ -134,19 +142,31 @@ class StepOptions:
         Calling the target's function, which may build large arrays, is left to the end,
         so that wrong options are refused first.
         """
-        mesh = parse_mesh(self.mesh)
+        mesh, loops = parse_mesh(self.mesh), read_loops(self.loop)
         with show_progress(f"loading {self.target}"):
             target = find_target(self.target)
             tactics = choose_tactics(target, self.schedule, self.tactics)
             require_tactics(tactics)
             mesh.require_all(axes_of(tactics))
-            return target, partition(target.fn, mesh, tactics, gather=self.gather)
+            step = partition(target.fn, mesh, tactics, gather=self.gather, loops=loops)
+            return target, step
 
     def plan(self) -> tuple[Target, Plan]:
         """Import the target, and plan its step for the arguments that it returns."""
         loaded, step = self.load()
         with show_progress(f"planning {loaded.name} for {step.mesh}"):
             return loaded, step.plan(*loaded.args).named(loaded.name)
+
+
+def read_loops(texts: Sequence[str] | None) -> dict[str, int]:
+    """Iterations of loops by source line, from texts such as `model.py:42=64`."""
+    loops: dict[str, int] = {}
+    for text in texts or ():
+        line, _, count = text.rpartition("=")
+        if not line or not count.isdigit() or not int(count):
+            raise TargetError(f"--loop is {text!r}; wanted model.py:42=64, say")
+        loops[line] = int(count)
+    return loops
 
 
 def takes_step(command: Callable[..., None]) -> Callable[..., None]:

@@ -48,6 +48,7 @@ def partition(  # noqa: PLR0913  the options of `mw.partition`
     static_argnames: Names = None,
     donate_argnums: Numbers = None,
     donate_argnames: Names = None,
+    loops: Mapping[str, int] | None = None,
 ) -> PartitionedModules:
     """A partitioned version of `fn`, a step that changes flax nnx modules in place.
 
@@ -77,6 +78,7 @@ def partition(  # noqa: PLR0913  the options of `mw.partition`
         gather,
         static | argument_names(fn, *jit_options(jitted, "static")),
         donated | argument_names(fn, *jit_options(jitted, "donate")),
+        loops,
     )
 
 
@@ -105,6 +107,7 @@ class PartitionedModules:
     gather: str | Gather | None
     _static: frozenset[str]
     _donated: frozenset[str]
+    _loops: Mapping[str, int] | None
     _steps: dict[Any, Partitioned] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -228,6 +231,7 @@ class PartitionedModules:
             gather=self.gather,
             static_argnames=tuple(self._static),
             donate_argnames=tuple(self._donated),
+            loops=self._loops,
         )
 
 

@@ -59,6 +59,9 @@ class SearchRequest:
     confirm: compile the plan with the machine's real compiler, from `meshwright[tpu]` or
         `meshwright[gpu]`. If it fails, the next best plan is tried.
     on_progress: a function that is called with lines of text.
+    loops: iterations of loops whose number depends on values, by source line, such as
+        {"model.py:42": 64}; see `mw.iterations`. Others count as 100 iterations, so that a
+        search prefers work before a loop to work in it.
     """
 
     machine: Machine | str
@@ -75,6 +78,7 @@ class SearchRequest:
     seed: int = 0
     on_progress: OnProgress = ignore_progress
     confirm: bool = False
+    loops: Mapping[str, int] | None = None
 
     def resolve(self) -> ResolvedRequest:
         """Check the options and look up names.

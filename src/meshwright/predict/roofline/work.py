@@ -8,8 +8,7 @@ from meshwright.program.ops import OpWork, work_of
 def program_work(program: Program) -> OpWork:
     """Operations of one run.
 
-    A scan's body counts `length` times, the body of a `while` once, since its trip
-    count is unknown, and a `cond` like its largest branch.
+    A loop's bodies count once per iteration, and a `cond` like its largest branch.
     """
     flops, transcendentals = 0, 0
     for op in program.ops:

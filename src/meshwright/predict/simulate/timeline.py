@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from meshwright.machine import Kind
 from meshwright.machine.placement import Placement
@@ -193,10 +193,28 @@ class _Clock:
         return Span(fusion, stream, start, end, traffic.num_bytes, time.bound)
 
     def _body(self, each: Kernel) -> tuple[Timeline, int]:
-        """The timeline of a region's longest body, and the number of its iterations."""
+        """The timeline of one iteration of a region, and the number of its iterations.
+
+        A `cond` runs one body, of which the longest counts. A loop runs all of its bodies.
+        """
+        op = each.fusion.root
         bodies = [timeline_of(body, self.setting) for body in each.bodies]
-        longest = max(bodies, key=lambda body: body.end_s)
-        return longest, num_iterations(each.fusion.root)
+        if op.kind == "cond":
+            return max(bodies, key=lambda body: body.end_s), num_iterations(op)
+        return _in_sequence(bodies), num_iterations(op)
+
+
+def _in_sequence(timelines: Sequence[Timeline]) -> Timeline:
+    """One timeline of several that run one after another."""
+    first, *others = timelines
+    for each in others:
+        start_s = first.end_s
+        later = (
+            replace(s, start_s=start_s + s.start_s, end_s=start_s + s.end_s)
+            for s in each.spans
+        )
+        first = Timeline((*first.spans, *later), start_s + each.end_s)
+    return first
 
 
 def kernel_traffic(kernels: KernelSequence, times: int = 1) -> Iterator[Traffic]:

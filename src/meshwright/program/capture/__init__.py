@@ -11,8 +11,8 @@ from meshwright.program.capture.capture import (
     positional_names,
 )
 from meshwright.program.capture.convert import convert
-from meshwright.program.capture.stage import stage
-from meshwright.program.capture.tag import tag
+from meshwright.program.capture.iterations import iterations
+from meshwright.program.capture.tag import stage, tag
 
 __all__ = [
     "KEY_GENERATORS",
@@ -21,6 +21,7 @@ __all__ = [
     "aval_of",
     "capture",
     "convert",
+    "iterations",
     "jax_dtype",
     "positional_names",
     "stage",

@@ -10,6 +10,7 @@ import sysconfig
 import traceback
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import numpy as np
 from meshwright.errors import CaptureError
 from meshwright.jax_private import gpu_for_cudnn, is_ordered, name_arguments
 from meshwright.program.capture.convert import convert
+from meshwright.program.capture.iterations import with_iterations
 from meshwright.program.capture.kernel import read_kernels
 from meshwright.program.capture.ties import find_ties
 from meshwright.program.ir import Program
@@ -60,19 +62,21 @@ class Captured:
     name: str = ""
 
 
-def capture(
+def capture(  # noqa: PLR0913  the options of `partition`
     fn: Callable[..., Any],
     args: Sequence[Any],
     kwargs: Mapping[str, Any] | None = None,
     names: Sequence[str] | None = None,
     donated: Collection[str] = (),
     kept: Collection[str] = (),
+    loops: Mapping[str, int] | None = None,
 ) -> Captured:
     """Trace `fn(*args, **kwargs)`; leaves are arrays or `jax.ShapeDtypeStruct`s.
 
     names: names of the positional arguments; by default those in the signature of `fn`.
     donated: names of arguments whose buffers the caller donates.
     kept: names of call-like primitives that become ops, rather than being inlined.
+    loops: as in `with_iterations`.
     Raises `CaptureError` for ordered effects, which have no meaning on several devices,
     and for code in which Python needs the value of an array.
     """
@@ -91,7 +95,7 @@ def capture(
     )
     try:
         program, out_paths, out_tree, out_avals = _trace(
-            fn, in_tree, leaves, paths, kept
+            fn, in_tree, leaves, paths, partial(_converted, kept, loops or {})
         )
     except _NEEDS_VALUE as error:
         raise CaptureError(_value_needed(error)) from error
@@ -114,11 +118,12 @@ def _trace(
     in_tree: Any,
     leaves: Sequence[Any],
     paths: Sequence[str],
-    kept: Collection[str],
+    convert_fn: Callable[[Any], Program],
 ) -> tuple[Program, list[Any], Any, Sequence[Any]]:
     """The program of `fn`, and the paths, pytree structure and types of its result.
 
     paths: names of the argument leaves, which appear in JAX's error messages.
+    convert_fn: makes the program of a jaxpr.
     """
     out_paths: list[Any] = []
     out_trees: list[Any] = []
@@ -137,11 +142,16 @@ def _trace(
     with gpu_for_cudnn():
         jaxpr, out_avals = jax.make_jaxpr(flat, return_shape=True)(*leaves)
     _refuse_ordered(jaxpr.effects)
-    program = unflatten_products(eliminate_common_subexpressions(convert(jaxpr, kept)))
-    program = drop_unread_bias_gradients(eliminate_dead_code(program))
-    program = read_kernels(program)
+    program = convert_fn(jaxpr)
     _refuse_unpartitionable(program)
     return program, out_paths, out_trees[0], out_avals
+
+
+def _converted(kept: Collection[str], loops: Mapping[str, int], jaxpr: Any) -> Program:
+    """The program of a jaxpr, simplified; `kept` and `loops` are as in `capture`."""
+    program = with_iterations(convert(jaxpr, kept), loops)
+    program = unflatten_products(eliminate_common_subexpressions(program))
+    return read_kernels(drop_unread_bias_gradients(eliminate_dead_code(program)))
 
 
 _NUMBERS = bool | int | float | complex | np.ndarray | np.generic | jax.Array

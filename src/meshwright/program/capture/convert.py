@@ -90,13 +90,9 @@ class _Converter:
         if called is None and name in _INLINED and name not in self.kept:
             called = eqn.params.get(_INLINED[name])
         if called is not None:
-            outer = self.outer
-            self.outer = Source(eqn.source_info.traceback, outer)
-            atoms = self.inline(called, operands)
-            self.outer = outer
-            return atoms
+            return self.inline_call(eqn, called, operands)
         if name == "custom_linear_solve" and name not in self.kept:
-            return self.solve(eqn, operands)
+            return self.inline_call(eqn, *_solver(eqn, operands))
         on_one_device = self.on_one_device(eqn, operands)
         if on_one_device is not None:
             return on_one_device
@@ -161,12 +157,15 @@ class _Converter:
         self.single = before
         return atoms
 
-    def solve(self, eqn: Any, operands: tuple[Atom, ...]) -> list[Atom]:
-        """Inline the solver of a linear solve, without the jaxprs for its gradients."""
-        counts, jaxprs = eqn.params["const_lengths"], eqn.params["jaxprs"]
-        first = counts.matvec + counts.vecmat
-        consts = operands[first : first + counts.solve]
-        return self.inline(jaxprs.solve, (*consts, *operands[sum(counts) :]))
+    def inline_call(
+        self, eqn: Any, called: Any, operands: Sequence[Atom]
+    ) -> Sequence[Atom]:
+        """Inline a call; ops without a line of the user's get that of the call."""
+        outer = self.outer
+        self.outer = Source(eqn.source_info.traceback, outer)
+        atoms = self.inline(called, operands)
+        self.outer = outer
+        return atoms
 
     def inline(self, closed: Any, operands: Sequence[Atom]) -> list[Atom]:
         """Convert the equations of a called jaxpr; return the atoms of its outputs."""
@@ -180,6 +179,14 @@ class _Converter:
             read = tuple(self.read(a, names) for a in eqn.invars)
             names.update(zip(eqn.outvars, self.equation(eqn, read), strict=True))
         return [self.read(a, names) for a in jaxpr.outvars]
+
+
+def _solver(eqn: Any, operands: Sequence[Atom]) -> tuple[Any, tuple[Atom, ...]]:
+    """The solver of a linear solve and its operands, without jaxprs for gradients."""
+    counts, jaxprs = eqn.params["const_lengths"], eqn.params["jaxprs"]
+    first = counts.matvec + counts.vecmat
+    consts = operands[first : first + counts.solve]
+    return jaxprs.solve, (*consts, *operands[sum(counts) :])
 
 
 def _reverses_nothing(eqn: Any) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from meshwright.program.analysis.executions import op_executions
+from meshwright.program.analysis.executions import num_iterations, op_executions
 from meshwright.program.ir import Atom, Op, Program, Value
 from meshwright.program.ir.program import show_params
 
@@ -101,7 +101,7 @@ def _note(op: Op, runs: int, uses: dict[Value, Uses]) -> None:
     for value in op.results:
         use = uses.setdefault(value, Uses())
         use.maker, use.runs, use.source = op, runs, str(op.source)
-    inner = runs * (op.params["length"] if op.kind == "scan" else 1)  # pyright: ignore[reportOperatorIssue]
+    inner = runs * num_iterations(op)
     carried = {
         position for w in op.wires if w.inputs and w.outputs for position in w.inputs
     }
