@@ -40,9 +40,9 @@ def contraction(w, x):
     def changes(c):
         return jnp.abs(c[0] - c[1]).max() > 1e-4
 
-    return lax.while_loop(
+    return lax.while_loop(  # loop
         changes, lambda c: (jnp.tanh(c[0] @ w), c[0]), (x + 1, x)
-    )  # loop
+    )
 
 
 def traced_bound(w, x, n):
@@ -119,9 +119,9 @@ def branch_with_loop(w, x, flag):
     """A loop in a branch, and one in a remat region."""
 
     def refine(x):
-        return lax.while_loop(
+        return lax.while_loop(  # loop
             lambda x: jnp.abs(x).max() > 0.1, lambda x: x @ w, x
-        )  # loop
+        )
 
     return lax.cond(flag, refine, jnp.tanh, x) + jax.checkpoint(refine)(2 * x)
 
@@ -179,9 +179,9 @@ def sinkhorn(cost):
     def goes_on(c):
         return jnp.abs(c[0] / c[1] - 1).max() > 1e-4
 
-    v = lax.while_loop(
+    v = lax.while_loop(  # loop
         goes_on, step, (jnp.zeros(cost.shape[1]), jnp.ones(cost.shape[1]))
-    )  # loop
+    )
     return v[1]
 
 
@@ -202,10 +202,11 @@ def adaptive_ode(w, x):
         h = jnp.minimum(h * jnp.clip(0.9 * error**-0.5, 0.2, 5.0), 1.0 - t + 1e-6)
         return t, h, y, steps + 1
 
+    def goes_on(c):
+        return (c[0] < 1.0) & (c[3] < 1000)
+
     start = (jnp.float32(0), jnp.float32(0.1), x, 0)
-    return lax.while_loop(lambda c: (c[0] < 1.0) & (c[3] < 1000), step, start)[
-        2
-    ]  # loop
+    return lax.while_loop(goes_on, step, start)[2]  # loop
 
 
 def line_search(w, x, y):

@@ -79,7 +79,7 @@ DAMAGES = {
     "cut_of of the decisions has a number not below 3": (
         ("decisions", 0, "cut_of"), "0 0 1 9",
     ),
-    "format is '3'; wanted 6: make it again with this version": (("format",), "3"),
+    "format is '3'; wanted 7: make it again with this version": (("format",), "3"),
 }  # fmt: skip
 
 

@@ -232,11 +232,11 @@ def test_a_second_rule_for_an_op_is_refused():
 
 PLANS = {
     "this is no plan: it is no JSON (JSONDecodeError": "garbage",
-    "this is no plan: format is None; wanted 6": "{}",
+    "this is no plan: format is None; wanted 7": "{}",
     "this is no plan: it is []; wanted an object": "[]",
     "this is no plan: it is no JSON (RecursionError": "[" * 100_000,
-    "this is no plan: format is 99; wanted 6: make it again": '{"format": 99}',
-    "this is no plan: it lacks mesh": '{"format": 6}',
+    "this is no plan: format is 99; wanted 7: make it again": '{"format": 99}',
+    "this is no plan: it lacks mesh": '{"format": 7}',
 }
 
 
