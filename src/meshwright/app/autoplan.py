@@ -31,6 +31,7 @@ from meshwright.planner.solve.solver_process import SolverProcess
 from meshwright.planner.solve.space import Space
 from meshwright.planner.solve.work_rates import CAPTURE
 from meshwright.predict.energy import Location
+from meshwright.program.capture.arguments import Numbers
 from meshwright.registry import feature
 from meshwright.run.compilers.confirm import find_backend
 
@@ -104,6 +105,7 @@ def autoplan(  # noqa: PLR0913  # pyright: ignore[reportInconsistentOverload]
     on_progress: OnProgress | None = None,
     pipeline: bool | Literal["auto"] = False,
     loops: Mapping[str, int] | None = None,
+    donate_argnums: Numbers = None,
 ) -> Plan | PipelinePlan:
     """The best plan found for `fn(*args)` on a number of chips of a machine.
 
@@ -117,8 +119,8 @@ def autoplan(  # noqa: PLR0913  # pyright: ignore[reportInconsistentOverload]
     The other options are the fields of `SearchRequest`, which describes them.
     With several processes (`jax.distributed`) all must call this; process 0 searches for
     all.
-    The plan's `search` lists all simulated plans. `partition(fn, plan.mesh, plan.tactics)`
-    runs the plan. Buffers of state that the step updates are assumed to be donated.
+    The plan's `search` lists all simulated plans. `partition(fn, plan)` runs the plan, and
+    donates what it assumes (`plan.donated`).
     Raises `PlanError` if no plan fits, or if no mesh is compatible with the tactics.
     """
     request = SearchRequest(
@@ -126,6 +128,7 @@ def autoplan(  # noqa: PLR0913  # pyright: ignore[reportInconsistentOverload]
         objective=objective, memory=memory, budget_s=budget_s, place=place,
         experts=experts, search=search, seed=seed, confirm=confirm,
         on_progress=on_progress or ignore_progress, loops=loops,
+        donate_argnums=donate_argnums,
     )  # fmt: skip
     if pipeline not in (True, False, "auto"):
         raise PlanError(f"pipeline is {pipeline!r}; wanted True, False or 'auto'")
@@ -197,7 +200,9 @@ def _find_here(
         result = search(task, trials)
 
     def plan_of(candidate: Candidate) -> Plan:
-        return simulated_plan(candidate, task.space, trials.lowered, resolved.place)
+        return simulated_plan(
+            candidate, task.space, trials.lowered, resolved.place, task.donate_state
+        )
 
     if request.confirm:
         plan, result = first_that_compiles(result, plan_of, request.on_progress)
@@ -238,7 +243,10 @@ def _task(
         if resolved.mesh is None
         else (resolved.mesh,)
     )
-    program = partition(fn, meshes[0], loops=request.loops).capture(*args)
+    step = partition(
+        fn, meshes[0], donate_argnums=request.donate_argnums, loops=request.loops
+    )
+    program = step.capture(*args)
     if not program.program.ops:
         raise PlanError("the step returns nothing that it computes; nothing to plan")
     space = Space(program, machine, request.seed, tactics)
@@ -252,4 +260,5 @@ def _task(
         on_progress=request.on_progress,
         with_experts=request.experts,
         stored_weights=weights,
+        donate_state=request.donates_state,
     )

@@ -33,7 +33,7 @@ _POLL_S = 0.2
 
 _OPTIONS = (
     "most_axes", "objective", "memory", "budget_s", "experts", "search", "seed", "confirm",
-    "loops",
+    "loops", "donate_argnums",
 )  # fmt: skip
 """Options of a search that must be equal in all processes; compared by their `repr`."""
 
@@ -167,9 +167,12 @@ def rebuild_plan(
 ) -> Plan:
     """The plan that process 0 found and sent, rebuilt for this process's function."""
     best = search.candidates[0]
-    program = partition(fn, best.mesh, loops=request.loops).capture(*args)
+    step = partition(
+        fn, best.mesh, donate_argnums=request.donate_argnums, loops=request.loops
+    )
+    program = step.capture(*args)
     plan = make_plan(program, best.mesh, best.tactics, Gather.SHARED)
-    plan = plan.on(resolved.machine, resolved.place, donate_state=True)
+    plan = plan.on(resolved.machine, resolved.place, request.donates_state)
     plan = replace(plan, search=search)
     if plan.to_json() != first_plan.to_json():
         raise PlanError(

@@ -57,6 +57,7 @@ def make_plan(
         uncut=describe_uncut(decided),
         unpriced=describe_unpriced(decided),
         loops=describe_loops(decided),
+        donated=tuple(captured.paths[i] for i in captured.donated),
         name=captured.name,
         decided=decided,
         tokens_per_step=None if tokens is None else prod(program.inputs[tokens].shape),
@@ -69,11 +70,13 @@ def simulated_plan(
     space: Space,
     best: tuple[Candidate, Lowered] | None,
     place: Location | None,
+    donate_state: bool = True,
 ) -> Plan:
     """The plan of a candidate that a search simulated, with its figures.
 
     space: the search space of a program, with the rewrites of the search applied.
     best: the best candidate and its device program, if they are known.
+    donate_state: as in `Plan.on`.
     """
     mesh, tactics = candidate.mesh, candidate.tactics
     rewrites = [t for t in space.kept_tactics if t.rewrite is not None]
@@ -81,4 +84,4 @@ def simulated_plan(
     graph = space.graph if is_same else None
     lowered = best[1] if is_same and best and best[0] is candidate else None
     plan = make_plan(space.original, mesh, tactics, Gather.SHARED, graph, lowered)
-    return plan.on(space.machine, place, donate_state=True)
+    return plan.on(space.machine, place, donate_state)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
 import jax
 
+from meshwright.app.output.notices import warn
 from meshwright.app.partitioned import Partitioned
 from meshwright.errors import PlanError, TacticError
 from meshwright.jax_private import jit_options, unwrap_nnx_jit
@@ -76,23 +77,31 @@ def partition(  # noqa: PLR0913  the options of `jax.jit`
     gather: "shared", the default, all-gathers a value once for all ops that need it
         unsharded; "at_use" gathers it again for each of these ops, so that the gathered
         value need not stay in memory.
-    static_*, donate_*: as in `jax.jit`.
+    static_*, donate_*: as in `jax.jit`. A plan's step donates what the plan assumed
+        (`plan.donated`), unless donate_* are given; donate_argnums=() donates nothing. If
+        this keeps memory that the plan gives away, a warning says how much.
     loops: iterations of loops whose number depends on values, by source line, such as
         {"model.py:42": 64}; predicted figures count them so. See `mw.iterations`.
     """
     _require_function(fn)
-    if not isinstance(tactics, Sequence) and _plan_decisions(tactics) is not None:
+    if not isinstance(tactics, Sequence) and _as_plan(tactics) is not None:
         raise TacticError("a plan goes where the mesh is: mw.partition(fn, plan)")
     make_step = step_maker(mesh)
     place: Any = mesh
     mesh = mesh if make_step is None else place.mesh
-    decisions = _plan_decisions(mesh)
-    if decisions is not None:
+    plan = _as_plan(mesh)
+    if plan is not None:
         if tactics or gather is not None:
             raise PlanError(
                 "a plan has tactics and gather already; give the plan alone"
             )
-        mesh, tactics, gather = decisions
+        mesh, tactics, gather = plan.mesh, _repeating(plan), plan.gather
+    donated = argument_names(fn, donate_argnums, donate_argnames)
+    donated |= argument_names(fn, *jit_options(fn, "donate"))
+    if plan is not None and donate_argnums is None and donate_argnames is None:
+        donated |= {*plan.donated}
+    elif plan is not None:
+        _warn_about_kept(plan, donated)
     step = Partitioned(
         fn,
         as_mesh(mesh),  # pyright: ignore[reportArgumentType]
@@ -100,8 +109,7 @@ def partition(  # noqa: PLR0913  the options of `jax.jit`
         _as_gather(gather),
         argument_names(fn, static_argnums, static_argnames)
         | argument_names(fn, *jit_options(fn, "static")),
-        argument_names(fn, donate_argnums, donate_argnames)
-        | argument_names(fn, *jit_options(fn, "donate")),
+        donated,
         {} if loops is None else loops,
     )
     return step if make_step is None else make_step(step, place)
@@ -129,16 +137,32 @@ def _is_plan(value: Any) -> bool:
     return module is not None and isinstance(value, module.Plan)
 
 
-def _plan_decisions(plan: Any) -> tuple[Mesh, Sequence[Tactic], Gather] | None:
-    """The mesh, tactics and `gather` of a plan; `None` for anything but a plan."""
+def _as_plan(plan: Any) -> Plan | None:
+    """The plan itself; `None` for anything but a plan."""
     if isinstance(plan, Mesh | jax.sharding.Mesh | Mapping):
         return None
     from meshwright.app.plan import Plan
+
+    return plan if isinstance(plan, Plan) else None
+
+
+def _repeating(plan: Plan) -> Sequence[Tactic]:
+    """Tactics that repeat a plan's decisions."""
     from meshwright.app.record.json_form import repeating_tactics
 
-    if not isinstance(plan, Plan):
-        return None
-    return plan.mesh, repeating_tactics(plan) or plan.tactics, plan.gather
+    return repeating_tactics(plan) or plan.tactics
+
+
+def _warn_about_kept(plan: Plan, donated: frozenset[str]) -> None:
+    """Warn if arguments stay in memory that the plan assumed to be donated."""
+    kept = plan.kept_bytes(donated)
+    if kept:
+        warn(
+            f"the plan assumes that the step takes the memory of {kept / 2**20:,.1f} MiB of "
+            "its inputs on each device for its results, and donate_argnums keeps them: a "
+            "device needs as much more than the plan says; leave donate_argnums out, or "
+            "plan with it"
+        )
 
 
 def _as_gather(gather: str | Gather | None) -> Gather:

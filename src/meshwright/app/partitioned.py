@@ -158,11 +158,13 @@ class Partitioned:
 
         step.__name__ = self.__name__
         shardings, _ = jax.tree_util.tree_unflatten(captured.in_tree, run.in_shardings)
-        names = self._call(args, kwargs).names
+        is_donated = [i in captured.donated for i in range(len(captured.paths))]
+        positional, _ = jax.tree_util.tree_unflatten(captured.in_tree, is_donated)
+        donated = [jax.tree_util.tree_leaves(argument) for argument in positional]
         return jax.jit(
             step,
             in_shardings=None if kwargs else shardings,
-            donate_argnums=[i for i, n in enumerate(names) if n in self._donated],
+            donate_argnums=[i for i, leaves in enumerate(donated) if all(leaves)],
         )
 
     # -- the check ----------------------------------------------------------------------

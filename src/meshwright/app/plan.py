@@ -58,7 +58,7 @@ class Plan(PlanRecord):
         self,
         machine: Machine | str | Path,
         place: Location | str | None = None,
-        donate_state: bool = False,
+        donate_state: bool | None = None,
     ) -> Plan:
         """This plan with the time, memory, energy and cost of a step on a machine.
 
@@ -66,8 +66,8 @@ class Plan(PlanRecord):
             TOML file, of which that many devices are taken; see `meshwright.machine`.
         place: location of the machine, which decides the carbon per kWh; see
             `meshwright.predict.energy.LOCATIONS`.
-        donate_state: treat each input whose updated value the step returns as donated;
-            by default only arguments in `donate_argnums` are.
+        donate_state: treat each input whose updated value the step returns as donated, or
+            only arguments in `donate_argnums`; by default as in this plan's `donated`.
         Raises `MachineError` if machine and mesh do not match, and `PlanError` for a
         plan that was read from JSON, which has no program.
         """
@@ -76,9 +76,16 @@ class Plan(PlanRecord):
         where = place if isinstance(place, Location | None) else find_location(place)
         if not isinstance(machine, Machine):
             machine = load_machine(machine, self.mesh.num_devices)
+        captured = self.decided.captured
+        if donate_state is None:
+            state = {captured.paths[i] for i in captured.ties.values()}
+            donate_state = state <= {*self.donated}
         simulated = estimate(self.decided, machine, donate_state)
         figures = make_figures(self.decided, simulated, where)
-        return dataclasses.replace(self, figures=figures, estimate=simulated)
+        donated = tuple(captured.paths[i] for i in simulated.donated)
+        return dataclasses.replace(
+            self, figures=figures, estimate=simulated, donated=donated
+        )
 
     def offsets(self, seconds: float = 10.0, seed: int = 0) -> ExactOffsets:
         """Memory offsets of one device's buffers, searched for `seconds` seconds.
@@ -135,7 +142,7 @@ class Plan(PlanRecord):
         full: bool = False,
         timeout_s: float = 600.0,
         folder: str | PathLike[str] | None = None,
-        donate_state: bool = False,
+        donate_state: bool | None = None,
     ) -> Confirmation:
         """Predicted figures of a step next to those of the machine's real compiler.
 

@@ -35,7 +35,11 @@ from meshwright.predict.simulate.timeline import (
     kernel_traffic,
     timeline_of,
 )
-from meshwright.program.capture.donation import donated_aliases, donated_inputs
+from meshwright.program.capture.donation import (
+    donated_aliases,
+    donated_inputs,
+    results_beside_inputs,
+)
 from meshwright.program.ir import Op, Program
 from meshwright.program.records import paused_collector
 
@@ -149,7 +153,8 @@ def estimate(
         compilation, tried if placement is None else (placement,)
     )
     layouts = compilation.layouts_on(machine.chip.room_bytes)
-    measure = partial(memory_of, compilation, aliases)
+    beside = results_beside_inputs(captured, program, aliases)
+    measure = partial(memory_of, compilation, aliases, beside=beside)
     memory, usable = measure(layouts), machine.chip.usable_bytes
     if memory.peak_bytes > usable:
         memory, layouts = compressed(memory, layouts, usable, compilation, measure)
@@ -182,8 +187,10 @@ def simulated_s(lowered: Lowered, machine: Machine) -> float:
 def heap_of_step(decided: Decided, estimated: Estimate) -> Heap:
     """The heap of a simulated step, with the live range of each buffer."""
     compilation = _compiled(decided.lowered, estimated.machine)
-    aliases = donated_aliases(decided.captured, compilation.program, estimated.donated)
-    return heap_of(compilation, aliases, estimated.layouts)[0]
+    program, captured = compilation.program, decided.captured
+    aliases = donated_aliases(captured, program, estimated.donated)
+    beside = results_beside_inputs(captured, program, aliases)
+    return heap_of(compilation, aliases, estimated.layouts, beside)[0]
 
 
 def _placements(

@@ -24,7 +24,8 @@ _HINTS: dict[str, Any] = {
 
 _NAMES = (
     "mesh", "sequential", "gather", "counts", "collectives", "inputs", "outputs", "steps",
-    "fixed", "uncut", "unpriced", "loops", "whole", "name", "figures", "num_parameters",
+    "fixed", "uncut", "unpriced", "loops", "donated", "whole", "name", "figures",
+    "num_parameters",
     "tokens_per_step", "token_input", "recompute", "decisions", "candidates", "code",
 )  # fmt: skip
 """The JSON fields in the order in which they are written."""

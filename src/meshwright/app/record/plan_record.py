@@ -1,9 +1,10 @@
 """`PlanRecord`: the data of a plan, which can be written as JSON."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from typing import Self
 
 from jax.sharding import PartitionSpec
@@ -44,6 +45,8 @@ class PlanRecord:
         and shares of work are lower bounds.
     loops: loops whose number of iterations depends on values, with the number that all
         counts and figures assume.
+    donated: paths of the inputs whose memory the step takes for its results; figures and
+        `mw.partition(fn, plan)` agree on them.
     name: name of the function.
     figures: time, memory and energy on a machine; `None` if the plan names no machine.
     decided: the program with its decisions; `None` for a plan that was read from JSON.
@@ -74,6 +77,7 @@ class PlanRecord:
     uncut: tuple[UncutWork, ...] = ()
     unpriced: tuple[str, ...] = ()
     loops: tuple[UnknownLoop, ...] = ()
+    donated: tuple[str, ...] = ()
     name: str = ""
     decided: Decided | None = field(default=None, compare=False, repr=False)
     recorded: tuple[Tactic, ...] = field(default=(), compare=False, repr=False)
@@ -139,6 +143,19 @@ class PlanRecord:
                 return leaf.partition_spec
         raise PlanError(
             f"no leaf {path!r}; there are {[leaf.path for leaf in self.inputs][:8]}"
+        )
+
+    def kept_bytes(self, donated: Collection[str]) -> int:
+        """Bytes of a device's inputs that the plan donates, but that are kept.
+
+        donated: names of the arguments that are donated.
+        """
+        sizes = self.mesh.spatial.shape
+        return sum(
+            leaf.num_bytes // math.prod(sizes.get(a, 1) for a in chain(*leaf.spec))
+            for leaf in self.inputs
+            if leaf.path in self.donated
+            and not any(f"{leaf.path}.".startswith(f"{name}.") for name in donated)
         )
 
     # -- figures on a machine --------------------------------------------------------------

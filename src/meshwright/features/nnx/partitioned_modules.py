@@ -230,7 +230,7 @@ class PartitionedModules:
             self.tactics,
             gather=self.gather,
             static_argnames=tuple(self._static),
-            donate_argnames=tuple(self._donated),
+            donate_argnames=tuple(self._donated) or None,
             loops=self._loops,
         )
 

@@ -15,6 +15,7 @@ from meshwright.planner.candidates.proposal import OnProgress
 from meshwright.planner.candidates.search_options import wrong_option
 from meshwright.planner.driver.task import ignore_progress
 from meshwright.predict.energy import Location, find_location
+from meshwright.program.capture.arguments import Numbers
 from meshwright.program.capture.mesh import as_mesh
 
 
@@ -59,6 +60,8 @@ class SearchRequest:
     confirm: compile the plan with the machine's real compiler, from `meshwright[tpu]` or
         `meshwright[gpu]`. If it fails, the next best plan is tried.
     on_progress: a function that is called with lines of text.
+    donate_argnums: positions of the arguments whose memory the step takes for its results;
+        () for none. By default each input whose next value the step returns is donated.
     loops: iterations of loops whose number depends on values, by source line, such as
         {"model.py:42": 64}; see `mw.iterations`. Others count as 100 iterations, so that a
         search prefers work before a loop to work in it.
@@ -79,6 +82,12 @@ class SearchRequest:
     on_progress: OnProgress = ignore_progress
     confirm: bool = False
     loops: Mapping[str, int] | None = None
+    donate_argnums: Numbers = None
+
+    @property
+    def donates_state(self) -> bool:
+        """Whether the step donates each input whose next value it returns."""
+        return self.donate_argnums is None
 
     def resolve(self) -> ResolvedRequest:
         """Check the options and look up names.

@@ -33,6 +33,7 @@ class SearchTask:
     memory_share: share of the limit that plans of integer programs may use.
     with_experts: whether expert strategies are tried, too.
     stored_weights: weights that every plan has to shard as another plan does, if any.
+    donate_state: whether each input whose next value the step returns is donated.
     """
 
     space: Space
@@ -43,6 +44,7 @@ class SearchTask:
     memory_share: float = 1.0
     with_experts: bool = True
     stored_weights: StoredWeights | None = None
+    donate_state: bool = True
 
     @property
     def most_bytes(self) -> float:

@@ -58,7 +58,7 @@ class Trials:
                 XLA_WORKAROUNDS,
             )
             self._require_stored(decided)
-            estimated = estimate(decided, space.machine, donate_state=True)
+            estimated = estimate(decided, space.machine, self.task.donate_state)
             candidate = Candidate(
                 name, mesh, tactics, estimated.step_time_s, estimated.peak_memory_bytes,
                 breakdown=visible_parts(estimated.breakdown), limit_bytes=self.task.limit,

@@ -45,16 +45,19 @@ def memory_of(
     compilation: Compilation,
     aliases: Mapping[int, int] = MappingProxyType({}),
     layouts: Layouts | None = None,
+    beside: Collection[int] = (),
 ) -> MemoryCurve:
     """The memory of one run of a compiled device program.
 
     aliases: output position -> position of the donated input whose buffer it takes.
     layouts: used instead of the compilation's, such as those with values in scratch
     memory.
+    beside: positions of outputs that have buffers of their own from the start, outside of
+        the heap, such as new state beside undonated state.
     """
     program, policy = compilation.program, compilation.compiler.buffers
     layouts = layouts or compilation.layouts
-    heap, memory = heap_of(compilation, aliases, layouts)
+    heap, memory = heap_of(compilation, aliases, layouts, beside)
     memory = heap.with_fragmentation(memory)
     fixed = {*program.inputs, *program.constants}
     together = multi_output_writes(compilation.kernels)
@@ -65,11 +68,14 @@ def memory_of(
 
 
 def heap_of(
-    compilation: Compilation, aliases: Mapping[int, int], layouts: Layouts
+    compilation: Compilation,
+    aliases: Mapping[int, int],
+    layouts: Layouts,
+    beside: Collection[int] = (),
 ) -> tuple[Heap, MemoryCurve]:
     """The heap of a device program, and the memory of a run without fragmentation.
 
-    aliases, layouts: as in `memory_of`.
+    aliases, layouts, beside: as in `memory_of`.
     """
     program, policy = compilation.program, compilation.compiler.buffers
     fixed = dict.fromkeys((*program.inputs, *program.constants))
@@ -80,8 +86,13 @@ def heap_of(
         if outputs[o] is not program.inputs[i]
     }
     shared = frozenset(chain(*multi_output_writes(compilation.kernels)))
-    heap = Heap(layouts, compilation.fusions, outputs, policy, shared)
-    return heap, heap.assign(fixed, (), donated)
+    apart = {o for i in beside if isinstance(o := outputs[i], Value)} - fixed.keys()
+    is_in_time = policy.heap is HeapOrder.BY_TIME
+    own = frozenset() if is_in_time else frozenset(apart)
+    heap = Heap(layouts, compilation.fusions, outputs, policy, shared, own)
+    # The TPU compiler lets no other buffer take the place of a result.
+    always = dict.fromkeys((*fixed, *(o for o in outputs if o in apart)))
+    return heap, heap.assign(always if is_in_time else fixed, (), donated)
 
 
 @dataclass(eq=False)
@@ -91,6 +102,7 @@ class Heap:
     ends: outputs of the program or body.
     together: values that a kernel writes together with others; no other value may reuse
     their buffers in place.
+    apart: outputs with buffers outside of the heap, into which other buffers may be placed.
     bodies: for control-flow fusions, the heaps of their bodies. body_totals: numbers of
     the intervals that represent all buffers of the largest body.
     """
@@ -100,6 +112,7 @@ class Heap:
     ends: Sequence[Atom]
     policy: BufferPolicy
     together: frozenset[Value]
+    apart: frozenset[Value] = frozenset()
 
     def __post_init__(self) -> None:
         fusions = self.fusions
@@ -143,10 +156,15 @@ class Heap:
         assigned = {*fixed, *aliases.values()}
         for index, fusion in enumerate(self.fusions):
             for value in fusion.writes:
-                if value in assigned or self._takes_buffer(fusion, index, value):
+                if value in assigned:
                     continue
-                is_first = self.policy.is_preallocated(fusion.root, value)
-                start = 0 if is_first else self.launches[index][0]
+                start = self.launches[index][0]
+                if self.policy.is_preallocated(fusion.root, value):
+                    start = 0
+                elif value in self.apart:
+                    start += self._could_take_buffer(fusion, value)
+                elif self._takes_buffer(fusion, index, value):
+                    continue
                 self._add(value, start, self._end(value, index))
             if fusion.kind is FusionKind.REGION:
                 self._add_bodies(fusion, index)
@@ -184,6 +202,10 @@ class Heap:
             self.overwritten.add(operand)
             return True
         return False
+
+    def _could_take_buffer(self, fusion: Fusion, value: Value) -> bool:
+        """Whether the operand of a fusion may lie where one of its results is written."""
+        return any(self._may_alias(operand, value) for operand in fusion.overwrites)
 
     def _may_alias(self, operand: Value, result: Value) -> bool:
         """Whether an elementwise result may take an operand's buffer.
@@ -289,8 +311,7 @@ class Heap:
             return packed_in_time(
                 [BufferInterval(-(-s // step) * step, a, b) for (s, a, b), _ in owned]
             )
-        if self.policy.heap is HeapOrder.BEST_FIT:
-            return packed_bytes(self.intervals)
-        own = {self.interval_of[v] for v in self.outputs if v in self.interval_of}
+        outputs = self.apart if self.policy.heap is HeapOrder.BEST_FIT else self.outputs
+        own = {self.interval_of[v] for v in outputs if v in self.interval_of}
         rest = [b for i, b in enumerate(self.intervals) if i not in own]
         return packed_with_results(rest, [self.intervals[i] for i in sorted(own)])

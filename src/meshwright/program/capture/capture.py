@@ -74,7 +74,7 @@ def capture(  # noqa: PLR0913  the options of `partition`
     """Trace `fn(*args, **kwargs)`; leaves are arrays or `jax.ShapeDtypeStruct`s.
 
     names: names of the positional arguments; by default those in the signature of `fn`.
-    donated: names of arguments whose buffers the caller donates.
+    donated: names of arguments, or paths of leaves, whose buffers the caller donates.
     kept: names of call-like primitives that become ops, rather than being inlined.
     loops: as in `with_iterations`.
     Raises `CaptureError` for ordered effects, which have no meaning on several devices,
@@ -91,7 +91,9 @@ def capture(  # noqa: PLR0913  the options of `partition`
         abstract(leaf, path) for (_, leaf), path in zip(with_paths, paths, strict=True)
     )
     donated_leaves = tuple(
-        i for i, (path, _) in enumerate(with_paths) if _argument(path, names) in donated
+        i
+        for i, (path, _) in enumerate(with_paths)
+        if _argument(path, names) in donated or paths[i] in donated
     )
     try:
         program, out_paths, out_tree, out_avals = _trace(

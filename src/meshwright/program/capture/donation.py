@@ -6,7 +6,7 @@ What a compiler then does inside of the step is decided by its passes, and the b
 assigned in `predict/memory/buffer_assignment.py`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -44,6 +44,19 @@ def donated_aliases(
                 aliases[number] = position
                 break
     return aliases
+
+
+def results_beside_inputs(
+    captured: Captured, program: Program, aliases: Mapping[int, int]
+) -> frozenset[int]:
+    """Positions of the results that could take an input's memory, but do not.
+
+    The new state of a step that does not donate its state is an example: both the input and
+    the result are in memory.
+    aliases: as `donated_aliases` returns them for the inputs that are donated.
+    """
+    possible = donated_aliases(captured, program, range(len(program.inputs)))
+    return frozenset(possible) - frozenset(aliases)
 
 
 def require_separate(
