@@ -1,4 +1,6 @@
-"""Found plans of random train steps, compiled by the real TPU compiler: does any fail?
+"""Found plans of random train steps, compiled by the real TPU compiler.
+
+None may fail, and none may need much more memory than was predicted.
 
 A step has transformer blocks that are scanned or unrolled, perhaps rematted, in bfloat16 or
 float32, with gradients accumulated over microbatches and an optimizer of its own. It is
@@ -7,13 +9,15 @@ Needs `meshwright[tpu]`.
 
     python -m benchmarks tpu compile_fuzz [--cases 200] [--first 0] [--budget 3]
 
-Resumable: cases in the results file are not run again. Exit status 1 if any case fails.
+Resumable: cases in the results file are not run again. Exit status 1 if any case fails, or
+is predicted 15 % too low.
 """
 
 from __future__ import annotations
 
 import random
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -27,6 +31,8 @@ from meshwright.app.plan import Plan
 from meshwright.errors import CompilerError, MeshwrightError
 
 CHIPS = 8
+TOO_LOW, CLOSE = 0.15, 0.10
+"""Errors of predicted memory: one that fails a case, and one that counts as close."""
 
 
 @dataclass(frozen=True)
@@ -195,17 +201,26 @@ def plan_of(case: Case, budget_s: float) -> Plan:
     return mw.partition(fn, mesh, tactics).plan(*args).on(case.machine)
 
 
-def run_case(case: Case, budget_s: float) -> str:
-    """Whether the plan of a case compiles: "ok", or the error."""
+def run_case(case: Case, budget_s: float) -> dict[str, Any]:
+    """The result of a case, "ok" or the error, and its predicted and compiled bytes."""
     try:
         plan = plan_of(case, budget_s)
     except MeshwrightError as error:
-        return f"no plan: {error}"
+        return {"result": f"no plan: {error}"}
     try:
-        plan.confirm("tpu", timeout_s=240)
+        found = plan.confirm("tpu", timeout_s=240)
     except CompilerError as error:
-        return f"failed: {error}"
-    return "ok"
+        return {"result": f"failed: {error}"}
+    predicted, compiled = found.predicted.peak_bytes, found.compiled.peak_bytes
+    error = predicted / compiled - 1
+    result = "ok" if error > -TOO_LOW else f"memory {error:.1%}"
+    return {"result": result, "predicted_bytes": predicted, "compiled_bytes": compiled}
+
+
+def _error(row: Mapping[str, Any]) -> str:
+    if "compiled_bytes" not in row:
+        return ""
+    return f"{row['predicted_bytes'] / row['compiled_bytes'] - 1:+.1%} memory"
 
 
 @benchmark(
@@ -225,12 +240,16 @@ def main(options: Options) -> None:
         if options.only not in case.method:
             continue
         result = run_case(case, options.budget)
-        rows[str(number)] = {"result": result, **asdict(case)}
-        print(f"{number:4d} {result[:200]}", flush=True)
+        rows[str(number)] = {**result, **asdict(case)}
+        print(f"{number:4d} {result['result'][:200]} {_error(result)}", flush=True)
         told = {"jax": jax.__version__, "cases": rows}
         options.save(told)
     failed = [number for number, row in rows.items() if row["result"] != "ok"]
-    print(f"{len(rows)} cases, {len(failed)} not compiled: {', '.join(failed)}")
+    print(f"{len(rows)} cases, {len(failed)} failed: {', '.join(failed)}")
+    errors = [row["predicted_bytes"] / row["compiled_bytes"] - 1
+              for row in rows.values() if "compiled_bytes" in row]  # fmt: skip
+    close = sum(abs(error) <= CLOSE for error in errors)
+    print(f"memory: {close} of {len(errors)} within {CLOSE:.0%}")
     sys.exit(bool(failed))
 
 

@@ -158,9 +158,9 @@ def _warn_about_kept(plan: Plan, donated: frozenset[str]) -> None:
     kept = plan.kept_bytes(donated)
     if kept:
         warn(
-            f"the plan assumes that the step takes the memory of {kept / 2**20:,.1f} MiB of "
-            "its inputs on each device for its results, and donate_argnums keeps them: a "
-            "device needs as much more than the plan says; leave donate_argnums out, or "
+            f"the plan assumes that the step takes the memory of {kept / 2**20:,.1f} MiB "
+            "of its inputs on each device for its results, and donate_argnums keeps them: "
+            "a device needs as much more than the plan says; leave donate_argnums out, or "
             "plan with it"
         )
 

@@ -80,7 +80,8 @@ def test_state_donated_on_a_machine_is_donated_for_the_compiler_too(plan, monkey
     mine.on(mw.machine("h100", chips=8), donate_state=True).confirm("gpu")
     mine.confirm("h100", donate_state=True)
     mine.confirm("h100")
-    assert donated == [(0,), (0,), ()]
+    mine.on("h100", donate_state=True).confirm("v100")
+    assert donated == [(0,), (0,), (), (0,)]
 
 
 def test_a_compiler_that_runs_out_of_memory_gives_the_memory_only(plan, monkeypatch):

@@ -26,7 +26,6 @@ from meshwright.predict.compilers.model.policies import BufferPolicy, HeapOrder
 from meshwright.predict.compilers.model.tiled_layouts import Layouts
 from meshwright.predict.memory.memory_curve import MemoryCurve
 from meshwright.predict.memory.packing import (
-    packed_bytes,
     packed_in_time,
     packed_with_results,
 )
@@ -88,7 +87,7 @@ def heap_of(
     shared = frozenset(chain(*multi_output_writes(compilation.kernels)))
     apart = {o for i in beside if isinstance(o := outputs[i], Value)} - fixed.keys()
     is_in_time = policy.heap is HeapOrder.BY_TIME
-    own = frozenset() if is_in_time else frozenset(apart)
+    own = frozenset(apart if policy.heap is HeapOrder.BEST_FIT else ())
     heap = Heap(layouts, compilation.fusions, outputs, policy, shared, own)
     # The TPU compiler lets no other buffer take the place of a result.
     always = dict.fromkeys((*fixed, *(o for o in outputs if o in apart)))
@@ -158,14 +157,9 @@ class Heap:
             for value in fusion.writes:
                 if value in assigned:
                     continue
-                start = self.launches[index][0]
-                if self.policy.is_preallocated(fusion.root, value):
-                    start = 0
-                elif value in self.apart:
-                    start += self._could_take_buffer(fusion, value)
-                elif self._takes_buffer(fusion, index, value):
-                    continue
-                self._add(value, start, self._end(value, index))
+                if value in self.apart or not self._takes_buffer(fusion, index, value):
+                    start = self._start(fusion, index, value)
+                    self._add(value, start, self._end(value, index))
             if fusion.kind is FusionKind.REGION:
                 self._add_bodies(fusion, index)
         return self._memory(fixed)
@@ -203,9 +197,17 @@ class Heap:
             return True
         return False
 
-    def _could_take_buffer(self, fusion: Fusion, value: Value) -> bool:
-        """Whether the operand of a fusion may lie where one of its results is written."""
-        return any(self._may_alias(operand, value) for operand in fusion.overwrites)
+    def _start(self, fusion: Fusion, index: int, value: Value) -> int:
+        """The first fusion during which a result is live.
+
+        An operand that dies there may lie where a result apart from the heap is written.
+        """
+        if self.policy.is_preallocated(fusion.root, value):
+            return 0
+        is_shared = value in self.apart and any(
+            self._may_alias(operand, value) for operand in fusion.overwrites
+        )
+        return self.launches[index][0] + is_shared
 
     def _may_alias(self, operand: Value, result: Value) -> bool:
         """Whether an elementwise result may take an operand's buffer.
