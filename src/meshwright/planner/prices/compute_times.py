@@ -117,8 +117,8 @@ def _array_kernels_s(
 ) -> float:
     """Seconds per iteration of the kernels of a loop's array, split into equal parts."""
     seconds = 0.0
-    for root, num_bytes, runs in kernels:
-        traffic = KernelTraffic(num_bytes / num_parts)
+    for root, moved_bytes, runs in kernels:
+        traffic = KernelTraffic(moved_bytes / num_parts)
         seconds += runs * kernel_time(root, OpWork(0, 0), traffic, chip).seconds
     return seconds
 
