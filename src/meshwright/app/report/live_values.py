@@ -76,6 +76,7 @@ def _changes(plan: PlanRecord, estimate: Estimate) -> Mapping[int, list[ValueGro
     for value, op, start, end in _ranges(estimate.fusions, {*outputs}, aliased):
         label = _label(op.kind, value, str(op.source))
         end -= value in estimate.memory.overwritten
+        start = -1 if value in estimate.memory.reserved else start
         changes[start].append(ValueGroup(label, 1, size(value)))
         changes[end + 1].append(ValueGroup(label, -1, -size(value)))
     return changes

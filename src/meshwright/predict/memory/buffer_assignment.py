@@ -90,8 +90,9 @@ def heap_of(
     own = frozenset(apart if policy.heap is HeapOrder.BEST_FIT else ())
     heap = Heap(layouts, compilation.fusions, outputs, policy, shared, own)
     # The TPU compiler lets no other buffer take the place of a result.
-    always = dict.fromkeys((*fixed, *(o for o in outputs if o in apart)))
-    return heap, heap.assign(always if is_in_time else fixed, (), donated)
+    reserved = dict.fromkeys(o for o in outputs if o in apart and is_in_time)
+    memory = heap.assign({**fixed, **reserved}, (), donated)
+    return heap, replace(memory, reserved=frozenset(reserved))
 
 
 @dataclass(eq=False)

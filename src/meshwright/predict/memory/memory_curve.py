@@ -19,6 +19,7 @@ class MemoryCurve:
         buffers. Buffers that die leave gaps into which others do not fit, and offsets
         are aligned.
     overwritten: values whose memory another value takes at their last read.
+    reserved: results that have their memory from before the first fusion.
     extra_bytes: memory outside of the heap, which is the sum of
         - address tables, for each argument that is prefetched and each kernel with
         several results. Compilers have one to four times as many, up to nine times if
@@ -31,6 +32,7 @@ class MemoryCurve:
     peak: int
     alive: tuple[Value, ...]
     overwritten: frozenset[Value] = frozenset()
+    reserved: frozenset[Value] = frozenset()
     fragmentation_bytes: int = 0
     extra_bytes: int = 0
 
