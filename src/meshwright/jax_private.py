@@ -13,6 +13,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax._src.source_info_util import Transform
 from jax.extend.core import Primitive
 from jax.interpreters import mlir
 from jaxlib.version import __version__ as jaxlib_version
@@ -115,6 +116,16 @@ def settle_slice(part: Any) -> Any:
     if not _MISCOMPILES_UPDATES or is_key(part.dtype):
         return part
     return jax.lax.optimization_barrier(part)
+
+
+def is_backward(eqn: Any) -> bool:
+    """Whether JAX made an equation by transposing a linear function.
+
+    The equations of a backward pass are made so. JAX notes the transformation in the
+    equation's name stack, between the names that the user gives.
+    """
+    stack = eqn.source_info.name_stack.stack
+    return any(isinstance(e, Transform) and e.name == "transpose" for e in stack)
 
 
 def is_key(dtype: Any) -> bool:

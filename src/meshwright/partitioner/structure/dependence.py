@@ -3,17 +3,23 @@
 from heapq import heappop, heappush
 
 from meshwright.partitioner.propagate import Graph, Node
-from meshwright.program.ir import Program
-from meshwright.program.ops import Trait, has_trait
+from meshwright.program.analysis.updates import elementwise_sources, update_path
+from meshwright.program.ir import Program, Value
 
 
-def find_dependence(graph: Graph) -> list[int]:
-    """Bit sets of the inputs on which values depend, indexed by the value's number."""
+def find_dependence(graph: Graph, through_products: bool = True) -> list[int]:
+    """Bit sets of the inputs on which values depend, indexed by the value's number.
+
+    through_products: whether the result of a matrix product or convolution depends on
+        its operands.
+    """
     bits = _start(graph)
-    todo = [node.index for node in graph.nodes if node.op is not None]
+    nodes = [node for node in graph.nodes if node.op is not None]
+    stops = {n.index for n in nodes if n.is_contraction and not through_products}
+    todo = [node.index for node in nodes]
     while todo:  # a heap, so that nodes are visited nearly in the program's order
         node = graph.nodes[heappop(todo)]
-        if _flow(node, bits):
+        if node.index not in stops and _flow(node, bits):
             for value, _ in node.outs:
                 for reader in graph.consumers[value]:
                     if graph.nodes[reader].op is not None:
@@ -66,31 +72,17 @@ def _start(graph: Graph) -> list[int]:
 def _find_update_paths(graph: Graph) -> list[int]:
     """Bit sets of the state inputs whose new values may be computed from a value.
 
-    There is one set per value. The walk starts at the outputs that replace state
-    inputs. It goes backwards through elementwise ops and loop wires, to values of the
-    same shape as the output.
+    There is one set per value. Elementwise ops of one shape lead from the value to the
+    output that replaces the input.
     """
     on_path = [0] * len(graph.values)
+    sources = elementwise_sources(graph.program)
     for output, position in graph.ties.items():
-        atom, bit = graph.program.outputs[output], 1 << position
-        todo = [graph.number[atom]] if atom in graph.number else []
-        while todo:
-            value = todo.pop()
-            if on_path[value] & bit:
-                continue
-            on_path[value] |= bit
-            node = graph.nodes[graph.producer[value]]
-            shape = graph.values[value].shape
-            if _keeps_shape(node):
-                todo += [v for v, _ in node.ins if graph.values[v].shape == shape]
+        atom = graph.program.outputs[output]
+        for value in update_path(sources, atom) if isinstance(atom, Value) else ():
+            if value in graph.number:
+                on_path[graph.number[value]] |= 1 << position
     return on_path
-
-
-def _keeps_shape(node: Node) -> bool:
-    """Whether a node is elementwise, or an array entering or leaving a region."""
-    if node.op is None:
-        return False
-    return node.wire is not None or has_trait(node.op.kind, Trait.ELEMENTWISE)
 
 
 def _visit_once(

@@ -1,13 +1,13 @@
-"""Roles of a step's inputs, found by data dependence and never by names.
+"""Roles of a step's inputs, found by how the program uses them and never by names.
 
 State is every input whose updated value the step returns (`graph.ties`). Parameters are
 the state on which the loss depends. Other state is optimizer state, which includes the
-statistics of a batch norm. All other inputs with dims are data, except for PRNG keys
-and for weights that the step reads and does not return. Such weights are floats, or
-integers of 8 bits or less: quantized weights.
+statistics of a batch norm. State that no gradient updates, and all other arrays except
+for PRNG keys, are weights or data by `evidence.py`. Weights are floats, or integers of 8
+bits or less: quantized weights.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from operator import or_
@@ -18,9 +18,20 @@ from meshwright.partitioner.structure.dependence import (
     find_first_dependence,
     members,
 )
+from meshwright.partitioner.structure.evidence import (
+    Candidates,
+    Evidence,
+    find_evidence,
+    weigh,
+)
 from meshwright.partitioner.structure.views import is_key
 from meshwright.partitioner.structure.workspace import Workspace
-from meshwright.program.ir import is_small_integer
+from meshwright.program.analysis.updates import (
+    elementwise_sources,
+    gradient_values,
+    update_path,
+)
+from meshwright.program.ir import Value, is_small_integer
 from meshwright.program.rules.factors import is_inexact
 
 
@@ -30,6 +41,8 @@ class InputRoles:
 
     params: inputs that are parameters, trained or frozen.
     carried: state that is neither parameter nor optimizer state, such as a cache.
+    constants: whole numbers among parameters, such as tables of positions.
+    doubts: for each input whose role is doubtful, the evidence.
     owner: for each optimizer leaf, the parameters whose updated values depend on it.
     depends: for each value, by number, the inputs it depends on, as a bit set.
     first: the same as `depends`, as if the step had updated no state yet.
@@ -39,46 +52,96 @@ class InputRoles:
     optimizer: tuple[int, ...]
     carried: tuple[int, ...]
     data: tuple[int, ...]
+    constants: tuple[int, ...]
+    doubts: Mapping[int, frozenset[Evidence]]
     owner: dict[int, tuple[int, ...]]
     depends: Sequence[int]
     first: Sequence[int]
 
 
-def find_roles(work: Workspace) -> InputRoles:
+@dataclass(frozen=True, slots=True)
+class NamedRoles:
+    """Positions of the inputs that the user calls parameters, or data."""
+
+    params: frozenset[int] = frozenset()
+    inputs: frozenset[int] = frozenset()
+
+
+UNNAMED = NamedRoles()
+
+
+def find_roles(work: Workspace, named: NamedRoles = UNNAMED) -> InputRoles:
     """The roles of all inputs of a program: parameters, optimizer state, data."""
-    return _find_roles(work.graph, tuple(work.paths))
+    return _find_roles(work.graph, tuple(work.paths), named)
 
 
-@lru_cache(maxsize=1)  # several tactics of one partitioning ask
-def _find_roles(graph: Graph, paths: tuple[str, ...]) -> InputRoles:
+@lru_cache(maxsize=4)  # several tactics of one partitioning ask
+def _find_roles(
+    graph: Graph, paths: tuple[str, ...], named: NamedRoles
+) -> InputRoles:
     depends, first = find_dependence(graph), find_first_dependence(graph)
     # The first iteration of a loop may have constants where others have data.
     early = [one or every for one, every in zip(first, depends, strict=True)]
-    values = graph.program.inputs
+    inputs = graph.program.inputs
     arrays = {i for i, node in enumerate(graph.input_nodes) if _is_array(graph, node)}
-    floats = {i for i in range(len(values)) if is_inexact(values[i].dtype)}
-    quantized = {i for i in arrays - floats if is_small_integer(values[i].dtype)}
+    floats = {i for i, value in enumerate(inputs) if is_inexact(value.dtype)}
+    quantized = {i for i in arrays - floats if is_small_integer(inputs[i].dtype)}
     state = set(graph.ties.values())
-    trained = _trained(graph, depends, first, state & floats)
-    loose = ((floats & arrays) | quantized) - state
-    weights, fed = _weights(graph, early, loose | (trained & arrays), trained)
-    # All leaves of a subtree that holds weights and no data are weights.
-    others = [paths[i] for i in sorted(fed | (arrays - floats - state - weights))]
-    groups = {_group(paths[i], others) for i in weights} - {None}
-    frozen = {i for i in loose - fed if any(_is_in(paths[i], g) for g in groups)}
-    carried = {
-        i for i in trained if frozen and not any(_is_in(paths[i], g) for g in groups)
-    }
-    params = sorted((trained - carried) | frozen)
-    optimizer = sorted((state & floats) - trained)
+    fixed = _handed_back_unchanged(graph)
+    fixed &= floats | quantized
+    trained = _trained(graph, depends, first, state & (floats | quantized) - fixed)
+    trained |= _read(graph, depends, fixed) | (named.params & state)
+    trained -= named.inputs
+    candidates = _candidates(graph, arrays, trained, named)
+    found = find_evidence(graph, paths, candidates, early)
+    verdict = weigh(graph, paths, candidates, found)
+    carried = candidates.state & verdict.data
+    params = sorted((trained - carried) | verdict.weights)
+    optimizer = sorted((state & floats) - trained - carried)
     return InputRoles(
         params=tuple(params),
         optimizer=tuple(optimizer),
         carried=tuple(sorted(carried)),
-        data=tuple(sorted(arrays - state - frozen)),
+        data=tuple(sorted(verdict.data - carried)),
+        constants=tuple(sorted(verdict.constants)),
+        doubts=verdict.doubts,
         owner=_owners(graph, depends, params, optimizer),
         depends=depends,
         first=first,
+    )
+
+
+def _candidates(
+    graph: Graph, arrays: set[int], trained: set[int], named: NamedRoles
+) -> Candidates:
+    """The inputs whose roles are to be found, and those that gradients update.
+
+    arrays: inputs with dims that may be weights or data. trained: state on which the
+        loss depends.
+    """
+    program = graph.program
+    gradients, sources = gradient_values(program), elementwise_sources(program)
+    state = set(graph.ties.values())
+    by_gradient: set[int] = set()
+    kept: set[int] = set()
+    for output, position in graph.ties.items():
+        value, own = program.outputs[output], program.inputs[position]
+        if value in gradients:
+            by_gradient.add(position)
+        elif value is own or (
+            isinstance(value, Value) and own in update_path(sources, value)
+        ):
+            kept.add(position)
+    certain = (trained & by_gradient) - named.inputs
+    unsure = (trained | named.inputs) & state & arrays - certain
+    unknown = frozenset((arrays - state) | unsure)
+    return Candidates(
+        unknown,
+        frozenset(certain & arrays),
+        frozenset(unsure),
+        frozenset(unsure & kept),
+        named.params & unknown,
+        named.inputs & unknown,
     )
 
 
@@ -88,6 +151,21 @@ def _is_array(graph: Graph, node: Node) -> bool:
     named = graph.values[value]
     is_used = bool(graph.consumers[value]) or named in graph.program.outputs
     return bool(named.shape) and is_used and not is_key(graph, node)
+
+
+def _handed_back_unchanged(graph: Graph) -> set[int]:
+    """The state inputs that are outputs as they are."""
+    program = graph.program
+    return {i for o, i in graph.ties.items() if program.outputs[o] is program.inputs[i]}
+
+
+def _read(graph: Graph, depends: Sequence[int], fixed: set[int]) -> set[int]:
+    """Those of some inputs on which a loss depends, or any new state without a loss."""
+    outputs = _outputs(graph, depends)
+    losses = [bits for o, bits in outputs if o not in graph.ties]
+    new = [bits for o, bits in outputs if graph.ties.get(o) not in fixed]
+    read = reduce(or_, losses or new, 0)
+    return {i for i in fixed if read >> i & 1}
 
 
 def _trained(
@@ -132,73 +210,6 @@ def _outputs(graph: Graph, depends: Sequence[int]) -> list[tuple[int, int]]:
     """Positions of computed outputs, each with the inputs it depends on, as bits."""
     atoms = enumerate(graph.program.outputs)
     return [(i, depends[graph.number[a]]) for i, a in atoms if a in graph.number]
-
-
-def _weights(
-    graph: Graph, depends: Sequence[int], leaves: set[int], trained: set[int]
-) -> tuple[set[int], set[int]]:
-    """Split input leaves into (weights, data) by the first product that reads each.
-
-    In that product a weight is multiplied with a value that depends on data, and data
-    with a value that depends on a weight. If both operands are leaves, the second is
-    the weight, as in `x @ w`. A quantized weight may be scaled before the product, as in
-    `x @ (w * scale)`: scales are weights, too, and `x` is data on either side.
-    """
-    weights: set[int] = set()
-    data: set[int] = set()
-    trained_bits = sum(1 << i for i in trained)
-    inputs = graph.program.inputs
-    quantized = {i for i in leaves if is_small_integer(inputs[i].dtype)}
-    for node in graph.nodes:
-        if not node.is_contraction or len(node.ins) < 2:
-            continue
-        both = [depends[value] for value, _ in node.ins[:2]]
-        alone = [_own_leaves(bits, leaves - data, quantized) for bits in both]
-        is_pair = all(alone)
-        for side, own in enumerate(alone):
-            new, other = own - weights, both[1 - side]
-            if not new or not other & ~sum(1 << i for i in own):
-                continue
-            if is_pair and not trained & own and not other & trained_bits:
-                (weights if side == _weight_side(alone) else data).update(new)
-            else:
-                (weights if other & ~trained_bits else data).update(new)
-    return weights, data
-
-
-def _own_leaves(bits: int, leaves: set[int], quantized: set[int]) -> set[int]:
-    """The leaf that is an operand, or a quantized weight and its scales; else nothing.
-
-    bits: the inputs on which the operand depends.
-    """
-    own = set(members(bits))
-    is_operand = len(own) == 1 or len(own & quantized) == 1
-    return own if is_operand and own <= leaves else set()
-
-
-def _weight_side(alone: Sequence[set[int]]) -> int:
-    """The operand that is the weight: the only one with scales, else the second."""
-    left, right = (len(own) > 1 for own in alone)
-    return 0 if left and not right else 1
-
-
-def _group(path: str, others: Sequence[str]) -> str | None:
-    """The path of the largest subtree that contains a leaf and none of the `others`.
-
-    path: the path of the leaf. `None` if the subtree is a single leaf of a tree with
-        other leaves, which may be data, as `y` in `batch.x @ batch.y`.
-    """
-    parts = path.split(".")
-    for length in range(1, len(parts) + 1):
-        prefix = ".".join(parts[:length])
-        if not any(_is_in(other, prefix) for other in others):
-            is_argument = length == 1 or (length == 2 and parts[1].isdigit())
-            return prefix if is_argument or length < len(parts) else None
-    return None
-
-
-def _is_in(path: str, group: str | None) -> bool:
-    return path == group or path.startswith(f"{group}.")
 
 
 def _owners(

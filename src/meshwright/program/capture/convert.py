@@ -9,7 +9,12 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from meshwright.jax_private import expanded, open_jaxpr, sparse_implementation
+from meshwright.jax_private import (
+    expanded,
+    is_backward,
+    open_jaxpr,
+    sparse_implementation,
+)
 from meshwright.program.capture.regions import Region, read_region
 from meshwright.program.capture.single_axes import (
     as_on_one_device,
@@ -53,6 +58,7 @@ class _Converter:
     outer: source line of the call that is being inlined, if any.
     single: mesh axes of size 1 of the `shard_map`s around the jaxpr.
     kept: names of call-like primitives that become ops, rather than being inlined.
+    in_backward: whether the jaxpr is called by a backward pass.
     """
 
     def __init__(
@@ -60,9 +66,11 @@ class _Converter:
         outer: Source | None = None,
         single: frozenset[str] = frozenset(),
         kept: Collection[str] = (),
+        in_backward: bool = False,
     ) -> None:
         self.ops: list[Op] = []
         self.outer = outer
+        self.in_backward = in_backward
         self.single = single
         self.kept = kept
         self.constants: dict[Value, Any] = {}
@@ -105,7 +113,8 @@ class _Converter:
         if region is not None:
             self.ops.append(self.region_op(region, eqn, source))
             return self.ops[-1].results
-        op = _plain(eqn, operands, source, self.single)
+        backward = self.in_backward or is_backward(eqn)
+        op = _plain(eqn, operands, source, self.single, backward)
         if name == "optimization_barrier":  # one independent identity for each operand
             self.ops += [
                 replace(op, operands=(operand,), results=(result,))
@@ -124,18 +133,20 @@ class _Converter:
 
         Ops of the bodies that have no source line get the source line of the region.
         """
+        backward = self.in_backward or is_backward(eqn)
         return Op(
             region.kind,
             region.operands,
             _results(eqn),
             region.params,
             tuple(
-                _Converter(source, self.single, self.kept).program(body)
+                _Converter(source, self.single, self.kept, backward).program(body)
                 for body in region.bodies
             ),
             source,
             wires=tuple(region.wires),
             has_effect=_has_effect(eqn),
+            is_backward=backward,
         )
 
     def on_one_device(
@@ -161,10 +172,11 @@ class _Converter:
         self, eqn: Any, called: Any, operands: Sequence[Atom]
     ) -> Sequence[Atom]:
         """Inline a call; ops without a line of the user's get that of the call."""
-        outer = self.outer
+        outer, in_backward = self.outer, self.in_backward
         self.outer = Source(eqn.source_info.traceback, outer)
+        self.in_backward = in_backward or is_backward(eqn)
         atoms = self.inline(called, operands)
-        self.outer = outer
+        self.outer, self.in_backward = outer, in_backward
         return atoms
 
     def inline(self, closed: Any, operands: Sequence[Atom]) -> list[Atom]:
@@ -222,7 +234,11 @@ def _has_effect(eqn: Any) -> bool:
 
 
 def _plain(
-    eqn: Any, operands: tuple[Atom, ...], source: Source, single: frozenset[str]
+    eqn: Any,
+    operands: tuple[Atom, ...],
+    source: Source,
+    single: frozenset[str],
+    backward: bool,
 ) -> Op:
     name = eqn.primitive.name
     if name == "shard_map":
@@ -247,6 +263,7 @@ def _plain(
         source,
         eqn.primitive,
         has_effect=_has_effect(eqn),
+        is_backward=backward,
     )
 
 

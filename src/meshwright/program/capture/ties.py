@@ -1,11 +1,16 @@
 """Ties: outputs of a function that become inputs of its next call, like weights."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import jax
 
-from meshwright.program.ir import Program
+from meshwright.program.analysis.updates import (
+    elementwise_sources,
+    gradient_values,
+    update_path,
+)
+from meshwright.program.ir import Program, Value
 
 
 def find_ties(
@@ -15,8 +20,8 @@ def find_ties(
 
     Keyed by output position. A subtree of the result and a subtree of the arguments
     count as the same state if their structure, shapes and dtypes are equal. Subtrees
-    are searched through tuples and lists, and the first match wins. A single array must
-    also be donated, since its shape alone proves too little.
+    are searched through tuples and lists, and the first match wins. The shape of a single
+    array proves too little: it must also be donated, or be updated by a gradient.
     """
     inputs = [
         part
@@ -41,7 +46,41 @@ def find_ties(
                 ties.update({start + i: in_start + i for i in span})
                 used.update(in_start + i for i in span)
                 break
-    return ties
+    return ties | _gradient_ties(program, ties)
+
+
+def _gradient_ties(program: Program, ties: Mapping[int, int]) -> dict[int, int]:
+    """Ties of further outputs that are an input plus something that a gradient gives.
+
+    Elementwise ops of one shape must lead from the input to the output. An output that a
+    program with gradients hands back unchanged is tied to itself. Outputs with fewest such
+    inputs choose first: moments depend on no parameter in this way, but the new parameter
+    on its moments.
+    """
+    gradients = gradient_values(program)
+    if not gradients:
+        return {}
+    sources = elementwise_sources(program)
+    free = [i for i in range(len(program.inputs)) if i not in {*ties.values()}]
+    choices: dict[int, list[int]] = {}
+    for o, output in enumerate(program.outputs):
+        if o in ties or not isinstance(output, Value) or not output.shape:
+            continue
+        if output in gradients:
+            path = update_path(sources, output)
+            choices[o] = [i for i in free if program.inputs[i] in path]
+        elif output in program.inputs:
+            choices[o] = [i for i in free if program.inputs[i] is output]
+    found: dict[int, int] = {}
+    while choices:
+        o = min(choices, key=lambda o: len(choices[o]))
+        mine = [i for i in choices.pop(o) if i not in found.values()]
+        mine = [i for i in mine if program.inputs[i].dtype == program.outputs[o].dtype]
+        if mine:
+            found[o] = mine[0]
+            for left in choices.values():
+                left[:] = [i for i in left if i != mine[0]]
+    return found
 
 
 def _arguments(in_tree: Any) -> Iterator[tuple[int, Any]]:

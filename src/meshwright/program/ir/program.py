@@ -48,6 +48,7 @@ class Op:
     wires: connections between the bodies and the operands and results; each operand,
         result, body input and body output belongs to exactly one wire.
     has_effect: whether the op must run even if nobody reads its results.
+    is_backward: whether JAX made the op by transposition, as it makes a backward pass.
     source: an object that prints as `file:line` of the user's code ("" if unknown).
     primitive: the JAX primitive that is called when the program runs.
     """
@@ -61,6 +62,7 @@ class Op:
     primitive: object = None
     wires: tuple[Wire, ...] = ()
     has_effect: bool = False
+    is_backward: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
