@@ -14,6 +14,7 @@ from meshwright.partitioner.propagate import Graph, Node
 from meshwright.partitioner.structure.views import major
 from meshwright.program.analysis.updates import gradient_values
 from meshwright.program.ir import Value
+from meshwright.program.ops import Trait, has_trait
 
 LEAST_SHARE = {True: 0.25, False: 0.5}
 """Share of the forward products that a batch must run through, by whether weights are trained.
@@ -73,11 +74,14 @@ class DimClasses:
 class BatchFlow:
     """The inputs with a dim that flows like a batch, and those that meet it without one.
 
-    batched, unbatched: positions of inputs.
+    batched, unbatched: positions of inputs. score, share: of the best class, as in
+        `_Search`; 0 if none is a batch.
     """
 
     batched: frozenset[int]
     unbatched: frozenset[int]
+    score: float
+    share: float
 
 
 def find_batch_flow(
@@ -95,16 +99,28 @@ def find_batch_flow(
     search = _Search(graph, inputs, trained, reads)
     batched: set[int] = set()
     unbatched: set[int] = set()
-    for classes in search.batches():
-        owners = [i for i in inputs if not classes.isdisjoint(search.dims_of[i])]
-        spread = search.broadcast_along(classes)
-        batched.update(i for i in owners if i not in spread)
-        for node in search.products_of(classes):
+    score = share = 0.0
+    for found in search.batches():
+        owners = search.owners(found.classes)
+        spread = search.broadcast_along(found.classes)
+        batched.update(owners - spread)
+        unbatched |= spread
+        for node in search.products_of(found.classes):
             read = 0
             for value, _ in node.ins[:2]:
                 read |= reads[value]
             unbatched.update(i for i in inputs if read >> i & 1 and i not in owners)
-    return BatchFlow(frozenset(batched), frozenset(unbatched - batched))
+        score, share = max((score, share), (found.score, found.share))
+    return BatchFlow(frozenset(batched), frozenset(unbatched - batched), score, share)
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """Classes of dims that flow like one batch, with the best score and share of them."""
+
+    classes: frozenset[int]
+    score: float
+    share: float
 
 
 class _Search:
@@ -131,7 +147,13 @@ class _Search:
         late = {graph.number[v] for v in gradient_values(graph.program)}
         nodes = [n for n in graph.nodes if n.rule is not None and n.outs]
         nodes = [n for n in nodes if n.outs[0][0] not in late]
-        products = [n for n in nodes if n.is_contraction] or nodes
+        self.spreads = [
+            (n, frozenset(self.classes.of(n.outs[0][0])))
+            for n in nodes
+            if n.label == "broadcast_in_dim" or has_trait(n.label, Trait.ELEMENTWISE)
+        ]
+        products = [n for n in nodes if n.is_contraction]
+        products = products or [n for n in nodes if _has_two_arrays(graph, n)]
         self.runs = {n: self.classes.of_node(n) for n in products}
         self.outputs = [
             set(self.classes.of(graph.number[v]))
@@ -139,36 +161,53 @@ class _Search:
             if o not in graph.ties and isinstance(v, Value) and v.shape
         ]
 
-    def batches(self) -> Iterator[frozenset[int]]:
-        """Sets of classes that flow like one batch each; each has products of its own."""
+    def batches(self) -> Iterator[_Batch]:
+        """Classes that flow like a batch; each batch has products of its own."""
         left = dict(self.runs)
         candidates = {c for i in self.inputs for c in self.dims_of[i]} - self.of_weights
         while left and candidates:
             scores = self._scores(left, candidates)
             best = max(scores, key=lambda c: scores[c][0])
-            if scores[best][1] < LEAST_SHARE[self.is_trained]:
+            score, share = scores[best]
+            if share < LEAST_SHARE[self.is_trained]:
                 return
-            near = {
-                c for c in scores if scores[c][0] >= scores[best][0] - NEARLY_EQUAL
-            }
-            mine = self._owners({best})
-            same = frozenset(c for c in near if self._owners({c}) & mine)
-            # Without trained weights, two classes of different inputs may both be features.
-            if self.is_trained or same == near:
-                yield frozenset(near) if self.is_trained else same
+            near = frozenset(c for c in scores if scores[c][0] >= score - NEARLY_EQUAL)
+            classes = self._one_batch(near)
+            if classes:
+                yield _Batch(classes, score, share)
             candidates -= near
             left = {n: of for n, of in left.items() if near.isdisjoint(of.values())}
+
+    def _one_batch(self, classes: frozenset[int]) -> frozenset[int]:
+        """Those of some equally good classes that are batches; empty if nobody can tell.
+
+        Without trained weights, classes of different inputs may be batch and features, as
+        in `x @ w`. Features are those of a bias, which is repeated along the batch.
+        """
+        if self.is_trained or self._share_inputs(classes):
+            return classes
+        spread = {c: self.broadcast_along({c}) for c in classes}
+        features = {
+            c
+            for c in classes
+            if any(self.owners({c}) & spread[other] for other in classes - {c})
+        }
+        left = classes - features
+        return left if left and self._share_inputs(left) else frozenset()
+
+    def _share_inputs(self, classes: frozenset[int]) -> bool:
+        """Whether one input has the dims of some classes that all other inputs have."""
+        owners = [self.owners({c}) for c in classes]
+        most = max(owners, key=len)
+        return all(each & most for each in owners)
 
     def broadcast_along(self, classes: Set[int]) -> set[int]:
         """The inputs that are broadcast along dims of some classes, as biases are."""
         found = 0
-        for node in self.graph.nodes:
-            if node.op is None or node.op.kind != "broadcast_in_dim" or not node.ins:
-                continue
-            made = self.classes.of(node.outs[0][0])
-            new = set(made) - set(self.classes.of(node.ins[0][0]))
-            if not classes.isdisjoint(new):
-                found |= self.reads[node.ins[0][0]]
+        for node, made in self.spreads:
+            for value, _ in node.ins:
+                if not classes.isdisjoint(made.difference(self.classes.of(value))):
+                    found |= self.reads[value]
         return {i for i in self.inputs if found >> i & 1}
 
     def products_of(self, classes: Set[int]) -> list[Node]:
@@ -177,7 +216,8 @@ class _Search:
             node for node, of in self.runs.items() if not classes.isdisjoint(of.values())
         ]
 
-    def _owners(self, classes: Set[int]) -> set[int]:
+    def owners(self, classes: Set[int]) -> set[int]:
+        """The inputs with dims of some classes."""
         return {i for i in self.inputs if not classes.isdisjoint(self.dims_of[i])}
 
     def _scores(
@@ -197,6 +237,10 @@ class _Search:
         kept = Counter(c for dims in self.outputs for c in dims & candidates)
         count, outputs = len(products), max(len(self.outputs), 1)
         return {
-            c: ((runs[c] - 2 * summed[c]) / count + kept[c] / outputs, runs[c] / count)
+            c: ((2 * runs[c] - summed[c]) / count + kept[c] / outputs, runs[c] / count)
             for c in candidates
         }
+
+
+def _has_two_arrays(graph: Graph, node: Node) -> bool:
+    return sum(bool(graph.values[value].shape) for value, _ in node.ins) > 1

@@ -3,7 +3,11 @@
 from heapq import heappop, heappush
 
 from meshwright.partitioner.propagate import Graph, Node
-from meshwright.program.analysis.updates import elementwise_sources, update_path
+from meshwright.program.analysis.updates import (
+    elementwise_sources,
+    gradient_values,
+    update_path,
+)
 from meshwright.program.ir import Program, Value
 
 
@@ -77,8 +81,11 @@ def _find_update_paths(graph: Graph) -> list[int]:
     """
     on_path = [0] * len(graph.values)
     sources = elementwise_sources(graph.program)
+    gradients = gradient_values(graph.program)
     for output, position in graph.ties.items():
         atom = graph.program.outputs[output]
+        if gradients and atom not in gradients:
+            continue
         for value in update_path(sources, atom) if isinstance(atom, Value) else ():
             if value in graph.number:
                 on_path[graph.number[value]] |= 1 << position

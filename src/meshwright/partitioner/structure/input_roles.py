@@ -8,30 +8,31 @@ bits or less: quantized weights.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache, reduce
-from operator import or_
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from meshwright.partitioner.propagate import Graph, Node
+from meshwright.partitioner.structure.batch_flow import BatchFlow, find_batch_flow
 from meshwright.partitioner.structure.dependence import (
     find_dependence,
     find_first_dependence,
-    members,
 )
 from meshwright.partitioner.structure.evidence import (
     Candidates,
     Evidence,
+    Reads,
     find_evidence,
-    weigh,
 )
+from meshwright.partitioner.structure.state_roles import (
+    Updates,
+    find_trained,
+    find_updates,
+    outputs_of,
+)
+from meshwright.partitioner.structure.verdict import weigh
 from meshwright.partitioner.structure.views import is_key
 from meshwright.partitioner.structure.workspace import Workspace
-from meshwright.program.analysis.updates import (
-    elementwise_sources,
-    gradient_values,
-    update_path,
-)
-from meshwright.program.ir import Value, is_small_integer
+from meshwright.program.ir import is_small_integer
 from meshwright.program.rules.factors import is_inexact
 
 
@@ -82,18 +83,18 @@ def _find_roles(
     depends, first = find_dependence(graph), find_first_dependence(graph)
     # The first iteration of a loop may have constants where others have data.
     early = [one or every for one, every in zip(first, depends, strict=True)]
+    reads = Reads(early, find_dependence(graph, through_products=False))
     inputs = graph.program.inputs
     arrays = {i for i, node in enumerate(graph.input_nodes) if _is_array(graph, node)}
     floats = {i for i, value in enumerate(inputs) if is_inexact(value.dtype)}
     quantized = {i for i in arrays - floats if is_small_integer(inputs[i].dtype)}
     state = set(graph.ties.values())
-    fixed = _handed_back_unchanged(graph)
-    fixed &= floats | quantized
-    trained = _trained(graph, depends, first, state & (floats | quantized) - fixed)
-    trained |= _read(graph, depends, fixed) | (named.params & state)
-    trained -= named.inputs
-    candidates = _candidates(graph, arrays, trained, named)
-    found = find_evidence(graph, paths, candidates, early)
+    updates = find_updates(graph)
+    trained = find_trained(graph, depends, first, updates, state & (floats | quantized))
+    trained = (trained | (named.params & state)) - named.inputs
+    unsure = _candidates(graph, arrays, trained, updates, named)
+    candidates, flow = _settled(graph, paths, unsure, updates, reads.direct)
+    found = find_evidence(graph, paths, candidates, flow, reads)
     verdict = weigh(graph, paths, candidates, found)
     carried = candidates.state & verdict.data
     params = sorted((trained - carried) | verdict.weights)
@@ -104,7 +105,7 @@ def _find_roles(
         carried=tuple(sorted(carried)),
         data=tuple(sorted(verdict.data - carried)),
         constants=tuple(sorted(verdict.constants)),
-        doubts=verdict.doubts,
+        doubts={i: found.of[i] for i in sorted(verdict.doubts)},
         owner=_owners(graph, depends, params, optimizer),
         depends=depends,
         first=first,
@@ -112,37 +113,76 @@ def _find_roles(
 
 
 def _candidates(
-    graph: Graph, arrays: set[int], trained: set[int], named: NamedRoles
+    graph: Graph,
+    arrays: set[int],
+    trained: set[int],
+    updates: Updates,
+    named: NamedRoles,
 ) -> Candidates:
     """The inputs whose roles are to be found, and those that gradients update.
 
     arrays: inputs with dims that may be weights or data. trained: state on which the
         loss depends.
     """
-    program = graph.program
-    gradients, sources = gradient_values(program), elementwise_sources(program)
     state = set(graph.ties.values())
-    by_gradient: set[int] = set()
-    kept: set[int] = set()
-    for output, position in graph.ties.items():
-        value, own = program.outputs[output], program.inputs[position]
-        if value in gradients:
-            by_gradient.add(position)
-        elif value is own or (
-            isinstance(value, Value) and own in update_path(sources, value)
-        ):
-            kept.add(position)
-    certain = (trained & by_gradient) - named.inputs
+    certain = arrays & trained & updates.by_gradient - named.inputs
     unsure = (trained | named.inputs) & state & arrays - certain
-    unknown = frozenset((arrays - state) | unsure)
     return Candidates(
-        unknown,
-        frozenset(certain & arrays),
+        frozenset((arrays - state) | unsure),
+        frozenset(certain),
         frozenset(unsure),
-        frozenset(unsure & kept),
-        named.params & unknown,
-        named.inputs & unknown,
+        frozenset(unsure & updates.kept),
+        named.params,
+        named.inputs,
     )
+
+
+NEARLY_ALL = 0.9
+"""Share of the products that a batch runs through in a hand-written backward pass, too."""
+
+
+def _settled(
+    graph: Graph,
+    paths: Sequence[str],
+    inputs: Candidates,
+    updates: Updates,
+    direct: Sequence[int],
+) -> tuple[Candidates, BatchFlow]:
+    """The candidates with all trained parameters among them, and the flow of their batch.
+
+    Two kinds of state may be parameters or data. A single array that is given, and handed
+    back with a gradient added, is data if a better batch runs through it, as through
+    adversarial examples. Without gradients of JAX, what is handed back with something
+    added is a parameter if nearly all products have a batch even so.
+    """
+
+    def flow_of(trained: frozenset[int]) -> BatchFlow:
+        rest = (inputs.unknown | inputs.trained) - trained
+        return find_batch_flow(graph, rest, trained, direct)
+
+    if updates.by_gradient:
+        likely = frozenset(i for i in inputs.trained if "." not in paths[i])
+        likely -= inputs.named_weights
+    else:
+        likely = inputs.kept
+    with_them = flow_of(inputs.trained | likely)
+    if not likely:
+        return inputs, with_them
+    without = flow_of(inputs.trained - likely)
+    if updates.by_gradient:
+        is_weights = with_them.score >= without.score
+    else:
+        is_weights = with_them.share >= NEARLY_ALL
+    chosen = inputs.trained | likely if is_weights else inputs.trained - likely
+    state = (inputs.state | likely) - chosen
+    settled = replace(
+        inputs,
+        unknown=(inputs.unknown | likely) - chosen,
+        trained=chosen,
+        state=state,
+        kept=inputs.kept & state,
+    )
+    return settled, with_them if is_weights else without
 
 
 def _is_array(graph: Graph, node: Node) -> bool:
@@ -153,70 +193,11 @@ def _is_array(graph: Graph, node: Node) -> bool:
     return bool(named.shape) and is_used and not is_key(graph, node)
 
 
-def _handed_back_unchanged(graph: Graph) -> set[int]:
-    """The state inputs that are outputs as they are."""
-    program = graph.program
-    return {i for o, i in graph.ties.items() if program.outputs[o] is program.inputs[i]}
-
-
-def _read(graph: Graph, depends: Sequence[int], fixed: set[int]) -> set[int]:
-    """Those of some inputs on which a loss depends, or any new state without a loss."""
-    outputs = _outputs(graph, depends)
-    losses = [bits for o, bits in outputs if o not in graph.ties]
-    new = [bits for o, bits in outputs if graph.ties.get(o) not in fixed]
-    read = reduce(or_, losses or new, 0)
-    return {i for i in fixed if read >> i & 1}
-
-
-def _trained(
-    graph: Graph, depends: Sequence[int], first: Sequence[int], state: set[int]
-) -> set[int]:
-    """The state inputs on which other outputs than new state depend, such as a loss.
-
-    An output that depends on all of the state, such as the norm of the new parameters,
-    tells nothing, unless before the first update it depends on only part of the state.
-    If no output tells anything, `_influential` decides.
-    """
-    everything = sum(1 << i for i in state)
-
-    def read(dependence: Sequence[int]) -> set[int]:
-        """The state, as bits, that each other output than new state depends on."""
-        outputs = _outputs(graph, dependence)
-        return {bits & everything for o, bits in outputs if o not in graph.ties} - {0}
-
-    narrow = read(depends) - {everything}
-    trained = reduce(or_, narrow, 0)
-    if everything in read(depends):
-        narrow = read(first) - {everything}
-        trained |= reduce(or_, narrow, trained)
-    if state and not narrow:
-        return {*members(trained)} | _influential(graph, depends, state)
-    return {*members(trained)}
-
-
-def _influential(graph: Graph, depends: Sequence[int], state: set[int]) -> set[int]:
-    """State leaves on which many updated leaves depend, and which so are parameters.
-
-    Every gradient depends on every parameter. Only few updated leaves, the leaf itself
-    and its parameter, depend on a leaf of optimizer state: fewer than five.
-    """
-    new = [bits for o, bits in _outputs(graph, depends) if o in graph.ties]
-    count = {i: sum(bits >> i & 1 for bits in new) for i in state}
-    most = max(count.values())
-    return {i for i, n in count.items() if n == most or n > max(most / 2, 4)}
-
-
-def _outputs(graph: Graph, depends: Sequence[int]) -> list[tuple[int, int]]:
-    """Positions of computed outputs, each with the inputs it depends on, as bits."""
-    atoms = enumerate(graph.program.outputs)
-    return [(i, depends[graph.number[a]]) for i, a in atoms if a in graph.number]
-
-
 def _owners(
     graph: Graph, depends: Sequence[int], params: list[int], optimizer: list[int]
 ) -> dict[int, tuple[int, ...]]:
     """The parameters of each optimizer leaf, first those of the leaf's own shape."""
-    new = {graph.ties[o]: b for o, b in _outputs(graph, depends) if o in graph.ties}
+    new = {graph.ties[o]: b for o, b in outputs_of(graph, depends) if o in graph.ties}
     shapes = [value.shape for value in graph.program.inputs]
     owners: dict[int, tuple[int, ...]] = {}
     for leaf in optimizer:

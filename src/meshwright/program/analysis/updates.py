@@ -6,6 +6,7 @@ transposition (`Op.is_backward`).
 """
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from meshwright.program.ir import Atom, Op, Program, Value
 from meshwright.program.ops import Trait, has_trait
@@ -14,6 +15,7 @@ type Sources = Mapping[Value, tuple[Value, ...]]
 """For values, the values of equal shape that an elementwise op makes them from."""
 
 
+@lru_cache(maxsize=1)  # several analyses of one program ask
 def elementwise_sources(program: Program) -> Sources:
     """The `Sources` of a program and its bodies; values that have none are left out.
 
@@ -39,11 +41,12 @@ def update_path(sources: Sources, output: Value) -> set[Value]:
     return found
 
 
-def gradient_values(program: Program) -> set[Value]:
+@lru_cache(maxsize=1)
+def gradient_values(program: Program) -> frozenset[Value]:
     """The values that depend on a gradient, in bodies too."""
     found: set[Value] = set()
     _add_gradients(program, found)
-    return found
+    return frozenset(found)
 
 
 def _add_wires(op: Op, sources: dict[Value, tuple[Value, ...]]) -> None:
