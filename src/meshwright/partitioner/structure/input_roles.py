@@ -23,6 +23,7 @@ from meshwright.partitioner.structure.evidence import (
     Reads,
     find_evidence,
 )
+from meshwright.partitioner.structure.named_roles import NamedRoles
 from meshwright.partitioner.structure.state_roles import (
     Updates,
     find_trained,
@@ -60,20 +61,9 @@ class InputRoles:
     first: Sequence[int]
 
 
-@dataclass(frozen=True, slots=True)
-class NamedRoles:
-    """Positions of the inputs that the user calls parameters, or data."""
-
-    params: frozenset[int] = frozenset()
-    inputs: frozenset[int] = frozenset()
-
-
-UNNAMED = NamedRoles()
-
-
-def find_roles(work: Workspace, named: NamedRoles = UNNAMED) -> InputRoles:
+def find_roles(work: Workspace) -> InputRoles:
     """The roles of all inputs of a program: parameters, optimizer state, data."""
-    return _find_roles(work.graph, tuple(work.paths), named)
+    return _find_roles(work.graph, tuple(work.paths), work.named_roles)
 
 
 @lru_cache(maxsize=4)  # several tactics of one partitioning ask

@@ -16,6 +16,7 @@ from functools import cache
 from meshwright.errors import TacticError
 from meshwright.machine import Mesh
 from meshwright.partitioner.propagate import Graph, Node, Propagator, State, why_not
+from meshwright.partitioner.structure.named_roles import NamedRoles
 from meshwright.program.ir import Value
 
 
@@ -58,6 +59,7 @@ class Workspace:
         reshape splits it over two dims.
     refusals: shardings that tactics asked for and that are not possible.
     warnings: messages that the user gets even without reading the plan.
+    named_roles: inputs that tactics were told to be parameters, or data.
     """
 
     propagator: Propagator
@@ -66,6 +68,7 @@ class Workspace:
     sub_axes: Mapping[str, tuple[str, ...]]
     refusals: list[Refusal] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    named_roles: NamedRoles = NamedRoles()
 
     @property
     def graph(self) -> Graph:
@@ -147,6 +150,11 @@ class Workspace:
                         self.refusals.append(Refusal(path, axis, why))
                     else:
                         self.state.block(node, sub_axis)
+
+    def name_roles(self, params: Iterable[int], inputs: Iterable[int]) -> None:
+        """Add positions of inputs that are parameters, or data."""
+        named = self.named_roles
+        self.named_roles = NamedRoles(named.params | {*params}, named.inputs | {*inputs})
 
     def mark(self) -> tuple[int, int, int]:
         """The point in the sequence of decisions, to which `rollback` can return."""

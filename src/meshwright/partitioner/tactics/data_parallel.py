@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from meshwright.errors import TacticError
 from meshwright.partitioner.propagate import Node
@@ -25,18 +24,21 @@ from meshwright.partitioner.structure.workspace import (
     Refusal,
     Workspace,
     find_nodes,
-    require_patterns,
 )
+from meshwright.partitioner.tactics.role_names import Patterns, RoleNames, role_names
 from meshwright.partitioner.tactics.tactic import AxisTactic
 
 
-def data_parallel(axis: str, inputs: str | Sequence[str] | None = None) -> AxisTactic:
+def data_parallel(
+    axis: str, inputs: Patterns = None, params: Patterns = None
+) -> AxisTactic:
     """Shard the batch along a mesh axis: `data_parallel("data")`.
 
     before: f32[32, 8], unsharded        after: f32[32, 8], dim 0 along the axis
 
     inputs: pattern, or several, of the leaves that contain the batch; by default all
         except state, weights, PRNG keys and scalars.
+    params: patterns of weights, where `docs/tactics.md` would not find them.
     The batch is dim 0 of the data, or dim 1 if a scan runs over dim 0. If sharding it
     leaves part of the matrix products unsharded, shards weights, or needs values
     gathered, the other dims of the data are tried. If none is better, the rows of the
@@ -45,20 +47,14 @@ def data_parallel(axis: str, inputs: str | Sequence[str] | None = None) -> AxisT
     When the tactic is applied, it raises `TacticError` for an invalid pattern, and if
     there is nothing to shard.
     """
-    globs: Any = () if inputs is None else inputs
-    patterns = tuple(globs) if isinstance(globs, tuple | list) else (globs,)
-    require_patterns("data_parallel", patterns)
-    shown = patterns[0] if len(patterns) == 1 else list(patterns)
-    options = f", inputs={shown!r}" if patterns else ""
-    cut_fn = partial(_cut_batch, patterns)
-    return AxisTactic(f"data_parallel({axis!r}{options})", axis, cut_fn)
+    names = role_names("data_parallel", params, inputs)
+    cut_fn = partial(_cut_batch, names)
+    return AxisTactic(f"data_parallel({axis!r}{names.options})", axis, cut_fn)
 
 
-def _cut_batch(
-    patterns: tuple[str, ...], work: Workspace, axis: str, tactic: str
-) -> None:
+def _cut_batch(names: RoleNames, work: Workspace, axis: str, tactic: str) -> None:
     """Shard the batch of input leaves that match some patterns, or of all data."""
-    leaves = _batch_leaves(work, patterns, tactic)
+    leaves = _batch_leaves(work, names, tactic)
     num_refusals = len(work.refusals)
     seeds = _cut_best_dims(work, leaves, axis, tactic)
     if not any(work.is_cut(node, axis) for _, node, _ in seeds):
@@ -68,15 +64,17 @@ def _cut_batch(
     note_uncut_work(work, axis, tactic, _advice(work, leaves, seeds, axis))
 
 
-def _batch_leaves(work: Workspace, patterns: tuple[str, ...], tactic: str) -> Leaves:
+def _batch_leaves(work: Workspace, names: RoleNames, tactic: str) -> Leaves:
     """(path, node) of each leaf that may have the batch: no state, weight or PRNG key.
 
-    patterns: if there are any, the leaves that they match instead.
+    If there is no other data, state such as a cache may have it.
+    names: if they name inputs, the leaves that these patterns match instead.
     """
-    if patterns:
-        named = {p: n for glob in patterns for p, n in find_nodes(work, glob)}
+    roles = names.find_roles(work)
+    if names.inputs:
+        named = {p: n for glob in names.inputs for p, n in find_nodes(work, glob)}
         return [(path, n) for path, n in named.items() if work.value(n).shape]
-    leaves = work.leaves(find_roles(work).data)
+    leaves = work.leaves(roles.data or roles.carried)
     if not leaves:
         shown = ", ".join(work.paths[:8])
         raise TacticError(

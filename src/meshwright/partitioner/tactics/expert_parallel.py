@@ -5,15 +5,20 @@ matrices, multiplied with a batch of activations; tokens travel to their experts
 back.
 """
 
+from functools import partial
+
 from meshwright.errors import TacticError
 from meshwright.partitioner.propagate import Node
 from meshwright.partitioner.structure.products import Product, find_products
 from meshwright.partitioner.structure.views import dim_of, dims_of, major
 from meshwright.partitioner.structure.workspace import Workspace
+from meshwright.partitioner.tactics.role_names import Patterns, RoleNames, role_names
 from meshwright.partitioner.tactics.tactic import AxisTactic
 
 
-def expert_parallel(axis: str) -> AxisTactic:
+def expert_parallel(
+    axis: str, params: Patterns = None, inputs: Patterns = None
+) -> AxisTactic:
     """Shard the experts of every mixture along a mesh axis: `expert_parallel("model")`.
 
     before: tokens[E, C, D] x up[E, D, F]        after: both sharded on E
@@ -22,12 +27,17 @@ def expert_parallel(axis: str) -> AxisTactic:
     of experts are sharded on that dim instead, with an all-to-all of the tokens before
     and after. When the tactic is applied, it raises `TacticError` if there are no
     experts.
+    params, inputs: patterns of weights and of data, where `docs/tactics.md` would not find
+        them.
     """
-    return AxisTactic(f"expert_parallel({axis!r})", axis, _cut_experts)
+    names = role_names("expert_parallel", params, inputs)
+    cut_fn = partial(_cut_experts, names)
+    return AxisTactic(f"expert_parallel({axis!r}{names.options})", axis, cut_fn)
 
 
-def _cut_experts(work: Workspace, axis: str, tactic: str) -> None:
+def _cut_experts(names: RoleNames, work: Workspace, axis: str, tactic: str) -> None:
     """Shard all expert weights, and all ops with a dim of experts, on that dim."""
+    names.find_roles(work)
     products = find_products(work)
     size = work.mesh.size(axis)
     seeds: dict[int, tuple[str, Node, int]] = {}

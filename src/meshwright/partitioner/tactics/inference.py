@@ -27,6 +27,7 @@ from meshwright.partitioner.structure.views import dim_of
 from meshwright.partitioner.structure.workspace import Workspace
 from meshwright.partitioner.tactics.data_parallel import data_parallel
 from meshwright.partitioner.tactics.megatron import cut_pairs
+from meshwright.partitioner.tactics.role_names import Patterns, RoleNames, role_names
 from meshwright.partitioner.tactics.tactic import TacticKind, as_code
 
 _STATIONARY_1D = "weight_stationary_1d"
@@ -61,6 +62,7 @@ class InferenceLayout:
     layout: str
     axes: tuple[str, ...]
     attention: str = "heads"
+    names: RoleNames = RoleNames()
     kind = TacticKind.STRATEGY
     rewrite = None
 
@@ -68,6 +70,7 @@ class InferenceLayout:
         """Shard tokens, then weights on E, then on F, or raise `TacticError`."""
         for axis in self.axes:
             work.mesh.require(axis)
+        self.names.find_roles(work)
         is_flat = self.layout == _STATIONARY_1D
         outer = () if is_flat else self.axes[:1]
         inner = self.axes if is_flat else self.axes[1:]
@@ -91,6 +94,7 @@ class InferenceLayout:
 
     def __str__(self) -> str:
         options = "" if self.attention == "heads" else f", attention={self.attention!r}"
+        options += self.names.options
         return f"inference({self.layout!r}, {list(self.axes)}{options})"
 
     def __repr__(self) -> str:
@@ -98,7 +102,12 @@ class InferenceLayout:
 
 
 def inference(
-    layout: str, axes: str | Sequence[str], *, attention: str = "heads"
+    layout: str,
+    axes: str | Sequence[str],
+    *,
+    attention: str = "heads",
+    params: Patterns = None,
+    inputs: Patterns = None,
 ) -> InferenceLayout:
     """Lay a decoder out for inference: `inference("weight_stationary_2d", ["x", "y"])`.
 
@@ -111,6 +120,8 @@ def inference(
     attention: whether attention is sharded by "heads" or by "batch". Multi-query
         attention has one head of keys and values, which sharding by heads keeps on
         every device; by batch, each device has the cache of its own sequences.
+    params, inputs: patterns of weights and of data, where `docs/tactics.md` would not find
+        them.
     When it is applied, it raises `TacticError` if no pair of products is found.
     """
     if layout not in _TOKEN_AXES:
@@ -123,7 +134,8 @@ def inference(
         raise TacticError(
             f"{layout} got axes {list(along)}; wanted at least {least} different ones"
         )
-    return InferenceLayout(layout, along, attention)
+    names = role_names("inference", params, inputs)
+    return InferenceLayout(layout, along, attention, names)
 
 
 def _find_decoder(work: Workspace, axis: str, tactic: str, by_heads: bool) -> Decoder:

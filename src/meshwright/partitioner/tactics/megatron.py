@@ -10,7 +10,7 @@ communication; the second product gives a partial sum.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 
 from meshwright.errors import TacticError
@@ -18,12 +18,15 @@ from meshwright.partitioner.propagate import Node
 from meshwright.partitioner.structure.cut_work import note_uncut_work, reads_otherwise
 from meshwright.partitioner.structure.products import Product, find_products
 from meshwright.partitioner.structure.workspace import Refusal, Workspace
+from meshwright.partitioner.tactics.role_names import Patterns, RoleNames, role_names
 from meshwright.partitioner.tactics.tactic import AxisTactic
 from meshwright.program.ir import num_bytes
 from meshwright.program.ops import Trait, has_trait
 
 
-def megatron(axis: str) -> AxisTactic:
+def megatron(
+    axis: str, params: Patterns = None, inputs: Patterns = None
+) -> AxisTactic:
     """Shard pairs of matmuls by columns and rows along an axis: `megatron("model")`.
 
     Pairs of convolutions are sharded likewise if there are no pairs of matmuls.
@@ -36,8 +39,12 @@ def megatron(axis: str) -> AxisTactic:
     leads to partial sums no larger than the results that it divides. This also finds
     attention heads, with fused weights or not. When the tactic is applied, it raises
     `TacticError` if there is no such pair.
+    params, inputs: patterns of weights and of data, where `docs/tactics.md` would not find
+        them.
     """
-    return AxisTactic(f"megatron({axis!r})", axis, _cut_pairs)
+    names = role_names("megatron", params, inputs)
+    cut_fn = partial(_cut_pairs, names)
+    return AxisTactic(f"megatron({axis!r}{names.options})", axis, cut_fn)
 
 
 _MATMULS = ("dot_general", "ragged_dot_general")
@@ -73,14 +80,16 @@ def cut_pairs(
             "sums what the first makes, with nothing gathered between; there are "
             f"{len(products)} matmuls with weights"
             + (f" ({ops})" if ops else "")
+            + "; params= names weights that were not found"
             + (f"; {torn[0]}" if torn else "")
         )
     work.refusals += torn
     return products
 
 
-def _cut_pairs(work: Workspace, axis: str, tactic: str) -> None:
+def _cut_pairs(names: RoleNames, work: Workspace, axis: str, tactic: str) -> None:
     """Shard all pairs of products, and warn if much of the FLOPs stays undivided."""
+    names.find_roles(work)
     cut_pairs(work, axis, tactic)
     parts = work.mesh.size(axis)
     advice = "name cuts by mw.cut"

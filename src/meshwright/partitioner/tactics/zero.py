@@ -12,7 +12,7 @@ from functools import partial
 
 from meshwright.errors import TacticError
 from meshwright.partitioner.propagate import Node
-from meshwright.partitioner.structure.input_roles import InputRoles, find_roles
+from meshwright.partitioner.structure.input_roles import InputRoles
 from meshwright.partitioner.structure.views import is_open
 from meshwright.partitioner.structure.workspace import (
     Workspace,
@@ -20,6 +20,7 @@ from meshwright.partitioner.structure.workspace import (
     list_groups,
 )
 from meshwright.partitioner.tactics.data_parallel import data_parallel
+from meshwright.partitioner.tactics.role_names import Patterns, RoleNames, role_names
 from meshwright.partitioner.tactics.tactic import AxisTactic
 
 Leaves = list[tuple[str, Node]]
@@ -48,19 +49,19 @@ class _StateCut:
     """
 
     stage: int
-    params: str | None
-    state: str | None
+    names: RoleNames
+    state: tuple[str, ...]
     min_elements: int | None
 
     def __call__(self, work: Workspace, axis: str, tactic: str) -> None:
-        roles = find_roles(work)
-        params = _leaves(work, self.params, roles.params)
+        roles = self.names.find_roles(work)
+        params = _leaves(work, self.names.params, roles.params)
         state = _leaves(work, self.state, roles.optimizer)
         state = [leaf for leaf in state if leaf not in params]
         self._require(work, tactic, params, state)
         asked = state if self.stage == 2 else [*params, *state]
         small = _small(work, asked, self.min_elements)
-        if self.state is None:
+        if not self.state:
             state = _one_factor_each(work, roles, state, axis)
         dims = _dims(work, roles, params, state, axis)
         cut = state
@@ -103,15 +104,17 @@ class _StateCut:
 def zero(
     stage: int,
     axis: str,
-    params: str | None = None,
-    state: str | None = None,
+    params: Patterns = None,
+    state: Patterns = None,
     min_elements: int | None = None,
+    inputs: Patterns = None,
 ) -> AxisTactic:
     """Shard optimizer state (stage 2) and parameters (stage 3): `zero(3, "data")`.
 
     Data parallelism along the same axis comes first: gradients are then
     reduce-scattered.
     params, state: patterns of parameters and of optimizer state; found by default.
+    inputs: patterns of data, where `docs/tactics.md` would not find them.
     min_elements: leaves with fewer elements stay unsharded; 0 shards all. By default
         leaves of fewer than 16,384 elements, such as biases, stay unsharded if they
         have at most 1 % of all elements: a collective for each would cost its latency,
@@ -121,37 +124,50 @@ def zero(
     """
     if stage not in (2, 3):
         raise TacticError(f"zero has stages 2 and 3, not {stage!r}")
-    patterns: dict[str, object] = {"params": params, "state": state}
-    for name, pattern in patterns.items():
-        if not isinstance(pattern, str | None):
-            raise TacticError(
-                f"zero: {name} is {pattern!r}; wanted a pattern of paths, as in "
-                f"{name}='{name}.**'"
-            )
+    names = role_names("zero", params, inputs)
+    of_state = role_names("zero", state, None).params
     _require_count("zero", min_elements)
-    values = {**patterns, "min_elements": min_elements}
+    values = {"params": params, "state": state, "min_elements": min_elements}
+    values["inputs"] = inputs
     options = "".join(f", {k}={v!r}" for k, v in values.items() if v is not None)
     call = f"zero({stage}, {axis!r}{options})"
-    return AxisTactic(call, axis, _StateCut(stage, params, state, min_elements))
+    return AxisTactic(call, axis, _StateCut(stage, names, of_state, min_elements))
 
 
-def fsdp(axis: str, min_elements: int | None = None) -> AxisTactic:
+def fsdp(
+    axis: str,
+    min_elements: int | None = None,
+    params: Patterns = None,
+    inputs: Patterns = None,
+) -> AxisTactic:
     """Shard batch, parameters and optimizer state along one axis: `fsdp("data")`.
 
     Applies `data_parallel(axis)`, unless the axis is used already, and `zero(3, axis)`.
 
     min_elements: as in `zero`.
+    params, inputs: patterns of weights and of data, where `docs/tactics.md` would not find
+        them.
     """
     _require_count("fsdp", min_elements)
+    names = role_names("fsdp", params, inputs)
     options = "" if min_elements is None else f", min_elements={min_elements}"
-    return AxisTactic(f"fsdp({axis!r}{options})", axis, partial(_cut_all, min_elements))
+    options += names.options
+    cut_fn = partial(_cut_all, names, min_elements)
+    return AxisTactic(f"fsdp({axis!r}{options})", axis, cut_fn)
 
 
-def _cut_all(min_elements: int | None, work: Workspace, axis: str, tactic: str) -> None:
+def _cut_all(
+    names: RoleNames,
+    min_elements: int | None,
+    work: Workspace,
+    axis: str,
+    tactic: str,
+) -> None:
     """Shard batch, parameters and optimizer state."""
     del tactic  # errors and causes name the two tactics
+    names.find_roles(work)
     if not any(work.is_cut(node, axis) for node in work.graph.nodes):
-        data_parallel(axis).apply(work)
+        data_parallel(axis, names.inputs or None).apply(work)
     zero(3, axis, min_elements=min_elements).apply(work)
 
 
@@ -211,9 +227,13 @@ def _one_factor_each(
     ]
 
 
-def _leaves(work: Workspace, pattern: str | None, positions: tuple[int, ...]) -> Leaves:
-    """The inputs that a pattern matches, or those at some positions if it is `None`."""
-    return work.leaves(positions) if pattern is None else find_nodes(work, pattern)
+def _leaves(
+    work: Workspace, patterns: tuple[str, ...], positions: tuple[int, ...]
+) -> Leaves:
+    """The inputs that patterns match, or those at some positions without patterns."""
+    if not patterns:
+        return work.leaves(positions)
+    return [*{leaf: None for glob in patterns for leaf in find_nodes(work, glob)}]
 
 
 def _owners(work: Workspace, roles: InputRoles, node: Node) -> list[Node]:
