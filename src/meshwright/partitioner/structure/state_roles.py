@@ -99,12 +99,10 @@ def _trained(
         outputs = outputs_of(graph, dependence)
         return {bits & everything for o, bits in outputs if o not in graph.ties} - {0}
 
-    narrow = read(depends) - {everything}
+    early = read(first)
+    narrow = early - {everything}
     trained = reduce(or_, narrow, 0)
-    if everything in read(depends):
-        narrow = read(first) - {everything}
-        trained |= reduce(or_, narrow, trained)
-    if not narrow and everything in read(first):
+    if not narrow and everything in early:
         return state
     if state and not narrow:
         return {*members(trained)} | _influential(graph, depends, state)
