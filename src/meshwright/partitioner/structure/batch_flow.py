@@ -26,6 +26,18 @@ NEARLY_EQUAL = 0.05
 """Classes whose scores differ by less may all be the batch, as batch and sequence are."""
 
 
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """For each value, by number, the inputs that it is made from, as bits.
+
+    first: all inputs, as if no state had been updated yet. direct: those from which ops
+        other than products lead to the value.
+    """
+
+    first: Sequence[int]
+    direct: Sequence[int]
+
+
 class DimClasses:
     """A number for each dim of each value, equal for dims that ops tie together."""
 
@@ -88,15 +100,15 @@ def find_batch_flow(
     graph: Graph,
     inputs: Collection[int],
     trained: Collection[int],
-    reads: Sequence[int],
+    reads: Reads,
+    arguments: Sequence[str],
 ) -> BatchFlow:
     """The `BatchFlow` of some inputs.
 
     inputs: positions of the inputs whose roles are to be found. trained: positions of
-        parameters that gradients update. reads: for each value, as bits, the inputs from
-        which it is made without products.
+        parameters that gradients update. arguments: the argument of each input.
     """
-    search = _Search(graph, inputs, trained, reads)
+    search = _Search(graph, inputs, trained, reads, arguments)
     batched: set[int] = set()
     unbatched: set[int] = set()
     score = share = 0.0
@@ -108,7 +120,7 @@ def find_batch_flow(
         for node in search.products_of(found.classes):
             read = 0
             for value, _ in node.ins[:2]:
-                read |= reads[value]
+                read |= reads.direct[value]
             unbatched.update(i for i in inputs if read >> i & 1 and i not in owners)
         score, share = max((score, share), (found.score, found.share))
     return BatchFlow(frozenset(batched), frozenset(unbatched - batched), score, share)
@@ -134,9 +146,11 @@ class _Search:
         graph: Graph,
         inputs: Collection[int],
         trained: Collection[int],
-        reads: Sequence[int],
+        reads: Reads,
+        arguments: Sequence[str],
     ) -> None:
-        self.graph, self.inputs, self.reads = graph, inputs, reads
+        self.graph, self.inputs, self.reads = graph, inputs, reads.direct
+        self.arguments = arguments
         self.classes = DimClasses(graph)
         self.dims_of: Mapping[int, Set[int]] = {
             i: frozenset(self.classes.of(graph.input_nodes[i].outs[0][0]))
@@ -154,6 +168,9 @@ class _Search:
         ]
         products = [n for n in nodes if n.is_contraction]
         products = products or [n for n in nodes if _has_two_arrays(graph, n)]
+        self.is_flat = all(
+            reads.first[v] == reads.direct[v] for n in products for v, _ in n.ins[:2]
+        )
         self.runs = {n: self.classes.of_node(n) for n in products}
         self.outputs = [
             set(self.classes.of(graph.number[v]))
@@ -182,9 +199,14 @@ class _Search:
         """Those of some equally good classes that are batches; empty if nobody can tell.
 
         Without trained weights, classes of different inputs may be batch and features, as
-        in `x @ w`. Features are those of a bias, which is repeated along the batch.
+        in `x @ w`. Features are those of a bias, which is repeated along the batch. If no
+        product reads the result of another one, only a bias tells them apart.
         """
-        if self.is_trained or self._share_inputs(classes):
+        if self.is_trained:
+            return classes
+        if self._may_be_shared_weight(self.owners(classes)):
+            return frozenset()
+        if self._are_nested(classes) and not self.is_flat:
             return classes
         spread = {c: self.broadcast_along({c}) for c in classes}
         features = {
@@ -193,13 +215,33 @@ class _Search:
             if any(self.owners({c}) & spread[other] for other in classes - {c})
         }
         left = classes - features
-        return left if left and self._share_inputs(left) else frozenset()
+        is_clear = bool(left) and self._are_nested(left)
+        return left if is_clear and (features or not self.is_flat) else frozenset()
 
-    def _share_inputs(self, classes: frozenset[int]) -> bool:
-        """Whether one input has the dims of some classes that all other inputs have."""
+    def _may_be_shared_weight(self, owners: set[int]) -> bool:
+        """Whether a single input may be a weight that several inputs are multiplied with.
+
+        A weight of several inputs looks like one input of several weights. It is first of
+        the arguments, or the others are of several arguments.
+        """
+        if len(owners) != 1:
+            return False
+        (owner,) = owners
+        partners: set[int] = set()
+        for node in self.runs:
+            bits = [self.reads[value] for value, _ in node.ins[:2]]
+            if 1 << owner in bits and len(bits) == 2:
+                others = (bits[0] | bits[1]) & ~(1 << owner)
+                partners.update(i for i in self.inputs if others >> i & 1)
+        groups = {self.arguments[i] for i in partners}
+        is_first = self.arguments[owner] == self.arguments[0] not in groups
+        return len(partners) > 1 and (len(groups) > 1 or is_first)
+
+    def _are_nested(self, classes: frozenset[int]) -> bool:
+        """Whether the inputs of one class have the dims of all other classes, too."""
         owners = [self.owners({c}) for c in classes]
         most = max(owners, key=len)
-        return all(each & most for each in owners)
+        return all(each <= most for each in owners)
 
     def broadcast_along(self, classes: Set[int]) -> set[int]:
         """The inputs that are broadcast along dims of some classes, as biases are."""

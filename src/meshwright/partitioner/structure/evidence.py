@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from meshwright.partitioner.propagate import Graph, Node
-from meshwright.partitioner.structure.batch_flow import BatchFlow
+from meshwright.partitioner.structure.batch_flow import BatchFlow, Reads
 from meshwright.partitioner.structure.dependence import find_dependence, members
 from meshwright.program.analysis.updates import gradient_values
 from meshwright.program.ir import is_small_integer
@@ -23,7 +23,7 @@ class Evidence(Enum):
     LATER = 4, "multiplied with what other products made"
     KERNEL = 4, "the kernel of a convolution, or the experts of a ragged product"
     SCALED = 3, "integers of 8 bits, or their scales"
-    TREE_OPERAND = 2, "in a tree, multiplied with an argument that is one array"
+    LEADS = 2, "in the first argument, multiplied with an input of another argument"
     HANDED_BACK = 2, "handed back unchanged, or with something added"
     SECOND = 1, "the second operand of a product of two inputs"
     UNBATCHED = 3, "meets the batch in a product, or is repeated along it"
@@ -34,7 +34,7 @@ class Evidence(Enum):
     BATCHED = -6, "a dim flows through the products as a batch does"
     CONVOLVED = -4, "what a kernel convolves"
     WHOLE_NUMBERS = -3, "integers of more than 8 bits, or booleans"
-    CARRIED = -2, "its next value depends on other inputs, and the step has no gradients"
+    CARRIED = -4, "its next value depends on other inputs, and the step has no gradients"
     FIRST = -1, "the first operand of a product of two inputs"
     ONE_ARRAY = -1, "an argument that is one array, beside arguments that are trees"
 
@@ -59,18 +59,6 @@ class Candidates:
     kept: frozenset[int]
     named_weights: frozenset[int]
     named_data: frozenset[int]
-
-
-@dataclass(frozen=True, slots=True)
-class Reads:
-    """For each value, by number, the inputs that it is made from, as bits.
-
-    first: all inputs, as if no state had been updated yet. direct: those from which ops
-        other than products lead to the value.
-    """
-
-    first: Sequence[int]
-    direct: Sequence[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +147,10 @@ class _Products:
         dtypes = [value.dtype for value in graph.program.inputs]
         self.whole = _bits(i for i in inputs.unknown if is_whole_number(dtypes[i]))
         self.likely = self.whole | _bits(flow.batched)
+        arguments = [path.partition(".")[0] for path in paths]
+        has_trees = any("." in path for path in paths)
+        leading = (i for i in inputs.unknown if arguments[i] == arguments[0])
+        self.leading = _bits(leading) if has_trees else 0
         self.small = _bits(i for i in inputs.unknown if is_small_integer(dtypes[i]))
 
     def evidence(self) -> Iterator[tuple[int, Evidence]]:
@@ -202,9 +194,8 @@ class _Products:
             yield from _each(new, (Evidence.CONVOLVED, Evidence.KERNEL)[side])
             return
         yield from _each(new, (Evidence.FIRST, Evidence.SECOND)[side])
-        if all("." not in self.paths[other] for other in others):
-            trees = (i for i in members(new) if "." in self.paths[i])
-            yield from ((i, Evidence.TREE_OPERAND) for i in trees)
+        if self.leading and not reads[1 - side] & self.leading:
+            yield from _each(new & self.leading, Evidence.LEADS)
         if len(own) > 1 and reads[side] & self.small:
             if not (len(others) > 1 and reads[1 - side] & self.small):
                 yield from _each(new, Evidence.SCALED)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from meshwright.partitioner.propagate import Graph, Node
-from meshwright.partitioner.structure.batch_flow import BatchFlow, find_batch_flow
+from meshwright.partitioner.structure.batch_flow import BatchFlow, Reads, find_batch_flow
 from meshwright.partitioner.structure.dependence import (
     find_dependence,
     find_first_dependence,
@@ -20,7 +20,6 @@ from meshwright.partitioner.structure.dependence import (
 from meshwright.partitioner.structure.evidence import (
     Candidates,
     Evidence,
-    Reads,
     find_evidence,
 )
 from meshwright.partitioner.structure.named_roles import NamedRoles
@@ -83,7 +82,7 @@ def _find_roles(
     trained = find_trained(graph, depends, first, updates, state & (floats | quantized))
     trained = (trained | (named.params & state)) - named.inputs
     unsure = _candidates(graph, arrays, trained, updates, named)
-    candidates, flow = _settled(graph, paths, unsure, updates, reads.direct)
+    candidates, flow = _settled(graph, paths, unsure, updates, reads)
     found = find_evidence(graph, paths, candidates, flow, reads)
     verdict = weigh(graph, paths, candidates, found)
     carried = candidates.state & verdict.data
@@ -136,25 +135,28 @@ def _settled(
     paths: Sequence[str],
     inputs: Candidates,
     updates: Updates,
-    direct: Sequence[int],
+    reads: Reads,
 ) -> tuple[Candidates, BatchFlow]:
     """The candidates with all trained parameters among them, and the flow of their batch.
 
     Two kinds of state may be parameters or data. A single array that is given, and handed
     back with a gradient added, is data if a better batch runs through it, as through
     adversarial examples. Without gradients of JAX, what is handed back with something
-    added is a parameter if nearly all products have a batch even so.
+    added is a parameter if the step has a loss, or no other output, and nearly all products
+    have a batch even so.
     """
+
+    arguments = [path.partition(".")[0] for path in paths]
 
     def flow_of(trained: frozenset[int]) -> BatchFlow:
         rest = (inputs.unknown | inputs.trained) - trained
-        return find_batch_flow(graph, rest, trained, direct)
+        return find_batch_flow(graph, rest, trained, reads, arguments)
 
     if updates.by_gradient:
         likely = frozenset(i for i in inputs.trained if "." not in paths[i])
         likely -= inputs.named_weights
     else:
-        likely = inputs.kept
+        likely = inputs.kept if _may_have_loss(graph) else frozenset[int]()
     with_them = flow_of(inputs.trained | likely)
     if not likely:
         return inputs, with_them
@@ -173,6 +175,13 @@ def _settled(
         kept=inputs.kept & state,
     )
     return settled, with_them if is_weights else without
+
+
+def _may_have_loss(graph: Graph) -> bool:
+    """Whether a program has a scalar output besides its state, or no output but state."""
+    outputs = enumerate(graph.program.outputs)
+    others = [atom for o, atom in outputs if o not in graph.ties]
+    return not others or any(not a.shape and is_inexact(a.dtype) for a in others)
 
 
 def _is_array(graph: Graph, node: Node) -> bool:

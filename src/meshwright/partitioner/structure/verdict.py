@@ -72,12 +72,14 @@ def weigh(
 def _settle_pairs(found: Findings, totals: dict[int, int]) -> None:
     """Give a doubtful operand of a product the role that the other operand does not have.
 
-    The other one's role must be beyond doubt.
+    The other one's role must be beyond doubt, perhaps by a third input.
     """
-    before = dict(totals)
-    for i, other in sorted(found.pairs):
-        if abs(before[i]) <= DOUBTFUL and abs(before[other]) >= STRONG:
-            totals[i] = -before[other]
+    todo = sorted(found.pairs)
+    while todo:
+        left = [(i, other) for i, other in todo if abs(totals[i]) <= DOUBTFUL]
+        sure = [(i, other) for i, other in left if abs(totals[other]) > DOUBTFUL]
+        totals.update({i: -totals[other] for i, other in sure})
+        todo = left if sure else []
 
 
 def _weigh_group(
