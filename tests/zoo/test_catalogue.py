@@ -12,6 +12,7 @@ import meshwright as mw
 from meshwright.app.make_plan import make_plan
 from meshwright.partitioner.decide import as_tactics
 from meshwright.partitioner.lower import Gather
+from meshwright.partitioner.structure.input_roles import find_roles
 from zoo.catalogue import WORKLOADS
 from zoo.workload import check_numbers
 
@@ -94,6 +95,27 @@ def captured_tiny(workload, monkeypatch):
     return mw.partition(made[-1], workload.mesh).capture(*args)
 
 
+def assert_roles(plan):
+    """In the zoo, data are `batch`, parameters `params`, and moments `optimizer`."""
+    work, program = plan.decided.work, plan.decided.captured.program
+    roles = find_roles(work)
+    arrays = {
+        path: {*path.split(".")[:-1]}
+        for path, value in zip(work.paths, program.inputs, strict=True)
+        if value.shape and not value.dtype.startswith("key")
+    }
+    named = {
+        "data": {path for path in arrays if path.startswith("batch.")},
+        "params": {path for path, parts in arrays.items() if "params" in parts},
+        "optimizer": {path for path, parts in arrays.items() if "optimizer" in parts},
+    }
+    found = {name: {work.paths[i] for i in getattr(roles, name)} for name in named}
+    assert found["data"] == named["data"]
+    assert found["params"] >= named["params"]
+    assert found["optimizer"] >= named["optimizer"]
+    assert not roles.doubts
+
+
 def cut_by(workload, captured, name):
     """The plan of a schedule, which cuts an input at least."""
     chosen = as_tactics(workload.schedules[name])
@@ -103,11 +125,12 @@ def cut_by(workload, captured, name):
 
 
 @EACH
-def test_the_best_schedule_cuts_the_small_form_and_every_op_has_a_rule(
+def test_the_best_schedule_cuts_the_small_form_with_its_roles_and_every_op_has_a_rule(
     workload, captured_tiny
 ):
     plan = cut_by(workload, captured_tiny, workload.best)
     assert plan.whole == ()
+    assert_roles(plan)
     assert any("params" in leaf.path.split(".") for leaf in plan.inputs)
 
 

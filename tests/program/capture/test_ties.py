@@ -1,5 +1,6 @@
 """Ties are found however a step's arguments and results are nested."""
 
+import jax
 import jax.numpy as jnp
 import pytest
 
@@ -35,6 +36,42 @@ def same(tree):
     ids=["beside a loss", "alone", "in a pair", "from a pair", "none", "a bare array"],
 )
 def test_state_is_tied_to_the_next_call(fn, args, ties):
+    assert capture(fn, args).ties == ties
+
+
+def momentum(w, m, x):
+    value, grads = jax.value_and_grad(lambda w: ((x @ w) ** 2).mean())(w)
+    m = 0.9 * m + grads
+    return w - 0.1 * m, m, value
+
+
+def in_a_loop(w, xs):
+    def update(w, x):
+        return w - 0.1 * jax.grad(lambda w: ((x @ w) ** 2).mean())(w), None
+
+    return jax.lax.scan(update, w, xs)[0]
+
+
+def part_of_a_dict(p, x):
+    grads = jax.grad(lambda a: ((x @ a) ** 2).mean())(p["a"])
+    return {"new": p["a"] - 0.1 * grads}
+
+
+W = jnp.ones((4, 4))
+
+
+@pytest.mark.parametrize(
+    ("fn", "args", "ties"),
+    [
+        (momentum, (W, W, W), {0: 0, 1: 1}),
+        (in_a_loop, (W, jnp.ones((2, 3, 4))), {0: 0}),
+        (part_of_a_dict, (PARAMS, X), {0: 0}),
+        (lambda w, x: jax.grad(lambda w: ((x @ w) ** 2).mean())(w), (W, W), {}),
+        (lambda w, x: x + jnp.tanh(x @ w), (W, W), {}),
+    ],
+    ids=["momentum", "in a loop", "part of a dict", "a gradient alone", "a residual"],
+)
+def test_what_a_gradient_updates_is_tied(fn, args, ties):
     assert capture(fn, args).ties == ties
 
 
