@@ -1,4 +1,4 @@
-"""Small programs in the styles of plain JAX, optax, equinox, flax and haiku, with their roles.
+"""Programs in the styles of plain JAX, optax, equinox, flax and haiku, with their roles.
 
 Each function returns (function, arguments, roles). The roles are those that a person would
 give: a pattern of paths for each role, `params`, `optimizer`, `carried` or `data`. Keys,
@@ -178,7 +178,9 @@ def served_images():
     def serve(p, x):
         x = (x.astype(jnp.float32) / 255 - p["mean"]) / p["std"]
         numbers = ("NHWC", "HWIO", "NHWC")
-        h = lax.conv_general_dilated(x, p["k"], (1, 1), "SAME", dimension_numbers=numbers)
+        h = lax.conv_general_dilated(
+            x, p["k"], (1, 1), "SAME", dimension_numbers=numbers
+        )
         return jax.nn.relu(h).mean((1, 2)) @ p["w"]
 
     p = {"k": S(3, 3, 3, 16), "w": S(16, 10), "mean": S(3), "std": S(3)}
@@ -372,7 +374,9 @@ def linen_classifier():
 def nnx_perceptron():
     def build():
         rngs = nnx.Rngs(0)
-        return nnx.Sequential(nnx.Linear(16, 32, rngs=rngs), nnx.Linear(32, 8, rngs=rngs))
+        return nnx.Sequential(
+            nnx.Linear(16, 32, rngs=rngs), nnx.Linear(32, 8, rngs=rngs)
+        )
 
     graph, p = nnx.split(nnx.eval_shape(build))
     return lambda p, x: nnx.merge(graph, p)(x), (p, S(64, 16)), {**P, "x": D}
@@ -382,7 +386,9 @@ def haiku_attention():
     def model(x, mask):
         draw = hk.initializers.VarianceScaling()
         seen = mask[:, None, None, :] > 0
-        return hk.Linear(8)(hk.MultiHeadAttention(4, 8, w_init=draw)(x, x, x, mask=seen))
+        return hk.Linear(8)(
+            hk.MultiHeadAttention(4, 8, w_init=draw)(x, x, x, mask=seen)
+        )
 
     pair, optimizer = hk.transform(model), optax.adam(1e-3)
     p = jax.eval_shape(pair.init, KEY, S(8, 16, 32), S(8, 16))

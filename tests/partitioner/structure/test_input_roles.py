@@ -18,7 +18,9 @@ MESH = {"d": 8}
 
 
 def name_of(build):
-    return "_".join([getattr(build, "func", build).__name__, *getattr(build, "args", ())])
+    return "_".join(
+        [getattr(build, "func", build).__name__, *getattr(build, "args", ())]
+    )
 
 
 def found_roles(fn, args):
@@ -33,7 +35,9 @@ def found_roles(fn, args):
 def test_roles_are_those_that_a_person_gives(build):
     fn, args, expected = build()
     found, doubts = found_roles(fn, args)
-    wanted = {p: role for p in found for glob, role in expected.items() if matches(glob, p)}
+    wanted = {
+        p: role for p in found for glob, role in expected.items() if matches(glob, p)
+    }
     assert found == wanted
     assert all(any(matches(glob, path) for path in found) for glob in expected)
     assert not doubts
@@ -54,7 +58,9 @@ def specs(fn, args, *tactics):
         (role_programs.adversarial_examples, {"x": "P('d', None)"}),
     ],
 )
-def test_data_parallelism_of_served_weights_cuts_the_data_and_moves_nothing(build, cuts):
+def test_data_parallelism_of_served_weights_cuts_the_data_and_moves_nothing(
+    build, cuts
+):
     fn, args, _ = build()
     found, plan = specs(fn, args, mw.data_parallel("d"))
     assert found == cuts

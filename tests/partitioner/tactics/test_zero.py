@@ -101,7 +101,9 @@ def test_what_nothing_divides_is_an_error():
 
 @pytest.mark.parametrize("name", ["params", "state"])
 def test_what_is_no_pattern_is_refused(name):
-    with pytest.raises(TacticError, match="zero: {'w': 0} is no pattern; wanted a text"):
+    with pytest.raises(
+        TacticError, match=r"zero: \{'w': 0\} is no pattern; wanted a text"
+    ):
         mw.zero(3, "data", **{name: {"w": 0}})
 
 

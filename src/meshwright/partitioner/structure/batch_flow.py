@@ -17,7 +17,7 @@ from meshwright.program.ir import Value
 from meshwright.program.ops import Trait, has_trait
 
 LEAST_SHARE = {True: 0.25, False: 0.5}
-"""Share of the forward products that a batch must run through, by whether weights are trained.
+"""Share of the forward products with a batch, at least, by whether weights are trained.
 
 Trained weights exclude the dims of features, so that less proof is needed. Two towers
 with a batch each, as for images and texts, have half of the products each.
@@ -255,7 +255,9 @@ class _Search:
     def products_of(self, classes: Set[int]) -> list[Node]:
         """The forward products through which some classes run."""
         return [
-            node for node, of in self.runs.items() if not classes.isdisjoint(of.values())
+            node
+            for node, of in self.runs.items()
+            if not classes.isdisjoint(of.values())
         ]
 
     def owners(self, classes: Set[int]) -> set[int]:
@@ -265,7 +267,7 @@ class _Search:
     def _scores(
         self, products: Mapping[Node, Mapping[int, int]], candidates: Set[int]
     ) -> dict[int, tuple[float, float]]:
-        """For each class its score, and the share of the products that it runs through.
+        """The score of each class, and the share of the products that it runs through.
 
         Products count, and outputs with the class; products that sum over it count
         against it.

@@ -17,7 +17,7 @@ from meshwright.program.rules.factors import is_inexact
 
 
 class Evidence(Enum):
-    """What speaks for a weight (points above 0) or for data (points below 0)."""
+    """A property of an input that makes it a weight (points above 0) or data (below 0)."""
 
     NAMED_WEIGHT = 100, "named by params="
     LATER = 4, "multiplied with what other products made"
@@ -34,7 +34,10 @@ class Evidence(Enum):
     BATCHED = -6, "a dim flows through the products as a batch does"
     CONVOLVED = -4, "what a kernel convolves"
     WHOLE_NUMBERS = -3, "integers of more than 8 bits, or booleans"
-    CARRIED = -4, "its next value depends on other inputs, and the step has no gradients"
+    CARRIED = (
+        -4,
+        "its next value depends on other inputs, and the step has no gradients",
+    )
     FIRST = -1, "the first operand of a product of two inputs"
     ONE_ARRAY = -1, "an argument that is one array, beside arguments that are trees"
 
@@ -44,7 +47,7 @@ class Evidence(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Candidates:
+class RoleCandidates:
     """Inputs whose roles are to be found, and those whose roles are known, by position.
 
     unknown: inputs with dims that may be weights or data. trained: parameters that a
@@ -79,7 +82,7 @@ class Findings:
 def find_evidence(
     graph: Graph,
     paths: Sequence[str],
-    inputs: Candidates,
+    inputs: RoleCandidates,
     flow: BatchFlow,
     reads: Reads,
 ) -> Findings:
@@ -102,7 +105,7 @@ def find_evidence(
 
 
 def _of_types(
-    graph: Graph, paths: Sequence[str], inputs: Candidates
+    graph: Graph, paths: Sequence[str], inputs: RoleCandidates
 ) -> Iterator[tuple[int, Evidence]]:
     """Evidence of dtypes, and of how inputs are passed in."""
     has_trees = any("." in path for path in paths)
@@ -113,7 +116,7 @@ def _of_types(
             yield i, Evidence.ONE_ARRAY
 
 
-def _of_state(graph: Graph, inputs: Candidates) -> Iterator[tuple[int, Evidence]]:
+def _of_state(graph: Graph, inputs: RoleCandidates) -> Iterator[tuple[int, Evidence]]:
     """Evidence of the next values of state that no gradient updates."""
     yield from ((i, Evidence.HANDED_BACK) for i in inputs.kept)
     program = graph.program
@@ -122,9 +125,9 @@ def _of_state(graph: Graph, inputs: Candidates) -> Iterator[tuple[int, Evidence]
     depends = find_dependence(graph)
     for output, position in graph.ties.items():
         value = program.outputs[output]
-        if position in inputs.state and value in graph.number:
-            if depends[graph.number[value]] & ~(1 << position):
-                yield position, Evidence.CARRIED
+        bits = depends[graph.number[value]] if value in graph.number else 0
+        if position in inputs.state and bits & ~(1 << position):
+            yield position, Evidence.CARRIED
 
 
 class _Products:
@@ -137,7 +140,7 @@ class _Products:
         self,
         graph: Graph,
         paths: Sequence[str],
-        inputs: Candidates,
+        inputs: RoleCandidates,
         flow: BatchFlow,
         reads: Reads,
     ) -> None:
@@ -196,13 +199,13 @@ class _Products:
         yield from _each(new, (Evidence.FIRST, Evidence.SECOND)[side])
         if self.leading and not reads[1 - side] & self.leading:
             yield from _each(new & self.leading, Evidence.LEADS)
-        if len(own) > 1 and reads[side] & self.small:
-            if not (len(others) > 1 and reads[1 - side] & self.small):
-                yield from _each(new, Evidence.SCALED)
+        is_scaled = len(own) > 1 and reads[side] & self.small
+        if is_scaled and not (len(others) > 1 and reads[1 - side] & self.small):
+            yield from _each(new, Evidence.SCALED)
 
 
 def _of_tables(
-    graph: Graph, inputs: Candidates, reads: Reads
+    graph: Graph, inputs: RoleCandidates, reads: Reads
 ) -> Iterator[tuple[int, Evidence]]:
     """Evidence of inputs that are read at positions which another input gives."""
     unknown = _bits(inputs.unknown)

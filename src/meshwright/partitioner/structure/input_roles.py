@@ -12,14 +12,18 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from meshwright.partitioner.propagate import Graph, Node
-from meshwright.partitioner.structure.batch_flow import BatchFlow, Reads, find_batch_flow
+from meshwright.partitioner.structure.batch_flow import (
+    BatchFlow,
+    Reads,
+    find_batch_flow,
+)
 from meshwright.partitioner.structure.dependence import (
     find_dependence,
     find_first_dependence,
 )
 from meshwright.partitioner.structure.evidence import (
-    Candidates,
     Evidence,
+    RoleCandidates,
     find_evidence,
 )
 from meshwright.partitioner.structure.named_roles import NamedRoles
@@ -66,9 +70,7 @@ def find_roles(work: Workspace) -> InputRoles:
 
 
 @lru_cache(maxsize=4)  # several tactics of one partitioning ask
-def _find_roles(
-    graph: Graph, paths: tuple[str, ...], named: NamedRoles
-) -> InputRoles:
+def _find_roles(graph: Graph, paths: tuple[str, ...], named: NamedRoles) -> InputRoles:
     depends, first = find_dependence(graph), find_first_dependence(graph)
     # The first iteration of a loop may have constants where others have data.
     early = [one or every for one, every in zip(first, depends, strict=True)]
@@ -107,7 +109,7 @@ def _candidates(
     trained: set[int],
     updates: Updates,
     named: NamedRoles,
-) -> Candidates:
+) -> RoleCandidates:
     """The inputs whose roles are to be found, and those that gradients update.
 
     arrays: inputs with dims that may be weights or data. trained: state on which the
@@ -116,7 +118,7 @@ def _candidates(
     state = set(graph.ties.values())
     certain = arrays & trained & updates.by_gradient - named.inputs
     unsure = (trained | named.inputs) & state & arrays - certain
-    return Candidates(
+    return RoleCandidates(
         frozenset((arrays - state) | unsure),
         frozenset(certain),
         frozenset(unsure),
@@ -133,10 +135,10 @@ NEARLY_ALL = 0.9
 def _settled(
     graph: Graph,
     paths: Sequence[str],
-    inputs: Candidates,
+    inputs: RoleCandidates,
     updates: Updates,
     reads: Reads,
-) -> tuple[Candidates, BatchFlow]:
+) -> tuple[RoleCandidates, BatchFlow]:
     """The candidates with all trained parameters among them, and the flow of their batch.
 
     Two kinds of state may be parameters or data. A single array that is given, and handed
@@ -145,7 +147,6 @@ def _settled(
     added is a parameter if the step has a loss, or no other output, and nearly all products
     have a batch even so.
     """
-
     arguments = [path.partition(".")[0] for path in paths]
 
     def flow_of(trained: frozenset[int]) -> BatchFlow:

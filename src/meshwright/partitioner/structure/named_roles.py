@@ -9,3 +9,6 @@ class NamedRoles:
 
     params: frozenset[int] = frozenset()
     inputs: frozenset[int] = frozenset()
+
+
+UNNAMED = NamedRoles()

@@ -17,7 +17,7 @@ from meshwright.program.ir import Value
 
 @dataclass(frozen=True, slots=True)
 class Updates:
-    """How the state of a program gets its next value, by position of the input.
+    """Positions of a program's state, by the way in which it gets its next value.
 
     by_gradient: by a gradient of JAX. kept: otherwise, unchanged or by elementwise ops.
     others: in any other way, as a cache or a history.
@@ -74,7 +74,7 @@ def outputs_of(graph: Graph, depends: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def _read(graph: Graph, depends: Sequence[int], some: set[int]) -> set[int]:
-    """Those of some state inputs on which a loss depends, or other state without a loss."""
+    """The inputs among `some` on which a loss depends, or new state without a loss."""
     outputs = outputs_of(graph, depends)
     losses = [bits for o, bits in outputs if o not in graph.ties]
     new = [bits for o, bits in outputs if graph.ties.get(o) not in some]

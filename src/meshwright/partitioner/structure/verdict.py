@@ -1,4 +1,4 @@
-"""The roles of inputs by their evidence: weights, data or constants, and what is doubtful."""
+"""The roles of inputs by their evidence, and the inputs whose role is doubtful."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from meshwright.partitioner.propagate import Graph
 from meshwright.partitioner.structure.evidence import (
-    Candidates,
     Evidence,
     Findings,
+    RoleCandidates,
     is_whole_number,
 )
 
@@ -24,7 +24,7 @@ _OF_PRODUCTS = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class RoleVerdict:
     """Roles of the unknown inputs: weights, data and other constants, by position.
 
     constants: whole numbers among weights, such as tables of positions.
@@ -38,8 +38,8 @@ class Verdict:
 
 
 def weigh(
-    graph: Graph, paths: Sequence[str], inputs: Candidates, found: Findings
-) -> Verdict:
+    graph: Graph, paths: Sequence[str], inputs: RoleCandidates, found: Findings
+) -> RoleVerdict:
     """The role that the evidence gives each unknown input.
 
     Inputs of one argument have one role, unless there is strong evidence for both. Then
@@ -57,7 +57,7 @@ def weigh(
     values = graph.program.inputs
     whole = {i for i in totals if is_whole_number(values[i].dtype)}
     weights = {i for i, n in totals.items() if n > 0 or (not n and i in inputs.state)}
-    return Verdict(
+    return RoleVerdict(
         frozenset(weights - whole),
         frozenset(totals.keys() - weights),
         frozenset(weights & whole),

@@ -16,7 +16,7 @@ from functools import cache
 from meshwright.errors import TacticError
 from meshwright.machine import Mesh
 from meshwright.partitioner.propagate import Graph, Node, Propagator, State, why_not
-from meshwright.partitioner.structure.named_roles import NamedRoles
+from meshwright.partitioner.structure.named_roles import UNNAMED, NamedRoles
 from meshwright.program.ir import Value
 
 
@@ -68,7 +68,7 @@ class Workspace:
     sub_axes: Mapping[str, tuple[str, ...]]
     refusals: list[Refusal] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
-    named_roles: NamedRoles = NamedRoles()
+    named_roles: NamedRoles = UNNAMED
 
     @property
     def graph(self) -> Graph:
@@ -154,7 +154,9 @@ class Workspace:
     def name_roles(self, params: Iterable[int], inputs: Iterable[int]) -> None:
         """Add positions of inputs that are parameters, or data."""
         named = self.named_roles
-        self.named_roles = NamedRoles(named.params | {*params}, named.inputs | {*inputs})
+        self.named_roles = NamedRoles(
+            named.params | {*params}, named.inputs | {*inputs}
+        )
 
     def mark(self) -> tuple[int, int, int]:
         """The point in the sequence of decisions, to which `rollback` can return."""

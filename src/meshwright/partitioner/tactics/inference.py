@@ -27,7 +27,12 @@ from meshwright.partitioner.structure.views import dim_of
 from meshwright.partitioner.structure.workspace import Workspace
 from meshwright.partitioner.tactics.data_parallel import data_parallel
 from meshwright.partitioner.tactics.megatron import cut_pairs
-from meshwright.partitioner.tactics.role_names import Patterns, RoleNames, role_names
+from meshwright.partitioner.tactics.role_names import (
+    NO_NAMES,
+    Patterns,
+    RoleNames,
+    role_names,
+)
 from meshwright.partitioner.tactics.tactic import TacticKind, as_code
 
 _STATIONARY_1D = "weight_stationary_1d"
@@ -62,7 +67,7 @@ class InferenceLayout:
     layout: str
     axes: tuple[str, ...]
     attention: str = "heads"
-    names: RoleNames = RoleNames()
+    names: RoleNames = NO_NAMES
     kind = TacticKind.STRATEGY
     rewrite = None
 

@@ -24,9 +24,7 @@ from meshwright.program.ir import num_bytes
 from meshwright.program.ops import Trait, has_trait
 
 
-def megatron(
-    axis: str, params: Patterns = None, inputs: Patterns = None
-) -> AxisTactic:
+def megatron(axis: str, params: Patterns = None, inputs: Patterns = None) -> AxisTactic:
     """Shard pairs of matmuls by columns and rows along an axis: `megatron("model")`.
 
     Pairs of convolutions are sharded likewise if there are no pairs of matmuls.

@@ -1,4 +1,4 @@
-"""Patterns by which a user names parameters and data, and what is said about doubtful roles."""
+"""Patterns by which a user names parameters and data, and the warning about doubtful roles."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,6 +38,9 @@ class RoleNames:
             warning = _doubt(work, roles)
             work.warnings += [] if warning in work.warnings else [warning]
         return roles
+
+
+NO_NAMES = RoleNames()
 
 
 def role_names(tactic: str, params: Patterns, inputs: Patterns) -> RoleNames:
