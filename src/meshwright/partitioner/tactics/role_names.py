@@ -1,4 +1,4 @@
-"""Patterns by which a user names parameters and data, and the warning about doubtful roles."""
+"""Patterns by which users name parameters and data, and a warning of doubtful roles."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
