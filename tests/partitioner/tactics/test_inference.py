@@ -123,3 +123,29 @@ def test_a_program_without_a_pair_of_products_is_refused():
     )
     with pytest.raises(TacticError, match="finds no pair of matmuls"):
         step.plan(jnp.ones((8, 8)), jnp.ones((8, 8)))
+
+
+def test_a_depthwise_convolution_between_a_pair_is_cut_by_features():
+    def convolve(x, kernel, groups=1):
+        return jax.lax.conv_general_dilated(
+            x,
+            kernel,
+            (1, 1),
+            "SAME",
+            dimension_numbers=("NHWC", "HWIO", "NHWC"),
+            feature_group_count=groups,
+        )
+
+    def serve(x, up, deep, down):
+        h = jax.nn.relu(convolve(jax.nn.relu(convolve(x, up)), deep, 32))
+        return convolve(h, down)
+
+    sizes = (8, 8, 8, 16), (1, 1, 16, 32), (3, 3, 1, 32), (1, 1, 32, 16)
+    args = [jax.ShapeDtypeStruct(size, jnp.float32) for size in sizes]
+    tactic = mw.inference("weight_stationary_1d", "x")
+    plan = mw.partition(serve, MESH, [tactic]).plan(*args)
+    cuts = {
+        leaf.path: leaf.spec.index(("x",)) for leaf in plan.inputs if any(leaf.spec)
+    }
+    assert cuts == {"up": 3, "deep": 3, "down": 2}
+    assert plan.counts["all_reduce"] == 1

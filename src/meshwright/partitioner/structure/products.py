@@ -95,10 +95,15 @@ class Product:
         found: list[Seed] = []
         for factor in factors:
             leaf = self.leaf(work, factor)
-            if leaf is not None:
-                dim = dim_of(self.result[1], factor)
-                place = Sum(work.sums(self.node).index(factor)) if dim is None else dim
-                found += [leaf, (str(self.node.source), self.node, place)]
+            if leaf is None:
+                continue
+            found.append(leaf)
+            dim, sums = dim_of(self.result[1], factor), work.sums(self.node)
+            where = str(self.node.source)
+            if dim is not None:
+                found.append((where, self.node, dim))
+            elif factor in sums:  # not in a depthwise convolution
+                found.append((where, self.node, Sum(sums.index(factor))))
         return found
 
 
