@@ -37,11 +37,15 @@ def apply_constraints(work: Workspace) -> None:
     `CaptureError` for a `shard_map` over such an axis.
     """
     seeds: AxisSeeds = {axis: [] for axis in work.mesh.axes}
+    manual: list[tuple[Node, str]] = []
     for op, node in work.graph.op_node.items():
         if has_trait(op.kind, Trait.SHARDING_CONSTRAINT):
             _add_seeds(work, op, node, seeds)
         elif op.kind == "shard_map":
-            _fix_manual(work, op, node)
+            manual += _fix_manual(work, op, node)
+    # All are fixed before one is propagated, which could reach another of them.
+    for node, axis in manual:
+        work.propagator.spread(node, axis)
     for axis, of_axis in seeds.items():
         work.cut(of_axis, axis, CONSTRAINT)
     for op, node in work.graph.op_node.items():
@@ -92,8 +96,11 @@ def _spec(op: Op) -> tuple[Any, ...]:
     return tuple(sharding if is_spec else getattr(sharding, "spec", ()))
 
 
-def _fix_manual(work: Workspace, op: Op, node: Node) -> None:
-    """Shard a user's `shard_map` exactly as its specs say; forbid other axes."""
+def _fix_manual(work: Workspace, op: Op, node: Node) -> list[tuple[Node, str]]:
+    """Shard a user's `shard_map` exactly as its specs say; forbid other axes.
+
+    Returns the node with each axis along which its sharding is to be propagated.
+    """
     sizes: Mapping[str, int] = manual_axes(op)
     ours = work.mesh.shape
     wrong = [f"{a}={n}" for a, n in sizes.items() if ours.get(a) != n]
@@ -115,8 +122,7 @@ def _fix_manual(work: Workspace, op: Op, node: Node) -> None:
         if axis in used:
             state.assign(node, axis, factor, Cause("tactic", _SHARD_MAP))
     work.block([("shard_map", node)], [a for a in ours if a not in used])
-    for axis in used:
-        work.propagator.spread(node, axis)
+    return [(node, axis) for axis in sizes if axis in used]
 
 
 def _specs(op: Op, which: str) -> list[tuple[str, ...]]:

@@ -1,6 +1,7 @@
 """The user's own `shard_map`: its body runs unchanged."""
 
 import jax
+import jax.experimental.pallas as pl
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -117,3 +118,148 @@ def test_axes_of_size_1_beside_larger_ones_are_as_if_not_there(ours):
     step = mw.partition(fn, ours, [])
     assert step.plan(X, W).spec("out") == P("data", None)
     np.testing.assert_allclose(step(X, W), fn(X, W), rtol=1e-5, atol=1e-5)
+
+
+# -- several in one program, and gradients through them -----------------------------------
+
+LINE = jax.make_mesh((8,), ("d",), axis_types=(AxisType.Auto,))
+GRID = jax.make_mesh((4, 2), ("d", "m"), axis_types=(AxisType.Auto,) * 2)
+ROWS, SQUARE, EXPERTS = (
+    jnp.asarray(RNG.normal(size=shape), jnp.float32)
+    for shape in ((64, 8), (8, 8), (8, 8, 8))
+)
+
+
+def mapped(body, into, out, mesh=LINE, **options):
+    return jax.shard_map(body, mesh=mesh, in_specs=into, out_specs=out, **options)
+
+
+double = mapped(lambda w: 2 * w, P("d"), P("d"))
+unchecked = mapped(lambda w: 2 * w, P("d"), P("d"), check_vma=False)
+mean = mapped(lambda x: lax.pmean(x, "d"), P("d"), P())
+largest = mapped(lambda x: lax.pmax(x.max(0), "d"), P("d"), P())
+swapped = mapped(
+    lambda x: lax.all_to_all(x, "d", 1, 0, tiled=True), P("d"), P(None, "d")
+)
+tiles = mapped(lambda x: x * 2, P("d", "m"), P("d", "m"), GRID)
+summed = mapped(lambda x: lax.psum(x, "m"), P("d", "m"), P("d"), GRID)
+partly = mapped(lambda x: x * 3, P("d"), P("d"), GRID, axis_names={"d"})
+flat = mapped(lambda x: x + 1, P(("d", "m")), P(("d", "m")), GRID)
+turned = mapped(lambda x: x - 1, P(("m", "d")), P(("m", "d")), GRID)
+
+
+def ring_attention(q, k, v):
+    def body(q, k, v):
+        def step(carry, _):
+            k, v, total, weight, top = carry
+            scores = q @ k.T
+            new = jnp.maximum(top, scores.max(-1, keepdims=True))
+            share, kept = jnp.exp(scores - new), jnp.exp(top - new)
+            total = total * kept + share @ v
+            weight = weight * kept + share.sum(-1, keepdims=True)
+            turn = [(i, (i + 1) % 8) for i in range(8)]
+            k, v = (lax.ppermute(each, "d", turn) for each in (k, v))
+            return (k, v, total, weight, new), None
+
+        none = q[:, :1] * 0
+        start = (k, v, q * 0, none, none - 1e9)
+        (_, _, total, weight, _), _ = lax.scan(step, start, None, length=8)
+        return total / weight
+
+    return mapped(body, P("d"), P("d"), check_vma=False)(q, k, v)
+
+
+def dispatch(x, w):
+    def body(x, w):
+        x = lax.all_to_all(x.reshape(8, -1, 8), "d", 0, 0)
+        x = jnp.einsum("std,df->stf", x, w[0])
+        return lax.all_to_all(x, "d", 0, 0).reshape(-1, 8)
+
+    return mapped(body, P("d"), P("d"))(x, w)
+
+
+def kernel(x):
+    def write(source, target):
+        target[...] = source[...] * 2 + 1
+
+    def body(x):
+        shape = jax.ShapeDtypeStruct(x.shape, x.dtype)
+        return pl.pallas_call(write, out_shape=shape, interpret=True)(x)
+
+    return mapped(body, P("d"), P("d"), check_vma=False)(x)
+
+
+def one_in_another(x):
+    """Each over one axis of the mesh; the inner one sums over its own."""
+
+    def outer(x):
+        inner = jax.shard_map(
+            lambda x: x + lax.psum(x.sum(), "m"),
+            in_specs=P(None, "m"),
+            out_specs=P(None, "m"),
+            axis_names={"m"},
+        )
+        return inner(x) * lax.axis_index("d")
+
+    over = mapped(outer, P("d"), P("d"), GRID, axis_names={"d"})
+    return jax.jit(over)(x)
+
+
+def in_scan(x, layer=double):
+    return lax.scan(lambda h, _: (jnp.tanh(layer(h)), None), x, None, length=3)[0]
+
+
+def grad(fn):
+    return jax.jit(jax.grad(lambda *args: (fn(*args) ** 2).sum()))
+
+
+PROGRAMS = {
+    "two in a row": (lambda x: double(double(x)), (ROWS,), LINE),
+    "a function between": (lambda x: double(jnp.tanh(double(x))), (ROWS,), LINE),
+    "of one input": (lambda x: double(x) + unchecked(x), (ROWS,), LINE),
+    "gradient": (grad(double), (ROWS,), LINE),
+    "gradient, unchecked": (grad(unchecked), (ROWS,), LINE),
+    "gradient of a mean": (grad(lambda x: mean(x) + mean(2 * x)), (ROWS,), LINE),
+    "largest": (lambda x: largest(x) + largest(double(x)), (ROWS,), LINE),
+    "scan": (grad(in_scan), (ROWS,), LINE),
+    "scan, remat": (grad(lambda x: in_scan(x, jax.checkpoint(double))), (ROWS,), LINE),
+    "in jit": (grad(jax.jit(lambda x: double(jax.jit(double)(x)))), (ROWS,), LINE),
+    "swapped": (grad(lambda x: swapped(jnp.tanh(swapped(x)))), (ROWS,), LINE),
+    "ring attention": (grad(ring_attention), (ROWS, ROWS + 1, 2 * ROWS), LINE),
+    "experts": (
+        grad(lambda x, w: dispatch(dispatch(x, w), w)), (ROWS, EXPERTS), LINE
+    ),
+    "Pallas": (lambda x: kernel(kernel(x)), (ROWS,), LINE),
+    "vmap": (jax.vmap(lambda x: double(double(x))), (EXPERTS,), LINE),
+    "branches": (
+        lambda x: lax.cond(x.sum() > 0, lambda x: double(double(x)), double, x),
+        (ROWS,),
+        LINE,
+    ),
+    "two axes": (grad(lambda x: summed(tiles(tiles(x)))), (ROWS,), GRID),
+    "other order of axes": (grad(lambda x: flat(turned(tiles(x)))), (ROWS,), GRID),
+    "part of the axes": (grad(lambda x: partly(partly(x))), (ROWS,), GRID),
+    "one in another": (
+        lambda x: one_in_another(one_in_another(x)), (ROWS,), GRID
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_several_shard_maps_compute_what_one_device_does(name):
+    fn, args, mesh = PROGRAMS[name]
+    found = mw.partition(fn, dict(mesh.shape), [])(*args)
+    np.testing.assert_allclose(found, fn(*args), rtol=2e-4, atol=2e-4)
+
+
+def test_a_cut_that_is_there_already_moves_nothing():
+    """A train step, with a tactic on the same axis."""
+    layer = mapped(lambda x, w: jnp.tanh(x @ w), (P("d"), P()), P("d"))
+
+    def step(w, x):
+        loss, g = jax.value_and_grad(lambda w: (layer(layer(x, w), w) ** 2).mean())(w)
+        return w - 0.1 * g, loss
+
+    plan = mw.partition(step, {"d": 8}, [mw.data_parallel("d", "x")]).plan(SQUARE, ROWS)
+    assert {c.kind for c in plan.collectives} == {"all_reduce"}
+    assert plan.spec("x") == P("d", None)

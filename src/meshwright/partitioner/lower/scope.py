@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from meshwright.errors import ShardingError
 from meshwright.partitioner.lower.by_levels import all_reduce_by_levels
 from meshwright.partitioner.lower.lowered import Gather, Origin
 from meshwright.partitioner.lower.reshard import emit_step, local_shape, reshard_steps
@@ -45,16 +46,24 @@ class Shared:
         axes = self.state.axes_of[node.index]
         key = (node.signature, tuple(sorted(axes.items())) if axes else None)
         if key not in self._ends:
-            assert node.op is not None
-            assert node.rule is not None
-            results = tuple(cut_by(axes, dims) for dims in node.rule.results)
-            shapes = (
-                local_shape(value.shape, sharding, self.state.mesh)
-                for value, sharding in zip(node.op.results, results, strict=True)
-            )
-            operands = tuple(cut_by(axes, dims) for dims in node.rule.operands)
-            self._ends[key] = Ends(operands, results, tuple(shapes))
+            try:
+                self._ends[key] = self._find_ends(node)
+            except ShardingError as error:
+                where = f"{node.label} at {node.source}" if node.source else node.label
+                raise ShardingError(f"{where}: {error}") from error
         return self._ends[key]
+
+    def _find_ends(self, node: Node) -> Ends:
+        assert node.op is not None
+        assert node.rule is not None
+        axes = self.state.axes_of[node.index]
+        results = tuple(cut_by(axes, dims) for dims in node.rule.results)
+        shapes = (
+            local_shape(value.shape, sharding, self.state.mesh)
+            for value, sharding in zip(node.op.results, results, strict=True)
+        )
+        operands = tuple(cut_by(axes, dims) for dims in node.rule.operands)
+        return Ends(operands, results, tuple(shapes))
 
     def form_inside(self, node: Node) -> Cuts:
         """The sharding, by dims, in which a loop or remat body receives a constant.

@@ -15,6 +15,7 @@ from jax import lax
 from meshwright.jax_private import manual_axes
 from meshwright.partitioner.lower.constrained import CONSTRAIN, USER_SHARD_MAP
 from meshwright.program.ir import Atom, Literal, Op, Program, Wire
+from meshwright.program.ops.movement.placement import spec_axes
 from meshwright.program.rules.pallas_work import without_kernel
 from meshwright.run.local.attention import PRIMITIVES as ATTENTION
 from meshwright.run.local.attention import attention
@@ -51,7 +52,7 @@ def _run_op(op: Op, operands: list[Any]) -> Sequence[Any]:
     if op.kind == USER_SHARD_MAP:
         return _user_shard_map(op, operands)
     if op.kind == "shard_map":
-        return run_program(op.params["jaxpr"], operands)  # pyright: ignore[reportArgumentType]
+        return _manual(op, operands)
     if "mesh_axes" in op.params:
         return _run_effect(op, operands)
     if op.kind in PRIMITIVES:
@@ -68,6 +69,42 @@ def _run_op(op: Op, operands: list[Any]) -> Sequence[Any]:
     params = primitive.get_bind_params(dict(without_kernel(op.params)))
     result = primitive.bind(*operands, **params)
     return result if primitive.multiple_results else [result]
+
+
+def _manual(op: Op, operands: list[Any]) -> list[Any]:
+    """Run the body of a user's `shard_map` on this device's parts.
+
+    Lowering hands over parts of the operands. A `shard_map` within the body of another is
+    not lowered: its operands are sliced here by its specs, and its results gathered.
+    """
+    params: Any = op.params
+    body: Program = params["jaxpr"]
+    inputs = [
+        _part(x, value.shape, spec)
+        for x, value, spec in zip(operands, body.inputs, params["in_specs"], strict=True)
+    ]
+    outputs = run_program(body, inputs)
+    return [
+        _whole(x, value.shape, spec)
+        for x, value, spec in zip(outputs, op.results, params["out_specs"], strict=True)
+    ]
+
+
+def _part(x: Any, shape: tuple[int, ...], spec: object) -> Any:
+    """This device's part of `x`, of this shape, by the mesh axes in `spec`."""
+    for dim, axes in enumerate(spec_axes(spec, len(shape))):
+        if x.shape[dim] != shape[dim]:
+            start = lax.axis_index(axes) * shape[dim]
+            x = lax.dynamic_slice_in_dim(x, start, shape[dim], dim)
+    return x
+
+
+def _whole(x: Any, shape: tuple[int, ...], spec: object) -> Any:
+    """The value of this shape whose part along the mesh axes in `spec` is `x`."""
+    for dim, axes in enumerate(spec_axes(spec, len(shape))):
+        if x.shape[dim] != shape[dim]:
+            x = lax.all_gather(x, axes, axis=dim, tiled=True)
+    return x
 
 
 def _user_shard_map(op: Op, operands: list[Any]) -> Sequence[Any]:
