@@ -14,11 +14,11 @@ from tests.program.ops.letters import f32, letters, rule_for
             lambda x: lax.sort((x, x, x), dimension=1, num_keys=2),
             "a-b,a-b,a-b->a-b,a-b,a-b",
         ),
-        (lambda x: lax.top_k(x, 2), "ab-->ab-,ab-"),
-        (lambda x: lax.top_k(x, 2, axis=1), "a-b->a-b,a-b"),
+        (lambda x: lax.top_k(x, 2), "abc->ab-,ab-"),
+        (lambda x: lax.top_k(x, 2, axis=1), "acb->a-b,a-b"),
         (lambda x: lax.approx_max_k(x, 2), "ab-->ab-,ab-"),
         (lambda x: lax.approx_min_k(x, 2, 0), "-ab->-ab,-ab"),
     ],
 )
-def test_all_dims_but_the_sorted_one_are_batch_dims(fn, expected):
+def test_the_searched_dim_of_an_exact_top_k_is_a_factor(fn, expected):
     assert letters(rule_for(fn, f32(4, 8, 16))) == expected

@@ -1,11 +1,17 @@
-"""Factor rules of sorting and top-k: all dims but the sorted one can be sharded."""
+"""Factor rules of sorting and top-k.
+
+All dims but the sorted one can be sharded. If the searched dim of top-k is split, each
+device finds the k largest of its part, and all find the k largest of these.
+"""
 
 import math
+from functools import partial
 
-from meshwright.program.ir import Op
-from meshwright.program.rules.factors import same_dims_rule
+from meshwright.program.ir import Op, Value
+from meshwright.program.rules.builder import Builder
+from meshwright.program.rules.factors import RuleFactors, same_dims_rule
 from meshwright.program.rules.registry import OpWork, Trait, log2_rounded_up, rule
-from meshwright.program.rules.rule import FactorRule
+from meshwright.program.rules.rule import FactorRule, OpCut
 
 _OWN_KERNEL = (Trait.STANDALONE, Trait.EXPENSIVE)
 
@@ -34,11 +40,62 @@ def sort(op: Op) -> FactorRule:
 
 @rule("top_k", traits=_OWN_KERNEL, work=_selection_work)
 def top_k(op: Op) -> FactorRule:
-    """The factor rule `a-->a-,a-` of top-k, which returns values and positions.
+    """The factor rule `ab->a-,a-` of top-k, which returns values and positions.
 
-    Dim a can be sharded, the searched last dim `-` cannot.
+    Parts of the searched dim b have at least k elements.
     """
-    return _off_dim(op, op.params["axis"])
+    (operand,), k = op.operands, op.params["k"]
+    axis: int = op.params["axis"] % len(operand.shape)
+    if not 0 < k <= MOST_CANDIDATES:
+        return _off_dim(op, axis)
+    factors = RuleFactors()
+    dims = factors.each(operand.shape, (axis,))
+    searched = factors.one(operand.shape[axis], least=k)
+    kept = (*dims[:axis], (), *dims[axis + 1 :])
+    return factors.rule(
+        [(*dims[:axis], searched, *dims[axis + 1 :])],
+        [kept, kept],
+        special=frozenset(searched),
+        done=frozenset(searched),
+        expand=partial(_top_of_parts, axis, searched[0]),
+    )
+
+
+MOST_CANDIDATES = 128
+"""The largest k of a top-k over a split dim: positions are found by k x k comparisons."""
+
+
+def _top_of_parts(
+    axis: int,
+    factor: int,
+    builder: Builder,
+    op: Op,
+    operands: tuple[Value, ...],
+    cut: OpCut,
+) -> tuple[Value, ...]:
+    """The k largest of all devices' k largest, and their positions in the whole dim.
+
+    Candidates are in the order of their positions, so that of equal ones the first wins.
+    """
+    (x,), axes, k = operands, cut.axes[factor], op.params["k"]
+    shape = (*x.shape[:axis], k, *x.shape[axis + 1 :])
+    values, places = builder.apply(op, (x,), [shape, shape])
+    start = builder.binary("mul", builder.axis_index(axes), x.shape[axis])
+    start = builder.convert(start, places.dtype)
+    places = builder.binary("add", places, builder.broadcast(start, shape, ()))
+    candidates = builder.all_gather(values, axis, axes)
+    places = builder.all_gather(places, axis, axes)
+    best, chosen = builder.apply(op, (candidates,), [shape, shape])
+    # places[chosen], as a sum of which all addends but one are zero
+    every = (*shape[: axis + 1], candidates.shape[axis], *shape[axis + 1 :])
+    rest = tuple(range(axis + 2, len(every)))
+    chosen = builder.broadcast(chosen, every, (*range(axis + 1), *rest))
+    places = builder.broadcast(places, every, (*range(axis), axis + 1, *rest))
+    is_chosen = builder.compare(
+        "eq", chosen, builder.iota(every, axis + 1, chosen.dtype)
+    )
+    zeros = builder.full(every, 0, places.dtype)
+    return best, builder.reduce(builder.select(is_chosen, zeros, places), (axis + 1,))
 
 
 @rule("approx_top_k", traits=_OWN_KERNEL)
