@@ -10,10 +10,12 @@ from meshwright.partitioner.constraints import apply_constraints, manual_names
 from meshwright.partitioner.lower import Gather, Lowered, Workaround, lower
 from meshwright.partitioner.propagate import Graph, Propagator, State
 from meshwright.partitioner.propagate.sub_axes import split_axes
-from meshwright.partitioner.tactics import Tactic, Workspace
+from meshwright.partitioner.propagate.uneven import even_dims_of, moving_ops
+from meshwright.partitioner.tactics import Recorded, Tactic, Workspace
 from meshwright.partitioner.tactics.by_levels import axis_levels, level_sizes
 from meshwright.program.capture import Captured
 from meshwright.program.records import paused_collector
+from meshwright.program.rewrite.even_dims import EvenDims
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +63,10 @@ def apply_tactics(
     after_tactic: called with each tactic after it is applied, and before that once with
         `None`, after the constraints in the user's own code.
     graph: the graph of the program after the rewrites of all tactics, if it is known.
+
+    If the tactics shard a dim of which an op moves a part that does not correspond to
+    those of devices, as `u[1:-1]` does, they are applied again to a program in which such
+    dims are even (`rewrite/even_dims.py`).
     """
     require_tactics(tactics)
     mesh.require_all(axes_of(tactics))
@@ -69,7 +75,33 @@ def apply_tactics(
         graph = Graph(changed.program, changed.ties)
     else:
         changed = replace(captured, program=graph.program)
-    work = start_workspace(changed, mesh, graph, tactics)
+    even = next((t.decisions.even for t in tactics if isinstance(t, Recorded)), None)
+    moving = {} if even else moving_ops(graph)
+    if moving:
+        work = _applied(changed, mesh, tactics, graph)
+        even = even_dims_of(work.state, moving)
+        program = even(graph.program) if even else graph.program
+        if program is not graph.program:
+            changed = replace(changed, program=program)
+            graph = Graph(program, changed.ties)
+        elif after_tactic is None:
+            return work
+        else:
+            even = None
+    return _applied(changed, mesh, tactics, graph, after_tactic, even)
+
+
+def _applied(
+    captured: Captured,
+    mesh: Mesh,
+    tactics: Sequence[Tactic],
+    graph: Graph,
+    after_tactic: Callable[[Tactic | None, Workspace], None] | None = None,
+    even: EvenDims | None = None,
+) -> Workspace:
+    """The workspace after all tactics on one graph, whose dims `even` has made even."""
+    work = start_workspace(captured, mesh, graph, tactics)
+    work.even = even
     if after_tactic:
         after_tactic(None, work)
     for tactic in tactics:

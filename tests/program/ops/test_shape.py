@@ -33,8 +33,11 @@ def _reshaped(*shape):
         (lambda x: lax.transpose(x, (2, 0, 1)), (f32(2, 3, 4),), "abc->cab"),
         (lambda x: lax.squeeze(x, (0, 2)), (f32(1, 4, 1),), "-a-->a"),
         (lambda x: lax.rev(x, (1,)), (f32(4, 2),), "ab->ab"),
-        (lambda x: lax.slice(x, (0, 1), (4, 3)), (f32(4, 4),), "a-->a-"),
-        (lambda x: lax.slice(x, (0, 0), (4, 4), (1, 2)), (f32(4, 4),), "a-->a-"),
+        (lambda x: lax.slice(x, (0, 1), (4, 3)), (f32(4, 4),), "a(b~)->ab"),
+        (lambda x: lax.slice(x, (0, 0), (4, 4), (1, 2)), (f32(4, 4),), "a(b~)->ab"),
+        (lambda x: lax.slice(x, (0, 1), (4, 4)), (f32(4, 4),), "a-->a-"),
+        (lambda x: lax.slice(x, (0, 1), (4, 2)), (f32(4, 32),), "ab->a-"),
+        (lambda x: lax.split(x, (2, 2), 1), (f32(4, 4),), "a(b~)->ab,ab"),
         (
             lambda x: lax.pad(x, np.float32(0), ((0, 0, 0), (1, 0, 0))),
             (f32(4, 4),),

@@ -167,7 +167,8 @@ def _apply(
     assert rule is not None
     axes_of = scope.state.axes_of[node.index]
     expand = rule.expand
-    if expand is None or not any(axes_of.get(f) for f in rule.special):
+    needs_exchange = any(axes_of.get(f) for f in rule.special)
+    if expand is None or not (needs_exchange or rule.is_composite):
         params = op.params
         if op.has_effect:
             params = {**params, "mesh_axes": scope.mesh.axes}

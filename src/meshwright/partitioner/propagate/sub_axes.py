@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from meshwright.errors import MeshError
 from meshwright.machine import Mesh
-from meshwright.partitioner.propagate.graph import Graph
+from meshwright.partitioner.propagate.graph import Graph, Node
 from meshwright.program.ir import Sharding
 
 SUB_AXIS = ":"
@@ -49,7 +49,7 @@ def split_axes(
             if node.has_products
             for _, dims in (*node.ins, *node.outs)
             for factors in dims
-            if len(factors) > 1
+            if len(factors) > 1 and not _is_special(node, factors[0])
         }
     )
     sizes: dict[str, int] = {}
@@ -64,6 +64,14 @@ def split_axes(
         sizes.update(zip(sub_axes[axis], parts, strict=True))
     in_time = {axis: sizes.pop(axis) for axis in mesh.sequential}
     return Mesh(sizes, mesh.devices, sequential=in_time), sub_axes
+
+
+def _is_special(node: Node, factor: int) -> bool:
+    """Whether devices exchange data if the factor is sharded, as in windows and slices.
+
+    Such a dim is only sharded along complete axes.
+    """
+    return node.rule is not None and factor in node.rule.special
 
 
 def _require_levels(start: Iterable[str], mesh: Mesh, kept: Collection[str]) -> None:

@@ -18,6 +18,7 @@ from meshwright.machine import Mesh
 from meshwright.partitioner.propagate import Graph, Node, Propagator, State, why_not
 from meshwright.partitioner.structure.named_roles import UNNAMED, NamedRoles
 from meshwright.program.ir import Value
+from meshwright.program.rewrite.even_dims import EvenDims
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,7 @@ class Workspace:
     refusals: shardings that tactics asked for and that are not possible.
     warnings: messages that the user gets even without reading the plan.
     named_roles: inputs that tactics were told to be parameters, or data.
+    even: how dims of the program were made even before the tactics (`EvenDims`), if so.
     """
 
     propagator: Propagator
@@ -69,6 +71,7 @@ class Workspace:
     refusals: list[Refusal] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     named_roles: NamedRoles = UNNAMED
+    even: EvenDims | None = None
 
     @property
     def graph(self) -> Graph:

@@ -20,6 +20,7 @@ from meshwright.partitioner.structure.sites import numbered
 from meshwright.partitioner.structure.workspace import Workspace
 from meshwright.partitioner.tactics.tactic import TacticKind
 from meshwright.program.ir import show_type
+from meshwright.program.rewrite.even_dims import EvenDims
 
 type Cut = tuple[tuple[str, int], ...]
 """(axis, factor) for each sharded factor of a node, by factor, major to minor."""
@@ -34,6 +35,7 @@ class Decisions:
     cuts: the distinct shardings of nodes. cut_of: for each node, the index of its own.
     scattered, settled, kept, overlapped, ahead, combined: as in `State`.
     sub_axes: the sub-axes of each mesh axis, with their sizes.
+    even: how dims of the program were made even before the tactics, if they were.
     """
 
     kinds: tuple[str, ...]
@@ -48,6 +50,7 @@ class Decisions:
     overlapped: tuple[tuple[int, tuple[str, ...]], ...] = ()
     ahead: tuple[tuple[int, tuple[str, ...]], ...] = ()
     combined: tuple[tuple[tuple[str, ...], int], ...] = ()
+    even: EvenDims | None = None
 
     def __post_init__(self) -> None:
         for name, numbers, count in (
@@ -96,6 +99,7 @@ def decisions_of(work: Workspace) -> Decisions:
         overlapped=tuple(sorted(state.overlapped)),
         ahead=tuple(sorted(state.ahead)),
         combined=tuple(sorted(state.combined.items())),
+        even=work.even,
     )
 
 
@@ -135,7 +139,11 @@ class Recorded:
     any_types: bool = False
     axes = None
     kind = TacticKind.SEARCH
-    rewrite = None
+
+    @property
+    def rewrite(self) -> EvenDims | None:
+        """The rewrite after which the decisions were made."""
+        return self.decisions.even
 
     def apply(self, work: Workspace) -> None:
         """Write all decisions; `TacticError` if the program or mesh is not theirs."""

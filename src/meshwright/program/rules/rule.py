@@ -94,6 +94,7 @@ class FactorRule:
     done: factors over which the op itself reduces across devices, as `shard_map` does,
         so that splitting them leaves no partial result.
     opaque: the reason why the op cannot be partitioned at all ("" if it can).
+    is_composite: whether no primitive computes the op, so that `expand` always writes it.
     """
 
     sizes: tuple[int, ...]
@@ -108,6 +109,7 @@ class FactorRule:
     is_zero: bool = False
     done: frozenset[int] = frozenset()
     opaque: str = ""
+    is_composite: bool = False
 
     @cached_property
     def reductions(self) -> frozenset[int]:

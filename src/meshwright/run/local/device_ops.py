@@ -13,6 +13,7 @@ from jax import lax
 from jax.experimental.layout import Layout, with_layout_constraint
 
 from meshwright.jax_private import move_words, settle_slice
+from meshwright.program.ops.movement.joined_slices import Join
 from meshwright.run.local.random_window import random_bits_window
 
 
@@ -133,6 +134,21 @@ _REDUCERS: dict[str, Callable[[Any, tuple[str, ...]], Any]] = {
 }
 
 
+def _joined_slices(*operands: Any, join: Join, fill: Any) -> Any:
+    """Slices of arrays joined along one dim; gaps hold `fill`, or the last operand."""
+    arrays, rest = operands[: len(join.extents)], operands[len(join.extents) :]
+    shape = list(arrays[0].shape)
+    shape[join.dim] = join.size
+    value = jnp.asarray(rest[0] if rest else fill, arrays[0].dtype)
+    found = jnp.broadcast_to(value, shape)
+    for piece in join.pieces:
+        x = arrays[piece.operand]
+        stop = piece.start + piece.length
+        part = lax.slice_in_dim(x, piece.start, stop, axis=join.dim)
+        found = lax.dynamic_update_slice_in_dim(found, part, piece.at, join.dim)
+    return found
+
+
 def _select_n(which: Any, *cases: Any) -> Any:
     shape = next((c.shape for c in cases if jnp.ndim(c)), ())
     return lax.select_n(which, *(jnp.broadcast_to(c, shape) for c in cases))
@@ -158,6 +174,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "permute": permute,
     "random_bits_window": random_bits_window,
     "broadcast_in_dim": lambda x, shape, dims: lax.broadcast_in_dim(x, shape, dims),
+    "joined_slices": _joined_slices,
     "slice": lambda x, dim, start, limit: lax.slice_in_dim(x, start, limit, axis=dim),
     "columns": lambda x, sizes: list(lax.split(x, sizes, 1)),
     "select_n": _select_n,

@@ -81,7 +81,9 @@ def _manual(op: Op, operands: list[Any]) -> list[Any]:
     body: Program = params["jaxpr"]
     inputs = [
         _part(x, value.shape, spec)
-        for x, value, spec in zip(operands, body.inputs, params["in_specs"], strict=True)
+        for x, value, spec in zip(
+            operands, body.inputs, params["in_specs"], strict=True
+        )
     ]
     outputs = run_program(body, inputs)
     return [

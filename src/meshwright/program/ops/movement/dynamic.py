@@ -8,9 +8,11 @@ be sharded and `-` is a dim that cannot.
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from meshwright.program.ir import Atom, Literal, Op, Value
 from meshwright.program.ops.movement.gather import IndexedDim, chunk_start
+from meshwright.program.ops.movement.slices import sliced_rule
 from meshwright.program.rules.builder import Builder
 from meshwright.program.rules.factors import (
     RuleFactors,
@@ -35,7 +37,13 @@ def dynamic_slice(op: Op) -> FactorRule:
     factors = RuleFactors()
     operand, *starts = op.operands
     part = op.results[0].shape
-    dims, kept, windows = _letters(factors, operand.shape, part, can_sum(operand.dtype))
+    if all(isinstance(start, Literal) for start in starts):
+        return sliced_rule(op, _known(op), with_result_shape("slice_sizes"))
+    can_split = [
+        can_sum(operand.dtype) and 2 * m <= n
+        for n, m in zip(operand.shape, part, strict=True)
+    ]
+    dims, kept, windows = _letters(factors, operand.shape, part, can_split)
     return factors.rule(
         [dims, *map(no_dims, starts)],
         [kept],
@@ -46,18 +54,32 @@ def dynamic_slice(op: Op) -> FactorRule:
     )
 
 
+def _known(op: Op) -> list[tuple[int, int, int]]:
+    """Start, limit and stride of each dim of a slice at known positions, as clamped."""
+    taken: list[tuple[int, int, int]] = []
+    operand, *starts = op.operands
+    for n, m, start in zip(operand.shape, op.results[0].shape, starts, strict=True):
+        assert isinstance(start, Literal)
+        value: Any = start.value
+        first = min(max(int(value), 0), n - m)
+        taken.append((first, first + m, 1))
+    return taken
+
+
 def _letters(
-    factors: RuleFactors, whole: Shape, part: Shape, can_split: bool
+    factors: RuleFactors, whole: Shape, part: Shape, can_split: Sequence[bool]
 ) -> tuple[Dims, Dims, dict[int, IndexedDim]]:
     """Factors of an array's dims and of a slice's dims, and the dims taken in part.
 
     Only dims that can be split are listed, by their number.
 
-    can_split: whether a dim that is taken in part gets a factor, in the array alone.
+    can_split: for each dim, whether it gets a factor if it is taken in part, in the
+        array alone.
     """
     pairs = list(zip(whole, part, strict=True))
     dims = tuple(
-        factors.one(n) if n == m or (can_split and m) else () for n, m in pairs
+        factors.one(n) if n == m or (can and m) else ()
+        for (n, m), can in zip(pairs, can_split, strict=True)
     )
     kept = tuple(f if n == m else () for f, (n, m) in zip(dims, pairs, strict=True))
     windows = {
@@ -108,7 +130,7 @@ def dynamic_update_slice(op: Op) -> FactorRule:
     """
     factors = RuleFactors()
     operand, update, *starts = op.operands
-    can_split = not is_key(operand.dtype)
+    can_split = [not is_key(operand.dtype)] * len(operand.shape)
     dims, kept, windows = _letters(factors, operand.shape, update.shape, can_split)
     return factors.rule(
         [dims, kept, *map(no_dims, starts)],

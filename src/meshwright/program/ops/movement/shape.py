@@ -1,9 +1,8 @@
-"""Factor rules of ops that change shapes or order, and that slice or join arrays.
+"""Factor rules of ops that change shapes or order.
 
 In a rule such as `ab->a-`, letters (factors) are dims that can be sharded, and `-` is a
-dim that cannot. A dim that the result has whole is a factor. A dim of which a part is
-taken, or that joins several operands, has none. Slices at run-time positions are in
-`dynamic.py`.
+dim that cannot. A dim that the result has whole is a factor. Slices are in `slices.py`,
+ops that join arrays in `joins.py`, slices at run-time positions in `dynamic.py`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -163,60 +162,6 @@ def platform_index(op: Op) -> FactorRule:
     The op gives the index of the branch that `lax.platform_dependent` takes.
     """
     return same_dims_rule(op)
-
-
-@rule("slice", traits=(Trait.MOVES, Trait.SLICES))
-def slice_(op: Op) -> FactorRule:
-    """The factor rule `a-->a-`: dim a can be sharded, the sliced dim `-` cannot.
-
-    Dims that are taken whole are factors.
-    """
-    shape = op.operands[0].shape
-    strides = op.params["strides"] or (1,) * len(shape)
-    starts, limits = op.params["start_indices"], op.params["limit_indices"]
-    taken = zip(starts, limits, strides, strict=True)
-    whole = [t == (0, n, 1) for t, n in zip(taken, shape, strict=True)]
-    sliced = [d for d, w in enumerate(whole) if not w]
-    return same_dims_rule(op, sliced, linear=_FIRST, local_params=_local_limits)
-
-
-def _local_limits(
-    op: Op, operands: tuple[Shape, ...], results: tuple[Shape, ...]
-) -> Mapping[str, object]:
-    """A slice's parameters on one device: limits that are the local extents.
-
-    Only the limits of dims that are taken whole change.
-    """
-    del results
-    limits = zip(
-        op.params["limit_indices"], op.operands[0].shape, operands[0], strict=True
-    )
-    local = tuple(here if here != n else limit for limit, n, here in limits)
-    return {**op.params, "limit_indices": local}
-
-
-@rule("concatenate", traits=(Trait.MOVES, Trait.JOINS))
-def concatenate(op: Op) -> FactorRule:
-    """The factor rule `a-,a-->a-`: dim a can be sharded, the joined dim `-` cannot."""
-    joined = (int(op.params["dimension"]),) if len(op.operands) > 1 else ()
-    return same_dims_rule(op, joined, linear=all_operands(op))
-
-
-@rule("split", traits=(Trait.MOVES, Trait.SLICES))
-def split(op: Op) -> FactorRule:
-    """The factor rule `a-->a-,a-`: dim a can be sharded, the dim `-` cannot.
-
-    Dim `-` is the one that is taken apart.
-    """
-    axis = (int(op.params["axis"]),) if len(op.results) > 1 else ()
-    return same_dims_rule(op, axis, linear=_FIRST, local_params=_local_sizes)
-
-
-def _local_sizes(
-    op: Op, operands: tuple[Shape, ...], results: tuple[Shape, ...]
-) -> Mapping[str, object]:
-    del operands
-    return {**op.params, "sizes": tuple(r[op.params["axis"]] for r in results)}
 
 
 @rule("stack", traits=(Trait.MOVES, Trait.JOINS))
