@@ -23,7 +23,7 @@ from meshwright.program.ops.movement.joined_slices import (
     slice_of,
 )
 from meshwright.program.ops.movement.part_runs import (
-    Origin,
+    IntervalOrigin,
     Run,
     is_among,
     runs_of,
@@ -91,7 +91,7 @@ class _Slab:
     start, stop: its bounds in the part of the result. senders: as in `Run`.
     """
 
-    origin: Origin
+    origin: IntervalOrigin
     start: int
     stop: int
     senders: dict[int, int]
@@ -139,7 +139,7 @@ class _Exchange:
     operands: Sequence[Value]
     dim: int
     axes: tuple[str, ...]
-    slabs: dict[tuple[int, Origin], list[_Slab]] = field(default_factory=dict)
+    slabs: dict[tuple[int, IntervalOrigin], list[_Slab]] = field(default_factory=dict)
     permutes: list[_Permute] = field(default_factory=list)
 
     def add(self, result: int, runs: Sequence[Run]) -> None:
@@ -205,17 +205,17 @@ class _Exchange:
             found = self.builder.select(readers, found, moved)
         return found
 
-    def _slab(self, result: int, origin: Origin, run: Run) -> _Slab:
+    def _slab(self, result: int, origin: IntervalOrigin, run: Run) -> _Slab:
         slabs = self.slabs[result, origin]
         return next(slab for slab in slabs if slab.start <= run.start < slab.stop)
 
-    def _is_exact(self, result: int, origin: Origin, run: Run) -> bool:
+    def _is_exact(self, result: int, origin: IntervalOrigin, run: Run) -> bool:
         """Whether devices that do not read the run receive zeros instead."""
         slab = self._slab(result, origin, run)
         alone = [permute for permute in self.permutes if [*permute.pairs] == [slab]]
         return len(alone) == 1 and slab.senders.keys() == run.senders[origin].keys()
 
-    def _read(self, result: int, origin: Origin, run: Run) -> Value:
+    def _read(self, result: int, origin: IntervalOrigin, run: Run) -> Value:
         """One run's elements, as received from an origin."""
         slab = self._slab(result, origin, run)
         if slab.value is None and slab.is_local:

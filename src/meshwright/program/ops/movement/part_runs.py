@@ -13,7 +13,7 @@ MAX_RUNS = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class IntervalOrigin:
     """The place from which devices read an interval: an operand, and a distance.
 
     distance: from a position in a device's part of the result to the position in the
@@ -37,7 +37,7 @@ class Run:
 
     start: int
     stop: int
-    senders: dict[Origin, dict[int, int]]
+    senders: dict[IntervalOrigin, dict[int, int]]
 
 
 def runs_of(join: Join, num: int, is_cut: Sequence[bool]) -> list[Run] | None:
@@ -74,9 +74,9 @@ def _bounds_of(piece: Piece, join: Join, num: int, is_cut: bool) -> Iterator[int
 
 def _senders(
     join: Join, num: int, is_cut: Sequence[bool], start: int
-) -> dict[Origin, dict[int, int]]:
+) -> dict[IntervalOrigin, dict[int, int]]:
     """The device that sends the elements at `start` of a part to each other, by origin."""
-    found: dict[Origin, dict[int, int]] = {}
+    found: dict[IntervalOrigin, dict[int, int]] = {}
     for device in range(num):
         source = join.source(device * (join.size // num) + start)
         if source is None:
@@ -85,7 +85,7 @@ def _senders(
         sender = device
         if is_cut[operand]:
             sender, position = divmod(position, join.extents[operand] // num)
-        origin = Origin(operand, position - start, not is_cut[operand])
+        origin = IntervalOrigin(operand, position - start, not is_cut[operand])
         found.setdefault(origin, {})[device] = sender
     return found
 
