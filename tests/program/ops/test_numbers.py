@@ -10,9 +10,11 @@ from itertools import batched, chain
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import meshwright as mw
 from meshwright.app.check.compare_outputs import compare
 from meshwright.machine import Mesh
 from meshwright.partitioner.lower import Lowered, lower
@@ -117,6 +119,14 @@ def test_splitting_two_factors_at_once_gives_the_same_numbers(example: Example):
     assert_same_numbers(example, at_once=2)
 
 
+def rolled() -> Program:
+    """A rotation along a dim that is cut, in the form in which it is partitioned."""
+    step = mw.partition(lambda u: jnp.roll(u, 1, 0), {"x": 2}, [mw.shard({"u": 0}, "x")])
+    decided = step.plan(jax.ShapeDtypeStruct((8, 4), "float32")).decided
+    assert decided is not None
+    return decided.work.graph.program
+
+
 @pytest.mark.slow
 @EACH
 def test_splitting_any_factor_gives_the_same_numbers(example: Example):
@@ -128,6 +138,7 @@ def test_every_known_op_is_reached_by_an_example():
     for example in all_examples() + all_examples("TRACED"):
         reached |= {op.kind for op in captured(example).program.walk()}
     reached |= {op.kind for op in staged().staged.program.walk()}  # sends
+    reached |= {op.kind for op in rolled().walk()}  # slices that are joined
     later = {kind for kind, since in catalogue.OPS_SINCE.items() if since > JAX}
     missing = sorted(set(known_ops("meshwright")) - reached - later)
     assert not missing, f"no example reaches {missing}"
