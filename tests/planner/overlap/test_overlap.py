@@ -155,6 +155,16 @@ def test_with_the_cost_gate_no_step_is_slower(machine, mesh, width):
     assert after.counts["permute"] or after.steps[-1].refused
 
 
+def test_the_cost_gate_builds_no_loop_of_hundreds_of_parts(monkeypatch):
+    monkeypatch.setattr(overlap_module, "refused_by_rule", None)
+    tactics = [mw.data_parallel("data"), mw.fsdp("data")]
+    tactics += [mw.overlap("data", machine="h100")]
+    plan = planned(tactics, large(batch=512, width=512), {"data": 512}, "at_use")
+    refused = [str(refusal) for refusal in plan.steps[-1].refused]
+    assert refused
+    assert all("a loop would have 512 parts, and at most 64" in why for why in refused)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("gather", ["shared", "at_use"])
 @pytest.mark.parametrize("width", [2048, 8192, 12288, 18432])

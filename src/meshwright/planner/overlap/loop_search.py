@@ -13,6 +13,7 @@ from meshwright.planner.overlap.possible_loops import (
     loops_by_node,
     names_of,
     refused_by_rule,
+    why_too_many_parts,
 )
 from meshwright.planner.overlap.step_times import StepTimes, mark_saving, step_times
 
@@ -41,6 +42,8 @@ class LoopSearch:
         found: list[Overlap] = []
         for axis in work.mesh.axes:
             axes = work.sub_axes[axis]
+            if why_too_many_parts(work.state.mesh, axes):
+                continue
             loops = loops_by_node(work.state, axes, _GATHERS)
             chosen = self._marked(work.state, loops, axes) if loops else []
             if not chosen:

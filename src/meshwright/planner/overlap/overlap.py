@@ -22,6 +22,7 @@ from meshwright.planner.overlap.possible_loops import (
     loops_by_node,
     named_nodes,
     refused_by_rule,
+    why_too_many_parts,
 )
 from meshwright.planner.overlap.step_times import (
     mark_faster,
@@ -126,6 +127,8 @@ class Overlap:
             return {}
         if "permute" not in compiler_of(machine).async_collectives:
             why = f"permutes on {machine.name} do not run beside products"
+            return dict.fromkeys(loops, why)
+        if why := why_too_many_parts(mesh, axes):
             return dict.fromkeys(loops, why)
         refused = refused_by_rule(loops, mesh, machine)
         worthwhile = [number for number in loops if number not in refused]
