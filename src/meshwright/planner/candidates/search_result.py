@@ -40,8 +40,8 @@ class SearchResult:
     bound_s: lower bound on the predicted step time of all plans of `bounded`.
     bounded: the plans that `bound_s` and `gap` bound: their program and their mesh.
     seconds: real duration of the search.
-    num_meshes, all_meshes: number of meshes that were solved, and of all meshes. Meshes
-        are skipped for lack of time or after an interrupt.
+    num_meshes, all_meshes: number of meshes that were solved, and of all meshes that no
+        bound excludes. Meshes are skipped for lack of time or after an interrupt.
     spelled: the best plan of the integer program as ordinary tactics, if there was
         time.
     method: one of `SEARCHES`. Only "program" has a bound; the others have a model_s and
@@ -55,6 +55,7 @@ class SearchResult:
         `why_not` of a plan that it rejected says so.
     stored_as: a sentence that names the plan whose weights have the same shardings, if
         the search was given one.
+    left_out: a sentence about the meshes that a bound excludes, if there are any.
     """
 
     candidates: tuple[Candidate, ...]
@@ -73,6 +74,7 @@ class SearchResult:
     is_cut: bool = False
     is_compiled: bool = False
     stored_as: str = ""
+    left_out: str = ""
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -80,7 +82,7 @@ class SearchResult:
 
         Mostly none.
         """
-        found = [self.stored_as] if self.stored_as else list[str]()
+        found = [note for note in (self.stored_as, self.left_out) if note]
         if self.is_cut:
             found.append(
                 f"cut short after {self.seconds:.0f} s, since this machine was too slow or "

@@ -9,9 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from meshwright.machine import Mesh
 from meshwright.planner.candidates.expert_plans import spread_over_axes
+from meshwright.planner.candidates.mesh_bound import MeshBound
 from meshwright.planner.candidates.proposal import FOUND, Proposal, counts_memory
 from meshwright.planner.driver.task import SearchTask, TimeBudget
 from meshwright.planner.integer_program.projection import carry_over
@@ -93,8 +95,14 @@ class MeshPrograms:
 
     @property
     def unsolved(self) -> list[Mesh]:
-        """Meshes without a solution so far."""
-        return [mesh for mesh in self.task.meshes if mesh not in self.solutions]
+        """Meshes without a solution so far, except those that are left out."""
+        done = self.solutions.keys() | self.bound.left_out.keys()
+        return [mesh for mesh in self.task.meshes if mesh not in done]
+
+    @cached_property
+    def bound(self) -> MeshBound:
+        """The bound by which meshes are left out of this search."""
+        return MeshBound(self.task.space, self.task.meshes, self.budget.count)
 
     # -- first solutions ----------------------------------------------------------------
 
@@ -111,6 +119,8 @@ class MeshPrograms:
         num_solved = len(meshes) - len(unsolved)
         for number, mesh in enumerate(unsolved):
             is_first = mesh is meshes[0]
+            if not is_first and self.bound.excludes(mesh, self.stop_bound()):
+                continue
             ends = late if num_solved + len(jobs) < _FEW else soon
             needed = self._expected_pricing_s(mesh)
             needed += _FOR_EXPERTS * self._first_pricing_s
@@ -136,6 +146,7 @@ class MeshPrograms:
         self.task.on_progress(f"pricing {mesh}")
         priced = self.priced[mesh] = self.task.space.price(mesh)
         self.budget.count(PRICE, num_entries(priced))
+        self.bound.note_priced(priced.model)
         seconds = self._pricing_s[len(mesh.axes)] = self.budget.clock() - began
         self._first_pricing_s = self._first_pricing_s or seconds
         return priced

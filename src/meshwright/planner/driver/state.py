@@ -85,11 +85,9 @@ class SearchState:
 
         Raises `PlanError` if no simulated plan fits into memory.
         """
-        num_solved, num_meshes = len(self.programs.solutions), len(self.task.meshes)
-        earlier = self.programs.earlier
-        if earlier is not None:
-            num_solved = max(num_solved, len(earlier.solutions))
-            num_meshes = max(num_meshes, len(earlier.task.meshes))
+        first = self.programs.earlier or self.programs
+        num_solved = max(len(self.programs.solutions), len(first.solutions))
+        num_meshes = len(first.task.meshes) - len(first.bound.left_out)
         skipped = (
             f"; there was time for {num_solved} of {num_meshes} meshes, raise budget_s "
             "for more"
@@ -106,6 +104,7 @@ class SearchState:
             bound_s=bound_s,
             bounded=_bounded(best),
             spelled=self.spelled,
+            left_out=first.bound.note,
         )
 
     def _seconds_and_bound(self, plan: Candidate) -> tuple[float, float]:
