@@ -15,8 +15,13 @@ _NET, _LEAST_NET_S = 8.0, 120.0
 """Real seconds after which a search by counted work is cut short.
 
 The first number is a multiple of the search's budget, the second is the least value in
-seconds. The first search on a host compiles the solver for up to a minute, which counts
-as no work."""
+seconds."""
+
+_FREE_COMPILING, _MOST_COMPILING = 0.4, 0.5
+"""Shares of a budget for compiling the solver on first use: free, and counted at most.
+
+Compiling takes 15 s of CPU time. With a budget of 15 s or more, search and compilation
+together then stay within 1.5 times the budget; smaller budgets keep half for the search."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +122,11 @@ class WorkMeter:
     def count(self, work: Work, units: float = 1.0) -> None:
         """Add the seconds of `units` operations of the kind `work` to the reading."""
         self._counted_s += work.seconds * units
+
+    def count_compiling(self, seconds: float) -> None:
+        """Count seconds of compiled code's first use, beyond what a budget leaves free."""
+        beyond = max(0.0, seconds - _FREE_COMPILING * self.end_s)
+        self._counted_s += min(beyond, _MOST_COMPILING * self.end_s)
 
     def advance(self, reading_s: float) -> None:
         """Raise the reading to that of another process.

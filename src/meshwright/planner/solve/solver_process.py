@@ -77,10 +77,13 @@ class SolveAnswer:
     """The result of a request.
 
     ended_s: the solver's counted work at the end, in seconds of its meter.
+    compiling_s: CPU seconds before the first request, mostly for compiling the solver if
+        its code is not in numba's cache yet; 0 in later answers.
     """
 
     optimum: Optimum
     ended_s: float
+    compiling_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,7 @@ class SolveJob:
         """Wait for the result, and advance the search's meter to the end of the solve."""
         answer = self.future.result()
         self.meter.advance(answer.ended_s)
+        self.meter.count_compiling(answer.compiling_s)
         return answer.optimum
 
 
@@ -162,7 +166,9 @@ def serve() -> None:
     from meshwright.search.assignment.warm import warm  # also run as a program
 
     out, sys.stdout = sys.stdout.buffer, sys.stderr
+    began_s = time.process_time()
     warm(rounds=1)
+    compiling_s = time.process_time() - began_s
     meter = WorkMeter()
     while True:
         try:
@@ -170,7 +176,8 @@ def serve() -> None:
         except EOFError:
             return
         try:
-            answer = SolveAnswer(request.solve(meter), meter.read())
+            answer = SolveAnswer(request.solve(meter), meter.read(), compiling_s)
+            compiling_s = 0.0
         except Exception as error:  # noqa: BLE001  the parent process raises it
             answer = error
         pickle.dump(answer, out)
