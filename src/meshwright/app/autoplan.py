@@ -114,8 +114,9 @@ def autoplan(  # noqa: PLR0913  # pyright: ignore[reportInconsistentOverload]
         decoding. All weights keep the shardings of that plan, on its mesh; the plan's notes
         say so.
     pipeline: return a `PipelinePlan` instead of a `Plan`: stages on parts of the machine,
-        microbatches and their schedule. Only machine, chips and memory are used then.
-        "auto": search for both, and return the one with the shorter step.
+        microbatches and their schedule. Only machine, chips, memory and budget_s are used
+        then. "auto": search for both, each with half of the budget, and return the one with
+        the shorter step.
     The other options are the fields of `SearchRequest`, which describes them.
     With several processes (`jax.distributed`) all must call this; process 0 searches for
     all.
@@ -132,6 +133,9 @@ def autoplan(  # noqa: PLR0913  # pyright: ignore[reportInconsistentOverload]
     )  # fmt: skip
     if pipeline not in (True, False, "auto"):
         raise PlanError(f"pipeline is {pipeline!r}; wanted True, False or 'auto'")
+    if pipeline == "auto":  # two searches
+        request.resolve()  # a budget that is no number is an error of its own
+        request = replace(request, budget_s=request.budget_s / 2)
     find = partial(find_plan, fn, args, request, weights_of=weights_of)
     if not pipeline:
         return find()

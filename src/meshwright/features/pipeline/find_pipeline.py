@@ -10,6 +10,7 @@ from meshwright.features.pipeline.planning.pipeline_plan import PipelinePlan
 from meshwright.features.pipeline.planning.pipeline_planner import PipelinePlanner
 from meshwright.features.pipeline.planning.pipeline_task import PipelineTask
 from meshwright.planner.driver.request import SearchRequest
+from meshwright.search.work import WorkMeter
 
 
 def find_pipeline(
@@ -33,6 +34,7 @@ def find_pipeline(
         resolved.limit,
         schedule=schedule,
         on_progress=request.on_progress,
+        meter=WorkMeter.for_budget(request.budget_s),
     )
     return PipelinePlanner(task).best()
 

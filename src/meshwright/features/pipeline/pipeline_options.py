@@ -80,9 +80,10 @@ class Options:
     @property
     def default_stages(self) -> int:
         """The number of stages if neither `mw.stage` marks nor the caller give it."""
-        is_name = isinstance(self.schedule, str)
-        chunks = STAGES_PER_SUBMESH.get(self.schedule, 1) if is_name else 1
-        return chunks * len(self.submeshes)
+        schedule = self.schedule
+        if not isinstance(schedule, str):
+            return len(self.submeshes)
+        return STAGES_PER_SUBMESH.get(schedule, 1) * len(self.submeshes)
 
     def on_one_device(self) -> Options:
         """The options of one stage on one device, with the same microbatches.

@@ -49,9 +49,12 @@ def random_table(seed, num_layers, sizes, share):
     st.integers(1, 6),
     st.integers(1, 9),
     st.sampled_from([0.0, 0.3]),
+    st.sampled_from([1, 256]),
 )
-def test_slicing_equals_exhaustive_search(seed, layers, devices, microbatches, share):
-    sizes = (1, 2, 4)
+def test_slicing_equals_exhaustive_search(
+    seed, layers, units, microbatches, share, unit
+):
+    sizes, devices = (unit, 2 * unit, 4 * unit), units * unit
     table = random_table(seed, layers, sizes, share)
     every = [
         pipeline_s(table, stages, microbatches)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -21,11 +22,17 @@ from meshwright.features.pipeline.schedules.generators import interleaved
 from meshwright.features.pipeline.schedules.schedule import Schedule
 from meshwright.features.pipeline.schedules.verify import peak_activations
 
-CHUNKS: Mapping[str, tuple[int, ...]] = {"interleaved": (2, 3, 4), "dualpipev": (2,)}
-"""By name of a schedule: the numbers of stages on a submesh to try."""
+CHUNKS: Mapping[str, tuple[int, ...]] = {
+    "interleaved": (2, 3, 4, 8),
+    "dualpipev": (2,),
+}
+"""By name of a schedule: the numbers of stages on a submesh to try.
+
+With 8, 16 submeshes have a layer each of 128.
+"""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Interleaving:
     """A number of equal submeshes, of stages on each, and of microbatches.
 
@@ -44,7 +51,7 @@ class Interleaving:
         """Number of stages on all submeshes together."""
         return self.num_submeshes * self.chunks
 
-    @property
+    @cached_property
     def schedule(self) -> Schedule:
         """The schedule of all microbatches."""
         if self.schedule_name == "dualpipev":
@@ -58,7 +65,7 @@ class Interleaving:
             return self.num_microbatches >= 2 * self.num_submeshes
         return self.num_microbatches % self.num_submeshes == 0
 
-    @property
+    @cached_property
     def least_s(self) -> float:
         """Seconds of a step without bubbles, a lower bound."""
         layers = [layer_seconds(o, self.num_microbatches) for o in self.options]

@@ -3,7 +3,7 @@
 A strategy is a combination of published ones, such as data parallelism and Megatron.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from meshwright.features.pipeline.planning.stage_mesh import DATA, MODEL, IntraStrategy
 from meshwright.machine import Machine
@@ -16,24 +16,36 @@ from meshwright.partitioner.tactics import (
     zero,
 )
 
+_COMMON = ("", "Megatron", "Megatron + sequence")
+_OTHER = ("expert", "expert + data on both", "ZeRO-3 on model")
+"""Names of the ways to use the axis "model", in two groups."""
+
 _MOST_MODEL = 16
 """Largest size of the axis "model" on machines with a single level of links."""
 
 
 def intra_strategies(machine: Machine) -> Iterator[IntraStrategy]:
-    """All strategies to try, in order of the size of their axis "model".
+    """All strategies to try, those first that suit most programs.
 
-    That axis stays within the devices that the innermost links join.
+    The axis "model" stays within the devices that the innermost links join.
     """
-    model = 1
-    while model <= largest_model(machine):
-        for with_model, model_name, model_tactics in _model_tactics(model):
-            for data_name, data_tactics, state_tactics in _data_tactics():
-                tactics = (*data_tactics, *model_tactics, *state_tactics)
-                batch_axes = (DATA,) * bool(data_tactics) + with_model
-                name = " + ".join(filter(None, (model_name, data_name))) or "one device"
-                yield IntraStrategy(name, tactics, model, batch_axes)
-        model *= 2
+    for names in (_COMMON, _OTHER):
+        model = 1
+        while model <= largest_model(machine):
+            yield from _on_mesh(model, names)
+            model *= 2
+
+
+def _on_mesh(model: int, names: Collection[str]) -> Iterator[IntraStrategy]:
+    """The strategies of some names on meshes with an axis "model" of this size."""
+    for with_model, model_name, model_tactics in _model_tactics(model):
+        if model_name not in names:
+            continue
+        for data_name, data_tactics, state_tactics in _data_tactics():
+            tactics = (*data_tactics, *model_tactics, *state_tactics)
+            batch_axes = (DATA,) * bool(data_tactics) + with_model
+            name = " + ".join(filter(None, (model_name, data_name))) or "one device"
+            yield IntraStrategy(name, tactics, model, batch_axes)
 
 
 def largest_model(machine: Machine) -> int:

@@ -14,8 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from meshwright.errors import MeshwrightError, PlanError, ScheduleError
-from meshwright.features.pipeline.planning.blocks.clustering import cluster
-from meshwright.features.pipeline.planning.blocks.step_blocks import StepBlocks
+from meshwright.features.pipeline.planning.blocks.clustering import layer_starts
 from meshwright.features.pipeline.planning.interleaving import (
     CHUNKS,
     Interleaving,
@@ -33,29 +32,33 @@ from meshwright.features.pipeline.planning.pipeline_plan import (
 )
 from meshwright.features.pipeline.planning.pipeline_stage import (
     PipelineStage,
+    bubble_free_s,
     run_stages,
     step_s,
 )
 from meshwright.features.pipeline.planning.pipeline_task import (
+    SCHEDULE,
     PipelineTask,
     microbatch_counts,
     near_divisors,
     submesh_sizes,
 )
 from meshwright.features.pipeline.planning.priced_step import price_step
-from meshwright.features.pipeline.planning.schedule_choice import Tried, choose_schedule
+from meshwright.features.pipeline.planning.schedule_choice import (
+    Tried,
+    choose_schedule,
+    num_evaluations,
+)
 from meshwright.features.pipeline.planning.stage_costs import StageOption, stage_options
 from meshwright.features.pipeline.planning.stage_placement import StagePlacer
 from meshwright.features.pipeline.planning.stage_slicing import (
     SlicedStage,
     slice_stages,
 )
+from meshwright.features.pipeline.schedules.generators import SCHEDULES
 from meshwright.features.pipeline.schedules.schedule import Schedule
 from meshwright.predict.links.transfer import transfer_s
 from meshwright.search.arrays import Floats
-
-MOST_LAYERS = 48
-"""Largest number of layers of a step; a loop over layers may have more, up to 64."""
 
 
 class PipelinePlanner:
@@ -66,43 +69,59 @@ class PipelinePlanner:
         self.began = time.monotonic()
         self.sizes = task.sizes or submesh_sizes(task.machine)
         self.priced, self.step = price_step(task)
-        self.starts = _layer_starts(self.step)
+        self.starts = layer_starts(self.step)
 
     def best(self) -> PipelinePlan:
         """The fastest plan over all numbers of microbatches to try.
 
-        After all of `counts`, other divisors of the batch near the best are tried.
+        After all of `counts`, other divisors of the batch near the best are tried. A
+        schedule is searched for the fastest plan alone.
         """
         if self.task.schedule in CHUNKS:
             return self._interleaved(None)
-        plans, why = self._plans(self.counts)
-        if not plans:
+        best, why = self._fastest(self.counts)
+        if best is None:
             raise why or PlanError("nothing fits")
-        best = min(plans, key=lambda plan: plan.step_time_s)
         if not self.task.microbatches:
             found = best.schedule.num_microbatches
-            plans, _ = self._plans(near_divisors(self.task.batch, found))
-        best = min((best, *plans), key=lambda plan: plan.step_time_s)
+            best, _ = self._fastest(near_divisors(self.task.batch, found), best)
+            assert best is not None, "it is no slower than the best before"
+        best = self._scheduled(best.stages, best.num_microbatches)
         return best if self.task.schedule else self._interleaved(best)
 
-    def _plans(
-        self, counts: Sequence[int]
-    ) -> tuple[list[PipelinePlan], MeshwrightError | None]:
-        """The plans for numbers of microbatches, and why the last that failed did."""
-        plans: list[PipelinePlan] = []
+    def _fastest(
+        self, counts: Sequence[int], best: PipelinePlan | None = None
+    ) -> tuple[PipelinePlan | None, MeshwrightError | None]:
+        """`best` or a faster plan with one of these numbers of microbatches.
+
+        The second result says why the first number that failed did. The numbers with the
+        shortest step without bubbles come first, so that most others are not simulated.
+        """
+        staged: list[tuple[float, int, tuple[PipelineStage, ...]]] = []
         why: MeshwrightError | None = None
         for count in counts:
             try:
-                plan = self.plan(count)
+                stages = self._stages(count)
             except MeshwrightError as error:
-                why = error
+                why = why or error
                 continue
-            plans.append(plan)
+            staged.append((bubble_free_s(stages, count), count, stages))
+        for seconds, count, stages in sorted(staged, key=lambda each: each[:2]):
+            is_over = self.task.is_over()
+            if best is not None and (is_over or seconds >= best.step_time_s):
+                break
+            try:
+                plan = self._scheduled(stages, count, with_search=False)
+            except MeshwrightError as error:
+                why = why or error
+                continue
             self.task.on_progress(
                 f"{count} microbatches: {len(plan.stages)} stages,"
                 f" {plan.step_time_s * 1e3:,.1f} ms with {plan.schedule_name}"
             )
-        return plans, why
+            if best is None or plan.step_time_s < best.step_time_s:
+                best = plan
+        return best, why
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -116,8 +135,12 @@ class PipelinePlanner:
         """
         least_s = math.inf if best is None else best.step_time_s
         fastest: dict[str, PipelinePlan] = {}
-        for each in self._interleavings():
-            plan = self._with_chunks(each) if each.least_s < least_s else None
+        for each in sorted(self._interleavings(), key=lambda each: each.least_s):
+            is_over = best is not None and self.task.is_over()
+            if each.least_s >= least_s or is_over:
+                break
+            self._count_tasks(each.num_stages * each.num_microbatches, 2)
+            plan = self._with_chunks(each)
             known = fastest.get(each.schedule_name)
             if plan and (known is None or plan.step_time_s < known.step_time_s):
                 fastest[each.schedule_name] = plan
@@ -144,7 +167,7 @@ class PipelinePlanner:
     def _interleavings(self) -> Iterator[Interleaving]:
         """All ways to put several stages on each of a number of equal submeshes."""
         task, names = self.task, self._chunked_schedules
-        most = min(task.most_stages, len(self.starts))
+        most = len(self.starts) if task.most_stages > 1 else 1
         for count in self.counts:
             try:
                 options = self.options(count)
@@ -170,13 +193,33 @@ class PipelinePlanner:
 
     def plan(self, num_microbatches: int) -> PipelinePlan:
         """The fastest plan with this number of microbatches."""
-        task, table = self.task, self.table(num_microbatches)
-        sliced = slice_stages(table.table, task.machine.num_devices, num_microbatches)
-        stages = self.place(sliced, [table] * len(sliced))
+        return self._scheduled(self._stages(num_microbatches), num_microbatches)
+
+    def _stages(self, num_microbatches: int) -> tuple[PipelineStage, ...]:
+        """The stages of the fastest pipeline with this number of microbatches."""
+        table, num_devices = self.table(num_microbatches), self.task.machine.num_devices
+        sliced = slice_stages(table.table, num_devices, num_microbatches)
+        return self.place(sliced, [table] * len(sliced))
+
+    def _scheduled(
+        self,
+        stages: tuple[PipelineStage, ...],
+        num_microbatches: int,
+        with_search: bool = True,
+    ) -> PipelinePlan:
+        """The plan of these stages with their fastest schedule."""
+        task, num_tasks = self.task, len(stages) * num_microbatches
+        with_search = with_search and len(stages) > 1 and not task.is_over()
         schedule = choose_schedule(
-            stages, num_microbatches, task.limit_bytes, task.schedule
+            stages, num_microbatches, task.limit_bytes, task.schedule, with_search
         )
+        count = num_evaluations(num_tasks) if with_search else len(SCHEDULES)
+        self._count_tasks(num_tasks, count)
         return self._plan_of(stages, *schedule)
+
+    def _count_tasks(self, num_tasks: int, schedules: int) -> None:
+        """Count the work of simulated schedules; forward and backward passes are tasks."""
+        self.task.meter.count(SCHEDULE, 2 * num_tasks * schedules)
 
     def table(self, num_microbatches: int) -> OptionTable:
         """Seconds of all possible stages with this number of microbatches."""
@@ -268,11 +311,3 @@ class PipelinePlanner:
             tried=tried,
             seconds=time.monotonic() - self.began,
         )
-
-
-def _layer_starts(step: StepBlocks) -> tuple[int, ...]:
-    """The index of the first block of each layer."""
-    blocks = step.blocks
-    loops = sum(block.iteration > 0 for block in blocks)
-    num = max(min(MOST_LAYERS, len(blocks)), min(loops + 1, 64))
-    return cluster([b.flops for b in blocks], [b.incoming_bytes for b in blocks], num)

@@ -92,6 +92,14 @@ def run_stages(
     )
 
 
+def bubble_free_s(stages: tuple[PipelineStage, ...], num_microbatches: int) -> float:
+    """Seconds of a step without bubbles, a lower bound for all schedules.
+
+    stages: stages of which each has its own submesh.
+    """
+    return max(num_microbatches * s.times.total_s + s.once_s for s in stages)
+
+
 def step_s(stages: tuple[PipelineStage, ...], simulation: Simulation) -> float:
     """Seconds of a training step.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from meshwright.errors import MachineError
 from meshwright.features.pipeline.planning.stage_mesh import submachine
@@ -12,6 +12,13 @@ from meshwright.machine import Machine
 from meshwright.planner.candidates.proposal import OnProgress
 from meshwright.planner.driver.task import ignore_progress
 from meshwright.program.capture import Captured
+from meshwright.search.work import Work, WorkMeter
+
+PRICE = Work("price a strategy", 1.0e-4)
+"""Work to capture, partition and simulate a step under a strategy, per node."""
+
+SCHEDULE = Work("simulate a schedule", 1.0e-5)
+"""Work to make and simulate a schedule, per task."""
 
 MOST_STAGES = 32
 """Largest number of stages of a pipeline."""
@@ -25,12 +32,13 @@ class PipelineTask:
     batch: size of the whole batch.
     machine: machine whose devices are all used.
     limit_bytes: bytes of each device's memory that a plan may use.
-    microbatches: numbers of microbatches to try; by default about a dozen divisors of
-        the batch.
+    microbatches: numbers of microbatches to try; by default divisors of the
+        batch (`microbatch_counts`).
     sizes: numbers of devices of a submesh to try; by default the powers of two that
         form a grid.
     most_stages: largest number of stages; 1 for no pipeline.
     schedule: name of the only schedule to try; "" for all, and for searched ones.
+    meter: meter of the planning's work, whose end it keeps to; by default there is none.
     """
 
     name: str
@@ -43,6 +51,11 @@ class PipelineTask:
     most_stages: int = MOST_STAGES
     schedule: str = ""
     on_progress: OnProgress = ignore_progress
+    meter: WorkMeter = field(default_factory=WorkMeter)
+
+    def is_over(self, share: float = 1.0) -> bool:
+        """Whether a share of the time for planning is over."""
+        return self.meter.read() >= share * self.meter.end_s
 
     def __post_init__(self) -> None:
         if self.schedule:
@@ -50,10 +63,17 @@ class PipelineTask:
 
 
 def submesh_sizes(machine: Machine) -> tuple[int, ...]:
-    """Numbers of devices of the submeshes to try: powers of two that form a grid."""
+    """Numbers of devices of the submeshes to try: powers of two that form a grid.
+
+    The smallest one takes about half of an equal share of `MOST_STAGES` stages, so that
+    there are as many sizes on any number of devices: a stage with fewer devices has less
+    work than half a layer.
+    """
+    num_devices, size = machine.num_devices, 1
+    while num_devices % (2 * size) == 0 and 4 * MOST_STAGES * size <= num_devices:
+        size *= 2
     found: list[int] = []
-    size = 1
-    while size <= machine.num_devices:
+    while size <= num_devices:
         try:
             submachine(machine, size)
             found.append(size)
@@ -70,15 +90,14 @@ _MOST_MICROBATCHES = 1024
 def microbatch_counts(batch: int) -> tuple[int, ...]:
     """Numbers of microbatches to try: divisors of the batch, at most 1,024.
 
-    Each is at least twice the one before.
+    They are powers of two, and these times the batch's odd part: then microbatches have
+    as many factors of two as the batch, and can be cut as finely.
     """
+    odd = batch // (batch & -batch)
+    doubled = [1 << k for k in range(_MOST_MICROBATCHES.bit_length())]
+    counts = {*doubled, *(odd * power for power in doubled)}
     most = min(batch, _MOST_MICROBATCHES)
-    divisors = [n for n in range(1, most + 1) if batch % n == 0]
-    found = [divisors[0]]
-    for each in divisors[1:]:
-        if each >= 2 * found[-1]:
-            found.append(each)
-    return tuple(found)
+    return tuple(n for n in sorted(counts) if n <= most and batch % n == 0)
 
 
 def near_divisors(batch: int, count: int) -> tuple[int, ...]:

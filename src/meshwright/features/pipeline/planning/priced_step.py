@@ -8,7 +8,7 @@ from dataclasses import replace
 from meshwright.errors import MeshwrightError, PlanError
 from meshwright.features.pipeline.planning.blocks.step_blocks import StepBlocks
 from meshwright.features.pipeline.planning.intra_strategies import intra_strategies
-from meshwright.features.pipeline.planning.pipeline_task import PipelineTask
+from meshwright.features.pipeline.planning.pipeline_task import PRICE, PipelineTask
 from meshwright.features.pipeline.planning.stage_costs import BATCHES, PricedStrategy
 from meshwright.features.pipeline.planning.stage_mesh import DATA, IntraStrategy
 from meshwright.features.pipeline.planning.strategy_prices import (
@@ -19,6 +19,9 @@ from meshwright.partitioner.propagate import Graph
 from meshwright.partitioner.tactics import data_parallel
 from meshwright.program.capture import Captured
 from meshwright.program.records import paused_collector
+
+_PRICING = 0.6
+"""Share of the time at which pricing has to end."""
 
 
 @paused_collector()
@@ -35,11 +38,15 @@ def price_step(task: PipelineTask) -> tuple[list[PricedStrategy], StepBlocks]:
             graph = Graph(found.program, found.ties)
             captured[batch] = found, StepBlocks.of(found), graph
         step, blocks, graph = captured[batch]
+        task.meter.count(PRICE, len(graph.nodes))
         return price_blocks(step, blocks, strategy, task.machine, graph)
 
     found: list[PricedStrategy] = []
     refused: list[str] = []
     for strategy in intra_strategies(task.machine):
+        if found and task.is_over(_PRICING):
+            task.on_progress(f"no time to price {strategy.name} and later strategies")
+            break
         parts = strategy.batch_parts(2)
         if strategy.mesh(2).num_devices > task.machine.num_devices:
             continue

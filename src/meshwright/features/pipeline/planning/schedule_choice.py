@@ -35,11 +35,13 @@ def choose_schedule(
     num_microbatches: int,
     limit_bytes: float,
     only: str = "",
+    with_search: bool = True,
 ) -> tuple[str, Schedule, Tried]:
     """The fastest schedule of these stages within a limit of each device's memory.
 
     The result is the schedule's name, the schedule, and what was tried.
     only: name of the only schedule to try; "" for all, and a searched one.
+    with_search: whether to search, too.
     Raises `ScheduleError` if none fits into memory.
     """
     tried: list[tuple[str, float | str]] = []
@@ -63,18 +65,24 @@ def choose_schedule(
         tried.append((name, seconds))
         if best is None or seconds < best[0]:
             best = seconds, name, schedule
-    most = _evaluations(len(stages) * num_microbatches)
-    # Few stages and microbatches have few schedules, which come again and again.
-    budget = Budget(evaluations=most, trials=4 * most)
-    searched = search_schedule(len(stages), num_microbatches, step_seconds, budget)
-    seconds = step_seconds(searched)
-    tried.append(("searched", seconds))
-    if best is None or seconds < (1 - _WORTHWHILE) * best[0]:
-        best = seconds, "searched", searched
+    if best is None and not with_search:
+        # 1F1B needs least memory: its error says where it does not fit
+        schedule = SCHEDULES["1f1b"](len(stages), num_microbatches)
+        best = step_seconds(schedule), "1f1b", schedule
+    if with_search:
+        most = num_evaluations(len(stages) * num_microbatches)
+        # Few stages and microbatches have few schedules, which come again and again.
+        budget = Budget(evaluations=most, trials=4 * most)
+        searched = search_schedule(len(stages), num_microbatches, step_seconds, budget)
+        seconds = step_seconds(searched)
+        tried.append(("searched", seconds))
+        if best is None or seconds < (1 - _WORTHWHILE) * best[0]:
+            best = seconds, "searched", searched
+    assert best is not None, "a schedule fits, or its error was raised"
     _, name, schedule = best
     return name, schedule, tuple(tried)
 
 
-def _evaluations(num_tasks: int) -> int:
+def num_evaluations(num_tasks: int) -> int:
     """Number of schedules that a search simulates, if each has `num_tasks` tasks."""
     return max(8, _SIMULATED // num_tasks)

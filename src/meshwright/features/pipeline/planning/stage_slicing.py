@@ -2,16 +2,19 @@
 
 It is Alpa's (Zheng et al., OSDI 2022, section 5.1). A pipeline of stages with times t_i
 takes T = sum t_i + (B - 1) max t_j for B microbatches. For each bound on the slowest
-stage the program finds the stages with the least sum of times; the best bound wins. A
+stage the program finds the stages with the least sum of times; the best bound wins.
+Bounds between the slowest stage that was found and the bound give the same stages, and
+are left out. Devices count in units of the largest number that divides all sizes. A
 stage has to fit into memory with the microbatches that its schedule keeps alive, which
 depends on the number of later stages. In array shapes L is the number of layers, M of
 submesh sizes, S of stages at most, D of devices.
 """
 
 import math
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -62,10 +65,7 @@ def pipeline_s(
     They are the sum of all stages' times and B - 1 times the slowest one. Infinite if a
     stage does not fit into memory.
     """
-    times = [
-        float(table.seconds[each.size, len(stages) - 1 - index, each.first, each.end])
-        for index, each in enumerate(stages)
-    ]
+    times = _stage_s(table, stages)
     if not math.isfinite(sum(times)):
         return math.inf
     hops = sum(float(table.hop_s[each.first]) for each in stages[1:])
@@ -79,29 +79,36 @@ def slice_stages(
 
     Raises `PlanError` if no pipeline fits into memory.
     """
-    sizes = np.array(table.sizes, np.int64)
+    unit = math.gcd(num_devices, *table.sizes)
+    sizes = np.array(table.sizes, np.int64) // unit
+    found = partial(_least_sum, table, sizes, num_devices // unit)
     finite = np.unique(table.seconds[np.isfinite(table.seconds)]).tolist()
-    best: tuple[float, tuple[SlicedStage, ...]] | None = None
-    low = bisect_left(
-        finite,
-        True,
-        key=lambda bound: _least_sum(table, sizes, num_devices, bound) is not None,
-    )
-    for bound in finite[low:]:
-        if best is not None and (num_microbatches - 1) * bound >= best[0]:
-            break
-        found = _least_sum(table, sizes, num_devices, bound)
-        if found is None:
-            continue
-        seconds = pipeline_s(table, found, num_microbatches)
-        if best is None or seconds < best[0]:
-            best = seconds, found
+    low = bisect_left(finite, True, key=lambda bound: found(bound) is not None)
+    best = found(finite[low]) if low < len(finite) else None
     if best is None:
         raise PlanError(
             f"no pipeline of {table.num_layers} layers on {num_devices} devices fits into"
             " their memory"
         )
-    return best[1]
+    best_s = pipeline_s(table, best, num_microbatches)
+    high = bisect_right(finite, best_s / max(1, num_microbatches - 1)) - 1
+    while high > low:
+        stages = found(finite[high])
+        assert stages is not None, "stages within a bound are within a larger one"
+        seconds = pipeline_s(table, stages, num_microbatches)
+        if seconds < best_s:
+            best, best_s = stages, seconds
+        # They have the least sum, so that faster stages are all below their slowest.
+        high = bisect_left(finite, max(_stage_s(table, stages))) - 1
+    return best
+
+
+def _stage_s(table: StageTable, stages: Sequence[SlicedStage]) -> list[float]:
+    """Seconds of each stage for one microbatch."""
+    return [
+        float(table.seconds[each.size, len(stages) - 1 - index, each.first, each.end])
+        for index, each in enumerate(stages)
+    ]
 
 
 def _least_sum(

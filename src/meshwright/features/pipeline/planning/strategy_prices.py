@@ -95,7 +95,9 @@ class BlockPrices:
     saved: Floats
     working: Floats
     stacked: Floats
-    collectives: list[DataCollective] = field(default_factory=list[DataCollective])
+    collectives: list[DataCollective] = field(
+        default_factory=list[DataCollective], kw_only=True
+    )
 
     @classmethod
     def zeros(cls, num_blocks: int) -> BlockPrices:

@@ -11,10 +11,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from meshwright.errors import PlanError
+from meshwright.features.pipeline.planning.blocks.step_blocks import StepBlocks
 from meshwright.search.arrays import Floats, Ints
 
 BALANCE = 0.5
 """Largest excess of a layer's FLOPs over the average, as a share (Alpa's default)."""
+
+MOST_LAYERS = 48
+"""Largest number of layers of a step; a loop over layers may have more, up to 64."""
 
 
 def cluster(
@@ -90,3 +94,11 @@ def _best_cut(
         end = int(first[end])
         starts.append(end)
     return float(cost[num]), tuple(reversed(starts))
+
+
+def layer_starts(step: StepBlocks) -> tuple[int, ...]:
+    """The index of the first block of each layer."""
+    blocks = step.blocks
+    loops = sum(block.iteration > 0 for block in blocks)
+    num = max(min(MOST_LAYERS, len(blocks)), min(loops + 1, 64))
+    return cluster([b.flops for b in blocks], [b.incoming_bytes for b in blocks], num)
