@@ -3,9 +3,8 @@
     python -m benchmarks search scale [--only llama3_405b] [--budget 15]
 
 Each case runs in a process of its own: a search for a plan on one mesh, and one for a
-pipeline. CPU seconds count the solver's process. Llama 3 405B also gets the configuration
-of its paper (2024, table 4: TP 8, PP 16, DP 64 on 8,192 H100, 43 % MFU), with 32
-microbatches of 64 sequences, 1F1B and interleaved.
+pipeline. CPU seconds count the solver's process. `prediction gpu_steps` has the published
+configuration of Llama 3 405B.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import json
 import resource
 import time
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from multiprocessing import get_context
 from typing import Any
 
@@ -22,15 +22,9 @@ import numpy as np
 
 import meshwright as mw
 from benchmarks.harness import ONLY, STORED, Options, benchmark, option
-from benchmarks.papers.pipeline import best_of, fixed_plan
+from benchmarks.prediction import published_gpt
 from benchmarks.search import deepseek
 from meshwright.errors import MeshwrightError
-from meshwright.features.pipeline.batch_sizes import ResizableStep
-from meshwright.features.pipeline.planning.interleaving import CHUNKS, Interleaving
-from meshwright.features.pipeline.planning.pipeline_planner import PipelinePlanner
-from meshwright.features.pipeline.planning.pipeline_task import PipelineTask
-from meshwright.machine import load_machine
-from zoo import llm
 
 CASES = {
     "llama3_70b": (64, 512, 4096, 16_384),
@@ -39,8 +33,15 @@ CASES = {
 }
 """Numbers of H100, by program."""
 
-PUBLISHED = {("llama3_405b", 8192): (64, 8, 16, 32)}
-"""Published configurations: sizes of "data" and "model", submeshes, and microbatches."""
+LLAMA = partial(
+    published_gpt.Model, vocab=128_256, sequence=8192, key_heads=8, is_llama=True,
+    is_fused=True, recompute=True,
+)  # fmt: skip
+MODELS = {
+    "llama3_70b": LLAMA(80, 8192, 64, d_ff=28_672),
+    "llama3_405b": LLAMA(126, 16_384, 128, d_ff=53_248),
+}
+BATCH = 2048
 
 
 def make(name: str) -> tuple[Any, tuple[Any, ...], float]:
@@ -54,12 +55,9 @@ def make(name: str) -> tuple[Any, tuple[Any, ...], float]:
         weights = _elements(args[0]["params"]) - deepseek.SPARSE * routed
         tokens, heads = deepseek.BATCH * deepseek.SEQUENCE, deepseek.N * 320
         return fn, args, 6 * tokens * (weights + 61 * deepseek.SEQUENCE * heads / 2)
-    config = llm.SIZES[name]
-    (fn, args) = llm.targets[name]()
-    tokens, width = config.batch * config.sequence, config.heads * config.head_width
-    weights = _elements(args[0].params)
-    attention = config.layers * 2 * config.sequence * width
-    return fn, args, 6 * tokens * (weights + attention)
+    model, tokens = MODELS[name], BATCH * MODELS[name].sequence
+    fn = partial(published_gpt.train_step, model, 1)
+    return fn, published_gpt.arguments(model, BATCH), tokens * model.model_flops
 
 
 def _elements(tree: Any) -> float:
@@ -97,50 +95,17 @@ def search_plan(name: str, chips: int, budget_s: float) -> dict[str, Any]:
 
 
 def search_pipeline(name: str, chips: int, budget_s: float) -> dict[str, Any]:
-    """The search for a pipeline, and the published configuration beside it."""
+    """The search for a pipeline."""
     fn, args, flops = make(name)
     cpu, began = cpu_s(), time.monotonic()
-    step, machine = ResizableStep(fn, args), load_machine("h100", None, chips)
-    task = PipelineTask(
-        name, step.capture, step.batch, machine, machine.chip.usable_bytes
-    )
+    options = {"machine": "h100", "chips": chips, "budget_s": budget_s}
     try:
-        planner = PipelinePlanner(task)
-        plan = planner.best()
+        plan = mw.autoplan(fn, args, pipeline=True, **options)
     except MeshwrightError as error:
         return {"error": str(error)} | _used(cpu, began)
-    rate = flops / chips / 989e12
-    row = {"step_s": plan.step_time_s, "mfu": rate / plan.step_time_s}
-    row = row | {"plan": str(plan).splitlines()} | _used(cpu, began)
-    published = PUBLISHED.get((name, chips))
-    if published is not None:
-        row["published"] = rows = _published(planner, *published)
-        row["published_mfu"] = {k: rate / s for k, s in rows.items() if s}
-    return row
-
-
-def _published(
-    planner: PipelinePlanner, data: int, model: int, num: int, count: int
-) -> dict[str, float | None]:
-    """Seconds of a step of a configuration, by schedule; `None` if it does not fit.
-
-    Stages are as equal as the planner's layers allow, and have the fastest strategies.
-    """
-    stages = ((data, model, 1.0),) * num
-    flat = best_of([lambda: fixed_plan(planner, stages, count)])
-    found = {"1f1b": flat if isinstance(flat, float) else None}
-    options = [
-        o
-        for o in planner.options(count)
-        if (o.data, o.priced.strategy.model) == (data, model)
-        and o.priced.strategy.batch_axes == ("data",)
-    ]
-    for chunks in CHUNKS:
-        if num * chunks <= len(planner.starts):
-            interleaving = Interleaving(tuple(options), num, chunks, count)
-            plan = planner.interleaved_plan(interleaving)
-            found[f"interleaved, {chunks} each"] = plan and plan.step_time_s
-    return found
+    row = {"step_s": plan.step_time_s, "plan": str(plan).splitlines()}
+    mfu = flops / plan.step_time_s / chips / 989e12
+    return row | {"mfu": mfu} | _used(cpu, began)
 
 
 def _used(cpu: float, began: float) -> dict[str, float]:
