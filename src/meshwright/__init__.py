@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from meshwright.features.collectives.reductions import reductions as reductions
     from meshwright.features.deploy.deploy import deploy as deploy
     from meshwright.features.pipeline.pipelined import pipeline as pipeline
-    from meshwright.features.pipeline.planning.pipeline_plan import (
+    from meshwright.features.pipeline.plan.pipeline_plan import (
         PipelinePlan as PipelinePlan,
     )
     from meshwright.features.sparse.sparse import sparse as sparse
@@ -96,7 +96,7 @@ _HOMES = {
     "app.interop.logical_axes": ("from_logical_axes",),
     "app.partition": ("partition",),
     "app.partitioned": ("Partitioned",),
-    "features.pipeline.planning.pipeline_plan": ("PipelinePlan",),
+    "features.pipeline.plan.pipeline_plan": ("PipelinePlan",),
     "features.pipeline.pipelined": ("pipeline",),
     "app.phases": ("plan_phases",),
     "app.plan": ("Plan",),

@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # types that functions of the core return for a feature
     from meshwright.features.allocate.step_offsets import ExactOffsets
     from meshwright.features.cluster.client import Slice
     from meshwright.features.cluster.cluster_step import ClusterStep
-    from meshwright.features.pipeline.planning.pipeline_plan import PipelinePlan
+    from meshwright.features.pipeline.plan.pipeline_plan import PipelinePlan
 
     __all__ = ["ClusterStep", "ExactOffsets", "PipelinePlan", "Slice"]
 

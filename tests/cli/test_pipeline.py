@@ -34,10 +34,25 @@ def test_a_pipeline_is_printed_and_saved(run, train, tmp_path):
     found = run("plan", train, *PIPELINE, "--out", str(tmp_path / "plan.json"))
     assert found.status == 0, found.err
     assert "microbatches" in found.out
-    assert "1f1b:" in found.out
+    assert "1 microbatches" in found.out
+    assert "MFU" in found.out
+    assert "step = mw.pipeline(" in found.out
     saved = json.loads((tmp_path / "plan.json").read_text())
     assert sum(len(line.split()) for line in saved["schedule"]) > 0
     assert saved["figures"]["step_time_s"] > 0
+
+
+def test_the_page_and_the_trace_of_a_pipeline_are_those_of_plans(run, train, tmp_path):
+    page, trace = tmp_path / "plan.html", tmp_path / "plan.json"
+    found = run(
+        "plan", train, *PIPELINE, "--out", str(page), "--trace", str(trace),
+        "--place", "iowa", "--tokens-per-step", "64",
+    )  # fmt: skip
+    assert found.status == 0, found.err
+    assert "tokens/s" in found.out
+    for section in ("summary", "candidates", "schedule", "stages", "memory"):
+        assert f'id="{section}"' in page.read_text()
+    assert json.loads(trace.read_text())["traceEvents"]
 
 
 def test_options_that_a_pipeline_chooses_itself_are_refused(run, train):

@@ -58,7 +58,7 @@ def test_given_tactics_are_in_the_plan_and_the_saved_file_is_a_plan(found, tmp_p
 
 def test_the_printed_plan_has_the_tactics_that_rebuild_it(found, run, mlp, tmp_path):
     plan = mw.Plan.from_json((tmp_path / "plan.json").read_text(encoding="utf-8"))
-    _, _, printed = found.out.partition("\ntactics that rebuild this plan\n")
+    _, _, printed = found.out.partition("\ncode that rebuilds this plan\n")
     code = "".join(line.strip() for line in printed.splitlines())
     assert eval(code, {"mw": mw}) == eval(plan.code, {"mw": mw})
     sizes = ",".join(f"{name}={size}" for name, size in plan.mesh.sizes)

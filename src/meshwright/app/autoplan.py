@@ -114,9 +114,10 @@ def autoplan(  # noqa: PLR0913  # pyright: ignore[reportInconsistentOverload]
         decoding. All weights keep the shardings of that plan, on its mesh; the plan's notes
         say so.
     pipeline: return a `PipelinePlan` instead of a `Plan`: stages on parts of the machine,
-        microbatches and their schedule. Only machine, chips, memory and budget_s are used
-        then. "auto": search for both, each with half of the budget, and return the one with
-        the shorter step.
+        microbatches and their schedule. Only machine, chips, memory, place, confirm and
+        budget_s are used then; tactics, mesh, search and most objectives are refused.
+        "auto": search for both, each with half of the budget, and return the one with the
+        shorter step; its candidates have the other one, or the reason why there is none.
     The other options are the fields of `SearchRequest`, which describes them.
     With several processes (`jax.distributed`) all must call this; process 0 searches for
     all.

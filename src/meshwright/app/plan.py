@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from meshwright.app.explain.candidates import TITLES, candidate_table
 from meshwright.app.explain.show import show_plan
 from meshwright.app.interop.shardings import argument_shardings, result_shardings
-from meshwright.app.output.files import output_file, read_plan_file, write_file
-from meshwright.app.output.table import Table
+from meshwright.app.output.files import read_plan_file
+from meshwright.app.planned_step import PlannedStep
 from meshwright.app.record.json_form import (
     fields_from_json,
     record_to_json,
     repeating_tactics,
 )
-from meshwright.app.record.plan_record import PlanRecord, estimate_of, require_plans
+from meshwright.app.record.plan_record import PlanRecord, estimate_of
 from meshwright.errors import MeshError, PlanError
 from meshwright.machine import Machine, Mesh, load_machine
 from meshwright.partitioner.tactics import ByLevels, by_levels
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan(PlanRecord):
+class Plan(PlanRecord, PlannedStep):
     """A plan: all sharding decisions about a program, the figures that follow, and methods.
 
     The fields are those of `PlanRecord`. The methods read the fields, or pass the record to
@@ -126,15 +125,6 @@ class Plan(PlanRecord):
         levels = feature("levels_that_gain")(estimate_of(self), self.mesh.spatial)
         return tuple(by_levels(axis, sizes) for axis, sizes in levels.items())
 
-    def with_tokens(self, per_step: int) -> Plan:
-        """This plan with a given number of tokens per step.
-
-        It replaces the number that was found from the shapes of the inputs.
-        """
-        if isinstance(per_step, bool) or not isinstance(per_step, int) or per_step < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise PlanError(f"{per_step!r} tokens per step; wanted 1 or more")
-        return dataclasses.replace(self, tokens_per_step=per_step, token_input="")
-
     def confirm(
         self,
         machine: Machine | str,
@@ -158,32 +148,25 @@ class Plan(PlanRecord):
         """
         from meshwright.app.confirm import confirmation  # imported late: rarely used
 
-        target = confirmation.machine_to_place_on(self, machine)
+        if self.decided is None:
+            raise PlanError("a plan read from JSON has no program to compile")
+        now = None if self.estimate is None else self.estimate.machine
+        target = confirmation.machine_to_place_on(machine, now, self.mesh.num_devices)
         placed = self if target is None else self.on(target, donate_state=donate_state)
         kept = None if folder is None else Path(folder)
         return confirmation.confirm_placed(placed, full, timeout_s, kept)
 
-    def trace(self, path: str | PathLike[str], others: Sequence[Plan] = ()) -> None:
-        """Write a simulated step as trace events for Perfetto.
+    def sections(self, tips: Any) -> Sequence[str]:
+        """HTML sections: the timeline, collectives, the roofline and shardings."""
+        from meshwright.app.report.page import plan_sections  # rarely used
 
-        others: plans whose steps appear below this one.
-        Raises `PlanError` for a plan without figures of a machine (see `on`), and if the
-        file cannot be written.
-        """
-        from meshwright.app.report.trace_events import write_trace  # rarely used
+        return plan_sections(self, tips)
 
-        write_trace((self, *require_plans(others)), path)
+    def trace_events(self, first: int) -> list[dict[str, Any]]:
+        """Trace events of the simulated step, as one process with number `first`."""
+        from meshwright.app.report.trace_events import events_of  # rarely used
 
-    def report(self, path: str | PathLike[str], others: Sequence[Plan] = ()) -> None:
-        """Write an HTML page about a simulated step into one file.
-
-        others: plans with which the page compares this one.
-        Raises `PlanError` for a plan without figures of a machine (see `on`), and if the
-        file cannot be written.
-        """
-        from meshwright.app.report.page import write_report  # rarely used
-
-        write_report(self, path, require_plans(others))
+        return events_of(self, first)
 
     # -- for other programs --------------------------------------------------------------
 
@@ -247,17 +230,12 @@ class Plan(PlanRecord):
 
     def to_json(self) -> str:
         """JSON text of the plan, without the program; `from_json` is the inverse."""
-        rows = self.recorded_candidates if self.search is None else self.candidates.rows
-        return record_to_json(self, rows)
+        return record_to_json(self, self.candidate_rows)
 
     @staticmethod
     def from_json(text: str) -> Plan:
         """The plan that `to_json` wrote; `PlanError` for any other text."""
         return Plan(**fields_from_json(text))
-
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the text of `to_json` into a file; `PlanError` if it cannot be written."""
-        write_file(output_file(path), self.to_json().encode())
 
     @staticmethod
     def load(path: str | PathLike[str]) -> Plan:
@@ -280,26 +258,7 @@ class Plan(PlanRecord):
         """
         return show_plan(self, full)
 
-    def __str__(self) -> str:
-        return self.describe()
-
     def _repr_html_(self) -> str:
         from meshwright.app.explain.plan_html import plan_html  # for notebooks only
 
         return plan_html(self)
-
-    @property
-    def candidates(self) -> Table:
-        """The plans that the search simulated, as a table; see `search` for their data.
-
-        A loaded plan has the table, but no `search`. Raises `PlanError` for a plan that no
-        search found.
-        """
-        if self.search is not None:
-            return candidate_table(self.search)
-        if not self.recorded_candidates:
-            raise PlanError(
-                "this plan was made of given tactics; only a plan that mw.autoplan found "
-                "has candidates"
-            )
-        return Table(TITLES, self.recorded_candidates)

@@ -10,12 +10,18 @@ import meshwright.cli.arguments.options as options
 from meshwright.app.output.files import output_file, write_file
 from meshwright.app.output.progress import show_progress
 from meshwright.app.plan import Plan
+from meshwright.app.planned_step import PlannedStep
 from meshwright.cli.plans.comparison import (
     find_machines,
     find_run_length,
     print_comparison,
 )
-from meshwright.cli.plans.searched_plan import print_found, search_plan
+from meshwright.cli.plans.searched_plan import (
+    found_json,
+    print_found,
+    save_plan,
+    search_plan,
+)
 from meshwright.errors import TargetError
 from meshwright.machine import parse_mesh
 from meshwright.partitioner.lower import Gather
@@ -32,8 +38,7 @@ _OF_A_MACHINE = ("tokens", "samples", "tokens_per_step", "place", "offsets")
 """Options that have no effect without `--machine`."""
 
 _NOT_OF_A_PIPELINE = (
-    "mesh", "tactics", "search", "objective", "confirm", "tokens_per_step",
-    "offsets", "loop",
+    "mesh", "tactics", "search", "objective", "most_axes", "offsets", "loop",
 )  # fmt: skip
 """Options that `--pipeline` does not take."""
 
@@ -49,6 +54,7 @@ def plan_command(  # noqa: PLR0913  the options of a command
     as_json: options.AsJson = False,
     full: options.Full = False,
     out: options.OutFile = None,
+    trace: options.TraceFile = None,
     offsets: options.OffsetsFile = None,
     machine: options.MachineNames = None,
     chips: options.Chips = None,
@@ -72,28 +78,34 @@ def plan_command(  # noqa: PLR0913  the options of a command
     the best plan that a search finds, compared with the usual strategies; --tactics or
     --schedule are kept, and the rest is searched. With --pipeline: stages on parts of the
     machine, microbatches and their schedule, which --schedule may fix by its name;
-    --out FILE.html draws it. With --offsets: a
+    --out FILE.html draws the step. --offsets: a
     packing of a device's buffers on one machine, in a CSV. Inputs that the step returns
     in updated form are treated as donated.
     """
     _check_options(context)
     if pipeline:
         request = _search_request(context.params)
-        feature("pipeline_command")(target, request, as_json, out, schedule or "")
+        plan = feature("pipeline_command")(target, request, schedule or "")
+        _print_searched(_with_tokens(plan, context.params), context.params)
     elif mesh is None or search is not None:
-        _print_searched(context.params)
+        request = _search_request(context.params)
+        found = search_plan(target, request, schedule, tactics)
+        found = _with_tokens(found, context.params)
+        _print_searched(found, context.params)
+        _save_offsets(found, offsets, as_json)
     else:
         step = options.StepOptions(target, mesh, schedule, tactics, gather, loop)
         _print_planned(step, context.params)
 
 
-def _print_searched(values: Mapping[str, Any]) -> None:
-    """Print the best plan that a search finds."""
-    request, as_json = _search_request(values), values["as_json"]
-    plan = search_plan(values["target"], request, values["schedule"], values["tactics"])
-    plan = _with_tokens(plan, values)
-    print_found(plan, as_json, values["out"], values["full"])
-    _save_offsets(plan, values["offsets"], as_json)
+def _print_searched(plan: PlannedStep, values: Mapping[str, Any]) -> None:
+    """Print and save the best plan that a search found."""
+    text = found_json(plan)
+    save_plan(plan, text, values["out"], values["trace"])
+    if values["as_json"]:
+        print(text)
+    else:
+        print_found(plan, values["full"])
 
 
 def _print_planned(step: options.StepOptions, values: Mapping[str, Any]) -> None:
@@ -105,8 +117,7 @@ def _print_planned(step: options.StepOptions, values: Mapping[str, Any]) -> None
     run = find_run_length(plan, values["tokens"], values["samples"])
     place = values["place"]
     plans = [plan.on(each, place, donate_state=True) for each in machines] or [plan]
-    if values["out"] is not None:
-        write_file(values["out"], plans[0].to_json().encode())
+    save_plan(plans[0], plans[0].to_json(), values["out"], values["trace"])
     if len(plans) > 1 or run is not None:
         print_comparison(f"{target.name} on {plan.mesh}", plans, run, as_json)
     else:
@@ -114,7 +125,7 @@ def _print_planned(step: options.StepOptions, values: Mapping[str, Any]) -> None
     _save_offsets(plans[0], values["offsets"], as_json)
 
 
-def _with_tokens(plan: Plan, values: Mapping[str, Any]) -> Plan:
+def _with_tokens[P: PlannedStep](plan: P, values: Mapping[str, Any]) -> P:
     """The plan with the tokens per step that the user typed, if any."""
     per_step = values["tokens_per_step"]
     return plan if per_step is None else plan.with_tokens(per_step)
@@ -161,7 +172,7 @@ def _check_options(context: typer.Context) -> None:
         _check_comparison(context)
     if values["place"] is not None:
         find_location(values["place"])
-    for name in ("out", "offsets"):
+    for name in ("out", "trace", "offsets"):
         if values[name] is not None:
             output_file(values[name])
     if values["pipeline"]:

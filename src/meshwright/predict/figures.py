@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
+from meshwright.machine import Machine
 from meshwright.machine.placement import placement_matrices
 from meshwright.partitioner.lower import executions
-from meshwright.predict.energy import Location
+from meshwright.predict.energy import Location, co2e_g, energy_j, rent_usd
 from meshwright.predict.estimate import Estimate
 from meshwright.predict.simulate.shares import LineTime, bound_times, line_times
 from meshwright.predict.simulate.timeline import collective_overlaps
@@ -87,7 +88,6 @@ class Figures:
 def make_figures(decided: Decided, found: Estimate, place: Location | None) -> Figures:
     """Figures of an estimate; place: gives the grid's carbon intensity and the overhead."""
     chip = found.machine.chip
-    has_power = (chip.mean_w or chip.peak_w) is not None
     peak = found.memory.peak
     collectives = tuple(_collectives(decided.lowered.program, found))
     peak_source = found.fusions[peak].root.source if peak >= 0 else ""
@@ -103,14 +103,39 @@ def make_figures(decided: Decided, found: Estimate, place: Location | None) -> F
         peak_source=str(peak_source),
         collective_s=tuple(seconds for seconds, _ in collectives),
         collective_runs=tuple(runs for _, runs in collectives),
-        energy_j=found.energy_j(place) if has_power else None,
-        co2e_g=found.co2e_g(place) if has_power and place is not None else None,
-        cost_usd=None if chip.usd_per_hour is None else found.cost_usd(),
-        place="" if place is None else place.name,
-        is_peak_power=has_power and chip.mean_w is None,
         compute_bounds=bound_times(found.timeline),
         lines=tuple(line_times(found.timeline)[:_LARGEST]),
         placement=_placement(found),
+        **asdict(spending(found.machine, found.step_time_s, place)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """Joules, dollars and grams of CO2 equivalent of a step, as `Figures` has them."""
+
+    energy_j: float | None
+    co2e_g: float | None
+    cost_usd: float | None
+    place: str
+    is_peak_power: bool
+
+
+def spending(machine: Machine, step_time_s: float, place: Location | None) -> Spending:
+    """Energy, price and carbon of a step of so many seconds on all devices."""
+    chip, count = machine.chip, machine.num_devices
+    watts = chip.mean_w or chip.peak_w
+    pue = place.pue if place is not None and place.pue else machine.pue
+    joules = None if watts is None else energy_j(step_time_s, count, watts, pue)
+    price = chip.usd_per_hour
+    return Spending(
+        energy_j=joules,
+        co2e_g=None
+        if joules is None or place is None
+        else co2e_g(joules, place.gross_g_per_kwh),
+        cost_usd=None if price is None else rent_usd(step_time_s, count, price),
+        place="" if place is None else place.name,
+        is_peak_power=watts is not None and chip.mean_w is None,
     )
 
 

@@ -97,7 +97,7 @@ def test_a_loaded_plan_of_a_search_keeps_the_table_of_candidates():
         train, (PARAMS, X), machine="tpu-v5e", mesh={"data": 4}, budget_s=1
     )
     loaded = pickle.loads(pickle.dumps(found))
-    assert len(loaded.candidates.rows) == len(found.search.candidates) > 1
+    assert len(loaded.candidates.rows) > 1
     assert loaded.candidates == found.candidates
     assert mw.Plan.from_json(loaded.to_json()).candidates == found.candidates
 

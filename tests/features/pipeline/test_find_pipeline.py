@@ -1,7 +1,7 @@
 """`autoplan(pipeline="auto")`: one mesh or stages, whichever takes less time."""
 
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +10,7 @@ import pytest
 import meshwright as mw
 from meshwright.errors import PlanError
 from meshwright.features.pipeline.find_pipeline import faster_of
+from meshwright.features.pipeline.schedule_candidates import with_candidates
 from meshwright.machine import load_machine
 
 V100 = Path(__file__).parents[3] / "benchmarks" / "machines" / "alpa-v100.toml"
@@ -47,26 +48,63 @@ def test_stages_are_chosen_where_slow_links_join_the_hosts():
     assert len(plan.stages) > 1
 
 
-def nothing():
-    raise PlanError("nothing fits")
+PARAMS = {
+    "up": jax.ShapeDtypeStruct((4, 64, 256), jnp.float32),
+    "down": jax.ShapeDtypeStruct((4, 256, 64), jnp.float32),
+}
+X = jax.ShapeDtypeStruct((32, 16, 64), jnp.float32)
 
 
-def too_large():
-    raise PlanError("one mesh is too small")
+@pytest.fixture(scope="module")
+def both():
+    """A plan on one mesh and a pipeline that are both found, as functions."""
+    options = {"machine": "v100", "chips": 2}
+    plan = mw.autoplan(step, (PARAMS, X), search="experts", **options)
+    pipeline = mw.pipeline(step, {"stage": 2}, microbatches=2).plan(PARAMS, X)
+    return plan, with_candidates(pipeline.on("v100", donate_state=True), 0.0)
 
 
-def taking(seconds, stages=2):
-    return lambda: SimpleNamespace(step_time_s=seconds, stages=[None] * stages)
+def taking(plan, seconds):
+    figures = replace(plan.figures, step_time_s=seconds)
+    return lambda: replace(plan, figures=figures)
 
 
-def test_the_faster_plan_is_returned_and_the_only_one_that_fits():
-    assert faster_of(taking(2), taking(3)).step_time_s == 2
-    assert faster_of(taking(3), taking(2)).step_time_s == 2
-    assert faster_of(taking(3), taking(2, stages=1)).step_time_s == 3
-    assert faster_of(too_large, taking(2, stages=1)).step_time_s == 2
-    assert faster_of(taking(2), nothing).step_time_s == 2
-    with pytest.raises(PlanError, match="one mesh is too small"):
-        faster_of(too_large, nothing)
+def failing(words):
+    def fail():
+        raise PlanError(words)
+
+    return fail
+
+
+def test_the_faster_plan_is_returned_with_the_other_as_a_candidate(both):
+    plan, pipeline = both
+    found = faster_of(taking(plan, 2), taking(pipeline, 3))
+    assert isinstance(found, mw.Plan)
+    assert "pipeline, 2 stages" in str(found.candidates)
+    found = faster_of(taking(plan, 3), taking(pipeline, 2))
+    assert isinstance(found, mw.PipelinePlan)
+    assert "one mesh, " in str(found.candidates)
+
+
+def test_a_plan_says_why_there_is_none_of_the_other_kind(both):
+    plan, pipeline = both
+    found = faster_of(taking(plan, 3), failing("no batch to divide"))
+    assert "no pipeline: no batch to divide" in str(found)
+    rows = mw.Plan.from_json(found.to_json()).candidates.rows
+    assert "pipeline: no batch to divide" in rows[-1][-1]
+    found = faster_of(failing("too large"), taking(pipeline, 3))
+    assert "no plan on one mesh: too large" in str(found)
+    with pytest.raises(PlanError, match="too large"):
+        faster_of(failing("too large"), failing("no batch"))
+
+
+def test_auto_says_why_a_step_without_a_backward_pass_is_no_pipeline():
+    def forward(params, x):
+        return jnp.tanh(x @ params["up"][0]).sum()
+
+    args, options = (PARAMS, X), {"search": "experts", "pipeline": "auto"}
+    plan = mw.autoplan(forward, args, machine="v100", chips=2, **options)
+    assert "no pipeline: " in str(plan)
 
 
 @pytest.mark.parametrize(
@@ -75,6 +113,9 @@ def test_the_faster_plan_is_returned_and_the_only_one_that_fits():
         ({"pipeline": "yes"}, "wanted True, False or 'auto'"),
         ({"pipeline": None}, "wanted True, False or 'auto'"),
         ({"pipeline": "auto", "objective": "memory"}, "compares step times"),
+        ({"pipeline": True, "objective": "memory"}, "does not take the objective"),
+        ({"pipeline": True, "tactics": [mw.fsdp("data")]}, "does not take tactics"),
+        ({"pipeline": True, "search": "tree"}, "does not take search='tree'"),
     ],
 )
 def test_choices_that_do_not_go_together_are_refused(options, words):

@@ -14,10 +14,8 @@ from meshwright.errors import (
     ScheduleError,
     StageError,
 )
-from meshwright.features.pipeline.build import stage_programs
 from meshwright.features.pipeline.planning.pipeline_stage import (
     PipelineStage,
-    StageChoice,
 )
 from meshwright.features.pipeline.running import stage as stage_module
 from meshwright.features.pipeline.schedules.generators import (
@@ -27,6 +25,7 @@ from meshwright.features.pipeline.schedules.generators import (
 from meshwright.features.pipeline.schedules.schedule import Schedule
 from meshwright.features.pipeline.schedules.simulate import StageBytes
 from meshwright.features.pipeline.stages.marks import StagePoint
+from meshwright.features.pipeline.stages.staged_step import stage_programs
 from meshwright.program.capture import capture
 from tests.features.pipeline.models import (
     BATCH,
@@ -233,7 +232,7 @@ def test_a_plan_shows_stages_submeshes_microbatches_memory_and_schedule():
     step = mw.pipeline(train_step, {"stage": 2, "data": 2}, DATA, microbatches=4)
     plan = step.plan(*jax.eval_shape(lambda: (PARAMS, BATCH)))
     text = str(plan)
-    assert "2 stages on 2 submeshes, 4 microbatches" in text
+    assert "2 stages of data=2 on 2 submeshes, 4 microbatches" in text
     assert "from 2" in text
     assert "F0.0 F0.1 B0.0" in text
     assert mw.PipelinePlan.from_json(plan.to_json()) == plan
@@ -260,10 +259,7 @@ def test_gpipe_keeps_all_microbatches_and_1f1b_one_for_each_later_stage():
     one, all_first = peaks("1f1b"), peaks("gpipe")
     kept = [stage.bytes.activations for stage in one.stages]
     assert one.stages == all_first.stages
-    saved = [
-        a - b
-        for a, b in zip(all_first.peak_memory_bytes, one.peak_memory_bytes, strict=True)
-    ]
+    saved = [a - b for a, b in zip(all_first.peak_bytes, one.peak_bytes, strict=True)]
     assert saved == [6 * kept[0], 7 * kept[1]]
 
 
@@ -320,7 +316,7 @@ def test_a_plan_on_a_machine_says_the_time_of_a_step_and_its_bubbles():
     assert plan.figures.step_time_s > 4 * max(
         stage.times.forward_s for stage in plan.stages
     )
-    assert 0 < plan.figures.bubble_fraction < 1
+    assert 0 < plan.bubble_fraction < 1
     again = mw.PipelinePlan.from_json(plan.to_json())
     assert again == plan
     with pytest.raises(PlanError, match="no programs to simulate"):
@@ -383,20 +379,17 @@ def test_a_stage_that_raises_says_its_name_and_line():
 def test_what_autoplan_has_found_is_pipelined():
     mesh, tactics = mw.Mesh({"data": 2}), (mw.data_parallel("data"),)
     stages = tuple(
-        PipelineStage(
-            str(number), number, mesh, StageBytes(1, 1),
-            choice=StageChoice(
-                start, (number, number + 1), 2 * number, "data", tactics
-            ),
-        )
-        for number, start in enumerate([StagePoint(0), StagePoint(8)])
-    )  # fmt: skip
-    found = mw.PipelinePlan("train_step", stages, SCHEDULES["1f1b"](2, 4))
+        PipelineStage(str(number), number, mesh, StageBytes(1, 1), tactics=tactics)
+        for number in range(2)
+    )
+    found = mw.PipelinePlan(
+        stages, SCHEDULES["1f1b"](2, 4), starts=(StagePoint(8),), name="train_step"
+    )
     step = mw.pipeline(unmarked_step, found)
     plan = step.plan(PARAMS, BATCH)
     assert [stage.mesh for stage in plan.stages] == [mesh, mesh]
     assert plan.schedule == found.schedule
     with pytest.raises(PlanError, match="give the plan alone"):
         mw.pipeline(unmarked_step, found, DATA)
-    with pytest.raises(PlanError, match="the plan is that of a pipelined step"):
-        mw.pipeline(unmarked_step, plan)
+    again = mw.pipeline(unmarked_step, plan).plan(PARAMS, BATCH)
+    assert again == plan

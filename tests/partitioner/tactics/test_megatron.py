@@ -215,3 +215,22 @@ def test_t32_has_the_collectives_that_partir_prints():
     for tactics, sums in ((both, 418), (both[1:], 128)):
         counts = mw.partition(fn, mesh, tactics, gather="at_use").plan(*args).counts
         assert counts["all_reduce"] == sum(counts.values()) == sums
+
+
+def test_layers_sliced_from_one_array_are_products_of_their_own():
+    """An unrolled loop over many layers: partial sums of all count, and their products."""
+
+    def step(p, x):
+        def loss(p):
+            h = x
+            for i in range(12):
+                h = h + jnp.tanh(h @ p["up"][i]) @ p["down"][i]
+            return jnp.sum(h)
+
+        return jax.tree.map(lambda w, g: w - g, p, jax.grad(loss)(p))
+
+    p = {"up": normal(12, 16, 32), "down": normal(12, 32, 16)}
+    tactics = [mw.megatron("model"), mw.sequence_parallel("model")]
+    plan = mw.partition(step, {"model": 4}, tactics).plan(p, normal(8, 16))
+    assert plan.spec("p.up") == jax.P(None, None, "model")
+    assert plan.counts["reduce_scatter"] >= 11  # the last one is summed at once

@@ -121,7 +121,9 @@ def test_splitting_two_factors_at_once_gives_the_same_numbers(example: Example):
 
 def rolled() -> Program:
     """A rotation along a dim that is cut, in the form in which it is partitioned."""
-    step = mw.partition(lambda u: jnp.roll(u, 1, 0), {"x": 2}, [mw.shard({"u": 0}, "x")])
+    step = mw.partition(
+        lambda u: jnp.roll(u, 1, 0), {"x": 2}, [mw.shard({"u": 0}, "x")]
+    )
     decided = step.plan(jax.ShapeDtypeStruct((8, 4), "float32")).decided
     assert decided is not None
     return decided.work.graph.program

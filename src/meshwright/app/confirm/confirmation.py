@@ -19,6 +19,8 @@ from meshwright.app.record.plan_record import PlanRecord, program_of
 from meshwright.errors import PlanError
 from meshwright.machine import Machine, load_machine, preset_names
 from meshwright.machine.memory_size import show_bytes
+from meshwright.partitioner.decide import Decided
+from meshwright.predict.estimate import Estimate
 from meshwright.program.ops import COLLECTIVES
 from meshwright.run.compilers.confirm import BACKENDS, DeviceStep, confirm, find_backend
 
@@ -126,33 +128,32 @@ def _row(
 # -- compiling -------------------------------------------------------------------------
 
 
-def machine_to_place_on(plan: PlanRecord, machine: Machine | str) -> Machine | None:
+def machine_to_place_on(
+    machine: Machine | str, now: Machine | None, num_devices: int
+) -> Machine | None:
     """The machine for which a plan must be simulated first, so that it can be compiled.
 
     `None` if `machine` is "tpu" or "gpu", which mean the machine that the plan already has.
+    now: that machine, if there is one. num_devices: number of the plan's devices.
     Raises `CompilerError` if the machine's compiler is not installed, and `MachineError`
     and `PlanError` like `Plan.confirm`.
     """
-    if plan.decided is None:
-        raise PlanError("a plan read from JSON has no program to compile")
     if not isinstance(machine, Machine | str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise PlanError(f"machine is {machine!r}; wanted a machine or the name of one")
     if isinstance(machine, str) and machine in BACKENDS:
-        estimate = plan.estimate
-        if estimate is None or estimate.machine.compiler != machine:
+        if now is None or now.compiler != machine:
             known = [
                 n for n in preset_names() if load_machine(n, None).compiler == machine
             ]
-            now = "no machine" if plan.figures is None else plan.figures.machine
             raise PlanError(
                 f"confirm({machine!r}) wants a plan on a {machine.upper()}, this one is "
-                f"on {now}; give one of {', '.join(known)}, such as "
-                f"plan.confirm({known[-1]!r})"
+                f"on {'no machine' if now is None else now.name}; give one of "
+                f"{', '.join(known)}, such as plan.confirm({known[-1]!r})"
             )
-        find_backend(estimate.machine)
+        find_backend(now)
         return None
     if isinstance(machine, str):
-        machine = load_machine(machine, plan.mesh.num_devices)
+        machine = load_machine(machine, num_devices)
     find_backend(machine)
     return machine
 
@@ -165,8 +166,18 @@ def confirm_placed(
     full: let the compiler generate code, too. folder: a folder in which the compiler's own
         files are kept.
     """
-    decided, estimate = program_of(plan), plan.estimate
-    assert estimate is not None, "the plan was placed on a machine"
+    assert plan.estimate is not None, "the plan was placed on a machine"
+    return confirm_simulated(program_of(plan), plan.estimate, full, timeout_s, folder)
+
+
+def confirm_simulated(
+    decided: Decided,
+    estimate: Estimate,
+    full: bool,
+    timeout_s: float,
+    folder: Path | None,
+) -> Confirmation:
+    """Predicted and compiled figures of a simulated program."""
     machine = estimate.machine
     step = DeviceStep(decided.lowered, decided.captured.avals, estimate.donated)
     with show_progress(f"compiling for {machine}"):

@@ -17,6 +17,7 @@ from meshwright.app.output.numbers import (
 )
 from meshwright.app.output.table import columns
 from meshwright.app.record.plan_record import PlanRecord
+from meshwright.app.record.step_record import StepRecord
 from meshwright.machine.memory_size import show_bytes
 from meshwright.predict.figures import Figures
 
@@ -48,24 +49,19 @@ BOUNDS = {
 
 def show_overview(plan: PlanRecord, full: bool = False) -> list[str]:
     """Lines of text on machine, step time, memory, slowest source lines and uncut work."""
-    figures = plan.figures
-    lines = [*undivided_lines(plan), title_of(plan)]
-    if figures is None:
-        lines.append(NO_MACHINE)
-    else:
-        lines += columns((("", *row) for row in figure_rows(plan, figures)), _TITLES)
-        lines += _longest(figures)
-    if plan.unpriced:
-        lines += ["", unpriced_note(plan.unpriced)]
-    if plan.loops:
-        lines += ["", *loop_notes(plan.loops)]
+    lines = [*undivided_lines(plan), title_of(plan), *show_figures(plan)]
     for title, rows in uncut_sections(plan, full):
         lines += ["", title, *columns(rows, (">9", ""), gap="  ")]
     return lines
 
 
-def undivided_lines(plan: PlanRecord) -> list[str]:
-    """A line that says so if a search found a plan that divides hardly any work."""
+def undivided_lines(plan: StepRecord) -> list[str]:
+    """A line that says so if a search found a plan that divides hardly any work.
+
+    Stages of a pipeline always divide the work.
+    """
+    if not isinstance(plan, PlanRecord):
+        return []
     shares = {axis: 0.0 for axis, size in plan.mesh.sizes if size > 1}
     for work in plan.uncut:
         shares[work.axis] += work.share
@@ -80,6 +76,22 @@ def undivided_lines(plan: PlanRecord) -> list[str]:
     return [
         f"{what} DIVIDED: each of the {plan.mesh.num_devices} devices computes {how}"
     ]
+
+
+def show_figures(plan: StepRecord) -> list[str]:
+    """Lines of text on the figures of a step, or on how to get them."""
+    figures = plan.figures
+    if figures is None:
+        return [NO_MACHINE, *_notes(plan)]
+    rows = (("", *row) for row in figure_rows(plan, figures))
+    return [*columns(rows, _TITLES), *_longest(figures), *_notes(plan)]
+
+
+def _notes(plan: StepRecord) -> list[str]:
+    """Lines of text on ops of unknown cost, and on loops of unknown length."""
+    notes = [unpriced_note(plan.unpriced)] if plan.unpriced else []
+    notes += loop_notes(plan.loops)
+    return ["", *notes] if notes else []
 
 
 def title_of(plan: PlanRecord) -> str:
@@ -97,7 +109,7 @@ NO_MACHINE = (
 """The advice that is shown for a plan without figures of a machine."""
 
 
-def figure_rows(plan: PlanRecord, figures: Figures) -> Iterator[tuple[str, str]]:
+def figure_rows(plan: StepRecord, figures: Figures) -> Iterator[tuple[str, str]]:
     """Pairs of a title and a text, one for each figure of a step."""
     least = AT_LEAST if plan.unpriced else ""
     mfu = f"MFU {'of the known work ' * bool(least)}{show_share(figures.mfu)}"
@@ -125,7 +137,7 @@ def figure_rows(plan: PlanRecord, figures: Figures) -> Iterator[tuple[str, str]]
         yield "a step costs", least + ", ".join(filter(None, spent))
 
 
-def show_tokens(plan: PlanRecord, figures: Figures) -> str:
+def show_tokens(plan: StepRecord, figures: Figures) -> str:
     """Tokens per second over all devices, such as `1.2 k tokens/s`.
 
     The text is "" for a step without tokens or without time.
@@ -163,6 +175,8 @@ def activity_rows(figures: Figures) -> Iterator[tuple[str, str]]:
         text = with_share(sum(waits.values())) + (f": {kinds}" if kinds else "")
         hidden = f"; {show_seconds(hidden_s)} more behind computing" if hidden_s else ""
         yield "collectives", text + hidden
+    if bubble_s := parts.get("bubble", 0.0):
+        yield "bubbles", f"{with_share(bubble_s)}: waiting for other stages"
     idle_s = parts.get("idle", 0.0) + parts.get("waiting", 0.0)
     if idle_s >= _LEAST * step_s:
         yield "idle", with_share(idle_s)

@@ -10,7 +10,7 @@ from meshwright.partitioner.tactics import Recompute, Recorded, Tactic, decision
 from meshwright.partitioner.tactics.recorded import LONG, Decisions
 from meshwright.plain import Frame, hints_of
 
-_HINTS: dict[str, Any] = {
+_TYPES: dict[str, Any] = {
     **hints_of(PlanRecord),
     "mesh": Mapping[str, int],
     "sequential": Mapping[str, int],
@@ -29,6 +29,8 @@ _NAMES = (
     "tokens_per_step", "token_input", "recompute", "decisions", "candidates", "code",
 )  # fmt: skip
 """The JSON fields in the order in which they are written."""
+
+_HINTS = {name: _TYPES[name] for name in _NAMES}
 
 
 def _split_numbers(entry: Any, path: str) -> Any:

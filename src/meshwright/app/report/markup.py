@@ -21,6 +21,7 @@ KINDS = {
     "all_to_all": "all-to-all",
     "permute": "permute",
     "region": "loops and branches",
+    "bubble": "bubbles of the pipeline",
     "idle": "idle",
     "waiting": "waiting for others",
 }

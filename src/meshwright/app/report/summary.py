@@ -14,7 +14,7 @@ from meshwright.app.output.numbers import (
     show_si,
 )
 from meshwright.app.output.table import Table
-from meshwright.app.record.plan_record import PlanRecord, estimate_of, figures_of
+from meshwright.app.record.step_record import StepRecord, figures_of
 from meshwright.app.report import markup
 from meshwright.app.report.markup import KINDS, NONE, TIMES, Tooltips, text
 from meshwright.machine.memory_size import show_bytes
@@ -26,7 +26,7 @@ _CANDIDATES = 12
 """Most simulated plans of a search that are shown at once."""
 
 
-def draw_summary(plan: PlanRecord, tips: Tooltips) -> str:
+def draw_summary(plan: StepRecord, tips: Tooltips) -> str:
     """HTML section: cards with figures of a step, and bars of how its time is spent."""
     figures = figures_of(plan)
     cards = "".join(_card(*texts) for texts in _cards(plan, figures))
@@ -41,7 +41,7 @@ def draw_summary(plan: PlanRecord, tips: Tooltips) -> str:
     return f'<section id="summary">{first}{shown}{bars}</section>'
 
 
-def _cards(plan: PlanRecord, figures: Figures) -> list[tuple[str, str, str]]:
+def _cards(plan: StepRecord, figures: Figures) -> list[tuple[str, str, str]]:
     """The cards at the top of the report, each a title, a figure and a remark."""
     share = figures.peak_memory_bytes / figures.usable_bytes
     least = AT_LEAST if plan.unpriced else ""
@@ -154,19 +154,18 @@ def _filled(figures: Figures) -> list[tuple[str, float]]:
         for name, s in figures.breakdown.items()
         if s > _SMALLEST * figures.step_time_s and not name.endswith("hidden")
     ]
-    first = {"compute": -1, "idle": 1, "waiting": 2}
+    first = {"compute": -1, "bubble": 1, "idle": 2, "waiting": 3}
     return sorted(named, key=lambda item: (first.get(item[0], 0), -item[1]))
 
 
-def draw_comparison(plans: Sequence[PlanRecord]) -> str:
+def draw_comparison(plans: Sequence[StepRecord]) -> str:
     """HTML section: a table of plans with their machines; "" for fewer than two plans."""
     if len(plans) < 2:
         return ""
-    figures = [plan.figures for plan in plans if plan.figures is not None]
+    figures = [figures_of(plan) for plan in plans]
     longest = max(f.step_time_s for f in figures)
     rows = [
-        _row(plan, estimate, longest)
-        for plan, estimate in zip(plans, figures, strict=True)
+        _row(plan, each, longest) for plan, each in zip(plans, figures, strict=True)
     ]
     titles = (
         "machine", "mesh", ">step time", "", ">MFU", ">memory", ">of limit",
@@ -180,14 +179,14 @@ def draw_comparison(plans: Sequence[PlanRecord]) -> str:
     )
 
 
-def _row(plan: PlanRecord, figures: Figures, longest: float) -> str:
-    machine, least = estimate_of(plan).machine, AT_LEAST if plan.unpriced else ""
+def _row(plan: StepRecord, figures: Figures, longest: float) -> str:
+    machine, least = plan.machine, AT_LEAST if plan.unpriced else ""
     share = figures.peak_memory_bytes / figures.usable_bytes
     energy = _or_none(figures.energy_j, "J", "", "")[0]
     carbon = _or_none(figures.co2e_g, "g", "", "")[0]
     cells = [
         f"<td>{text(machine.title)} {TIMES} {machine.num_devices}</td>",
-        f"<td>{text(plan.mesh)}</td>",
+        f"<td>{text(plan.layout.removeprefix('mesh '))}</td>",
         markup.numbers(least + show_seconds(figures.step_time_s)),
         markup.bar("k-product", 100 * figures.step_time_s / longest),
         markup.numbers(
@@ -201,7 +200,7 @@ def _row(plan: PlanRecord, figures: Figures, longest: float) -> str:
     return f"<tr>{''.join(cells)}</tr>"
 
 
-def draw_candidates(plan: PlanRecord) -> str:
+def draw_candidates(plan: StepRecord) -> str:
     """HTML section: a table of the plans that the search simulated; "" without a search."""
     if plan.search is None:
         return ""

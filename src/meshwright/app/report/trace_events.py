@@ -13,6 +13,7 @@ from typing import Any
 
 from meshwright.app.output.files import output_file, write_file
 from meshwright.app.record.plan_record import PlanRecord, estimate_of
+from meshwright.app.record.step_record import StepRecord
 from meshwright.app.report.span_names import SpanNames
 from meshwright.predict.compilers.model.fusion import FusionKind
 from meshwright.predict.estimate import Estimate
@@ -79,29 +80,55 @@ def bound_of(span: Span) -> str:
     return LINKS if span.fusion.kind is FusionKind.COLLECTIVE else "its body"
 
 
-def trace_events(plans: Sequence[PlanRecord]) -> list[Event]:
-    """Trace events of the simulated steps of plans, as one process per plan.
+def events_of(plan: PlanRecord, pid: int) -> list[Event]:
+    """Trace events of the simulated step of a plan, as one process of this number.
 
     Times are in microseconds, as the format wants.
     """
-    events: list[Event] = []
-    for pid, plan in enumerate(plans, 1):
-        estimate = estimate_of(plan)
-        machine, names = estimate.machine, SpanNames(plan)
-        title = f"{machine.name} x {machine.num_devices}, mesh {plan.mesh}"
-        for tid, said in enumerate((title, *STREAMS)):
-            name = "thread_name" if tid else "process_name"
-            events.append(_event("M", name, pid, tid, 0, args={"name": said}))
-        events += [
-            _complete(placed, pid, names) for placed in lay_out(estimate.timeline)
-        ]
-        points = memory_over_time(estimate)
-        events += [_counter(pid, start_s, size) for start_s, _, size, _ in points]
-        events.append(_counter(pid, estimate.step_time_s, estimate.memory.curve[-1]))
+    estimate, names = estimate_of(plan), SpanNames(plan)
+    machine = estimate.machine
+    title = f"{machine.name} x {machine.num_devices}, mesh {plan.mesh}"
+    events = named_threads(pid, title, STREAMS)
+    events += [_complete(placed, pid, names) for placed in lay_out(estimate.timeline)]
+    points = memory_over_time(estimate)
+    events += [memory_event(pid, start_s, size) for start_s, _, size, _ in points]
+    events.append(memory_event(pid, estimate.step_time_s, estimate.memory.curve[-1]))
     return events
 
 
-def write_trace(plans: Sequence[PlanRecord], path: str | PathLike[str]) -> None:
+def named_threads(pid: int, title: str, threads: Sequence[str]) -> list[Event]:
+    """Events that give a process its title, and its threads their names."""
+    names = ("process_name", *("thread_name" for _ in threads))
+    return [
+        _event("M", name, pid, tid, 0, args={"name": said})
+        for tid, (name, said) in enumerate(zip(names, (title, *threads), strict=True))
+    ]
+
+
+def span_event(
+    pid: int, tid: int, name: str, times: tuple[float, float], **more: Any
+) -> Event:
+    """The event of a span; times: its start and its end in seconds."""
+    start, end = map(_nanoseconds, times)
+    return _event("X", name, pid, tid, start, dur=(end - start) / 1000, **more)
+
+
+def memory_event(pid: int, seconds: float, num_bytes: float) -> Event:
+    """The event that a process has so many bytes of live memory from a time on."""
+    at = _nanoseconds(seconds)
+    return _event("C", "live memory", pid, 0, at, args={"bytes": num_bytes})
+
+
+def trace_events(plans: Sequence[StepRecord]) -> list[Event]:
+    """Trace events of the simulated steps of plans, each as one process or several."""
+    events: list[Event] = []
+    for plan in plans:
+        last = max((event["pid"] for event in events), default=0)
+        events += plan.trace_events(last + 1)
+    return events
+
+
+def write_trace(plans: Sequence[StepRecord], path: str | PathLike[str]) -> None:
     """Write trace events of plans into a JSON file; `PlanError` if it cannot be written."""
     target = output_file(path)
     content = {"displayTimeUnit": "ms", "traceEvents": trace_events(plans)}
@@ -110,7 +137,6 @@ def write_trace(plans: Sequence[PlanRecord], path: str | PathLike[str]) -> None:
 
 def _complete(placed: PlacedSpan, pid: int, names: SpanNames) -> Event:
     span = placed.span
-    start, end = _nanoseconds(placed.start_s), _nanoseconds(placed.end_s)
     args = {
         "source": str(span.fusion.root.source),
         "kind": span.fusion.kind.value,
@@ -120,13 +146,9 @@ def _complete(placed: PlacedSpan, pid: int, names: SpanNames) -> Event:
     if reason := names.reason(span):
         args["reason"] = reason
     tid = STREAMS.index(span.stream) + 1  # threads count from 1
-    more = {"dur": (end - start) / 1000, "cat": span.fusion.kind.value, "args": args}
-    return _event("X", names.name(span), pid, tid, start, **more)
-
-
-def _counter(pid: int, seconds: float, num_bytes: int) -> Event:
-    at = _nanoseconds(seconds)
-    return _event("C", "live memory", pid, 0, at, args={"bytes": num_bytes})
+    times = placed.start_s, placed.end_s
+    kind = span.fusion.kind.value
+    return span_event(pid, tid, names.name(span), times, cat=kind, args=args)
 
 
 def _event(phase: str, name: str, pid: int, tid: int, start: int, **more: Any) -> Event:

@@ -110,7 +110,14 @@ ConfirmFound = Annotated[
 # -- the output ------------------------------------------------------------------------
 
 AsJson = Annotated[bool, Option("--json", help="print JSON for programs")]
-OutFile = Annotated[Path | None, Option(help="file to save the plan in, as JSON")]
+OutFile = Annotated[
+    Path | None,
+    Option(help="file for the plan as JSON; FILE.html gets a page about it"),
+]
+TraceFile = Annotated[
+    Path | None,
+    Option("--trace", help="file for trace events of the step, for Perfetto"),
+]
 OffsetsFile = Annotated[
     Path | None, Option(help="CSV file for exact offsets of a device's buffers")
 ]

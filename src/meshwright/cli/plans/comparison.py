@@ -9,7 +9,8 @@ from typing import Any
 from meshwright.app.output.numbers import or_dash, show_seconds, show_share
 from meshwright.app.output.table import Table
 from meshwright.app.plan import Plan
-from meshwright.app.record.plan_record import figures_of, program_of
+from meshwright.app.record.plan_record import program_of
+from meshwright.app.record.step_record import figures_of
 from meshwright.cli.arguments.options import make_console
 from meshwright.errors import MachineError, TargetError
 from meshwright.machine import Machine, load_machine, preset_names

@@ -11,6 +11,7 @@ from meshwright.app.explain.overview import undivided_lines
 from meshwright.app.output.files import write_file
 from meshwright.app.output.progress import show_progress
 from meshwright.app.plan import Plan
+from meshwright.app.planned_step import PlannedStep
 from meshwright.cli.arguments.options import make_console
 from meshwright.cli.arguments.schedule import choose_tactics
 from meshwright.cli.arguments.target import find_target
@@ -44,17 +45,31 @@ def search_plan(
         return find_plan(fn, args, request).named(target.name)
 
 
-def print_found(plan: Plan, as_json: bool, out: Path | None, full: bool) -> None:
-    """Print the table of compared plans and the best plan, or JSON; save JSON in `out`."""
+def found_json(plan: PlannedStep) -> str:
+    """JSON text of a plan that a search found, with an entry about the search."""
     assert plan.search is not None, "autoplan records its search"
-    if out is not None or as_json:
-        fields = json.loads(plan.to_json()) | {"search": plan.search.to_json()}
-        text = json.dumps(fields, indent=1)
-        if out is not None:
-            write_file(out, text.encode())
-        if as_json:
-            print(text)
-            return
+    fields = json.loads(plan.to_json()) | {"search": plan.search.to_json()}
+    return json.dumps(fields, indent=1)
+
+
+def save_plan(
+    plan: PlannedStep, text: str, out: Path | None, trace: Path | None
+) -> None:
+    """Save a plan's JSON text, or a page about it, and trace events of its step.
+
+    out: file for the text; a file whose name ends in .html gets the page.
+    """
+    if out is not None and out.suffix in (".html", ".htm"):
+        plan.report(out)
+    elif out is not None:
+        write_file(out, text.encode())
+    if trace is not None:
+        plan.trace(trace)
+
+
+def print_found(plan: PlannedStep, full: bool) -> None:
+    """Print the table of compared plans and the best plan."""
+    assert plan.search is not None, "autoplan records its search"
     print("\n".join([*undivided_lines(plan), won_text(plan.search)]) + "\n")
     make_console().print(plan.candidates)
     print(f"\n{search_text(plan.search)}\n")
@@ -67,7 +82,7 @@ def print_found(plan: Plan, as_json: bool, out: Path | None, full: bool) -> None
 def code_lines(code: str) -> str:
     """The first lines of the code that rebuilds a plan by tactics, below a title."""
     lines = code.splitlines()
-    title = "tactics that rebuild this plan"
+    title = "code that rebuilds this plan"
     if len(lines) > _LINES:
         title += f" (the first {_LINES} of {len(lines)} lines; --json has all as code)"
     return "\n".join([title, *(f"  {line}" for line in lines[:_LINES])])
@@ -88,6 +103,8 @@ def search_text(search: SearchResult) -> str:
     seen, total = search.num_meshes, search.all_meshes
     meshes = f"{seen}" if seen == total else f"{seen} of {total}"
     lines = [f"{search.seconds:.1f} s for {meshes} mesh{'es' * (total > 1)}"]
+    if search.method == "pipeline":
+        lines = [f"{search.seconds:.1f} s for stages, submeshes, tactics and schedule"]
     if search.method == "tree":
         lines.append(f"tree search, which priced {search.num_states:,} states")
     if search.model_s and search.candidates[0].name == "auto":

@@ -11,7 +11,7 @@ from meshwright.app.output.notices import warn
 from meshwright.app.output.progress import show_progress
 from meshwright.app.record.plan_record import PlanRecord, program_of
 from meshwright.errors import DeployError, did_you_mean
-from meshwright.features.pipeline.planning.pipeline_plan import PipelinePlan
+from meshwright.features.pipeline.plan.pipeline_plan import PipelinePlan
 
 if TYPE_CHECKING:
     from meshwright.features.deploy.deployment import Deployment
@@ -115,7 +115,7 @@ def _stage_model(
 ) -> SourceModel:
     """The model of the forward pass of one stage of a pipeline."""
     from meshwright.features.deploy.source.device_program import read_stage_model
-    from meshwright.features.pipeline.build import stage_programs
+    from meshwright.features.pipeline.stages.staged_step import stage_programs
 
     if not isinstance(fn, PipelinePlan) or args is not None:
         raise DeployError(

@@ -8,6 +8,7 @@ folders:
 
 stages     the cut of a step into stages, tasks and microbatches
 schedules  orders of tasks (1F1B, zero bubble and others), simulated and verified
+plan       the plan of a built pipeline, its simulation and its views
 planning   the search for stages, their meshes and tactics, microbatches and schedule
 running    execution on submeshes, or as one program
 """

@@ -7,7 +7,7 @@ is `mw.stage` in the user's code, where a stage begins.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,6 @@ from meshwright.app.output.notices import warn_each
 from meshwright.errors import StageError, TacticError
 from meshwright.features.pipeline.pipeline_options import Options
 from meshwright.features.pipeline.running.primitives import as_primitives
-from meshwright.features.pipeline.schedules.schedule import Schedule
 from meshwright.features.pipeline.stages.cuts import (
     Cuts,
     cuts_at,
@@ -25,7 +24,6 @@ from meshwright.features.pipeline.stages.cuts import (
     marked_cuts,
     planned_cuts,
 )
-from meshwright.features.pipeline.stages.lowered_step import LoweredStep, read_lowered
 from meshwright.features.pipeline.stages.marks import (
     StagePoint,
     marks_between,
@@ -39,7 +37,7 @@ from meshwright.features.pipeline.stages.microbatches import (
     flops_of,
 )
 from meshwright.features.pipeline.stages.staged import Staged, stage_step
-from meshwright.features.pipeline.stages.tasks import StageTasks, stage_tasks
+from meshwright.features.pipeline.stages.staged_step import StagedStep
 from meshwright.machine import Mesh
 from meshwright.partitioner.decide import Decided, apply_tactics, decide
 from meshwright.partitioner.lower import Gather
@@ -50,22 +48,6 @@ from meshwright.predict.compilers.xla.workarounds import XLA_WORKAROUNDS
 from meshwright.program.capture import Captured
 from meshwright.program.ir import Value
 from meshwright.program.rewrite.unroll import unroll_scans
-
-
-@dataclass(frozen=True, eq=False)
-class StagedStep:
-    """A step divided into stages, each with the sharding decisions for its submesh.
-
-    staged: the step of one microbatch; each op has its stage and pass.
-    captured: the same program in the form that tactics take.
-    decided: for each stage, the decisions about the step on the stage's submesh.
-    """
-
-    staged: Staged
-    captured: Captured
-    schedule: Schedule
-    decided: tuple[Decided, ...]
-    submeshes: tuple[Mesh, ...]
 
 
 def microbatch_axis(options: Options) -> Mesh:
@@ -159,7 +141,7 @@ def choose_cuts(step: Microbatches, options: Options) -> Cuts:
 
 def stage(captured: Captured, options: Options) -> StagedStep:
     """Divide a captured step into stages, and partition each on its submesh."""
-    captured = with_layers(captured, options)
+    source, captured = captured, with_layers(captured, options)
     step = find_step(captured, options)
     cuts = choose_cuts(step, options)
     schedule = options.schedule_for(cuts.num_stages)
@@ -175,7 +157,9 @@ def stage(captured: Captured, options: Options) -> StagedStep:
                 micro, mesh, tactics, Gather.SHARED, workarounds=XLA_WORKAROUNDS
             )
         decided.append(known[mesh, tactics])
-    return StagedStep(staged, micro, schedule, tuple(decided), options.submeshes)
+    return StagedStep(
+        source, staged, micro, schedule, tuple(decided), options.submeshes
+    )
 
 
 def _captured(captured: Captured, staged: Staged) -> Captured:
@@ -202,20 +186,5 @@ def _captured(captured: Captured, staged: Staged) -> Captured:
         paths=(*captured.paths, *whole, MICROBATCH),
         avals=tuple(every),
         ties={o: i for o, i in captured.ties.items() if i not in staged.slices},
-        donated=(),
+        donated=tuple(i for i in captured.donated if i not in staged.slices),
     )
-
-
-def stage_programs(step: StagedStep) -> list[tuple[LoweredStep, StageTasks]]:
-    """A pair for each stage: the device program of the whole step, and the stage's tasks.
-
-    The device program is one microbatch's step, lowered for the stage's submesh; the tasks
-    are parts of it.
-    """
-    read: dict[Decided, LoweredStep] = {}
-    found: list[tuple[LoweredStep, StageTasks]] = []
-    for number, decided in enumerate(step.decided):
-        if decided not in read:
-            read[decided] = read_lowered(step.staged, decided.lowered)
-        found.append((read[decided], stage_tasks(read[decided], number)))
-    return found

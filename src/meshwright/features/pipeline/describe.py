@@ -1,37 +1,63 @@
 """The plan of a staged step: FLOPs and bytes of each stage, from its device programs."""
 
 from collections.abc import Iterable, Sequence
-from functools import partial
+from math import prod
 
-from meshwright.features.pipeline.build import StagedStep, stage_programs
-from meshwright.features.pipeline.planning.pipeline_plan import PipelinePlan
+from meshwright.app.record.plan_record import count_parameters
+from meshwright.errors import ScheduleError
+from meshwright.features.pipeline.pipeline_options import Options
+from meshwright.features.pipeline.plan.pipeline_plan import PipelinePlan
 from meshwright.features.pipeline.planning.pipeline_stage import (
     PipelineStage,
     StageWork,
 )
+from meshwright.features.pipeline.schedules.generators import SCHEDULES
+from meshwright.features.pipeline.schedules.schedule import Schedule
 from meshwright.features.pipeline.schedules.simulate import StageBytes
-from meshwright.features.pipeline.simulated import simulate_step
 from meshwright.features.pipeline.stages.lowered_step import LoweredStep
 from meshwright.features.pipeline.stages.microbatches import flops_of
 from meshwright.features.pipeline.stages.stage_part import PartKind, StagePart
+from meshwright.features.pipeline.stages.staged_step import StagedStep, stage_programs
 from meshwright.features.pipeline.stages.tasks import StageTasks, TaskProgram
 from meshwright.program.analysis.live_ranges import peak_bytes
+from meshwright.program.analysis.token_input import find_token_input
 from meshwright.program.ir import Atom, Value, num_bytes
 
 
-def make_plan(step: StagedStep) -> PipelinePlan:
+def make_plan(step: StagedStep, options: Options) -> PipelinePlan:
     """The plan of a staged step, which needs no devices: stage figures and schedule."""
     stages = tuple(
         _stage(step, number, lowered, tasks)
         for number, (lowered, tasks) in enumerate(stage_programs(step))
     )
+    program, source = step.source.program, step.source
+    tokens = find_token_input(program, set(source.ties.values()))
     return PipelinePlan(
-        step.captured.name,
         stages,
         step.schedule,
+        starts=options.stages,
+        batch=options.batch,
+        statistics=options.statistics,
+        schedule_name=name_of(step.schedule),
+        limit_bytes=options.memory_bytes,
+        recorded_parameters=count_parameters(step.decided[0]),
         step=step,
-        simulate_fn=partial(simulate_step, step),
+        name=source.name,
+        tokens_per_step=None if tokens is None else prod(program.inputs[tokens].shape),
+        token_input="" if tokens is None else source.paths[tokens],
     )
+
+
+def name_of(schedule: Schedule) -> str:
+    """The name of the published schedule that is equal to this one; "" if none is."""
+    for name, generator in SCHEDULES.items():
+        try:
+            published = generator(schedule.num_stages, schedule.num_microbatches)
+        except ScheduleError:
+            continue
+        if published == schedule:
+            return name
+    return ""
 
 
 def _stage(
@@ -59,13 +85,20 @@ def _stage(
             state=_bytes(once & (read | {*tasks.before.outputs})),
             activations=kept,
             for_weights=min(kept_for_weights, kept),
-            working=max(map(_working_bytes, (*passes, *tasks.updates.values()))),
+            working=max(map(_working_bytes, passes)),
         ),
+        once_bytes=max(map(_working_bytes, tasks.updates.values()), default=0),
         work=StageWork(
             forward_flops=devices * _flops(tasks.forward),
             backward_flops=devices * _flops(tasks.backward),
-            sent_bytes=_bytes({s.value for s in sends}),
+            sent_bytes=_bytes({s.value for s in sends} & lowered.varying),
+            once_sent_bytes=_bytes(
+                s.value
+                for s in every
+                if s.part.stage == number and s.value not in lowered.varying
+            ),
         ),
+        tactics=step.decided[number].tactics,
     )
 
 

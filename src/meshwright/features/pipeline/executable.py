@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from meshwright.errors import MeshError
-from meshwright.features.pipeline.build import StagedStep, stage_programs
+from meshwright.features.pipeline.running.donation import with_donated_state
 from meshwright.features.pipeline.running.runtime import PipelineExecutable
 from meshwright.features.pipeline.running.stage import (
     ProcessDevices,
@@ -15,6 +15,7 @@ from meshwright.features.pipeline.running.stage import (
 )
 from meshwright.features.pipeline.running.task_function import TaskLayout
 from meshwright.features.pipeline.stages.lowered_step import LoweredStep
+from meshwright.features.pipeline.stages.staged_step import StagedStep, stage_programs
 from meshwright.machine import Mesh
 from meshwright.program.ir import Atom, Literal
 from meshwright.run.compilers.confirm import abstract_mesh
@@ -29,7 +30,12 @@ def make_pipeline(step: StagedStep, slices: Sequence[Slice] = ()) -> PipelineExe
     """The staged step on the devices of this process, or on slices of a cluster."""
     places = slices or place_submeshes(step.submeshes)
     stages: list[StageProgram] = []
-    for number, (lowered, tasks) in enumerate(stage_programs(step)):
+    programs, captured = stage_programs(step), step.captured
+    if not slices:  # workers keep the arrays that they are given
+        programs = with_donated_state(
+            programs, step.schedule.placement, captured.ties, captured.donated
+        )
+    for number, (lowered, tasks) in enumerate(programs):
         devices = _devices(lowered, places[step.schedule.placement[number]])
         name = step.staged.cuts.names[number]
         stages.append(StageProgram(name, number, lowered, tasks, devices))

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from meshwright.errors import PlanError
-from meshwright.features.pipeline.planning.pipeline_plan import PipelinePlan
+from meshwright.features.pipeline.planning.planned_pipeline import PlannedPipeline
 from meshwright.features.pipeline.schedules.generators import (
     SCHEDULES,
     STAGES_PER_SUBMESH,
@@ -22,6 +23,9 @@ from meshwright.machine import Mesh
 from meshwright.partitioner.decide import as_tactics
 from meshwright.partitioner.tactics import Tactic
 from meshwright.program.capture.mesh import as_mesh
+
+if TYPE_CHECKING:
+    from meshwright.features.pipeline.plan.pipeline_plan import PipelinePlan
 
 STAGE = "stage"
 """Name of the mesh axis along which the mesh is divided into submeshes for stages."""
@@ -150,26 +154,35 @@ def as_submeshes(
     )
 
 
-def plan_options(
-    plan: PipelinePlan,
-) -> tuple[list[Mesh], Tactics, list[StagePoint], int, Schedule]:
-    """Submeshes, tactics, stages, microbatches and schedule of a plan of `autoplan`.
-
-    Raises `PlanError` for the plan of a built step, which has no tactics.
-    """
-    choices = [stage.choice for stage in plan.stages if stage.choice is not None]
-    if len(choices) < len(plan.stages):
-        raise PlanError(
-            "the plan is that of a pipelined step; wanted one that `autoplan` with "
-            "`pipeline=True` has found, or a mesh"
-        )
+def plan_options(plan: PipelinePlan, memory_bytes: float | None = None) -> Options:
+    """The options that make a plan's pipeline again."""
     meshes = {stage.submesh: stage.mesh for stage in plan.stages}
-    return (
-        [meshes[submesh] for submesh in sorted(meshes)],
-        {str(number): choice.tactics for number, choice in enumerate(choices)},
-        [choice.start for choice in choices[1:]],
+    return Options(
+        _consecutive([meshes[submesh] for submesh in sorted(meshes)]),
+        {stage.name: stage.tactics for stage in plan.stages},
+        plan.starts,
         plan.num_microbatches,
         plan.schedule,
+        plan.batch,
+        plan.statistics,
+        plan.limit_bytes if memory_bytes is None else memory_bytes,
+    )
+
+
+def planned_options(plan: PlannedPipeline, statistics: str = "whole") -> Options:
+    """The options of what the planner has chosen."""
+    choices = [stage.choice for stage in plan.stages if stage.choice is not None]
+    assert len(choices) == len(plan.stages), "the planner has chosen all stages"
+    meshes = {stage.submesh: stage.mesh for stage in plan.stages}
+    return Options(
+        _consecutive([meshes[submesh] for submesh in sorted(meshes)]),
+        {str(number): choice.tactics for number, choice in enumerate(choices)},
+        tuple(choice.start for choice in choices[1:]),
+        plan.num_microbatches,
+        plan.schedule,
+        batch=(),
+        statistics=statistics,
+        memory_bytes=plan.limit_bytes,
     )
 
 

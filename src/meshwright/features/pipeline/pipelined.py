@@ -19,7 +19,6 @@ from meshwright.app.partitioned import Partitioned
 from meshwright.app.step.specialized import Specialized
 from meshwright.errors import PlanError
 from meshwright.features.pipeline.build import (
-    StagedStep,
     find_step,
     stage,
     with_layers,
@@ -35,14 +34,16 @@ from meshwright.features.pipeline.pipeline_options import (
     checked_tactics,
     plan_options,
 )
-from meshwright.features.pipeline.planning.pipeline_plan import PipelinePlan
+from meshwright.features.pipeline.plan.pipeline_plan import PipelinePlan
 from meshwright.features.pipeline.running.runtime import PipelineExecutable
 from meshwright.features.pipeline.stages.cuts import forward_program
 from meshwright.features.pipeline.stages.marks import StagePoint
+from meshwright.features.pipeline.stages.staged_step import StagedStep
 from meshwright.machine import Mesh
 from meshwright.machine.memory_size import memory_bytes
 from meshwright.program.analysis.narrowest_floats import narrowest_floats
 from meshwright.program.capture.arguments import Names, Numbers, require_arrays
+from meshwright.program.capture.donation import require_separate
 from meshwright.program.ir import Program
 
 if TYPE_CHECKING:
@@ -75,8 +76,8 @@ def pipeline(  # noqa: PLR0913  the options of `partition` and of a pipeline
         to rounding: gradients are summed over microbatches, and updated once.
     mesh: a mesh whose first axis is `stage`, with one submesh for each position along it.
         Or a list of submeshes, which need not be equal, or of slices of a cluster, on
-        which results stay. Or what `autoplan` with `pipeline=True` has found: its
-        submeshes, tactics, stages and schedule are used.
+        which results stay. Or a `PipelinePlan`, as `autoplan` with `pipeline=True` finds
+        one: its submeshes, tactics, stages, microbatches and schedule are used.
     tactics: applied to the stages on their submeshes, as in `partition`; or by the name
         of a stage.
     stages: number of stages, cut where they have equal work; or the positions of ops in
@@ -95,24 +96,27 @@ def pipeline(  # noqa: PLR0913  the options of `partition` and of a pipeline
         is an axis: for steps with a `lax.scan` over layers, each stage has as many.
     static_*: as in `jax.jit`.
     """
+    limit_bytes = None if memory is None else memory_bytes(memory)
+    slices: tuple[Slice, ...] = ()
     if isinstance(mesh, PipelinePlan):
         if tactics or stages is not None:
             raise PlanError(
                 "a plan has tactics and stages already; give the plan alone"
             )
-        mesh, tactics, stages, microbatches, schedule = plan_options(mesh)
-    slices = _slices(mesh)
-    submeshes: Any = [each.mesh for each in slices] or mesh
-    options = Options(
-        as_submeshes(submeshes),
-        checked_tactics(tactics),
-        stages if isinstance(stages, int | None) else tuple(stages),
-        microbatches,
-        schedule,
-        batch=(batch,) if isinstance(batch, str) else tuple(batch or ()),
-        statistics=statistics,
-        memory_bytes=None if memory is None else memory_bytes(memory),
-    )
+        options = plan_options(mesh, limit_bytes)
+    else:
+        slices = _slices(mesh)
+        submeshes: Any = [each.mesh for each in slices] or mesh
+        options = Options(
+            as_submeshes(submeshes),
+            checked_tactics(tactics),
+            stages if isinstance(stages, int | None) else tuple(stages),
+            microbatches,
+            schedule,
+            batch=(batch,) if isinstance(batch, str) else tuple(batch or ()),
+            statistics=statistics,
+            memory_bytes=limit_bytes,
+        )
     alone = partition(
         fn,
         {"all": 1},
@@ -173,7 +177,9 @@ class Pipelined:
         On slices of a cluster, results are handles, and computed later.
         """
         specialized, leaves = self.alone.specialize(args, kwargs)
-        require_arrays(specialized.captured.paths, leaves)
+        captured = specialized.captured
+        require_arrays(captured.paths, leaves)
+        require_separate(captured.paths, leaves, captured.donated)
         outputs = self._run(specialized, leaves)
         return jax.tree_util.tree_unflatten(specialized.captured.out_tree, outputs)
 
@@ -192,7 +198,7 @@ class Pipelined:
 
     def plan(self, *args: Any, **kwargs: Any) -> PipelinePlan:
         """The plan for these arguments, which are arrays or `ShapeDtypeStruct`s."""
-        return make_plan(self.stage(*args, **kwargs))
+        return make_plan(self.stage(*args, **kwargs), self.options)
 
     def check(self, *args: Any, **kwargs: Any) -> CheckReport:
         """Compare all outputs with those of the original function on one device.
@@ -232,6 +238,8 @@ class Pipelined:
         if specialized not in self._executables:
             staged = self._stages(specialized)
             if self.options.memory_bytes is not None:
-                make_plan(staged).require_memory(self.options.memory_bytes)
+                make_plan(staged, self.options).require_memory(
+                    self.options.memory_bytes
+                )
             self._executables[specialized] = make_pipeline(staged, self.slices)
         return self._executables[specialized]

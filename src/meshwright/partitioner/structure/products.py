@@ -1,6 +1,6 @@
 """Products of weights with activations, and the parameter dims they read."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from meshwright.partitioner.propagate import Node
@@ -8,6 +8,7 @@ from meshwright.partitioner.propagate.graph import Port
 from meshwright.partitioner.structure.input_roles import InputRoles, find_roles
 from meshwright.partitioner.structure.views import dim_of, leaf_dim
 from meshwright.partitioner.structure.workspace import Sum, Workspace
+from meshwright.program.ops import Trait, has_trait
 from meshwright.program.rules.rule import Dims
 
 type Seed = tuple[str, Node, int | Sum]
@@ -139,25 +140,57 @@ def follows_attention(work: Workspace, roles: InputRoles, value: int) -> bool:
 def find_products(work: Workspace) -> list[Product]:
     """The first product of each parameter with an operand that depends on data.
 
-    The first product in program order is in the forward pass; gradients come later.
+    Layers of an array that are sliced one by one, as in an unrolled loop, count as
+    parameters of their own. The first product in program order is in the forward pass;
+    gradients come later.
     """
     roles = find_roles(work)
     params = sum(1 << i for i in roles.params)
-    seen = 0
+    slices = _static_slices(work, roles)
+    seen = whole = 0
+    seen_slices: set[_Slice] = set()
     products: list[Product] = []
     for node in work.graph.nodes:
         if not node.is_contraction or len(node.ins) < 2:
             continue
         first, second = node.ins[:2]
         for weight, activation in ((second, first), (first, second)):
-            bits = roles.first[weight[0]]
-            if not bits or bits & ~params or bits & seen:
+            bits, part = roles.first[weight[0]], slices.get(weight[0])
+            is_seen = seen & bits if part is None else whole & bits
+            if not bits or bits & ~params or is_seen or part in seen_slices:
                 continue
             if roles.depends[activation[0]] & ~params:
                 seen |= bits
+                if part is None:
+                    whole |= bits
+                else:
+                    seen_slices.add(part)
                 products.append(Product(node, weight, activation))
                 break
     return products
+
+
+type _Slice = tuple[int | None, int, Hashable]
+"""A static slice: signature of its op, position of the result, and what is sliced."""
+
+
+def _static_slices(work: Workspace, roles: InputRoles) -> dict[int, _Slice]:
+    """The static slice of each value that is computed from one slice of one parameter."""
+    found: dict[int, _Slice] = {}
+    for node in work.graph.nodes:
+        if len(node.ins) != 1:
+            continue
+        operand = node.ins[0][0]
+        if roles.first[operand].bit_count() != 1:
+            continue
+        is_slice = node.op is not None and has_trait(node.op.kind, Trait.SLICES)
+        for position, (value, _) in enumerate(node.outs):
+            if is_slice and node.wire is None:
+                sliced = found.get(operand, roles.first[operand])
+                found[value] = node.signature, position, sliced
+            elif operand in found:
+                found[value] = found[operand]
+    return found
 
 
 def _all(dims: Dims) -> set[int]:

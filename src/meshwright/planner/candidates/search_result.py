@@ -44,8 +44,8 @@ class SearchResult:
         bound excludes. Meshes are skipped for lack of time or after an interrupt.
     spelled: the best plan of the integer program as ordinary tactics, if there was
         time.
-    method: one of `SEARCHES`. Only "program" has a bound; the others have a model_s and
-        bound_s of 0.
+    method: one of `SEARCHES`, or "pipeline". Only "program" has a bound; the others have a
+        model_s and bound_s of 0.
     num_states: number of states that a tree search priced.
     work_s: counted work of the search, in seconds on a typical machine; a budget limits
         this figure rather than real time.
@@ -56,6 +56,7 @@ class SearchResult:
     stored_as: a sentence that names the plan whose weights have the same shardings, if
         the search was given one.
     left_out: a sentence about the meshes that a bound excludes, if there are any.
+    remarks: more sentences that a reader of the plan must know.
     """
 
     candidates: tuple[Candidate, ...]
@@ -75,6 +76,7 @@ class SearchResult:
     is_compiled: bool = False
     stored_as: str = ""
     left_out: str = ""
+    remarks: tuple[str, ...] = ()
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -93,7 +95,7 @@ class SearchResult:
                 found.append(
                     f"{each.name} on {each.mesh} was better, but {each.why_not}"
                 )
-        return tuple(found)
+        return (*found, *self.remarks)
 
     @property
     def frontier(self) -> tuple[Candidate, ...]:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import meshwright as mw
 from meshwright.features.pipeline.batch_sizes import ResizableStep
+from meshwright.features.pipeline.find_pipeline import built_plan
 from meshwright.features.pipeline.planning.interleaving import even_stages
 from meshwright.features.pipeline.planning.pipeline_planner import PipelinePlanner
 from meshwright.features.pipeline.planning.pipeline_task import PipelineTask
@@ -76,7 +77,6 @@ def test_interleaved_stages_are_planned_where_bubbles_cost_most(planner):
     tried = dict(plan.tried)
     assert plan.step_time_s == tried.pop("interleaved")
     assert plan.step_time_s < min(s for s in tried.values() if isinstance(s, float))
-    assert "stages on 2 submeshes" in str(plan)
 
 
 def test_dual_pipe_v_is_planned_where_it_is_fastest(planner):
@@ -102,7 +102,7 @@ def test_interleaved_stages_of_a_submesh_share_its_memory(planner):
 
 
 def test_a_found_interleaved_plan_runs_and_equals_the_step(planner):
-    plan = planner.best()
+    plan = built_plan(planner.task.capture_fn(planner.task.batch), planner.best())
     params = {
         "layers": jnp.linspace(-0.2, 0.2, LAYERS * WIDTH**2).reshape(LAYERS, WIDTH, -1),
         "head": jnp.eye(WIDTH),

@@ -7,10 +7,11 @@ import jax.numpy as jnp
 import pytest
 
 import meshwright as mw
-from meshwright.features.pipeline.build import choose_cuts, find_step, stage_programs
+from meshwright.features.pipeline.build import choose_cuts, find_step
 from meshwright.features.pipeline.stages import lowered_step
 from meshwright.features.pipeline.stages.passes import find_places
 from meshwright.features.pipeline.stages.stage_part import PartKind, StagePart, part_at
+from meshwright.features.pipeline.stages.staged_step import stage_programs
 from meshwright.program.capture import capture
 from tests.features.pipeline.models import (
     BATCH,

@@ -1,7 +1,7 @@
 """Pipeline planning from a train step to a plan: strategies, stages, a schedule.
 
 Input: the train step, captured at several sizes of the batch, and a machine. Output:
-the fastest `PipelinePlan` that fits into memory.
+the fastest `PlannedPipeline` that fits into memory.
 """
 
 from __future__ import annotations
@@ -26,10 +26,6 @@ from meshwright.features.pipeline.planning.option_table import (
     StageRoom,
     option_table,
 )
-from meshwright.features.pipeline.planning.pipeline_plan import (
-    PipelineFigures,
-    PipelinePlan,
-)
 from meshwright.features.pipeline.planning.pipeline_stage import (
     PipelineStage,
     bubble_free_s,
@@ -42,6 +38,10 @@ from meshwright.features.pipeline.planning.pipeline_task import (
     microbatch_counts,
     near_divisors,
     submesh_sizes,
+)
+from meshwright.features.pipeline.planning.planned_pipeline import (
+    PipelineFigures,
+    PlannedPipeline,
 )
 from meshwright.features.pipeline.planning.priced_step import price_step
 from meshwright.features.pipeline.planning.schedule_choice import (
@@ -71,7 +71,7 @@ class PipelinePlanner:
         self.priced, self.step = price_step(task)
         self.starts = layer_starts(self.step)
 
-    def best(self) -> PipelinePlan:
+    def best(self) -> PlannedPipeline:
         """The fastest plan over all numbers of microbatches to try.
 
         After all of `counts`, other divisors of the batch near the best are tried. A
@@ -90,8 +90,8 @@ class PipelinePlanner:
         return best if self.task.schedule else self._interleaved(best)
 
     def _fastest(
-        self, counts: Sequence[int], best: PipelinePlan | None = None
-    ) -> tuple[PipelinePlan | None, MeshwrightError | None]:
+        self, counts: Sequence[int], best: PlannedPipeline | None = None
+    ) -> tuple[PlannedPipeline | None, MeshwrightError | None]:
         """`best` or a faster plan with one of these numbers of microbatches.
 
         The second result says why the first number that failed did. The numbers with the
@@ -128,13 +128,13 @@ class PipelinePlanner:
         """The numbers of microbatches to try."""
         return self.task.microbatches or microbatch_counts(self.task.batch)
 
-    def _interleaved(self, best: PipelinePlan | None) -> PipelinePlan:
+    def _interleaved(self, best: PlannedPipeline | None) -> PlannedPipeline:
         """`best`, or a faster plan with several stages on each submesh.
 
         The result says what was tried. Raises `PlanError` if there is no plan.
         """
         least_s = math.inf if best is None else best.step_time_s
-        fastest: dict[str, PipelinePlan] = {}
+        fastest: dict[str, PlannedPipeline] = {}
         for each in sorted(self._interleavings(), key=lambda each: each.least_s):
             is_over = best is not None and self.task.is_over()
             if each.least_s >= least_s or is_over:
@@ -176,7 +176,7 @@ class PipelinePlanner:
             devices = task.machine.num_devices
             yield from interleavings(options, devices, count, most, names)
 
-    def _with_chunks(self, each: Interleaving) -> PipelinePlan | None:
+    def _with_chunks(self, each: Interleaving) -> PlannedPipeline | None:
         """The plan of interleaved stages; `None` if they do not fit into memory."""
         count = each.num_microbatches
         table = self.table_of(each.options, count, each.room(self.task.limit_bytes))
@@ -191,7 +191,7 @@ class PipelinePlanner:
         except ScheduleError:
             return None
 
-    def plan(self, num_microbatches: int) -> PipelinePlan:
+    def plan(self, num_microbatches: int) -> PlannedPipeline:
         """The fastest plan with this number of microbatches."""
         return self._scheduled(self._stages(num_microbatches), num_microbatches)
 
@@ -206,7 +206,7 @@ class PipelinePlanner:
         stages: tuple[PipelineStage, ...],
         num_microbatches: int,
         with_search: bool = True,
-    ) -> PipelinePlan:
+    ) -> PlannedPipeline:
         """The plan of these stages with their fastest schedule."""
         task, num_tasks = self.task, len(stages) * num_microbatches
         with_search = with_search and len(stages) > 1 and not task.is_over()
@@ -293,7 +293,7 @@ class PipelinePlanner:
         schedule_name: str,
         schedule: Schedule,
         tried: Tried = (),
-    ) -> PipelinePlan:
+    ) -> PlannedPipeline:
         """The plan of these stages with a schedule.
 
         Raises `ScheduleError` if the schedule exceeds memory.
@@ -301,7 +301,7 @@ class PipelinePlanner:
         task = self.task
         simulation = run_stages(stages, schedule, task.limit_bytes)
         seconds, bubble = step_s(stages, simulation), simulation.bubble_fraction
-        return PipelinePlan(
+        return PlannedPipeline(
             task.name,
             stages,
             schedule,

@@ -40,11 +40,13 @@ class StageWork:
 
     forward_flops, backward_flops: FLOPs on all devices of the submesh.
     sent_bytes: bytes per device of the values that other stages receive.
+    once_sent_bytes: the same of sums over microbatches, which are sent once a step.
     """
 
     forward_flops: int
     backward_flops: int
     sent_bytes: int
+    once_sent_bytes: int = 0
 
 
 _UNTIMED = StageTimes(0.0, 0.0, 0.0)
@@ -59,8 +61,10 @@ class PipelineStage:
     bytes: memory of one of its devices.
     times: seconds of its tasks for one microbatch; 0 for a plan without a machine.
     once_s: seconds once a step, for sums of gradients and the update.
+    once_bytes: bytes beside the state while this work runs, if `bytes` has not got them.
     send_s: seconds to send a microbatch to the next stage, or its gradient back.
     choice: only of a stage that the planner has chosen. work: only of a built stage.
+    tactics: those that partition the stage.
     """
 
     name: str
@@ -69,9 +73,11 @@ class PipelineStage:
     bytes: StageBytes
     times: StageTimes = _UNTIMED
     once_s: float = 0.0
+    once_bytes: float = 0.0
     send_s: float = 0.0
     choice: StageChoice | None = None
     work: StageWork | None = None
+    tactics: tuple[Tactic, ...] = ()
 
 
 def run_stages(

@@ -45,7 +45,7 @@ def task_function(
 ) -> Callable[..., tuple[Any, ...]]:
     """A jitted function from a task's inputs to its outputs.
 
-    Inputs that are sums over microbatches so far are donated.
+    Inputs that are sums over microbatches so far are donated, and the task's own.
     """
     inputs = [layout.is_stacked(v) for v in task.inputs]
     outputs = [layout.is_stacked(a) for a in task.sharded_like]
@@ -67,5 +67,5 @@ def task_function(
         mapped,
         in_shardings=tuple(map(layout.sharding, task.inputs)),
         out_shardings=tuple(map(layout.sharding, task.sharded_like)),
-        donate_argnums=tuple(task.totals.values()),
+        donate_argnums=(*task.totals.values(), *task.donated),
     )

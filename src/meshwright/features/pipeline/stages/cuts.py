@@ -43,7 +43,8 @@ class Cuts:
             if start >= end:
                 raise StageError(
                     f"stage {name!r} has no forward pass: it begins at op {start}, and "
-                    f"what follows it at {end}; mark its first value inside of the loss"
+                    f"what follows it at {end}; begin it at an earlier op of the forward "
+                    "pass, mark its first value inside of the loss, or use fewer stages"
                 )
 
     @property

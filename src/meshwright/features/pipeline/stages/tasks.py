@@ -24,10 +24,12 @@ class TaskProgram:
 
     totals: for each output that is a running sum over microbatches, the position of the
         input with the sum so far, which it replaces.
+    donated: positions of inputs whose memory the task may take, besides such sums.
     """
 
     program: Program
     totals: Mapping[int, int] = field(default_factory=dict[int, int])
+    donated: tuple[int, ...] = ()
 
     @property
     def inputs(self) -> tuple[Value, ...]:
