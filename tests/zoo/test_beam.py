@@ -154,12 +154,12 @@ def test_a_decoding_that_makes_no_sense_says_why(changes, words):
         Decoding(**{"length": LENGTH, **changes})
 
 
-def test_a_batch_that_is_cut_moves_nothing_but_whether_all_have_ended():
+def test_a_batch_that_is_cut_moves_in_each_iteration_only_whether_all_have_ended():
     def fn(scores):
         return beam(next_of, scores, 8, Decoding(LENGTH, width=3))
 
     step = mw.partition(fn, {"data": 8}, [mw.data_parallel("data", "scores")])
     scores = table(0, batch=8).astype(np.float32)
     counts = step.plan(scores).counts
-    assert {kind: n for kind, n in counts.items() if n} == {"all_reduce": 1}
+    assert {kind: n for kind, n in counts.items() if n} == {"all_reduce": LENGTH}
     assert step.check(scores).ok

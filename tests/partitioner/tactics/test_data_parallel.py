@@ -48,7 +48,7 @@ def test_a_leaf_of_another_length_is_left_alone_and_noted():
     assert "4 elements, the batch has 8" in why
 
 
-def test_what_is_joined_along_its_batch_is_cut_all_the_same():
+def test_work_on_data_that_are_joined_along_the_batch_is_cut():
     """As words are by a sampler that asks with and without them at once."""
 
     def predict(weights, inputs):
@@ -58,11 +58,11 @@ def test_what_is_joined_along_its_batch_is_cut_all_the_same():
 
     inputs = {"x": normal(8, D), "words": normal(8, 12, D)}
     step = mw.partition(predict, MESH, [mw.data_parallel("data")])
-    with pytest.warns(mw.MeshwrightWarning, match="67% of the work"):  # of the words
-        plan = step.plan(normal(D, D), inputs)
-    with pytest.warns(mw.MeshwrightWarning, match="67% of the work"):
-        assert step.check(normal(D, D), inputs).ok
-    assert spec(plan, "inputs.words") == ("data", None, None)
+    plan = step.plan(normal(D, D), inputs)
+    assert not plan.uncut
+    assert {kind for kind, n in plan.counts.items() if n} == {"permute"}
+    assert "the batch is made inside the step" in plan.steps[-1].refused[0]
+    assert step.check(normal(D, D), inputs).ok
 
 
 def test_a_step_without_products_counts_all_ops_and_advises_to_cut_its_data():

@@ -23,6 +23,7 @@ class Evidence(Enum):
     LATER = 4, "multiplied with what other products made"
     KERNEL = 4, "the kernel of a convolution, or the experts of a ragged product"
     SCALED = 3, "integers of 8 bits, or their scales"
+    GRADIENT = 6, "a result of the backward pass has its shape, and no input before it"
     LEADS = 2, "in the first argument, multiplied with an input of another argument"
     HANDED_BACK = 2, "handed back unchanged, or with something added"
     SECOND = 1, "the second operand of a product of two inputs"
@@ -93,6 +94,7 @@ def find_evidence(
         *((i, Evidence.NAMED_WEIGHT) for i in inputs.named_weights & inputs.unknown),
         *((i, Evidence.NAMED_DATA) for i in inputs.named_data & inputs.unknown),
         *_of_state(graph, inputs),
+        *_of_gradients(graph, inputs),
         *_of_types(graph, paths, inputs),
         *products.evidence(),
         *_of_tables(graph, inputs, reads),
@@ -128,6 +130,27 @@ def _of_state(graph: Graph, inputs: RoleCandidates) -> Iterator[tuple[int, Evide
         bits = depends[graph.number[value]] if value in graph.number else 0
         if position in inputs.state and bits & ~(1 << position):
             yield position, Evidence.CARRIED
+
+
+def _of_gradients(
+    graph: Graph, inputs: RoleCandidates
+) -> Iterator[tuple[int, Evidence]]:
+    """Evidence of gradients that the program returns, as `jax.grad` does.
+
+    Each speaks for the first input of its shape and dtype for which none spoke before.
+    """
+    program = graph.program
+    backward = {r for op in program.ops if op.is_backward for r in op.results}
+    left = sorted(inputs.unknown)
+    for output, value in enumerate(program.outputs):
+        if value not in backward or output in graph.ties:
+            continue
+        for i in left:
+            given = program.inputs[i]
+            if (given.shape, given.dtype) == (value.shape, value.dtype):
+                left.remove(i)
+                yield i, Evidence.GRADIENT
+                break
 
 
 class _Products:

@@ -1,7 +1,7 @@
 """DualPipeV: two stages on each submesh in the shape of a V, and passes of both in turn.
 
 DeepSeek-AI, "DeepSeek-V3 Technical Report", 2024, section 3.2.1, and its program DualPipe
-(2025, `dualpipev.py`). It is DualPipe cut in half, so that weights are held once.
+(2025). It is DualPipe cut in half, so that weights are held once.
 """
 
 from collections import Counter, deque
