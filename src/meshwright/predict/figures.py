@@ -6,13 +6,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
-from meshwright.machine import Machine
+from meshwright.machine import Chip, Machine
 from meshwright.machine.placement import placement_matrices
 from meshwright.partitioner.lower import executions
 from meshwright.predict.energy import Location, co2e_g, energy_j, rent_usd
 from meshwright.predict.estimate import Estimate
+from meshwright.predict.roofline.matrix_unit import uses_matrix_unit
 from meshwright.predict.simulate.shares import LineTime, bound_times, line_times
 from meshwright.predict.simulate.timeline import collective_overlaps
+from meshwright.program.capture.wide_floats import is_low_precision
 from meshwright.program.ir import Op, Program, show_type
 
 if TYPE_CHECKING:
@@ -57,6 +59,7 @@ class Figures:
         "memory", and the "launch" of kernels.
     lines: the source lines that take most of the step, the longest first.
     placement: where each mesh axis lies on the machine; "" if there is only one way.
+    widened: dtypes of products that the chip computes as float32.
     """
 
     machine: str
@@ -78,6 +81,7 @@ class Figures:
     compute_bounds: Mapping[str, float] = field(default_factory=dict[str, float])
     lines: tuple[LineTime, ...] = ()
     placement: str = ""
+    widened: tuple[str, ...] = ()
 
     @property
     def fits(self) -> bool:
@@ -106,8 +110,22 @@ def make_figures(decided: Decided, found: Estimate, place: Location | None) -> F
         compute_bounds=bound_times(found.timeline),
         lines=tuple(line_times(found.timeline)[:_LARGEST]),
         placement=_placement(found),
+        widened=widened_dtypes(found.original, chip),
         **asdict(spending(found.machine, found.step_time_s, place)),
     )
+
+
+def widened_dtypes(program: Program, chip: Chip) -> tuple[str, ...]:
+    """The dtypes of 16 bits or less whose products a chip computes as float32."""
+    dtypes = {
+        operand.dtype
+        for op in program.walk()
+        if uses_matrix_unit(op)
+        for operand in op.operands[:2]
+    }
+    wide = chip.peak_flops_per_s("float32")
+    narrow = filter(is_low_precision, sorted(dtypes))
+    return tuple(d for d in narrow if chip.peak_flops_per_s(d) <= wide)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -194,3 +195,12 @@ def test_a_plan_is_html_with_all_text_escaped(megatron):
 def test_a_plan_without_a_search_has_no_candidates(megatron):
     with pytest.raises(mw.errors.PlanError, match="made of given tactics"):
         _ = megatron.candidates
+
+
+@pytest.mark.parametrize(("dtype", "is_told"), [("bfloat16", True), ("float16", False)])
+def test_products_of_a_dtype_that_the_chip_lacks_are_named(dtype, is_told):
+    args = [jax.ShapeDtypeStruct((64, 64), dtype)] * 2
+    plan = mw.partition(jnp.matmul, {"data": 8}, []).plan(*args).on("v100")
+    told = f"{dtype} converted to float32, as v100 has no products of it"
+    assert (told in str(plan)) is is_told
+    assert mw.Plan.from_json(plan.to_json()).figures == plan.figures

@@ -125,6 +125,8 @@ def figure_rows(plan: StepRecord, figures: Figures) -> Iterator[tuple[str, str]]
     )
     if figures.placement:
         yield "placement", figures.placement
+    if figures.widened:
+        yield "products", widened_text(figures)
     if plan.num_parameters:
         yield "parameters", show_count(plan.num_parameters)
     yield from activity_rows(figures)
@@ -135,6 +137,12 @@ def figure_rows(plan: StepRecord, figures: Figures) -> Iterator[tuple[str, str]]
     ]
     if any(spent):
         yield "a step costs", least + ", ".join(filter(None, spent))
+
+
+def widened_text(figures: Figures) -> str:
+    """A note on dtypes that the chip's products do not have."""
+    names = ", ".join(figures.widened)
+    return f"{names} converted to float32, as {figures.machine} has no products of it"
 
 
 def show_tokens(plan: StepRecord, figures: Figures) -> str:

@@ -4,7 +4,12 @@ from collections.abc import Sequence
 
 from meshwright.app.explain.candidates import candidate_table, won_text
 from meshwright.app.explain.loops import loop_notes
-from meshwright.app.explain.overview import BOUNDS, show_tokens, undivided_lines
+from meshwright.app.explain.overview import (
+    BOUNDS,
+    show_tokens,
+    undivided_lines,
+    widened_text,
+)
 from meshwright.app.explain.unpriced import AT_LEAST, unpriced_note
 from meshwright.app.output.numbers import (
     show_count,
@@ -36,6 +41,8 @@ def draw_summary(plan: StepRecord, tips: Tooltips) -> str:
         first += f"<p>{text(won_text(plan.search))}</p>"
     notes = [unpriced_note(plan.unpriced)] if plan.unpriced else []
     notes += loop_notes(plan.loops)
+    if figures.widened:
+        notes.append(f"Products: {widened_text(figures)}.")
     shown = f'<div class="cards">{cards}</div>'
     shown += "".join(f"<p>{text(note)}</p>" for note in notes)
     return f'<section id="summary">{first}{shown}{bars}</section>'

@@ -14,7 +14,12 @@ from meshwright.features.pipeline.plan.simulated_step import SimulatedTask
 from meshwright.features.pipeline.planning.pipeline_stage import step_s
 from meshwright.features.pipeline.schedules.simulate import Simulation
 from meshwright.predict.estimate import Estimate
-from meshwright.predict.figures import Figures, make_figures, spending
+from meshwright.predict.figures import (
+    Figures,
+    make_figures,
+    spending,
+    widened_dtypes,
+)
 from meshwright.predict.roofline.work import program_work
 from meshwright.predict.simulate.shares import LineTime, bound_times, line_times
 
@@ -53,6 +58,7 @@ def pipeline_figures(plan: PipelinePlan, simulation: Simulation) -> Figures:
         collective_s=(),
         compute_bounds=_by_time(_mean(plan, lambda e: bound_times(e.timeline))),
         lines=tuple(_lines(plan)),
+        widened=widened_dtypes(step.source.program, chip),
         **asdict(spending(machine, seconds, found.place)),
     )
 
