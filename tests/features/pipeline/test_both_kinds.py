@@ -1,6 +1,7 @@
 """What plans promise holds for both kinds: a plan on one mesh, and a pipeline."""
 
 import json
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +10,7 @@ import pytest
 import meshwright as mw
 from meshwright.app.planned_step import PlannedStep
 from meshwright.errors import MachineError, PlanError
+from meshwright.features.pipeline.plan.text import stage_table
 from meshwright.run.compilers.confirm import DeviceStep, export_step
 from tests.fake_compiler import install
 from tests.features.pipeline.models import BATCH, PARAMS, unmarked_step
@@ -218,3 +220,13 @@ def test_each_task_of_a_pipeline_is_exported_for_the_compiler():
             task.decided.lowered, task.decided.captured.avals, task.estimate.donated
         )
         assert export_step(step, "cuda")
+
+
+def test_stages_that_are_alike_are_one_row_of_the_table():
+    steps = mw.pipeline(unmarked_step, {"stage": 4}, stages=4, microbatches=4)
+    plan = steps.plan(PARAMS, BATCH)
+    middle = replace(plan.stages[1], name="2", submesh=2)
+    alike = replace(plan, stages=(*plan.stages[:2], middle, plan.stages[3]))
+    names = [line.split()[0] for line in str(stage_table(alike)).splitlines()[1:]]
+    assert "1 to 2" in str(stage_table(alike))
+    assert names == ["0", "1", "3"]

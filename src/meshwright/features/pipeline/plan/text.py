@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
+from itertools import groupby
+
 from meshwright.app.explain.overview import show_figures
 from meshwright.app.output.numbers import show_count, show_seconds, show_share
 from meshwright.app.output.table import Table
@@ -40,25 +44,54 @@ def title_of(plan: PipelinePlan) -> str:
     """One line: the plan's name, stages, microbatches, schedule and devices."""
     name = plan.name or "step"
     machine = "" if plan.figures is None else f" of {plan.figures.machine}"
-    submeshes = plan.schedule.num_submeshes
     schedule = plan.schedule_name or "a schedule of its own"
     return (
-        f"{name}: {plan.layout} on {submeshes} submesh{'es' * (submeshes > 1)}, "
-        f"{plan.num_microbatches} microbatches, {schedule}, {plan.num_devices} "
-        f"devices{machine}"
+        f"{name}: {plan.layout}, {plan.num_microbatches} microbatches, {schedule}, "
+        f"{plan.num_devices} devices{machine}"
     )
 
 
 def stage_table(plan: PipelinePlan) -> Table:
-    """A table with one row for each stage: submesh, work, time, and memory.
+    """A table of the stages: submesh, work, time, and memory.
 
-    Memory is that of the stage's submesh, next to its limit if there is one.
+    Memory is that of the stage's submesh, next to its limit if there is one. Stages one
+    after another that differ in nothing but the peak of their submeshes are one row.
     """
     titles = (
         "stage", "devices", "tactics", ">forward", ">backward", ">once", ">state", ">kept",
         ">sent", ">peak", "of limit",
     )  # fmt: skip
-    return Table(titles, tuple(_cells(plan, stage) for stage in plan.stages))
+    runs = groupby(plan.stages, key=partial(_same, plan))
+    return Table(titles, tuple(_row(plan, tuple(run)) for _, run in runs))
+
+
+def _same(plan: PipelinePlan, stage: PipelineStage) -> tuple[object, ...]:
+    """What the stages of one row have in common."""
+    strategy = "" if stage.choice is None else stage.choice.strategy
+    return stage.mesh, strategy or _tactics(stage), *_work_cells(plan, stage)
+
+
+def _row(plan: PipelinePlan, stages: Sequence[PipelineStage]) -> tuple[str, ...]:
+    """The cells of stages that are alike."""
+    first, last = stages[0], stages[-1]
+    peaks = [plan.peak_bytes[stage.submesh] for stage in stages]
+    least, most = min(peaks), max(peaks)
+    names, devices, tactics = first.name, _devices(first), _tactics(first)
+    if len(stages) > 1:
+        names = f"{first.name} to {last.name}"
+        submeshes = sorted({stage.submesh for stage in stages})
+        devices = f"{submeshes[0]} to {submeshes[-1]}: {first.mesh}"
+        if first.choice is not None and last.choice is not None:
+            layers = first.choice.layers[0], last.choice.layers[1] - 1
+            tactics = f"{first.choice.strategy}, layers {layers[0]}-{layers[1]}"
+    peak, limit = show_bytes(most), memory_limit(plan)
+    if least < most:
+        peak = f"{show_bytes(least)} to {peak}"
+    share = ""
+    if limit is not None:
+        share = f"{show_share(most / limit)} of {show_bytes(limit)}"
+        share += ": DOES NOT FIT" * (most > limit)
+    return names, devices, tactics, *_work_cells(plan, first), peak, share
 
 
 def memory_limit(plan: PipelinePlan) -> float | None:
@@ -66,7 +99,8 @@ def memory_limit(plan: PipelinePlan) -> float | None:
     return plan.limit_bytes if plan.figures is None else plan.figures.usable_bytes
 
 
-def _cells(plan: PipelinePlan, stage: PipelineStage) -> tuple[str, ...]:
+def _work_cells(plan: PipelinePlan, stage: PipelineStage) -> tuple[str, ...]:
+    """The cells of a stage's work, times, and bytes of its own."""
     is_timed, work = plan.figures is not None, stage.work
     forward = backward = sent = ""
     if work is not None:
@@ -79,18 +113,9 @@ def _cells(plan: PipelinePlan, stage: PipelineStage) -> tuple[str, ...]:
         times = stage.times
         forward = show_seconds(times.forward_s)
         backward = show_seconds(times.total_s - times.forward_s)
-    state, kept = show_bytes(stage.bytes.state), show_bytes(stage.bytes.activations)
-    peak, limit = plan.peak_bytes[stage.submesh], memory_limit(plan)
-    share = (
-        "" if limit is None else f"{show_share(peak / limit)} of {show_bytes(limit)}"
-    )
-    if limit is not None and peak > limit:
-        share += ": DOES NOT FIT"
     once = show_seconds(stage.once_s) if is_timed else ""
-    return (
-        stage.name, _devices(stage), _tactics(stage), forward, backward, once, state, kept,
-        sent, show_bytes(peak), share,
-    )  # fmt: skip
+    state, kept = show_bytes(stage.bytes.state), show_bytes(stage.bytes.activations)
+    return forward, backward, once, state, kept, sent
 
 
 def _devices(stage: PipelineStage) -> str:
