@@ -38,7 +38,7 @@ from meshwright.predict.simulate.timeline import (
 from meshwright.program.capture.donation import (
     donated_aliases,
     donated_inputs,
-    results_beside_inputs,
+    unaliased_results,
 )
 from meshwright.program.ir import Op, Program
 from meshwright.program.records import paused_collector
@@ -153,8 +153,8 @@ def estimate(
         compilation, tried if placement is None else (placement,)
     )
     layouts = compilation.layouts_on(machine.chip.room_bytes)
-    beside = results_beside_inputs(captured, program, aliases)
-    measure = partial(memory_of, compilation, aliases, beside=beside)
+    unaliased = unaliased_results(captured, program, aliases)
+    measure = partial(memory_of, compilation, aliases, unaliased=unaliased)
     memory, usable = measure(layouts), machine.chip.usable_bytes
     if memory.peak_bytes > usable:
         memory, layouts = compressed(memory, layouts, usable, compilation, measure)
@@ -189,8 +189,8 @@ def heap_of_step(decided: Decided, estimated: Estimate) -> Heap:
     compilation = _compiled(decided.lowered, estimated.machine)
     program, captured = compilation.program, decided.captured
     aliases = donated_aliases(captured, program, estimated.donated)
-    beside = results_beside_inputs(captured, program, aliases)
-    return heap_of(compilation, aliases, estimated.layouts, beside)[0]
+    unaliased = unaliased_results(captured, program, aliases)
+    return heap_of(compilation, aliases, estimated.layouts, unaliased)[0]
 
 
 def _placements(

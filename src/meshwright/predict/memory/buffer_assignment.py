@@ -26,6 +26,7 @@ from meshwright.predict.compilers.model.policies import BufferPolicy, HeapOrder
 from meshwright.predict.compilers.model.tiled_layouts import Layouts
 from meshwright.predict.memory.memory_curve import MemoryCurve
 from meshwright.predict.memory.packing import (
+    packed_bytes,
     packed_in_time,
     packed_with_results,
 )
@@ -44,19 +45,19 @@ def memory_of(
     compilation: Compilation,
     aliases: Mapping[int, int] = MappingProxyType({}),
     layouts: Layouts | None = None,
-    beside: Collection[int] = (),
+    unaliased: Collection[int] = (),
 ) -> MemoryCurve:
     """The memory of one run of a compiled device program.
 
     aliases: output position -> position of the donated input whose buffer it takes.
     layouts: used instead of the compilation's, such as those with values in scratch
     memory.
-    beside: positions of outputs that have buffers of their own from the start, outside of
-        the heap, such as new state beside undonated state.
+    unaliased: positions of outputs that could take an input's buffer, but do not, such as
+        the new state of a step that does not donate its state.
     """
     program, policy = compilation.program, compilation.compiler.buffers
     layouts = layouts or compilation.layouts
-    heap, memory = heap_of(compilation, aliases, layouts, beside)
+    heap, memory = heap_of(compilation, aliases, layouts, unaliased)
     memory = heap.with_fragmentation(memory)
     fixed = {*program.inputs, *program.constants}
     together = multi_output_writes(compilation.kernels)
@@ -70,11 +71,11 @@ def heap_of(
     compilation: Compilation,
     aliases: Mapping[int, int],
     layouts: Layouts,
-    beside: Collection[int] = (),
+    unaliased: Collection[int] = (),
 ) -> tuple[Heap, MemoryCurve]:
     """The heap of a device program, and the memory of a run without fragmentation.
 
-    aliases, layouts, beside: as in `memory_of`.
+    aliases, layouts, unaliased: as in `memory_of`.
     """
     program, policy = compilation.program, compilation.compiler.buffers
     fixed = dict.fromkeys((*program.inputs, *program.constants))
@@ -85,12 +86,11 @@ def heap_of(
         if outputs[o] is not program.inputs[i]
     }
     shared = frozenset(chain(*multi_output_writes(compilation.kernels)))
-    apart = {o for i in beside if isinstance(o := outputs[i], Value)} - fixed.keys()
-    is_in_time = policy.heap is HeapOrder.BY_TIME
-    own = frozenset(apart if policy.heap is HeapOrder.BEST_FIT else ())
-    heap = Heap(layouts, compilation.fusions, outputs, policy, shared, own)
-    # The TPU compiler lets no other buffer take the place of a result.
-    reserved = dict.fromkeys(o for o in outputs if o in apart and is_in_time)
+    # The TPU compiler lets no other buffer take the place of such a result.
+    own = {outputs[i] for i in unaliased} if policy.heap is HeapOrder.BY_TIME else ()
+    results = (o for o in outputs if o in own and isinstance(o, Value))
+    reserved = dict.fromkeys(o for o in results if o not in fixed)
+    heap = Heap(layouts, compilation.fusions, outputs, policy, shared)
     memory = heap.assign({**fixed, **reserved}, (), donated)
     return heap, replace(memory, reserved=frozenset(reserved))
 
@@ -102,7 +102,6 @@ class Heap:
     ends: outputs of the program or body.
     together: values that a kernel writes together with others; no other value may reuse
     their buffers in place.
-    apart: outputs with buffers outside of the heap, into which other buffers may be placed.
     bodies: for control-flow fusions, the heaps of their bodies. body_totals: numbers of
     the intervals that represent all buffers of the largest body.
     """
@@ -112,7 +111,6 @@ class Heap:
     ends: Sequence[Atom]
     policy: BufferPolicy
     together: frozenset[Value]
-    apart: frozenset[Value] = frozenset()
 
     def __post_init__(self) -> None:
         fusions = self.fusions
@@ -156,11 +154,11 @@ class Heap:
         assigned = {*fixed, *aliases.values()}
         for index, fusion in enumerate(self.fusions):
             for value in fusion.writes:
-                if value in assigned:
+                if value in assigned or self._takes_buffer(fusion, index, value):
                     continue
-                if value in self.apart or not self._takes_buffer(fusion, index, value):
-                    start = self._start(fusion, index, value)
-                    self._add(value, start, self._end(value, index))
+                is_first = self.policy.is_preallocated(fusion.root, value)
+                start = 0 if is_first else self.launches[index][0]
+                self._add(value, start, self._end(value, index))
             if fusion.kind is FusionKind.REGION:
                 self._add_bodies(fusion, index)
         return self._memory(fixed)
@@ -197,18 +195,6 @@ class Heap:
             self.overwritten.add(operand)
             return True
         return False
-
-    def _start(self, fusion: Fusion, index: int, value: Value) -> int:
-        """The first fusion during which a result is live.
-
-        An operand that dies there may lie where a result apart from the heap is written.
-        """
-        if self.policy.is_preallocated(fusion.root, value):
-            return 0
-        is_shared = value in self.apart and any(
-            self._may_alias(operand, value) for operand in fusion.overwrites
-        )
-        return self.launches[index][0] + is_shared
 
     def _may_alias(self, operand: Value, result: Value) -> bool:
         """Whether an elementwise result may take an operand's buffer.
@@ -314,7 +300,8 @@ class Heap:
             return packed_in_time(
                 [BufferInterval(-(-s // step) * step, a, b) for (s, a, b), _ in owned]
             )
-        outputs = self.apart if self.policy.heap is HeapOrder.BEST_FIT else self.outputs
-        own = {self.interval_of[v] for v in outputs if v in self.interval_of}
+        if self.policy.heap is HeapOrder.BEST_FIT:
+            return packed_bytes(self.intervals)
+        own = {self.interval_of[v] for v in self.outputs if v in self.interval_of}
         rest = [b for i, b in enumerate(self.intervals) if i not in own]
         return packed_with_results(rest, [self.intervals[i] for i in sorted(own)])

@@ -46,10 +46,10 @@ def donated_aliases(
     return aliases
 
 
-def results_beside_inputs(
+def unaliased_results(
     captured: Captured, program: Program, aliases: Mapping[int, int]
 ) -> frozenset[int]:
-    """Positions of the results that could take an input's memory, but do not.
+    """Positions of the results that could alias an input's buffer, but do not.
 
     The new state of a step that does not donate its state is an example: both the input and
     the result are in memory.
