@@ -40,11 +40,35 @@ def test_one_mesh_is_kept_within_a_host_of_fast_links():
     assert isinstance(plan, mw.Plan)
 
 
+def listed_step(params, x):
+    """The same as `step`, with a list of layers in place of a loop over stacked weights."""
+
+    def loss(params):
+        h = x
+        for w in params:
+            h = h + jnp.tanh(h @ w["up"]) @ w["down"]
+        return jnp.mean(h.astype(jnp.float32) ** 2)
+
+    value, grads = jax.value_and_grad(loss)(params)
+    return jax.tree.map(lambda w, g: w - 0.1 * g, params, grads), value
+
+
 @pytest.mark.slow
 def test_stages_are_chosen_where_slow_links_join_the_hosts():
+    stacked, x = shapes(layers=24, width=4096, batch=256)
+    layer = {k: jax.ShapeDtypeStruct(s.shape[1:], s.dtype) for k, s in stacked.items()}
+    machine = load_machine(V100, 16)
+    plan = mw.autoplan(listed_step, ([layer] * 24, x), machine=machine, pipeline="auto")
+    assert isinstance(plan, mw.PipelinePlan)
+    assert len(plan.stages) > 1
+
+
+@pytest.mark.slow
+def test_a_stack_of_weights_on_one_stage_makes_a_pipeline_slow_and_the_plan_says_so():
     args = shapes(layers=24, width=4096, batch=256)
     plan = mw.autoplan(step, args, machine=load_machine(V100, 16), pipeline=True)
-    assert len(plan.stages) > 1
+    assert any("give the layers as a list" in note for note in plan.notes)
+    assert "give the layers as a list" in str(plan)
 
 
 PARAMS = {

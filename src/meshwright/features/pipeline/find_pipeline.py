@@ -103,7 +103,7 @@ def built_plan(captured: Captured, planned: PlannedPipeline) -> PipelinePlan:
         replace(stage, choice=found.choice)
         for stage, found in zip(plan.stages, planned.stages, strict=True)
     )
-    return replace(plan, notes=notes, stages=tuple(stages))
+    return replace(plan, notes=plan.notes + notes, stages=tuple(stages))
 
 
 def _built(
