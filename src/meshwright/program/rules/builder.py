@@ -70,6 +70,7 @@ class Builder:
                 op.source,
                 op.primitive,
                 has_effect=op.has_effect,
+                is_backward=op.is_backward,
             )
         )
         return results

@@ -104,27 +104,20 @@ def _require_outside(step: Microbatches) -> None:
             )
 
 
-_LEAST_SHARE = 0.2
-"""Least share of a step's FLOPs that the forward pass has; it typically has a third."""
-
-
 def backward_start(step: Microbatches, least: int = 0) -> int:
     """The position, `least` or later, of the op where the backward pass begins.
 
-    It is where the loss is known: the first scalar that is summed over microbatches after
-    a good part of the work. Without such a scalar, it is taken to be where most bytes are
-    live, without the gradients that wait for the end of the step. It is the number of ops
-    if the step sums nothing large enough to be a gradient.
+    It is the first op that JAX made by transposing (`Op.is_backward`). Without such ops, as
+    in gradients written by hand, it is taken to be where most bytes are live, without the
+    gradients that wait for the end of the step. It is the number of ops if the step sums
+    nothing large enough to be a gradient.
     """
     num_ops = len(step.body)
     if not _has_backward(step):
         return num_ops
-    done = [0, *accumulate(map(flops_of, step.body))]
-    scalars = {op.operands[0] for op in step.sums if not op.results[0].shape}
-    for end, op in enumerate(step.body, 1):
-        is_loss = not scalars.isdisjoint(op.results)
-        if is_loss and end >= least and done[end] >= _LEAST_SHARE * done[-1]:
-            return end
+    first = next((i for i, op in enumerate(step.body) if op.is_backward), None)
+    if first is not None:
+        return max(first, least)
     live = sent_bytes(step.body)
     return max(range(least, num_ops + 1), key=live.__getitem__)
 
