@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from meshwright.features.pipeline.plan.pipeline_plan import PipelinePlan
+from meshwright.features.pipeline.plan.pipeline_record import PipelineRecord
 from meshwright.features.pipeline.stages.marks import StagePoint
 from meshwright.partitioner.tactics import Tactic
 
 
-def pipeline_code(plan: PipelinePlan) -> str:
+def pipeline_code(plan: PipelineRecord) -> str:
     """Code that imports what it needs, and makes the pipelined function `step`."""
     arguments = [f"    {line}," for line in _arguments(plan)]
     used = "\n".join(arguments)
@@ -26,7 +26,7 @@ _IMPORTS = {
 """Lines that import the names of arguments."""
 
 
-def _arguments(plan: PipelinePlan) -> Iterator[str]:
+def _arguments(plan: PipelineRecord) -> Iterator[str]:
     """The arguments of the call, each as code; those with default values are left out."""
     yield plan.name or "fn"
     meshes = {stage.submesh: stage.mesh.shape for stage in plan.stages}

@@ -9,12 +9,9 @@ from typing import Any
 from meshwright.app.confirm.confirmation import (
     Confirmation,
     confirm_simulated,
-    machine_to_place_on,
 )
 from meshwright.app.output.table import Table
-from meshwright.errors import PlanError
-from meshwright.features.pipeline.plan.pipeline_plan import PipelinePlan
-from meshwright.machine import Machine
+from meshwright.features.pipeline.plan.pipeline_record import PipelineRecord
 from meshwright.machine.memory_size import show_bytes
 
 
@@ -62,21 +59,11 @@ class PipelineConfirmation:
         )
 
 
-def confirm_pipeline(
-    plan: PipelinePlan,
-    machine: Machine | str,
-    donate_state: bool,
-    full: bool,
-    timeout_s: float,
-    folder: Path | None,
+def confirm_tasks(
+    plan: PipelineRecord, full: bool, timeout_s: float, folder: Path | None
 ) -> PipelineConfirmation:
-    """Compile each task of each stage for the devices of its submesh."""
-    if plan.step is None:
-        raise PlanError("a plan read from JSON has no program to compile")
-    now = None if plan.simulated is None else plan.simulated.machine
-    target = machine_to_place_on(machine, now, plan.num_devices)
-    placed = plan if target is None else plan.on(target, donate_state=donate_state)
-    found = placed.simulated_step
+    """Compile each simulated task of each stage for the devices of its submesh."""
+    found = plan.simulated_step
     tasks: list[tuple[str, str, Confirmation]] = []
     for number, task in enumerate(found.tasks):
         kept = None if folder is None else folder / str(number)

@@ -7,7 +7,8 @@ from typing import Any
 
 from meshwright.app.tactic_text import parse_tactics
 from meshwright.errors import PlanError
-from meshwright.features.pipeline.plan.pipeline_plan import PipelinePlan
+from meshwright.features.pipeline.plan.code import pipeline_code
+from meshwright.features.pipeline.plan.pipeline_record import PipelineRecord
 from meshwright.features.pipeline.planning.pipeline_stage import PipelineStage
 from meshwright.features.pipeline.schedules.schedule import Schedule
 from meshwright.features.pipeline.schedules.simulate import StageBytes, StageTimes
@@ -16,7 +17,7 @@ from meshwright.partitioner.tactics import Tactic
 from meshwright.plain import Frame, hints_of
 
 _TYPES: dict[str, Any] = {
-    **hints_of(PipelinePlan),
+    **hints_of(PipelineRecord),
     "candidates": tuple[tuple[str, str, str, str, str, str], ...],
 }
 """Type annotations of the JSON fields."""
@@ -33,27 +34,31 @@ _FRAME = Frame(
     },
     positional=(StageTimes, StageBytes),
     indent=1,
-    advice="the text that to_json gives; a file is read by mw.PipelinePlan.load(path)",
+    advice="the text that to_json gives; a file is read by mw.PipelineRecord.load(path)",
 )
 """JSON texts of plans; those of other formats are refused."""
 
 
-def pipeline_to_json(plan: PipelinePlan) -> str:
-    """JSON text of a plan; tactics and the schedule are written as text."""
+def pipeline_to_json(
+    plan: PipelineRecord, candidates: Sequence[tuple[str, ...]]
+) -> str:
+    """JSON text of a plan; tactics and the schedule are written as text.
+
+    candidates: the rows of the table of plans that the search simulated.
+    """
     entries = _entries(plan) | {
         "stages": [_stage_entries(stage) for stage in plan.stages],
         "schedule": str(plan.schedule).splitlines(),
-        "candidates": plan.candidate_rows,
+        "candidates": candidates,
     }
-    derived = {"peak_bytes": plan.peak_bytes, "code": plan.code.splitlines()}
+    derived = {"peak_bytes": plan.peak_bytes, "code": pipeline_code(plan).splitlines()}
     return _FRAME.write(entries, **derived)
 
 
-def pipeline_from_json(text: str) -> PipelinePlan:
-    """The plan in a JSON text; `PlanError` for any other text."""
+def pipeline_fields(text: str) -> dict[str, Any]:
+    """The fields of the plan in a JSON text; `PlanError` for any other text."""
     read = _FRAME.read(_TYPES, text)
-    candidates = read.pop("candidates")
-    return PipelinePlan(**read, recorded_candidates=candidates)
+    return read | {"recorded_candidates": read.pop("candidates")}
 
 
 def _entries(record: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 
-from meshwright.features.pipeline.plan.pipeline_plan import PipelinePlan
+from meshwright.features.pipeline.plan.pipeline_record import PipelineRecord
 from meshwright.features.pipeline.plan.simulated_step import SimulatedTask
 from meshwright.features.pipeline.planning.pipeline_stage import step_s
 from meshwright.features.pipeline.schedules.simulate import Simulation
@@ -30,7 +30,7 @@ BUBBLE = "bubble"
 """Key of a breakdown for the mean seconds in which a device waits for other stages."""
 
 
-def pipeline_figures(plan: PipelinePlan, simulation: Simulation) -> Figures:
+def pipeline_figures(plan: PipelineRecord, simulation: Simulation) -> Figures:
     """The figures of a plan whose tasks are simulated.
 
     simulation: the schedule with the seconds of these tasks.
@@ -63,7 +63,7 @@ def pipeline_figures(plan: PipelinePlan, simulation: Simulation) -> Figures:
     )
 
 
-def _fullest_task(plan: PipelinePlan, submesh: int) -> SimulatedTask:
+def _fullest_task(plan: PipelineRecord, submesh: int) -> SimulatedTask:
     """The task that needs most memory while it runs, of the stages of a submesh."""
     mine = [
         task
@@ -73,7 +73,7 @@ def _fullest_task(plan: PipelinePlan, submesh: int) -> SimulatedTask:
     return max(mine, key=lambda task: task.estimate.peak_memory_bytes)
 
 
-def _shares(plan: PipelinePlan) -> Iterator[tuple[Estimate, float]]:
+def _shares(plan: PipelineRecord) -> Iterator[tuple[Estimate, float]]:
     """Each task's simulated run, and its executions in a step on a mean device."""
     for task in plan.simulated_step.tasks:
         devices = plan.stages[task.stage].mesh.num_devices
@@ -81,7 +81,7 @@ def _shares(plan: PipelinePlan) -> Iterator[tuple[Estimate, float]]:
 
 
 def _mean(
-    plan: PipelinePlan, seconds_of: Callable[[Estimate], Mapping[str, float]]
+    plan: PipelineRecord, seconds_of: Callable[[Estimate], Mapping[str, float]]
 ) -> dict[str, float]:
     """The sums over all tasks of named seconds, as means over the devices."""
     sums: dict[str, float] = defaultdict(float)
@@ -91,7 +91,7 @@ def _mean(
     return dict(sums)
 
 
-def _breakdown(plan: PipelinePlan, step_time_s: float) -> dict[str, float]:
+def _breakdown(plan: PipelineRecord, step_time_s: float) -> dict[str, float]:
     """Seconds by activity; what the tasks leave of the step are bubbles."""
     parts = _mean(plan, lambda estimate: estimate.breakdown)
     visible = sum(s for name, s in parts.items() if not name.endswith("hidden"))
@@ -102,7 +102,7 @@ def _by_time(seconds: Mapping[str, float]) -> dict[str, float]:
     return dict(sorted(seconds.items(), key=lambda item: -item[1]))
 
 
-def _lines(plan: PipelinePlan) -> list[LineTime]:
+def _lines(plan: PipelineRecord) -> list[LineTime]:
     """The source lines that take most of the step, the longest first."""
     compute_s: dict[str, float] = defaultdict(float)
     exposed_s: dict[str, float] = defaultdict(float)

@@ -13,13 +13,17 @@ from meshwright.app.output.table import Table
 from meshwright.app.record.step_record import figures_of
 from meshwright.app.report import markup
 from meshwright.app.report.markup import Tooltips
-from meshwright.features.pipeline.plan.pipeline_plan import PipelinePlan
-from meshwright.features.pipeline.plan.text import stage_table, title_of
+from meshwright.features.pipeline.plan.pipeline_record import PipelineRecord
+from meshwright.features.pipeline.plan.text import (
+    pipeline_text,
+    stage_table,
+    title_of,
+)
 from meshwright.features.pipeline.schedules.schedule_picture import schedule_svg
 from meshwright.machine.memory_size import show_bytes
 
 
-def pipeline_sections(plan: PipelinePlan, tips: Tooltips) -> tuple[str, ...]:
+def pipeline_sections(plan: PipelineRecord, tips: Tooltips) -> tuple[str, ...]:
     """HTML sections: the schedule over time, the stages, their memory, source lines."""
     figures = figures_of(plan)
     wide = '<div class="wide">{}</div>'.format
@@ -48,7 +52,7 @@ def pipeline_sections(plan: PipelinePlan, tips: Tooltips) -> tuple[str, ...]:
     )
 
 
-def _memory(plan: PipelinePlan, tips: Tooltips) -> str:
+def _memory(plan: PipelineRecord, tips: Tooltips) -> str:
     """HTML section: the peak memory of each submesh, beside its limit."""
     limit = figures_of(plan).usable_bytes
     peaks = plan.peak_bytes
@@ -75,7 +79,7 @@ def _memory(plan: PipelinePlan, tips: Tooltips) -> str:
     )
 
 
-def pipeline_html(plan: PipelinePlan) -> str:
+def pipeline_html(plan: PipelineRecord) -> str:
     """HTML for a notebook: the figures, stages, and on a click the whole page."""
     figures = plan.figures
     if figures is None:
@@ -89,5 +93,5 @@ def pipeline_html(plan: PipelinePlan) -> str:
         title_of(plan),
         *parts,
         stage_table(plan).to_html(),
-        notebook.folded("the whole page", notebook.preformatted(plan.describe())),
+        notebook.folded("the whole page", notebook.preformatted(pipeline_text(plan))),
     )

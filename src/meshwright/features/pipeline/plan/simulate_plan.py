@@ -14,7 +14,7 @@ from pathlib import Path
 
 from meshwright.errors import MachineError
 from meshwright.features.pipeline.plan.pipeline_figures import pipeline_figures
-from meshwright.features.pipeline.plan.pipeline_plan import PipelinePlan
+from meshwright.features.pipeline.plan.pipeline_record import PipelineRecord
 from meshwright.features.pipeline.plan.simulated_step import (
     SimulatedStep,
     SimulatedTask,
@@ -33,13 +33,13 @@ from meshwright.predict.links.transfer import busiest_bytes, transfer_s
 from meshwright.program.ir import num_bytes
 
 
-def simulate_plan(
-    plan: PipelinePlan,
+def simulate_plan[Record: PipelineRecord](
+    plan: Record,
     step: StagedStep,
     machine: Machine | str | Path,
     place: Location | None,
     donate_state: bool,
-) -> PipelinePlan:
+) -> Record:
     """The plan of a built step with its simulated times, memory and figures."""
     whole = _whole_machine(machine, plan.num_devices)
     sizes = {mesh.num_devices for mesh in step.submeshes}
@@ -55,7 +55,7 @@ def simulate_plan(
     return with_figures(replace(plan, stages=stages, simulated=simulated))
 
 
-def with_figures(plan: PipelinePlan) -> PipelinePlan:
+def with_figures[Record: PipelineRecord](plan: Record) -> Record:
     """A plan whose tasks are simulated, with the figures of its schedule."""
     simulation = plan.simulate()
     figures = pipeline_figures(plan, simulation)

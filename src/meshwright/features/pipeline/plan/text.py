@@ -9,7 +9,7 @@ from itertools import groupby
 from meshwright.app.explain.overview import show_figures
 from meshwright.app.output.numbers import show_count, show_seconds, show_share
 from meshwright.app.output.table import Table
-from meshwright.features.pipeline.plan.pipeline_plan import PipelinePlan
+from meshwright.features.pipeline.plan.pipeline_record import PipelineRecord
 from meshwright.features.pipeline.planning.pipeline_stage import PipelineStage
 from meshwright.features.pipeline.schedules.schedule_picture import schedule_text
 from meshwright.machine.memory_size import show_bytes
@@ -21,7 +21,7 @@ _TACTICS = 48
 """Most characters of a stage's tactics in the table."""
 
 
-def pipeline_text(plan: PipelinePlan, full: bool = False) -> str:
+def pipeline_text(plan: PipelineRecord, full: bool = False) -> str:
     """The plan as a page of text; full: the whole schedule, task by task."""
     lines = [title_of(plan), *show_figures(plan), "", _REMARK, str(stage_table(plan))]
     notes = dict.fromkeys((*plan.notes, *(plan.search.notes if plan.search else ())))
@@ -40,7 +40,7 @@ def pipeline_text(plan: PipelinePlan, full: bool = False) -> str:
 _REMARK = "stages: bytes are those of one device, kept and sent of one microbatch"
 
 
-def title_of(plan: PipelinePlan) -> str:
+def title_of(plan: PipelineRecord) -> str:
     """One line: the plan's name, stages, microbatches, schedule and devices."""
     name = plan.name or "step"
     machine = "" if plan.figures is None else f" of {plan.figures.machine}"
@@ -51,7 +51,7 @@ def title_of(plan: PipelinePlan) -> str:
     )
 
 
-def stage_table(plan: PipelinePlan) -> Table:
+def stage_table(plan: PipelineRecord) -> Table:
     """A table of the stages: submesh, work, time, and memory.
 
     Memory is that of the stage's submesh, next to its limit if there is one. Stages one
@@ -65,13 +65,13 @@ def stage_table(plan: PipelinePlan) -> Table:
     return Table(titles, tuple(_row(plan, tuple(run)) for _, run in runs))
 
 
-def _same(plan: PipelinePlan, stage: PipelineStage) -> tuple[object, ...]:
+def _same(plan: PipelineRecord, stage: PipelineStage) -> tuple[object, ...]:
     """What the stages of one row have in common."""
     strategy = "" if stage.choice is None else stage.choice.strategy
     return stage.mesh, strategy or _tactics(stage), *_work_cells(plan, stage)
 
 
-def _row(plan: PipelinePlan, stages: Sequence[PipelineStage]) -> tuple[str, ...]:
+def _row(plan: PipelineRecord, stages: Sequence[PipelineStage]) -> tuple[str, ...]:
     """The cells of stages that are alike."""
     first, last = stages[0], stages[-1]
     peaks = [plan.peak_bytes[stage.submesh] for stage in stages]
@@ -94,12 +94,12 @@ def _row(plan: PipelinePlan, stages: Sequence[PipelineStage]) -> tuple[str, ...]
     return names, devices, tactics, *_work_cells(plan, first), peak, share
 
 
-def memory_limit(plan: PipelinePlan) -> float | None:
+def memory_limit(plan: PipelineRecord) -> float | None:
     """Bytes of a device that the plan may use; `None` if nobody has said."""
     return plan.limit_bytes if plan.figures is None else plan.figures.usable_bytes
 
 
-def _work_cells(plan: PipelinePlan, stage: PipelineStage) -> tuple[str, ...]:
+def _work_cells(plan: PipelineRecord, stage: PipelineStage) -> tuple[str, ...]:
     """The cells of a stage's work, times, and bytes of its own."""
     is_timed, work = plan.figures is not None, stage.work
     forward = backward = sent = ""

@@ -11,9 +11,9 @@ from meshwright.app.report.trace_events import (
     named_threads,
     span_event,
 )
-from meshwright.features.pipeline.plan.pipeline_plan import PipelinePlan
+from meshwright.features.pipeline.plan.pipeline_record import PipelineRecord
 from meshwright.features.pipeline.schedules.schedule import TaskKind
-from meshwright.features.pipeline.schedules.simulate import StageBytes, TaskSpan
+from meshwright.features.pipeline.schedules.simulate import TaskSpan, released_bytes
 
 Event = dict[str, Any]
 
@@ -21,7 +21,7 @@ _THREAD = 1
 """Number of the thread of tasks, the only one of a submesh."""
 
 
-def pipeline_events(plan: PipelinePlan, first: int) -> list[Event]:
+def pipeline_events(plan: PipelineRecord, first: int) -> list[Event]:
     """Trace events of the simulated schedule; `first`: number of the first process.
 
     A task is an event; the live memory of one device is a counter. The work that a submesh
@@ -40,7 +40,7 @@ def pipeline_events(plan: PipelinePlan, first: int) -> list[Event]:
 
 
 def _tasks(
-    plan: PipelinePlan, pid: int, spans: tuple[TaskSpan, ...]
+    plan: PipelineRecord, pid: int, spans: tuple[TaskSpan, ...]
 ) -> Iterator[Event]:
     """The tasks of one submesh, and its memory while each of them runs."""
     submesh = plan.schedule.placement[spans[0].task.stage]
@@ -56,11 +56,13 @@ def _tasks(
         if task.kind is TaskKind.FORWARD:
             held += stage.bytes.activations
         yield memory_event(pid, span.start_s, held + working)
-        held -= _released(task.kind, stage.bytes)
+        held -= released_bytes(task.kind, stage.bytes)
         yield memory_event(pid, span.end_s, held)
 
 
-def _once(plan: PipelinePlan, pid: int, submesh: int, end_s: float) -> Iterator[Event]:
+def _once(
+    plan: PipelineRecord, pid: int, submesh: int, end_s: float
+) -> Iterator[Event]:
     """The work that the stages of a submesh do once a step, behind their last task."""
     for stage in plan.stages:
         if stage.submesh == submesh and stage.once_s:
@@ -68,16 +70,3 @@ def _once(plan: PipelinePlan, pid: int, submesh: int, end_s: float) -> Iterator[
             args = {"stage": stage.name}
             yield span_event(pid, _THREAD, "once a step", times, cat="once", args=args)
             end_s += stage.once_s
-
-
-def _released(kind: TaskKind, each: StageBytes) -> float:
-    """Bytes of activations that a stage can free when a task of this kind ends."""
-    match kind:
-        case TaskKind.FORWARD:
-            return 0.0
-        case TaskKind.BACKWARD:
-            return each.activations
-        case TaskKind.INPUT_GRADIENT:
-            return each.activations - each.for_weights
-        case TaskKind.WEIGHT_GRADIENT:
-            return each.for_weights

@@ -221,13 +221,13 @@ def peak_bytes(
                     f" {show_bytes(limit_bytes)} are allowed; use more stages, more"
                     " devices, smaller microbatches, or a schedule that keeps fewer alive"
                 )
-            held -= _released(task.kind, each)
+            held -= released_bytes(task.kind, each)
         peaks.append(peak)
     return tuple(peaks)
 
 
-def _released(kind: TaskKind, each: StageBytes) -> float:
-    """Bytes that a stage can free when a task of this kind ends."""
+def released_bytes(kind: TaskKind, each: StageBytes) -> float:
+    """Bytes of activations that a stage can free when a task of this kind ends."""
     match kind:
         case TaskKind.FORWARD:
             return 0.0
