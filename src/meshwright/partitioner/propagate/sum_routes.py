@@ -21,26 +21,8 @@ from meshwright.partitioner.propagate.sum_nodes import (
     is_total,
     linear_sets,
 )
-from meshwright.program.analysis.executions import op_executions
-from meshwright.program.ir import Atom, Literal, Op, Program, Value, num_bytes
-
-
-def _runs(program: Program) -> Iterator[tuple[Op, int]]:
-    """Every op, also in nested programs, with the number of times that it runs.
-
-    An op that leads to a `total` runs as often as that adds up.
-    """
-    repeats: dict[Op, int] = {}
-    waiting: dict[Atom, int] = {}
-    for op in reversed(program.ops):
-        times = max((waiting.get(result, 1) for result in op.results), default=1)
-        repeats[op] = times
-        if op.kind == "total":
-            times = op.params["times"]
-        for atom in op.operands:
-            waiting[atom] = max(times, waiting.get(atom, 1))
-    for op in program.ops:
-        yield from op_executions(Program((), (op,), ()), repeats[op])
+from meshwright.program.analysis.executions import repeated_executions
+from meshwright.program.ir import Atom, Literal, Op, Value, num_bytes
 
 
 class SumRoutes:
@@ -65,7 +47,7 @@ class SumRoutes:
         self._sources: dict[int, list[int]] = {}
         self._executions = {
             graph.number[result]: times
-            for op, times in _runs(graph.program)
+            for op, times in repeated_executions(graph.program)
             for result in op.results
         }
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from enum import Enum
 
-from meshwright.program.ir import Op, Program
+from meshwright.program.ir import Atom, Op, Program
 
 ASSUMED_ITERATIONS = 100
 """Iterations of a loop whose number is unknown before it runs.
@@ -44,3 +44,21 @@ def num_iterations(op: Op) -> int:
     if op.kind == "while":
         return op.params["iterations"]
     return 1
+
+
+def repeated_executions(program: Program) -> Iterator[tuple[Op, int]]:
+    """Every op, also in nested programs, with its executions if the program is repeated.
+
+    An op that leads to a `total` runs as often as that adds up.
+    """
+    repeats: dict[Op, int] = {}
+    waiting: dict[Atom, int] = {}
+    for op in reversed(program.ops):
+        times = max((waiting.get(result, 1) for result in op.results), default=1)
+        repeats[op] = times
+        if op.kind == "total":
+            times = op.params["times"]
+        for atom in op.operands:
+            waiting[atom] = max(times, waiting.get(atom, 1))
+    for op in program.ops:
+        yield from op_executions(Program((), (op,), ()), repeats[op])

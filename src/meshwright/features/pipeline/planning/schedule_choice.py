@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from meshwright.errors import ScheduleError
 from meshwright.features.pipeline.planning.pipeline_stage import (
     PipelineStage,
@@ -44,43 +46,54 @@ def choose_schedule(
     with_search: whether to search, too.
     Raises `ScheduleError` if none fits into memory.
     """
-    tried: list[tuple[str, float | str]] = []
-    best: tuple[float, str, Schedule] | None = None
+    num_stages = len(stages)
 
     def step_seconds(schedule: Schedule) -> float:
         return step_s(stages, run_stages(stages, schedule, limit_bytes))
 
     if only:
-        schedule = SCHEDULES[only](len(stages), num_microbatches)
+        schedule = SCHEDULES[only](num_stages, num_microbatches)
         return only, schedule, ((only, step_seconds(schedule)),)
+    best, tried = _fastest_published(num_stages, num_microbatches, step_seconds)
+    if with_search:
+        most = num_evaluations(num_stages * num_microbatches)
+        # Few stages and microbatches have few schedules, which come again and again.
+        budget = Budget(evaluations=most, trials=4 * most)
+        searched = search_schedule(num_stages, num_microbatches, step_seconds, budget)
+        seconds = step_seconds(searched)
+        tried.append(("searched", seconds))
+        if best is None or seconds < (1 - _WORTHWHILE) * best[0]:
+            best = seconds, "searched", searched
+    if best is None:  # 1F1B needs least memory: its error says where it does not fit
+        schedule = SCHEDULES["1f1b"](num_stages, num_microbatches)
+        best = step_seconds(schedule), "1f1b", schedule
+    _, name, schedule = best
+    return name, schedule, tuple(tried)
+
+
+def _fastest_published(
+    num_stages: int, num_microbatches: int, seconds_fn: Callable[[Schedule], float]
+) -> tuple[tuple[float, str, Schedule] | None, list[tuple[str, float | str]]]:
+    """The fastest published schedule of stages with a submesh each, and all that were tried.
+
+    The schedule comes with its seconds and its name; `None` if none fits into memory.
+    seconds_fn: seconds of a step; raises `ScheduleError` if a schedule does not fit.
+    """
+    tried: list[tuple[str, float | str]] = []
+    best: tuple[float, str, Schedule] | None = None
     for name, generator in SCHEDULES.items():
-        if name in STAGES_PER_SUBMESH:  # the stages given have a submesh each
+        if name in STAGES_PER_SUBMESH:
             continue
-        schedule = generator(len(stages), num_microbatches)
+        schedule = generator(num_stages, num_microbatches)
         try:
-            seconds = step_seconds(schedule)
+            seconds = seconds_fn(schedule)
         except ScheduleError as error:
             tried.append((name, str(error)))
             continue
         tried.append((name, seconds))
         if best is None or seconds < best[0]:
             best = seconds, name, schedule
-    if best is None and not with_search:
-        # 1F1B needs least memory: its error says where it does not fit
-        schedule = SCHEDULES["1f1b"](len(stages), num_microbatches)
-        best = step_seconds(schedule), "1f1b", schedule
-    if with_search:
-        most = num_evaluations(len(stages) * num_microbatches)
-        # Few stages and microbatches have few schedules, which come again and again.
-        budget = Budget(evaluations=most, trials=4 * most)
-        searched = search_schedule(len(stages), num_microbatches, step_seconds, budget)
-        seconds = step_seconds(searched)
-        tried.append(("searched", seconds))
-        if best is None or seconds < (1 - _WORTHWHILE) * best[0]:
-            best = seconds, "searched", searched
-    assert best is not None, "a schedule fits, or its error was raised"
-    _, name, schedule = best
-    return name, schedule, tuple(tried)
+    return best, tried
 
 
 def num_evaluations(num_tasks: int) -> int:
