@@ -74,7 +74,7 @@ def choose_schedule(
 def _fastest_published(
     num_stages: int, num_microbatches: int, seconds_fn: Callable[[Schedule], float]
 ) -> tuple[tuple[float, str, Schedule] | None, list[tuple[str, float | str]]]:
-    """The fastest published schedule of stages with a submesh each, and all that were tried.
+    """The fastest published schedule of stages with a submesh each, and all tried ones.
 
     The schedule comes with its seconds and its name; `None` if none fits into memory.
     seconds_fn: seconds of a step; raises `ScheduleError` if a schedule does not fit.
