@@ -8,7 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from meshwright.errors import MachineError
 from meshwright.machine import Machine, Mesh
 from meshwright.machine.placement import Placement, place_mesh, require_size
 from meshwright.partitioner.lower import Lowered
@@ -20,7 +19,6 @@ from meshwright.predict.compilers.model.compilation import (
 from meshwright.predict.compilers.model.fusion import Fusion
 from meshwright.predict.compilers.model.tiled_layouts import Layouts
 from meshwright.predict.compilers.targets import compiler_of
-from meshwright.predict.energy import Location, co2e_g, energy_j, rent_usd
 from meshwright.predict.links.best_placement import best_placement
 from meshwright.predict.links.random_pauses import num_groups, waiting_s
 from meshwright.predict.memory.buffer_assignment import Heap, heap_of, memory_of
@@ -100,30 +98,6 @@ class Estimate:
         peak, num_devices = self.machine.chip.half_flops_per_s, self.machine.num_devices
         flops = program_work(self.original).flops
         return flops / (self.step_time_s * peak * num_devices)
-
-    def energy_j(self, place: Location | None = None) -> float:
-        """Joules per step, including the overhead of the data centre."""
-        chip = self.machine.chip
-        watts = chip.mean_w or chip.peak_w
-        if watts is None:
-            raise MachineError(
-                f"{self.machine.name} has no power in its description; set chip.mean_w"
-            )
-        pue = place.pue if place is not None and place.pue else self.machine.pue
-        return energy_j(self.step_time_s, self.machine.num_devices, watts, pue)
-
-    def co2e_g(self, place: Location) -> float:
-        """Grams of CO2 equivalent per step at a location, gross."""
-        return co2e_g(self.energy_j(place), place.gross_g_per_kwh)
-
-    def cost_usd(self) -> float:
-        """Dollars per step at list price."""
-        price = self.machine.chip.usd_per_hour
-        if price is None:
-            raise MachineError(
-                f"{self.machine.name} has no price; set chip.usd_per_hour"
-            )
-        return rent_usd(self.step_time_s, self.machine.num_devices, price)
 
 
 @paused_collector()

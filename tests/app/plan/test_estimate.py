@@ -7,10 +7,10 @@ import jax
 import pytest
 
 import meshwright as mw
-from meshwright.errors import MachineError
 from meshwright.machine import load_machine
 from meshwright.predict.energy import find_location
 from meshwright.predict.estimate import estimate
+from meshwright.predict.figures import spending
 from zoo import gpt
 
 CONFIG = replace(gpt.T32, layers=2)
@@ -57,19 +57,17 @@ def test_the_breakdown_adds_up_to_the_step():
 
 
 def test_a_step_has_a_price_and_a_footprint():
-    found = estimated("bp+mp", "tpu-v4")
+    found = spending(load_machine("tpu-v4", 32), 0.5, find_location("iowa"))
+    assert found.cost_usd == pytest.approx(0.5 / 3600 * 32 * 3.22)
+    assert found.energy_j == pytest.approx(0.5 * 32 * 170 * 1.11)
+    assert found.co2e_g == pytest.approx(found.energy_j / 3.6e6 * 478)
+
+
+def test_a_figure_that_the_machine_lacks_is_none():
     iowa = find_location("iowa")
-    seconds = found.step_time_s
-    assert found.cost_usd() == pytest.approx(seconds / 3600 * 32 * 3.22)
-    assert found.energy_j(iowa) == pytest.approx(seconds * 32 * 170 * 1.11)
-    assert found.co2e_g(iowa) == pytest.approx(found.energy_j(iowa) / 3.6e6 * 478)
-
-
-def test_a_figure_that_the_machine_lacks_is_an_error():
-    with pytest.raises(MachineError, match=r"tpu-v5e has no power .* set chip\.mean_w"):
-        estimated("bp", "tpu-v5e").energy_j()
-    with pytest.raises(MachineError, match=r"a100-80g has no price; set chip\.usd"):
-        estimated("bp", "a100-80g").cost_usd()
+    without_power = spending(load_machine("tpu-v5e", 32), 0.5, iowa)
+    assert (without_power.energy_j, without_power.co2e_g) == (None, None)
+    assert spending(load_machine("a100-80g", 32), 0.5, iowa).cost_usd is None
 
 
 def test_an_empty_step_has_no_flop_utilisation():
