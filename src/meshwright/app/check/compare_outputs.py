@@ -10,6 +10,7 @@ import numpy as np
 
 from meshwright.app.check.report import MAX_BIAS, CheckReport, OutputError, tolerance_of
 from meshwright.jax_private import is_key, move_words
+from meshwright.run.local.layer_stack import whole_array
 
 
 def check_outputs(
@@ -45,6 +46,7 @@ def check_outputs(
 
 def on_one_device(leaf: Any) -> Any:
     """The array `leaf`, gathered to one device if several devices hold it."""
+    leaf = whole_array(leaf)
     if not isinstance(leaf, jax.Array) or not leaf.is_fully_addressable:
         return leaf
     if len(leaf.sharding.device_set) == 1:

@@ -27,6 +27,12 @@ from meshwright.features.cluster.wire.messages import (
 )
 from meshwright.features.cluster.wire.program_code import ProgramCode
 from meshwright.machine import Mesh
+from meshwright.run.local.layer_stack import (
+    LayerStack,
+    join_stacks,
+    split_stacks,
+    whole_array,
+)
 
 _POLL_S = 0.1
 """Seconds between two looks at workers that start."""
@@ -59,7 +65,9 @@ class Slice:
         """
         return jax.tree.map(self._put, tree)
 
-    def _put(self, leaf: Any) -> RemoteArray:
+    def _put(self, leaf: Any) -> Any:
+        if isinstance(leaf, LayerStack):
+            return LayerStack([self._put(each) for each in leaf.elements])
         if isinstance(leaf, RemoteArray):
             if leaf.session is self.session:
                 return leaf
@@ -72,7 +80,9 @@ class Slice:
 
     def fetch(self, tree: Any) -> Any:
         """The arrays behind a pytree of handles, all fetched at the same time."""
-        handles, structure = jax.tree.flatten(tree)
+        leaves, structure = jax.tree.flatten(tree)
+        counts = [len(leaf) if isinstance(leaf, LayerStack) else 0 for leaf in leaves]
+        handles = split_stacks(leaves, counts)
         sessions: dict[ClientSession, list[RemoteArray]] = {}
         for each in dict.fromkeys(handles):
             each.require_kept()
@@ -86,7 +96,8 @@ class Slice:
             for session, wanted in sessions.items()
             for each, parts in zip(wanted, begun[session].result(), strict=True)
         }
-        return jax.tree.unflatten(structure, [arrays[each] for each in handles])
+        fetched = join_stacks([arrays[each] for each in handles], counts)
+        return jax.tree.unflatten(structure, map(whole_array, fetched))
 
     def define(
         self,

@@ -24,6 +24,11 @@ from meshwright.features.pipeline.stages.cuts import (
     marked_cuts,
     planned_cuts,
 )
+from meshwright.features.pipeline.stages.layer_weights import (
+    OpenedStep,
+    unopened,
+    with_own_weights,
+)
 from meshwright.features.pipeline.stages.marks import (
     StagePoint,
     marks_between,
@@ -77,40 +82,38 @@ def find_step(captured: Captured, options: Options) -> Microbatches:
     return find_microbatches(lower_unrolled(work.state), options.has_own_statistics)
 
 
-def with_layers(captured: Captured, options: Options) -> Captured:
+def with_layers(captured: Captured, options: Options) -> OpenedStep:
     """The step with large loops over layers unrolled, so that stages can begin inside.
 
     A loop stays if it has less than `_LITTLE` of the work of a stage. All loops stay if the
     user marks stages. No loop stays if microbatches have statistics of their own, since
-    such a sum cannot be in a loop.
+    such a sum cannot be in a loop. Each layer of an unrolled loop has its own weights.
     """
     program, stages = captured.program, options.stages
     is_own = options.has_own_statistics
     if stages is None and has_marks(program.ops) and not is_own:
-        return captured
+        return unopened(captured)
     points = stages if isinstance(stages, tuple) else ()
     planned = [point for point in points if isinstance(point, StagePoint)]
-    marked = program
-    if planned:
-        work = divided_batch(captured, microbatch_axis(options), options.batch)
-        values, state = work.graph.values, work.state
-        divided = {
-            v for i, v in enumerate(values) if state.dim_on(i, MICROBATCH) is not None
-        }
-        marked = with_marks(program, planned, divided)
-    inside: dict[tuple[Value, ...], dict[int, str]] = {}
-    for point, name in names_of(planned).items():
-        if point.iteration:
-            loop = program.ops[point.op].results
-            inside.setdefault(loop, {})[point.iteration] = name
     chosen = len(stages) + 1 if isinstance(stages, tuple) else stages
     count = chosen or options.default_stages
     flops = {op: flops_of(op) for op in program.ops}
     share = 0.0 if is_own else sum(flops.values()) * _LITTLE / count
     large = [op for op in program.ops if op.kind == "scan" and flops[op] > share]
     if not (large or planned) or (count == 1 and not is_own):
-        return captured
+        return unopened(captured)
+    work = divided_batch(captured, microbatch_axis(options), options.batch)
+    values, state = work.graph.values, work.state
+    divided = {
+        v for i, v in enumerate(values) if state.dim_on(i, MICROBATCH) is not None
+    }
+    inside: dict[tuple[Value, ...], dict[int, str]] = {}
+    for point, name in names_of(planned).items():
+        if point.iteration:
+            loop = program.ops[point.op].results
+            inside.setdefault(loop, {})[point.iteration] = name
     # Marks keep the results of ops, though not the ops.
+    marked = with_marks(program, planned, divided) if planned else program
     wanted = {op.results for op in large} | inside.keys()
     scans = {
         op: marks_between(inside.get(op.results, {}))
@@ -118,7 +121,8 @@ def with_layers(captured: Captured, options: Options) -> Captured:
         if op.results in wanted
     }
     unrolled = as_primitives(unroll_scans(marked, scans))
-    return replace(captured, program=unrolled)
+    weights = [i for i, value in enumerate(program.inputs) if value not in divided]
+    return with_own_weights(replace(captured, program=unrolled), weights)
 
 
 _LITTLE = 0.25
@@ -141,7 +145,8 @@ def choose_cuts(step: Microbatches, options: Options) -> Cuts:
 
 def stage(captured: Captured, options: Options) -> StagedStep:
     """Divide a captured step into stages, and partition each on its submesh."""
-    source, captured = captured, with_layers(captured, options)
+    opened = with_layers(captured, options)
+    source, captured = captured, opened.captured
     step = find_step(captured, options)
     cuts = choose_cuts(step, options)
     schedule = options.schedule_for(cuts.num_stages)
@@ -158,7 +163,7 @@ def stage(captured: Captured, options: Options) -> StagedStep:
             )
         decided.append(known[mesh, tactics])
     return StagedStep(
-        source, staged, micro, schedule, tuple(decided), options.submeshes
+        source, opened, staged, micro, schedule, tuple(decided), options.submeshes
     )
 
 

@@ -41,7 +41,9 @@ def make_pipeline(step: StagedStep, slices: Sequence[Slice] = ()) -> PipelineExe
         stages.append(StageProgram(name, number, lowered, tasks, devices))
     atoms = enumerate(step.staged.program.outputs)
     outputs = tuple(_stage_of(atom, place, stages) for place, atom in atoms)
-    return PipelineExecutable(step.staged, tuple(stages), step.schedule, outputs)
+    return PipelineExecutable(
+        step.opened, step.staged, tuple(stages), step.schedule, outputs
+    )
 
 
 def place_submeshes(submeshes: Sequence[Mesh]) -> tuple[Mesh, ...]:

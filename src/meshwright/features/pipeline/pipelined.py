@@ -45,6 +45,7 @@ from meshwright.program.analysis.narrowest_floats import narrowest_floats
 from meshwright.program.capture.arguments import Names, Numbers, require_arrays
 from meshwright.program.capture.donation import require_separate
 from meshwright.program.ir import Program
+from meshwright.run.local.layer_stack import LayerStack
 
 if TYPE_CHECKING:
     from meshwright.features.cluster.client import Slice
@@ -190,7 +191,7 @@ class Pipelined:
         """
         captured = self.alone.capture(*args, **kwargs)
         opened = with_layers(captured, self.options)
-        return forward_program(find_step(opened, self.options))
+        return forward_program(find_step(opened.captured, self.options))
 
     def stage(self, *args: Any, **kwargs: Any) -> StagedStep:
         """The step for these arguments, divided into stages but not compiled yet."""
@@ -221,7 +222,12 @@ class Pipelined:
         alone = make_pipeline(stage(specialized.captured, one))
         captured = specialized.captured
         rounding = narrowest_floats(captured.program, tolerance_of)
-        compared = captured.out_paths, lambda *each: alone(each), run
+
+        def one_by_one(*each: Any) -> Sequence[Any]:
+            outputs = alone(each)
+            return [x.joined() if isinstance(x, LayerStack) else x for x in outputs]
+
+        compared = captured.out_paths, one_by_one, run
         return check_outputs(*compared, leaves, rounding)
 
     def _run(self, specialized: Specialized, leaves: Sequence[Any]) -> list[Any]:

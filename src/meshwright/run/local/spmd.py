@@ -18,6 +18,7 @@ from meshwright.partitioner.propagate.sub_axes import whole_axes
 from meshwright.program.ir import Sharding
 from meshwright.run.local.devices import find_devices
 from meshwright.run.local.execute import run_program
+from meshwright.run.local.layer_stack import whole_array
 
 
 def jax_mesh(mesh: Mesh) -> jax.sharding.Mesh:
@@ -197,4 +198,4 @@ def place(leaf: Any, sharding: NamedSharding) -> Any:
             # `jax.device_put` takes neither PRNG keys nor arrays that are committed to a
             # device of this process.
             return move_words(lambda x: jax.device_put(np.asarray(x), sharding), leaf)
-    return jax.device_put(leaf, sharding)
+    return jax.device_put(whole_array(leaf), sharding)

@@ -17,8 +17,10 @@ import numpy as np
 from meshwright.features.pipeline.running.stage import StageProgram, StageValues
 from meshwright.features.pipeline.schedules.schedule import Schedule, Task, TaskKind
 from meshwright.features.pipeline.schedules.verify import run_order
+from meshwright.features.pipeline.stages.layer_weights import OpenedStep
 from meshwright.features.pipeline.stages.staged import Staged
 from meshwright.program.ir import Atom, Literal, Value
+from meshwright.run.local.layer_stack import join_stacks, split_stacks
 
 _LAST = {TaskKind.BACKWARD, TaskKind.WEIGHT_GRADIENT}
 
@@ -27,12 +29,13 @@ _LAST = {TaskKind.BACKWARD, TaskKind.WEIGHT_GRADIENT}
 class PipelineExecutable:
     """The step of a pipeline on the submeshes of its stages.
 
-    staged: the step, divided into stages.
+    opened: which leaves are divided into layers. staged: the step, divided into stages.
     stages: the tasks of each stage; stages may have different lowerings of the step.
     schedule: the order of tasks on each submesh.
     outputs: for each output of the step, the number of the stage that has it.
     """
 
+    opened: OpenedStep
     staged: Staged
     stages: tuple[StageProgram, ...]
     schedule: Schedule
@@ -45,6 +48,7 @@ class PipelineExecutable:
 
     def __call__(self, leaves: Sequence[Any]) -> list[Any]:
         """The outputs of the step for leaves in any sharding."""
+        leaves = split_stacks(leaves, self.opened.inputs)
         stages = tuple(StageValues(program) for program in self.stages)
         given = [*leaves, *(leaves[i] for i in self.staged.whole)]
         for values in stages:
@@ -70,7 +74,8 @@ class PipelineExecutable:
                 if task is not None:
                     values.run_once(task, "update")
                     self._hand_on(stages, values, set(task.outputs))
-        return self._outputs(stages, given, kept)
+        outputs = self._outputs(stages, given, kept)
+        return join_stacks(outputs, self.opened.outputs)
 
     # -- inputs ------------------------------------------------------------------------
 

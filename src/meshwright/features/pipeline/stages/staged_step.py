@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from meshwright.features.pipeline.schedules.schedule import Schedule
+from meshwright.features.pipeline.stages.layer_weights import OpenedStep
 from meshwright.features.pipeline.stages.lowered_step import LoweredStep, read_lowered
 from meshwright.features.pipeline.stages.staged import Staged
 from meshwright.features.pipeline.stages.tasks import StageTasks, stage_tasks
@@ -18,13 +19,14 @@ from meshwright.program.capture import Captured
 class StagedStep:
     """A step divided into stages, each with the sharding decisions for its submesh.
 
-    source: the whole step, as it was captured.
+    source: the whole step, as it was captured. opened: with layers that can be divided.
     staged: the step of one microbatch; each op has its stage and pass.
     captured: the same program in the form that tactics take.
     decided: for each stage, the decisions about the step on the stage's submesh.
     """
 
     source: Captured
+    opened: OpenedStep
     staged: Staged
     captured: Captured
     schedule: Schedule
