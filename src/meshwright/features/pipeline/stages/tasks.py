@@ -1,7 +1,9 @@
 """Device programs of the passes and updates of one pipeline stage.
 
 They are taken from a lowered step. Ops that do not depend on the microbatch run once
-before all microbatches, on every stage that reads their results. A value that one task
+before all microbatches, on every stage that reads their results; but weights that are
+stored in parts are gathered in each pass that reads them, so that a device holds its parts
+alone between the passes (ZeRO stage 3). A value that one task
 computes and another task of the same stage reads stays on the devices in its sharding,
 even as a partial sum.
 """
@@ -90,6 +92,7 @@ class _StageWriter:
     totals: the sums over microbatches of addends that each of the passes computes.
     late: the stage's ops after all microbatches, by level.
     outside: values that other stages read or the step returns.
+    gathered: the gathers of stored parts, and what is computed from them, by result.
     """
 
     def __init__(self, step: LoweredStep, stage: int) -> None:
@@ -103,6 +106,11 @@ class _StageWriter:
         self.late = {lv: ops for (lv, s), ops in step.updates.items() if s == stage}
         sent = (send.value for send in step.sends.values())
         self.outside: set[Atom] = {*sent, *step.lowered.program.outputs}
+        self.gathered: dict[Atom, Op] = {}
+        for op in step.once:
+            is_gather = op.kind == "all_gather" and not op.has_effect
+            if is_gather or not self.gathered.keys().isdisjoint(op.operands):
+                self.gathered.update(dict.fromkeys(op.results, op))
 
     def tasks(self) -> StageTasks:
         """The tasks of the stage."""
@@ -144,7 +152,30 @@ class _StageWriter:
         """The task of a pass over one microbatch, which also adds to running sums."""
         read = self._read(set(ops), totals) | self.outside
         outputs = [v for op in ops for v in op.results if v in read]
-        return self._task(ops, outputs, totals)
+        addends = [total.addend for total in totals]
+        return self._task(self._with_gathers(ops, addends), outputs, totals)
+
+    def _with_gathers(self, ops: Sequence[Op], wanted: Collection[Atom]) -> list[Op]:
+        """The ops of a pass, with gathers of stored weights before their first readers.
+
+        wanted: values that are read after the pass.
+        """
+        found: dict[Op, None] = {}
+
+        def gather(atom: Atom) -> None:
+            op = self.gathered.get(atom)
+            if op is not None and op not in found:
+                for operand in op.operands:
+                    gather(operand)
+                found[op] = None
+
+        for op in ops:
+            for atom in op.operands:
+                gather(atom)
+            found[op] = None
+        for atom in wanted:
+            gather(atom)
+        return [*found]
 
     def _before(self, totals: Sequence[Total]) -> TaskProgram:
         """The task that runs once, before all microbatches.
@@ -152,7 +183,12 @@ class _StageWriter:
         It computes values that depend on no microbatch, and the initial values of sums.
         On stage 0 it also computes program outputs that depend on no microbatch.
         """
-        read = self._read((), ()) | (self.outside if self.stage == 0 else set())
+        passes = (*self.forward, *self.backward)
+        addends = [total.addend for total in totals]
+        every = self._with_gathers(passes, addends)
+        read = {a for op in every for a in op.operands}.union(addends)
+        read -= self.gathered.keys()
+        read |= self.outside if self.stage == 0 else set()
         ops = self._closure(read)
         outputs = [v for op in ops for v in op.results if v in read]
         ops += map(first_total, totals)
