@@ -2,6 +2,8 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+import optax
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -112,6 +114,42 @@ def test_a_stage_may_begin_within_a_loop_over_layers():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stage_module, "task_function", interpreted)
         assert step.check(params, BATCH).ok
+
+
+@pytest.mark.parametrize("on_cluster", [False, True])
+def test_each_stage_keeps_the_state_of_its_own_layers_of_a_loop(on_cluster):
+    optimizer = optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(1e-3))
+    layers = jax.tree.map(lambda *each: jnp.stack(each), *PARAMS["layers"])
+    params = {**PARAMS, "layers": layers}
+
+    def loss(params, batch):
+        h = params["embedding"][batch["x"]]
+        h, _ = jax.lax.scan(lambda h, w: (layer(h, w), None), h, params["layers"])
+        return (h**2).mean()
+
+    def step_fn(state, batch):
+        params, inner = state
+        value, grads = jax.value_and_grad(loss)(params, batch)
+        updates, inner = optimizer.update(grads, inner, params)
+        return (optax.apply_updates(params, updates), inner), value
+
+    wanted = state = params, optimizer.init(params)
+    with mw.cluster("inline") as cluster:
+        submeshes = [{"data": 2}, {"data": 1}]  # with three layers and with one
+        if on_cluster:
+            submeshes = [cluster.slice(mesh) for mesh in submeshes]
+        step = mw.pipeline(step_fn, submeshes, DATA, stages=2, microbatches=2)
+        assert step.check(state, BATCH).ok
+        plan = step.plan(state, BATCH)
+        sent = [stage.work.once_sent_bytes for stage in plan.stages if stage.work]
+        assert max(sent) < layers["up"][0].nbytes  # sums for the norm alone
+        for _ in range(3):
+            state, value = step(state, BATCH)
+            wanted, wanted_value = jax.jit(step_fn)(wanted, BATCH)
+        np.testing.assert_allclose(float(value), wanted_value, rtol=1e-4)
+        for got, want in zip(*map(jax.tree.leaves, (state, wanted)), strict=True):
+            assert (got.shape, got.dtype) == (want.shape, want.dtype)
+            np.testing.assert_allclose(np.asarray(got), want, rtol=2e-3, atol=1e-4)
 
 
 def test_a_marked_function_is_itself_elsewhere():

@@ -43,7 +43,7 @@ def make_plan(step: StagedStep, options: Options) -> PipelinePlan:
         schedule_name=name_of(step.schedule),
         limit_bytes=options.memory_bytes,
         recorded_parameters=count_parameters(step.decided[0]),
-        notes=(_STACKED.format(show_bytes(sent)),) if sent >= _MUCH else (),
+        notes=(_SHARED.format(show_bytes(sent)),) if sent >= _MUCH else (),
         step=step,
         name=source.name,
         tokens_per_step=None if tokens is None else prod(program.inputs[tokens].shape),
@@ -54,10 +54,9 @@ def make_plan(step: StagedStep, options: Options) -> PipelinePlan:
 _MUCH = 2**26
 """Least bytes sent once a step that a note is about: 3 ms on a network card of 200 Gb/s."""
 
-_STACKED = (
-    "gradients of weights that another stage holds are sent to it once a step, {} from a "
-    "device; the weights of a loop over layers are one array, which one stage holds: give "
-    "the layers as a list to have each on its own stage"
+_SHARED = (
+    "gradients of weights that several stages read, such as a tied embedding, are sent "
+    "once a step to the stage that holds them, {} from a device"
 )
 
 

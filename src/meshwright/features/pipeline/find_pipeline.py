@@ -22,6 +22,7 @@ from meshwright.features.pipeline.schedule_candidates import (
     with_candidates,
 )
 from meshwright.features.pipeline.stages.staged_step import StagedStep
+from meshwright.machine.memory_size import show_bytes
 from meshwright.planner.candidates.candidate import Candidate
 from meshwright.planner.driver.request import SearchRequest
 from meshwright.program.capture import Captured
@@ -60,12 +61,52 @@ def find_pipeline(
         on_progress=request.on_progress,
         meter=WorkMeter.for_budget(request.budget_s),
     )
-    planned = PipelinePlanner(task).best()
-    request.on_progress("building the stages of the best pipeline")
-    plan = built_plan(step.captured, planned)
-    plan = plan.on(resolved.machine, resolved.place, donate_state=True)
+    plan = _fitting_plan(
+        step.captured,
+        PipelinePlanner(task),
+        lambda plan: plan.on(resolved.machine, resolved.place, donate_state=True),
+    )
     plan = with_candidates(plan, time.monotonic() - began_s, schedule)
     return _confirmed(plan) if request.confirm else plan
+
+
+_MOST_SEARCHES = 4
+"""Largest number of searches for stages that still fit once they are built."""
+
+_MARGIN = 0.98
+"""Share of a lower limit that is asked for, so that no plan is found twice."""
+
+
+def _fitting_plan(
+    captured: Captured,
+    planner: PipelinePlanner,
+    on_machine: Callable[[PipelinePlan], PipelinePlan],
+) -> PipelinePlan:
+    """The plan of the best stages that fit once they are built.
+
+    The planner prices blocks of ops, and adds them up to stages. If built stages need more
+    memory than that, it searches again, for stages that need less by its own figures.
+    """
+    task = planner.task
+    for _ in range(_MOST_SEARCHES):
+        planned = planner.best()
+        task.on_progress("building the stages of the best pipeline")
+        priced_bytes = max(planned.simulate().peak_bytes)
+        planned = replace(planned, limit_bytes=task.limit_bytes)
+        plan = on_machine(built_plan(captured, planned))
+        if plan.fits:
+            return plan
+        share = _MARGIN * task.limit_bytes / plan.peak_memory_bytes
+        planner.task = replace(planner.task, limit_bytes=share * priced_bytes)
+        task.on_progress(
+            f"the built stages need {show_bytes(plan.peak_memory_bytes)} of "
+            f"{show_bytes(task.limit_bytes)}; searching for smaller ones"
+        )
+    raise PlanError(
+        f"no pipeline was found that fits into {show_bytes(task.limit_bytes)} of a device "
+        f"once its stages are built, in {_MOST_SEARCHES} searches; use more devices, or a "
+        "smaller batch"
+    )
 
 
 def refused_option(request: SearchRequest) -> str:

@@ -140,6 +140,19 @@ def test_accumulators_that_an_axis_shards_are_reduced_in_every_microbatch():
     assert "reduce_scatter" in inside
 
 
+def test_weights_that_are_stored_in_parts_are_gathered_in_each_pass():
+    tactics = [mw.data_parallel("data"), mw.zero(3, "data", min_elements=0)]
+    step = staged(train_step, {"stage": 2, "data": 2}, tactics)
+    for _, tasks in stage_programs(step):
+        kinds = [
+            {op.kind for op in task.program.ops}
+            for task in (tasks.before, tasks.forward, tasks.backward)
+        ]
+        assert ["all_gather" in each for each in kinds] == [False, True, True]
+        kept = {*tasks.forward.outputs} & {*tasks.backward.inputs}
+        assert not kept & {v for op in tasks.before.program.ops for v in op.results}
+
+
 def test_layers_that_are_computed_again_are_so_in_the_backward_pass_of_their_stage():
     step = staged(partial(train_step, loss=narrow_loss), {"stage": 2})
     counts = [

@@ -1,20 +1,21 @@
 """Device programs of the passes and updates of one pipeline stage.
 
 They are taken from a lowered step. Ops that do not depend on the microbatch run once
-before all microbatches, on every stage that reads their results; but weights that are
-stored in parts are gathered in each pass that reads them, so that a device holds its parts
-alone between the passes (ZeRO stage 3). A value that one task
+before all microbatches, on every stage that reads their results. Some run in each pass
+that reads their results instead, so that a device need not hold these: gathers of weights
+that are stored in parts (ZeRO stage 3), reshapes and broadcasts. A value that one task
 computes and another task of the same stage reads stays on the devices in its sharding,
 even as a partial sum.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from meshwright.features.pipeline.stages.lowered_step import LoweredStep
 from meshwright.features.pipeline.stages.stage_part import PartKind, StagePart
 from meshwright.features.pipeline.stages.totals import Total, added, first_total
-from meshwright.program.ir import Atom, Op, Program, Value
+from meshwright.program.ir import Atom, Op, Program, Value, num_bytes
+from meshwright.program.ops import Trait, has_trait
 from meshwright.program.rewrite.dead_code import eliminate_dead_code
 
 
@@ -92,7 +93,7 @@ class _StageWriter:
     totals: the sums over microbatches of addends that each of the passes computes.
     late: the stage's ops after all microbatches, by level.
     outside: values that other stages read or the step returns.
-    gathered: the gathers of stored parts, and what is computed from them, by result.
+    repeated: the ops that run in each pass and depend on no microbatch, by result.
     """
 
     def __init__(self, step: LoweredStep, stage: int) -> None:
@@ -106,11 +107,9 @@ class _StageWriter:
         self.late = {lv: ops for (lv, s), ops in step.updates.items() if s == stage}
         sent = (send.value for send in step.sends.values())
         self.outside: set[Atom] = {*sent, *step.lowered.program.outputs}
-        self.gathered: dict[Atom, Op] = {}
-        for op in step.once:
-            is_gather = op.kind == "all_gather" and not op.has_effect
-            if is_gather or not self.gathered.keys().isdisjoint(op.operands):
-                self.gathered.update(dict.fromkeys(op.results, op))
+        self.repeated: dict[Atom, Op] = {
+            value: op for op in _repeated(step.once) for value in op.results
+        }
 
     def tasks(self) -> StageTasks:
         """The tasks of the stage."""
@@ -153,28 +152,28 @@ class _StageWriter:
         read = self._read(set(ops), totals) | self.outside
         outputs = [v for op in ops for v in op.results if v in read]
         addends = [total.addend for total in totals]
-        return self._task(self._with_gathers(ops, addends), outputs, totals)
+        return self._task(self._with_repeated(ops, addends), outputs, totals)
 
-    def _with_gathers(self, ops: Sequence[Op], wanted: Collection[Atom]) -> list[Op]:
-        """The ops of a pass, with gathers of stored weights before their first readers.
+    def _with_repeated(self, ops: Sequence[Op], wanted: Collection[Atom]) -> list[Op]:
+        """The ops of a pass, each after the repeated ops that it is the first to read.
 
         wanted: values that are read after the pass.
         """
         found: dict[Op, None] = {}
 
-        def gather(atom: Atom) -> None:
-            op = self.gathered.get(atom)
+        def repeat(atom: Atom) -> None:
+            op = self.repeated.get(atom)
             if op is not None and op not in found:
                 for operand in op.operands:
-                    gather(operand)
+                    repeat(operand)
                 found[op] = None
 
         for op in ops:
             for atom in op.operands:
-                gather(atom)
+                repeat(atom)
             found[op] = None
         for atom in wanted:
-            gather(atom)
+            repeat(atom)
         return [*found]
 
     def _before(self, totals: Sequence[Total]) -> TaskProgram:
@@ -185,9 +184,9 @@ class _StageWriter:
         """
         passes = (*self.forward, *self.backward)
         addends = [total.addend for total in totals]
-        every = self._with_gathers(passes, addends)
+        every = self._with_repeated(passes, addends)
         read = {a for op in every for a in op.operands}.union(addends)
-        read -= self.gathered.keys()
+        read -= self.repeated.keys()
         read |= self.outside if self.stage == 0 else set()
         ops = self._closure(read)
         outputs = [v for op in ops for v in op.results if v in read]
@@ -239,3 +238,25 @@ class _StageWriter:
         program = Program(tuple(inputs), tuple(ops), (*outputs, *sums), constants)
         live = replace(eliminate_dead_code(program), inputs=tuple(inputs))
         return TaskProgram(live, positions)
+
+
+_MOVED = (Trait.MOVES, Trait.ALIASES_OPERAND)
+
+
+def _repeated(once: Iterable[Op]) -> Iterator[Op]:
+    """The ops that depend on no microbatch, but run in each pass that reads them.
+
+    They are gathers, what is computed from their results, and ops that only move elements,
+    to a result that is not smaller than what they read.
+    """
+    gathered: set[Atom] = set()
+    for op in once:
+        if op.has_effect:
+            continue
+        is_gathered = op.kind == "all_gather" or not gathered.isdisjoint(op.operands)
+        if is_gathered:
+            gathered.update(op.results)
+        read = sum(num_bytes(atom) for atom in op.operands if isinstance(atom, Value))
+        is_moved = any(has_trait(op.kind, trait) for trait in _MOVED)
+        if is_gathered or (is_moved and sum(map(num_bytes, op.results)) >= read):
+            yield op
