@@ -52,7 +52,7 @@ from meshwright.partitioner.tactics import Tactic, data_parallel
 from meshwright.predict.compilers.xla.workarounds import XLA_WORKAROUNDS
 from meshwright.program.capture import Captured
 from meshwright.program.ir import Value
-from meshwright.program.rewrite.unroll import unroll_scans
+from meshwright.program.rewrite.loops.unroll import unroll_scans
 
 
 def microbatch_axis(options: Options) -> Mesh:
@@ -122,7 +122,9 @@ def with_layers(captured: Captured, options: Options) -> OpenedStep:
     }
     unrolled = as_primitives(unroll_scans(marked, scans))
     weights = [i for i, value in enumerate(program.inputs) if value not in divided]
-    return with_own_weights(replace(captured, program=unrolled), weights)
+    opened = with_own_weights(replace(captured, program=unrolled), weights)
+    written = as_primitives(opened.captured.program)
+    return replace(opened, captured=replace(opened.captured, program=written))
 
 
 _LITTLE = 0.25

@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
 
-from meshwright.features.pipeline.running.primitives import as_primitives
 from meshwright.program.capture import Captured
-from meshwright.program.rewrite.stack_elements import divide_stacks
+from meshwright.program.rewrite.loops.stack_elements import divide_stacks
 from meshwright.program.rules.factors import is_key
 
 
@@ -56,7 +55,7 @@ def with_own_weights(captured: Captured, weights: Collection[int]) -> OpenedStep
     }
     divided = replace(
         captured,
-        program=as_primitives(found.program),
+        program=found.program,
         paths=_repeated(captured.paths, found.inputs),
         out_paths=_repeated(captured.out_paths, found.outputs),
         avals=_avals(captured.avals, found.inputs),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from meshwright.program.capture import capture
-from meshwright.program.rewrite.unroll import unroll_scans
+from meshwright.program.rewrite.loops.unroll import unroll_scans
 from meshwright.run.local.execute import run_program
 
 W = jax.random.normal(jax.random.key(0), (3, 4, 4))

@@ -8,8 +8,8 @@ import pytest
 
 from meshwright.features.pipeline.running.primitives import as_primitives
 from meshwright.program.capture import capture
-from meshwright.program.rewrite.stack_elements import divide_stacks
-from meshwright.program.rewrite.unroll import unroll_scans
+from meshwright.program.rewrite.loops.stack_elements import divide_stacks
+from meshwright.program.rewrite.loops.unroll import unroll_scans
 from meshwright.run.local.execute import run_program
 from meshwright.run.local.layer_stack import LayerStack, join_stacks, split_stacks
 
