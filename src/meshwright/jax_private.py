@@ -128,6 +128,15 @@ def is_backward(eqn: Any) -> bool:
     return any(isinstance(e, Transform) and e.name == "transpose" for e in stack)
 
 
+def is_recomputed(eqn: Any) -> bool:
+    """Whether an equation computes a value again that `jax.checkpoint` did not keep.
+
+    JAX notes this in the equation's name stack, too.
+    """
+    names = (entry.name for entry in eqn.source_info.name_stack.stack)
+    return "rematted_computation" in names
+
+
 def is_key(dtype: Any) -> bool:
     """Whether the dtype is that of typed PRNG keys."""
     return jnp.issubdtype(dtype, jax.dtypes.prng_key)

@@ -24,7 +24,6 @@ from meshwright.predict.links.random_pauses import num_groups, waiting_s
 from meshwright.predict.memory.buffer_assignment import Heap, heap_of, memory_of
 from meshwright.predict.memory.layout_compression import compressed
 from meshwright.predict.memory.memory_curve import MemoryCurve
-from meshwright.predict.roofline.work import program_work
 from meshwright.predict.simulate.timeline import (
     COMPUTE,
     Setting,
@@ -33,6 +32,7 @@ from meshwright.predict.simulate.timeline import (
     kernel_traffic,
     timeline_of,
 )
+from meshwright.predict.utilisation import Utilisation, utilisation
 from meshwright.program.capture.donation import (
     donated_aliases,
     donated_inputs,
@@ -57,6 +57,7 @@ class Estimate:
         ("all_reduce hidden"). "waiting" is for pauses of other groups of devices, if
         there are any. The parts that are not hidden add up to the step.
     original: the program before it was partitioned.
+    used: the shares of the machine's peak that the program's operations reach.
     program: the program of one device, as the compiler rewrote it.
     fusions, layouts, origins: of `program`, as in its `Compilation`.
     donated: positions of the inputs whose memory the caller donates.
@@ -67,6 +68,7 @@ class Estimate:
     mesh: Mesh
     step_time_s: float
     original: Program = field(repr=False)
+    used: Utilisation
     program: Program = field(repr=False)
     memory: MemoryCurve = field(repr=False)
     timeline: Timeline = field(repr=False)
@@ -86,19 +88,6 @@ class Estimate:
     def fits(self) -> bool:
         """Whether the peak is within the memory that a device gives to programs."""
         return self.peak_memory_bytes <= self.machine.chip.usable_bytes
-
-    @property
-    def mfu(self) -> float:
-        """The share of the machine's 16-bit peak that the original program's FLOPs reach.
-
-        0 for a step that takes no time.
-        """
-        if not self.step_time_s:
-            return 0.0
-        peak, num_devices = self.machine.chip.half_flops_per_s, self.machine.num_devices
-        flops = program_work(self.original).flops
-        return flops / (self.step_time_s * peak * num_devices)
-
 
 @paused_collector()
 def estimate(
@@ -132,11 +121,13 @@ def estimate(
     memory, usable = measure(layouts), machine.chip.usable_bytes
     if memory.peak_bytes > usable:
         memory, layouts = compressed(memory, layouts, usable, compilation, measure)
+    step_time_s, rewritten = timeline.end_s + waiting, decided.work.graph.program
     return Estimate(
         machine=machine,
         mesh=lowered.mesh,
-        step_time_s=timeline.end_s + waiting,
+        step_time_s=step_time_s,
         original=captured.program,
+        used=utilisation(captured.program, rewritten, step_time_s, machine),
         program=program,
         memory=memory,
         timeline=timeline,

@@ -42,7 +42,8 @@ class LiveValue:
 class Figures:
     """Predictions for one step of a plan on a machine; memory is per device.
 
-    mfu: share of the machine's 16-bit peak that the model's operations reach.
+    mfu, hfu: shares of the machine's 16-bit peak that the model's operations reach, and
+        those that the step runs, recomputed ones included; see `Utilisation`.
     usable_bytes: memory of a device that programs may use.
     breakdown: seconds of "compute" and "idle", and for each kind of collective the
         exposed seconds and those hidden behind computation.
@@ -66,6 +67,7 @@ class Figures:
     num_devices: int
     step_time_s: float
     mfu: float
+    hfu: float
     peak_memory_bytes: int
     usable_bytes: float
     breakdown: Mapping[str, float]
@@ -99,7 +101,6 @@ def make_figures(decided: Decided, found: Estimate, place: Location | None) -> F
         machine=found.machine.name,
         num_devices=found.machine.num_devices,
         step_time_s=found.step_time_s,
-        mfu=found.mfu,
         peak_memory_bytes=found.peak_memory_bytes,
         usable_bytes=chip.usable_bytes,
         breakdown=dict(found.breakdown),
@@ -111,6 +112,7 @@ def make_figures(decided: Decided, found: Estimate, place: Location | None) -> F
         lines=tuple(line_times(found.timeline)[:_LARGEST]),
         placement=_placement(found),
         widened=widened_dtypes(found.original, chip),
+        **asdict(found.used),
         **asdict(spending(found.machine, found.step_time_s, place)),
     )
 

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -20,12 +21,12 @@ KINDS = ("mesh", "pipeline")
 OPTIONS = {"chips": 2, "budget_s": 1.0}
 
 
-def built(kind):
+def built(kind, step=unmarked_step, args=ARGS):
     data = [mw.data_parallel("data")]
     if kind == "mesh":
-        return mw.partition(unmarked_step, {"data": 2}, data).plan(*ARGS)
+        return mw.partition(step, {"data": 2}, data).plan(*args)
     mesh = {"stage": 2, "data": 1}
-    return mw.pipeline(unmarked_step, mesh, data, microbatches=4).plan(*ARGS)
+    return mw.pipeline(step, mesh, data, microbatches=4).plan(*args)
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -55,6 +56,37 @@ def found(kind):
 
 def load(kind, path):
     return (mw.Plan if kind == "mesh" else mw.PipelinePlan).load(path)
+
+
+def layers_step(params, x, keep):
+    """A step of square layers that `jax.checkpoint` computes again, unless `keep`."""
+
+    def layer(x, w):
+        return jnp.tanh(x @ w)
+
+    def loss(params, x):
+        for w in params:
+            x = (layer if keep else jax.checkpoint(layer))(x, w)
+        return jnp.mean(x)
+
+    value, grads = jax.value_and_grad(loss)(params, x)
+    return jax.tree.map(jnp.subtract, params, grads), value
+
+
+def test_model_flops_count_recomputation_once(kind):
+    """4 layers of 3 products, the first of 2; each has one more on the hardware."""
+    args = [jnp.ones((256, 256))] * 4, jnp.ones((64, 256))
+    kept, again = (
+        built(kind, partial(layers_step, keep=keep), args).on("h100")
+        for keep in (True, False)
+    )
+    assert kept.hfu == kept.mfu
+    assert "HFU" not in str(kept)
+    assert again.hfu / again.mfu == pytest.approx(15 / 11, rel=0.01)
+    flops = [plan.mfu * plan.step_time_s for plan in (kept, again)]
+    assert flops[1] == pytest.approx(flops[0], rel=0.01)
+    assert "HFU, with recomputation" in str(again)
+    assert json.loads(again.to_json())["figures"]["hfu"] == again.hfu
 
 
 def test_a_plan_has_the_figures_of_a_step(plan):

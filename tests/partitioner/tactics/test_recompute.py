@@ -132,12 +132,14 @@ def test_ops_run_again_and_no_others():
 
 
 def test_work_done_twice_is_no_use_of_the_machine():
-    """MFU counts the operations of the step as it was written."""
+    """MFU counts the operations of the step as it was written, HFU those that run."""
     plain, again = (
         mw.partition(step, MESH, tactics).plan(*args()).on("tpu-v5e")
         for tactics in ([DATA], [mw.recompute("add"), DATA])
     )
     assert again.mfu * again.step_time_s == pytest.approx(plain.mfu * plain.step_time_s)
+    assert plain.hfu == plain.mfu
+    assert 1.2 < again.hfu / again.mfu < 4 / 3
 
 
 def test_loops_can_be_kept_as_they_are():

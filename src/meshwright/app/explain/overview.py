@@ -113,6 +113,8 @@ def figure_rows(plan: StepRecord, figures: Figures) -> Iterator[tuple[str, str]]
     """Pairs of a title and a text, one for each figure of a step."""
     least = AT_LEAST if plan.unpriced else ""
     mfu = f"MFU {'of the known work ' * bool(least)}{show_share(figures.mfu)}"
+    if figures.hfu > figures.mfu:
+        mfu += f" (HFU, with recomputation: {show_share(figures.hfu)})"
     speed = f"{least}{show_seconds(figures.step_time_s)}, {mfu}"
     tokens = show_tokens(plan, figures)
     yield "step", f"{speed}, {tokens}" if tokens else speed

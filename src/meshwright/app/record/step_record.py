@@ -94,12 +94,17 @@ class StepRecord(ABC):
 
     @property
     def mfu(self) -> float:
-        """Model FLOP utilisation, from 0 to 1.
+        """Model FLOPs utilisation, from 0 to 1.
 
         It is the share of the machine's 16-bit peak FLOP/s that the model's FLOPs reach in
-        a step.
+        a step. What a step computes again to save memory counts once.
         """
         return figures_of(self).mfu
+
+    @property
+    def hfu(self) -> float:
+        """Hardware FLOPs utilisation: as `mfu`, with what a step computes again."""
+        return figures_of(self).hfu
 
     @property
     def tokens_per_s(self) -> float | None:

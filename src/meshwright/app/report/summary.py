@@ -55,6 +55,11 @@ def _cards(plan: StepRecord, figures: Figures) -> list[tuple[str, str, str]]:
     fits = ("may fit" if least else "fits") if figures.fits else "does not fit"
     power = "the power of this machine is unknown"
     price = "the price of this machine is unknown"
+    again = (
+        f"; with recomputation {show_share(figures.hfu)} (HFU)"
+        if figures.hfu > figures.mfu
+        else ""
+    )
     drawn = "all devices, at peak power" if figures.is_peak_power else "all devices"
     return [
         ("step time", least + show_seconds(figures.step_time_s), "simulated"),
@@ -65,7 +70,7 @@ def _cards(plan: StepRecord, figures: Figures) -> list[tuple[str, str, str]]:
             if plan.tokens_per_step
             else "the step has no tokens",
         ),
-        ("model FLOP utilisation", show_share(figures.mfu), "of the 16-bit peak"),
+        ("model FLOPs utilisation", show_share(figures.mfu), f"of the 16-bit peak{again}"),
         (
             "parameters",
             show_count(plan.num_parameters) if plan.num_parameters else NONE,

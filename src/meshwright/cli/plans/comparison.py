@@ -18,7 +18,7 @@ from meshwright.machine.memory_size import show_bytes
 
 _DAY_S = 86_400.0
 _FIGURES = (
-    "step_time_s", "mfu", "peak_memory_bytes", "usable_bytes", "fits",
+    "step_time_s", "mfu", "hfu", "peak_memory_bytes", "usable_bytes", "fits",
     "energy_j", "is_peak_power", "cost_usd", "co2e_g",
 )  # fmt: skip
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax.numpy as jnp
@@ -12,6 +12,7 @@ import numpy as np
 from meshwright.jax_private import (
     expanded,
     is_backward,
+    is_recomputed,
     open_jaxpr,
     sparse_implementation,
 )
@@ -52,13 +53,31 @@ def convert(jaxpr: Any, kept: Collection[str] = ()) -> Program:
     return _Converter(kept=kept).program(jaxpr)
 
 
+@dataclass(frozen=True, slots=True)
+class _Pass:
+    """The pass that an equation belongs to, as JAX notes it for the equation or a caller.
+
+    The fields are those of `Op`.
+    """
+
+    is_backward: bool = False
+    is_recomputed: bool = False
+
+    def of(self, eqn: Any) -> _Pass:
+        """The pass of an equation of a jaxpr that is called in this one."""
+        return _Pass(
+            self.is_backward or is_backward(eqn),
+            self.is_recomputed or is_recomputed(eqn),
+        )
+
+
 class _Converter:
     """Converts the equations of one jaxpr, and of the jaxprs that it calls, to ops.
 
     outer: source line of the call that is being inlined, if any.
     single: mesh axes of size 1 of the `shard_map`s around the jaxpr.
     kept: names of call-like primitives that become ops, rather than being inlined.
-    in_backward: whether the jaxpr is called by a backward pass.
+    outer_pass: the pass that calls the jaxpr.
     """
 
     def __init__(
@@ -66,11 +85,11 @@ class _Converter:
         outer: Source | None = None,
         single: frozenset[str] = frozenset(),
         kept: Collection[str] = (),
-        in_backward: bool = False,
+        outer_pass: _Pass = _Pass(),
     ) -> None:
         self.ops: list[Op] = []
         self.outer = outer
-        self.in_backward = in_backward
+        self.outer_pass = outer_pass
         self.single = single
         self.kept = kept
         self.constants: dict[Value, Any] = {}
@@ -113,8 +132,7 @@ class _Converter:
         if region is not None:
             self.ops.append(self.region_op(region, eqn, source))
             return self.ops[-1].results
-        backward = self.in_backward or is_backward(eqn)
-        op = _plain(eqn, operands, source, self.single, backward)
+        op = _plain(eqn, operands, source, self.single, self.outer_pass.of(eqn))
         if name == "optimization_barrier":  # one independent identity for each operand
             self.ops += [
                 replace(op, operands=(operand,), results=(result,))
@@ -133,20 +151,21 @@ class _Converter:
 
         Ops of the bodies that have no source line get the source line of the region.
         """
-        backward = self.in_backward or is_backward(eqn)
+        own = self.outer_pass.of(eqn)
         return Op(
             region.kind,
             region.operands,
             _results(eqn),
             region.params,
             tuple(
-                _Converter(source, self.single, self.kept, backward).program(body)
+                _Converter(source, self.single, self.kept, own).program(body)
                 for body in region.bodies
             ),
             source,
             wires=tuple(region.wires),
             has_effect=_has_effect(eqn),
-            is_backward=backward,
+            is_backward=own.is_backward,
+            is_recomputed=own.is_recomputed,
         )
 
     def on_one_device(
@@ -172,11 +191,11 @@ class _Converter:
         self, eqn: Any, called: Any, operands: Sequence[Atom]
     ) -> Sequence[Atom]:
         """Inline a call; ops without a line of the user's get that of the call."""
-        outer, in_backward = self.outer, self.in_backward
+        outer, outer_pass = self.outer, self.outer_pass
         self.outer = Source(eqn.source_info.traceback, outer)
-        self.in_backward = in_backward or is_backward(eqn)
+        self.outer_pass = outer_pass.of(eqn)
         atoms = self.inline(called, operands)
-        self.outer, self.in_backward = outer, in_backward
+        self.outer, self.outer_pass = outer, outer_pass
         return atoms
 
     def inline(self, closed: Any, operands: Sequence[Atom]) -> list[Atom]:
@@ -238,7 +257,7 @@ def _plain(
     operands: tuple[Atom, ...],
     source: Source,
     single: frozenset[str],
-    backward: bool,
+    own: _Pass,
 ) -> Op:
     name = eqn.primitive.name
     if name == "shard_map":
@@ -263,7 +282,8 @@ def _plain(
         source,
         eqn.primitive,
         has_effect=_has_effect(eqn),
-        is_backward=backward,
+        is_backward=own.is_backward,
+        is_recomputed=own.is_recomputed,
     )
 
 

@@ -49,6 +49,7 @@ class Op:
         result, body input and body output belongs to exactly one wire.
     has_effect: whether the op must run even if nobody reads its results.
     is_backward: whether JAX made the op by transposition, as it makes a backward pass.
+    is_recomputed: whether the op computes a value a second time (rematerialization).
     source: an object that prints as `file:line` of the user's code ("" if unknown).
     primitive: the JAX primitive that is called when the program runs.
     """
@@ -63,6 +64,7 @@ class Op:
     wires: tuple[Wire, ...] = ()
     has_effect: bool = False
     is_backward: bool = False
+    is_recomputed: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)

@@ -79,8 +79,14 @@ class Recomputation:
             for old, new in zip(op.results, results, strict=True):
                 if old not in self._keep:
                     self.copies[old] = new
-            bodies = tuple(map(copied, op.bodies))
-            yield replace(op, operands=operands, results=results, bodies=bodies)
+            bodies = tuple(copied(body, is_recomputed=True) for body in op.bodies)
+            yield replace(
+                op,
+                operands=operands,
+                results=results,
+                bodies=bodies,
+                is_recomputed=True,
+            )
 
     def _fetch_once(self, operand: Atom) -> tuple[Op, ...]:
         is_known = operand in self.copies or operand in self._fetched
@@ -90,8 +96,11 @@ class Recomputation:
         return ops
 
 
-def copied(program: Program) -> Program:
-    """The same program over new values, since only one op may produce a value."""
+def copied(program: Program, is_recomputed: bool = False) -> Program:
+    """The same program over new values, since only one op may produce a value.
+
+    is_recomputed: whether the copy computes values a second time.
+    """
     new: dict[Atom, Value] = {}
 
     def fresh(values: Sequence[Value]) -> tuple[Value, ...]:
@@ -108,7 +117,8 @@ def copied(program: Program) -> Program:
             op,
             operands=tuple(new.get(a, a) for a in op.operands),
             results=fresh(op.results),
-            bodies=tuple(map(copied, op.bodies)),
+            bodies=tuple(copied(body, is_recomputed) for body in op.bodies),
+            is_recomputed=op.is_recomputed or is_recomputed,
         )
         for op in program.ops
     )

@@ -71,6 +71,7 @@ class Builder:
                 op.primitive,
                 has_effect=op.has_effect,
                 is_backward=op.is_backward,
+                is_recomputed=op.is_recomputed,
             )
         )
         return results

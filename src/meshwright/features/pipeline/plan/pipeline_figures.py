@@ -20,8 +20,8 @@ from meshwright.predict.figures import (
     spending,
     widened_dtypes,
 )
-from meshwright.predict.roofline.work import program_work
 from meshwright.predict.simulate.shares import LineTime, bound_times, line_times
+from meshwright.predict.utilisation import utilisation
 
 _LINES = 10
 """Number of source lines that figures name."""
@@ -39,8 +39,7 @@ def pipeline_figures(plan: PipelineRecord, simulation: Simulation) -> Figures:
     assert step is not None, "tasks of a built step are simulated"
     machine = found.machine
     seconds, chip = step_s(plan.stages, simulation), machine.chip
-    flops = program_work(step.source.program).flops
-    peak_flops = seconds * chip.half_flops_per_s * machine.num_devices
+    program = step.source.program
     peaks = plan.peak_bytes
     fullest = _fullest_task(plan, max(range(len(peaks)), key=peaks.__getitem__))
     at_peak = make_figures(fullest.decided, fullest.estimate, found.place)
@@ -49,7 +48,6 @@ def pipeline_figures(plan: PipelineRecord, simulation: Simulation) -> Figures:
         machine=machine.name,
         num_devices=machine.num_devices,
         step_time_s=seconds,
-        mfu=flops / peak_flops if peak_flops else 0.0,
         peak_memory_bytes=int(max(peaks)),
         usable_bytes=min(usable, plan.limit_bytes or usable),
         breakdown=_breakdown(plan, seconds),
@@ -58,7 +56,8 @@ def pipeline_figures(plan: PipelineRecord, simulation: Simulation) -> Figures:
         collective_s=(),
         compute_bounds=_by_time(_mean(plan, lambda e: bound_times(e.timeline))),
         lines=tuple(_lines(plan)),
-        widened=widened_dtypes(step.source.program, chip),
+        widened=widened_dtypes(program, chip),
+        **asdict(utilisation(program, program, seconds, machine)),
         **asdict(spending(machine, seconds, found.place)),
     )
 
