@@ -89,6 +89,7 @@ class Estimate:
         """Whether the peak is within the memory that a device gives to programs."""
         return self.peak_memory_bytes <= self.machine.chip.usable_bytes
 
+
 @paused_collector()
 def estimate(
     decided: Decided,

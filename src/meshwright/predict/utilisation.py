@@ -9,7 +9,7 @@ from meshwright.program.ir import Program
 
 @dataclass(frozen=True, slots=True)
 class Utilisation:
-    """FLOPs of a step and their shares of the peak, as PaLM (Chowdhery et al., 2022) has them.
+    """Shares of a machine's peak, as defined by Chowdhery et al., PaLM (2022).
 
     mfu: share of the machine's 16-bit peak that the model's operations reach (model FLOPs
         utilisation). An operation that a step repeats to save memory counts once.

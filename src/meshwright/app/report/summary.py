@@ -70,7 +70,11 @@ def _cards(plan: StepRecord, figures: Figures) -> list[tuple[str, str, str]]:
             if plan.tokens_per_step
             else "the step has no tokens",
         ),
-        ("model FLOPs utilisation", show_share(figures.mfu), f"of the 16-bit peak{again}"),
+        (
+            "model FLOPs utilisation",
+            show_share(figures.mfu),
+            f"of the 16-bit peak{again}",
+        ),
         (
             "parameters",
             show_count(plan.num_parameters) if plan.num_parameters else NONE,
