@@ -164,7 +164,7 @@ def ours(case: Case) -> Callable[..., Any]:
 
 def jaxpps(case: Case) -> Callable[..., Any]:
     """The step by JaxPP; gradients of microbatches are added up, then divided."""
-    import jaxpp.api as jaxpp
+    import jaxpp.api as jaxpp  # pyright: ignore[reportMissingImports]
     from jax.sharding import PartitionSpec
 
     shape = case.num_submeshes, case.num_replicas
@@ -187,18 +187,20 @@ def jaxpps(case: Case) -> Callable[..., Any]:
 
     cut = PartitionSpec(None, "data")
 
-    @partial(jaxpp.mpmd_jit_with_loop, mpmd_mesh=mesh, donate_argnums=0,
-             in_specs=(PartitionSpec(), cut))  # fmt: skip
     def step(params: Params, tokens: jax.Array) -> tuple[Params, jax.Array]:
         gradient = partial(jax.value_and_grad(loss), params)
         total, grads = jaxpp.treduce(gradient, tokens, schedule=schedule,
                                      operation=jaxpp.Add)  # fmt: skip
         return updated(params, grads), total
 
+    jitted = jaxpp.mpmd_jit_with_loop(
+        step, mesh, in_specs=(PartitionSpec(), cut), donate_argnums=0
+    )
+
     def called(params: Params, tokens: jax.Array) -> tuple[Params, jax.Array]:
         parts = tokens.reshape(case.num_microbatches, -1, tokens.shape[-1])
         with mesh:
-            return step(params, parts)
+            return jitted(params, parts)
 
     return called
 
@@ -232,7 +234,7 @@ def main() -> None:
         params, loss = waited(step(params, tokens))
         losses.append(number(loss))
     alone = jax.jit(partial(whole_step, mark=unmarked, num_stages=1), donate_argnums=0)
-    whole, expected = params_of(case), []
+    whole, expected, alone_s = params_of(case), [], 0.0
     for _ in range(NUM_STEPS):
         began = time.perf_counter()
         whole, loss = waited(alone(whole, tokens))

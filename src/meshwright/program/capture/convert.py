@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import jax.numpy as jnp
@@ -11,11 +11,10 @@ import numpy as np
 
 from meshwright.jax_private import (
     expanded,
-    is_backward,
-    is_recomputed,
     open_jaxpr,
     sparse_implementation,
 )
+from meshwright.program.capture.equation_pass import OUTSIDE, EquationPass
 from meshwright.program.capture.regions import Region, read_region
 from meshwright.program.capture.single_axes import (
     as_on_one_device,
@@ -53,24 +52,6 @@ def convert(jaxpr: Any, kept: Collection[str] = ()) -> Program:
     return _Converter(kept=kept).program(jaxpr)
 
 
-@dataclass(frozen=True, slots=True)
-class _Pass:
-    """The pass that an equation belongs to, as JAX notes it for the equation or a caller.
-
-    The fields are those of `Op`.
-    """
-
-    is_backward: bool = False
-    is_recomputed: bool = False
-
-    def of(self, eqn: Any) -> _Pass:
-        """The pass of an equation of a jaxpr that is called in this one."""
-        return _Pass(
-            self.is_backward or is_backward(eqn),
-            self.is_recomputed or is_recomputed(eqn),
-        )
-
-
 class _Converter:
     """Converts the equations of one jaxpr, and of the jaxprs that it calls, to ops.
 
@@ -85,7 +66,7 @@ class _Converter:
         outer: Source | None = None,
         single: frozenset[str] = frozenset(),
         kept: Collection[str] = (),
-        outer_pass: _Pass = _Pass(),
+        outer_pass: EquationPass = OUTSIDE,
     ) -> None:
         self.ops: list[Op] = []
         self.outer = outer
@@ -257,7 +238,7 @@ def _plain(
     operands: tuple[Atom, ...],
     source: Source,
     single: frozenset[str],
-    own: _Pass,
+    own: EquationPass,
 ) -> Op:
     name = eqn.primitive.name
     if name == "shard_map":
