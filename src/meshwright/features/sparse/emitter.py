@@ -34,6 +34,14 @@ class Tensor:
         """A dense tensor without a name, whose dims are those of the value."""
         return cls("", shape, dtype, None, tuple(range(len(shape))))
 
+    @classmethod
+    def held(cls, value: Value, form: Format | None) -> Tensor:
+        """A tensor without a name that holds a value in a format, or densely."""
+        if form is None:
+            return cls.dense(value.shape, value.dtype)
+        shape = tuple(value.shape[d] for d in form.order)
+        return cls("", shape, value.dtype, form.held, form.order)
+
     @property
     def is_plain(self) -> bool:
         """Whether the tensor's dims are in the order of the value's dims."""
@@ -46,11 +54,13 @@ class Emitter:
 
     encodings: by format, the alias of its encoding, such as `#F0`.
     count: the number of names given so far.
+    ordered: names of sparse tensors that are read in the order of their columns.
     """
 
     lines: list[str] = field(default_factory=list[str])
     encodings: dict[Format, str] = field(default_factory=dict[Format, str])
     count: int = 0
+    ordered: set[str] = field(default_factory=set[str])
 
     def fresh(self) -> str:
         """A new name, such as `%7`."""
@@ -87,6 +97,65 @@ class Emitter:
         )
         return replace(tensor, name=self.emit(right))
 
+    # -- loops over memory -------------------------------------------------------------
+
+    def index(self, number: int) -> str:
+        """The name of a constant that counts or indexes."""
+        return self.emit(f"arith.constant {number} : index")
+
+    def buffer(self, tensor: Tensor) -> str:
+        """The memory of a dense tensor, to be read only."""
+        types = f"{self.type_of(tensor)} to {memory_type(tensor)}"
+        return self.emit(f"bufferization.to_buffer {tensor.name} read_only : {types}")
+
+    def allocated(self, tensor: Tensor) -> str:
+        """New memory for a dense tensor."""
+        return self.emit(f"memref.alloc() : {memory_type(tensor)}")
+
+    def on_buffer(self, tensor: Tensor, memory: str) -> Tensor:
+        """The dense tensor of this type on memory that nothing else writes to."""
+        types = f"{memory_type(tensor)} to {self.type_of(tensor)}"
+        right = f"bufferization.to_tensor {memory} restrict writable : {types}"
+        return replace(tensor, name=self.emit(right))
+
+    def index_at(self, memory: str, place: str) -> str:
+        """The position or coordinate at a place of an array of these."""
+        read = self.emit(f"memref.load {memory}[{place}] : memref<?xi32>")
+        return self.emit(f"arith.index_castui {read} : i32 to index")
+
+    def loop(
+        self,
+        low: str,
+        high: str,
+        step: int,
+        starts: Sequence[tuple[str, str]],
+        body: Callable[[str, Sequence[str]], Sequence[str]],
+    ) -> list[str]:
+        """A loop from `low` to below `high`; returns the names of what it carried.
+
+        starts: name and type of each value that is carried from iteration to iteration.
+        body: writes one iteration. It gets the index and the carried values, and
+            returns their next values.
+        """
+        at, carried = self.fresh(), [self.fresh() for _ in starts]
+        by = self.index(step)
+        outside, self.lines = self.lines, []
+        yielded = body(at, carried)
+        inside, self.lines = self.lines, outside
+        types = ", ".join(kind for _, kind in starts)
+        pairs = ", ".join(
+            f"{name} = {start}" for name, (start, _) in zip(carried, starts, strict=True)
+        )
+        result = self.fresh()
+        head = f"{result}:{len(starts)} = " if starts else ""
+        kept = f" iter_args({pairs}) -> ({types})" if starts else ""
+        last = [f"scf.yield {', '.join(yielded)} : {types}"] if starts else []
+        rows = "\n    ".join([*inside, *last])
+        self.lines.append(
+            f"{head}scf.for {at} = {low} to {high} step {by}{kept} {{\n    {rows}\n  }}"
+        )
+        return [f"{result}#{i}" for i in range(len(starts))]
+
     def generic(
         self,
         tensors: Sequence[Tensor],
@@ -104,6 +173,9 @@ class Emitter:
         """
         if not out.name:
             out = self.empty(out)
+        sparse = [t.name for t in (*tensors, out) if t.format is not None]
+        if len(sparse) > 1:  # one alone is read in any order, into a dense result
+            self.ordered.update(sparse)
         parallel = [f for dims in out_dims for f in dims]
         read = [f for dims in maps for fs in dims for f in fs]
         every = [*zip(tensors, maps, strict=True), (out, out_dims)]
@@ -164,9 +236,14 @@ def _map_text(tensor: Tensor, dims: Dims, factors: Sequence[int]) -> str:
 
 
 def loop_order(tensor: Tensor, dims: Dims) -> tuple[int, ...]:
-    """The factors that index a sparse matrix, in its format's order of dims."""
+    """The factors that index a tensor, in the order of its dims."""
     places = [0] * len(dims)
     for dim, named in enumerate(dims):
         places[tensor.order[dim]] = named[0]
-    is_columns = tensor.format is not None and tensor.format.name == "csc"
-    return tuple(reversed(places)) if is_columns else tuple(places)
+    return tuple(places)
+
+
+def memory_type(tensor: Tensor) -> str:
+    """The MLIR type of a dense tensor's memory, such as `memref<6x8xf32>`."""
+    extents = "".join(f"{n}x" for n in tensor.shape)
+    return f"memref<{extents}{MLIR_DTYPES[tensor.dtype]}>"

@@ -1,31 +1,22 @@
-"""Storage formats of sparse matrices: encodings in MLIR, and arrays in SciPy.
+"""Storage formats of sparse matrices, and the two forms in which MLIR code holds them.
 
 A format is a list of levels, about one per dim. A dense level stores all positions. A
 compressed level stores the positions of elements that are there, and where each row of
-them begins. A singleton level stores one coordinate for each position of the level
-before. (MLIR, dialect `sparse_tensor`; F. Kjolstad et al., "The Tensor Algebra
-Compiler", OOPSLA 2017.)
+them begins. (MLIR, dialect `sparse_tensor`; F. Kjolstad et al., "The Tensor Algebra
+Compiler", OOPSLA 2017.) Compiled code knows compressed rows, and rows of blocks. A CSC
+matrix is held as the rows of its transpose, and COO gets the starts of its rows when it
+is packed (`storage.py`), so that no code is written for them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
-import scipy.sparse as scipy_sparse
 
 from meshwright.errors import SparseError, did_you_mean
 
 INDEX = "int32"
 """The dtype of the arrays of positions and coordinates."""
-
-_LEVELS = {
-    "csr": "(i, j) -> (i : dense, j : compressed)",
-    "csc": "(i, j) -> (j : dense, i : compressed)",
-    "coo": "(i, j) -> (i : compressed(nonunique), j : singleton(soa))",
-}
 
 _NAMES = ("dense", "csr", "csc", "coo", "bsr")
 
@@ -41,20 +32,27 @@ class Format:
     block: tuple[int, int] = (1, 1)
 
     @property
-    def encoding(self) -> str:
-        """The MLIR attribute of tensors in this format."""
-        rows, columns = self.block
-        levels = _LEVELS.get(self.name) or (
-            f"(i, j) -> (i floordiv {rows} : dense, j floordiv {columns} : compressed, "
-            f"i mod {rows} : dense, j mod {columns} : dense)"
-        )
-        fields = f"map = {levels}, posWidth = 32, crdWidth = 32"
-        return f"#sparse_tensor.encoding<{{ {fields} }}>"
+    def held(self) -> Format:
+        """The format in which compiled code holds the matrix: "csr" or "bsr"."""
+        return self if self.name == "bsr" else Format("csr")
 
     @property
-    def num_buffers(self) -> int:
-        """Number of arrays of positions and coordinates, without the elements."""
-        return 3 if self.name == "coo" else 2
+    def order(self) -> tuple[int, int]:
+        """For each dim of the matrix, the dim of the tensor that holds it."""
+        return (1, 0) if self.name == "csc" else (0, 1)
+
+    @property
+    def encoding(self) -> str:
+        """The MLIR attribute of tensors that hold matrices in this format."""
+        rows, columns = self.block
+        levels = (
+            f"i floordiv {rows} : dense, j floordiv {columns} : compressed, "
+            f"i mod {rows} : dense, j mod {columns} : dense"
+            if self.name == "bsr"
+            else "i : dense, j : compressed"
+        )
+        fields = f"map = (i, j) -> ({levels}), posWidth = 32, crdWidth = 32"
+        return f"#sparse_tensor.encoding<{{ {fields} }}>"
 
     def why_not(self, shape: Sequence[int]) -> str | None:
         """Why an array of this shape cannot have the format; `None` if it can."""
@@ -65,71 +63,9 @@ class Format:
             return f"blocks of {self.block} do not divide the shape {tuple(shape)}"
         return None
 
-    def pack(self, matrix: Any, dtype: Any) -> list[np.ndarray]:
-        """The arrays that store a matrix: positions and coordinates, then elements.
-
-        matrix: a SciPy matrix in any format, or a dense array.
-        """
-        found = self._converted(matrix)
-        if self.name == "coo":
-            ends = np.array([0, found.nnz], INDEX)
-            rows, columns = (np.ascontiguousarray(c, INDEX) for c in found.coords)
-            return [ends, rows, columns, np.ascontiguousarray(found.data, dtype)]
-        indices = [
-            np.ascontiguousarray(a, INDEX) for a in (found.indptr, found.indices)
-        ]
-        return [*indices, np.ascontiguousarray(found.data, dtype).reshape(-1)]
-
-    def _converted(self, matrix: Any) -> Any:
-        """The matrix as a SciPy array in this format, sorted and without duplicates."""
-        given = (
-            matrix
-            if scipy_sparse.issparse(matrix)
-            else scipy_sparse.coo_array(np.asarray(matrix))
-        )
-        if self.name == "bsr":
-            found = scipy_sparse.bsr_array(given.tobsr(blocksize=self.block))
-        elif self.name != "coo":
-            found = given.asformat(self.name)
-        elif _is_row_major(given):
-            return given
-        else:
-            found = given.tocsr()
-        if not found.has_canonical_format:
-            found = found.copy()
-            found.sort_indices()
-        if not found.has_canonical_format:
-            found.sum_duplicates()
-        return found.tocoo() if self.name == "coo" else found
-
-    def unpack(self, buffers: Sequence[np.ndarray], shape: tuple[int, int]) -> Any:
-        """The SciPy array with these arrays of positions, coordinates and elements."""
-        *indices, data = buffers
-        if self.name == "coo":
-            _, rows, columns = indices
-            return scipy_sparse.coo_array((data, (rows, columns)), shape)
-        if self.name == "bsr":
-            blocks = data.reshape(-1, *self.block)
-            return scipy_sparse.bsr_array((blocks, indices[1], indices[0]), shape)
-        is_rows = self.name == "csr"
-        make = scipy_sparse.csr_array if is_rows else scipy_sparse.csc_array
-        return make((data, indices[1], indices[0]), shape)
-
     def __str__(self) -> str:
         rows, columns = self.block
         return f"bsr:{rows}x{columns}" if self.name == "bsr" else self.name
-
-
-def _is_row_major(matrix: Any) -> bool:
-    """Whether a matrix is in COO format, by rows and columns, without duplicates.
-
-    SciPy's flag of canonical COO matrices does not tell which dim is sorted first.
-    """
-    if matrix.format != "coo":
-        return False
-    rows, columns = (np.asarray(c, np.int64) for c in matrix.coords)
-    places = rows * matrix.shape[1] + columns
-    return bool(np.all(places[1:] > places[:-1]))
 
 
 def parse_format(text: str) -> Format | None:

@@ -8,17 +8,18 @@ LLVM compiles the loops in this process.
 from __future__ import annotations
 
 import ctypes
-import weakref
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from importlib import import_module
+from threading import Lock
 from typing import Any
 
 import numpy as np
 
 from meshwright.errors import SparseError
-from meshwright.features.sparse.formats import INDEX, Format
+from meshwright.features.sparse.emitter import Tensor
+from meshwright.features.sparse.formats import INDEX
+from meshwright.features.sparse.heap import HEAP, RENAMED, Block, interface
 
 _PIPELINE = (
     "builtin.module(sparse-assembler{direct-out=true},"
@@ -26,37 +27,57 @@ _PIPELINE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ArrayType:
-    """The shape, NumPy dtype and storage format of an input or output."""
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """A compiled module as a function of the arrays that store its inputs.
 
-    shape: tuple[int, ...]
-    dtype: str
-    format: Format | None
+    It returns the arrays that store each output; Python frees their memory.
 
-    @property
-    def buffers(self) -> list[tuple[int, str]]:
-        """Rank and dtype of each array that stores a value of this type.
+    engine: owns the machine code. outputs: for each output, the rank and dtype of each
+        array that stores it.
+    main: runs the module, given an array of pointers to its arguments' addresses.
+    take: unlinks a block of memory of the last run, and returns its address, or 0.
+    """
 
-        A sparse matrix has arrays of positions and coordinates, and then one of
-        elements.
-        """
-        if self.format is None:
-            return [(len(self.shape), self.dtype)]
-        return [(1, INDEX)] * self.format.num_buffers + [(1, self.dtype)]
+    engine: Any
+    outputs: tuple[tuple[tuple[int, np.dtype[Any]], ...], ...]
+    main: Any
+    take: Any
+    lock: Lock = field(default_factory=Lock)
+
+    def __call__(self, buffers: Sequence[np.ndarray]) -> list[list[np.ndarray]]:
+        """The arrays that store each output; `buffers` must be contiguous."""
+        sizes = [3 + 2 * rank for out in self.outputs for rank, _ in out]
+        numbers, offsets = [0] * sum(sizes), [0] if sizes else []
+        for buffer in buffers:
+            offsets.append(len(numbers))
+            numbers += _descriptor(buffer)
+        memory = (ctypes.c_int64 * (len(numbers) + 2 * len(offsets)))(*numbers)
+        start = ctypes.addressof(memory)
+        middle, last = len(numbers), len(numbers) + len(offsets)
+        memory[middle:last] = [start + 8 * offset for offset in offsets]
+        memory[last:] = range(start + 8 * middle, start + 8 * last, 8)
+        blocks: dict[int, Block] = {}
+        with self.lock:
+            self.main(start + 8 * last)
+            for address in iter(self.take, 0):
+                block = Block(address)
+                blocks[block.memory] = block
+        filled = memory[: sum(sizes)]
+        found: list[list[np.ndarray]] = []
+        for out in self.outputs:
+            found.append([])
+            for rank, dtype in out:
+                size = 3 + 2 * rank
+                found[-1].append(_array(filled[:size], dtype, blocks))
+                filled = filled[size:]
+        return found
 
 
-type Kernel = Callable[[Sequence[np.ndarray]], list[list[np.ndarray]]]
-"""A compiled module as a function of the arrays that store its inputs.
-
-It returns the arrays that store each output; Python frees their memory.
-"""
-
-
-def compile_module(text: str, outputs: Sequence[ArrayType]) -> Kernel:
+def compile_module(text: str, outputs: Sequence[Tensor]) -> Kernel:
     """The compiled module; `SparseError` if MLIR is not installed or cannot lower it.
 
-    outputs: types of the results of the module's function `main`.
+    outputs: the results of the module's function `main`.
     """
     mlir = _mlir()
     with mlir.ir.Context():
@@ -68,24 +89,42 @@ def compile_module(text: str, outputs: Sequence[ArrayType]) -> Kernel:
                 "MLIR's sparsifier cannot compile this program with these formats; try "
                 f"other formats, or dense for one operand. It says: {error}"
             ) from error
+        _add_heap(mlir.ir, module)
         engine = mlir.execution_engine.ExecutionEngine(module, opt_level=3)
-    kinds = [_memref(rank) for out in outputs for rank, _ in out.buffers]
-    fields = [(f"out{i}", kind) for i, kind in enumerate(kinds)]
-    results = type("Results", (ctypes.Structure,), {"_fields_": fields})
+    main, take = (
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p)(engine.raw_lookup(name))
+        for name in ("_mlir_ciface_main", "take")
+    )
+    taken = ctypes.c_int64()
+    place = ctypes.c_void_p(ctypes.addressof(taken))
 
-    def run(buffers: Sequence[np.ndarray]) -> list[list[np.ndarray]]:
-        filled = results()
-        arguments = (filled, *map(_descriptor, buffers))
-        pointers = [ctypes.pointer(ctypes.pointer(each)) for each in arguments]
-        engine.invoke("main", *pointers)
-        arrays = iter([getattr(filled, name) for name, _ in fields])
-        owned = {buffer.ctypes.data for buffer in buffers}
-        return [
-            [_array(next(arrays), rank, dtype, owned) for rank, dtype in out.buffers]
-            for out in outputs
-        ]
+    def take_block() -> int:
+        take(ctypes.addressof(place))
+        return taken.value
 
-    return run
+    return Kernel(engine, tuple(map(_buffers, outputs)), main, take_block)
+
+
+def _add_heap(ir: Any, module: Any) -> None:
+    """Let a lowered module allocate by the functions of `HEAP`."""
+    for op in [*module.body.operations]:
+        name = ir.StringAttr(op.attributes["sym_name"]).value
+        if name in RENAMED:
+            ir.SymbolTable.replace_all_symbol_uses(
+                name, RENAMED[name], module.operation
+            )
+            op.operation.erase()
+    for op in ir.Module.parse(HEAP).body.operations:
+        module.body.append(op.operation.clone())
+
+
+def _buffers(out: Tensor) -> tuple[tuple[int, np.dtype[Any]], ...]:
+    """Rank and dtype of each array that stores an output."""
+    dtype = np.dtype(out.dtype)
+    if out.format is None:
+        return ((len(out.shape), dtype),)
+    index = np.dtype(INDEX)
+    return (1, index), (1, index), (1, dtype)
 
 
 def _mlir() -> Any:
@@ -101,54 +140,29 @@ def _mlir() -> Any:
         ) from error
 
 
-# -- memory ----------------------------------------------------------------------------
+def _descriptor(array: np.ndarray) -> list[int]:
+    """The numbers by which MLIR passes a contiguous array; strides count elements."""
+    address = array.__array_interface__["data"][0]
+    shape = array.shape
+    strides: list[int] = []
+    step = 1
+    for extent in reversed(shape):
+        strides.append(step)
+        step *= extent
+    return [address, address, 0, *shape, *reversed(strides)]
 
 
-@cache
-def _memref(rank: int) -> type[ctypes.Structure]:
-    """The C struct by which MLIR passes an array of this rank."""
-    number = ctypes.c_int64
-    fields: list[tuple[str, Any]] = [
-        ("allocated", ctypes.c_void_p),
-        ("aligned", ctypes.c_void_p),
-        ("offset", number),
-    ]
-    if rank:
-        fields += [("shape", number * rank), ("strides", number * rank)]
-    return type(f"Memref{rank}", (ctypes.Structure,), {"_fields_": fields})
+def _array(
+    numbers: list[int], dtype: np.dtype[Any], blocks: dict[int, Block]
+) -> np.ndarray:
+    """The array that a returned descriptor describes.
 
-
-def _descriptor(array: np.ndarray) -> ctypes.Structure:
-    """The C struct that describes a NumPy array's memory; strides count elements."""
-    found: Any = _memref(array.ndim)()
-    found.allocated = found.aligned = array.ctypes.data
-    found.offset = 0
-    if array.ndim:
-        found.shape = tuple(array.shape)
-        found.strides = tuple(s // array.itemsize for s in array.strides)
-    return found
-
-
-def _array(found: Any, rank: int, dtype: str, owned: set[int]) -> np.ndarray:
-    """A NumPy array on memory that compiled code allocated; it is freed with the array.
-
-    found: the C struct that describes the memory.
-    owned: addresses that belong to other arrays, such as inputs; their data is copied.
-        The address of the new array is added.
+    blocks: memory of this run that no array owns yet, by address. Other memory, as of
+        inputs and constants, is copied.
     """
-    kind = np.dtype(dtype)
-    shape = tuple(found.shape) if rank else ()
-    strides = tuple(s * kind.itemsize for s in found.strides) if rank else ()
-    size = kind.itemsize * int(np.prod(shape, dtype=np.int64))
-    start = found.aligned + found.offset * kind.itemsize
-    memory = (ctypes.c_char * max(size, 1)).from_address(start)
-    array = np.ndarray(shape, kind, memory, 0, strides)
-    if found.allocated in owned:
-        return array.copy()
-    owned.add(found.allocated)
-    weakref.finalize(memory, _LIBC.free, found.allocated)
-    return array
-
-
-_LIBC = ctypes.CDLL(None)
-_LIBC.free.argtypes = [ctypes.c_void_p]
+    block = blocks.pop(numbers[0], None)
+    if block is not None:
+        return block.array(numbers, dtype)
+    described = type("_Borrowed", (), {})()
+    described.__array_interface__ = interface(numbers, dtype)
+    return np.array(described)

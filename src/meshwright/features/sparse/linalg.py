@@ -25,6 +25,7 @@ from meshwright.features.sparse.conversions import (
 )
 from meshwright.features.sparse.emitter import Emitter, Tensor
 from meshwright.features.sparse.formats import Format
+from meshwright.features.sparse.products import sparse_times_dense
 from meshwright.features.sparse.scalars import (
     MLIR_DTYPES,
     binary_name,
@@ -49,13 +50,15 @@ class LinalgModule:
     """An MLIR module with one function, `main`.
 
     text: the module. constants: arrays that `main` takes after the inputs.
-    outputs: format of each output as `main` returns it; dense (`None`) if not the wanted.
+    outputs: the tensor of each output, whose format may be another than the wanted.
+    ordered: inputs whose stored columns must ascend in each row, by position.
     expanded: ops that needed a dense copy of a sparse value, each as `file:line kind`.
     """
 
     text: str
     constants: tuple[object, ...]
-    outputs: tuple[Format | None, ...]
+    outputs: tuple[Tensor, ...]
+    ordered: frozenset[int]
     expanded: tuple[str, ...]
 
 
@@ -99,8 +102,7 @@ class _Writer:
         formats = (*inputs, *(None for _ in program.constants))
         arguments: list[str] = []
         for value, form in zip(values, formats, strict=True):
-            dense = Tensor.dense(value.shape, value.dtype)
-            tensor = replace(dense, name=self.code.fresh(), format=form)
+            tensor = replace(Tensor.held(value, form), name=self.code.fresh())
             self.tensors[value] = tensor
             arguments.append(f"{tensor.name}: {self.code.type_of(tensor)}")
         for op in program.ops:
@@ -118,9 +120,13 @@ class _Writer:
             f"attributes {{ llvm.emit_c_interface }} {{\n  {body}\n}}\n"
         )
         constants = tuple(program.constants.values())
-        returned = tuple(tensor.format for tensor in found)
+        ordered = frozenset(
+            i
+            for i, value in enumerate(program.inputs)
+            if self.tensors[value].name in self.code.ordered
+        )
         expanded = tuple(dict.fromkeys(self.expanded))
-        return LinalgModule(text, constants, returned, expanded)
+        return LinalgModule(text, constants, tuple(found), ordered, expanded)
 
     # -- formats -----------------------------------------------------------------------
 
@@ -147,9 +153,12 @@ class _Writer:
         MLIR's conversion crashes, for instance of `exp` of a csr tensor to csr.
         """
         tensor = self._tensor(atom)
-        if tensor.format == form and tensor.is_plain:
-            return tensor
-        return in_order(self.code, self._dense(tensor, None))
+        wanted = None if form is None else form.held
+        has_blocks = wanted is not None and wanted.name == "bsr"
+        if tensor.format != wanted or (has_blocks and not tensor.is_plain):
+            return self._dense(tensor, None)
+        self.code.ordered.add(tensor.name)
+        return tensor
 
     # -- ops ---------------------------------------------------------------------------
 
@@ -183,6 +192,11 @@ class _Writer:
     def _product(self, op: Op) -> None:
         rule = rule_of(op)
         tensors = [self._tensor(a) for a in op.operands]
+        (result,) = rule.results
+        found = sparse_times_dense(self.code, tensors, rule.operands, result)
+        if found is not None:
+            self.tensors[op.results[0]] = found
+            return
         if loops_clash(tensors, rule.operands):
             tensors[1] = self._dense(tensors[1], op)
         out = self.code.filled(op.results[0], 0.0)
@@ -190,7 +204,7 @@ class _Writer:
             tensors,
             rule.operands,
             out,
-            rule.results[0],
+            result,
             multiply_add(self.code, op.results[0].dtype),
         )
 

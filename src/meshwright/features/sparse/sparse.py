@@ -13,9 +13,11 @@ import scipy.sparse as scipy_sparse
 from jax.core import Tracer
 
 from meshwright.errors import SparseError
+from meshwright.features.sparse.emitter import Tensor
 from meshwright.features.sparse.formats import Format, parse_format
-from meshwright.features.sparse.jit import ArrayType, Kernel, compile_module
+from meshwright.features.sparse.jit import Kernel, compile_module
 from meshwright.features.sparse.linalg import LinalgModule, to_linalg
+from meshwright.features.sparse.storage import in_format, pack, state_of, unpack
 from meshwright.partitioner.structure.workspace import matches
 from meshwright.program.capture import Captured, capture
 
@@ -78,6 +80,16 @@ class Sparse:
         return self.lower(*args).run(jax.tree.leaves(args))
 
 
+@dataclass(frozen=True, slots=True)
+class ArrayType:
+    """The path, shape, NumPy dtype and storage format of an input or output."""
+
+    path: str
+    shape: tuple[int, ...]
+    dtype: str
+    format: Format | None
+
+
 @dataclass(eq=False)
 class SparseProgram:
     """The MLIR module of a function, with the types of its inputs and outputs.
@@ -93,19 +105,19 @@ class SparseProgram:
     @cached_property
     def kernel(self) -> Kernel:
         """The module as machine code."""
-        returned = [
-            ArrayType(out.shape, out.dtype, form)
-            for out, form in zip(self.outputs, self.module.outputs, strict=True)
-        ]
-        return compile_module(self.module.text, returned)
+        return compile_module(self.module.text, self.module.outputs)
+
+    @cached_property
+    def constants(self) -> list[np.ndarray]:
+        """The arrays that the module takes after the inputs."""
+        return [np.ascontiguousarray(c) for c in self.module.constants]
 
     def run(self, leaves: list[Any]) -> Any:
         """The function's result; `leaves` are the leaves of its arguments."""
         buffers: list[np.ndarray] = []
-        for leaf, kind in zip(leaves, self.inputs, strict=True):
-            buffers += _buffers(leaf, kind)
-        buffers += [np.ascontiguousarray(c) for c in self.module.constants]
-        arrays = self.kernel(buffers)
+        for i, (leaf, kind) in enumerate(zip(leaves, self.inputs, strict=True)):
+            buffers += _buffers(leaf, kind, wants_order=i in self.module.ordered)
+        arrays = self.kernel(buffers + self.constants)
         results = list(map(_result, arrays, self.module.outputs, self.outputs))
         return jax.tree.unflatten(self.out_tree, results)
 
@@ -144,27 +156,27 @@ def _types(
         problem = None if chosen is None else chosen.why_not(value.shape)
         if problem:
             raise SparseError(f"{path} cannot be {chosen}: {problem}")
-        found.append(ArrayType(value.shape, value.dtype, chosen))
+        found.append(ArrayType(path, value.shape, value.dtype, chosen))
     return tuple(found)
 
 
-def _result(arrays: list[np.ndarray], form: Format | None, kind: ArrayType) -> Any:
-    """An output in its wanted format.
-
-    form: the format of `arrays`; `None` if they are one dense array.
-    """
+def _result(arrays: list[np.ndarray], held: Tensor, kind: ArrayType) -> Any:
+    """An output in its wanted format, from the arrays of the tensor that holds it."""
+    if held.format is not None:
+        assert kind.format is not None, "sparse tensors are returned if they are wanted"
+        return unpack(arrays, held, kind.format)
+    (array,) = arrays
+    array = array.transpose(held.order)
     if kind.format is None:
-        return arrays[0]
-    if form is None:
-        arrays = kind.format.pack(arrays[0], kind.dtype)
-    return kind.format.unpack(arrays, kind.shape)  # pyright: ignore[reportArgumentType]
+        return array
+    return in_format(scipy_sparse.csr_array(array), kind.format)
 
 
 def _typed(leaf: Any) -> Any:
     return leaf if hasattr(leaf, "dtype") else np.asarray(leaf)
 
 
-def _buffers(leaf: Any, kind: ArrayType) -> list[np.ndarray]:
+def _buffers(leaf: Any, kind: ArrayType, *, wants_order: bool) -> list[np.ndarray]:
     """The arrays that store an argument in its format."""
     if isinstance(leaf, jax.ShapeDtypeStruct):
         raise SparseError("an argument is a ShapeDtypeStruct, which has no numbers")
@@ -174,6 +186,8 @@ def _buffers(leaf: Any, kind: ArrayType) -> list[np.ndarray]:
             "trace it: call it with arrays"
         )
     if kind.format is not None:
-        return kind.format.pack(leaf, kind.dtype)
-    dense = leaf.toarray() if scipy_sparse.issparse(leaf) else leaf
-    return [np.ascontiguousarray(np.asarray(dense), kind.dtype)]
+        return pack(leaf, kind.format, kind.dtype, kind.path, wants_order=wants_order)
+    if scipy_sparse.issparse(leaf):
+        state_of(leaf, kind.path, wants_order=False)
+        leaf = leaf.toarray()
+    return [np.ascontiguousarray(leaf, kind.dtype)]
