@@ -54,12 +54,16 @@ class Emitter:
 
     encodings: by format, the alias of its encoding, such as `#F0`.
     count: the number of names given so far.
+    functions: the text of other functions of the module.
+    unordered: names of computed sparse tensors whose columns are in any order.
     ordered: names of sparse tensors that are read in the order of their columns.
     """
 
     lines: list[str] = field(default_factory=list[str])
     encodings: dict[Format, str] = field(default_factory=dict[Format, str])
     count: int = 0
+    functions: list[str] = field(default_factory=list[str])
+    unordered: set[str] = field(default_factory=set[str])
     ordered: set[str] = field(default_factory=set[str])
 
     def fresh(self) -> str:

@@ -9,10 +9,6 @@ others are freed.
 from __future__ import annotations
 
 import ctypes
-from typing import Any
-
-import numpy as np
-
 _HEADER = 64
 """Bytes before a block's memory, which hold the address of the block before."""
 
@@ -56,42 +52,23 @@ RENAMED = {"malloc": "reserve", "free": "keep"}
 
 
 class Block:
-    """Memory that compiled code allocated; freed when the last array on it is gone."""
+    """Memory that compiled code allocated; freed when the last array on it is gone.
+
+    __array_interface__: NumPy's description of the array on it.
+    """
 
     __slots__ = ("__array_interface__", "address")
 
     def __init__(self, address: int) -> None:
         self.address = address
-        self.__array_interface__: dict[str, Any] = {}
 
     @property
     def memory(self) -> int:
         """The address that compiled code got."""
         return self.address + _HEADER
 
-    def array(self, numbers: list[int], dtype: np.dtype[Any]) -> np.ndarray:
-        """The array on this memory that a descriptor describes."""
-        self.__array_interface__ = interface(numbers, dtype)
-        return np.asarray(self)
-
     def __del__(self) -> None:
         _free(self.address)
-
-
-def interface(numbers: list[int], dtype: np.dtype[Any]) -> dict[str, Any]:
-    """NumPy's description of memory, from the numbers of MLIR's descriptor.
-
-    numbers: two addresses, an offset in elements, then extents and strides.
-    """
-    rank = (len(numbers) - 3) // 2
-    size = dtype.itemsize
-    return {
-        "version": 3,
-        "typestr": dtype.str,
-        "shape": tuple(numbers[3 : 3 + rank]),
-        "strides": tuple(size * n for n in numbers[3 + rank :]),
-        "data": (numbers[1] + numbers[2] * size, False),
-    }
 
 
 _free = ctypes.CDLL(None).free

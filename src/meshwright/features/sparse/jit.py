@@ -8,8 +8,8 @@ LLVM compiles the loops in this process.
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from importlib import import_module
 from threading import Lock
 from typing import Any
@@ -19,7 +19,7 @@ import numpy as np
 from meshwright.errors import SparseError
 from meshwright.features.sparse.emitter import Tensor
 from meshwright.features.sparse.formats import INDEX
-from meshwright.features.sparse.heap import HEAP, RENAMED, Block, interface
+from meshwright.features.sparse.heap import HEAP, RENAMED, Block
 
 _PIPELINE = (
     "builtin.module(sparse-assembler{direct-out=true},"
@@ -27,57 +27,125 @@ _PIPELINE = (
 )
 
 
-@dataclass(frozen=True, eq=False)
+type Buffer = tuple[tuple[int, ...], np.dtype[Any]]
+"""Shape and dtype of an array; a shape of (-1,) stands for any length."""
+
+
 class Kernel:
     """A compiled module as a function of the arrays that store its inputs.
 
     It returns the arrays that store each output; Python frees their memory.
 
-    engine: owns the machine code. outputs: for each output, the rank and dtype of each
-        array that stores it.
-    main: runs the module, given an array of pointers to its arguments' addresses.
-    take: unlinks a block of memory of the last run, and returns its address, or 0.
+    engine: owns the machine code.
+    inputs, outputs: for each input and output, the arrays that store it.
     """
 
-    engine: Any
-    outputs: tuple[tuple[tuple[int, np.dtype[Any]], ...], ...]
-    main: Any
-    take: Any
-    lock: Lock = field(default_factory=Lock)
+    def __init__(
+        self,
+        engine: Any,
+        inputs: Sequence[Sequence[Buffer]],
+        outputs: Sequence[Sequence[Buffer]],
+    ) -> None:
+        self.engine = engine
+        self.lock = Lock()
+        self.outputs = outputs
+        self._main = _function(engine, "_mlir_ciface_main")
+        self._take = _function(engine, "take")
+        given = [each for one in inputs for each in one]
+        wanted = [each for one in outputs for each in one]
+        numbers, self._places = _descriptors([*wanted, *given])
+        self._given = self._places[len(wanted) :]
+        self._end = len(numbers) - sum(3 + 2 * len(shape) for shape, _ in given)
+        starts = ([0] if wanted else []) + self._given
+        count, size = len(starts), len(numbers)
+        # The descriptors, their addresses, the addresses of these; a block's address.
+        self._memory = memory = (ctypes.c_int64 * (size + 2 * count + 2))(*numbers)
+        base = ctypes.addressof(memory)
+        memory[size : size + count] = [base + 8 * start for start in starts]
+        for i in range(count):
+            memory[size + count + i] = base + 8 * (size + i)
+        memory[-1] = base + 8 * (size + 2 * count)
+        self._arguments = base + 8 * (size + count)
+        self._taken = base + 8 * (size + 2 * count + 1)
 
     def __call__(self, buffers: Sequence[np.ndarray]) -> list[list[np.ndarray]]:
         """The arrays that store each output; `buffers` must be contiguous."""
-        sizes = [3 + 2 * rank for out in self.outputs for rank, _ in out]
-        numbers, offsets = [0] * sum(sizes), [0] if sizes else []
-        for buffer in buffers:
-            offsets.append(len(numbers))
-            numbers += _descriptor(buffer)
-        memory = (ctypes.c_int64 * (len(numbers) + 2 * len(offsets)))(*numbers)
-        start = ctypes.addressof(memory)
-        middle, last = len(numbers), len(numbers) + len(offsets)
-        memory[middle:last] = [start + 8 * offset for offset in offsets]
-        memory[last:] = range(start + 8 * middle, start + 8 * last, 8)
-        blocks: dict[int, Block] = {}
+        memory, blocks = self._memory, dict[int, Block]()
         with self.lock:
-            self.main(start + 8 * last)
-            for address in iter(self.take, 0):
+            for place, buffer in zip(self._given, buffers, strict=True):
+                address = buffer.__array_interface__["data"][0]
+                memory[place] = memory[place + 1] = address
+                if buffer.ndim == 1:
+                    memory[place + 3] = len(buffer)
+            self._main(self._arguments)
+            self._take(self._taken)
+            while address := memory[-2]:
                 block = Block(address)
                 blocks[block.memory] = block
-        filled = memory[: sum(sizes)]
-        found: list[list[np.ndarray]] = []
-        for out in self.outputs:
-            found.append([])
-            for rank, dtype in out:
-                size = 3 + 2 * rank
-                found[-1].append(_array(filled[:size], dtype, blocks))
-                filled = filled[size:]
-        return found
+                self._take(self._taken)
+            filled = memory[: self._end]
+        places = iter(self._places)
+        return [
+            [
+                _array(filled, next(places), len(shape), dtype, blocks)
+                for shape, dtype in out
+            ]
+            for out in self.outputs
+        ]
 
 
-def compile_module(text: str, outputs: Sequence[Tensor]) -> Kernel:
+def _function(engine: Any, name: str) -> Any:
+    """A function of a module; it takes an array of addresses of its arguments."""
+    return ctypes.CFUNCTYPE(None, ctypes.c_void_p)(engine.raw_lookup(name))
+
+
+def _descriptors(arrays: Sequence[Buffer]) -> tuple[list[int], list[int]]:
+    """The numbers by which MLIR passes contiguous arrays, and where each array's begin.
+
+    They are two addresses, which are 0 yet, an offset, extents, and strides in elements.
+    """
+    numbers: list[int] = []
+    places: list[int] = []
+    for shape, _ in arrays:
+        places.append(len(numbers))
+        strides = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
+        numbers += [0, 0, 0, *shape, *strides]
+    return numbers, places
+
+
+def _array(
+    numbers: list[int],
+    place: int,
+    rank: int,
+    dtype: np.dtype[Any],
+    blocks: dict[int, Block],
+) -> np.ndarray:
+    """The array that the descriptor at a place describes.
+
+    blocks: memory of this run that no array owns yet, by address. Other memory, as of
+        inputs and constants, is copied.
+    """
+    size, middle = dtype.itemsize, place + 3 + rank
+    interface = {
+        "version": 3,
+        "typestr": dtype.str,
+        "shape": tuple(numbers[place + 3 : middle]),
+        "strides": tuple([size * n for n in numbers[middle : middle + rank]]),
+        "data": (numbers[place + 1] + numbers[place + 2] * size, False),
+    }
+    block = blocks.pop(numbers[place], None)
+    owner = block or Block(0)  # which frees nothing
+    owner.__array_interface__ = interface
+    array = np.asarray(owner)
+    return array if block else array.copy()
+
+
+def compile_module(
+    text: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
+) -> Kernel:
     """The compiled module; `SparseError` if MLIR is not installed or cannot lower it.
 
-    outputs: the results of the module's function `main`.
+    inputs, outputs: arguments and results of the module's function `main`.
     """
     mlir = _mlir()
     with mlir.ir.Context():
@@ -91,18 +159,7 @@ def compile_module(text: str, outputs: Sequence[Tensor]) -> Kernel:
             ) from error
         _add_heap(mlir.ir, module)
         engine = mlir.execution_engine.ExecutionEngine(module, opt_level=3)
-    main, take = (
-        ctypes.CFUNCTYPE(None, ctypes.c_void_p)(engine.raw_lookup(name))
-        for name in ("_mlir_ciface_main", "take")
-    )
-    taken = ctypes.c_int64()
-    place = ctypes.c_void_p(ctypes.addressof(taken))
-
-    def take_block() -> int:
-        take(ctypes.addressof(place))
-        return taken.value
-
-    return Kernel(engine, tuple(map(_buffers, outputs)), main, take_block)
+    return Kernel(engine, [*map(_buffers, inputs)], [*map(_buffers, outputs)])
 
 
 def _add_heap(ir: Any, module: Any) -> None:
@@ -118,13 +175,13 @@ def _add_heap(ir: Any, module: Any) -> None:
         module.body.append(op.operation.clone())
 
 
-def _buffers(out: Tensor) -> tuple[tuple[int, np.dtype[Any]], ...]:
-    """Rank and dtype of each array that stores an output."""
-    dtype = np.dtype(out.dtype)
-    if out.format is None:
-        return ((len(out.shape), dtype),)
+def _buffers(value: Tensor) -> tuple[Buffer, ...]:
+    """The arrays that store an input or output."""
+    dtype = np.dtype(value.dtype)
+    if value.format is None:
+        return ((value.shape, dtype),)
     index = np.dtype(INDEX)
-    return (1, index), (1, index), (1, dtype)
+    return ((-1,), index), ((-1,), index), ((-1,), dtype)
 
 
 def _mlir() -> Any:
@@ -138,31 +195,3 @@ def _mlir() -> Any:
             "MLIR is not installed: `pip install 'meshwright[sparse]'` installs "
             f"torch-mlir, whose bindings compile sparse code ({error})"
         ) from error
-
-
-def _descriptor(array: np.ndarray) -> list[int]:
-    """The numbers by which MLIR passes a contiguous array; strides count elements."""
-    address = array.__array_interface__["data"][0]
-    shape = array.shape
-    strides: list[int] = []
-    step = 1
-    for extent in reversed(shape):
-        strides.append(step)
-        step *= extent
-    return [address, address, 0, *shape, *reversed(strides)]
-
-
-def _array(
-    numbers: list[int], dtype: np.dtype[Any], blocks: dict[int, Block]
-) -> np.ndarray:
-    """The array that a returned descriptor describes.
-
-    blocks: memory of this run that no array owns yet, by address. Other memory, as of
-        inputs and constants, is copied.
-    """
-    block = blocks.pop(numbers[0], None)
-    if block is not None:
-        return block.array(numbers, dtype)
-    described = type("_Borrowed", (), {})()
-    described.__array_interface__ = interface(numbers, dtype)
-    return np.array(described)

@@ -25,6 +25,7 @@ from meshwright.features.sparse.conversions import (
 )
 from meshwright.features.sparse.emitter import Emitter, Tensor
 from meshwright.features.sparse.formats import Format
+from meshwright.features.sparse.gustavson import sparse_times_sparse
 from meshwright.features.sparse.products import sparse_times_dense
 from meshwright.features.sparse.scalars import (
     MLIR_DTYPES,
@@ -50,6 +51,7 @@ class LinalgModule:
     """An MLIR module with one function, `main`.
 
     text: the module. constants: arrays that `main` takes after the inputs.
+    inputs: the tensors that `main` takes, constants last.
     outputs: the tensor of each output, whose format may be another than the wanted.
     ordered: inputs whose stored columns must ascend in each row, by position.
     expanded: ops that needed a dense copy of a sparse value, each as `file:line kind`.
@@ -57,6 +59,7 @@ class LinalgModule:
 
     text: str
     constants: tuple[object, ...]
+    inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
     ordered: frozenset[int]
     expanded: tuple[str, ...]
@@ -73,19 +76,23 @@ def to_linalg(
         source line, for an op that this path cannot express.
     """
     require_known(program)
-    return _Writer(program).module(inputs, outputs)
+    return _Writer(program, outputs).module(inputs)
 
 
 class _Writer:
     """Writes the ops of a program as the ops of one MLIR function.
 
+    wanted: the format of each output.
     tensors: by value, the tensor that holds it. uses: how often each value is read.
     pending: products that are not written yet. If a sparse mask multiplies such a
         product, both become one op, which computes only the elements that the mask has.
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(
+        self, program: Program, wanted: Sequence[Format | None]
+    ) -> None:
         self.program = program
+        self.wanted = wanted
         self.code = Emitter()
         self.tensors: dict[Atom, Tensor] = {}
         self.expanded: list[str] = []
@@ -93,9 +100,7 @@ class _Writer:
         reads = (a for op in program.ops for a in op.operands)
         self.uses = Counter([*reads, *program.outputs])
 
-    def module(
-        self, inputs: Sequence[Format | None], outputs: Sequence[Format | None]
-    ) -> LinalgModule:
+    def module(self, inputs: Sequence[Format | None]) -> LinalgModule:
         """The MLIR module of the whole program."""
         program = self.program
         values = (*program.inputs, *program.constants)
@@ -109,12 +114,13 @@ class _Writer:
             self._op(op)
         found = [
             self._returned(atom, form)
-            for atom, form in zip(program.outputs, outputs, strict=True)
+            for atom, form in zip(program.outputs, self.wanted, strict=True)
         ]
         types = ", ".join(map(self.code.type_of, found))
         names = ", ".join(tensor.name for tensor in found)
         head = "".join(f"{a} = {f.encoding}\n" for f, a in self.code.encodings.items())
         body = "\n  ".join([*self.code.lines, f"return {names} : {types}"])
+        head += "".join(self.code.functions)
         text = (
             f"{head}func.func @main({', '.join(arguments)}) -> ({types}) "
             f"attributes {{ llvm.emit_c_interface }} {{\n  {body}\n}}\n"
@@ -126,7 +132,8 @@ class _Writer:
             if self.tensors[value].name in self.code.ordered
         )
         expanded = tuple(dict.fromkeys(self.expanded))
-        return LinalgModule(text, constants, tuple(found), ordered, expanded)
+        given = tuple(self.tensors[value] for value in values)
+        return LinalgModule(text, constants, given, tuple(found), ordered, expanded)
 
     # -- formats -----------------------------------------------------------------------
 
@@ -194,9 +201,15 @@ class _Writer:
         tensors = [self._tensor(a) for a in op.operands]
         (result,) = rule.results
         found = sparse_times_dense(self.code, tensors, rule.operands, result)
+        if found is None:
+            found = sparse_times_sparse(self.code, tensors, rule.operands, result)
+        if found is not None and not self._may_be_sparse(op.results[0]):
+            found = dense_copy(self.code, found)
         if found is not None:
             self.tensors[op.results[0]] = found
             return
+        unordered = self.code.unordered
+        tensors = [self._dense(t, op) if t.name in unordered else t for t in tensors]
         if loops_clash(tensors, rule.operands):
             tensors[1] = self._dense(tensors[1], op)
         out = self.code.filled(op.results[0], 0.0)
@@ -207,6 +220,20 @@ class _Writer:
             result,
             multiply_add(self.code, op.results[0].dtype),
         )
+
+    def _may_be_sparse(self, value: Value) -> bool:
+        """Whether all readers of a product take it sparse, with columns in any order.
+
+        These are other products, and the program's output in a sparse format.
+        """
+        program = self.program
+        readers = [op for op in program.ops if value in op.operands]
+        wanted = [
+            form is not None and form.held == Format("csr")
+            for atom, form in zip(program.outputs, self.wanted, strict=True)
+            if atom == value
+        ]
+        return all(op.kind == "dot_general" for op in readers) and all(wanted)
 
     def _sampled(self, op: Op) -> bool:
         """Whether a multiplication was written as one op with the product it reads.

@@ -68,12 +68,14 @@ class Sparse:
         args: arrays, SciPy matrices, or `jax.ShapeDtypeStruct`s.
         """
         leaves, tree = jax.tree.flatten(args)
-        key = tree, tuple((tuple(a.shape), str(a.dtype)) for a in map(_typed, leaves))
-        if key not in self._known:
-            types = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in key[1]]
+        kinds = [(a.shape, a.dtype) for a in map(_typed, leaves)]
+        key = tree, *kinds
+        found = self._known.get(key)
+        if found is None:
+            types = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in kinds]
             captured = capture(self.fn, jax.tree.unflatten(tree, types))
-            self._known[key] = _lowered(captured, self.formats)
-        return self._known[key]
+            found = self._known[key] = _lowered(captured, self.formats)
+        return found
 
     def __call__(self, *args: Any) -> Any:
         """The function's result, computed by sparse code."""
@@ -105,7 +107,9 @@ class SparseProgram:
     @cached_property
     def kernel(self) -> Kernel:
         """The module as machine code."""
-        return compile_module(self.module.text, self.module.outputs)
+        return compile_module(
+            self.module.text, self.module.inputs, self.module.outputs
+        )
 
     @cached_property
     def constants(self) -> list[np.ndarray]:
