@@ -1,6 +1,10 @@
 """The process of a compiler that lives on: time limits, failures and interruptions."""
 
+import fcntl
+import signal
+import subprocess
 import sys
+import time
 
 import pytest
 
@@ -72,3 +76,50 @@ def test_no_request_gets_the_answer_of_an_interrupted_one(child, monkeypatch):
             with pytest.raises(KeyboardInterrupt):
                 measure(server)
         assert measure(server) == [[0]]  # of a new process
+
+
+_CHILD = """
+import fcntl, time
+from meshwright.features.tune.compiler_server import server_child
+
+def compile_long(request):
+    lock = open({lock!r}, "w")
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    open({begun!r}, "w").close()
+    time.sleep(600)
+
+server_child._ACTIONS["measure"] = compile_long
+server_child.serve()
+"""
+
+_PARENT = """
+from meshwright.features.tune.compiler_server import server
+server._CHILD = "long_child"
+with server.CompilerServer(server.CompilerHost("cpu", ("", {{}}), {{}})) as compiler:
+    compiler.measure(["x"], 1, 0.0, 0)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_process_that_is_ended_leaves_no_compiler_running(tmp_path, number):
+    lock, begun = tmp_path / "lock", tmp_path / "begun"
+    child = _CHILD.format(lock=str(lock), begun=str(begun))
+    (tmp_path / "long_child.py").write_text(child)
+    path = [str(tmp_path), *(p for p in sys.path if p)]
+    parent = subprocess.Popen(
+        [sys.executable, "-c", f"import sys; sys.path[:] = {path}\n{_PARENT.format()}"]
+    )
+    until = time.monotonic() + 60
+    while not begun.exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    parent.send_signal(number)
+    assert parent.wait(20) == (143 if number == signal.SIGTERM else -number)
+    with lock.open("r+") as held:
+        until = time.monotonic() + 20
+        while True:
+            try:
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                assert time.monotonic() < until, "the compiler runs on"
+                time.sleep(0.05)

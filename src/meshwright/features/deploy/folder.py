@@ -5,14 +5,11 @@ from __future__ import annotations
 import glob
 import os
 import shutil
-import signal
 import tempfile
-import threading
-from collections.abc import Generator
-from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 
+from meshwright.app.output.termination import termination_raises
 from meshwright.errors import DeployError
 
 ABOUT_FILE = "model.json"
@@ -61,7 +58,7 @@ def staged(out: Path) -> Generator[Path]:
     except OSError as error:
         raise DeployError(f"cannot write {out}: {error.strerror}") from None
     try:
-        with _termination_raises():
+        with termination_raises():
             content = aside / "new"
             content.mkdir()
             yield content
@@ -88,25 +85,6 @@ def _is_running(pid: int) -> bool:
     except PermissionError:  # it belongs to another user
         return True
     return True
-
-
-@contextmanager
-def _termination_raises() -> Generator[None]:
-    """Let SIGTERM raise `SystemExit` in the block, if it has no handler yet."""
-    is_main = threading.current_thread() is threading.main_thread()
-    if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
-        yield
-        return
-
-    def leave(number: int, frame: object) -> None:
-        del frame
-        raise SystemExit(128 + number)
-
-    signal.signal(signal.SIGTERM, leave)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def files_of(folder: Path) -> tuple[tuple[str, int], ...]:

@@ -11,7 +11,7 @@ from meshwright.features.sparse.scalars import MLIR_DTYPES
 from meshwright.program.ir import Value
 from meshwright.program.rules.rule import Dims
 
-_TURNED = 16
+_TURNED = 8
 """Columns of a matrix that are turned at once: as many rows are written, which a cache of
 8 ways holds."""
 
@@ -40,7 +40,7 @@ def in_order(code: Emitter, tensor: Tensor) -> Tensor:
     """The dense tensor, stored with its dims in the order of the value's dims."""
     if tensor.is_plain:
         return tensor
-    shape = tuple(tensor.shape[t] for t in tensor.order)
+    shape = tensor.value_shape
     out = Tensor.dense(shape, tensor.dtype)
     dims: Dims = tuple((d,) for d in range(len(shape)))
     return code.generic([tensor], [dims], out, dims, lambda given: given[0])

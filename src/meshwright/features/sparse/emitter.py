@@ -39,8 +39,18 @@ class Tensor:
         """A tensor without a name that holds a value in a format, or densely."""
         if form is None:
             return cls.dense(value.shape, value.dtype)
-        shape = tuple(value.shape[d] for d in form.order)
-        return cls("", shape, value.dtype, form.held, form.order)
+        return replace(cls.in_order(value, form.order), format=form.held)
+
+    @classmethod
+    def in_order(cls, value: Value, order: tuple[int, ...]) -> Tensor:
+        """A dense tensor without a name, each dim of the value where `order` says."""
+        shape = tuple(value.shape[order.index(t)] for t in range(len(order)))
+        return cls("", shape, value.dtype, None, order)
+
+    @property
+    def value_shape(self) -> tuple[int, ...]:
+        """The shape of the value."""
+        return tuple(self.shape[t] for t in self.order)
 
     @property
     def is_plain(self) -> bool:

@@ -318,13 +318,16 @@ class _Writer:
     def _empty_like(self, op: Op, tensors: Sequence[Tensor]) -> Tensor:
         """An empty tensor for the result of an elementwise op.
 
-        It is sparse if the result is zero wherever the sparse operands are zero.
+        It is sparse if the result is zero wherever the sparse operands are zero. Its
+        dims lie in the order of the first operand that has all of them.
         """
         (result,) = op.results
         sparse = [t for t in tensors if t.format is not None]
         is_sum = op.kind in SUMS
         if sparse and (not is_sum or len(sparse) == len(tensors)):
-            like = replace(sparse[0], dtype=result.dtype)
-        else:
-            like = Tensor.dense(result.shape, result.dtype)
-        return self.code.empty(like)
+            return self.code.empty(replace(sparse[0], dtype=result.dtype))
+        order = next(
+            (t.order for t in tensors if t.value_shape == result.shape),
+            tuple(range(len(result.shape))),
+        )
+        return self.code.empty(Tensor.in_order(result, order))

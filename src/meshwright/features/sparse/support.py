@@ -47,7 +47,7 @@ def reads_sparse(op: Op, tensors: Sequence[Tensor]) -> list[bool]:
         return [True] * len(tensors)
     is_alike = [(t.format, t.order) == (sparse.format, sparse.order) for t in tensors]
     may_stay = [a or t.format is None for a, t in zip(is_alike, tensors, strict=True)]
-    shape = tuple(sparse.shape[t] for t in sparse.order)
+    shape = sparse.value_shape
     if len(tensors) > 1 and shape != op.results[0].shape:  # it is broadcast
         return [t.format is None for t in tensors]
     if op.kind in SUMS and len(tensors) == 2:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+from meshwright.app.output.termination import termination_raises
 from meshwright.errors import CompilerError
 from meshwright.machine import Machine
 from meshwright.run.compilers.backend import Target
@@ -88,9 +89,13 @@ class CompilerServer:
     host: CompilerHost
     timeout_s: float = 300.0
     _folder: Any = field(default=None, repr=False)
+    _undo: contextlib.ExitStack = field(
+        default_factory=contextlib.ExitStack, repr=False
+    )
     _process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     def __enter__(self) -> Self:
+        self._undo.enter_context(termination_raises())
         self._folder = tempfile.TemporaryDirectory(prefix="meshwright-")
         self._dump.mkdir()
         return self
@@ -98,6 +103,7 @@ class CompilerServer:
     def __exit__(self, *_: object) -> None:
         self._end()
         self._folder.cleanup()
+        self._undo.close()
 
     def compile(self, key: str, step: DeviceStep, entry: Entry) -> dict[str, Any]:
         """Figures of a compiled step, with the text of its program under "hlo".

@@ -8,9 +8,11 @@ import json
 import os
 import shutil
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import jax
@@ -119,6 +121,13 @@ def _inputs(step: Any) -> list[Any]:
     return arrays
 
 
+def _read(lines: SimpleQueue[str]) -> None:
+    """Queue the lines of stdin, which ends with the process that writes them."""
+    for line in sys.stdin:
+        lines.put(line)
+    os._exit(0)
+
+
 _ACTIONS = {
     "compile": compile_kept,
     "screen": screen,
@@ -127,10 +136,16 @@ _ACTIONS = {
 
 
 def serve() -> None:
-    """Answer requests until there are no more."""
+    """Answer requests until there are no more.
+
+    The process ends with the one that started it, in the middle of a compilation, too.
+    """
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    for line in sys.stdin:
+    lines: SimpleQueue[str] = SimpleQueue()
+    threading.Thread(target=_read, args=(lines,), daemon=True).start()
+    while True:
+        line = lines.get()
         request = json.loads(line)
         try:
             answer = _ACTIONS[request["do"]](request)
