@@ -1,5 +1,8 @@
 """Compiled sparse code against JAX on dense arrays, for each format; needs MLIR."""
 
+import os
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,6 +10,7 @@ import pytest
 import scipy.sparse as ss
 
 import meshwright as mw
+from meshwright.errors import SparseError
 
 pytestmark = pytest.mark.sparse
 
@@ -148,3 +152,94 @@ def test_results_that_are_inputs_have_memory_of_their_own():
         np.testing.assert_array_equal(same.toarray(), a)
         np.testing.assert_array_equal(turned.toarray(), a.T)
         np.testing.assert_array_equal(second.toarray(), a)
+
+
+WIDTHS = (1, 2, 3, 7, 16, 33, 100, 128)
+
+
+@pytest.mark.parametrize("form", FORMATS[:-1])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
+def test_products_of_all_widths_equal_dense_ones(form, dtype):
+    s = np.rint(4 * holed(24, 40)).astype(dtype)
+    s[::3] = 0  # rows without elements
+    s[4] = 1  # and a full one
+    given = ss.csr_array(s)
+    with jax.enable_x64(dtype != "float32"):
+        for width in WIDTHS:
+            d = np.rint(4 * dense(40, width)).astype(dtype)
+            e = np.rint(4 * dense(width, 24)).astype(dtype)
+            run = mw.sparse(lambda s, d, e: (s @ d, e @ s, d.T @ s.T), {"s": form})
+            right, left, turned = run(given, d, e)
+            np.testing.assert_array_equal(right, s @ d)
+            np.testing.assert_array_equal(left, e @ s)
+            np.testing.assert_array_equal(turned, d.T @ s.T)
+
+
+def test_products_of_dense_tensors_with_more_dims_equal_dense_ones():
+    s, x, v = holed(8, 12), dense(3, 5, 8), dense(8)
+    run = mw.sparse(
+        lambda s, x, v: (x @ s, jnp.einsum("abk,kj->ajb", x, s), v @ s, s.T @ v),
+        {"s": "csr"},
+    )
+    wanted = x @ s, np.einsum("abk,kj->ajb", x, s), v @ s, s.T @ v
+    for found, right in zip(run(ss.csr_array(s), x, v), wanted, strict=True):
+        np.testing.assert_allclose(found, right, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("first", ["csr", "csc", "coo"])
+@pytest.mark.parametrize("second", ["csr", "csc", "coo"])
+def test_a_product_of_sparse_matrices_is_sparse(first, second):
+    a, b = holed(16, 24), holed(24, 12)
+    for out in ("csr", "csc", "coo"):
+        run = mw.sparse(lambda a, b: a @ b, {"a": first, "b": second, "out": out})
+        found = run(ss.csr_array(a), ss.csr_array(b))
+        assert found.format == out
+        assert found.nnz == (ss.csr_array(a) @ ss.csr_array(b)).nnz
+        np.testing.assert_allclose(found.toarray(), a @ b, rtol=1e-5, atol=1e-5)
+    chain = mw.sparse(
+        lambda a, b, d: a @ b @ d + jnp.tanh(b @ d), {"?": first, "d": "dense"}
+    )
+    c, d = holed(16, 16), dense(16, 4)
+    np.testing.assert_allclose(
+        chain(c, c, d), c @ c @ d + np.tanh(c @ d), rtol=1e-4, atol=1e-4
+    )
+
+
+def test_unsorted_and_double_elements_are_added_up():
+    rows, columns = np.array([3, 0, 3, 1, 3]), np.array([5, 1, 0, 2, 5])
+    s = ss.coo_array((np.arange(1.0, 6, dtype=np.float32), (rows, columns)), (4, 6))
+    loose = ss.csr_array(
+        (s.data[[1, 3, 0, 2, 4]], columns[[1, 3, 0, 2, 4]], [0, 1, 2, 2, 5]), (4, 6)
+    )
+    d = dense(6, 3)
+    for form in ("csr", "csc", "coo"):
+        run = mw.sparse(lambda s, d: (s @ d, jnp.tanh(s)), {"s": form, "out.1": form})
+        for given in (s, loose):
+            found, map_ = run(given, d)
+            np.testing.assert_allclose(found, s.toarray() @ d, rtol=1e-5)
+            np.testing.assert_allclose(map_.toarray(), np.tanh(s.toarray()), rtol=1e-5)
+
+
+def test_corrupt_matrices_are_refused_and_python_goes_on():
+    run = mw.sparse(lambda s, d: s @ d, {"s": "csr"})
+    s, d = ss.csr_array(holed(8, 12)), dense(12, 4)
+    run(s, d)
+    s.indices[0] = 1_000_000_000  # also after a call with the same matrix
+    for each in (run, mw.sparse(lambda s, d: s @ d)):
+        with pytest.raises(SparseError, match="s is not a valid csr matrix"):
+            each(s, d)
+
+
+def test_calls_leave_no_memory_behind():
+    run = mw.sparse(lambda s, x: jax.nn.relu(x @ s) @ s, {"s": "csr"})
+    s, x = ss.csr_array(holed(256, 256)), dense(512, 256)
+    run(s, x)
+    before = _resident_bytes()
+    for _ in range(200):
+        run(s, x)
+    assert _resident_bytes() - before < 20e6  # each has 0.5 MB between the products
+
+
+def _resident_bytes():
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")

@@ -60,7 +60,9 @@ def grouped(code: Emitter, tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
     return replace(made, name=code.emit(right))
 
 
-def first_dim(code: Emitter, tensor: Tensor, factors: Sequence[int], first: int) -> Tensor:
+def first_dim(
+    code: Emitter, tensor: Tensor, factors: Sequence[int], first: int
+) -> Tensor:
     """The dense tensor as a matrix whose rows are one of its dims.
 
     factors: the factor of each dim of the tensor. first: the factor of the rows.
@@ -70,7 +72,7 @@ def first_dim(code: Emitter, tensor: Tensor, factors: Sequence[int], first: int)
     width = size // max(extent, 1)
     tensor = replace(tensor, order=tuple(range(len(factors))))
     is_last = place == len(factors) - 1 and width > 1
-    if 0 < place and width > 1 and not is_last:
+    if place > 0 and width > 1 and not is_last:
         rest = [d for d in range(len(factors)) if d != place]
         out = Tensor.dense((extent, *(tensor.shape[d] for d in rest)), tensor.dtype)
         dims: Dims = tuple((d,) for d in range(len(factors)))

@@ -158,7 +158,8 @@ class Emitter:
         inside, self.lines = self.lines, outside
         types = ", ".join(kind for _, kind in starts)
         pairs = ", ".join(
-            f"{name} = {start}" for name, (start, _) in zip(carried, starts, strict=True)
+            f"{name} = {start}"
+            for name, (start, _) in zip(carried, starts, strict=True)
         )
         result = self.fresh()
         head = f"{result}:{len(starts)} = " if starts else ""

@@ -9,6 +9,7 @@ others are freed.
 from __future__ import annotations
 
 import ctypes
+
 _HEADER = 64
 """Bytes before a block's memory, which hold the address of the block before."""
 

@@ -88,9 +88,7 @@ class _Writer:
         product, both become one op, which computes only the elements that the mask has.
     """
 
-    def __init__(
-        self, program: Program, wanted: Sequence[Format | None]
-    ) -> None:
+    def __init__(self, program: Program, wanted: Sequence[Format | None]) -> None:
         self.program = program
         self.wanted = wanted
         self.code = Emitter()

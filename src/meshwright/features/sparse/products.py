@@ -88,15 +88,11 @@ class _Product:
     out: str
 
     @classmethod
-    def of(
-        cls, code: Emitter, matrix: Tensor, right: Tensor, extent: int
-    ) -> _Product:
+    def of(cls, code: Emitter, matrix: Tensor, right: Tensor, extent: int) -> _Product:
         """The product with memory for a result of `extent` rows."""
         result = Tensor.dense((extent, right.shape[1]), right.dtype)
         memory = code.buffer(right), memory_type(right)
-        return cls(
-            code, Rows.of(code, matrix), *memory, result, code.allocated(result)
-        )
+        return cls(code, Rows.of(code, matrix), *memory, result, code.allocated(result))
 
     @property
     def kind(self) -> str:

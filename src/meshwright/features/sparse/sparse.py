@@ -107,9 +107,7 @@ class SparseProgram:
     @cached_property
     def kernel(self) -> Kernel:
         """The module as machine code."""
-        return compile_module(
-            self.module.text, self.module.inputs, self.module.outputs
-        )
+        return compile_module(self.module.text, self.module.inputs, self.module.outputs)
 
     @cached_property
     def constants(self) -> list[np.ndarray]:
