@@ -13,13 +13,36 @@ import ctypes
 _HEADER = 64
 """Bytes before a block's memory, which hold the address of the block before."""
 
+_LARGE = 1 << 22
+"""Bytes from which huge pages are asked for, as NumPy does: without them, most of the time
+of a result of 50 MB goes into its 12,500 page faults."""
+
+_HUGE_PAGES = 14
+"""MADV_HUGEPAGE of Linux. It is only advice: other systems refuse what they do not know."""
+
 HEAP = f"""
 llvm.mlir.global internal @blocks(0 : i64) : i64
 llvm.func @malloc(i64) -> !llvm.ptr
+llvm.func @madvise(!llvm.ptr, i64, i32) -> i32
 llvm.func @reserve(%size: i64) -> (!llvm.ptr {{llvm.noalias}}) {{
   %header = llvm.mlir.constant({_HEADER} : i64) : i64
   %whole = llvm.add %size, %header : i64
   %block = llvm.call @malloc(%whole) : (i64) -> !llvm.ptr
+  %large = llvm.mlir.constant({_LARGE} : i64) : i64
+  %is_large = llvm.icmp "uge" %size, %large : i64
+  llvm.cond_br %is_large, ^advise, ^link
+^advise:
+  %page = llvm.mlir.constant(4096 : i64) : i64
+  %mask = llvm.mlir.constant(-4096 : i64) : i64
+  %first = llvm.ptrtoint %block : !llvm.ptr to i64
+  %beyond = llvm.add %first, %page : i64
+  %aligned = llvm.and %beyond, %mask : i64
+  %pages = llvm.inttoptr %aligned : i64 to !llvm.ptr
+  %length = llvm.sub %size, %page : i64
+  %huge = llvm.mlir.constant({_HUGE_PAGES} : i32) : i32
+  %ignored = llvm.call @madvise(%pages, %length, %huge) : (!llvm.ptr, i64, i32) -> i32
+  llvm.br ^link
+^link:
   %blocks = llvm.mlir.addressof @blocks : !llvm.ptr
   %before = llvm.load %blocks : !llvm.ptr -> i64
   llvm.store %before, %block : i64, !llvm.ptr
