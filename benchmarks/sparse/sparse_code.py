@@ -5,7 +5,7 @@ least CPU time of a call (all threads), so that other processes do not count. "o
 is the code that the same path makes without a format, and "XLA, dense" XLA's product of the
 dense matrix. In a second table, the elements lie in full blocks of 4 x 4.
 
-    python -m benchmarks sparse sparse_code [--size 4096] [--columns 64] [--passes 15]
+    python -m benchmarks sparse sparse_code [--size 4096] [--columns 64] [--passes 9]
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def case(
 @benchmark(
     option("--size", type=int, default=4096),
     option("--columns", type=int, default=64),
-    option("--passes", type=int, default=15),
+    option("--passes", type=int, default=9),
     out=STORED,
 )
 def main(options: Options) -> None:

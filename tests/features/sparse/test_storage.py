@@ -6,7 +6,7 @@ import scipy.sparse as ss
 
 from meshwright.errors import SparseError
 from meshwright.features.sparse.formats import parse_format
-from meshwright.features.sparse.storage import pack, state_of
+from meshwright.features.sparse.storage import checked, pack
 
 
 def matrix(form, index=np.int32):
@@ -72,7 +72,7 @@ def test_corrupt_indices_are_refused_before_anything_follows_them(form, fault, i
 
 def test_the_error_says_what_was_wrong_and_what_is_allowed():
     cases = {
-        "from one": "index 6 of element 8 is out of range; wanted 0 to 5; indices count from 0",
+        "from one": "index 6 of .* is out of range; wanted 0 to 5; indices count from 0",
         "negative": "index -3 of element 2 is out of range; wanted 0 to 5",
         "falls": "indptr falls from 4 to 3 at row 1",
         "ends": "indptr ends with",
@@ -80,9 +80,9 @@ def test_the_error_says_what_was_wrong_and_what_is_allowed():
     }
     for fault, wanted in cases.items():
         with pytest.raises(SparseError, match=wanted):
-            state_of(corrupt(matrix("csr"), fault), "w", wants_order=False)
+            checked(corrupt(matrix("csr"), fault), "w", wants_order=False)
     with pytest.raises(SparseError, match="row 4 of element"):
-        state_of(corrupt(matrix("coo"), "row"), "w", wants_order=False)
+        checked(corrupt(matrix("coo"), "row"), "w", wants_order=False)
 
 
 @pytest.mark.parametrize("form", ["csr", "csc", "coo"])

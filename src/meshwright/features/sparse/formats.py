@@ -38,7 +38,7 @@ class Format:
 
     @property
     def order(self) -> tuple[int, int]:
-        """For each dim of the matrix, the dim of the tensor that holds it."""
+        """The dim of the tensor that holds it, for each dim of the matrix."""
         return (1, 0) if self.name == "csc" else (0, 1)
 
     @property

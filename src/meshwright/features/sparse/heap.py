@@ -75,7 +75,7 @@ and `take` unlinks a block of this run and returns its address, or 0."""
 RENAMED = {"malloc": "reserve", "free": "keep"}
 
 
-class Block:
+class HeapBlock:
     """Memory that compiled code allocated; freed when the last array on it is gone.
 
     __array_interface__: NumPy's description of the array on it.

@@ -21,7 +21,7 @@ def row_state(starts: Any, columns: Any, num_columns: Any, wants_order: bool) ->
     """The state of compressed rows: `SORTED`, `UNSORTED` or `CORRUPT`.
 
     starts: where each row begins in `columns`, [rows + 1].
-    All three are unsigned integers of one width, so that negative numbers are large.
+    All are unsigned integers of 32 bits, so that negative numbers are large.
     wants_order: else the order of columns is not looked at.
     """
     rows = len(starts) - 1
@@ -42,6 +42,15 @@ def element_state(rows: Any, columns: Any, num_rows: Any, num_columns: Any) -> i
     if not (_is_below(rows, num_rows) and _is_below(columns, num_columns)):
         return 2
     return 1 if _has_fall(rows) else 0
+
+
+@compiled
+def narrowed(numbers: Any) -> Any:
+    """Unsigned integers of 64 bits in 32 bits; those that do not fit become the largest."""
+    found = np.empty(len(numbers), np.uint32)
+    for p in range(len(numbers)):
+        found[p] = min(numbers[p], np.uint64(0xFFFFFFFF))
+    return found
 
 
 @compiled
@@ -75,7 +84,7 @@ def _is_ascending(starts: Any, columns: Any) -> bool:
 
 @compiled
 def starts_of_rows(rows: Any, num_rows: int) -> Any:
-    """Where each row begins among elements in the order of rows, [rows + 1]."""
+    """The starts of rows among elements in the order of rows, [rows + 1]."""
     starts = np.zeros(num_rows + 1, np.int32)
     for p in range(len(rows)):
         starts[rows[p] + 1] = p + 1  # the last element of a row is written last

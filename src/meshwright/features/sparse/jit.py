@@ -19,7 +19,7 @@ import numpy as np
 from meshwright.errors import SparseError
 from meshwright.features.sparse.emitter import Tensor
 from meshwright.features.sparse.formats import INDEX
-from meshwright.features.sparse.heap import HEAP, RENAMED, Block
+from meshwright.features.sparse.heap import HEAP, RENAMED, HeapBlock
 
 _PIPELINE = (
     "builtin.module(sparse-assembler{direct-out=true},"
@@ -31,7 +31,7 @@ type Buffer = tuple[tuple[int, ...], np.dtype[Any]]
 """Shape and dtype of an array; a shape of (-1,) stands for any length."""
 
 
-class Kernel:
+class CompiledModule:
     """A compiled module as a function of the arrays that store its inputs.
 
     It returns the arrays that store each output; Python frees their memory.
@@ -70,7 +70,7 @@ class Kernel:
 
     def __call__(self, buffers: Sequence[np.ndarray]) -> list[list[np.ndarray]]:
         """The arrays that store each output; `buffers` must be contiguous."""
-        memory, blocks = self._memory, dict[int, Block]()
+        memory, blocks = self._memory, dict[int, HeapBlock]()
         with self.lock:
             for place, buffer in zip(self._given, buffers, strict=True):
                 address = buffer.__array_interface__["data"][0]
@@ -80,7 +80,7 @@ class Kernel:
             self._main(self._arguments)
             self._take(self._taken)
             while address := memory[-2]:
-                block = Block(address)
+                block = HeapBlock(address)
                 blocks[block.memory] = block
                 self._take(self._taken)
             filled = memory[: self._end]
@@ -118,7 +118,7 @@ def _array(
     place: int,
     rank: int,
     dtype: np.dtype[Any],
-    blocks: dict[int, Block],
+    blocks: dict[int, HeapBlock],
 ) -> np.ndarray:
     """The array that the descriptor at a place describes.
 
@@ -134,7 +134,7 @@ def _array(
         "data": (numbers[place + 1] + numbers[place + 2] * size, False),
     }
     block = blocks.pop(numbers[place], None)
-    owner = block or Block(0)  # which frees nothing
+    owner = block or HeapBlock(0)  # which frees nothing
     owner.__array_interface__ = interface
     array = np.asarray(owner)
     return array if block else array.copy()
@@ -142,7 +142,7 @@ def _array(
 
 def compile_module(
     text: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
-) -> Kernel:
+) -> CompiledModule:
     """The compiled module; `SparseError` if MLIR is not installed or cannot lower it.
 
     inputs, outputs: arguments and results of the module's function `main`.
@@ -159,7 +159,7 @@ def compile_module(
             ) from error
         _add_heap(mlir.ir, module)
         engine = mlir.execution_engine.ExecutionEngine(module, opt_level=3)
-    return Kernel(engine, [*map(_buffers, inputs)], [*map(_buffers, outputs)])
+    return CompiledModule(engine, [*map(_buffers, inputs)], [*map(_buffers, outputs)])
 
 
 def _add_heap(ir: Any, module: Any) -> None:

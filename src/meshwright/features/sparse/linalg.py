@@ -40,6 +40,7 @@ from meshwright.features.sparse.support import (
     loops_clash,
     reads_sparse,
     require_known,
+    takes_any_order,
 )
 from meshwright.program.ir import Atom, Literal, Op, Program, Value
 from meshwright.program.ops import rule_of
@@ -201,7 +202,9 @@ class _Writer:
         found = sparse_times_dense(self.code, tensors, rule.operands, result)
         if found is None:
             found = sparse_times_sparse(self.code, tensors, rule.operands, result)
-        if found is not None and not self._may_be_sparse(op.results[0]):
+        if found is not None and not takes_any_order(
+            self.program, op.results[0], self.wanted
+        ):
             found = dense_copy(self.code, found)
         if found is not None:
             self.tensors[op.results[0]] = found
@@ -218,20 +221,6 @@ class _Writer:
             result,
             multiply_add(self.code, op.results[0].dtype),
         )
-
-    def _may_be_sparse(self, value: Value) -> bool:
-        """Whether all readers of a product take it sparse, with columns in any order.
-
-        These are other products, and the program's output in a sparse format.
-        """
-        program = self.program
-        readers = [op for op in program.ops if value in op.operands]
-        wanted = [
-            form is not None and form.held == Format("csr")
-            for atom, form in zip(program.outputs, self.wanted, strict=True)
-            if atom == value
-        ]
-        return all(op.kind == "dot_general" for op in readers) and all(wanted)
 
     def _sampled(self, op: Op) -> bool:
         """Whether a multiplication was written as one op with the product it reads.

@@ -182,7 +182,7 @@ class _Product:
         types = memory_type(self.result)
 
         def visit(column: str, value: str, _: Sequence[str]) -> Sequence[str]:
-            for (at, _), kind, factor in zip(tile, kinds, held, strict=True):
+            for (at, _lanes), kind, factor in zip(tile, kinds, held, strict=True):
                 before = self._load(self.out, types, column, at, kind)
                 self._store(self._add(value, factor, before, kind), column, at, kind)
             return ()

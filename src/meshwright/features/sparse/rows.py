@@ -29,15 +29,15 @@ class Rows:
     def of(cls, code: Emitter, tensor: Tensor) -> Rows:
         """The arrays of this sparse tensor."""
         whole, kind = code.type_of(tensor), MLIR_DTYPES[tensor.dtype]
-        arrays = [
+        starts, columns = (
             code.emit(
                 f"sparse_tensor.{field} {tensor.name} {{level = 1 : index}} : "
                 f"{whole} to memref<?xi32>"
             )
             for field in ("positions", "coordinates")
-        ]
+        )
         data = f"sparse_tensor.values {tensor.name} : {whole} to memref<?x{kind}>"
-        return cls(code, tensor, *arrays, code.emit(data))
+        return cls(code, tensor, starts, columns, code.emit(data))
 
     @property
     def block(self) -> tuple[int, int]:

@@ -15,9 +15,9 @@ from jax.core import Tracer
 from meshwright.errors import SparseError
 from meshwright.features.sparse.emitter import Tensor
 from meshwright.features.sparse.formats import Format, parse_format
-from meshwright.features.sparse.jit import Kernel, compile_module
+from meshwright.features.sparse.jit import CompiledModule, compile_module
 from meshwright.features.sparse.linalg import LinalgModule, to_linalg
-from meshwright.features.sparse.storage import in_format, pack, state_of, unpack
+from meshwright.features.sparse.storage import checked, in_format, pack, unpack
 from meshwright.partitioner.structure.workspace import matches
 from meshwright.program.capture import Captured, capture
 
@@ -105,7 +105,7 @@ class SparseProgram:
     out_tree: Any
 
     @cached_property
-    def kernel(self) -> Kernel:
+    def kernel(self) -> CompiledModule:
         """The module as machine code."""
         return compile_module(self.module.text, self.module.inputs, self.module.outputs)
 
@@ -190,6 +190,6 @@ def _buffers(leaf: Any, kind: ArrayType, *, wants_order: bool) -> list[np.ndarra
     if kind.format is not None:
         return pack(leaf, kind.format, kind.dtype, kind.path, wants_order=wants_order)
     if scipy_sparse.issparse(leaf):
-        state_of(leaf, kind.path, wants_order=False)
+        checked(leaf, kind.path, wants_order=False)
         leaf = leaf.toarray()
     return [np.ascontiguousarray(leaf, kind.dtype)]

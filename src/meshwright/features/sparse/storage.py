@@ -18,11 +18,10 @@ from meshwright.features.sparse.indices import (
     fault_of_index,
     fault_of_rows,
     grouped_by_row,
+    narrowed,
     row_state,
     starts_of_rows,
 )
-
-_UNSIGNED = {np.dtype(np.int32): np.uint32, np.dtype(np.int64): np.uint64}
 
 
 def pack(
@@ -43,57 +42,69 @@ def pack(
     if matrix.format != wanted or (
         form.name == "bsr" and matrix.blocksize != form.block
     ):
-        state_of(matrix, path, wants_order=False)
+        checked(matrix, path, wants_order=False)
         blocks = {"blocksize": form.block} if form.name == "bsr" else {}
         matrix = getattr(matrix, f"to{wanted}")(**blocks)
-    if state_of(matrix, path, wants_order=wants_order) != SORTED:
+    state, arrays = checked(matrix, path, wants_order=wants_order)
+    if state != SORTED:
         matrix = matrix.copy()
         matrix.has_canonical_format = matrix.has_sorted_indices = False
         matrix.sum_duplicates()
-    arrays = (matrix.indptr, INDEX), (matrix.indices, INDEX), (matrix.data, dtype)
-    return [np.ascontiguousarray(a, kind).reshape(-1) for a, kind in arrays]
+        arrays = [_narrow(a) for a in (matrix.indptr, matrix.indices)]
+    return [*arrays, np.ascontiguousarray(matrix.data, dtype).reshape(-1)]
 
 
-def state_of(matrix: Any, path: str, *, wants_order: bool) -> int:
-    """The state of a SciPy matrix's indices; `SparseError` if they are corrupt.
+def checked(
+    matrix: Any, path: str, *, wants_order: bool
+) -> tuple[int, list[np.ndarray]]:
+    """The state of a SciPy matrix's indices, and these in 32 bits.
 
-    Formats other than CSR, CSC, BSR and COO are taken as right.
+    The two arrays are starts and columns of rows, or rows and columns of elements.
+    Raises `SparseError` for indices that are corrupt. Formats other than CSR, CSC, BSR
+    and COO are taken as right, and have no such arrays.
     """
-    extents = tuple(matrix.shape)
+    extents = matrix.shape
     if matrix.format == "coo":
-        arrays = matrix.coords
-        state = _state(element_state, arrays, extents)
-        found = map(fault_of_index, ("row", "column"), arrays, extents)
-        fault = "".join(found) if state == CORRUPT else ""
-        is_short = min(map(len, (arrays[1], matrix.data))) < len(arrays[0])
+        given = matrix.coords
+        arrays = [_narrow(a) for a in given]
+        least = len(given[0])
+        first, second = _unsigned(arrays)
+        limits = np.uint32(extents[0]), np.uint32(extents[1])
+        state = element_state(first, second, *limits)
+        fault = map(fault_of_index, ("row", "column"), given, extents)
     elif matrix.format in ("csr", "csc", "bsr"):
         blocks = matrix.blocksize if matrix.format == "bsr" else (1, 1)
-        extents = tuple(n // b for n, b in zip(extents, blocks, strict=True))
-        rows, columns = extents[::-1] if matrix.format == "csc" else extents
-        arrays = matrix.indptr, matrix.indices
-        if len(matrix.indptr) != rows + 1:
-            size = f"indptr has {len(matrix.indptr)} entries; wanted {rows + 1}"
+        rows, columns = (n // b for n, b in zip(extents, blocks, strict=True))
+        if matrix.format == "csc":
+            rows, columns = columns, rows
+        given = matrix.indptr, matrix.indices
+        arrays = [_narrow(a) for a in given]
+        if len(given[0]) != rows + 1:
+            size = f"indptr has {len(given[0])} entries; wanted {rows + 1}"
             raise _corrupt(path, matrix, size)
-        state = _state(row_state, arrays, (columns,), wants_order)
-        fault = fault_of_rows(*arrays, columns) if state == CORRUPT else ""
-        is_short = len(matrix.data) < matrix.indptr[-1]
+        least = given[0][-1]
+        first, second = _unsigned(arrays)
+        state = row_state(first, second, np.uint32(columns), wants_order)
+        fault = map(fault_of_rows, given[:1], given[1:], [columns])
     else:
-        return SORTED
+        return SORTED, []
     if state == CORRUPT:
-        raise _corrupt(path, matrix, fault)
-    if is_short:
+        raise _corrupt(path, matrix, "".join(fault))
+    if min(map(len, (given[1], matrix.data))) < least:
         raise _corrupt(path, matrix, f"there are {len(matrix.data)} elements in data")
-    return state
+    return state, arrays
 
 
-def _state(check: Any, arrays: Sequence[Any], extents: Any, *options: Any) -> int:
-    """The result of a check of indices, which are passed as unsigned integers."""
-    kind = _UNSIGNED.get(arrays[0].dtype)
-    if kind is None or arrays[1].dtype != arrays[0].dtype:
-        arrays = [np.asarray(a, np.int64) for a in arrays]
-        kind = np.uint64
-    views = [np.ascontiguousarray(a).view(kind) for a in arrays]
-    return check(*views, *map(kind, extents), *options)
+def _narrow(indices: Any) -> np.ndarray:
+    """Indices in 32 bits; those that do not fit become -1."""
+    if indices.dtype == INDEX:
+        return np.ascontiguousarray(indices)
+    wide = np.ascontiguousarray(indices, np.int64).view(np.uint64)
+    return narrowed(wide).view(INDEX)
+
+
+def _unsigned(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    return [a.view(np.uint32) for a in arrays]
 
 
 def _corrupt(path: str, matrix: Any, fault: str) -> SparseError:
@@ -105,13 +116,12 @@ def _corrupt(path: str, matrix: Any, fault: str) -> SparseError:
 
 def _packed_elements(matrix: Any, dtype: Any, path: str) -> list[np.ndarray]:
     """The arrays of a COO matrix, in the order of rows."""
-    state = state_of(matrix, path, wants_order=False)
-    rows, columns = matrix.coords
+    state, (rows, columns) = checked(matrix, path, wants_order=False)
     data = np.ascontiguousarray(matrix.data, dtype)
     if state != SORTED:
         return [*grouped_by_row(rows, columns, data, matrix.shape[0])]
     starts = starts_of_rows(rows, matrix.shape[0])
-    return [starts, np.ascontiguousarray(columns, INDEX), data]
+    return [starts, columns, data]
 
 
 def unpack(buffers: Sequence[np.ndarray], held: Tensor, wanted: Format) -> Any:

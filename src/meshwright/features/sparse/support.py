@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from meshwright.errors import SparseError
 from meshwright.features.sparse.emitter import Tensor, loop_order
+from meshwright.features.sparse.formats import Format
 from meshwright.features.sparse.scalars import MLIR_DTYPES, SCALAR_KINDS, keeps_zeros
-from meshwright.program.ir import Op, Program
+from meshwright.program.ir import Op, Program, Value
 from meshwright.program.rules.rule import Dims
 
 REDUCTIONS = {"reduce_sum": "add", "reduce_max": "max", "reduce_min": "min"}
@@ -71,3 +72,20 @@ def loops_clash(tensors: Sequence[Tensor], maps: Sequence[Dims]) -> bool:
     orders = [loop_order(t, dims) for t, dims in zip(tensors, maps, strict=True)]
     is_reversed = set(orders[0]) == set(orders[1]) and orders[0] != orders[1]
     return is_reversed or "bsr" in (left.format.name, right.format.name)
+
+
+def takes_any_order(
+    program: Program, value: Value, formats: Sequence[Format | None]
+) -> bool:
+    """Whether all readers of a product take it sparse, with columns in any order.
+
+    These are other products, and the program's outputs in a sparse format.
+    formats: of the program's outputs.
+    """
+    readers = [op for op in program.ops if value in op.operands]
+    returned = [
+        form is not None and form.held == Format("csr")
+        for atom, form in zip(program.outputs, formats, strict=True)
+        if atom == value
+    ]
+    return all(op.kind == "dot_general" for op in readers) and all(returned)
