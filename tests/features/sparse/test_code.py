@@ -243,3 +243,14 @@ def test_calls_leave_no_memory_behind():
 def _resident_bytes():
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.parametrize("width", [16, 67])
+def test_products_of_dense_operands_equal_xlas(width):
+    a, b, x = dense(7, 24), dense(24, width), dense(2, 5, 24)
+    run = mw.sparse(
+        lambda a, b, x: (a @ b, jnp.einsum("km,kn->nm", a.T, b), x @ b, b.T @ a.T)
+    )
+    wanted = a @ b, (a @ b).T, x @ b, (a @ b).T
+    for found, right in zip(run(a, b, x), wanted, strict=True):
+        np.testing.assert_allclose(found, right, rtol=1e-5, atol=1e-5)

@@ -80,10 +80,10 @@ def first_dim(
         tensor = code.generic([tensor], [dims], out, placed, lambda given: given[0])
     for shape in ((size,), (width, extent) if is_last else (extent, width)):
         tensor = grouped(code, tensor, shape)
-    return _turned(code, tensor) if is_last else tensor
+    return turned(code, tensor) if is_last else tensor
 
 
-def _turned(code: Emitter, tensor: Tensor) -> Tensor:
+def turned(code: Emitter, tensor: Tensor) -> Tensor:
     """A dense matrix with rows and columns exchanged, a few columns at a time."""
     height, width = tensor.shape
     turned = Tensor.dense((width, height), tensor.dtype)

@@ -23,6 +23,7 @@ from meshwright.features.sparse.conversions import (
     in_order,
     multiply_add,
 )
+from meshwright.features.sparse.dense_products import dense_times_dense
 from meshwright.features.sparse.emitter import Emitter, Tensor
 from meshwright.features.sparse.formats import Format
 from meshwright.features.sparse.gustavson import sparse_times_sparse
@@ -200,6 +201,8 @@ class _Writer:
         tensors = [self._tensor(a) for a in op.operands]
         (result,) = rule.results
         found = sparse_times_dense(self.code, tensors, rule.operands, result)
+        if found is None:
+            found = dense_times_dense(self.code, tensors, rule.operands, result)
         if found is None:
             found = sparse_times_sparse(self.code, tensors, rule.operands, result)
         if found is not None and not takes_any_order(

@@ -8,31 +8,21 @@ hold a tile of the dense operand's row where the matrix is stored the other way 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-
-import numpy as np
 
 from meshwright.features.sparse.conversions import first_dim, grouped
 from meshwright.features.sparse.emitter import Emitter, Tensor, loop_order, memory_type
 from meshwright.features.sparse.rows import Rows
 from meshwright.features.sparse.scalars import (
-    MLIR_DTYPES,
     binary_name,
     constant_text,
 )
+from meshwright.features.sparse.tiles import Tile, Tiles
 from meshwright.program.rules.rule import Dims
-
-_TILE_BYTES = 256
-"""Bytes of a row that are held in registers: eight of 32 bytes each (AVX2), half of all."""
 
 _VECTORS = 4
 """Sums that are added up at once, so that an addition need not wait for the one before."""
-
-_VECTOR_BYTES = 64
-
-type _Tile = Sequence[tuple[str, int]]
-"""Adjacent vectors of a row: the name of the first column, and the number of columns."""
 
 
 def sparse_times_dense(
@@ -60,7 +50,8 @@ def sparse_times_dense(
         return None
     right = first_dim(code, dense, factors, summed[0])
     extent = matrix.shape[held.index(kept[0])]
-    product = _Product.of(code, matrix, right, extent)
+    tiles = Tiles.of(code, extent, right)
+    product = _Product(code, Rows.of(code, matrix), tiles)
     found = product.gathered() if held[0] == kept[0] else product.scattered()
     rest = [f for f in factors if f != summed[0]]
     shape = extent, *(dense.shape[factors.index(f)] for f in rest)
@@ -78,139 +69,72 @@ def _spread(code: Emitter, tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class _Product:
-    """A sparse matrix, a dense matrix with as many rows as are summed over, a result."""
+    """A sparse matrix, and the tiles of its product with a dense matrix."""
 
     code: Emitter
     rows: Rows
-    right: str
-    right_type: str
-    result: Tensor
-    out: str
-
-    @classmethod
-    def of(cls, code: Emitter, matrix: Tensor, right: Tensor, extent: int) -> _Product:
-        """The product with memory for a result of `extent` rows."""
-        result = Tensor.dense((extent, right.shape[1]), right.dtype)
-        memory = code.buffer(right), memory_type(right)
-        return cls(code, Rows.of(code, matrix), *memory, result, code.allocated(result))
-
-    @property
-    def kind(self) -> str:
-        """MLIR's name of the dtype."""
-        return MLIR_DTYPES[self.result.dtype]
+    tiles: Tiles
 
     def gathered(self) -> Tensor:
         """The product by a matrix whose rows are rows of the result."""
-        self.rows.each(lambda row: self._tiles(lambda tile: self._gather(row, tile)))
-        return self.code.on_buffer(self.result, self.out)
+        self.rows.each(lambda row: self.tiles.each(lambda t: self._gather(row, t)))
+        return self.tiles.finished()
 
     def scattered(self) -> Tensor:
         """The product by a matrix whose rows are rows of the dense operand."""
-        zero = self.code.emit(f"arith.constant {constant_text(0, self.result.dtype)}")
-        kind, types = self.kind, memory_type(self.result)
-        self.code.lines.append(
-            f"linalg.fill ins({zero} : {kind}) outs({self.out} : {types})"
-        )
-        self.rows.each(lambda row: self._tiles(lambda tile: self._scatter(row, tile)))
-        return self.code.on_buffer(self.result, self.out)
+        result, out = self.tiles.result, self.tiles.out
+        zero = self.code.emit(f"arith.constant {constant_text(0, result.dtype)}")
+        types = f"{self.tiles.kind}) outs({out} : {memory_type(result)})"
+        self.code.lines.append(f"linalg.fill ins({zero} : {types}")
+        self.rows.each(lambda row: self.tiles.each(lambda t: self._scatter(row, t)))
+        return self.tiles.finished()
 
-    def _tiles(self, write: Callable[[_Tile], None]) -> None:
-        """Calls of `write` for all columns: a loop over whole tiles, and the rest.
-
-        The vectors of the rest are as wide as the binary digits of its width.
-        """
-        code, width = self.code, self.result.shape[1]
-        lanes = _TILE_BYTES // np.dtype(self.result.dtype).itemsize
-        end = width // lanes * lanes
-
-        def whole(at: str, _: Sequence[str]) -> Sequence[str]:
-            write([(at, lanes)])
-            return ()
-
-        if end:
-            code.loop(code.index(0), code.index(end), lanes, (), whole)
-        rest: list[tuple[str, int]] = []
-        at = end
-        while lanes := lanes // 2:
-            if (width - at) & lanes:
-                rest.append((code.index(at), lanes))
-                at += lanes
-        if rest:
-            write(rest)
-
-    def _gather(self, row: str, tile: _Tile) -> None:
+    def _gather(self, row: str, tile: Tile) -> None:
         """One tile of one row of the result, as sums over the row's elements."""
-        code, low, high = self.code, *self.rows.bounds(row)
-        kinds = [self._vector(lanes) for _, lanes in tile]
-        zero = "0.0" if self.result.dtype.startswith("float") else "0"
-        sums = [code.emit(f"arith.constant dense<{zero}> : {kind}") for kind in kinds]
+        code, tiles, low, high = self.code, self.tiles, *self.rows.bounds(row)
+        starts = tiles.zeros(tile)
+        kinds = tiles.kinds(tile)
 
         def visit(column: str, value: str, totals: Sequence[str]) -> Sequence[str]:
+            load = tiles.added(column)
             return [
-                self._add(value, self._load(self.right, self.right_type, column, at, kind),
-                          total, kind)
+                tiles.multiply_add(value, load(at, kind), total, kind)
                 for (at, _), kind, total in zip(tile, kinds, totals, strict=True)
-            ]  # fmt: skip
+            ]
 
-        size = np.dtype(self.result.dtype).itemsize
-        vectors = sum(-(-lanes * size // _VECTOR_BYTES) for _, lanes in tile)
-        together = max(1, _VECTORS // vectors)
+        together = max(1, _VECTORS // tiles.registers(tile))
         if together > 1:
             count = code.emit(f"arith.subi {high}, {low} : index")
-            by = code.index(together)
-            rest = code.emit(f"arith.remui {count}, {by} : index")
+            rest = code.emit(f"arith.remui {count}, {code.index(together)} : index")
             middle = code.emit(f"arith.subi {high}, {rest} : index")
-            starts = [*zip(sums, kinds, strict=True)] * together
-            found = self.rows.elements(row, (low, middle), together, starts, visit)
-            sums = [
-                self._total(found[i :: len(kinds)], kind)
+            many = starts * together
+            found = self.rows.elements(row, (low, middle), together, many, visit)
+            starts = [
+                (self._total(found[i :: len(kinds)], kind), kind)
                 for i, kind in enumerate(kinds)
             ]
             low = middle
-        starts = [*zip(sums, kinds, strict=True)]
         sums = self.rows.elements(row, (low, high), 1, starts, visit)
         for (at, _), kind, total in zip(tile, kinds, sums, strict=True):
-            self._store(total, row, at, kind)
+            tiles.store(total, row, at, kind)
 
-    def _scatter(self, row: str, tile: _Tile) -> None:
+    def _scatter(self, row: str, tile: Tile) -> None:
         """Products of one tile of one dense row, added to rows of the result."""
-        kinds = [self._vector(lanes) for _, lanes in tile]
-        held = [
-            self._load(self.right, self.right_type, row, at, kind)
-            for (at, _), kind in zip(tile, kinds, strict=True)
-        ]
-        types = memory_type(self.result)
+        tiles, kinds, load = self.tiles, self.tiles.kinds(tile), self.tiles.added(row)
+        held = [load(at, kind) for (at, _), kind in zip(tile, kinds, strict=True)]
 
         def visit(column: str, value: str, _: Sequence[str]) -> Sequence[str]:
             for (at, _lanes), kind, factor in zip(tile, kinds, held, strict=True):
-                before = self._load(self.out, types, column, at, kind)
-                self._store(self._add(value, factor, before, kind), column, at, kind)
+                before = tiles.load(column, at, kind)
+                after = tiles.multiply_add(value, factor, before, kind)
+                tiles.store(after, column, at, kind)
             return ()
 
         self.rows.elements(row, self.rows.bounds(row), 1, (), visit)
 
-    def _vector(self, lanes: int) -> str:
-        return f"vector<{lanes}x{self.kind}>"
-
-    def _load(self, memory: str, types: str, row: str, at: str, kind: str) -> str:
-        return self.code.emit(f"vector.load {memory}[{row}, {at}] : {types}, {kind}")
-
-    def _store(self, value: str, row: str, at: str, kind: str) -> None:
-        place = f"{self.out}[{row}, {at}] : {memory_type(self.result)}, {kind}"
-        self.code.lines.append(f"vector.store {value}, {place}")
-
-    def _add(self, value: str, factor: str, total: str, kind: str) -> str:
-        """The total with `value` times a vector added."""
-        code = self.code
-        spread = code.emit(f"vector.broadcast {value} : {self.kind} to {kind}")
-        if self.result.dtype.startswith("float"):
-            return code.emit(f"vector.fma {spread}, {factor}, {total} : {kind}")
-        product = code.emit(f"arith.muli {spread}, {factor} : {kind}")
-        return code.emit(f"arith.addi {total}, {product} : {kind}")
-
     def _total(self, parts: Sequence[str], kind: str) -> str:
         """The sum of vectors, added in pairs."""
-        name = binary_name("add", self.result.dtype)
+        name = binary_name("add", self.tiles.result.dtype)
         while len(parts) > 1:
             pairs = zip(parts[::2], parts[1::2], strict=True)
             parts = [self.code.emit(f"{name} {a}, {b} : {kind}") for a, b in pairs]
