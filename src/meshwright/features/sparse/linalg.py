@@ -23,11 +23,11 @@ from meshwright.features.sparse.conversions import (
     in_order,
     multiply_add,
 )
-from meshwright.features.sparse.dense_products import dense_times_dense
 from meshwright.features.sparse.emitter import Emitter, Tensor
 from meshwright.features.sparse.formats import Format
-from meshwright.features.sparse.gustavson import sparse_times_sparse
-from meshwright.features.sparse.products import sparse_times_dense
+from meshwright.features.sparse.multiply.dense_products import dense_times_dense
+from meshwright.features.sparse.multiply.gustavson import sparse_times_sparse
+from meshwright.features.sparse.multiply.products import sparse_times_dense
 from meshwright.features.sparse.scalars import (
     MLIR_DTYPES,
     binary_name,

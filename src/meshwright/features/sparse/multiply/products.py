@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 
 from meshwright.features.sparse.conversions import first_dim, grouped
 from meshwright.features.sparse.emitter import Emitter, Tensor, loop_order, memory_type
-from meshwright.features.sparse.rows import Rows
+from meshwright.features.sparse.multiply.rows import Rows
+from meshwright.features.sparse.multiply.tiles import Tile, Tiles
 from meshwright.features.sparse.scalars import (
     binary_name,
     constant_text,
 )
-from meshwright.features.sparse.tiles import Tile, Tiles
 from meshwright.program.rules.rule import Dims
 
 _VECTORS = 4

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from meshwright.features.sparse.emitter import Emitter, Tensor, loop_order
 from meshwright.features.sparse.formats import Format
-from meshwright.features.sparse.rows import Rows
+from meshwright.features.sparse.multiply.rows import Rows
 from meshwright.features.sparse.scalars import MLIR_DTYPES, binary_name, constant_text
 from meshwright.program.rules.rule import Dims
 

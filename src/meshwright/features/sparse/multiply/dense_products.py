@@ -14,7 +14,7 @@ import numpy as np
 
 from meshwright.features.sparse.conversions import first_dim, grouped, turned
 from meshwright.features.sparse.emitter import Emitter, Tensor, loop_order, memory_type
-from meshwright.features.sparse.tiles import Tile, Tiles
+from meshwright.features.sparse.multiply.tiles import Tile, Tiles
 from meshwright.program.rules.rule import Dims
 
 _ROWS = 4
