@@ -5,8 +5,7 @@ operands and results. Out: a `Sparse`, which compiles the function for this CPU,
 takes and returns SciPy matrices in these formats. The function becomes linalg ops on
 tensors with sparse encodings (`linalg.py`). MLIR's sparsifier turns these into loops
 over the stored elements, and LLVM compiles them (`jit.py`, which needs the extra
-`sparse`; memory is in `heap.py`). Products are written as loops: `multiply/products.py` has those
-with dense operands, `multiply/gustavson.py` those of two sparse ones. Without formats, the same
-path makes dense code. Begin reading with `sparse.py`; `formats.py` defines the formats,
-and `storage.py` checks and converts SciPy's arrays.
+`sparse`; memory is in `heap.py`). Products are written as loops in `multiply`. Without
+formats, the same path makes dense code. Begin reading with `sparse.py`; `formats.py`
+defines the formats, and `storage.py` checks and converts SciPy's arrays.
 """
