@@ -8,8 +8,8 @@ import scipy.sparse as ss
 
 import meshwright as mw
 from meshwright.errors import SparseError
-from meshwright.features.sparse.emitter import Tensor
-from meshwright.features.sparse.formats import parse_format
+from meshwright.features.sparse.mlir.emitter import Tensor
+from meshwright.features.sparse.mlir.formats import parse_format
 from meshwright.features.sparse.storage import pack, unpack
 from meshwright.program.ir import Value
 

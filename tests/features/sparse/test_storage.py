@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as ss
 
 from meshwright.errors import SparseError
-from meshwright.features.sparse.formats import parse_format
+from meshwright.features.sparse.mlir.formats import parse_format
 from meshwright.features.sparse.storage import checked, pack
 
 

@@ -6,6 +6,6 @@ takes and returns SciPy matrices in these formats. The function becomes linalg o
 tensors with sparse encodings (`linalg.py`). MLIR's sparsifier turns these into loops
 over the stored elements, and LLVM compiles them (`jit.py`, which needs the extra
 `sparse`; memory is in `heap.py`). Products are written as loops in `multiply`. Without
-formats, the same path makes dense code. Begin reading with `sparse.py`; `formats.py`
+formats, the same path makes dense code. Begin reading with `sparse.py`; `mlir/formats.py`
 defines the formats, and `storage.py` checks and converts SciPy's arrays.
 """

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from meshwright.errors import SparseError
-from meshwright.features.sparse.emitter import Tensor
-from meshwright.features.sparse.formats import INDEX
 from meshwright.features.sparse.heap import HEAP, RENAMED, HeapBlock
+from meshwright.features.sparse.mlir.emitter import Tensor
+from meshwright.features.sparse.mlir.formats import INDEX
 
 _PIPELINE = (
     "builtin.module(sparse-assembler{direct-out=true},"

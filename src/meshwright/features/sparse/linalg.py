@@ -17,23 +17,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from meshwright.errors import SparseError
-from meshwright.features.sparse.conversions import (
+from meshwright.features.sparse.mlir.conversions import (
     dense_copy,
     grouped,
     in_order,
     multiply_add,
 )
-from meshwright.features.sparse.emitter import Emitter, Tensor
-from meshwright.features.sparse.formats import Format
-from meshwright.features.sparse.multiply.dense_products import dense_times_dense
-from meshwright.features.sparse.multiply.gustavson import sparse_times_sparse
-from meshwright.features.sparse.multiply.products import sparse_times_dense
-from meshwright.features.sparse.scalars import (
+from meshwright.features.sparse.mlir.emitter import Emitter, Tensor
+from meshwright.features.sparse.mlir.formats import Format
+from meshwright.features.sparse.mlir.scalars import (
     MLIR_DTYPES,
     binary_name,
     constant,
     scalar_op,
 )
+from meshwright.features.sparse.multiply.dense_products import dense_times_dense
+from meshwright.features.sparse.multiply.gustavson import sparse_times_sparse
+from meshwright.features.sparse.multiply.products import sparse_times_dense
 from meshwright.features.sparse.support import (
     REDUCTIONS,
     RESHAPES,

@@ -13,10 +13,10 @@ import scipy.sparse as scipy_sparse
 from jax.core import Tracer
 
 from meshwright.errors import SparseError
-from meshwright.features.sparse.emitter import Tensor
-from meshwright.features.sparse.formats import Format, parse_format
 from meshwright.features.sparse.jit import CompiledModule, compile_module
 from meshwright.features.sparse.linalg import LinalgModule, to_linalg
+from meshwright.features.sparse.mlir.emitter import Tensor
+from meshwright.features.sparse.mlir.formats import Format, parse_format
 from meshwright.features.sparse.storage import checked, in_format, pack, unpack
 from meshwright.partitioner.structure.workspace import matches
 from meshwright.program.capture import Captured, capture

@@ -9,8 +9,6 @@ import numpy as np
 import scipy.sparse as scipy_sparse
 
 from meshwright.errors import SparseError
-from meshwright.features.sparse.emitter import Tensor
-from meshwright.features.sparse.formats import INDEX, Format
 from meshwright.features.sparse.indices import (
     CORRUPT,
     SORTED,
@@ -22,6 +20,8 @@ from meshwright.features.sparse.indices import (
     row_state,
     starts_of_rows,
 )
+from meshwright.features.sparse.mlir.emitter import Tensor
+from meshwright.features.sparse.mlir.formats import INDEX, Format
 
 
 def pack(

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from meshwright.errors import SparseError
-from meshwright.features.sparse.emitter import Tensor, loop_order
-from meshwright.features.sparse.formats import Format
-from meshwright.features.sparse.scalars import MLIR_DTYPES, SCALAR_KINDS, keeps_zeros
+from meshwright.features.sparse.mlir.emitter import Tensor, loop_order
+from meshwright.features.sparse.mlir.formats import Format
+from meshwright.features.sparse.mlir.scalars import (
+    MLIR_DTYPES,
+    SCALAR_KINDS,
+    keeps_zeros,
+)
 from meshwright.program.ir import Op, Program, Value
 from meshwright.program.rules.rule import Dims
 

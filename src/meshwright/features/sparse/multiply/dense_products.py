@@ -12,8 +12,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from meshwright.features.sparse.conversions import first_dim, grouped, turned
-from meshwright.features.sparse.emitter import Emitter, Tensor, loop_order, memory_type
+from meshwright.features.sparse.mlir.conversions import first_dim, grouped, turned
+from meshwright.features.sparse.mlir.emitter import (
+    Emitter,
+    Tensor,
+    loop_order,
+    memory_type,
+)
 from meshwright.features.sparse.multiply.tiles import Tile, Tiles
 from meshwright.program.rules.rule import Dims
 

@@ -10,10 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from meshwright.features.sparse.emitter import Emitter, Tensor, loop_order
-from meshwright.features.sparse.formats import Format
+from meshwright.features.sparse.mlir.emitter import Emitter, Tensor, loop_order
+from meshwright.features.sparse.mlir.formats import Format
+from meshwright.features.sparse.mlir.scalars import (
+    MLIR_DTYPES,
+    binary_name,
+    constant_text,
+)
 from meshwright.features.sparse.multiply.rows import Rows
-from meshwright.features.sparse.scalars import MLIR_DTYPES, binary_name, constant_text
 from meshwright.program.rules.rule import Dims
 
 _PRODUCT = """

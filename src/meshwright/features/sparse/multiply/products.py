@@ -11,14 +11,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from meshwright.features.sparse.conversions import first_dim, grouped
-from meshwright.features.sparse.emitter import Emitter, Tensor, loop_order, memory_type
-from meshwright.features.sparse.multiply.rows import Rows
-from meshwright.features.sparse.multiply.tiles import Tile, Tiles
-from meshwright.features.sparse.scalars import (
+from meshwright.features.sparse.mlir.conversions import first_dim, grouped
+from meshwright.features.sparse.mlir.emitter import (
+    Emitter,
+    Tensor,
+    loop_order,
+    memory_type,
+)
+from meshwright.features.sparse.mlir.scalars import (
     binary_name,
     constant_text,
 )
+from meshwright.features.sparse.multiply.rows import Rows
+from meshwright.features.sparse.multiply.tiles import Tile, Tiles
 from meshwright.program.rules.rule import Dims
 
 _VECTORS = 4

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from meshwright.features.sparse.emitter import Emitter, Tensor
-from meshwright.features.sparse.scalars import MLIR_DTYPES
+from meshwright.features.sparse.mlir.emitter import Emitter, Tensor
+from meshwright.features.sparse.mlir.scalars import MLIR_DTYPES
 
 type Visit = Callable[[str, str, Sequence[str]], Sequence[str]]
 """Writes the ops on one element: it gets the column, the element and the carried values."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from meshwright.features.sparse.emitter import Emitter, Tensor, memory_type
-from meshwright.features.sparse.scalars import MLIR_DTYPES
+from meshwright.features.sparse.mlir.emitter import Emitter, Tensor, memory_type
+from meshwright.features.sparse.mlir.scalars import MLIR_DTYPES
 
 _TILE_BYTES = 256
 """Bytes of a row that are held in registers: eight of 32 bytes each (AVX2), half of all."""

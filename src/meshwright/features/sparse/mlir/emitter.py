@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from meshwright.features.sparse.formats import Format
-from meshwright.features.sparse.scalars import MLIR_DTYPES, constant_text
+from meshwright.features.sparse.mlir.formats import Format
+from meshwright.features.sparse.mlir.scalars import MLIR_DTYPES, constant_text
 from meshwright.program.ir import Value
 from meshwright.program.rules.rule import Dims
 

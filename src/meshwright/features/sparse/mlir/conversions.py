@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from meshwright.features.sparse.emitter import Body, Emitter, Tensor, memory_type
-from meshwright.features.sparse.scalars import MLIR_DTYPES
+from meshwright.features.sparse.mlir.emitter import Body, Emitter, Tensor, memory_type
+from meshwright.features.sparse.mlir.scalars import MLIR_DTYPES
 from meshwright.program.ir import Value
 from meshwright.program.rules.rule import Dims
 

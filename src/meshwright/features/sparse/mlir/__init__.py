@@ -1,0 +1,1 @@
+"""The text of MLIR: tensors in storage formats, ops over loops, conversions."""
